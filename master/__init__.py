@@ -1,0 +1,1 @@
+"""The master: keeps the jobs, decides what runs where, and forgets nothing that it acknowledged."""

@@ -1,0 +1,75 @@
+"""Who could run what: jobs with the same requirements are one *demand*, matched against workers together."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from master.scheduling.model import Job, Worker
+from shared.model import Facts
+from shared.spec import Requirements
+
+Key = tuple[str | None, int, frozenset[str], int]
+
+
+def demand_of(requires: Requirements) -> Key:
+    """Equal for requirements that the same workers meet."""
+    return (requires.os, requires.memory_bytes, frozenset(requires.labels), requires.slots)
+
+
+def meets(facts: Facts, key: Key) -> bool:
+    """Whether such a computer could run it at all (with nothing else running)."""
+    os, memory_bytes, labels, slots = key
+    return (
+        (os is None or facts.os == os)
+        and facts.memory_bytes >= memory_bytes
+        and labels <= set(facts.labels)
+        and facts.slots >= slots
+    )
+
+
+@dataclass(slots=True)
+class Demand:
+    """Jobs by requirements, and the available workers that meet each."""
+
+    jobs: dict[Key, set[int]] = field(default_factory=dict)
+    workers: dict[Key, set[str]] = field(default_factory=dict)
+    available: dict[str, Worker] = field(default_factory=dict)
+
+    def add_job(self, job: Job) -> None:
+        key = demand_of(job.spec.requires)
+        if key not in self.jobs:
+            self.jobs[key] = set()
+            self.workers[key] = {w.name for w in self.available.values() if meets(w.facts, key)}
+        self.jobs[key].add(job.id)
+
+    def drop_job(self, job: Job) -> None:
+        key = demand_of(job.spec.requires)
+        if key in self.jobs:
+            self.jobs[key].discard(job.id)
+            if not self.jobs[key]:
+                del self.jobs[key], self.workers[key]
+
+    def place_worker(self, worker: Worker) -> list[Key]:
+        """Enter a worker as it is now; the demands that it is the first or was the last to meet."""
+        if worker.is_available:
+            self.available[worker.name] = worker
+        else:
+            self.available.pop(worker.name, None)
+        changed = []
+        for key, names in self.workers.items():
+            before = bool(names)
+            if worker.is_available and meets(worker.facts, key):
+                names.add(worker.name)
+            else:
+                names.discard(worker.name)
+            if bool(names) != before:
+                changed.append(key)
+        return changed
+
+    def is_starved(self, job: Job) -> bool:
+        """No available worker could run it."""
+        return not self.workers[demand_of(job.spec.requires)]
+
+    def fits(self, job: Job, worker: Worker) -> bool:
+        """Whether this available worker could run this job."""
+        return worker.name in self.workers[demand_of(job.spec.requires)]

@@ -1,0 +1,124 @@
+"""Why something waits: one sentence for people and counted reasons for programs, from the state that decides."""
+
+from __future__ import annotations
+
+from master.scheduling.demand import demand_of, meets
+from master.scheduling.model import LIVE, Job
+from master.scheduling.scheduler import Scheduler
+from master.scheduling.state import State
+from shared.api import Explanation, Reason
+from shared.model import TaskId, TaskState
+from shared.spec import Requirements
+
+
+def explain_job(scheduler: Scheduler, job_id: int) -> Explanation | None:
+    """None: the job is not in the grid (it has ended, or never was)."""
+    job = scheduler.state.jobs.get(job_id)
+    if job is None or not job.is_live:
+        return None
+    reasons = _reasons(scheduler.state, job)
+    sentence = "; ".join(reason.detail for reason in reasons)
+    return Explanation(subject=str(job_id), state=job.state.value, sentence=sentence, reasons=reasons)
+
+
+def explain_task(scheduler: Scheduler, task_id: TaskId) -> Explanation | None:
+    """None: the task is not in the grid (its job has ended, or it has itself)."""
+    state = scheduler.state
+    job, task = state.jobs.get(task_id.job), state.tasks.get(task_id)
+    if job is None or not job.is_live:
+        return None
+    is_fresh = task_id.task in state.fresh[job.id]
+    if not is_fresh and (task is None or not task.is_open):
+        return None
+    if task is not None and task.state is TaskState.RUNNING:
+        return _explain(task_id, "running", [_alive(state, task_id)])
+    if is_fresh and state.index.is_held(job):
+        return _explain(task_id, "queued", [_held(state, job)])
+    again = f"to be tried again after {task.failures} failures; " if task is not None and task.failures else ""
+    waiting = _blocked(state, job) or _for_slot(state, job, 1)
+    return _explain(task_id, "queued", [waiting.model_copy(update={"detail": again + waiting.detail})])
+
+
+def _explain(task_id: TaskId, task_state: str, reasons: list[Reason]) -> Explanation:
+    return Explanation(subject=str(task_id), state=task_state, sentence=reasons[0].detail, reasons=reasons)
+
+
+def _reasons(state: State, job: Job) -> list[Reason]:
+    """What matters most first."""
+    reasons = []
+    blocked, held = _blocked(state, job), state.index.is_held(job)
+    unstarted = len(state.fresh[job.id]) + len(state.index.pools[job.id].waiting) - held
+    if blocked is not None:
+        reasons.append(blocked)
+    if held:
+        reasons.append(_held(state, job))
+    if job.running:
+        workers = {a.worker for a in state.attempts.values() if a.job == job.id and a.state in LIVE}
+        detail = f"{_tasks(job.running)} of {job.task_count} running on {_count(len(workers), 'worker')}"
+        reasons.append(Reason(code="running", count=job.running, detail=detail))
+    if unstarted and blocked is None:
+        reasons.append(_for_slot(state, job, unstarted))
+    done = job.succeeded + job.failed
+    if done:
+        failed = f", {job.failed} of them failed" if job.failed else ""
+        reasons.append(Reason(code="done", count=done, detail=f"{_tasks(done)} done{failed}"))
+    return reasons
+
+
+def _blocked(state: State, job: Job) -> Reason | None:
+    """What keeps all of the job's unstarted tasks back, whatever slots are free."""
+    unstarted = len(state.fresh[job.id]) + len(state.index.pools[job.id].waiting)
+    if job.paused:
+        return Reason(code="paused", count=unstarted, detail="paused by its owner: nothing more of it is started")
+    if job.starved_since is None:
+        return None
+    key = demand_of(job.spec.requires)
+    able = sum(meets(worker.facts, key) for worker in state.workers.values())
+    detail = f"no connected worker can run it (it needs {_needs(job.spec.requires)}); "
+    detail += f"{able} of {_count(len(state.workers), 'known worker')} could"
+    detail += ", so it holds no other job meanwhile" if job.stalled else ""
+    return Reason(code="no_worker", count=unstarted, detail=detail)
+
+
+def _held(state: State, job: Job) -> Reason:
+    predecessors = state.index.hold.predecessors(job.arrival, job.weight)
+    first = state.index.live[predecessors[0]]
+    left = first.task_count - first.succeeded - first.failed
+    more = f", as did {_count(len(predecessors) - 1, 'other job')}" if len(predecessors) > 1 else ""
+    came = f"job {first.id} ({_size(first)}) came first and is not larger{more}"
+    detail = f"its last task is held: {came}; {left} of job {first.id}'s {_tasks(first.task_count)} are left"
+    return Reason(code="held", count=1, detail=detail)
+
+
+def _for_slot(state: State, job: Job, count: int) -> Reason:
+    able = [w for w in state.index.demand.available.values() if state.index.demand.fits(job, w)]
+    slots, used = sum(w.offered for w in able), sum(state.index.used.get(w.name, 0) for w in able)
+    verb = "waits" if count == 1 else "wait"
+    detail = f"{_tasks(count)} {verb} for a free slot: {used} of {slots} in use on {_count(len(able), 'worker')}"
+    return Reason(code="no_slot", count=count, detail=detail)
+
+
+def _alive(state: State, task_id: TaskId) -> Reason:
+    attempts = [a for a in state.index.of_task.get(task_id, {}).values() if a.state in LIVE]
+    places = " and ".join(sorted(a.worker for a in attempts))
+    return Reason(code="running", count=len(attempts), detail=f"running on {places}")
+
+
+def _needs(requires: Requirements) -> str:
+    needs: list[str] = [requires.os] if requires.os else []
+    needs += [f"{requires.memory_bytes / 1e9:g} GB of memory"] if requires.memory_bytes else []
+    needs += [f"label {label}" for label in requires.labels]
+    needs += [_count(requires.slots, "slot")]
+    return ", ".join(needs)
+
+
+def _size(job: Job) -> str:
+    return "size unknown" if job.size is None else f"size {job.size:g} s"
+
+
+def _tasks(count: int) -> str:
+    return _count(count, "task")
+
+
+def _count(count: int, noun: str) -> str:
+    return f"{count} {noun}" + ("" if count == 1 else "s")

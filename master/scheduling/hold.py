@@ -1,0 +1,87 @@
+"""The order guarantee: who is kept back by whom (the no-passing paper, section 3).
+
+The last never-started task of job J is kept back while a *predecessor* is in the grid: a job that was there
+when J came and is not larger. So J, lacking that task, cannot complete first, whatever the machines do.
+Arrivals are numbered, hence a predecessor is a live job with a smaller arrival and a weight of at most J's.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left
+
+_VACANT = math.inf
+_SMALLEST = 16
+
+
+class HoldIndex:
+    """The jobs that hold others, by arrival and weight: a segment tree of least weights.
+
+    Each question and each change costs O(log n). Leaves are in order of arrival; the leaf of a job that holds
+    nobody stays vacant until the tree is planted anew. The last leaf is always vacant.
+    """
+
+    def __init__(self) -> None:
+        self._weights: dict[int, float] = {}  # by arrival
+        self._plant()
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, HoldIndex) and self._weights == other._weights
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def put(self, arrival: int, weight: float) -> None:
+        """From now on this job holds those that come later and are not lighter."""
+        if self._weights.get(arrival) == weight:
+            return
+        self._weights[arrival] = weight
+        leaf = bisect_left(self._arrivals, arrival)
+        if leaf < len(self._arrivals) and self._arrivals[leaf] == arrival:
+            self._set(leaf, weight)
+        elif leaf == len(self._arrivals) < self._leaves - 1:
+            self._arrivals.append(arrival)
+            self._set(leaf, weight)
+        else:
+            self._plant()
+
+    def drop(self, arrival: int) -> None:
+        """This job holds nobody any more."""
+        if self._weights.pop(arrival, None) is not None:
+            self._set(bisect_left(self._arrivals, arrival), _VACANT)
+
+    def witness(self, arrival: int, weight: float) -> int | None:
+        """Arrival of the latest job that holds one of this arrival and weight; None: it is free.
+
+        While the witness stays, so does the hold: nobody needs to look again before it has gone.
+        """
+        node = self._leaves + bisect_left(self._arrivals, arrival)
+        while node > 1:
+            is_right = node % 2 == 1
+            if is_right and self._least[node - 1] <= weight:
+                return self._arrivals[self._last_leaf(node - 1, weight)]
+            node //= 2
+        return None
+
+    def predecessors(self, arrival: int, weight: float) -> list[int]:
+        """Arrivals of all that hold it, for people: O(n)."""
+        return sorted(a for a, w in self._weights.items() if a < arrival and w <= weight)
+
+    def _last_leaf(self, node: int, weight: float) -> int:
+        while node < self._leaves:
+            node = 2 * node + (self._least[2 * node + 1] <= weight)
+        return node - self._leaves
+
+    def _set(self, leaf: int, weight: float) -> None:
+        node = self._leaves + leaf
+        self._least[node] = weight
+        while node > 1:
+            node //= 2
+            self._least[node] = min(self._least[2 * node], self._least[2 * node + 1])
+
+    def _plant(self) -> None:
+        self._arrivals = sorted(self._weights)
+        self._leaves = max(_SMALLEST, 1 << (2 * len(self._arrivals)).bit_length())
+        filled = [self._weights[arrival] for arrival in self._arrivals]
+        self._least = [_VACANT] * self._leaves + filled + [_VACANT] * (self._leaves - len(filled))
+        for node in range(self._leaves - 1, 0, -1):
+            self._least[node] = min(self._least[2 * node], self._least[2 * node + 1])

@@ -1,0 +1,201 @@
+"""What the scheduler looks things up in. Every index is a function of the entities as they are, never of how
+they came to be so: ``invariants.check`` compares each with one built afresh, and a restart changes nothing.
+
+The pattern is one everywhere: change an entity, then *place* it anew; placing is idempotent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
+
+from sortedcontainers import SortedDict, SortedSet
+
+from master.scheduling.demand import Demand
+from master.scheduling.hold import HoldIndex
+from master.scheduling.model import LIVE, OCCUPYING, Attempt, Job, Task, Worker
+from master.scheduling.ranges import Ranges
+from shared.model import AttemptId, AttemptState, Order, TaskId, TaskState
+
+Key = TypeVar("Key", bound=tuple[float, int | str])
+Subject = TypeVar("Subject", int, str)
+
+
+class Ranking(Generic[Subject, Key]):
+    """Subjects in the order of a key that changes; each stands under one key, or not at all."""
+
+    __slots__ = ("keys", "order")
+
+    def __init__(self) -> None:
+        self.order: SortedSet[Key] = SortedSet()
+        self.keys: dict[Subject, Key] = {}
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Ranking) and self.keys == other.keys and self.order == other.order
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def place(self, subject: Subject, key: Key | None) -> None:
+        old = self.keys.pop(subject, None)
+        if old is not None:
+            self.order.discard(old)
+        if key is not None:
+            self.keys[subject] = key
+            self.order.add(key)
+
+
+@dataclass(slots=True)
+class Pool:
+    """One job's tasks, by what may be done with them. Never-started ones are in State.fresh."""
+
+    waiting: SortedSet[int] = field(default_factory=SortedSet)  # started once, queued again
+    running: SortedSet[int] = field(default_factory=SortedSet)
+    replicable: SortedSet[int] = field(default_factory=SortedSet)  # running, with room for a replica
+    kept: SortedSet[int] = field(default_factory=SortedSet)  # all that have a Task in memory
+    attempts: int = 0  # in memory
+
+
+@dataclass(slots=True)
+class Index:
+    live: SortedDict[int, Job] = field(default_factory=SortedDict)  # by arrival
+    pools: dict[int, Pool] = field(default_factory=dict)  # by job
+    ready: SortedSet[int] = field(default_factory=SortedSet)  # arrivals of jobs with a task to start
+    replicable: SortedSet[int] = field(default_factory=SortedSet)  # ... with a task to replicate
+    hold: HoldIndex = field(default_factory=HoldIndex)
+    exempt: SortedSet[int] = field(default_factory=SortedSet)  # arrivals of live jobs that hold nobody
+    witness: dict[int, int] = field(default_factory=dict)  # held job: arrival of the job it waits for
+    watchers: dict[int, set[int]] = field(default_factory=dict)  # the reverse
+    of_task: dict[TaskId, dict[AttemptId, Attempt]] = field(default_factory=dict)
+    of_worker: dict[str, dict[AttemptId, Attempt]] = field(default_factory=dict)
+    used: dict[str, int] = field(default_factory=dict)  # slots, by worker
+    occupied: int = 0  # slots, in all
+    idle: Ranking[str, tuple[int, str]] = field(default_factory=Ranking)  # (-free slots, worker)
+    leases: Ranking[str, tuple[float, str]] = field(default_factory=Ranking)  # (until, worker)
+    starving: Ranking[int, tuple[float, int]] = field(default_factory=Ranking)  # (since, job), not yet stalled
+    demand: Demand = field(default_factory=Demand)
+
+    @classmethod
+    def build(
+        cls,
+        workers: Iterable[Worker],
+        jobs: Iterable[Job],
+        tasks: Iterable[Task],
+        attempts: Iterable[Attempt],
+        fresh: Mapping[int, Ranges],
+    ) -> Index:
+        """The index of these entities, from nothing."""
+        index = cls()
+        by_id, by_name = {job.id: job for job in jobs}, {worker.name: worker for worker in workers}
+        index.pools = {job_id: Pool() for job_id in by_id}
+        for worker in by_name.values():
+            index.demand.place_worker(worker)
+            index.place_worker(worker)
+        for attempt in attempts:
+            index.place_attempt(attempt, by_name[attempt.worker], kept=True)
+        for task in tasks:
+            index.place_task(task, by_id[task.job].max_replicas)
+        for job in sorted(by_id.values(), key=lambda job: job.arrival):
+            index.place_job(job, fresh[job.id])
+        return index
+
+    def place_job(self, job: Job, fresh: Ranges) -> None:
+        """Enter a job as it is now; one that is over leaves everything but its pool."""
+        if job.is_live:
+            self.live[job.arrival] = job
+            self.demand.add_job(job)
+        else:
+            self.live.pop(job.arrival, None)
+            self.demand.drop_job(job)
+        self._place_hold(job)
+        self._place_witness(job, fresh)
+        self._place_startable(job, fresh)
+        starving = job.is_live and not job.stalled and job.starved_since is not None
+        self.starving.place(job.id, (job.starved_since or 0.0, job.id) if starving else None)
+
+    def place_task(self, task: Task, max_replicas: int | None) -> None:
+        pool = self.pools[task.job]
+        alive = sum(attempt.state in LIVE for attempt in self.of_task.get(task.id, {}).values())
+        is_running = task.state is TaskState.RUNNING
+        has_room = max_replicas is None or alive < max_replicas
+        _toggle(pool.kept, task.number, task.is_open or task.id in self.of_task)
+        _toggle(pool.waiting, task.number, task.state is TaskState.QUEUED and task.started)
+        _toggle(pool.running, task.number, is_running)
+        _toggle(pool.replicable, task.number, is_running and has_room)
+
+    def place_attempt(self, attempt: Attempt, worker: Worker, *, kept: bool) -> None:
+        """Enter an attempt as it is now; ``kept``: it stays in memory."""
+        tasks, held = self.of_task.setdefault(attempt.task_id, {}), self.of_worker.setdefault(worker.name, {})
+        self.pools[attempt.job].attempts += kept - (attempt.id in tasks)
+        if kept:
+            tasks[attempt.id] = held[attempt.id] = attempt
+        else:
+            tasks.pop(attempt.id, None)
+            held.pop(attempt.id, None)
+        if not tasks:
+            del self.of_task[attempt.task_id]
+        if not held:
+            del self.of_worker[worker.name]
+        used = sum(a.slots for a in held.values() if a.state in OCCUPYING)
+        self.occupied += used - self.used.pop(worker.name, 0)
+        if used:
+            self.used[worker.name] = used
+        self.place_worker(worker)
+
+    def place_worker(self, worker: Worker) -> None:
+        """Enter a worker as it is now (Demand is placed apart: it answers what that changed)."""
+        free = worker.offered - self.used.get(worker.name, 0)
+        self.idle.place(worker.name, (-free, worker.name) if free > 0 and worker.is_available else None)
+        at_work = worker.session is not None or self.used.get(worker.name, 0) > 0
+        self.leases.place(worker.name, (worker.lease_until, worker.name) if at_work else None)
+
+    def is_held(self, job: Job) -> bool:
+        """Its last never-started task is kept back."""
+        return job.id in self.witness
+
+    def on_worker(self, task: TaskId, worker: str) -> bool:
+        """An attempt of the task is on this worker. (What a lost one is, its first Report will have said.)"""
+        attempts = self.of_task.get(task, {}).values()
+        return any(a.worker == worker and a.state in OCCUPYING for a in attempts)
+
+    def free_slots(self, worker: Worker) -> int:
+        return worker.offered - self.used.get(worker.name, 0) if worker.is_available else 0
+
+    def _place_hold(self, job: Job) -> None:
+        if job.is_live and not job.is_exempt:
+            self.hold.put(job.arrival, job.weight)
+        else:
+            self.hold.drop(job.arrival)
+        _toggle(self.exempt, job.arrival, job.is_live and job.is_exempt)
+
+    def _place_witness(self, job: Job, fresh: Ranges) -> None:
+        old = self.witness.pop(job.id, None)
+        if old is not None:
+            self.watchers[old].discard(job.id)
+            if not self.watchers[old]:
+                del self.watchers[old]
+        at_last = job.is_live and len(fresh) == 1 and job.order is Order.HOLD
+        new = self.hold.witness(job.arrival, job.weight) if at_last else None
+        if new is not None:
+            self.witness[job.id] = new
+            self.watchers.setdefault(new, set()).add(job.id)
+
+    def _place_startable(self, job: Job, fresh: Ranges) -> None:
+        pool = self.pools[job.id]
+        may_run = job.is_live and not job.paused
+        startable = len(pool.waiting) > 0 or (len(fresh) > 0 and not self.is_held(job))
+        _toggle(self.ready, job.arrival, may_run and startable)
+        _toggle(self.replicable, job.arrival, may_run and len(pool.replicable) > 0)
+
+
+def is_kept(attempt: Attempt, task: Task | None) -> bool:
+    """Whether an attempt stays in memory: while it occupies slots, or may come back to an open task."""
+    may_return = attempt.state is AttemptState.LOST and attempt.ended_at is None
+    return attempt.state in OCCUPYING or (may_return and task is not None and task.is_open)
+
+
+def _toggle(members: SortedSet[int], member: int, present: bool) -> None:
+    if present:
+        members.add(member)
+    else:
+        members.discard(member)

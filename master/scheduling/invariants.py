@@ -1,0 +1,79 @@
+"""What must be true of the scheduler after every step. The property tests, and a careful operator, check it."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+
+from master.scheduling.index import is_kept
+from master.scheduling.model import LIVE, OCCUPYING
+from master.scheduling.state import State
+from shared.model import Order, TaskState
+
+
+def check(state: State) -> None:
+    """AssertionError names the first thing that is wrong. Costs O(everything)."""
+    _index_is_a_function_of_entities(state)
+    for job in state.jobs.values():
+        _counts_agree(state, job.id)
+    _attempts_are_in_order(state)
+    _replicas_are_bounded(state)
+    _nobody_is_overloaded(state)
+    _held_jobs_keep_a_task_back(state)
+
+
+def _index_is_a_function_of_entities(state: State) -> None:
+    fresh_index = state.rebuilt_index()
+    for field in fields(fresh_index):
+        now, rebuilt = getattr(state.index, field.name), getattr(fresh_index, field.name)
+        assert now == rebuilt, f"index {field.name} is {now}, rebuilt from entities it is {rebuilt}"
+
+
+def _counts_agree(state: State, job_id: int) -> None:
+    job, fresh = state.jobs[job_id], state.fresh[job_id]
+    tasks = [task for task in state.tasks.values() if task.job == job_id]
+    running = sum(task.state is TaskState.RUNNING for task in tasks)
+    assert job.running == running, f"job {job_id} counts {job.running} running tasks, {running} are"
+    if job.is_live:
+        waiting = len(state.index.pools[job_id].waiting)
+        total = len(fresh) + waiting + running + job.succeeded + job.failed
+        assert total == job.task_count, f"job {job_id} has {job.task_count} tasks, {total} are accounted for"
+    assert job.is_live == (job.departure is None), f"job {job_id} is {job.state} with departure {job.departure}"
+
+
+def _attempts_are_in_order(state: State) -> None:
+    for attempt in state.attempts.values():
+        task = state.tasks.get(attempt.task_id)
+        assert task is not None, f"attempt {attempt.id} has no task in memory"
+        assert is_kept(attempt, task), f"attempt {attempt.id} ({attempt.state}) is kept for nothing"
+        assert attempt.number <= task.attempts, f"attempt {attempt.id} was never handed out"
+        if attempt.state in LIVE:
+            assert task.state is TaskState.RUNNING, f"attempt {attempt.id} is alive, its task is {task.state}"
+
+
+def _replicas_are_bounded(state: State) -> None:
+    for task_id, attempts in state.index.of_task.items():
+        alive = [attempt for attempt in attempts.values() if attempt.state in LIVE]
+        limit = state.jobs[task_id.job].max_replicas
+        assert limit is None or len(alive) <= limit, f"task {task_id} has {len(alive)} attempts, {limit} are allowed"
+        places = [attempt.worker for attempt in attempts.values() if attempt.state in OCCUPYING]
+        assert len(places) == len(set(places)), f"task {task_id} has two attempts on one worker"
+
+
+def _nobody_is_overloaded(state: State) -> None:
+    for attempt in state.attempts.values():
+        assert attempt.worker in state.workers, f"attempt {attempt.id} is on {attempt.worker}, which is unknown"
+    for name, used in state.index.used.items():
+        slots = state.workers[name].facts.slots
+        assert used <= slots, f"worker {name} has {used} slots in use of {slots}"
+
+
+def _held_jobs_keep_a_task_back(state: State) -> None:
+    """The guarantee itself, from entities alone: a job that may not pass someone has a task never started."""
+    live = list(state.index.live.values())
+    for place, job in enumerate(live):
+        if job.order is not Order.HOLD or job.released_at is not None:
+            continue
+        assert len(state.fresh[job.id]) > 0, f"job {job.id} was never released, but has no task left to start"
+        predecessors = [p for p in live[:place] if p.weight <= job.weight and not p.is_exempt]
+        if predecessors and len(state.fresh[job.id]) == 1:
+            assert state.index.is_held(job), f"job {job.id} is not held, but may not pass {predecessors[0].id}"

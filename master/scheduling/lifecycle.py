@@ -1,0 +1,191 @@
+"""What becomes of jobs, tasks and attempts: the verbs that reconciling, planning and requests are made of.
+
+First result wins: it ends its task, and every other attempt of the task is cancelled. A task's own failure
+uses up one of its job's ``max_attempts``; the loss of a worker or its owner's claim uses up nothing.
+"""
+
+from __future__ import annotations
+
+from master.scheduling import states
+from master.scheduling.model import LIVE, Attempt, Exemption, Job, Task, Worker
+from master.scheduling.state import State
+from shared.model import AttemptState, JobState, Order, Outcome, Result, TaskId, TaskState
+
+
+def start_attempt(state: State, job: Job, number: int, worker: Worker) -> Attempt:
+    """Dispatch a new attempt at a task; it is sent when the step's frames are put together."""
+    task = state.tasks.get(TaskId(job.id, number)) or Task(job.id, number)
+    is_last_fresh = not task.started and len(state.fresh[job.id]) == 1
+    attempt = Attempt(
+        job.id,
+        number,
+        task.attempts + 1,
+        worker.name,
+        job.spec.requires.slots,
+        replica=bool(_alive(state, task)),
+        dispatched_at=state.now,
+    )
+    task.attempts = attempt.number
+    if not task.started:
+        _start_task(state, job, task)
+    if is_last_fresh:
+        _release(state, job)
+    _set_task(job, task, TaskState.RUNNING)
+    state.tasks[task.id] = task
+    state.save_attempt(attempt)
+    state.save_task(task)
+    state.save_job(job)
+    return attempt
+
+
+def finish_attempt(state: State, attempt: Attempt, result: Result) -> None:
+    """An attempt's result is here. Nothing is decided by one whose task is over: it is kept as discarded."""
+    task = state.tasks[attempt.task_id]
+    was_open = task.is_open
+    _record(state, attempt, result)
+    if not was_open:
+        state.save_attempt(attempt)
+    elif attempt.state is AttemptState.SUCCEEDED:
+        attempt.accepted = True
+        task.winner = attempt.number
+        state.save_attempt(attempt)
+        _finish_task(state, task, TaskState.SUCCEEDED)
+    else:
+        task.failures += attempt.state is AttemptState.FAILED
+        state.save_attempt(attempt)
+        reconsider_task(state, task)
+
+
+def lose_attempt(state: State, attempt: Attempt, reason: str, *, for_good: bool) -> None:
+    """Its worker fell silent: the attempt may come back (adopt_attempt, finish_attempt). Or, ``for_good``, its
+    worker no longer has it."""
+    if attempt.state is not AttemptState.LOST:
+        attempt.state = states.check(states.ATTEMPT, attempt.state, AttemptState.LOST)
+    attempt.reason, attempt.sent, attempt.ended_at = reason, 0, state.now if for_good else None
+    state.save_attempt(attempt)
+    reconsider_task(state, state.tasks.get(attempt.task_id))
+
+
+def adopt_attempt(state: State, attempt: Attempt) -> None:
+    """A lost attempt is still at work: it counts again if its task has room for it, else it is cancelled."""
+    task, job = state.tasks[attempt.task_id], state.jobs[attempt.job]
+    has_room = job.max_replicas is None or len(_alive(state, task)) < job.max_replicas
+    attempt.reason = ""
+    if not has_room:
+        cancel_attempt(state, attempt, "replaced while it was lost")
+        return
+    attempt.state = states.check(states.ATTEMPT, attempt.state, AttemptState.RUNNING)
+    attempt.started_at = attempt.started_at or state.now
+    _set_task(job, task, TaskState.RUNNING)
+    state.save_attempt(attempt)
+    state.save_task(task)
+    state.save_job(job)
+
+
+def cancel_attempt(state: State, attempt: Attempt, reason: str) -> None:
+    attempt.state = states.check(states.ATTEMPT, attempt.state, AttemptState.CANCELLING)
+    attempt.reason, attempt.sent = reason, 0
+    state.save_attempt(attempt)
+
+
+def close_attempt(state: State, attempt: Attempt) -> None:
+    """A cancelled attempt is gone from its worker without a result."""
+    attempt.state = states.check(states.ATTEMPT, attempt.state, AttemptState.CANCELLED)
+    attempt.ended_at = state.now
+    state.save_attempt(attempt)
+
+
+def cancel_job(state: State, job: Job) -> None:
+    """Its owner gives it up: it leaves the grid at once; its attempts are cancelled."""
+    for number in list(state.index.pools[job.id].kept):
+        task = state.tasks[TaskId(job.id, number)]
+        if task.is_open:
+            _end_task(state, task, TaskState.CANCELLED, "the job was cancelled")
+    _depart(state, job, JobState.CANCELLED)
+
+
+def reconsider_task(state: State, task: Task | None) -> None:
+    """After an attempt has ended without success: wait for another one, queue the task again, or fail it."""
+    if task is None or not task.is_open or _alive(state, task):
+        return
+    job = state.jobs[task.job]
+    if task.failures >= job.max_attempts:
+        _finish_task(state, task, TaskState.FAILED)
+        return
+    _set_task(job, task, TaskState.QUEUED)
+    state.save_task(task)
+    state.save_job(job)
+
+
+def _finish_task(state: State, task: Task, end: TaskState) -> None:
+    job = state.jobs[task.job]
+    _end_task(state, task, end, f"attempt {task.winner} brought the result first")
+    if job.succeeded + job.failed == job.task_count:
+        state.effects.completed.append(job.id)
+        _depart(state, job, JobState.FAILED if job.failed else JobState.SUCCEEDED)
+    else:
+        state.save_job(job)
+
+
+def _end_task(state: State, task: Task, end: TaskState, reason: str) -> None:
+    """Nobody waits for the task any more: what still runs for it is cancelled, what was lost is forgotten."""
+    _set_task(state.jobs[task.job], task, end)
+    task.finished_at = state.now
+    losers = _alive(state, task)
+    state.save_task(task)
+    for attempt in losers:
+        cancel_attempt(state, attempt, reason)
+
+
+def _depart(state: State, job: Job, end: JobState) -> None:
+    job.state = states.check(states.JOB, job.state, end)
+    job.finished_at, job.departure = state.now, state.next_sequence()
+    job.starved_since, job.stalled, job.paused = None, False, False
+    state.save_job(job)
+
+
+def _start_task(state: State, job: Job, task: Task) -> None:
+    task.started = True
+    task.started_at = task.started_at or state.now
+    state.fresh[job.id].discard(task.number)
+    if job.state is JobState.QUEUED:
+        job.state = states.check(states.JOB, job.state, JobState.RUNNING)
+        job.started_at = job.started_at or state.now
+
+
+def _release(state: State, job: Job) -> None:
+    """The last never-started task is started: note whom the job may now pass, and why (exempt predecessors)."""
+    job.released_at = state.now
+    if job.order is not Order.HOLD:
+        return
+    for arrival in state.index.exempt.irange(maximum=job.arrival, inclusive=(True, False)):
+        predecessor = state.index.live[arrival]
+        if predecessor.weight <= job.weight:
+            reason = "paused" if predecessor.paused else "stalled"
+            state.effects.exemptions.append(Exemption(job.id, predecessor.id, reason, state.now))
+
+
+def _set_task(job: Job, task: Task, new: TaskState) -> None:
+    """Change a task's state and its job's counts together."""
+    if task.state is new:
+        return
+    job.running += (new is TaskState.RUNNING) - (task.state is TaskState.RUNNING)
+    job.succeeded += new is TaskState.SUCCEEDED
+    job.failed += new is TaskState.FAILED
+    task.state = states.check(states.TASK, task.state, new)
+
+
+def _record(state: State, attempt: Attempt, result: Result) -> None:
+    ends = {Outcome.SUCCEEDED: AttemptState.SUCCEEDED, Outcome.FAILED: AttemptState.FAILED}
+    end = ends.get(result.outcome, AttemptState.CANCELLED)
+    attempt.state = states.check(states.ATTEMPT, attempt.state, end)
+    attempt.ended_at = state.now
+    attempt.started_at = attempt.started_at or max(attempt.dispatched_at, state.now - result.wall_s)
+    attempt.exit_code, attempt.reason = result.exit_code, result.reason or attempt.reason
+    attempt.wall_s, attempt.cpu_s = result.wall_s, result.cpu_s
+    attempt.peak_memory_bytes = result.peak_memory_bytes
+    attempt.stdout, attempt.stderr = result.stdout, result.stderr
+
+
+def _alive(state: State, task: Task) -> list[Attempt]:
+    return [a for a in state.index.of_task.get(task.id, {}).values() if a.state in LIVE]

@@ -1,0 +1,165 @@
+"""The scheduler's entities. What they hold is what the store keeps: one row each, a column a field.
+
+Everything else the scheduler knows is an index (index.py): a function of these, never of history.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from shared.model import (
+    AttemptId,
+    AttemptState,
+    Facts,
+    JobState,
+    Load,
+    Order,
+    Output,
+    TaskId,
+    TaskState,
+)
+from shared.spec import JobSpec
+
+LIVE = (AttemptState.DISPATCHED, AttemptState.RUNNING)
+"""An attempt that may yet bring its task's result, as far as is known."""
+OCCUPYING = (AttemptState.DISPATCHED, AttemptState.RUNNING, AttemptState.CANCELLING)
+"""An attempt that takes up slots on its worker."""
+
+UNKNOWN_WEIGHT = 1e300
+"""A job of unknown size counts as larger than any other."""
+
+
+@dataclass(slots=True)
+class Grid:
+    """What belongs to no single job: counters, and the round's pointer."""
+
+    next_job: int = 1
+    sequence: int = 0  # counts arrivals and departures of jobs together, so that they can be ordered
+    pointer: int = 0  # arrival of the job whose turn was last (round robin)
+    now: float = 0.0  # time of the last step; seconds since 1970
+
+
+@dataclass(slots=True)
+class Job:
+    id: int
+    owner: str
+    spec: JobSpec
+    task_count: int
+    size: float | None  # reference CPU-seconds; fixed at submission; None: unknown
+    order: Order
+    max_attempts: int
+    max_replicas: int | None  # None: unlimited
+    arrival: int  # Grid.sequence when it (last) entered the grid
+    submitted_at: float
+    idempotency_key: str | None = None
+    state: JobState = JobState.QUEUED
+    paused: bool = False
+    starved_since: float | None = None  # no connected worker can run it since then
+    stalled: bool = False  # starved for longer than stall_after_s: holds nobody
+    cursor: int = 0  # the task whose turn was last (round robin)
+    running: int = 0
+    succeeded: int = 0
+    failed: int = 0
+    held_at: float | None = None  # its last never-started task is (or was first) held back since then
+    released_at: float | None = None  # its last never-started task was started
+    started_at: float | None = None
+    finished_at: float | None = None
+    departure: int | None = None  # Grid.sequence when it left the grid
+
+    @property
+    def weight(self) -> float:
+        """Its size where sizes are compared: unknown is larger than any."""
+        return UNKNOWN_WEIGHT if self.size is None else self.size
+
+    @property
+    def is_live(self) -> bool:
+        return self.state in (JobState.QUEUED, JobState.RUNNING)
+
+    @property
+    def is_exempt(self) -> bool:
+        """While paused or stalled a job holds nobody back."""
+        return self.paused or self.stalled
+
+
+@dataclass(slots=True)
+class Task:
+    """Kept from the first start on: a task never started is only a number (Index.fresh)."""
+
+    job: int
+    number: int
+    state: TaskState = TaskState.QUEUED
+    started: bool = False  # since its job (last) entered the grid
+    attempts: int = 0  # numbers handed out so far
+    failures: int = 0  # attempts that failed by the task's own doing
+    winner: int | None = None  # number of the attempt whose result was accepted
+    started_at: float | None = None
+    finished_at: float | None = None
+
+    @property
+    def id(self) -> TaskId:
+        return TaskId(self.job, self.number)
+
+    @property
+    def is_open(self) -> bool:
+        return self.state in (TaskState.QUEUED, TaskState.RUNNING)
+
+
+@dataclass(slots=True)
+class Attempt:
+    job: int
+    task: int
+    number: int
+    worker: str
+    slots: int
+    replica: bool  # another attempt of the task was alive when this one was started
+    dispatched_at: float
+    state: AttemptState = AttemptState.DISPATCHED
+    sent: int = 0  # the Assign of this session that carried its last command; 0: none yet
+    started_at: float | None = None
+    ended_at: float | None = None
+    accepted: bool = False
+    exit_code: int | None = None
+    reason: str = ""
+    wall_s: float = 0.0
+    cpu_s: float = 0.0
+    peak_memory_bytes: int = 0
+    stdout: Output | None = None
+    stderr: Output | None = None
+
+    @property
+    def id(self) -> AttemptId:
+        return AttemptId(self.job, self.task, self.number)
+
+    @property
+    def task_id(self) -> TaskId:
+        return TaskId(self.job, self.task)
+
+
+@dataclass(slots=True)
+class Worker:
+    name: str
+    boot: str
+    facts: Facts
+    joined_at: float
+    lease_until: float
+    session: int | None = None  # number of its open link; None: not connected
+    draining: bool = False
+    load: Load | None = None  # of the last report
+    reported_at: float | None = None
+    offered: int = 0  # slots; 0 until the first report of a session
+    reported: int = 0  # the last Report of this session
+    assigned: int = 0  # the last Assign of this session
+
+    @property
+    def is_available(self) -> bool:
+        return self.session is not None and not self.draining
+
+
+@dataclass(frozen=True, slots=True)
+class Exemption:
+    """Job ``job`` may complete before ``predecessor``, which it could not pass otherwise, and why."""
+
+    job: int
+    predecessor: int
+    reason: str  # paused, stalled
+    at: float

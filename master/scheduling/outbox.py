@@ -1,0 +1,69 @@
+"""The frames that a step leaves behind: at most one Assign for each worker concerned."""
+
+from __future__ import annotations
+
+from master.scheduling.model import Attempt, Job, Worker
+from master.scheduling.state import State
+from shared.model import AttemptId, AttemptState
+from shared.protocol.messages import Assign, Run
+from shared.sweep import task_at
+
+
+class Outbox:
+    """Gathers, during one step, who must be written to; commands are read off the changed attempts."""
+
+    def __init__(self) -> None:
+        self._cancels: dict[str, list[AttemptId]] = {}
+        self._runs: dict[str, list[Run]] = {}
+        self._concerned: dict[str, None] = {}
+
+    def answer(self, worker: str) -> None:
+        """Its Report is being taken in: each is answered by an Assign."""
+        self._concerned[worker] = None
+
+    def cancel_stranger(self, worker: str, attempt: AttemptId) -> None:
+        """It holds an attempt that is over, or that was never ours."""
+        self._cancels.setdefault(worker, []).append(attempt)
+
+    def seal(self, state: State) -> dict[str, Assign]:
+        """Number the frames, and note on each attempt which frame carries its command."""
+        for attempt in list(state.effects.attempts.values()):
+            worker = state.workers[attempt.worker]
+            if attempt.sent == 0 and _is_listening(worker):
+                self._command(state, attempt, worker)
+        return {name: self._assign(state, state.workers[name]) for name in self._concerned}
+
+    def _command(self, state: State, attempt: Attempt, worker: Worker) -> None:
+        if attempt.state is AttemptState.DISPATCHED:
+            run = _run(state.jobs[attempt.job], attempt)
+            self._runs.setdefault(worker.name, []).append(run)
+        elif attempt.state is AttemptState.CANCELLING:
+            self._cancels.setdefault(worker.name, []).append(attempt.id)
+        else:
+            return
+        attempt.sent = worker.assigned + 1
+        self._concerned[worker.name] = None
+
+    def _assign(self, state: State, worker: Worker) -> Assign:
+        worker.assigned += 1
+        state.effects.workers[worker.name] = worker
+        runs, cancels = self._runs.get(worker.name, ()), self._cancels.get(worker.name, ())
+        return Assign(worker.assigned, worker.reported, tuple(runs), tuple(cancels))
+
+
+def _is_listening(worker: Worker) -> bool:
+    """Its link is open and its first Report is in: what it holds is known."""
+    return worker.session is not None and worker.reported > 0
+
+
+def _run(job: Job, attempt: Attempt) -> Run:
+    plan = task_at(job.spec, attempt.task)
+    return Run(
+        attempt.id,
+        plan.command,
+        plan.parameters,
+        job.spec.environment,
+        job_name=job.spec.name,
+        slots=attempt.slots,
+        timeout_s=job.spec.timeout_s,
+    )

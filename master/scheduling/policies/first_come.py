@@ -1,0 +1,23 @@
+"""First come, first served (the no-passing paper, section 2.1): tasks in the order of submission, no replicas."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from master.scheduling.model import Worker
+from master.scheduling.view import Placement, View
+
+
+def plan(view: View) -> Iterator[Placement]:
+    for worker in view.idle_workers():
+        wish = _first(view, worker)
+        if wish is not None:
+            yield wish
+
+
+def _first(view: View, worker: Worker) -> Placement | None:
+    for job in view.ready_jobs():
+        task = view.first_startable(job)
+        if task is not None and view.fits(job, worker):
+            return Placement(job.id, task, worker.name)
+    return None

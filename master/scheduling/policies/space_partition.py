@@ -1,0 +1,42 @@
+"""Space partitioning (the no-passing paper, section 2.2): workers divided evenly among the jobs, no replicas.
+
+Every step cuts the workers anew, so that arrivals and completions count at once: the workers of each type (the
+paper's PC types: one processor model, able to run the same jobs) into groups of ceil(workers / jobs), the i-th
+group for the i-th job by arrival. A worker serves only its owner, so it idles in its owner's tail.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+
+from master.scheduling.demand import demand_of, meets
+from master.scheduling.model import Job, Worker
+from master.scheduling.view import Placement, View
+
+
+def plan(view: View) -> Iterator[Placement]:
+    owners: dict[str, Job] | None = None
+    for worker in view.idle_workers():
+        owners = _partition(view) if owners is None else owners
+        owner = owners.get(worker.name)
+        task = view.first_startable(owner) if owner is not None and view.fits(owner, worker) else None
+        if owner is not None and task is not None:
+            yield Placement(owner.id, task, worker.name)
+
+
+def _partition(view: View) -> dict[str, Job]:
+    """Which job each worker serves."""
+    jobs = [job for job in view.jobs() if not job.paused]
+    types: dict[tuple[str, tuple[int, ...]], list[Worker]] = defaultdict(list)
+    for worker in view.workers():
+        runnable = tuple(job.id for job in jobs if meets(worker.facts, demand_of(job.spec.requires)))
+        types[worker.facts.model, runnable].append(worker)
+    by_id = {job.id: job for job in jobs}
+    owners = {}
+    for (_, runnable), workers in types.items():
+        share = -(-len(workers) // max(1, len(runnable)))
+        for place, worker in enumerate(workers):
+            if place // share < len(runnable):
+                owners[worker.name] = by_id[runnable[place // share]]
+    return owners

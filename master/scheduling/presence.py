@@ -1,0 +1,80 @@
+"""Workers come, fall silent and go; jobs that nobody left could run stall. All that the passing of time does."""
+
+from __future__ import annotations
+
+from master.scheduling import lifecycle
+from master.scheduling.effects import Declined, Done, Reply
+from master.scheduling.events import SchedulerSettings, WorkerJoined
+from master.scheduling.model import OCCUPYING, Worker
+from master.scheduling.state import State
+
+
+def master_started(state: State, settings: SchedulerSettings) -> Reply:
+    """No link is open yet, and nobody is held to a lease that ran while the master was away."""
+    state.settings = settings
+    for worker in state.workers.values():
+        worker.lease_until = state.now + settings.lease_s
+        _disconnect(state, worker)
+    return Done()
+
+
+def join(state: State, event: WorkerJoined) -> Reply:
+    """Open a session. What the worker holds is not known before its first Report."""
+    worker = state.workers.get(event.worker)
+    if worker is None and len(state.workers) >= state.settings.max_workers:
+        message = f"{state.settings.max_workers:,} workers are known, which is this master's limit"
+        return Declined(503, "too_many_workers", message, "raise max_workers in the master's settings")
+    if worker is None:
+        worker = Worker(event.worker, event.boot, event.facts, joined_at=state.now, lease_until=0.0)
+    elif worker.session is not None:
+        state.effects.closes.append((worker.name, worker.session))
+    _disconnect(state, worker)  # and so out of the demands that its old facts met
+    worker.session, worker.boot, worker.facts = event.session, event.boot, event.facts
+    worker.lease_until = state.now + state.settings.lease_s
+    state.save_worker(worker)
+    return Done()
+
+
+def leave(state: State, name: str, session: int) -> Reply:
+    """The link closed; until its lease runs out the worker is believed to be at work."""
+    worker = state.workers.get(name)
+    if worker is not None and worker.session == session:
+        _disconnect(state, worker)
+    return Done()
+
+
+def expire(state: State) -> None:
+    """End the leases that ran out, and let jobs stall that starved for too long."""
+    leases, starving = state.index.leases.order, state.index.starving.order
+    while leases and leases[0][0] <= state.now:
+        _give_up(state, state.workers[leases[0][1]])
+    while starving and starving[0][0] + state.settings.stall_after_s <= state.now:
+        job = state.jobs[starving[0][1]]
+        job.stalled = True
+        state.save_job(job)
+
+
+def wake_at(state: State) -> float | None:
+    """When time alone will next change something."""
+    leases, starving = state.index.leases.order, state.index.starving.order
+    times = [leases[0][0]] if leases else []
+    times += [starving[0][0] + state.settings.stall_after_s] if starving else []
+    return min(times, default=None)
+
+
+def _give_up(state: State, worker: Worker) -> None:
+    if worker.session is not None:
+        state.effects.closes.append((worker.name, worker.session))
+    for attempt in list(state.index.of_worker.get(worker.name, {}).values()):
+        if attempt.state in OCCUPYING:
+            lifecycle.lose_attempt(state, attempt, "its worker fell silent", for_good=False)
+    _disconnect(state, worker)
+
+
+def _disconnect(state: State, worker: Worker) -> None:
+    worker.session, worker.offered, worker.reported, worker.assigned = None, 0, 0, 0
+    for attempt in state.index.of_worker.get(worker.name, {}).values():
+        if attempt.sent:
+            attempt.sent = 0
+            state.effects.attempts[attempt.id] = attempt
+    state.save_worker(worker)

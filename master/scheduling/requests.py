@@ -1,0 +1,134 @@
+"""What users and operators ask for: each request is checked against the grid as it is, then carried out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from master.scheduling import lifecycle, states
+from master.scheduling.demand import demand_of, meets
+from master.scheduling.effects import Declined, Done, Reply, Submitted
+from master.scheduling.events import JobCancelled, JobPaused, JobResumed, JobRetried, JobSubmitted
+from master.scheduling.model import Job, Worker
+from master.scheduling.ranges import Ranges
+from master.scheduling.state import State
+from shared.model import JobState, TaskState
+from shared.spec import JobSpec
+
+
+def submit(state: State, event: JobSubmitted) -> Reply:
+    declined = _too_much(state, event.spec)
+    if declined is not None:
+        return declined
+    job = _new_job(state, event)
+    state.admit(job)
+    return Submitted(job.id, tuple(_warnings(state.workers.values(), job)))
+
+
+def cancel(state: State, event: JobCancelled) -> Reply:
+    job = state.jobs.get(event.job)
+    if job is not None and job.is_live:
+        lifecycle.cancel_job(state, job)
+        return Done()
+    return _is_over(event.job)
+
+
+def pause(state: State, event: JobPaused) -> Reply:
+    """Nothing more of it is started; what runs goes on; it holds nobody while it is paused."""
+    return _set_paused(state, event.job, paused=True)
+
+
+def resume(state: State, event: JobResumed) -> Reply:
+    return _set_paused(state, event.job, paused=False)
+
+
+def retry(state: State, event: JobRetried) -> Reply:
+    """It enters the grid anew, as the last to come, with its unsuccessful tasks as never started."""
+    if event.job.id in state.jobs:
+        still = state.jobs[event.job.id]
+        return Declined(409, "not_over", f"job {still.id} is {still.state}" + _stopping(still), "try again later")
+    if len(state.jobs) >= state.settings.max_jobs:
+        return _queue_full(state)
+    job, tasks = replace(event.job), [replace(task) for task in event.tasks]  # the event is for the log
+    job.state = states.check(states.JOB, job.state, JobState.QUEUED)
+    job.arrival, job.departure, job.finished_at = state.next_sequence(), None, None
+    job.failed, job.held_at, job.released_at, job.cursor = 0, None, None, 0
+    for task in tasks:
+        task.started, task.failures, task.finished_at = False, 0, None
+        task.state = states.check(states.TASK, task.state, TaskState.QUEUED)
+    state.admit(job, Ranges(event.succeeded))
+    for task in tasks:
+        state.save_task(task)
+    return Done()
+
+
+def drain(state: State, name: str, *, draining: bool) -> Reply:
+    """A draining worker finishes what it has and is given nothing more."""
+    worker = state.workers.get(name)
+    if worker is None:
+        return Declined(404, "no_such_worker", f"there is no worker {name}", "loopline workers lists them")
+    worker.draining = draining
+    state.save_worker(worker)
+    return Done()
+
+
+def _set_paused(state: State, job_id: int, *, paused: bool) -> Reply:
+    job = state.jobs.get(job_id)
+    if job is None or not job.is_live:
+        return _is_over(job_id)
+    job.paused = paused
+    state.save_job(job)
+    return Done()
+
+
+def _new_job(state: State, event: JobSubmitted) -> Job:
+    settings, spec = state.settings, event.spec
+    job = Job(
+        id=state.grid.next_job,
+        owner=event.owner,
+        spec=spec,
+        task_count=spec.task_count,
+        size=spec.known_size,
+        order=settings.order,
+        max_attempts=spec.max_attempts or settings.max_attempts,
+        max_replicas=_replicas(spec, settings.max_replicas),
+        arrival=state.next_sequence(),
+        submitted_at=state.now,
+        idempotency_key=event.idempotency_key,
+    )
+    state.grid.next_job += 1
+    return job
+
+
+def _replicas(spec: JobSpec, default: int | None) -> int | None:
+    return None if spec.max_replicas == "unlimited" else spec.max_replicas or default
+
+
+def _too_much(state: State, spec: JobSpec) -> Declined | None:
+    if len(state.jobs) >= state.settings.max_jobs:
+        return _queue_full(state)
+    if spec.task_count > state.settings.max_tasks:
+        limit = state.settings.max_tasks
+        message = f"{spec.task_count:,} tasks are more than this master's limit of {limit:,}"
+        return Declined(422, "too_many_tasks", message, "split the job, or raise max_tasks in the master's settings")
+    return None
+
+
+def _queue_full(state: State) -> Declined:
+    message = f"{state.settings.max_jobs:,} jobs are unfinished, which is this master's limit"
+    return Declined(503, "queue_full", message, "wait until some have completed, or raise max_jobs")
+
+
+def _is_over(job_id: int) -> Declined:
+    return Declined(409, "job_is_over", f"job {job_id} has already ended", "loopline retry starts it again")
+
+
+def _stopping(job: Job) -> str:
+    return "" if job.is_live else ", but attempts of it are still being stopped"
+
+
+def _warnings(workers: Iterable[Worker], job: Job) -> list[str]:
+    key = demand_of(job.spec.requires)
+    if any(meets(worker.facts, key) for worker in workers):
+        return []
+    return ["no worker known to this master can run this job: it waits for one that meets its requirements"]

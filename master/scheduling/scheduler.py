@@ -1,0 +1,133 @@
+"""The scheduler: one step from events to effects. The master, the simulator and the tests call the same object.
+
+A step takes in its events in order, lets time do its part (leases, stalls), lets the policy wish, grants what
+may be granted, and seals at most one frame for each worker concerned. It decides from its entities alone:
+started again from their rows it decides the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from master.scheduling import lifecycle, presence, requests
+from master.scheduling.effects import Done, Effects, Reply
+from master.scheduling.events import (
+    Event,
+    JobCancelled,
+    JobPaused,
+    JobResumed,
+    JobRetried,
+    JobSubmitted,
+    MasterStarted,
+    WorkerDrained,
+    WorkerJoined,
+    WorkerLeft,
+    WorkerReported,
+    WorkerUndrained,
+)
+from master.scheduling.model import Job
+from master.scheduling.outbox import Outbox
+from master.scheduling.policies import REGISTRY, Policy, first_come
+from master.scheduling.reconcile import reconcile
+from master.scheduling.snapshot import Snapshot
+from master.scheduling.state import State
+from master.scheduling.view import Placement, View
+from shared.model import TaskId
+
+
+class Scheduler:
+    """``Scheduler(snapshot)`` goes on from stored rows, ``Scheduler()`` begins an empty grid."""
+
+    def __init__(self, snapshot: Snapshot | None = None) -> None:
+        self.state = State(snapshot or Snapshot())
+        self._outbox = Outbox()
+
+    def step(self, events: Sequence[Event], now: float) -> Effects:
+        """Everything that follows from ``events`` at ``now`` (seconds since 1970, never going back).
+
+        The effects name the scheduler's own entities: read them before the next step.
+        """
+        self.state.grid.now = max(now, self.state.grid.now)
+        self._outbox = Outbox()
+        for event in events:
+            self.state.effects.replies.append(self._apply(event))
+        presence.expire(self.state)
+        self._plan(REGISTRY[self.state.settings.policy])
+        self.state.effects.assigns = self._outbox.seal(self.state)
+        return self.state.gather()
+
+    @property
+    def wake_at(self) -> float | None:
+        """When a step is due although nothing has happened; None: never."""
+        return presence.wake_at(self.state)
+
+    def _apply(self, event: Event) -> Reply:
+        match event:
+            case WorkerReported():
+                return self._report(event)
+            case WorkerJoined():
+                return presence.join(self.state, event)
+            case WorkerLeft():
+                return presence.leave(self.state, event.worker, event.session)
+            case WorkerDrained() | WorkerUndrained():
+                return requests.drain(self.state, event.worker, draining=isinstance(event, WorkerDrained))
+            case MasterStarted():
+                return presence.master_started(self.state, event.settings)
+            case _:
+                return self._request(event)
+
+    def _request(self, event: JobSubmitted | JobCancelled | JobPaused | JobResumed | JobRetried) -> Reply:
+        match event:
+            case JobSubmitted():
+                return requests.submit(self.state, event)
+            case JobCancelled():
+                return requests.cancel(self.state, event)
+            case JobPaused():
+                return requests.pause(self.state, event)
+            case JobResumed():
+                return requests.resume(self.state, event)
+            case JobRetried():
+                return requests.retry(self.state, event)
+
+    def _report(self, event: WorkerReported) -> Reply:
+        worker = self.state.workers.get(event.worker)
+        if worker is not None and worker.session == event.session:
+            reconcile(self.state, self._outbox, worker, event.report)
+        return Done()
+
+    def _plan(self, policy: Policy) -> None:
+        index = self.state.index
+        view = View(self.state)
+        patience = 2 * (len(index.live) + len(index.idle.order)) + 10  # for wishes in vain
+        for wish in policy(view):
+            patience -= not self._grant(wish)
+            if patience < 0:
+                break
+        if not index.occupied:  # the policy left the whole grid idle: one task keeps it going
+            for wish in first_come.plan(view):
+                if self._grant(wish):
+                    break
+
+    def _grant(self, wish: Placement) -> bool:
+        """Carry out a wish if it may be; a wish for a held task spends its job's turn all the same."""
+        job, worker = self.state.jobs.get(wish.job), self.state.workers.get(wish.worker)
+        if job is None or worker is None or not job.is_live or job.paused:
+            return False
+        is_free = worker.is_available and View(self.state).fits(job, worker)
+        if not is_free or not self._may_start(job, wish):
+            return False
+        is_held = wish.task in self.state.fresh[job.id] and self.state.index.is_held(job)
+        job.cursor, self.state.grid.pointer = wish.task, job.arrival
+        if is_held:
+            self.state.save_job(job)
+        else:
+            lifecycle.start_attempt(self.state, job, wish.task, worker)
+        return not is_held
+
+    def _may_start(self, job: Job, wish: Placement) -> bool:
+        """Whether the task is one to start or to replicate, and not on that worker already."""
+        pool = self.state.index.pools[job.id]
+        is_candidate = (
+            wish.task in self.state.fresh[job.id] or wish.task in pool.waiting or wish.task in pool.replicable
+        )
+        return is_candidate and not self.state.index.on_worker(TaskId(job.id, wish.task), wish.worker)

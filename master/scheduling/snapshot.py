@@ -1,0 +1,20 @@
+"""What the scheduler needs of the store to go on after a restart."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from master.scheduling.model import Attempt, Grid, Job, Task, Worker
+
+
+@dataclass(slots=True)
+class Snapshot:
+    """The rows of all that is not over."""
+
+    grid: Grid = field(default_factory=Grid)
+    jobs: list[Job] = field(default_factory=list)  # live, or ended with attempts still being cancelled
+    tasks: list[Task] = field(default_factory=list)  # of those: open, or with attempts being cancelled
+    attempts: list[Attempt] = field(default_factory=list)  # OCCUPYING ones, and LOST ones of open tasks
+    workers: list[Worker] = field(default_factory=list)
+    started: dict[int, list[tuple[int, int]]] = field(default_factory=dict)
+    """By job: half-open ranges of the tasks whose row, in whatever state, says ``started``."""

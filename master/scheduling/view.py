@@ -1,0 +1,112 @@
+"""What a policy may read, and its wish. Policies propose; the scheduler checks each wish and disposes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from sortedcontainers import SortedSet
+
+from master.scheduling.model import Job, Worker
+from master.scheduling.ranges import Ranges
+from master.scheduling.state import State
+from shared.model import MAX_ID, TaskId
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """A wish: an attempt at this task of this job, on this worker."""
+
+    job: int
+    task: int
+    worker: str
+
+
+class View:
+    """The grid as it is at this moment: a wish granted shows at once."""
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+        self._index = state.index
+
+    @property
+    def now(self) -> float:
+        return self._state.now
+
+    @property
+    def pointer(self) -> int:
+        """Arrival of the job whose turn was last."""
+        return self._state.grid.pointer
+
+    def idle_workers(self) -> Iterator[Worker]:
+        """Those with free slots, most free first. One that was offered and given nothing is not offered again."""
+        idle, passed_over = self._index.idle.order, (-MAX_ID, "")
+        while (entry := next(idle.irange(passed_over, inclusive=(False, True)), None)) is not None:
+            yield self._state.workers[entry[1]]
+            if entry in idle:
+                passed_over = entry
+
+    def workers(self) -> list[Worker]:
+        """All that are available, by name."""
+        return [self._index.demand.available[name] for name in sorted(self._index.demand.available)]
+
+    def jobs(self) -> list[Job]:
+        """All that are in the grid, by arrival."""
+        return list(self._index.live.values())
+
+    def ready_jobs(self) -> Iterator[Job]:
+        """Jobs with a task to start (not only to replicate), by arrival."""
+        return self._round(0, self._index.ready)
+
+    def round_of_jobs(self, after: int) -> Iterator[Job]:
+        """Jobs with a task to start or to replicate, by arrival, from just after ``after`` once round to it."""
+        return self._round(after, self._index.ready, self._index.replicable)
+
+    def fits(self, job: Job, worker: Worker) -> bool:
+        """The worker meets the job's requirements and has slots free for one of its tasks now."""
+        return self._index.demand.fits(job, worker) and self._index.free_slots(worker) >= job.spec.requires.slots
+
+    def fresh(self, job: Job) -> Ranges:
+        """Its tasks never started, the held one included."""
+        return self._state.fresh[job.id]
+
+    def is_held(self, job: Job) -> bool:
+        """Its last never-started task is kept back."""
+        return self._index.is_held(job)
+
+    def first_startable(self, job: Job, after: int = 0) -> int | None:
+        """Its first task, from just after ``after`` on, with no attempt alive that may be started now."""
+        waiting = next(self._index.pools[job.id].waiting.irange(after + 1), None)
+        fresh = None if self.is_held(job) else self.fresh(job).first_after(after)
+        return _least(waiting, fresh)
+
+    def next_in_queue(self, job: Job, worker: Worker) -> int | None:
+        """The task whose turn it is in the job's queue (the paper's Figure 1): held or not, started or not.
+
+        The queue is kept as a circle: taking a task from the head and putting it back at the tail is moving
+        the cursor. None: none of its tasks could have an attempt on this worker.
+        """
+        return self._from_cursor(job, worker, job.cursor) or self._from_cursor(job, worker, 0)
+
+    def _from_cursor(self, job: Job, worker: Worker, after: int) -> int | None:
+        waiting = next(self._index.pools[job.id].waiting.irange(after + 1), None)
+        replicable = self.first_replicable(job, worker, after)
+        return _least(waiting, replicable, self.fresh(job).first_after(after))
+
+    def first_replicable(self, job: Job, worker: Worker, after: int = 0) -> int | None:
+        """Its first task, from just after ``after`` on, that could have another attempt, on this worker."""
+        running = self._index.pools[job.id].replicable.irange(after + 1)
+        return next((n for n in running if not self._index.on_worker(TaskId(job.id, n), worker.name)), None)
+
+    def _round(self, after: int, *members: SortedSet[int]) -> Iterator[Job]:
+        """Jobs whose arrival is in any of the sets, looked up one by one, since a wish granted changes them."""
+        for low, high in ((after, MAX_ID), (-1, after)):
+            at: int | None = low
+            while at is not None:
+                at = _least(*(next(m.irange(at, high, inclusive=(False, True)), None) for m in members))
+                if at is not None:
+                    yield self._index.live[at]
+
+
+def _least(*numbers: int | None) -> int | None:
+    return min((number for number in numbers if number is not None), default=None)

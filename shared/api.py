@@ -1,0 +1,226 @@
+"""Bodies of the REST API: what the master answers and what the client reads; one set for both.
+
+Requests are validated by the models in spec.py (jobs) and here; times are seconds since 1970, UTC.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Generic, Literal, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from shared.model import (
+    AttemptId,
+    AttemptState,
+    Facts,
+    JobState,
+    Load,
+    Name,
+    Order,
+    TaskId,
+    TaskState,
+)
+from shared.spec import JobSpec, Scalar
+
+API_PREFIX = "/api/v1"
+DEFAULT_PORT = 7461
+DEFAULT_URL = f"http://127.0.0.1:{DEFAULT_PORT}"
+
+
+class Body(BaseModel):
+    """Base of all bodies. Readers ignore unknown keys, so that a newer master serves an older client."""
+
+    model_config = ConfigDict(frozen=True)
+
+
+class Problem(Body):
+    """RFC 9457 (application/problem+json), with a code for programs and the next step for people."""
+
+    type: str = "about:blank"
+    title: str
+    status: int
+    detail: str
+    code: str
+    hint: str = ""
+    errors: list[FieldError] = []
+
+
+class FieldError(Body):
+    """One thing wrong with a request's body or parameters; ``at`` points to it: ``parameters.seed.range``."""
+
+    at: str
+    message: str
+
+
+class Counts(Body):
+    """Tasks of a job by state."""
+
+    queued: int = 0
+    running: int = 0
+    succeeded: int = 0
+    failed: int = 0
+    cancelled: int = 0
+
+
+class JobView(Body):
+    id: int
+    name: str
+    owner: str
+    state: JobState
+    paused: bool
+    stalled: bool
+    held: bool  # its last never-started task is kept back by the order guarantee
+    size: float | None  # reference CPU-seconds; null: unknown, and so larger than any
+    order: Order
+    task_count: int
+    tasks: Counts
+    submitted_at: float
+    started_at: float | None
+    finished_at: float | None
+    held_at: float | None
+    released_at: float | None
+    max_attempts: int
+    max_replicas: int | None  # null: unlimited
+
+
+class JobDetail(JobView):
+    spec: JobSpec
+
+
+class Submission(Body):
+    """The answer to a submission, given once the job is on disk."""
+
+    id: int
+    task_count: int
+    warnings: list[str] = []
+
+
+class AttemptView(Body):
+    id: AttemptId
+    worker: str
+    state: AttemptState
+    replica: bool
+    accepted: bool  # its result is the task's
+    dispatched_at: float
+    started_at: float | None
+    ended_at: float | None
+    exit_code: int | None
+    reason: str
+    wall_s: float
+    cpu_s: float
+    peak_memory_bytes: int
+    stdout_bytes: int = 0
+    stderr_bytes: int = 0
+
+
+class TaskView(Body):
+    id: TaskId
+    number: int
+    state: TaskState
+    failures: int
+    started_at: float | None
+    finished_at: float | None
+    worker: str | None  # of the accepted result, else of the latest attempt
+    exit_code: int | None
+    reason: str
+
+
+class TaskDetail(TaskView):
+    command: list[str]
+    parameters: dict[str, Scalar]
+    attempts: list[AttemptView]
+
+
+class TaskResult(TaskView):
+    """One line of ``GET /jobs/{id}/results``: a finished task with what it printed (UTF-8, replaced where not)."""
+
+    parameters: dict[str, Scalar]
+    stdout: str
+    stdout_cut: bool  # shortened, by the worker's cap or for this list
+
+
+class WorkerView(Body):
+    name: str
+    connected: bool
+    draining: bool
+    facts: Facts
+    load: Load | None
+    slots: int  # offered now
+    slots_used: int
+    running: list[AttemptId]
+    joined_at: float
+    reported_at: float | None
+    lease_until: float
+
+
+class Reason(Body):
+    """One reason why something waits, and how many tasks it concerns."""
+
+    code: str
+    count: int
+    detail: str
+
+
+class Explanation(Body):
+    """Why a job or a task is where it is: one sentence for people, the reasons for programs."""
+
+    subject: str  # "12" or "12.3"
+    state: str
+    sentence: str
+    reasons: list[Reason] = []
+
+
+class Passing(Body):
+    """Job ``job`` completed before ``passed``, which came first and is not larger."""
+
+    job: int
+    passed: int
+    reason: str | None  # why that was allowed; null: it was not, and is a bug
+
+
+class PassingReport(Body):
+    """The audit of the order guarantee: each completion checked against the stored rows."""
+
+    order: Order  # in force for jobs submitted now
+    completions: int  # checked
+    passings: int  # must be 0
+    excused: dict[str, int]  # pairs that were allowed, by reason: paused, stalled, order-none
+    latest: list[Passing]
+
+
+Item = TypeVar("Item")
+
+
+class Page(Body, Generic[Item]):
+    """``next`` is the cursor of the page that follows; null: this is the last."""
+
+    items: list[Item]
+    next: str | None = None
+
+
+Role = Literal["admin", "user", "reader", "worker"]
+
+
+class TokenRequest(Body):
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    name: Name
+    role: Role
+
+
+class TokenView(Body):
+    id: Annotated[str, Field(max_length=32)]
+    name: str
+    role: Role
+    created_at: float
+    revoked_at: float | None = None
+
+
+class TokenCreated(TokenView):
+    secret: str  # shown this once
+
+
+class Whoami(Body):
+    name: str
+    role: Role
+    version: str

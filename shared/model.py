@@ -1,0 +1,201 @@
+"""The words of Loopline: ids, states, and what a worker says of itself and of what it ran.
+
+Frozen, slotted dataclasses: cheap in the pure parts, and validated by pydantic wherever they cross an edge.
+"""
+
+from __future__ import annotations
+
+import base64
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Annotated, Any, NamedTuple, Self
+
+from pydantic import BeforeValidator, Field, GetCoreSchemaHandler, PlainSerializer
+from pydantic_core import CoreSchema, core_schema
+
+INLINE_LIMIT_BYTES = 4096
+"""Output up to this long travels inside its result; longer output is a blob named by its SHA-256."""
+
+MAX_ID = 2**53 - 1
+"""Largest number that survives every JSON reader."""
+
+
+class _DottedId:
+    """Shared by the ids: written as dotted numbers (``12.3.1``) in JSON, URLs and logs."""
+
+    __slots__ = ()
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Read ``"12.3.1"``; ValueError names what was expected."""
+        parts = text.split(".")
+        fields: tuple[str, ...] = cls._fields  # type: ignore[attr-defined]
+        if len(parts) != len(fields) or not all(p.isascii() and p.isdigit() and len(p) < 17 for p in parts):
+            raise ValueError(f"expected {'.'.join(fields)} as numbers, got {text[:80]!r}")
+        return cls(*(int(part) for part in parts))
+
+    def __str__(self) -> str:
+        return ".".join(str(part) for part in self)  # type: ignore[attr-defined]
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        fields: tuple[str, ...] = cls._fields  # type: ignore[attr-defined]
+        text = core_schema.str_schema(pattern=r"^\d{1,16}" + r"\.\d{1,16}" * (len(fields) - 1) + "$")
+        from_text = core_schema.no_info_after_validator_function(cls.parse, text)
+        return core_schema.json_or_python_schema(
+            json_schema=from_text,
+            python_schema=core_schema.union_schema([core_schema.is_instance_schema(cls), from_text]),
+            serialization=core_schema.to_string_ser_schema(),
+        )
+
+
+class _TaskFields(NamedTuple):
+    job: int
+    task: int
+
+
+class TaskId(_DottedId, _TaskFields):
+    """The ``task``-th task (from 1) of a job: ``12.3``."""
+
+    __slots__ = ()
+
+
+class _AttemptFields(NamedTuple):
+    job: int
+    task: int
+    number: int
+
+
+class AttemptId(_DottedId, _AttemptFields):
+    """The ``number``-th attempt (from 1, never reused) at a task: ``12.3.1``. The paper's *instance*."""
+
+    __slots__ = ()
+
+    @property
+    def task_id(self) -> TaskId:
+        return TaskId(self.job, self.task)
+
+
+class JobState(StrEnum):
+    QUEUED = "queued"
+    RUNNING = "running"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+
+class TaskState(StrEnum):
+    QUEUED = "queued"
+    RUNNING = "running"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+
+class AttemptState(StrEnum):
+    DISPATCHED = "dispatched"
+    RUNNING = "running"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    CANCELLING = "cancelling"
+    CANCELLED = "cancelled"
+    LOST = "lost"
+
+
+class Order(StrEnum):
+    """What is promised about the order of completions; stamped on a job when it is submitted."""
+
+    HOLD = "hold"
+    NONE = "none"
+
+
+class Outcome(StrEnum):
+    """How an attempt ended, as its worker saw it."""
+
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"  # the task's own doing: burns one of its max_attempts
+    CANCELLED = "cancelled"  # killed because the master asked
+    GIVEN_BACK = "given_back"  # the worker's or its owner's doing: burns nothing
+
+
+def _bytes_from_json(value: object) -> object:
+    return base64.b64decode(value, validate=True) if isinstance(value, str) else value
+
+
+Data = Annotated[
+    bytes,
+    BeforeValidator(_bytes_from_json, json_schema_input_type=str),
+    PlainSerializer(lambda data: base64.b64encode(data).decode(), return_type=str, when_used="json"),
+]
+"""Raw bytes; base64 in JSON."""
+
+Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+Name = Annotated[str, Field(min_length=1, max_length=100, pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
+"""A worker's, label's or user's name: safe in a URL, a shell and a file system."""
+ShortText = Annotated[str, Field(max_length=500)]
+Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Count = Annotated[int, Field(ge=0, le=MAX_ID)]
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What a worker's computer is: static for as long as the agent runs."""
+
+    os: Annotated[str, Field(max_length=20)]  # linux, macos, windows
+    arch: Annotated[str, Field(max_length=20)]  # x86_64, arm64
+    python: Annotated[str, Field(max_length=20)]  # 3.11.7
+    agent: Annotated[str, Field(max_length=40)]  # Loopline's version
+    model: ShortText  # the processor's name; PCs of one model are one type
+    cpus: Annotated[int, Field(ge=1, le=65536)]
+    memory_bytes: Count
+    slots: Annotated[int, Field(ge=1, le=65536)]  # the most it will ever offer
+    labels: tuple[Name, ...] = ()
+    speed: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 1.0  # reference CPU-seconds per second
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """What a worker says about itself on every report: the piggybacked load information."""
+
+    slots: Annotated[int, Field(ge=0, le=65536)]  # offered now, running attempts included
+    spare_cpu: Seconds = 0.0  # cores that the owner leaves over, measured without our own processes
+    memory_available_bytes: Count = 0
+    disk_free_bytes: Count = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """An attempt that a worker has in hand, from accepting it until its result is reported."""
+
+    attempt: AttemptId
+    wall_s: Seconds = 0.0
+    cpu_s: Seconds = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """What an attempt wrote to stdout or stderr.
+
+    ``size_bytes`` is what it wrote, of which at most the worker's cap was kept (``cut`` says that some was
+    dropped). Kept bytes are in ``data``, or, over INLINE_LIMIT_BYTES, in the blob ``sha256``.
+    """
+
+    size_bytes: Count = 0
+    cut: bool = False
+    data: Annotated[Data, Field(max_length=INLINE_LIMIT_BYTES)] = b""
+    sha256: Sha256 | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """How an attempt ended: written to the worker's spool before it is sent."""
+
+    attempt: AttemptId
+    outcome: Outcome
+    exit_code: Annotated[int, Field(ge=-(2**31), le=2**32)] | None = None  # negative: killed by that signal
+    reason: ShortText = ""  # for people, where the exit code does not say it all
+    wall_s: Seconds = 0.0
+    cpu_s: Seconds = 0.0  # user + system, of the whole process tree
+    peak_memory_bytes: Count = 0
+    stdout: Output = Output()
+    stderr: Output = Output()

@@ -1,0 +1,94 @@
+"""What travels on a worker link. Two frames a task in steady state: a Report up, an Assign down.
+
+The link is level-triggered: a Report says all that the worker holds, so that loss, reboot and restart are
+mended by the next Report and need no recovery code of their own (architecture.md, "The way of one task").
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from shared.model import MAX_ID, AttemptId, Facts, Held, Load, Name, Result, Seconds, ShortText
+from shared.spec import Scalar
+
+PROTOCOL_VERSION = 1
+MAX_FRAME_BYTES = 16 * 2**20
+MAX_RESULTS_PER_REPORT = 500
+
+Sequence = Annotated[int, Field(ge=0, le=MAX_ID)]
+
+
+@dataclass(frozen=True, slots=True)
+class Hello:
+    """Worker to master, once, first: who is calling."""
+
+    version: int
+    worker: Name
+    boot: Annotated[str, Field(min_length=1, max_length=64)]  # new each time the agent starts
+    facts: Facts
+    kind: Literal["hello"] = "hello"
+
+
+@dataclass(frozen=True, slots=True)
+class Welcome:
+    """Master to worker: the link is open. Report at least every ``report_every_s``."""
+
+    report_every_s: Seconds
+    lease_s: Seconds
+    kind: Literal["welcome"] = "welcome"
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """Master to worker: the link will not open, and why; ``hint`` is the next step for a person."""
+
+    code: Annotated[str, Field(max_length=50)]
+    message: ShortText
+    hint: ShortText = ""
+    kind: Literal["refused"] = "refused"
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """Worker to master: everything it holds, results not yet sent in this session, and its load.
+
+    ``seen`` is the last Assign it has carried out. Each Report is answered by an Assign.
+    """
+
+    seq: Sequence
+    seen: Sequence
+    holding: tuple[Held, ...]
+    results: Annotated[tuple[Result, ...], Field(max_length=MAX_RESULTS_PER_REPORT)]
+    load: Load
+    kind: Literal["report"] = "report"
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Start this attempt."""
+
+    attempt: AttemptId
+    command: tuple[str, ...]
+    parameters: dict[str, Scalar]
+    environment: dict[str, str]
+    job_name: str = ""
+    slots: Annotated[int, Field(ge=1)] = 1
+    timeout_s: Seconds | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Assign:
+    """Master to worker: start these, end those; Reports up to ``seen`` are on the master's disk."""
+
+    seq: Sequence
+    seen: Sequence
+    run: tuple[Run, ...] = ()
+    cancel: tuple[AttemptId, ...] = ()
+    kind: Literal["assign"] = "assign"
+
+
+FromWorker = Annotated[Hello | Report, Field(discriminator="kind")]
+FromMaster = Annotated[Welcome | Refused | Assign, Field(discriminator="kind")]

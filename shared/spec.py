@@ -1,0 +1,148 @@
+"""What a user asks for: a job as submitted over REST and as kept by the master; one model for both."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, model_validator
+
+from shared.model import Name
+
+MAX_TASKS = 100_000_000
+"""Hard ceiling on the tasks of one job; a master's own limit (a setting) is lower."""
+
+Scalar = (
+    Annotated[str, Field(max_length=10_000)]
+    | Annotated[bool, Field(strict=True)]
+    | Annotated[int, Field(strict=True, ge=-(2**53), le=2**53)]
+    | Annotated[float, Field(strict=True, allow_inf_nan=False)]
+)
+"""A parameter's value."""
+
+ParameterName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,63}$")]
+Argument = Annotated[str, Field(max_length=100_000, pattern=r"^[^\x00]*$")]
+Command = Annotated[list[Argument], Field(min_length=1, max_length=1000)]
+Size = Annotated[float, Field(gt=0, le=1e15, allow_inf_nan=False)]
+"""Amount of computation in reference CPU-seconds."""
+
+
+class Spec(BaseModel):
+    """Base of all that a user writes: an unknown key is an error, never ignored."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+
+class Range(Spec):
+    """Whole numbers from first to last, *both included*, and the step between them."""
+
+    range: Annotated[list[int], Field(min_length=2, max_length=3)]
+
+    @model_validator(mode="after")
+    def _is_not_empty(self) -> Self:
+        if self.step == 0 or len(self) == 0:
+            raise ValueError(f"the range {self.range} is empty: give [first, last] or [first, last, step]")
+        if len(self) > MAX_TASKS:
+            raise ValueError(f"the range {self.range} has more than {MAX_TASKS:,} values")
+        return self
+
+    @property
+    def step(self) -> int:
+        return self.range[2] if len(self.range) == 3 else 1
+
+    def __len__(self) -> int:
+        return max(0, (self.range[1] - self.range[0]) // self.step + 1) if self.step else 0
+
+    def __getitem__(self, index: int) -> int:
+        return self.range[0] + index * self.step
+
+
+class Table(Spec):
+    """One task per row."""
+
+    rows: Annotated[list[dict[ParameterName, Scalar]], Field(min_length=1, max_length=1_000_000)]
+
+
+Values = Range | Annotated[list[Scalar], Field(min_length=1, max_length=1_000_000)]
+Grid = Annotated[dict[ParameterName, Values], Field(min_length=1, max_length=50)]
+"""One task per element of the product of all values; the last name varies fastest."""
+
+
+class Requirements(Spec):
+    """What a worker must be to run a job's tasks."""
+
+    os: Literal["linux", "macos", "windows"] | None = None
+    memory_bytes: Annotated[int, Field(ge=0, le=2**60)] = 0
+    labels: Annotated[list[Name], Field(max_length=50)] = []
+    slots: Annotated[int, Field(ge=1, le=65536)] = 1
+
+
+class TaskSpec(Spec):
+    """One listed task: whatever it leaves out is its job's."""
+
+    command: Command | None = None
+    parameters: dict[ParameterName, Scalar] = {}
+    size: Size | None = None
+
+
+class JobSpec(Spec):
+    """A job: one command, run once for every task. All but the command is optional."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "example": {
+                "name": "pi",
+                "command": ["python3", "pi.py", "--seed", "{seed}"],
+                "parameters": {"seed": {"range": [1, 100]}},
+                "size": 3600,
+            }
+        }
+    )
+
+    name: Annotated[str, Field(max_length=200, pattern=r"^[^\x00-\x1f\x7f]*$")] = ""
+    command: Command | None = None
+    parameters: Table | Grid | None = None
+    tasks: Annotated[list[TaskSpec], Field(min_length=1, max_length=1_000_000)] | None = None
+    environment: Annotated[dict[str, Argument], Field(max_length=200)] = {}
+    size: Size | None = Field(default=None, description="of the whole job, in reference CPU-seconds")
+    requires: Requirements = Requirements()
+    max_attempts: Annotated[int, Field(ge=1, le=1000)] | None = None
+    max_replicas: Annotated[int, Field(ge=1, le=65536)] | Literal["unlimited"] | None = None
+    timeout_s: Annotated[float, Field(gt=0, le=1e9, allow_inf_nan=False)] | None = None
+
+    @model_validator(mode="after")
+    def _is_complete(self) -> Self:
+        if self.tasks is not None and self.parameters is not None:
+            raise ValueError("give either tasks or parameters, not both")
+        if self.command is None and not (self.tasks and all(task.command for task in self.tasks)):
+            raise ValueError("a command is missing: give one to the job, or one to every task")
+        if any(not name or "=" in name or "\x00" in name or len(name) > 200 for name in self.environment):
+            raise ValueError("environment names must be 1 to 200 characters without '='")
+        if self.task_count > MAX_TASKS:
+            raise ValueError(f"{self.task_count:,} tasks are more than the limit of {MAX_TASKS:,}")
+        return self
+
+    @property
+    def task_count(self) -> int:
+        if self.tasks is not None:
+            return len(self.tasks)
+        if self.parameters is None:
+            return 1
+        if isinstance(self.parameters, Table):
+            return len(self.parameters.rows)
+        count = 1
+        for values in self.parameters.values():
+            count *= len(values)
+        return count
+
+    @property
+    def known_size(self) -> float | None:
+        """The whole job's size: as given, else the sum of its tasks' where every one is given."""
+        if self.size is not None or self.tasks is None:
+            return self.size
+        sizes = [task.size for task in self.tasks]
+        return None if None in sizes else sum(size for size in sizes if size is not None)
+
+    def to_json(self) -> dict[str, JsonValue]:
+        """As a user would write it: only what was given."""
+        document: dict[str, JsonValue] = self.model_dump(mode="json", exclude_defaults=True)
+        return document
