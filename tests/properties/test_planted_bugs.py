@@ -1,0 +1,97 @@
+"""The world machine must be able to fail: each bug planted here, one that has bitten real schedulers, is caught."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from hypothesis import HealthCheck, Phase, settings
+from hypothesis.stateful import run_state_machine_as_test
+
+from master.scheduling import lifecycle, reconcile
+from master.scheduling.hold import HoldIndex
+from master.scheduling.model import Attempt, Task
+from master.scheduling.state import State
+from shared.model import AttemptState, Result
+from tests.properties import world
+from tests.properties.test_world import WorldMachine
+
+Patch = pytest.MonkeyPatch
+HUNT = settings(
+    max_examples=1500,
+    stateful_step_count=60,
+    deadline=None,
+    database=None,
+    derandomize=True,
+    print_blob=False,
+    phases=[Phase.generate],
+    suppress_health_check=list(HealthCheck),
+)
+
+
+def hold_ignores_ties(patch: Patch) -> None:
+    """Found by the audit of the rows alone: the invariants, which would see it sooner, look away."""
+    patch.setattr(world, "check", lambda grid: None)
+    original = HoldIndex.witness
+    patch.setattr(HoldIndex, "witness", lambda self, arrival, weight: original(self, arrival, weight * (1 - 1e-12)))
+
+
+def hold_is_dropped_after_restore(patch: Patch) -> None:
+    original = State.__init__
+
+    def forgetful(self: State, snapshot: object) -> None:
+        original(self, snapshot)  # type: ignore[arg-type]
+        self.index.hold = HoldIndex()
+
+    patch.setattr(State, "__init__", forgetful)
+
+
+def losers_are_not_cancelled(patch: Patch) -> None:
+    patch.setattr(lifecycle, "cancel_attempt", lambda state, attempt, reason: None)
+
+
+def a_second_result_is_accepted(patch: Patch) -> None:
+    original = lifecycle._record
+
+    def generous(grid: State, attempt: Attempt, result: Result) -> None:
+        original(grid, attempt, result)
+        attempt.accepted = attempt.state is AttemptState.SUCCEEDED
+
+    patch.setattr(lifecycle, "_record", generous)
+
+
+def a_lost_worker_burns_a_retry(patch: Patch) -> None:
+    original = lifecycle.reconsider_task
+
+    def strict(grid: State, task: Task | None) -> None:
+        if task is not None and task.is_open:
+            task.failures += 1
+        original(grid, task)
+
+    patch.setattr(lifecycle, "reconsider_task", strict)
+
+
+def the_pause_of_a_predecessor_is_not_recorded(patch: Patch) -> None:
+    patch.setattr(lifecycle, "_release", lambda grid, job: setattr(job, "released_at", grid.now))
+
+
+def a_run_that_never_arrived_is_not_sent_again(patch: Patch) -> None:
+    patch.setattr(reconcile, "_send_again", lambda grid, attempt: None)
+
+
+BUGS = [
+    hold_ignores_ties,
+    hold_is_dropped_after_restore,
+    losers_are_not_cancelled,
+    a_second_result_is_accepted,
+    a_lost_worker_burns_a_retry,
+    the_pause_of_a_predecessor_is_not_recorded,
+    a_run_that_never_arrived_is_not_sent_again,
+]
+
+
+@pytest.mark.parametrize("plant", BUGS)
+def test_it_is_caught(plant: Callable[[Patch], None], monkeypatch: Patch) -> None:
+    plant(monkeypatch)
+    with pytest.raises(AssertionError):
+        run_state_machine_as_test(WorldMachine, settings=HUNT)

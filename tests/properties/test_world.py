@@ -1,0 +1,147 @@
+"""Whatever happens to messages, machines and the master: order kept, nothing acknowledged lost, one result each."""
+
+from __future__ import annotations
+
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
+
+from master.scheduling.events import SchedulerSettings
+from master.scheduling.policies import REGISTRY
+from shared.model import Facts, Order, Outcome
+from shared.spec import JobSpec, Range, Requirements
+from tests.properties.world import Machine, World
+
+NAMES = ["ant", "bee", "cat"]
+names = st.sampled_from(NAMES)
+crashes = st.sampled_from(["", "", "", "", "", "before step", "before commit", "before release"])
+specs = st.builds(
+    lambda count, size, replicas, attempts, label: JobSpec(
+        command=["work"],
+        parameters={"i": Range(range=[1, count])} if count > 1 else None,
+        size=size,
+        max_replicas=replicas,
+        max_attempts=attempts,
+        requires=Requirements(labels=[label] if label else []),
+    ),
+    st.integers(1, 4),
+    st.sampled_from([None, 1.0, 1.0, 2.0, 2.0, 3.0]),
+    st.sampled_from([None, 1, 2, "unlimited"]),
+    st.sampled_from([None, 1, 2]),
+    st.sampled_from(["", "", "", "fast", "none-has-it"]),
+)
+
+
+def facts(slots: int, labels: tuple[str, ...]) -> Facts:
+    return Facts("linux", "x86_64", "3.11", "0", "model", slots, 10**9, slots, labels)
+
+
+class WorldMachine(RuleBasedStateMachine):
+    @initialize(
+        policy=st.sampled_from(sorted(REGISTRY)),
+        order=st.sampled_from([Order.HOLD, Order.HOLD, Order.HOLD, Order.NONE]),
+        lease=st.sampled_from([5.0, 30.0]),
+        stall=st.sampled_from([3.0, 60.0]),
+        replicas=st.sampled_from([1, 2, 3, None]),
+        slots=st.lists(st.integers(1, 3), min_size=3, max_size=3),
+    )
+    def build(
+        self, policy: str, order: Order, lease: float, stall: float, replicas: int | None, slots: list[int]
+    ) -> None:
+        chosen = SchedulerSettings(
+            policy, order, lease_s=lease, stall_after_s=stall, max_attempts=2, max_replicas=replicas, max_jobs=12
+        )
+        labels = [("fast",), (), ("fast", "none-has-it")]
+        machines = [Machine(n, facts(s, own)) for n, s, own in zip(NAMES, slots, labels, strict=True)]
+        self.world = World(chosen, machines)
+
+    @rule(spec=specs, crash=crashes)
+    def submit(self, spec: JobSpec, crash: str) -> None:
+        self.world.submit(spec)
+        self.world.master_steps(crash)
+
+    @rule(name=names)
+    def connect(self, name: str) -> None:
+        self.world.connect(name)
+
+    @rule(name=names, twice=st.booleans(), crash=crashes, steps=st.booleans())
+    def deliver_up(self, name: str, twice: bool, crash: str, steps: bool) -> None:
+        self.world.deliver_up(name, twice=twice)
+        if steps:
+            self.world.master_steps(crash)
+
+    @rule(name=names, twice=st.booleans())
+    def deliver_down(self, name: str, twice: bool) -> None:
+        self.world.deliver_down(name, twice=twice)
+
+    @rule(name=names, down=st.booleans())
+    def lose_a_frame(self, name: str, down: bool) -> None:
+        (self.world.deliver_down if down else self.world.deliver_up)(name, lost=True)
+
+    @rule(name=names, noticed=st.booleans())
+    def cut(self, name: str, noticed: bool) -> None:
+        self.world.cut(name, noticed=noticed)
+
+    @rule(name=names)
+    def report(self, name: str) -> None:
+        self.world.machines[name].report()
+
+    @rule(name=names, reports=st.booleans(), which=st.integers(0, 2), ends=st.sampled_from(Outcome))
+    def a_process_ends(self, name: str, reports: bool, which: int, ends: Outcome) -> None:
+        machine = self.world.machines[name]
+        if machine.processes:
+            machine.end(list(machine.processes)[which % len(machine.processes)], ends)
+        if reports:
+            machine.report()
+
+    @rule(name=names)
+    def reboot(self, name: str) -> None:
+        self.world.cut(name, noticed=True)
+        self.world.machines[name].boot()
+
+    @rule(crash=crashes)
+    def master_steps(self, crash: str) -> None:
+        self.world.master_steps(crash)
+
+    @rule(seconds=st.sampled_from([0.5, 2.0, 10.0, 100.0]))
+    def pass_time(self, seconds: float) -> None:
+        self.world.pass_time(seconds)
+
+    @rule(
+        verb=st.sampled_from(["cancel", "pause", "resume", "retry", "retry"]),
+        which=st.integers(0, 5),
+        steps=st.booleans(),
+    )
+    def steer(self, verb: str, which: int, steps: bool) -> None:
+        jobs = sorted(self.world.store.jobs)
+        if jobs:
+            self.world.steer(verb, jobs[which % len(jobs)])
+        if steps:
+            self.world.master_steps()
+
+    @rule(name=names, draining=st.booleans())
+    def drain(self, name: str, draining: bool) -> None:
+        self.world.drain(name, draining=draining)
+
+    @rule(name=names, rounds=st.integers(1, 4))
+    def run_smoothly(self, name: str, rounds: int) -> None:
+        """So that runs get somewhere between disasters."""
+        for _ in range(rounds):
+            if self.world.machines[name].link is None:
+                self.world.connect(name)
+            self.world.machines[name].report()
+            for _ in range(3):
+                self.world.deliver_up(name)
+            self.world.master_steps()
+            for _ in range(3):
+                self.world.deliver_down(name)
+
+    def teardown(self) -> None:
+        if hasattr(self, "world"):
+            self.world.settle()
+
+
+TestWorld = WorldMachine.TestCase
+TestWorld.settings = settings(
+    max_examples=150, stateful_step_count=60, deadline=None, suppress_health_check=list(HealthCheck)
+)
