@@ -16,7 +16,7 @@ from master.scheduling.demand import Demand
 from master.scheduling.hold import HoldIndex
 from master.scheduling.model import LIVE, OCCUPYING, Attempt, Job, Task, Worker
 from master.scheduling.ranges import Ranges
-from shared.model import AttemptId, AttemptState, Order, TaskId, TaskState
+from shared.model import AttemptId, Order, TaskId, TaskState
 
 Key = TypeVar("Key", bound=tuple[float, int | str])
 Subject = TypeVar("Subject", int, str)
@@ -92,7 +92,7 @@ class Index:
             index.demand.place_worker(worker)
             index.place_worker(worker)
         for attempt in attempts:
-            index.place_attempt(attempt, by_name[attempt.worker], kept=True)
+            index.place_attempt(attempt, by_name[attempt.worker])
         for task in tasks:
             index.place_task(task, by_id[task.job].max_replicas)
         for job in sorted(by_id.values(), key=lambda job: job.arrival):
@@ -123,15 +123,15 @@ class Index:
         _toggle(pool.running, task.number, is_running)
         _toggle(pool.replicable, task.number, is_running and has_room)
 
-    def place_attempt(self, attempt: Attempt, worker: Worker, *, kept: bool) -> None:
-        """Enter an attempt as it is now; ``kept``: it stays in memory."""
+    def place_attempt(self, attempt: Attempt, worker: Worker) -> None:
+        """Enter an attempt as it is now; one that is over leaves."""
         tasks, held = self.of_task.setdefault(attempt.task_id, {}), self.of_worker.setdefault(worker.name, {})
-        self.pools[attempt.job].attempts += kept - (attempt.id in tasks)
-        if kept:
-            tasks[attempt.id] = held[attempt.id] = attempt
-        else:
+        self.pools[attempt.job].attempts += (not attempt.is_over) - (attempt.id in tasks)
+        if attempt.is_over:
             tasks.pop(attempt.id, None)
             held.pop(attempt.id, None)
+        else:
+            tasks[attempt.id] = held[attempt.id] = attempt
         if not tasks:
             del self.of_task[attempt.task_id]
         if not held:
@@ -186,12 +186,6 @@ class Index:
         startable = len(pool.waiting) > 0 or (len(fresh) > 0 and not self.is_held(job))
         _toggle(self.ready, job.arrival, may_run and startable)
         _toggle(self.replicable, job.arrival, may_run and len(pool.replicable) > 0)
-
-
-def is_kept(attempt: Attempt, task: Task | None) -> bool:
-    """Whether an attempt stays in memory: while it occupies slots, or may come back to an open task."""
-    may_return = attempt.state is AttemptState.LOST and attempt.ended_at is None
-    return attempt.state in OCCUPYING or (may_return and task is not None and task.is_open)
 
 
 def _toggle(members: SortedSet[int], member: int, present: bool) -> None:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from dataclasses import fields
 
-from master.scheduling.index import is_kept
 from master.scheduling.model import LIVE, OCCUPYING
 from master.scheduling.state import State
-from shared.model import Order, TaskState
+from shared.model import AttemptState, Order, TaskState
 
 
 def check(state: State) -> None:
@@ -44,7 +43,9 @@ def _attempts_are_in_order(state: State) -> None:
     for attempt in state.attempts.values():
         task = state.tasks.get(attempt.task_id)
         assert task is not None, f"attempt {attempt.id} has no task in memory"
-        assert is_kept(attempt, task), f"attempt {attempt.id} ({attempt.state}) is kept for nothing"
+        assert not attempt.is_over, f"attempt {attempt.id} ({attempt.state}) is over, but kept"
+        ended = attempt.state in (AttemptState.SUCCEEDED, AttemptState.FAILED, AttemptState.CANCELLED)
+        assert not ended, f"attempt {attempt.id} is {attempt.state}, but has not ended"
         assert attempt.number <= task.attempts, f"attempt {attempt.id} was never handed out"
         if attempt.state in LIVE:
             assert task.state is TaskState.RUNNING, f"attempt {attempt.id} is alive, its task is {task.state}"

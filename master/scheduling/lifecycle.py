@@ -53,17 +53,21 @@ def finish_attempt(state: State, attempt: Attempt, result: Result) -> None:
     else:
         task.failures += attempt.state is AttemptState.FAILED
         state.save_attempt(attempt)
+        state.save_task(task)
         reconsider_task(state, task)
 
 
 def lose_attempt(state: State, attempt: Attempt, reason: str, *, for_good: bool) -> None:
-    """Its worker fell silent: the attempt may come back (adopt_attempt, finish_attempt). Or, ``for_good``, its
-    worker no longer has it."""
+    """Its worker fell silent: while its task is open it may come back (adopt_attempt, finish_attempt), and has
+    not ended. Or, ``for_good``, its worker no longer has it.
+    """
+    task = state.tasks[attempt.task_id]
     if attempt.state is not AttemptState.LOST:
         attempt.state = states.check(states.ATTEMPT, attempt.state, AttemptState.LOST)
-    attempt.reason, attempt.sent, attempt.ended_at = reason, 0, state.now if for_good else None
+    attempt.reason, attempt.sent = reason, 0
+    attempt.ended_at = state.now if for_good or not task.is_open else None
     state.save_attempt(attempt)
-    reconsider_task(state, state.tasks.get(attempt.task_id))
+    reconsider_task(state, task)
 
 
 def adopt_attempt(state: State, attempt: Attempt) -> None:
@@ -104,9 +108,9 @@ def cancel_job(state: State, job: Job) -> None:
     _depart(state, job, JobState.CANCELLED)
 
 
-def reconsider_task(state: State, task: Task | None) -> None:
+def reconsider_task(state: State, task: Task) -> None:
     """After an attempt has ended without success: wait for another one, queue the task again, or fail it."""
-    if task is None or not task.is_open or _alive(state, task):
+    if not task.is_open or _alive(state, task):
         return
     job = state.jobs[task.job]
     if task.failures >= job.max_attempts:
@@ -128,13 +132,17 @@ def _finish_task(state: State, task: Task, end: TaskState) -> None:
 
 
 def _end_task(state: State, task: Task, end: TaskState, reason: str) -> None:
-    """Nobody waits for the task any more: what still runs for it is cancelled, what was lost is forgotten."""
+    """Nobody waits for the task any more: what runs for it is cancelled, what was lost will not come back."""
     _set_task(state.jobs[task.job], task, end)
     task.finished_at = state.now
-    losers = _alive(state, task)
+    attempts = list(state.index.of_task.get(task.id, {}).values())
     state.save_task(task)
-    for attempt in losers:
-        cancel_attempt(state, attempt, reason)
+    for attempt in attempts:
+        if attempt.state in LIVE:
+            cancel_attempt(state, attempt, reason)
+        elif attempt.state is AttemptState.LOST:
+            attempt.ended_at = state.now
+            state.save_attempt(attempt)
 
 
 def _depart(state: State, job: Job, end: JobState) -> None:

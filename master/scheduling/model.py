@@ -116,7 +116,7 @@ class Attempt:
     state: AttemptState = AttemptState.DISPATCHED
     sent: int = 0  # the Assign of this session that carried its last command; 0: none yet
     started_at: float | None = None
-    ended_at: float | None = None
+    ended_at: float | None = None  # None while lost: the laptop may come back
     accepted: bool = False
     exit_code: int | None = None
     reason: str = ""
@@ -133,6 +133,11 @@ class Attempt:
     @property
     def task_id(self) -> TaskId:
         return TaskId(self.job, self.task)
+
+    @property
+    def is_over(self) -> bool:
+        """Neither does it occupy slots, nor may it come back: the scheduler forgets it."""
+        return self.ended_at is not None
 
 
 @dataclass(slots=True)

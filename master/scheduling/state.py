@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from master.scheduling.effects import Effects
 from master.scheduling.events import SchedulerSettings
-from master.scheduling.index import Index, Pool, is_kept
+from master.scheduling.index import Index, Pool
 from master.scheduling.model import Attempt, Grid, Job, Task, Worker
 from master.scheduling.ranges import Ranges
 from master.scheduling.snapshot import Snapshot
@@ -22,9 +22,7 @@ class State:
         self.workers: dict[str, Worker] = {worker.name: worker for worker in snapshot.workers}
         self.jobs: dict[int, Job] = {job.id: job for job in snapshot.jobs}
         self.tasks: dict[TaskId, Task] = {task.id: task for task in snapshot.tasks}
-        self.attempts: dict[AttemptId, Attempt] = {
-            attempt.id: attempt for attempt in snapshot.attempts if is_kept(attempt, self.tasks.get(attempt.task_id))
-        }
+        self.attempts: dict[AttemptId, Attempt] = {attempt.id: attempt for attempt in snapshot.attempts}
         self.fresh: dict[int, Ranges] = {  # by job: the tasks never started
             job.id: _complement(Ranges(snapshot.started.get(job.id, ())), job.task_count) for job in snapshot.jobs
         }
@@ -67,12 +65,8 @@ class State:
         self._forget_if_over(job)
 
     def save_task(self, task: Task) -> None:
-        """A task that is over takes its lost attempts out of memory: nobody waits for them any more."""
         self.tasks[task.id] = task
         self.effects.tasks[task.id] = task
-        if not task.is_open:
-            for attempt in list(self.index.of_task.get(task.id, {}).values()):
-                self._place_attempt(attempt)
         self._place_task(task)
 
     def save_attempt(self, attempt: Attempt) -> None:
@@ -94,12 +88,11 @@ class State:
         return gathered
 
     def _place_attempt(self, attempt: Attempt) -> None:
-        kept = is_kept(attempt, self.tasks.get(attempt.task_id))
-        if kept:
-            self.attempts[attempt.id] = attempt
-        else:
+        if attempt.is_over:
             self.attempts.pop(attempt.id, None)
-        self.index.place_attempt(attempt, self.workers[attempt.worker], kept=kept)
+        else:
+            self.attempts[attempt.id] = attempt
+        self.index.place_attempt(attempt, self.workers[attempt.worker])
 
     def _place_job(self, job: Job) -> None:
         self.index.place_job(job, self.fresh[job.id])

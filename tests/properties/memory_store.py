@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from master.scheduling.effects import Effects
 from master.scheduling.events import BATCH, Batch
-from master.scheduling.model import OCCUPYING, Attempt, Exemption, Grid, Job, Task, Worker
+from master.scheduling.model import Attempt, Exemption, Grid, Job, Task, Worker
 from master.scheduling.ranges import Ranges
 from master.scheduling.scheduler import Scheduler
 from master.scheduling.snapshot import Snapshot
@@ -45,20 +45,11 @@ class MemoryStore:
 
     def snapshot(self) -> Snapshot:
         """What a master that starts now finds."""
-        occupying = {a.id for a in self.attempts.values() if a.state in OCCUPYING}
-        jobs = [j for j in self.jobs.values() if j.is_live or any(a.job == j.id for a in occupying)]
-        ids, live = {job.id for job in jobs}, {job.id for job in jobs if job.is_live}
-        tasks = [
-            t
-            for t in self.tasks.values()
-            if (t.job in live and t.is_open) or any(a.task_id == t.id for a in occupying)
-        ]
-        wanted = {task.id for task in tasks if task.is_open}
-        attempts = [
-            a
-            for a in self.attempts.values()
-            if a.id in occupying or (a.state is AttemptState.LOST and a.ended_at is None and a.task_id in wanted)
-        ]
+        attempts = [a for a in self.attempts.values() if not a.is_over]
+        busy_jobs, busy_tasks = {a.job for a in attempts}, {a.task_id for a in attempts}
+        jobs = [job for job in self.jobs.values() if job.is_live or job.id in busy_jobs]
+        live, ids = {job.id for job in jobs if job.is_live}, {job.id for job in jobs}
+        tasks = [t for t in self.tasks.values() if (t.job in live and t.is_open) or t.id in busy_tasks]
         started = {
             job_id: Ranges.of(t.number for t in self.tasks.values() if t.job == job_id and t.started)
             for job_id in ids

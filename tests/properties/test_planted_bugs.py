@@ -63,8 +63,8 @@ def a_second_result_is_accepted(patch: Patch) -> None:
 def a_lost_worker_burns_a_retry(patch: Patch) -> None:
     original = lifecycle.reconsider_task
 
-    def strict(grid: State, task: Task | None) -> None:
-        if task is not None and task.is_open:
+    def strict(grid: State, task: Task) -> None:
+        if task.is_open:
             task.failures += 1
         original(grid, task)
 

@@ -15,6 +15,7 @@ from tests.properties.world import Machine, World
 NAMES = ["ant", "bee", "cat"]
 names = st.sampled_from(NAMES)
 crashes = st.sampled_from(["", "", "", "", "", "before step", "before commit", "before release"])
+verbs = st.sampled_from(["cancel", "pause", "resume", "retry", "retry"])
 specs = st.builds(
     lambda count, size, replicas, attempts, label: JobSpec(
         command=["work"],
@@ -123,18 +124,25 @@ class WorldMachine(RuleBasedStateMachine):
     def drain(self, name: str, draining: bool) -> None:
         self.world.drain(name, draining=draining)
 
-    @rule(name=names, rounds=st.integers(1, 4))
-    def run_smoothly(self, name: str, rounds: int) -> None:
+    @rule(name=names, rounds=st.integers(1, 4), which=st.integers(0, 2), ends=st.sampled_from([None, *Outcome]))
+    def run_smoothly(self, name: str, rounds: int, which: int, ends: Outcome | None) -> None:
         """So that runs get somewhere between disasters."""
         for _ in range(rounds):
             if self.world.machines[name].link is None:
                 self.world.connect(name)
+            if ends is not None:
+                self.a_process_ends(name, True, which, ends)
             self.world.machines[name].report()
             for _ in range(3):
                 self.world.deliver_up(name)
             self.world.master_steps()
             for _ in range(3):
                 self.world.deliver_down(name)
+
+    @rule(rounds=st.integers(1, 3), which=st.integers(0, 2), ends=st.sampled_from([None, None, *Outcome]))
+    def all_run_smoothly(self, rounds: int, which: int, ends: Outcome | None) -> None:
+        for name in NAMES:
+            self.run_smoothly(name, rounds, which, ends)
 
     def teardown(self) -> None:
         if hasattr(self, "world"):

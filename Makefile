@@ -1,0 +1,44 @@
+# make demo: see it work.  make test: run the whole suite.  Nothing but Python 3.11+ is needed beforehand.
+PYTHON ?= python3
+BIN := .venv/bin
+
+.PHONY: demo test lint format bench test-compose constraints clean check-python
+
+demo: .venv/installed
+	$(BIN)/loopline demo
+
+test: .venv/installed
+	$(BIN)/python -m pytest -n auto --dist worksteal
+
+lint: .venv/installed
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: .venv/installed
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+test-compose: .venv/installed
+	$(BIN)/python -m pytest tests/compose -p no:cacheprovider -p no:xdist
+
+constraints: .venv/installed
+	$(BIN)/uv pip compile pyproject.toml --all-extras --group dev --generate-hashes --universal \
+		--python-version 3.11 --no-header --quiet --output-file constraints.txt
+
+clean:
+	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis loopline-demo
+
+.venv/installed: pyproject.toml constraints.txt | check-python
+	$(PYTHON) -m venv .venv
+	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r constraints.txt
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	touch $@
+
+check-python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+		echo "Loopline needs Python 3.11 or newer; $(PYTHON) is $$($(PYTHON) --version 2>&1)."; \
+		echo "Install one, then: make $(MAKECMDGOALS) PYTHON=python3.11"; exit 1; }
+	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null || { \
+		echo "Python's venv module is missing. On Debian or Ubuntu: sudo apt install python3-venv"; exit 1; }
