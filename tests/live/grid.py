@@ -1,0 +1,205 @@
+"""A real grid on this machine: a master and workers as processes of their own, to be killed at will."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import signal
+import socket
+import sys
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import TypeVar
+
+import psutil
+
+from loopline.client import AsyncClient
+from shared.api import AttemptView, JobDetail
+from shared.errors import LooplineError
+from shared.spec import JobSpec, Range
+
+ROOT = Path(__file__).parents[2]
+Fact = TypeVar("Fact")
+
+
+async def wait_for(what: str, ask: Callable[[], Awaitable[Fact | None]], seconds: float = 60.0) -> Fact:
+    """The first true answer; tests wait for facts, never for time."""
+    async with asyncio.timeout(seconds) as limit:
+        try:
+            while not (fact := await ask()):
+                await asyncio.sleep(0.02)
+        except TimeoutError:
+            if limit.expired():
+                raise AssertionError(f"waited {seconds:g} s in vain for {what}") from None
+            raise
+    return fact
+
+
+class Grid:
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.data_dir = folder / "master"
+        self.port = _free_port()
+        self.url = f"http://127.0.0.1:{self.port}"
+        self.master: asyncio.subprocess.Process | None = None
+        self.workers: dict[str, asyncio.subprocess.Process] = {}
+        self.flags: list[str] = []
+        self._clients: list[AsyncClient] = []
+
+    # --- processes ------------------------------------------------------------------------------------------
+
+    async def start_master(self, *flags: str) -> None:
+        """Also again, on the same data. Returns when it serves."""
+        self.flags = list(flags) or self.flags
+        arguments = ["--port", str(self.port), "--data-dir", str(self.data_dir), *self.flags]
+        self.master = await self._spawn("master", "master", *arguments)
+        await wait_for("the master to serve", self._serves)
+
+    async def start_worker(self, name: str, *flags: str, slots: int = 1, url: str | None = None) -> None:
+        arguments = ["--master", url or self.url, "--name", name, "--slots", str(slots)]
+        token = ["--token-file", str(self.data_dir / "tokens" / "worker")]
+        data = ["--data-dir", str(self.folder / name)]
+        self.workers[name] = await self._spawn(name, "worker", *arguments, *token, *data, *flags)
+
+    async def kill_master(self) -> None:
+        assert self.master is not None
+        self.master.kill()
+        await self.master.wait()
+
+    async def kill_worker(self, name: str) -> None:
+        self.workers[name].kill()
+        await self.workers[name].wait()
+
+    async def stop(self) -> None:
+        for client in self._clients:
+            await client.__aexit__(None, None, None)
+        for process in [*self.workers.values(), self.master]:
+            if process is not None and process.returncode is None:
+                process.send_signal(signal.SIGCONT)
+                process.terminate()
+                await asyncio.wait_for(process.wait(), 20)
+
+    async def _spawn(self, log: str, module: str, *arguments: str) -> asyncio.subprocess.Process:
+        environment = {k: v for k, v in os.environ.items() if not k.startswith(("LOOPLINE", "XDG"))}
+        environment |= {"HOME": str(self.folder), "PYTHONPATH": str(ROOT)}
+        with (self.folder / f"{log}.log").open("ab") as file:
+            return await asyncio.create_subprocess_exec(
+                sys.executable, "-m", module, *arguments, cwd=self.folder, env=environment, stdout=file, stderr=file
+            )
+
+    async def _serves(self) -> bool:
+        assert self.master is not None
+        log = (self.folder / "master.log").read_text(errors="replace")
+        assert self.master.returncode is None, f"the master ended:\n{log}"
+        try:
+            await self.client(patience_s=0.0).whoami()
+        except LooplineError:
+            return False
+        return True
+
+    # --- what a user does and sees --------------------------------------------------------------------------
+
+    def client(self, patience_s: float = 30.0) -> AsyncClient:
+        token = self.data_dir / "tokens" / "admin"
+        client = AsyncClient(self.url, token.read_text().strip() if token.exists() else "none", patience_s=patience_s)
+        self._clients.append(client)
+        return client
+
+    async def submit(self, script: str, tasks: int = 1, **options: object) -> int:
+        """A job of shell scripts; ``{i}`` is the task's number."""
+        spec = JobSpec(
+            command=["sh", "-c", script],
+            parameters={"i": Range(range=[1, tasks])},
+            **options,  # type: ignore[arg-type]
+        )
+        return (await self.client().submit(spec)).id
+
+    async def job(self, job: int) -> JobDetail:
+        return await self.client().job(job)
+
+    async def ended(self, job: int, seconds: float = 60.0) -> JobDetail:
+        client = self.client()
+
+        async def is_over() -> JobDetail | None:
+            view = await client.job(job)
+            return view if view.finished_at is not None else None
+
+        return await wait_for(f"job {job} to end", is_over, seconds)
+
+    async def attempts(self, job: int) -> list[AttemptView]:
+        return [attempt async for attempt in self.client().attempts(job)]
+
+    async def attempts_when(
+        self, what: str, job: int, true: Callable[[list[AttemptView]], bool]
+    ) -> list[AttemptView]:
+        async def look() -> list[AttemptView] | None:
+            attempts = await self.attempts(job)
+            return attempts if true(attempts) else None
+
+        return await wait_for(what, look)
+
+    async def connected(self, *names: str) -> None:
+        client = self.client()
+
+        async def are_there() -> bool:
+            return {w.name async for w in client.workers() if w.connected and w.load} >= set(names)
+
+        await wait_for(f"{names} to connect", are_there)
+
+    def gate(self, name: str = "gate") -> Gate:
+        return Gate(self.folder / name)
+
+    def processes(self) -> list[psutil.Process]:
+        """What tasks left running: known by the scratch folder in their environment."""
+        return [process for process in psutil.process_iter() if self._is_task(process)]
+
+    def _is_task(self, process: psutil.Process) -> bool:
+        try:
+            return process.environ().get("LOOPLINE_SCRATCH", "").startswith(str(self.folder))
+        except psutil.Error:
+            return False
+
+    async def no_processes(self) -> None:
+        async def none_left() -> bool:
+            return not self.processes()
+
+        await wait_for("all task processes to be gone", none_left)
+
+    # --- the end of every live test ---------------------------------------------------------------------------
+
+    async def check(self) -> None:
+        """The order was kept, and the log replayed leads to the very rows that are stored."""
+        report = await self.client().passing()
+        assert report.passings == 0, report
+        arguments = ["-m", "master.store.replay", str(self.data_dir / "loopline.db")]
+        replay = await asyncio.create_subprocess_exec(
+            sys.executable, *arguments, cwd=ROOT, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
+        )
+        output, _ = await replay.communicate()
+        assert replay.returncode == 0, output.decode()
+
+    def log(self, name: str) -> str:
+        return re.sub(r"\x1b\[[0-9;]*m", "", (self.folder / f"{name}.log").read_text(errors="replace"))
+
+
+class Gate:
+    """A file that tasks wait for, so that a test decides how long they run."""
+
+    def __init__(self, file: Path) -> None:
+        self.file = file
+
+    @property
+    def wait(self) -> str:
+        """Shell: go on when the gate is open."""
+        return f"while [ ! -e {self.file} ]; do sleep 0.02; done"
+
+    def open(self) -> None:
+        self.file.touch()
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
