@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from sortedcontainers import SortedSet
 
+from master.scheduling.demand import Key
 from master.scheduling.model import Job, Worker
 from master.scheduling.ranges import Ranges
 from master.scheduling.state import State
@@ -62,9 +63,17 @@ class View:
         """Jobs with a task to start or to replicate, by arrival, from just after ``after`` once round to it."""
         return self._round(after, self._index.ready, self._index.replicable)
 
+    def could_run(self, job: Job, worker: Worker) -> bool:
+        """The worker meets the job's requirements, whatever it is doing now."""
+        return self._index.demand.fits(job, worker)
+
+    def demands_met(self, worker: Worker) -> frozenset[Key]:
+        """The different requirements of jobs in the grid that the worker meets."""
+        return frozenset(key for key, names in self._index.demand.workers.items() if worker.name in names)
+
     def fits(self, job: Job, worker: Worker) -> bool:
         """The worker meets the job's requirements and has slots free for one of its tasks now."""
-        return self._index.demand.fits(job, worker) and self._index.free_slots(worker) >= job.spec.requires.slots
+        return self.could_run(job, worker) and self._index.free_slots(worker) >= job.spec.requires.slots
 
     def fresh(self, job: Job) -> Ranges:
         """Its tasks never started, the held one included."""

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 
-from master.scheduling.demand import demand_of, meets
 from master.scheduling.model import Job, Worker
 from master.scheduling.view import Placement, View
 
@@ -27,16 +26,15 @@ def plan(view: View) -> Iterator[Placement]:
 
 def _partition(view: View) -> dict[str, Job]:
     """Which job each worker serves."""
-    jobs = [job for job in view.jobs() if not job.paused]
-    types: dict[tuple[str, tuple[int, ...]], list[Worker]] = defaultdict(list)
+    types: dict[object, list[Worker]] = defaultdict(list)
     for worker in view.workers():
-        runnable = tuple(job.id for job in jobs if meets(worker.facts, demand_of(job.spec.requires)))
-        types[worker.facts.model, runnable].append(worker)
-    by_id = {job.id: job for job in jobs}
+        types[worker.facts.model, view.demands_met(worker)].append(worker)
+    jobs = [job for job in view.jobs() if not job.paused]
     owners = {}
-    for (_, runnable), workers in types.items():
+    for workers in types.values():
+        runnable = [job for job in jobs if view.could_run(job, workers[0])]
         share = -(-len(workers) // max(1, len(runnable)))
         for place, worker in enumerate(workers):
             if place // share < len(runnable):
-                owners[worker.name] = by_id[runnable[place // share]]
+                owners[worker.name] = runnable[place // share]
     return owners
