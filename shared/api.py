@@ -137,6 +137,7 @@ class TaskResult(TaskView):
     parameters: dict[str, Scalar]
     stdout: str
     stdout_cut: bool  # shortened, by the worker's cap or for this list
+    cursor: str = ""  # asking with it goes on after this line
 
 
 class WorkerView(Body):
@@ -176,6 +177,14 @@ class Passing(Body):
     job: int
     passed: int
     reason: str | None  # why that was allowed; null: it was not, and is a bug
+
+
+class GridChange(Body):
+    """One server-sent event: what has changed since the one before; ``missed``: more than is named here."""
+
+    jobs: list[int] = []
+    workers: list[str] = []
+    missed: bool = False
 
 
 class PassingReport(Body):
@@ -224,3 +233,7 @@ class Whoami(Body):
     name: str
     role: Role
     version: str
+
+
+class Health(Body):
+    status: Literal["ok"]

@@ -59,7 +59,7 @@ class Grid:
     async def start_worker(self, name: str, *flags: str, slots: int = 1, url: str | None = None) -> None:
         arguments = ["--master", url or self.url, "--name", name, "--slots", str(slots)]
         token = ["--token-file", str(self.data_dir / "tokens" / "worker")]
-        data = ["--data-dir", str(self.folder / name)]
+        data = ["--data-dir", str(self.folder / name), "--dedicated"]
         self.workers[name] = await self._spawn(name, "worker", *arguments, *token, *data, *flags)
 
     async def kill_master(self) -> None:

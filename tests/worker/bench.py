@@ -1,0 +1,88 @@
+"""A runner without an agent round it, and what tests ask of the machine."""
+
+import asyncio
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Self
+
+import psutil
+
+from shared.model import AttemptId, Result
+from shared.protocol.messages import Run
+from worker.crew import Crew
+from worker.launch.posix import PosixLauncher
+from worker.runner import Runner
+from worker.spool import Spool
+
+
+async def until(holds: Callable[[], object], within_s: float = 60) -> None:
+    """Wait for a fact; TimeoutError where it does not come true."""
+    async with asyncio.timeout(within_s):
+        while not holds():
+            await asyncio.sleep(0.01)
+
+
+def run_of(*command: str, task: int = 1, **options: Any) -> Run:
+    """A Run of job 1."""
+    return Run(AttemptId(1, task, 1), command, **{"parameters": {}, "environment": {}, **options})
+
+
+def python(code: str, *arguments: str, **options: Any) -> Run:
+    """A Run of some Python; without ``site``, so that it starts fast."""
+    return run_of(sys.executable, "-I", "-S", "-c", code, *arguments, **options)
+
+
+def processes_of(folder: Path) -> list[psutil.Process]:
+    """What is alive with a scratch folder below ``folder``."""
+    found = []
+    for process in psutil.process_iter():
+        try:
+            mine = process.environ().get("LOOPLINE_SCRATCH", "").startswith(str(folder))
+            if mine and process.status() != psutil.STATUS_ZOMBIE:
+                found.append(process)
+        except (psutil.Error, OSError):
+            continue
+    return found
+
+
+class Bench:
+    """``results`` and ``troubles`` are what came of the attempts started on ``runner``."""
+
+    def __init__(self, folder: Path, yields: bool = False, output_limit_bytes: int = 100_000) -> None:
+        self.results: dict[AttemptId, Result] = {}
+        self.troubles: list[str] = []
+        self.folder = folder
+        self.scratch = folder / "scratch"
+        self.spool = Spool(folder / "spool", 2**30)
+        self.launcher = PosixLauncher(yields)
+        self.crew = Crew()
+        self.runner = Runner(
+            self.crew, self.launcher, self.spool, self.scratch, "bench", output_limit_bytes, self._ended
+        )
+
+    async def __aenter__(self) -> Self:
+        await self.crew.__aenter__()
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        await self.runner.close("the bench closes")
+        self.launcher.close()
+        await self.crew.__aexit__(*error)
+
+    async def result(self, run: Run) -> Result:
+        self.runner.start(run)
+        return await self.end_of(run)
+
+    async def end_of(self, run: Run) -> Result:
+        await until(lambda: run.attempt in self.results)
+        return self.results[run.attempt]
+
+    async def begins(self, run: Run) -> None:
+        """Start it and wait until its first process is there."""
+        self.runner.start(run)
+        await until(lambda: (self.scratch / str(run.attempt) / "begun").exists())
+
+    async def _ended(self, result: Result, trouble: str) -> None:
+        self.results[result.attempt] = result
+        self.troubles += [trouble] if trouble else []

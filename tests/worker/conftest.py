@@ -1,0 +1,28 @@
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from tests.worker.bench import Bench
+from tests.worker.small_master import SmallMaster
+
+
+@pytest.fixture
+async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
+    async with Bench(tmp_path) as bench:
+        yield bench
+
+
+@pytest.fixture
+async def low_bench(tmp_path: Path) -> AsyncIterator[Bench]:
+    """Whose tasks yield: slow where the tests are not alone on the machine."""
+    async with Bench(tmp_path, yields=True) as bench:
+        yield bench
+
+
+@pytest.fixture
+async def master() -> AsyncIterator[SmallMaster]:
+    master = SmallMaster()
+    await master.start()
+    yield master
+    await master.stop()

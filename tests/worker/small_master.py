@@ -1,0 +1,112 @@
+"""A master without a scheduler: says what a test tells it to say, and writes down what it hears."""
+
+import hashlib
+from dataclasses import dataclass, field
+
+from aiohttp import WSMsgType, web
+
+from shared.model import AttemptId, Result
+from shared.protocol import codec
+from shared.protocol.messages import Assign, Hello, Refused, Report, Run, Welcome
+from shared.protocol.session import MasterSession
+from tests.worker.bench import until
+
+
+@dataclass
+class SmallMaster:
+    report_every_s: float = 5.0
+    lease_s: float = 30.0
+    port: int = 0
+    acknowledges: bool = True
+    is_mute: bool = False  # takes Reports and answers none
+    refuses: Refused | None = None
+    status: int = 0  # instead of a connection
+    blob_status: int = 201
+    tokens: list[str | None] = field(default_factory=list)
+    hellos: list[Hello] = field(default_factory=list)
+    reports: list[Report] = field(default_factory=list)
+    blobs: dict[str, bytes] = field(default_factory=dict)
+    _socket: web.WebSocketResponse | None = None
+    _seq: int = 0
+    _runner: web.AppRunner | None = None
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    @property
+    def results(self) -> list[Result]:
+        return [result for report in self.reports for result in report.results]
+
+    @property
+    def is_connected(self) -> bool:
+        return self._socket is not None
+
+    def result(self, attempt: AttemptId) -> Result:
+        return next(result for result in self.results if result.attempt == attempt)
+
+    async def start(self) -> None:
+        app = web.Application(client_max_size=2**26)
+        app.router.add_get("/api/v1/link", self._link)
+        app.router.add_put("/api/v1/files/{sha256}", self._put)
+        self._runner = web.AppRunner(app, shutdown_timeout=0.1)
+        await self._runner.setup()
+        site = web.TCPSite(self._runner, "127.0.0.1", self.port)
+        await site.start()
+        self.port = self._runner.addresses[0][1]
+
+    async def stop(self) -> None:
+        await self.hang_up()
+        if self._runner:
+            await self._runner.cleanup()
+
+    async def hang_up(self) -> None:
+        if self._socket:
+            await self._socket.close()
+
+    async def say(self, *runs: Run, cancel: tuple[AttemptId, ...] = ()) -> None:
+        await until(lambda: self._socket)
+        await self._assign(run=runs, cancel=cancel)
+
+    async def results_of(self, *runs: Run) -> list[Result]:
+        await until(lambda: {run.attempt for run in runs} <= {result.attempt for result in self.results})
+        return [self.result(run.attempt) for run in runs]
+
+    async def _link(self, request: web.Request) -> web.StreamResponse:
+        self.tokens.append(request.headers.get("Authorization"))
+        if self.status:
+            return web.Response(status=self.status)
+        socket = web.WebSocketResponse(compress=False)
+        await socket.prepare(request)
+        session = MasterSession()
+        try:
+            async for message in socket:
+                if message.type is WSMsgType.BINARY:
+                    await self._hear(socket, session.receive(message.data))
+        finally:
+            self._socket = None
+        return socket
+
+    async def _hear(self, socket: web.WebSocketResponse, message: Hello | Report | None) -> None:
+        if isinstance(message, Hello):
+            self.hellos.append(message)
+            self._seq = 0
+            answer = self.refuses or Welcome(self.report_every_s, self.lease_s)
+            await socket.send_bytes(codec.encode(answer))
+            self._socket = None if self.refuses else socket
+        elif isinstance(message, Report):
+            self.reports.append(message)
+            if not self.is_mute:
+                await self._assign(seen=message.seq if self.acknowledges else 0)
+
+    async def _assign(self, *, seen: int = 0, run: tuple[Run, ...] = (), cancel: tuple[AttemptId, ...] = ()) -> None:
+        self._seq += 1
+        assert self._socket
+        await self._socket.send_bytes(codec.encode(Assign(self._seq, seen, run, cancel)))
+
+    async def _put(self, request: web.Request) -> web.Response:
+        data = await request.read()
+        if self.blob_status < 300:
+            assert hashlib.sha256(data).hexdigest() == request.match_info["sha256"]
+            self.blobs[request.match_info["sha256"]] = data
+        return web.Response(status=self.blob_status)

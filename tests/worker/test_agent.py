@@ -1,0 +1,328 @@
+"""The whole agent, in this process, against a small master."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from shared.errors import LooplineError
+from shared.model import AttemptId, Outcome, Result
+from shared.protocol.messages import Refused, Run
+from tests.worker.bench import processes_of, python, run_of, until
+from tests.worker.small_master import SmallMaster
+from worker import agent as agent_module
+from worker import core, outbox
+from worker.agent import Agent
+from worker.home import Home
+from worker.settings import WorkerSettings
+from worker.spool import Spool
+
+
+class Started:
+    """An agent at work on ``folder``."""
+
+    def __init__(self, folder: Path, url: str, settings: dict[str, Any]) -> None:
+        quick = {
+            "retry_min_s": 0.02,
+            "retry_max_s": 0.05,
+            "disk_reserve_bytes": 0,
+            "token": "secret",
+            "name": "w1",
+            "dedicated": True,
+        }
+        self.folder = folder
+        self.home = Home(folder)
+        self.task = asyncio.create_task(
+            agent_module.run(
+                WorkerSettings.load(**quick | {"master": url, "data_dir": folder, "slots": 2} | settings),
+                self.home,
+                self._started,
+            )
+        )
+
+    def _started(self, agent: Agent) -> None:
+        self.agent = agent
+
+    def spooled(self) -> list[str]:
+        return sorted(file.name for file in (self.folder / "spool").iterdir())
+
+    async def stop(self) -> None:
+        self.agent.stop()
+        await self.task
+
+    async def crash(self) -> None:
+        self.task.cancel()
+        await asyncio.wait([self.task])
+        self.home.close()
+
+
+Start = Callable[..., Started]
+
+
+@pytest.fixture
+async def start(tmp_path: Path, master: SmallMaster, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Start]:
+    monkeypatch.setattr(agent_module, "SAMPLE_EVERY_S", 0.05)
+    monkeypatch.setattr(outbox, "_RETRY_S", 0.05)
+    agents: list[Started] = []
+
+    def begin(**settings: Any) -> Started:
+        agents.append(Started(tmp_path / "data", master.url, settings))
+        return agents[-1]
+
+    yield begin
+    for agent in agents:
+        await agent.crash()
+
+
+async def begun(agent: Started, run: Run) -> None:
+    await until(lambda: (agent.folder / "scratch" / str(run.attempt) / "begun").exists())
+
+
+async def test_from_hello_to_an_empty_spool(
+    master: SmallMaster, start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(agent_module, "_REPORT_WITHIN_S", 60)
+    agent = start(labels="gpu")
+    run = run_of("sh", "-c", "echo hello")
+    await master.say(run)
+    (result,) = await master.results_of(run)
+    assert (result.outcome, result.stdout.data) == (Outcome.SUCCEEDED, b"hello\n")
+    await until(lambda: agent.spooled() == [])
+    assert master.tokens == ["Bearer secret"]
+    assert (master.hellos[0].worker, master.hellos[0].facts.slots) == ("w1", 2)
+    assert master.hellos[0].facts.labels == ("gpu",)
+    assert master.reports[0].load.slots == 2
+    assert master.reports[0].load.disk_free_bytes > 0
+    assert [len(report.results) for report in master.reports] == [0, 1]  # two frames a task: no other is needed
+
+
+async def test_what_runs_is_in_hand_and_reported_soon(master: SmallMaster, start: Start) -> None:
+    agent = start()
+    run = run_of("sh", "-c", "echo > begun; sleep 100")
+    await master.say(run)
+    await begun(agent, run)
+    await until(lambda: [held.attempt for held in master.reports[-1].holding] == [run.attempt])
+    assert master.reports[-1].seen > 0
+    await master.say(run, cancel=(run.attempt,))
+    (result,) = await master.results_of(run)
+    assert result.outcome is Outcome.CANCELLED
+    assert processes_of(agent.folder) == []
+
+
+async def test_an_idle_worker_reports_as_often_as_it_is_told(master: SmallMaster, start: Start) -> None:
+    master.report_every_s = 0.05
+    start()
+    await until(lambda: len(master.reports) >= 4)
+    assert [report.seq for report in master.reports[:4]] == [1, 2, 3, 4]
+
+
+async def test_tasks_go_on_without_the_master_and_results_wait_for_it(master: SmallMaster, start: Start) -> None:
+    agent = start()
+    run = run_of("sh", "-c", "echo > begun; while [ -e begun ]; do sleep 0.02; done; echo done")
+    await master.say(run)
+    await begun(agent, run)
+    await master.stop()
+    (agent.folder / "scratch" / str(run.attempt) / "begun").unlink()
+    await until(lambda: agent.spooled() == ["1.1.1.json"])
+    await master.start()
+    (result,) = await master.results_of(run)
+    assert result.stdout.data == b"done\n"
+    assert [hello.boot for hello in master.hellos] == [master.hellos[0].boot] * 2
+
+
+async def test_a_result_is_sent_again_until_it_is_acknowledged(master: SmallMaster, start: Start) -> None:
+    master.acknowledges = False
+    agent = start()
+    run = run_of("true")
+    await master.say(run)
+    await master.results_of(run)
+    await master.hang_up()
+    await until(lambda: len(master.results) == 2)
+    assert agent.spooled() == ["1.1.1.json"]
+    master.acknowledges = True
+    await master.hang_up()
+    await until(lambda: agent.spooled() == [])
+    assert set(master.results) == {master.result(run.attempt)}
+
+
+async def test_a_run_that_is_said_again_is_not_run_again(master: SmallMaster, start: Start, tmp_path: Path) -> None:
+    master.acknowledges = False
+    start()
+    run, other = run_of("sh", "-c", f"echo x >> {tmp_path}/runs"), run_of("true", task=2)
+    await master.say(run)
+    await master.say(run)
+    await master.results_of(run)
+    await master.say(run, other)
+    await master.results_of(run, other)
+    assert (tmp_path / "runs").read_text() == "x\n"
+
+
+async def test_results_outlive_the_agent(master: SmallMaster, start: Start) -> None:
+    master.acknowledges = False
+    agent = start()
+    run = run_of("true")
+    await master.say(run)
+    await master.results_of(run)
+    await agent.crash()
+    master.acknowledges = True
+    again = start()
+    await until(lambda: len(master.results) == 2)
+    await until(lambda: again.spooled() == [])
+    assert master.hellos[0].boot != master.hellos[1].boot
+
+
+async def test_more_results_than_one_report_may_bring(
+    master: SmallMaster, start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(core, "MAX_RESULTS_PER_REPORT", 2)
+    spool = Spool(tmp_path / "data" / "spool", 2**30)
+    for task in (1, 2, 3):
+        await spool.put(Result(AttemptId(1, task, 1), Outcome.SUCCEEDED, 0))
+    agent = start()
+    await until(lambda: len(master.results) == 3)
+    assert [held.attempt for held in master.reports[0].holding] == [AttemptId(1, 3, 1)]
+    await until(lambda: agent.spooled() == [])
+
+
+async def test_long_output_goes_ahead_of_its_result(master: SmallMaster, start: Start) -> None:
+    master.blob_status = 503
+    agent = start()
+    run = python("print('x' * 9_999)")
+    await master.say(run)
+    await until(lambda: "1.1.1.json" in agent.spooled())
+    await master.hang_up()
+    await until(lambda: len(master.hellos) == 2 and len(master.reports) >= 2)
+    assert [held.attempt for held in master.reports[-1].holding] == [run.attempt]
+    assert master.results == []
+    await agent.crash()
+    agent = start()  # takes it up from the spool
+    await until(lambda: len(master.hellos) == 3)
+    master.blob_status = 201
+    (result,) = await master.results_of(run)
+    assert result.stdout.sha256
+    assert master.blobs[result.stdout.sha256] == b"x" * 9_999 + b"\n"
+    await until(lambda: agent.spooled() == [])
+
+
+async def test_of_output_that_the_master_never_takes_the_beginning_is_sent(master: SmallMaster, start: Start) -> None:
+    master.blob_status = 413
+    start()
+    run = python("print('x' * 9_999)")
+    await master.say(run)
+    (result,) = await master.results_of(run)
+    assert (result.stdout.sha256, result.stdout.cut, result.stdout.data) == (None, True, b"x" * 4096)
+    assert result.stdout.size_bytes == 10_000
+
+
+async def test_a_master_that_stays_silent_is_given_up(master: SmallMaster, start: Start) -> None:
+    master.is_mute = True
+    master.lease_s = master.report_every_s = 1.0
+    start()
+    await until(lambda: len(master.hellos) >= 2)
+
+
+async def test_a_frame_that_makes_no_sense_closes_the_link(master: SmallMaster, start: Start) -> None:
+    start()
+    await until(lambda: master.is_connected)
+    master._seq += 5
+    await master.say()
+    await until(lambda: len(master.hellos) >= 2)
+
+
+@pytest.mark.parametrize("status", [401, 403])
+async def test_a_wrong_token_at_first_is_the_end(master: SmallMaster, start: Start, status: int) -> None:
+    master.status = status
+    agent = start()
+    with pytest.raises(LooplineError, match="does not accept this worker's token") as caught:
+        await agent.task
+    assert caught.value.status == status
+    assert "loopline token create" in caught.value.hint
+
+
+async def test_a_refusal_at_first_is_the_end(master: SmallMaster, start: Start) -> None:
+    master.refuses = Refused("version", "it speaks version 0", "install the same release on both")
+    with pytest.raises(LooplineError, match="it speaks version 0") as caught:
+        await start().task
+    assert caught.value.hint == "install the same release on both"
+
+
+async def test_a_refusal_later_is_not(master: SmallMaster, start: Start, caplog: pytest.LogCaptureFixture) -> None:
+    agent = start()
+    await until(lambda: master.is_connected)
+    master.status = 401
+    await master.hang_up()
+    await until(lambda: len(master.tokens) >= 3)
+    assert not agent.task.done()
+    assert caplog.text.count("does not accept this worker's token") == 1
+    master.status = 0
+    await until(lambda: master.is_connected)
+
+
+async def test_what_is_not_a_master_is_tried_again(
+    master: SmallMaster, start: Start, caplog: pytest.LogCaptureFixture
+) -> None:
+    master.status = 404
+    start()
+    await until(lambda: len(master.tokens) >= 2)
+    assert "is it a Loopline master?" in caplog.text
+
+
+async def test_stopping_gives_back_and_says_so(master: SmallMaster, start: Start) -> None:
+    agent = start()
+    run = run_of("sh", "-c", "trap '' TERM; echo > begun; sleep 100")
+    await master.say(run)
+    await begun(agent, run)
+    await agent.stop()
+    (result,) = await master.results_of(run)
+    assert (result.outcome, result.reason) == (Outcome.GIVEN_BACK, "the worker was stopped")
+    assert master.reports[-1].load.slots == 0
+    assert agent.spooled() == []
+    assert processes_of(agent.folder) == []
+
+
+async def test_stopping_without_a_master_keeps_results_for_later(master: SmallMaster, start: Start) -> None:
+    agent = start()
+    run = run_of("sh", "-c", "echo > begun; sleep 100")
+    await master.say(run)
+    await begun(agent, run)
+    await master.stop()
+    await agent.stop()
+    assert agent.spooled() == ["1.1.1.json"]
+
+
+async def test_no_slots_are_offered_where_the_disk_is_nearly_full(
+    master: SmallMaster, start: Start, caplog: pytest.LogCaptureFixture
+) -> None:
+    start(disk_reserve_bytes=2**60)
+    await until(lambda: master.reports)
+    assert master.reports[0].load.slots == 0
+    assert "offering no slots: only" in caplog.text
+
+
+async def test_no_slots_are_offered_while_this_computer_cannot(master: SmallMaster, start: Start) -> None:
+    agent = start()
+    await until(lambda: master.is_connected)
+    scratch = agent.folder / "scratch"
+    scratch.rmdir()
+    scratch.write_text("in the way")
+    run = run_of("true")
+    await master.say(run)
+    (result,) = await master.results_of(run)
+    assert result.outcome is Outcome.GIVEN_BACK
+    assert master.reports[-1].load.slots == 0
+    await until(lambda: master.reports[-1].load.slots == 2)  # its disk takes files again
+
+
+async def test_a_result_that_the_disk_does_not_take_waits(master: SmallMaster, start: Start) -> None:
+    agent = start()
+    await until(lambda: master.is_connected)
+    spool = agent.folder / "spool"
+    spool.rmdir()
+    run = run_of("true")
+    await master.say(run)
+    await until(lambda: master.reports[-1].load.slots == 0)
+    assert [held.attempt for held in master.reports[-1].holding] == [run.attempt]
+    spool.mkdir()
+    assert (await master.results_of(run))[0].outcome is Outcome.SUCCEEDED

@@ -1,0 +1,110 @@
+"""``python -m worker`` as users and service managers run it."""
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+
+import psutil
+import pytest
+
+from shared.model import Outcome
+from tests.worker.bench import processes_of, run_of, until
+from tests.worker.small_master import SmallMaster
+
+Program = asyncio.subprocess.Process
+Start = Callable[..., Awaitable[Program]]
+
+
+@pytest.fixture
+async def start(tmp_path: Path, master: SmallMaster) -> AsyncIterator[Start]:
+    programs: list[Program] = []
+
+    async def begin(*options: str) -> Program:
+        command = ["-m", "worker", "--master", master.url, "--data-dir", str(tmp_path / "data"), *options]
+        environment = os.environ | {
+            "LOOPLINE_DISK_RESERVE_BYTES": "0",
+            "LOOPLINE_TOKEN": "secret",
+            "LOOPLINE_DEDICATED": "1",
+        }
+        program = await asyncio.create_subprocess_exec(
+            sys.executable, *command, env=environment, stderr=asyncio.subprocess.PIPE
+        )
+        programs.append(program)
+        return program
+
+    yield begin
+    for program in programs:
+        if program.returncode is None:
+            program.kill()
+        await program.communicate()
+
+
+async def said(program: Program) -> str:
+    """All that it logged, once it ended."""
+    _, log = await program.communicate()
+    return log.decode()
+
+
+async def test_killing_the_agent_leaves_no_process_behind(master: SmallMaster, start: Start, tmp_path: Path) -> None:
+    agent = await start()
+    run = run_of("sh", "-c", "(setsid sh -c 'trap \"\" TERM; sleep 100; sleep 100' &); sleep 100")
+    await master.say(run)
+    await until(lambda: len(processes_of(tmp_path)) >= 3)
+    family = psutil.Process(agent.pid).children(recursive=True)
+    agent.kill()
+    await until(lambda: processes_of(tmp_path) == [])
+    await until(lambda: not any(process.is_running() for process in family))
+
+
+async def test_what_outlived_a_killed_agent_is_killed_by_the_next(
+    master: SmallMaster, start: Start, tmp_path: Path
+) -> None:
+    agent = await start()
+    run = run_of("sh", "-c", "(setsid sleep 100 &); exec sleep 100")
+    await master.say(run)
+    await until(lambda: [process.name() for process in processes_of(tmp_path)] == ["sleep", "sleep"])
+    for process in [*psutil.Process(agent.pid).children(recursive=True)[:2], psutil.Process(agent.pid)]:
+        process.kill()  # the launcher and the guard too: nobody is left to clear up
+    await until(lambda: len(processes_of(tmp_path)) == 1)
+    await start()
+    await until(lambda: len(master.hellos) == 2)
+    assert processes_of(tmp_path) == []
+    assert list((tmp_path / "data" / "scratch").iterdir()) == []
+
+
+async def test_a_signal_stops_it_cleanly(master: SmallMaster, start: Start, tmp_path: Path) -> None:
+    agent = await start()
+    run = run_of("sh", "-c", "echo > begun; sleep 100")
+    await master.say(run)
+    await until(lambda: (tmp_path / "data" / "scratch" / "1.1.1" / "begun").exists())
+    agent.send_signal(signal.SIGTERM)
+    log = await said(agent)
+    assert agent.returncode == 0
+    assert master.result(run.attempt).outcome is Outcome.GIVEN_BACK
+    for event in ("connected to", "attempt 1.1.1 starts: sh", "stopping", "attempt 1.1.1 given_back: the worker was"):
+        assert event in log
+
+
+async def test_a_refusal_is_exit_code_4_with_the_next_step(master: SmallMaster, start: Start) -> None:
+    master.status = 401
+    agent = await start()
+    log = await said(agent)
+    assert agent.returncode == 4
+    assert log.endswith("does not accept this worker's token\n`loopline token create` makes a new one for workers\n")
+
+
+async def test_two_agents_do_not_share_a_folder(master: SmallMaster, start: Start) -> None:
+    await start()
+    await until(lambda: master.is_connected)
+    second = await start()
+    assert "another agent uses" in await said(second)
+    assert second.returncode == 2
+
+
+async def test_a_wrong_option_is_exit_code_2(start: Start) -> None:
+    agent = await start("--slots", "0")
+    assert "error: --slots: Input should be greater than or equal to 1" in await said(agent)
+    assert agent.returncode == 2

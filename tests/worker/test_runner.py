@@ -1,0 +1,181 @@
+"""Attempts as real processes: what they are given, what is kept of them, how they end."""
+
+import hashlib
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from shared.model import AttemptId, Outcome
+from tests.worker.bench import Bench, processes_of, python, run_of, until
+
+
+async def test_output_and_exit_code_are_recorded(bench: Bench) -> None:
+    result = await bench.result(run_of("sh", "-c", "echo out; echo err >&2; exit 3"))
+    assert (result.outcome, result.exit_code, result.reason) == (Outcome.FAILED, 3, "")
+    assert (result.stdout.data, result.stderr.data) == (b"out\n", b"err\n")
+    assert (result.stdout.size_bytes, result.stdout.cut, result.stdout.sha256) == (4, False, None)
+    assert result.wall_s > 0
+    assert result.peak_memory_bytes > 0
+
+
+async def test_success_is_exit_code_zero(bench: Bench) -> None:
+    result = await bench.result(run_of("true"))
+    assert (result.outcome, result.exit_code) == (Outcome.SUCCEEDED, 0)
+
+
+async def test_a_signal_is_a_negative_exit_code(bench: Bench) -> None:
+    result = await bench.result(run_of("sh", "-c", "kill -SEGV $$"))
+    assert (result.outcome, result.exit_code) == (Outcome.FAILED, -11)
+
+
+async def test_who_killed_it_is_guessed(bench: Bench) -> None:
+    result = await bench.result(run_of("sh", "-c", "kill -9 $$"))
+    assert (result.outcome, result.exit_code) == (Outcome.FAILED, -9)
+    assert "lack of memory" in result.reason
+
+
+@pytest.mark.parametrize(
+    ("command", "exit_code", "reason"),
+    [
+        (("no-such-program",), 127, "cannot run no-such-program: No such file or directory"),
+        (("/",), 126, "cannot run /: Permission denied"),
+        (("a\0b",), 126, "null"),
+        ((), 126, "an empty command"),
+    ],
+)
+async def test_what_cannot_be_run_is_the_jobs_failure(
+    bench: Bench, command: tuple[str, ...], exit_code: int, reason: str
+) -> None:
+    result = await bench.result(run_of(*command))
+    assert (result.outcome, result.exit_code) == (Outcome.FAILED, exit_code)
+    assert reason in result.reason
+    assert bench.troubles == []
+
+
+async def test_long_output_is_a_file_named_by_its_hash(bench: Bench) -> None:
+    result = await bench.result(python("print('x' * 50_000, end='')"))
+    assert (result.stdout.size_bytes, result.stdout.cut, result.stdout.data) == (50_000, False, b"")
+    assert result.stdout.sha256 == hashlib.sha256(b"x" * 50_000).hexdigest()
+    file, no_file = bench.spool.output_files(result.attempt)
+    assert file.read_bytes() == b"x" * 50_000
+    assert not no_file.exists()
+
+
+async def test_output_over_the_limit_is_dropped_and_counted(bench: Bench) -> None:
+    result = await bench.result(python("import sys; sys.stderr.write('y' * 3_000_000)"))
+    assert (result.outcome, result.stderr.size_bytes, result.stderr.cut) == (Outcome.SUCCEEDED, 3_000_000, True)
+    assert result.stderr.sha256 == hashlib.sha256(b"y" * 100_000).hexdigest()
+
+
+async def test_nobody_waits_for_the_long_output_of_the_cancelled(bench: Bench) -> None:
+    run = python("print('x' * 50_000, flush=True); open('begun', 'w'); import time; time.sleep(100)")
+    await bench.begins(run)
+    bench.runner.cancel(run.attempt)
+    result = await bench.end_of(run)
+    assert (result.outcome, result.stdout.cut, len(result.stdout.data)) == (Outcome.CANCELLED, True, 4096)
+    assert not bench.spool.output_files(run.attempt)[0].exists()
+
+
+async def test_the_environment_is_the_documented_one(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LOOPLINE_TOKEN", "secret")
+    monkeypatch.setenv("LANG", "C.UTF-8")
+    run = python(
+        "import json, os; print(json.dumps([dict(os.environ), os.getcwd(), os.path.isdir(os.environ['TMPDIR'])]))",
+        parameters={"seed": 7}, environment={"MINE": "1", "LOOPLINE_TASK": "99"}, job_name="pi", slots=2,
+    )  # fmt: skip
+    result = await bench.result(run)
+    environment, folder, has_tmp = json.loads(result.stdout.data)
+    scratch = str(bench.scratch / "1.1.1")
+    assert folder == scratch
+    assert has_tmp
+    tmp = f"{scratch}/.tmp"
+    expected = {
+        "PATH": os.environ["PATH"], "LANG": "C.UTF-8", "HOME": scratch, "TMPDIR": tmp, "TEMP": tmp, "TMP": tmp,
+        "MINE": "1", "LOOPLINE_JOB": "1", "LOOPLINE_JOB_NAME": "pi", "LOOPLINE_TASK": "1",
+        "LOOPLINE_ATTEMPT": "1.1.1", "LOOPLINE_WORKER": "bench", "LOOPLINE_SLOTS": "2",
+        "LOOPLINE_PARAMETERS": '{"seed": 7}', "LOOPLINE_SCRATCH": scratch,
+    }  # fmt: skip
+    assert {
+        name: value for name, value in environment.items() if name not in ("LC_CTYPE", "LC_ALL", "TZ")
+    } == expected
+
+
+async def test_stdin_is_empty(bench: Bench) -> None:
+    result = await bench.result(run_of("cat"))
+    assert (result.outcome, result.stdout.size_bytes) == (Outcome.SUCCEEDED, 0)
+
+
+async def test_no_file_of_the_agent_is_open_in_a_task(bench: Bench) -> None:
+    result = await bench.result(run_of("sh", "-c", "ls /proc/$$/fd"))
+    assert result.stdout.data.split() == [b"0", b"1", b"2"]
+
+
+async def test_the_scratch_folder_is_removed_even_where_the_task_locked_it(bench: Bench) -> None:
+    run = run_of("sh", "-c", "mkdir -p a/b; echo x > a/b/c; chmod 0 a/b a")
+    await bench.result(run)
+    await until(lambda: not (bench.scratch / str(run.attempt)).exists())
+
+
+async def test_a_timeout_is_a_failure_that_says_so(bench: Bench) -> None:
+    result = await bench.result(run_of("sleep", "100", timeout_s=0.2))
+    assert (result.outcome, result.exit_code, result.reason) == (Outcome.FAILED, -9, "timed out after 0.2 s")
+
+
+async def test_cancelled_before_it_began(bench: Bench) -> None:
+    run = run_of("sleep", "100")
+    bench.runner.start(run)
+    bench.runner.cancel(run.attempt)
+    assert (await bench.end_of(run)).outcome is Outcome.CANCELLED
+
+
+async def test_cancelling_the_unknown_does_nothing(bench: Bench) -> None:
+    bench.runner.cancel(AttemptId(9, 9, 9))
+
+
+async def test_cpu_time_of_the_whole_tree_counts(bench: Bench) -> None:
+    code = "import time\nwhile time.process_time() < 0.1: pass"
+    twice = f"import subprocess, sys\nfor _ in range(2): subprocess.run([sys.executable, '-S', '-c', {code!r}])"
+    result = await bench.result(python(twice))
+    assert result.cpu_s >= 0.2
+
+
+async def test_usage_shows_while_it_runs(bench: Bench) -> None:
+    run = python("open('begun', 'w')\nwhile True: pass")
+    await bench.begins(run)
+
+    def shows() -> bool:
+        bench.runner.measure()
+        return bench.runner.held(run.attempt).cpu_s > 0
+
+    await until(shows)
+    assert bench.runner.held(run.attempt).wall_s > 0
+
+
+async def test_no_room_for_a_scratch_folder_is_our_trouble(tmp_path: Path) -> None:
+    (tmp_path / "scratch").write_text("a file where the folder should be")
+    async with Bench(tmp_path) as bench:
+        result = await bench.result(run_of("true"))
+    assert result.outcome is Outcome.GIVEN_BACK
+    assert "cannot run a task here" in result.reason
+    assert bench.troubles == [result.reason]
+
+
+async def test_output_that_cannot_be_kept_is_our_trouble(bench: Bench) -> None:
+    run = python("print('x' * 50_000, flush=True); import time; time.sleep(100)")
+    (bench.folder / "spool").rmdir()
+    result = await bench.result(run)
+    assert result.outcome is Outcome.GIVEN_BACK
+    assert "cannot keep its output" in bench.troubles[0]
+
+
+async def test_closing_gives_back_what_runs_and_what_comes(bench: Bench) -> None:
+    running, late = run_of("sh", "-c", "echo > begun; sleep 100"), run_of("true", task=2)
+    await bench.begins(running)
+    await bench.runner.close("going home")
+    bench.runner.start(late)
+    for run in (running, late):
+        result = await bench.end_of(run)
+        assert (result.outcome, result.reason) == (Outcome.GIVEN_BACK, "going home")
+    assert processes_of(bench.folder) == []

@@ -1,0 +1,73 @@
+from pathlib import Path
+
+import pytest
+
+from shared.errors import LooplineError
+from worker import settings as module
+from worker.settings import WorkerSettings
+
+
+@pytest.fixture(autouse=True)
+def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("TOKEN", "TOKEN_FILE", "MASTER", "SLOTS", "CONFIG"):
+        monkeypatch.delenv(f"LOOPLINE_{name}", raising=False)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    monkeypatch.setattr(module, "_TOKEN_OF_OWN_MASTER", tmp_path / "own")
+
+
+def mistake(**flags: object) -> LooplineError:
+    with pytest.raises(LooplineError) as caught:
+        WorkerSettings.load(**flags)
+    return caught.value
+
+
+def test_flags_over_environment_over_toml_over_defaults(monkeypatch: pytest.MonkeyPatch) -> None:
+    Path("loopline.toml").write_text("[worker]\nslots = 1\nlabels = ['a', 'b']\nname = 'toml'\n[master]\nport = 1\n")
+    monkeypatch.setenv("LOOPLINE_SLOTS", "2")
+    monkeypatch.setenv("LOOPLINE_NAME", "env")
+    settings = WorkerSettings.load(slots=3, name=None)
+    assert (settings.slots, settings.name, settings.labels) == (3, "env", ("a", "b"))
+    assert str(settings.master) == "http://127.0.0.1:7461/"
+
+
+def test_labels_in_the_environment_are_separated_by_commas(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LOOPLINE_LABELS", "matlab, gpu")
+    assert WorkerSettings.load().labels == ("matlab", "gpu")
+
+
+def test_an_unknown_key_names_its_neighbour() -> None:
+    Path("loopline.toml").write_text("[worker]\nslotts = 1\n")
+    error = mistake()
+    assert error.message == "loopline.toml: slotts: unknown setting"
+    assert error.hint == "did you mean slots?"
+
+
+def test_an_unknown_table_names_its_neighbour() -> None:
+    Path("loopline.toml").write_text("[wroker]\nslots = 1\n")
+    assert mistake().hint == "did you mean worker?"
+
+
+def test_a_torn_file_is_named() -> None:
+    Path("loopline.toml").write_text("[worker\n")
+    assert "cannot read settings from loopline.toml" in mistake().message
+
+
+def test_a_wrong_value_says_where_it_came_from(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LOOPLINE_SLOTS", "many")
+    assert mistake().message.startswith("LOOPLINE_SLOTS: Input should be a valid integer")
+    assert mistake(slots=0).message.startswith("--slots: ")
+    monkeypatch.delenv("LOOPLINE_SLOTS")
+    Path("loopline.toml").write_text("[worker]\nmaster = 'somewhere'\n")
+    assert mistake().message.startswith("loopline.toml: master: ")
+
+
+def test_where_the_token_comes_from(tmp_path: Path) -> None:
+    assert WorkerSettings.load().find_token() is None
+    (tmp_path / "own").write_text("of-own-master\n")
+    assert WorkerSettings.load().find_token() == "of-own-master"
+    (tmp_path / "file").write_text(" of-file\n")
+    assert WorkerSettings.load(token_file=tmp_path / "file").find_token() == "of-file"
+    assert WorkerSettings.load(token_file=tmp_path / "file", token="given").find_token() == "given"
+    with pytest.raises(LooplineError, match="cannot read the join token from absent"):
+        WorkerSettings.load(token_file="absent").find_token()

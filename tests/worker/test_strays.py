@@ -1,0 +1,126 @@
+"""Nothing of an attempt outlives it, whatever it does and whoever is killed; and all of it yields to the owner."""
+
+import os
+import signal
+from pathlib import Path
+
+import psutil
+import pytest
+
+from shared.model import Outcome
+from shared.protocol.messages import Run
+from tests.worker.bench import Bench, processes_of, python, run_of, until
+from worker.launch import processes
+
+pytestmark = pytest.mark.skipif(not Path("/proc/self/autogroup").exists(), reason="needs Linux")
+
+DAEMON = """
+import os, signal, sys, time
+if os.fork() == 0:
+    os.setsid()
+    if os.fork() == 0:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        os.environ.clear()
+        os.execve(sys.executable, [sys.executable, "-I", "-S", "-c",
+            "open('begun', 'w').write(str(__import__('os').getpid())); __import__('time').sleep(100)"], ENV)
+    os._exit(0)
+while not (os.path.exists("begun") and open("begun").read()): time.sleep(0.01)
+"""
+"""A task whose grandchild has a session of its own, a dead parent, and either its environment or none."""
+
+
+def daemonising(and_then: str, environment: str = "{}") -> Run:
+    return python(DAEMON.replace("ENV", environment) + and_then)
+
+
+async def daemon_of(bench: Bench, run: Run) -> psutil.Process:
+    file = bench.scratch / str(run.attempt) / "begun"
+    await until(lambda: file.exists() and file.read_text())
+    return psutil.Process(int(file.read_text()))
+
+
+def guards(bench: Bench) -> list[int]:
+    assert bench.launcher._process
+    return processes.children(bench.launcher._process.pid)
+
+
+async def test_a_daemon_dies_when_its_attempt_ends(bench: Bench) -> None:
+    run = daemonising("print(open('begun').read())")
+    result = await bench.result(run)
+    assert result.outcome is Outcome.SUCCEEDED
+    assert not psutil.pid_exists(int(result.stdout.data))
+
+
+async def test_a_daemon_dies_when_its_attempt_is_cancelled(bench: Bench) -> None:
+    run = daemonising("time.sleep(100)")
+    bench.runner.start(run)
+    daemon = await daemon_of(bench, run)
+    bench.runner.cancel(run.attempt)
+    assert (await bench.end_of(run)).outcome is Outcome.CANCELLED
+    assert not daemon.is_running()
+
+
+async def test_a_tree_that_ignores_sigterm_and_keeps_forking_dies(bench: Bench) -> None:
+    run = run_of("sh", "-c", "trap '' TERM; (while :; do sleep 0.01 & sleep 0.01; done) & echo > begun; wait")
+    await bench.begins(run)
+    bench.runner.cancel(run.attempt)
+    assert (await bench.end_of(run)).outcome is Outcome.CANCELLED
+    assert processes_of(bench.folder) == []
+
+
+async def test_a_killed_guard_takes_its_attempt_with_it(bench: Bench) -> None:
+    run = daemonising("time.sleep(100)")
+    bench.runner.start(run)
+    daemon = await daemon_of(bench, run)
+    os.kill(guards(bench)[0], signal.SIGKILL)
+    result = await bench.end_of(run)
+    assert (result.outcome, result.reason) == (Outcome.GIVEN_BACK, "its guard was killed")
+    await until(lambda: not daemon.is_running())
+    await until(lambda: not processes_of(bench.folder))
+    assert (await bench.result(run_of("true", task=2))).outcome is Outcome.SUCCEEDED
+
+
+async def test_attempts_outlive_a_killed_launcher(bench: Bench) -> None:
+    run = run_of("sh", "-c", "echo > begun; while [ -e begun ]; do sleep 0.02; done; echo done")
+    await bench.begins(run)
+    assert bench.launcher._process
+    bench.launcher._process.kill()
+    bench.launcher._process.wait()
+    assert (await bench.result(run_of("true", task=2))).outcome is Outcome.SUCCEEDED
+    (bench.scratch / str(run.attempt) / "begun").unlink()
+    result = await bench.end_of(run)
+    assert (result.outcome, result.stdout.data) == (Outcome.SUCCEEDED, b"done\n")
+
+
+async def test_tasks_have_the_lowest_priority(low_bench: Bench) -> None:
+    code = """
+import os, pathlib
+print(os.nice(0), os.sched_getscheduler(0) == os.SCHED_IDLE)
+for name in ("autogroup", "oom_score_adj"): print(pathlib.Path("/proc/self", name).read_text().split()[-1])
+"""
+    result = await low_bench.result(python(code))
+    assert result.stdout.data.split() == [b"19", b"True", b"19", b"900"]
+
+
+async def test_a_guard_has_not(low_bench: Bench) -> None:
+    run = run_of("sh", "-c", "echo > begun; sleep 100")
+    await low_bench.begins(run)
+    (guard,) = guards(low_bench)
+    await until(lambda: Path(f"/proc/{guard}/autogroup").read_text().endswith(" nice 0\n"))
+    assert os.getpriority(os.PRIO_PROCESS, guard) == 0
+
+
+async def test_a_session_that_a_task_opens_is_lowered_too(low_bench: Bench) -> None:
+    run = daemonising("time.sleep(100)", "dict(LOOPLINE_SCRATCH=os.getcwd())")
+    low_bench.runner.start(run)
+    daemon = await daemon_of(low_bench, run)
+    group = Path(f"/proc/{daemon.pid}/autogroup")
+    assert group.read_text().split()[-1] == "0"
+    low_bench.runner.measure()
+    assert group.read_text().split()[-1] == "19"
+
+
+async def test_on_a_dedicated_computer_tasks_need_not_yield(bench: Bench) -> None:
+    result = await bench.result(run_of("sh", "-c", "nice; cat /proc/self/autogroup"))
+    assert result.stdout.data.split()[0] == b"0"
+    assert result.stdout.data.endswith(b" nice 0\n")

@@ -1,0 +1,166 @@
+"""The agent: the core's instructions carried out, and what happens here told to the master."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+import shlex
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from typing import NoReturn
+
+from shared.model import Result
+from shared.protocol.messages import Assign
+from shared.protocol.session import WorkerSession
+from worker.computer import Computer, facts
+from worker.core import Core
+from worker.crew import Crew
+from worker.gate import Gate
+from worker.home import Home
+from worker.launch.trees import make_launcher
+from worker.link import Link
+from worker.load import SAMPLE_EVERY_S, Meter
+from worker.offer import Offer
+from worker.outbox import Outbox
+from worker.runner import Runner
+from worker.settings import WorkerSettings
+from worker.spool import Spool
+from worker.uploads import Uploads
+
+log = logging.getLogger(__name__)
+
+_REPORT_WITHIN_S = 0.5
+"""A Report of what has only begun waits this long: often the result comes first, and one frame tells both."""
+_STOP_WITHIN_S = 5.0
+_FAREWELL_WITHIN_S = 2.0
+_FIRST_SAMPLE_S = 0.1
+
+
+async def run(settings: WorkerSettings, home: Home, on_start: Callable[[Agent], None]) -> None:
+    """Serve the master until the agent is stopped; LooplineError where its first connection is refused."""
+    async with Gate(settings) as gate, Crew() as crew:
+        agent = Agent(settings, home, gate, crew)
+        on_start(agent)
+        await agent.serve()
+
+
+class Agent:
+    """One worker. Tasks keep running while the master is away; their results wait in the spool."""
+
+    def __init__(self, settings: WorkerSettings, home: Home, gate: Gate, crew: Crew) -> None:
+        computer = Computer.here()
+        self.name = settings.name or home.worker_name()
+        self.news = asyncio.Event()
+        self._boot = secrets.token_hex(8)
+        self._facts = facts(computer, settings.slots, settings.labels)
+        self._crew = crew
+        self._meter = Meter(computer)
+        self._spool = Spool(home.spool, settings.spool_limit_bytes)
+        self._offer = Offer(self._facts.slots, settings.disk_reserve_bytes, home, self._spool, self.news.set)
+        self._outbox = Outbox(self._spool, Uploads(gate), crew, self._ready, self._offer.withdraw)
+        self._launcher = make_launcher(yields=not settings.dedicated)
+        self._runner = Runner(
+            crew, self._launcher, self._spool, home.scratch, self.name, settings.output_limit_bytes, self._ended
+        )
+        self._home = home
+        self._link = Link(gate, self)
+        self._stopped = asyncio.Event()
+        self._heard = asyncio.Event()
+        results, unready = self._outbox.restore()
+        self._core = Core(results, [result.attempt for result in unready])
+
+    def stop(self) -> None:
+        """Give back all that runs, say so to the master, and end ``serve``."""
+        self._stopped.set()
+
+    async def serve(self) -> None:
+        try:
+            self._sample()
+            await asyncio.sleep(_FIRST_SAMPLE_S)
+            self._crew.start(self._watch())
+            self._crew.start(self._link.keep())
+            await self._stopped.wait()
+            await self._leave()
+        finally:
+            self._launcher.close()
+
+    # What the link asks of its speaker.
+
+    def new_session(self) -> WorkerSession:
+        self._core.connected()
+        return WorkerSession(self.name, self._boot, self._facts)
+
+    def assigned(self, assign: Assign) -> None:
+        todo = self._core.assigned(assign)
+        for run in todo.start:
+            log.info("attempt %s starts: %.200s", run.attempt, shlex.join(run.command))
+            self._runner.start(run)
+        for attempt in todo.cancel:
+            self._runner.cancel(attempt)
+        self._spool.forget(todo.forget)
+        if self._core.has_news:
+            asyncio.get_running_loop().call_later(_REPORT_WITHIN_S, self._report_news)
+        self._heard.set()
+
+    def report(self, session: WorkerSession) -> bytes:
+        attempts, results = self._core.to_report()
+        holding = [self._runner.held(attempt) for attempt in attempts]
+        load = self._meter.load(self._offer.slots, self._home.free_bytes())
+        seq, frame = session.report(holding, results, load)
+        self._core.reported(seq, results)
+        if self._core.has_results:  # more than one Report may bring
+            self.news.set()
+        return frame
+
+    def _report_news(self) -> None:
+        if self._core.has_news:
+            self.news.set()
+
+    # What happens here.
+
+    async def _ended(self, result: Result, trouble: str) -> None:
+        if trouble:
+            self._offer.withdraw(trouble)
+        log.info("attempt %s %s%s", result.attempt, result.outcome, _detail(result))
+        await self._outbox.take(result)
+
+    def _ready(self, result: Result) -> None:
+        self._core.ended(result)
+        self.news.set()
+
+    async def _watch(self) -> NoReturn:
+        while True:
+            self._sample()
+            self._offer.review()
+            await asyncio.sleep(SAMPLE_EVERY_S)
+
+    def _sample(self) -> None:
+        self._meter.sample(self._runner.measure() + self._launcher.cpu_s() + time.process_time())
+
+    # The end.
+
+    async def _leave(self) -> None:
+        log.info("stopping: whatever runs is given back")
+        self._offer.close()
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._runner.close("the worker was stopped"), _STOP_WITHIN_S)
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._say_farewell(), _FAREWELL_WITHIN_S)
+
+    async def _say_farewell(self) -> None:
+        """Until the master has everything, if it is there."""
+        self.news.set()
+        while self._link.is_open and not self._core.is_idle:
+            self._heard.clear()
+            await self._heard.wait()
+
+
+def _detail(result: Result) -> str:
+    """For the log: what the outcome alone does not say."""
+    if result.reason:
+        return f": {result.reason}"
+    if result.exit_code:
+        return f" with exit code {result.exit_code}"
+    return f" after {result.wall_s:.1f} s"

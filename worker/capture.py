@@ -1,0 +1,97 @@
+"""What a task writes to stdout or stderr: the first bytes kept, the rest counted and dropped."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import os
+import sys
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import BinaryIO
+
+from shared.model import INLINE_LIMIT_BYTES, Output
+
+_DRAIN_S = 2.0
+_PART_BYTES = 65536
+
+
+class Capture(asyncio.Protocol):
+    """One stream of one attempt. Short output stays in memory, long output goes to ``file``."""
+
+    def __init__(self, file: Path, limit_bytes: int, on_trouble: Callable[[OSError], None]) -> None:
+        self._path = file
+        self._limit_bytes = limit_bytes
+        self._on_trouble = on_trouble
+        self._size_bytes = 0
+        self._kept_bytes = 0
+        self._head = bytearray()  # the first INLINE_LIMIT_BYTES of what is kept
+        self._hash = hashlib.sha256()
+        self._file: BinaryIO | None = None
+        self._transport: asyncio.BaseTransport | None = None
+        self._at_end = asyncio.Event()
+
+    async def open(self) -> int:
+        """The end of a pipe to write to: for the task, and for the caller to close its own copy of."""
+        read, write = os.pipe()
+        loop = asyncio.get_running_loop()
+        if sys.platform == "win32":  # asyncio wants another kind of pipe there
+            threading.Thread(target=_pump, args=(read, self, loop), daemon=True).start()
+        else:
+            self._transport, _ = await loop.connect_read_pipe(lambda: self, os.fdopen(read, "rb", 0))
+        return write
+
+    def data_received(self, data: bytes) -> None:
+        self._size_bytes += len(data)
+        kept = data[: self._limit_bytes - self._kept_bytes]
+        try:
+            self._keep(kept)
+        except OSError as error:
+            self._limit_bytes = self._kept_bytes
+            self._on_trouble(error)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._at_end.set()
+
+    async def drain(self) -> None:
+        """To the end of the pipe: near, once the whole tree is dead."""
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._at_end.wait(), _DRAIN_S)
+        if self._transport:
+            self._transport.close()
+
+    async def finish(self, whole: bool) -> Output:
+        """What was written; only the beginning of it where nobody needs the ``whole``. OSError: it is not on disk."""
+        if self._file:
+            await asyncio.to_thread(_close, self._file, whole)
+        if self._file and whole:
+            sha256 = self._hash.hexdigest()
+            return Output(self._size_bytes, self._size_bytes > self._kept_bytes, sha256=sha256)
+        self._path.unlink(missing_ok=True)
+        return Output(self._size_bytes, self._size_bytes > len(self._head), bytes(self._head))
+
+    def _keep(self, data: bytes) -> None:
+        self._kept_bytes += len(data)
+        self._hash.update(data)
+        if self._file is None and self._kept_bytes > INLINE_LIMIT_BYTES:
+            self._file = self._path.open("wb", 0)
+            self._file.write(self._head)
+        if self._file:
+            self._file.write(data)
+        self._head += data[: INLINE_LIMIT_BYTES - len(self._head)]
+
+
+def _close(file: BinaryIO, durably: bool) -> None:
+    with file:
+        if durably:
+            os.fsync(file.fileno())
+
+
+def _pump(read: int, capture: Capture, loop: asyncio.AbstractEventLoop) -> None:
+    """A pipe's reader in a thread of its own."""
+    with os.fdopen(read, "rb", 0) as pipe:
+        while data := pipe.read(_PART_BYTES):
+            loop.call_soon_threadsafe(capture.data_received, data)
+    loop.call_soon_threadsafe(capture.connection_lost, None)

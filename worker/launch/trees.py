@@ -1,0 +1,90 @@
+"""The interface of launching: an attempt's tree of processes, and who starts it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+import psutil
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What to run, and where."""
+
+    command: Sequence[str]
+    folder: Path
+    environment: dict[str, str] = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Of a whole tree, until now."""
+
+    cpu_s: float = 0.0
+    memory_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """How a task went, said once nothing of its tree is left."""
+
+    exit_code: int | None = None  # negative: killed by that signal
+    killed: bool = False  # by us: it had not ended by itself
+    refusal: str = ""  # the command could not be run: the job's own mistake
+    trouble: str = ""  # nor could we: this computer's mistake
+    cpu_s: float = 0.0
+    peak_memory_bytes: int = 0  # of the largest process, where the system says so
+    overhead_s: float = 0.0  # CPU time that watching over it took
+
+
+class Tree(Protocol):
+    """A task and all that it started."""
+
+    def kill(self) -> None:
+        """Kill all of it, at once. Does nothing where it has ended."""
+
+    def measure(self) -> Usage: ...
+
+    async def wait(self) -> Ended:
+        """Until nothing of it is left."""
+
+
+class Launcher(Protocol):
+    """Starts trees. OSError where this computer cannot."""
+
+    async def start(self, job: Job, stdout: int, stderr: int) -> Tree:
+        """Start a task that writes to these open files; the caller closes its own copies."""
+
+    def cpu_s(self) -> float:
+        """CPU time of the launcher itself."""
+
+    def close(self) -> None: ...
+
+
+def make_launcher(yields: bool) -> Launcher:
+    """The one for this system; its tasks yield to the owner of the computer, or need not."""
+    if sys.platform == "win32":
+        from worker.launch.windows import WindowsLauncher
+
+        return WindowsLauncher(yields)
+    from worker.launch.posix import PosixLauncher
+
+    return PosixLauncher(yields)
+
+
+def usage_of(pid: int) -> Usage:
+    """A process and its living descendants: what psutil can say where there is no /proc."""
+    cpu_s, memory_bytes = 0.0, 0
+    with suppress(psutil.Error):
+        root = psutil.Process(pid)
+        for process in [root, *root.children(recursive=True)]:
+            with suppress(psutil.Error):
+                times = process.cpu_times()
+                cpu_s += times.user + times.system
+                memory_bytes += process.memory_info().rss
+    return Usage(cpu_s, memory_bytes)

@@ -1,0 +1,81 @@
+"""All attempts that are in hand here: starts them, measures them, ends them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+from shared.model import AttemptId, Held, Outcome, Result
+from shared.protocol.messages import Run
+from worker import scratch
+from worker.attempt import Attempt
+from worker.crew import Crew
+from worker.launch.trees import Job, Launcher
+from worker.spool import Spool
+
+
+class Runner:
+    """Each Run comes to exactly one Result, handed to ``on_end`` with what this computer could not do, if any."""
+
+    def __init__(
+        self,
+        crew: Crew,
+        launcher: Launcher,
+        spool: Spool,
+        scratch_folder: Path,
+        worker: str,
+        output_limit_bytes: int,
+        on_end: Callable[[Result, str], Awaitable[None]],
+    ) -> None:
+        self._crew = crew
+        self._launcher = launcher
+        self._spool = spool
+        self._scratch = scratch_folder
+        self._worker = worker
+        self._output_limit_bytes = output_limit_bytes
+        self._on_end = on_end
+        self._attempts: dict[AttemptId, Attempt] = {}
+        self._none_left = asyncio.Event()
+        self._closed = ""  # why nothing is started any more
+        self._past_cpu_s = 0.0
+
+    def start(self, run: Run) -> None:
+        folder = self._scratch / str(run.attempt)
+        job = Job(run.command, folder, scratch.environment(run, self._worker, folder))
+        files = self._spool.output_files(run.attempt)
+        attempt = Attempt(run, job, self._launcher, files, self._output_limit_bytes)
+        if self._closed:
+            attempt.end(Outcome.GIVEN_BACK, self._closed)
+        self._attempts[run.attempt] = attempt
+        self._crew.start(self._see_through(attempt, folder))
+
+    def cancel(self, attempt: AttemptId) -> None:
+        if attempt in self._attempts:
+            self._attempts[attempt].end(Outcome.CANCELLED)
+
+    def held(self, attempt: AttemptId) -> Held:
+        return self._attempts[attempt].held if attempt in self._attempts else Held(attempt)
+
+    def measure(self) -> float:
+        """Measure what runs; CPU seconds that all attempts have taken since the beginning."""
+        for attempt in self._attempts.values():
+            attempt.measure()
+        return self._past_cpu_s + sum(attempt.usage.cpu_s for attempt in self._attempts.values())
+
+    async def close(self, reason: str) -> None:
+        """Give back all that runs, and all that may still come; until every result is handed over."""
+        self._closed = reason
+        for attempt in self._attempts.values():
+            attempt.end(Outcome.GIVEN_BACK, reason)
+        while self._attempts:
+            self._none_left.clear()
+            await self._none_left.wait()
+
+    async def _see_through(self, attempt: Attempt, folder: Path) -> None:
+        result = await attempt.execute()
+        await asyncio.gather(asyncio.to_thread(scratch.remove, folder), self._on_end(result, attempt.trouble))
+        self._past_cpu_s += attempt.spent_cpu_s
+        del self._attempts[attempt.id]
+        if not self._attempts:
+            self._none_left.set()

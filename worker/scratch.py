@@ -1,0 +1,72 @@
+"""The private folder of one attempt, and the environment that its task is given there."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+from pathlib import Path
+
+from shared.protocol.messages import Run
+
+VARIABLE = "LOOPLINE_SCRATCH"
+
+_INHERITED = ("PATH", "LANG", "LANGUAGE", "LC_ALL", "LC_CTYPE", "TZ")
+_INHERITED_ON_WINDOWS = ("SYSTEMROOT", "SYSTEMDRIVE", "COMSPEC", "PATHEXT", "WINDIR", "NUMBER_OF_PROCESSORS")
+
+
+def make(folder: Path) -> None:
+    """An empty folder for one attempt. OSError where there is no room."""
+    remove(folder)
+    _temporary(folder).mkdir(parents=True)
+
+
+def remove(folder: Path) -> None:
+    """With all that is in it; what cannot be removed is left to the next agent's sweep."""
+    shutil.rmtree(folder, ignore_errors=True)
+    if folder.is_dir():  # a task may lock its own folders
+        folder.chmod(0o700)
+        for place, names, _ in os.walk(folder):
+            for inner in (Path(place, name) for name in names):
+                if not inner.is_symlink():
+                    inner.chmod(0o700)
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def environment(run: Run, worker: str, folder: Path) -> dict[str, str]:
+    """All that a task finds in its environment; what its job asked for comes before ours, our names after it.
+
+    ==================== ==========================================================================
+    PATH, LANG, LC_*, TZ as the agent has them (and what Windows cannot do without)
+    HOME, TMPDIR         the scratch folder, and ``.tmp`` in it
+    LOOPLINE_JOB         the job's number
+    LOOPLINE_JOB_NAME    the job's name, perhaps empty
+    LOOPLINE_TASK        the task's number in its job, from 1
+    LOOPLINE_ATTEMPT     the attempt: job.task.number
+    LOOPLINE_WORKER      the worker's name
+    LOOPLINE_SLOTS       how many slots the task occupies: how many threads to use
+    LOOPLINE_PARAMETERS  the task's parameters, a JSON object
+    LOOPLINE_SCRATCH     the scratch folder: where the task starts, removed when it ends
+    ==================== ==========================================================================
+    """
+    names = _INHERITED + (_INHERITED_ON_WINDOWS if sys.platform == "win32" else ())
+    temporary = str(_temporary(folder))
+    return {
+        **{name: os.environ[name] for name in names if name in os.environ},
+        "HOME": str(folder),
+        **dict.fromkeys(("TMPDIR", "TEMP", "TMP"), temporary),
+        **run.environment,
+        "LOOPLINE_JOB": str(run.attempt.job),
+        "LOOPLINE_JOB_NAME": run.job_name,
+        "LOOPLINE_TASK": str(run.attempt.task),
+        "LOOPLINE_ATTEMPT": str(run.attempt),
+        "LOOPLINE_WORKER": worker,
+        "LOOPLINE_SLOTS": str(run.slots),
+        "LOOPLINE_PARAMETERS": json.dumps(run.parameters),
+        VARIABLE: str(folder),
+    }
+
+
+def _temporary(folder: Path) -> Path:
+    return folder / ".tmp"

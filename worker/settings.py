@@ -1,0 +1,59 @@
+"""What can be set about a worker, and what it is when it is not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, ClassVar
+
+import platformdirs
+from pydantic import AnyHttpUrl, BeforeValidator, Field, SecretStr
+from pydantic_settings import NoDecode
+
+from shared.api import DEFAULT_URL
+from shared.errors import LooplineError
+from shared.model import Name
+from shared.settings_source import Settings
+
+_MIB = 2**20
+_TOKEN_OF_OWN_MASTER = platformdirs.user_data_path("loopline", appauthor=False) / "master" / "tokens" / "worker"
+"""Where a master of the same user on this computer leaves a token for workers."""
+
+
+def _split(value: object) -> object:
+    return [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value
+
+
+def _default_data_dir() -> Path:
+    return platformdirs.user_state_path("loopline", appauthor=False) / "worker"
+
+
+class WorkerSettings(Settings):
+    table: ClassVar[str] = "worker"
+
+    master: Annotated[AnyHttpUrl, Field(description="the master's address")] = AnyHttpUrl(DEFAULT_URL)
+    token: Annotated[SecretStr | None, Field(description="a worker's join token")] = None
+    token_file: Annotated[Path | None, Field(description="a file with that token, read whenever it is needed")] = None
+    name: Annotated[Name | None, Field(description="this worker's name; made up once and kept in data_dir")] = None
+    slots: Annotated[int | None, Field(ge=1, le=65536, description="tasks at a time; as many as CPUs")] = None
+    labels: Annotated[tuple[Name, ...], NoDecode, BeforeValidator(_split), Field(max_length=50)] = ()
+    dedicated: Annotated[bool, Field(description="nobody else needs this computer: tasks need not yield")] = False
+    data_dir: Annotated[Path, Field(default_factory=_default_data_dir, description="state, results, scratch folders")]
+
+    output_limit_bytes: Annotated[int, Field(ge=0, description="kept of each of stdout and stderr")] = 16 * _MIB
+    spool_limit_bytes: Annotated[int, Field(ge=0, description="results kept for an absent master")] = 1024 * _MIB
+    disk_reserve_bytes: Annotated[int, Field(ge=0, description="disk space left alone")] = 512 * _MIB
+    retry_min_s: Annotated[float, Field(gt=0, description="first pause before connecting again")] = 0.2
+    retry_max_s: Annotated[float, Field(gt=0, description="longest pause, and that after a refusal")] = 30.0
+
+    def find_token(self) -> str | None:
+        """The join token as it is now; None where there is none. LooplineError for a file that was named in vain."""
+        if self.token:
+            return self.token.get_secret_value().strip()
+        file = self.token_file or _TOKEN_OF_OWN_MASTER
+        try:
+            return file.read_text("utf-8").strip()
+        except OSError as error:
+            if self.token_file is None:
+                return None
+            message = f"cannot read the join token from {file}: {error.strerror}"
+            raise LooplineError("token_file", message, "copy it from the master, or see its log", 401) from None
