@@ -1,0 +1,79 @@
+"""The API's description, and a page to read and try it: Swagger UI from our own disk, nothing from outside."""
+
+from __future__ import annotations
+
+import importlib.util
+from functools import cache
+from pathlib import Path
+from typing import Literal
+
+from aiohttp import web
+
+from master.api.operations import Routes
+from master.auth import OPEN
+
+routes = Routes("docs", prefix="")
+DOCUMENT = web.AppKey("document", str)
+
+_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+_PAGE = """<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<title>Loopline: REST API</title>
+<link rel="icon" href="/docs/favicon-32x32.png">
+<link rel="stylesheet" href="/docs/swagger-ui.css">
+</head>
+<body>
+<div id="api"></div>
+<script src="/docs/swagger-ui-bundle.js"></script>
+<script src="/docs/init.js"></script>
+</body>
+</html>
+"""
+_SCRIPT = """SwaggerUIBundle({
+  url: "/openapi.json",
+  dom_id: "#api",
+  deepLinking: true,
+  validatorUrl: null,
+  persistAuthorization: false,
+});
+"""
+
+
+@routes("GET /openapi.json", OPEN, is_documented=False)
+async def get_document(request: web.Request) -> web.Response:
+    return web.Response(text=request.config_dict[DOCUMENT], content_type="application/json")
+
+
+@routes("GET /docs", OPEN, is_documented=False)
+async def get_docs() -> web.Response:
+    return _own(_PAGE, "text/html")
+
+
+@routes("GET /docs/init.js", OPEN, is_documented=False)
+async def get_docs_script() -> web.Response:
+    return _own(_SCRIPT, "text/javascript")
+
+
+@routes("GET /docs/{name}", OPEN, is_documented=False)
+async def get_docs_file(
+    name: Literal["swagger-ui.css", "swagger-ui-bundle.js", "favicon-32x32.png"],
+) -> web.FileResponse:
+    return web.FileResponse(_swagger_ui() / name)
+
+
+def _own(text: str, content_type: str) -> web.Response:
+    return web.Response(text=text, content_type=content_type, headers={"Content-Security-Policy": _POLICY})
+
+
+@cache
+def _swagger_ui() -> Path:
+    """Where the files are, found without importing the package, which would want Django."""
+    package = importlib.util.find_spec("drf_spectacular_sidecar")
+    assert package
+    assert package.submodule_search_locations
+    return Path(package.submodule_search_locations[0], "static", package.name, "swagger-ui-dist")

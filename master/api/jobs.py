@@ -1,0 +1,123 @@
+"""Jobs: submitted, looked at, steered."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from master.api.operations import Routes
+from master.api.parameters import Cursor, IdempotencyKey, InJobState, JobNumber, Limit, OfOwner
+from master.api.services import Services, found, job_view
+from master.auth import READERS, USERS, Caller
+from master.scheduling.effects import Submitted
+from master.scheduling.events import Event, JobCancelled, JobPaused, JobResumed, JobSubmitted
+from master.scheduling.explain import explain_job
+from shared.api import Explanation, JobDetail, JobView, Page, Submission
+from shared.errors import LooplineError
+from shared.model import JobState
+from shared.spec import JobSpec
+
+routes = Routes("jobs")
+
+
+@routes("POST /jobs", USERS, status=201, declines=(409, 503))
+async def submit_job(
+    services: Services, caller: Caller, body: JobSpec, idempotency_key: IdempotencyKey | None = None
+) -> Submission:
+    """Submit a job.
+
+    Answered once the job is on disk. With an Idempotency-Key it is safe to repeat: the same body gets the same
+    answer, another body is declined.
+    """
+    event = JobSubmitted(caller.name, body, idempotency_key)
+    if idempotency_key is None:
+        return await _submit(services, event)
+    return await services.turns.take((caller.name, idempotency_key), _submit_once(services, event, idempotency_key))
+
+
+@routes("GET /jobs", READERS)
+async def list_jobs(
+    services: Services,
+    state: InJobState | None = None,
+    owner: OfOwner | None = None,
+    cursor: Cursor | None = None,
+    limit: Limit = 100,
+) -> Page[JobView]:
+    """List jobs, newest first."""
+    return await services.store.jobs.page(state=state, owner=owner, cursor=cursor, limit=services.page_size(limit))
+
+
+@routes("GET /jobs/{job}", READERS)
+async def get_job(services: Services, job: JobNumber) -> JobDetail:
+    """One job, with what was submitted."""
+    return found(await services.store.jobs.detail(job), f"job {job}")
+
+
+@routes("POST /jobs/{job}/cancel", USERS, declines=(409,))
+async def cancel_job(services: Services, caller: Caller, job: JobNumber) -> JobView:
+    """Give a job up: its attempts are stopped."""
+    return await _steer(services, caller, job, JobCancelled)
+
+
+@routes("POST /jobs/{job}/pause", USERS, declines=(409,))
+async def pause_job(services: Services, caller: Caller, job: JobNumber) -> JobView:
+    """Start nothing more of a job; what runs goes on. While paused it holds no other job."""
+    return await _steer(services, caller, job, JobPaused)
+
+
+@routes("POST /jobs/{job}/resume", USERS, declines=(409,))
+async def resume_job(services: Services, caller: Caller, job: JobNumber) -> JobView:
+    """Go on with a paused job."""
+    return await _steer(services, caller, job, JobResumed)
+
+
+@routes("POST /jobs/{job}/retry", USERS, declines=(409, 503))
+async def retry_job(services: Services, caller: Caller, job: JobNumber) -> JobView:
+    """Try the unsuccessful tasks of a failed or cancelled job again; it counts as the last to come."""
+    return await services.turns.take(("retry", job), _retry(services, caller, job))
+
+
+@routes("GET /jobs/{job}/explain", READERS)
+async def explain_this_job(services: Services, job: JobNumber) -> Explanation:
+    """Why a job is where it is."""
+    return explain_job(services.scheduler, job) or _explain_ended(await job_view(services, job))
+
+
+async def _submit(services: Services, event: JobSubmitted) -> Submission:
+    reply = await services.ask(event)
+    assert isinstance(reply, Submitted)
+    return Submission(id=reply.job, task_count=event.spec.task_count, warnings=list(reply.warnings))
+
+
+async def _submit_once(services: Services, event: JobSubmitted, key: str) -> Submission:
+    before = await services.store.jobs.by_key(event.owner, key)
+    if before is None:
+        return services.answers.keep((event.owner, key), await _submit(services, event))
+    if before.spec != event.spec:
+        message = f"job {before.id} was submitted under this Idempotency-Key with another body"
+        raise LooplineError("key_used", message, "use a new key for each job", status=409)
+    answer = Submission(id=before.id, task_count=before.task_count)
+    return services.answers.get((event.owner, key), answer)
+
+
+async def _steer(services: Services, caller: Caller, job: int, event: Callable[[int], Event]) -> JobView:
+    caller.check_may_steer((await job_view(services, job)).owner)
+    await services.ask(event(job))
+    return await job_view(services, job)
+
+
+async def _retry(services: Services, caller: Caller, job: int) -> JobView:
+    """In turn: between reading a job's rows and the step that takes them in, they must not change."""
+    view = await job_view(services, job)
+    caller.check_may_steer(view.owner)
+    if view.state not in (JobState.FAILED, JobState.CANCELLED):
+        hint = "only failed and cancelled jobs can be retried"
+        raise LooplineError("not_retriable", f"job {job} is {view.state}", hint, status=409)
+    await services.ask(found(await services.store.retry_material(job), f"job {job}"))
+    return await job_view(services, job)
+
+
+def _explain_ended(job: JobView) -> Explanation:
+    verb = "was" if job.state is JobState.CANCELLED else "has"
+    failed = f", {job.tasks.failed} failed" if job.tasks.failed else ""
+    sentence = f"it {verb} {job.state}: {job.tasks.succeeded} of {job.task_count} tasks succeeded{failed}"
+    return Explanation(subject=str(job.id), state=job.state, sentence=sentence)

@@ -1,0 +1,43 @@
+"""Parameters that several operations take."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import BeforeValidator, Field
+
+from master.api.operations import Header
+from shared.model import MAX_ID, JobState, Name, Sha256, TaskState
+
+
+def _flag(value: object) -> object:
+    """Written as in JSON, and no other way."""
+    return {"true": True, "false": False}.get(value, "neither") if isinstance(value, str) else value
+
+
+JobNumber = Annotated[int, Field(ge=1, lt=MAX_ID, description="The job's number", examples=[1])]
+TaskNumber = Annotated[int, Field(ge=1, le=MAX_ID, description="The task's number within its job", examples=[1])]
+WorkerName = Annotated[Name, Field(description="The worker's name")]
+FileHash = Annotated[Sha256, Field(description="SHA-256 of the content, in hex")]
+InJobState = Annotated[JobState, Field(description="Only jobs in this state")]
+InTaskState = Annotated[TaskState, Field(description="Only tasks in this state")]
+OfOwner = Annotated[Name, Field(description="Only jobs that this user submitted")]
+Cursor = Annotated[
+    str, Field(max_length=200, pattern=r"^[ -~]*$", description="Where to go on: `next` of the page before")
+]
+Limit = Annotated[int, Field(ge=1, le=1000, description="At most so many items")]
+Moment = Annotated[float, Field(ge=0, allow_inf_nan=False, description="Seconds since 1970")]
+ResultCursor = Annotated[
+    str, Field(pattern=r"^\d{1,15}\.\d{1,12}@\d{1,15}$", description="Where to go on: `cursor` of a line before")
+]
+Follow = Annotated[bool, BeforeValidator(_flag), Field(description="Go on until the job has ended")]
+IdempotencyKey = Annotated[
+    str,
+    Header("Idempotency-Key"),
+    Field(
+        min_length=1,
+        max_length=200,
+        pattern=r"^[!-~]+$",
+        description="Chosen by the client: however often the same body comes under one key, there is one job",
+    ),
+]

@@ -1,0 +1,103 @@
+"""A job's tasks: what became of them, and what they wrote."""
+
+from __future__ import annotations
+
+from aiohttp import web
+
+from master.api.operations import Routes
+from master.api.parameters import Cursor, InTaskState, JobNumber, Limit, Moment, TaskNumber
+from master.api.services import Services, found, job_view
+from master.auth import READERS
+from master.scheduling.explain import explain_task
+from master.store.attempts import Stream
+from shared.api import AttemptView, Explanation, Page, TaskDetail, TaskView
+from shared.errors import LooplineError
+from shared.model import MAX_ID, TaskId, TaskState
+
+routes = Routes("tasks")
+
+PRINTED = {"media_type": "text/plain", "headers": {"X-Loopline-Cut": "true where some of it was not kept"}}
+
+
+@routes("GET /jobs/{job}/tasks", READERS)
+async def list_tasks(
+    services: Services,
+    job: JobNumber,
+    state: InTaskState | None = None,
+    cursor: Cursor | None = None,
+    limit: Limit = 100,
+) -> Page[TaskView]:
+    """List a job's tasks, by number."""
+    page = await services.store.tasks.page(job, state=state, cursor=cursor, limit=services.page_size(limit))
+    return found(page, f"job {job}")
+
+
+@routes("GET /jobs/{job}/tasks/{task}", READERS)
+async def get_task(services: Services, job: JobNumber, task: TaskNumber) -> TaskDetail:
+    """One task, with its attempts."""
+    return found(await services.store.tasks.detail(TaskId(job, task)), f"task {job}.{task}")
+
+
+@routes("GET /jobs/{job}/tasks/{task}/stdout", READERS, **PRINTED)
+async def get_stdout(services: Services, job: JobNumber, task: TaskNumber) -> web.StreamResponse:
+    """What a task wrote to stdout: its accepted attempt, else the one that ended last."""
+    return await _output(services, TaskId(job, task), "stdout")
+
+
+@routes("GET /jobs/{job}/tasks/{task}/stderr", READERS, **PRINTED)
+async def get_stderr(services: Services, job: JobNumber, task: TaskNumber) -> web.StreamResponse:
+    """What a task wrote to stderr: its accepted attempt, else the one that ended last."""
+    return await _output(services, TaskId(job, task), "stderr")
+
+
+@routes("GET /jobs/{job}/tasks/{task}/explain", READERS)
+async def explain_this_task(services: Services, job: JobNumber, task: TaskNumber) -> Explanation:
+    """Why a task is where it is."""
+    task_id = TaskId(job, task)
+    return explain_task(services.scheduler, task_id) or _explain_ended(
+        found(await services.store.tasks.detail(task_id), f"task {task_id}")
+    )
+
+
+@routes("GET /jobs/{job}/attempts", READERS)
+async def list_attempts_of_job(
+    services: Services, job: JobNumber, cursor: Cursor | None = None, limit: Limit = 100
+) -> Page[AttemptView]:
+    """List all attempts at a job's tasks, by id."""
+    await job_view(services, job)
+    return await services.store.attempts.of_job(job, cursor=cursor, limit=services.page_size(limit))
+
+
+@routes("GET /attempts", READERS)
+async def list_attempts(
+    services: Services,
+    since: Moment = 0.0,
+    until: Moment | None = None,
+    cursor: Cursor | None = None,
+    limit: Limit = 100,
+) -> Page[AttemptView]:
+    """List the attempts that were on their workers at some time between two moments, by dispatch."""
+    end = float(MAX_ID) if until is None else until
+    return await services.store.attempts.between(since, end, cursor=cursor, limit=services.page_size(limit))
+
+
+async def _output(services: Services, task: TaskId, stream: Stream) -> web.StreamResponse:
+    """Bytes as they were written; said to be UTF-8, which readers should not rely on."""
+    output = await services.store.attempts.output(task, stream)
+    if output is None:
+        hint = "there is some once an attempt has ended; explain says how far it is"
+        raise LooplineError("no_output", f"there is no output of task {task}", hint, status=404)
+    headers = {"Content-Type": "text/plain; charset=utf-8", "X-Loopline-Cut": str(output.cut).lower()}
+    if output.sha256 is None:
+        return web.Response(body=output.data, headers=headers)
+    file = found(services.blobs.find(output.sha256), f"file {output.sha256} any more")
+    return web.FileResponse(file, headers=headers)
+
+
+def _explain_ended(task: TaskDetail) -> Explanation:
+    tries = f"{len(task.attempts)} attempt" + ("" if len(task.attempts) == 1 else "s")
+    place = f" on {task.worker}" if task.worker else ""
+    reason = f": {task.reason}" if task.reason else ""
+    verb = "was" if task.state is TaskState.CANCELLED else "has"
+    sentence = f"it {verb} {task.state}{place} after {tries}{reason}"
+    return Explanation(subject=str(task.id), state=task.state, sentence=sentence)

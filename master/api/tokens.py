@@ -1,0 +1,42 @@
+"""Tokens, and who is asking."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field
+
+from master.api.operations import Routes
+from master.api.parameters import Cursor, Limit
+from master.api.services import Services, found
+from master.auth import ADMINS, ALL, Caller
+from shared import __version__
+from shared.api import Page, TokenCreated, TokenRequest, TokenView, Whoami
+
+routes = Routes("access")
+
+TokenId = Annotated[str, Field(pattern=r"^[0-9a-f]{1,32}$", description="The token's id: what follows `ll_` in it")]
+
+
+@routes("GET /tokens", ADMINS)
+async def list_tokens(services: Services, cursor: Cursor | None = None, limit: Limit = 100) -> Page[TokenView]:
+    """List tokens, revoked ones included; never their secrets."""
+    return await services.store.tokens.page(cursor=cursor, limit=services.page_size(limit))
+
+
+@routes("POST /tokens", ADMINS, status=201)
+async def create_token(services: Services, body: TokenRequest) -> TokenCreated:
+    """Make a token. Its secret is in this answer, and nowhere else."""
+    return await services.auth.create(body.name, body.role)
+
+
+@routes("POST /tokens/{token}/revoke", ADMINS)
+async def revoke_token(services: Services, token: TokenId) -> TokenView:
+    """Make a token useless from now on."""
+    return found(await services.auth.revoke(token), f"token {token}")
+
+
+@routes("GET /whoami", ALL)
+async def whoami(caller: Caller) -> Whoami:
+    """Whose token this is."""
+    return Whoami(name=caller.name, role=caller.role, version=__version__)

@@ -1,0 +1,51 @@
+"""Workers: looked at, drained, and linked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from aiohttp import web
+
+from master.api.operations import Routes
+from master.api.parameters import Cursor, Limit, WorkerName
+from master.api.services import Services, found
+from master.auth import ADMINS, READERS, WORKERS
+from master.scheduling.events import Event, WorkerDrained, WorkerUndrained
+from shared.api import Page, WorkerView
+
+routes = Routes("workers")
+
+
+@routes("GET /workers", READERS)
+async def list_workers(services: Services, cursor: Cursor | None = None, limit: Limit = 100) -> Page[WorkerView]:
+    """List workers, by name."""
+    return await services.store.workers.page(cursor=cursor, limit=services.page_size(limit))
+
+
+@routes("GET /workers/{worker}", READERS)
+async def get_worker(services: Services, worker: WorkerName) -> WorkerView:
+    """One worker."""
+    return found(await services.store.workers.detail(worker), f"worker {worker}")
+
+
+@routes("POST /workers/{worker}/drain", ADMINS)
+async def drain_worker(services: Services, worker: WorkerName) -> WorkerView:
+    """Let a worker finish what it has, and give it nothing more."""
+    return await _steer(services, worker, WorkerDrained)
+
+
+@routes("POST /workers/{worker}/undrain", ADMINS)
+async def undrain_worker(services: Services, worker: WorkerName) -> WorkerView:
+    """Give a drained worker tasks again."""
+    return await _steer(services, worker, WorkerUndrained)
+
+
+@routes("GET /link", WORKERS, is_documented=False)
+async def open_link(services: Services, request: web.Request) -> web.WebSocketResponse:
+    """The WebSocket of a worker; shared/protocol says what is spoken on it."""
+    return await services.links.serve(request)
+
+
+async def _steer(services: Services, worker: str, event: Callable[[str], Event]) -> WorkerView:
+    await services.ask(event(worker))
+    return found(await services.store.workers.detail(worker), f"worker {worker}")

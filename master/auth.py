@@ -1,0 +1,181 @@
+"""Who is calling, and what they may do: bearer tokens with one role each, and the tokens of a master's first start.
+
+A token reads ``ll_<id>_<secret>``. Only its SHA-256 is stored and looked up: the secrets are long and random, so
+that neither a slow hash nor a comparison in constant time would add anything.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import time
+from collections import OrderedDict
+from dataclasses import dataclass
+from pathlib import Path
+from secrets import token_hex, token_urlsafe
+
+from aiohttp import web
+
+from master.settings import MasterSettings, is_loopback
+from master.store.tokens import Tokens
+from shared.api import Role, TokenCreated, TokenView
+from shared.errors import LooplineError
+
+Access = tuple[Role, ...]
+"""The roles that may use an operation; empty: open to all, token or not."""
+OPEN: Access = ()
+ADMINS: Access = ("admin",)
+USERS: Access = ("admin", "user")
+READERS: Access = ("admin", "user", "reader")
+WORKERS: Access = ("admin", "worker")
+STORERS: Access = ("admin", "user", "worker")
+ALL: Access = ("admin", "user", "reader", "worker")
+
+_PREFIX = "ll_"
+_HINT = "send Authorization: Bearer <token>; an admin makes tokens with `loopline token create`"
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    name: str
+    role: Role
+
+    def check_may_steer(self, owner: str) -> None:
+        """Users steer what is theirs, admins everything."""
+        if self.role != "admin" and self.name != owner:
+            raise LooplineError("not_yours", f"this job is {owner}'s", "ask them or an admin", status=403)
+
+
+ANYBODY = Caller("", "reader")
+"""Who calls where no token is asked for."""
+
+
+class Auth:
+    def __init__(self, tokens: Tokens, *, required: bool = True) -> None:
+        self._tokens = tokens
+        self._required = required
+        self._known: dict[str, Caller] = {}  # by hash: those that were found in the store
+        self._failures = _Buckets(burst=100, per_s=1)
+
+    async def admit(self, request: web.Request, access: Access) -> Caller:
+        """Who is calling; LooplineError where they may not."""
+        if not access:
+            return ANYBODY
+        caller = await self._caller(request) if self._required else _neighbour(request)
+        if caller.role not in access:
+            message = f"a token of role {caller.role} may not do this; it takes {' or '.join(access)}"
+            raise LooplineError("forbidden", message, "ask an admin for a token of another role", status=403)
+        return caller
+
+    async def create(self, name: str, role: Role) -> TokenCreated:
+        """A new token: the only time that its secret is seen."""
+        id_ = token_hex(4)
+        token = TokenView(id=id_, name=name, role=role, created_at=time.time())
+        secret = f"{_PREFIX}{id_}_{token_urlsafe(32)}"
+        await self._tokens.add(token, _hash(secret))
+        return TokenCreated(**token.model_dump(), secret=secret)
+
+    async def revoke(self, token_id: str) -> TokenView | None:
+        """The token, of no use from now on; None: there is none."""
+        revoked = await self._tokens.revoke(token_id, time.time())
+        self._known.clear()
+        return revoked
+
+    async def find(self, secret: str) -> Caller | None:
+        """Whose token this is, if it is valid."""
+        key = _hash(secret)
+        if key not in self._known:
+            token = await self._tokens.by_hash(key)
+            if token is None or token.revoked_at is not None:
+                return None
+            self._known[key] = Caller(token.name, token.role)
+        return self._known[key]
+
+    async def _caller(self, request: web.Request) -> Caller:
+        scheme, _, secret = request.headers.get("Authorization", "").partition(" ")
+        if scheme.lower() != "bearer" or not secret:
+            raise LooplineError("no_token", "this needs a token", _HINT, status=401)
+        address = request.remote or ""
+        if self._failures.is_empty(address) and _hash(secret) not in self._known:
+            raise LooplineError("too_many_failures", "too many wrong tokens from your address", "wait", status=429)
+        caller = await self.find(secret)
+        if caller is None:
+            self._failures.take(address)
+            raise LooplineError("wrong_token", "this token is not, or no longer, valid", _HINT, status=401)
+        return caller
+
+
+async def write_first_tokens(auth: Auth, settings: MasterSettings) -> None:
+    """Leave a token for this user's own command line, and one for workers to join with, where there is none yet."""
+    folder = settings.data_dir / "tokens"
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    folder.chmod(0o700)
+    also = [settings.worker_token_file] if settings.worker_token_file else []
+    await _leave_token(auth, "admin", [folder / "admin"])
+    await _leave_token(auth, "worker", [folder / "worker", *also])
+
+
+async def _leave_token(auth: Auth, role: Role, files: list[Path]) -> None:
+    secret = _read(files[0])
+    caller = await auth.find(secret)
+    if caller is None or caller.role != role:
+        secret = (await auth.create(role, role)).secret
+    for file in files:
+        if _read(file) != secret:
+            _write_private(file, secret)
+
+
+def _read(file: Path) -> str:
+    """Empty where there is none, or none that can be read."""
+    try:
+        return file.read_text("ascii").strip()
+    except (OSError, UnicodeDecodeError):
+        return ""
+
+
+def _write_private(file: Path, text: str) -> None:
+    part = file.with_name(f".{file.name}.{token_hex(4)}")
+    try:
+        with os.fdopen(os.open(part, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "w") as stream:
+            stream.write(text + "\n")
+        part.replace(file)
+    except OSError as error:
+        part.unlink(missing_ok=True)
+        message = f"cannot write a token to {file}: {error.strerror}"
+        raise LooplineError("token_file", message, "let the master's user write there") from None
+
+
+def _hash(secret: str) -> str:
+    return hashlib.sha256(secret.encode(errors="surrogateescape")).hexdigest()
+
+
+def _neighbour(request: web.Request) -> Caller:
+    """The caller of a master without tokens: a program on this computer, but no web page that a browser shows."""
+    here = str(request.url.origin())
+    if not is_loopback(request.url.host or "") or request.headers.get("Origin", here) != here:
+        raise LooplineError("foreign_page", "this master is for programs on its own computer", status=403)
+    return Caller("local", "admin")
+
+
+class _Buckets:
+    """A token bucket for each key; only the latest ones are kept, the others being full by then."""
+
+    MOST = 10_000
+
+    def __init__(self, burst: float, per_s: float) -> None:
+        self._burst = burst
+        self._per_s = per_s
+        self._levels: OrderedDict[str, tuple[float, float]] = OrderedDict()  # (level, when)
+
+    def is_empty(self, key: str) -> bool:
+        return self._level(key) < 1
+
+    def take(self, key: str) -> None:
+        self._levels[key] = self._level(key) - 1, time.monotonic()
+        self._levels.move_to_end(key)
+        if len(self._levels) > self.MOST:
+            self._levels.popitem(last=False)
+
+    def _level(self, key: str) -> float:
+        level, when = self._levels.get(key, (self._burst, 0.0))
+        return min(self._burst, level + (time.monotonic() - when) * self._per_s)

@@ -1,0 +1,179 @@
+"""The open worker links: frames to session to events on the way in, Assigns to frames on the way out.
+
+A link is opened by Hello; Welcome is said once the worker's joining is on disk. Whatever goes wrong on a link
+closes that link and nothing else: the worker connects again, and its first Report tells all.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import count
+
+from aiohttp import WSCloseCode, WSMsgType, web
+
+from master.engine import Engine
+from master.scheduling.effects import Declined
+from master.scheduling.events import WorkerJoined, WorkerLeft, WorkerReported
+from master.settings import MasterSettings
+from shared.errors import ProtocolError
+from shared.protocol.messages import MAX_FRAME_BYTES, Assign, Hello, Refused, Report, Welcome
+from shared.protocol.session import MasterSession
+
+log = logging.getLogger(__name__)
+
+HELLO_WITHIN_S = 10.0
+CLOSE_WITHIN_S = 2.0
+_MAX_REASON_BYTES = 123  # of a WebSocket close frame
+
+
+class Links:
+    """Each worker's open link. The engine speaks through it, and never waits for it."""
+
+    def __init__(self, engine: Engine, settings: MasterSettings) -> None:
+        self._engine = engine
+        self._welcome = Welcome(settings.report_every_s, settings.lease_s)
+        self._max_frames = settings.limits.max_frames
+        self._sessions = count(1)
+        self._open: dict[str, Link] = {}
+
+    def deliver(self, worker: str, assign: Assign) -> None:
+        """For the worker if it is here; one that is not learns all when it is back."""
+        if link := self._open.get(worker):
+            link.send(assign)
+
+    def close(self, worker: str, session: int) -> None:
+        link = self._open.get(worker)
+        if link is not None and link.session == session:
+            link.close("another link of this worker took over, or its lease ended")
+
+    def close_all(self) -> None:
+        for link in self._open.values():
+            link.close("the master is stopping", WSCloseCode.GOING_AWAY)
+
+    async def serve(self, request: web.Request) -> web.WebSocketResponse:
+        """One connection, from its opening to its end."""
+        socket = web.WebSocketResponse(
+            compress=False, decode_text=False, max_msg_size=MAX_FRAME_BYTES, timeout=CLOSE_WITHIN_S
+        )
+        await socket.prepare(request)
+        link = Link(request, socket, next(self._sessions), self._max_frames)
+        try:
+            await self._keep(link)
+        except ProtocolError as error:
+            log.warning("link from %s: %s", request.remote, error)
+            link.close(str(error), WSCloseCode.PROTOCOL_ERROR)
+        finally:
+            await link.end()
+        return socket
+
+    async def _keep(self, link: Link) -> None:
+        hello = await link.hello()
+        if hello is None:
+            return
+        if refused := link.refusal() or await self._join(hello, link):
+            link.send(refused)
+            link.close(refused.message)
+            return
+        self._open[hello.worker] = link
+        link.send(self._welcome)
+        log.info("worker %s joined from %s", hello.worker, link.remote)
+        try:
+            async for report in link.reports():
+                await self._engine.post(WorkerReported(hello.worker, link.session, report))
+        finally:
+            self._engine.post(WorkerLeft(hello.worker, link.session))
+            if self._open.get(hello.worker) is link:
+                del self._open[hello.worker]
+            log.info("worker %s left", hello.worker)
+
+    async def _join(self, hello: Hello, link: Link) -> Refused | None:
+        reply = await self._engine.post(WorkerJoined(hello.worker, link.session, hello.boot, hello.facts))
+        return Refused(reply.code, reply.message, reply.hint) if isinstance(reply, Declined) else None
+
+
+@dataclass(frozen=True, slots=True)
+class _Farewell:
+    code: int
+    reason: str
+
+
+class Link:
+    """One connection: a session, and a bounded queue of what is to be sent."""
+
+    def __init__(self, request: web.Request, socket: web.WebSocketResponse, session: int, max_frames: int) -> None:
+        self.session = session
+        self.remote = request.remote
+        self._transport = request.transport
+        self._socket = socket
+        self._protocol = MasterSession()
+        self._outgoing: asyncio.Queue[Welcome | Refused | Assign | _Farewell] = asyncio.Queue(max_frames)
+        self._sending = asyncio.create_task(self._send_all())
+        self._sending.add_done_callback(self._has_stopped)
+
+    async def hello(self) -> Hello | None:
+        """The worker's first frame; None: it hung up. ProtocolError where it does not come."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(HELLO_WITHIN_S):
+                message = await self._receive()
+                return message if isinstance(message, Hello) else None
+        raise ProtocolError(f"no hello within {HELLO_WITHIN_S:g} s")
+
+    def refusal(self) -> Refused | None:
+        return self._protocol.refusal()
+
+    async def reports(self) -> AsyncIterator[Report]:
+        """Until the connection ends. ProtocolError where it says what it must not."""
+        while message := await self._receive():
+            if isinstance(message, Report):
+                yield message
+
+    def send(self, message: Welcome | Refused | Assign) -> None:
+        """Without waiting. A worker too slow to listen is cut off: its next first Report tells all."""
+        self._put(message)
+
+    def close(self, reason: str, code: int = WSCloseCode.OK) -> None:
+        """Say good-bye after what is waiting to be sent, and hang up if that takes too long."""
+        self._put(_Farewell(code, reason))
+        asyncio.get_running_loop().call_later(2 * CLOSE_WITHIN_S, self._abort)
+
+    async def end(self) -> None:
+        """Once nothing more is read: what is waiting is still sent if it can be."""
+        try:
+            if not self._socket.closed:
+                self.close("good-bye")
+                await asyncio.wait([self._sending])
+        finally:
+            self._sending.cancel()
+
+    def _put(self, item: Welcome | Refused | Assign | _Farewell) -> None:
+        try:
+            self._outgoing.put_nowait(item)
+        except asyncio.QueueFull:
+            self._abort()
+
+    async def _send_all(self) -> None:
+        while not isinstance(item := await self._outgoing.get(), _Farewell):
+            await self._socket.send_bytes(self._protocol.send(item))
+        reason = item.reason.encode()[:_MAX_REASON_BYTES].decode(errors="ignore").encode()
+        await self._socket.close(code=item.code, message=reason)
+
+    async def _receive(self) -> Hello | Report | None:
+        """The next message; None: the connection is over."""
+        while (frame := await self._socket.receive()).type in (WSMsgType.BINARY, WSMsgType.TEXT):
+            if message := self._protocol.receive(frame.data):
+                return message
+        return None
+
+    def _has_stopped(self, sending: asyncio.Task[None]) -> None:
+        error = None if sending.cancelled() else sending.exception()
+        if error is not None and not isinstance(error, ConnectionError):
+            log.error("sending to %s failed", self.remote, exc_info=error)
+        self._abort()
+
+    def _abort(self) -> None:
+        if self._transport:
+            self._transport.abort()

@@ -1,0 +1,87 @@
+"""What the master has done and has in hand, for Prometheus: projected from committed effects and stored rows."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter as Counts
+from collections.abc import Iterable
+
+from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4, CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+
+from master.scheduling.effects import Effects
+from master.scheduling.scheduler import Scheduler
+from shared.api import PassingReport
+
+MEDIA_TYPE = CONTENT_TYPE_PLAIN_0_0_4
+_LAG_EVERY_S = 0.5
+_STEPS_S = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5)
+
+
+class Metrics:
+    """Counters begin anew with each run of the master, as Prometheus expects."""
+
+    def __init__(self) -> None:
+        self._registry = CollectorRegistry()
+        self._dispatched = self._counter("attempts_dispatched", "Attempts sent to workers", "replica")
+        self._ended = {
+            "jobs": self._counter("jobs_ended", "Jobs that ended", "state"),
+            "tasks": self._counter("tasks_ended", "Tasks that ended", "state"),
+            "attempts": self._counter("attempts_ended", "Attempts that ended", "state"),
+        }
+        self._live = {
+            "jobs": self._gauge("jobs", "Jobs in the grid", "state"),
+            "attempts": self._gauge("attempts", "Attempts that are not over", "state"),
+            "workers": self._gauge("workers", "Workers known", "state"),
+            "slots": self._gauge("slots", "Slots of connected workers", "state"),
+        }
+        self._passings = self._gauge("passings", "Completions that passed an earlier job; must be 0")
+        self._completions = self._gauge("completions_checked", "Completions checked for passings")
+        self._lag = self._gauge("event_loop_lag_seconds", "How late the event loop was, last time it was measured")
+        self.step_s = Histogram(
+            "loopline_step_seconds", "A step: decided and on disk", buckets=_STEPS_S, registry=self._registry
+        )
+
+    def count(self, effects: Effects) -> None:
+        """What a step has begun and ended. Steps differ in time, so that what happened now happened in this one."""
+        now = effects.grid.now
+        for attempt in effects.attempts.values():
+            if attempt.dispatched_at == now:
+                self._dispatched.labels(str(attempt.replica).lower()).inc()
+            if attempt.ended_at == now:
+                self._ended["attempts"].labels(attempt.state).inc()
+        for kind, things in (("jobs", effects.jobs.values()), ("tasks", effects.tasks.values())):
+            for thing in things:
+                if thing.finished_at == now:
+                    self._ended[kind].labels(thing.state).inc()
+
+    async def watch_loop(self) -> None:
+        """Measure for ever how late the event loop is."""
+        loop = asyncio.get_running_loop()
+        while True:
+            due = loop.time() + _LAG_EVERY_S
+            await asyncio.sleep(_LAG_EVERY_S)
+            self._lag.set(max(0.0, loop.time() - due))
+
+    def render(self, scheduler: Scheduler, audit: PassingReport) -> bytes:
+        state = scheduler.state
+        connected = [worker for worker in state.workers.values() if worker.session is not None]
+        self._set("jobs", (job.state for job in state.jobs.values() if job.is_live))
+        self._set("attempts", (attempt.state for attempt in state.attempts.values()))
+        self._live["workers"].labels("connected").set(len(connected))
+        self._live["workers"].labels("away").set(len(state.workers) - len(connected))
+        self._live["slots"].labels("offered").set(sum(worker.offered for worker in connected))
+        self._live["slots"].labels("used").set(sum(state.index.used.get(worker.name, 0) for worker in connected))
+        self._passings.set(audit.passings)
+        self._completions.set(audit.completions)
+        return generate_latest(self._registry)
+
+    def _set(self, kind: str, states: Iterable[str]) -> None:
+        self._live[kind].clear()
+        for state, count in Counts(states).items():
+            self._live[kind].labels(state).set(count)
+
+    def _counter(self, name: str, text: str, *labels: str) -> Counter:
+        return Counter(f"loopline_{name}", text, labels, registry=self._registry)
+
+    def _gauge(self, name: str, text: str, *labels: str) -> Gauge:
+        return Gauge(f"loopline_{name}", text, labels, registry=self._registry)

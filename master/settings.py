@@ -1,0 +1,120 @@
+"""What can be set about a master, and what it is when it is not."""
+
+from __future__ import annotations
+
+import ipaddress
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Literal, Self
+
+import platformdirs
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+from pydantic_settings import SettingsConfigDict
+
+from master.scheduling.events import SchedulerSettings
+from master.scheduling.policies import REGISTRY
+from shared.api import DEFAULT_PORT
+from shared.errors import LooplineError
+from shared.model import Order
+from shared.settings_source import Settings, meant
+
+_MIB = 2**20
+Amount = Annotated[int, Field(ge=1, le=2**53)]
+Period = Annotated[float, Field(gt=0, le=1e9, allow_inf_nan=False)]
+
+
+def is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _data_dir() -> Path:
+    return platformdirs.user_data_path("loopline", appauthor=False) / "master"
+
+
+def _policy(name: str) -> str:
+    if name not in REGISTRY:
+        raise ValueError(f"there is no such policy: {meant(name, REGISTRY)}")
+    return name
+
+
+class Limits(BaseModel):
+    """Nothing here grows without end; at each limit there is a clear error."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    max_jobs: Annotated[Amount, Field(description="unfinished at once")] = 10_000
+    max_tasks: Annotated[Amount, Field(description="of one job")] = 1_000_000
+    max_workers: Annotated[Amount, Field(description="known to this master")] = 10_000
+    max_body_bytes: Annotated[Amount, Field(description="of one request, a job's above all")] = 64 * _MIB
+    max_file_bytes: Annotated[Amount, Field(description="of one file under /files")] = 1024 * _MIB
+    disk_reserve_bytes: Annotated[int, Field(ge=0, description="kept free of files, for the database")] = 256 * _MIB
+    max_page: Annotated[Amount, Field(description="items of one page")] = 1000
+    max_inbox: Annotated[Amount, Field(description="requests waiting for the scheduler")] = 10_000
+    max_frames: Annotated[Amount, Field(description="waiting to be sent to one worker")] = 100
+    max_listeners: Annotated[Amount, Field(description="of /events and of results, at once")] = 500
+
+
+class MasterSettings(Settings):
+    table: ClassVar[str] = "master"
+    model_config = SettingsConfigDict(env_nested_delimiter="__")
+
+    host: Annotated[str, Field(description="where to listen; 0.0.0.0 is everywhere")] = "127.0.0.1"
+    port: Annotated[int, Field(ge=0, le=65535, description="0 takes a free one")] = DEFAULT_PORT
+    data_dir: Annotated[Path, Field(default_factory=_data_dir, description="database, files, tokens")]
+    database_url: Annotated[str | None, Field(description="a database elsewhere, such as PostgreSQL")] = None
+    policy: Annotated[str, AfterValidator(_policy), Field(description="whose turn it is")] = "round-robin"
+    order: Annotated[Order, Field(description="what is promised about the order of completions")] = Order.HOLD
+    lease_s: Annotated[Period, Field(description="how long a silent worker is believed to be at work")] = 30.0
+    report_every_s: Annotated[Period, Field(description="the longest that a worker stays silent")] = 10.0
+    stall_after_s: Annotated[Period, Field(description="then a job that no worker can run holds no other")] = 60.0
+    max_attempts: Annotated[int, Field(ge=1, le=1000, description="of one task, where its job does not say")] = 3
+    max_replicas: Annotated[
+        Annotated[int, Field(ge=1, le=65536)] | Literal["unlimited"],
+        Field(description="attempts of one task at once, where its job does not say"),
+    ] = 2
+    tokens: Annotated[bool, Field(description="false: all that can connect are admins; on loopback only")] = True
+    worker_token_file: Annotated[Path | None, Field(description="where to write the workers' token as well")] = None
+    limits: Limits = Limits()
+
+    @classmethod
+    def load(cls, **flags: Any) -> Self:
+        settings = super().load(**flags)
+        if not settings.tokens and not settings.is_private:
+            raise LooplineError(
+                "open_door",
+                f"a master without tokens would obey everybody who can reach {settings.host}",
+                "keep tokens on, or listen on 127.0.0.1 only",
+            )
+        return settings
+
+    @model_validator(mode="after")
+    def _reports_come_within_leases(self) -> Self:
+        if self.report_every_s >= self.lease_s:
+            raise ValueError("report_every_s must be shorter than lease_s: a lease is renewed by a report")
+        return self
+
+    @property
+    def is_private(self) -> bool:
+        """Only programs on this computer can connect."""
+        return is_loopback(self.host)
+
+    @property
+    def database(self) -> str:
+        """The database's URL."""
+        return self.database_url or f"sqlite:///{self.data_dir.absolute() / 'loopline.db'}"
+
+    def for_scheduler(self) -> SchedulerSettings:
+        return SchedulerSettings(
+            policy=self.policy,
+            order=self.order,
+            lease_s=self.lease_s,
+            report_every_s=self.report_every_s,
+            stall_after_s=self.stall_after_s,
+            max_attempts=self.max_attempts,
+            max_replicas=None if self.max_replicas == "unlimited" else self.max_replicas,
+            max_jobs=self.limits.max_jobs,
+            max_tasks=self.limits.max_tasks,
+            max_workers=self.limits.max_workers,
+        )

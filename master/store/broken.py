@@ -1,0 +1,43 @@
+"""What goes wrong with a database, said so that the person who runs the master can act on it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from sqlalchemy.exc import DBAPIError, SQLAlchemyError
+
+from shared.errors import LooplineError
+
+_CAUSES = (  # what the database says, what that means, what to do
+    ("disk is full", "the disk is full", "free some space, then start the master again"),
+    ("No space left", "the disk is full", "free some space, then start the master again"),
+    ("disk I/O error", "the disk does not take what is written", "check the disk, its quota and file size limits"),
+    ("malformed", "the database file is damaged", "restore it from a backup"),
+    ("not a database", "the file is not a Loopline database", "name another file, or move this one away"),
+    ("readonly database", "the database may not be written", "give the master's user the right to write it"),
+    ("unable to open", "the file cannot be opened", "check that its folder exists and may be written"),
+)
+
+
+class StoreBroken(LooplineError):  # noqa: N818 (it is a state, and an error only for the request at hand)
+    """The database failed. What is in memory may be ahead of it: the master must stop, and start from disk."""
+
+
+@contextmanager
+def explained(doing: str) -> Iterator[None]:
+    """Whatever the database raises becomes StoreBroken; LooplineErrors pass."""
+    try:
+        yield
+    except LooplineError:
+        raise
+    except (SQLAlchemyError, OSError) as error:
+        raise _explanation(doing, error) from error
+
+
+def _explanation(doing: str, error: Exception) -> StoreBroken:
+    said = str(error.orig if isinstance(error, DBAPIError) else error).strip() or type(error).__name__
+    for sign, meaning, hint in _CAUSES:
+        if sign in said:
+            return StoreBroken("store_broken", f"{doing} failed: {meaning} ({said})", hint, status=503)
+    return StoreBroken("store_broken", f"{doing} failed: {said}", "see the master's log", status=503)

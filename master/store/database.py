@@ -1,0 +1,171 @@
+"""One database, by URL: one connection that writes, and a few that only read.
+
+All else in the store is plain functions of a connection, ``work``; here is where they run. On SQLite that is a
+thread, whole transactions at a time: a driver that crosses threads for every statement takes five times as long
+for a small commit. On PostgreSQL it is SQLAlchemy's bridge to an asynchronous driver.
+
+SQLite is one file in WAL mode. Only the writer ever writes or checkpoints, and its transactions take the write
+lock at once (BEGIN IMMEDIATE): they never fail half-way for want of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AsyncExitStack, asynccontextmanager, closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
+
+from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
+from sqlalchemy.exc import ArgumentError
+from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
+
+from master.store.broken import explained
+from master.store.lock import FileLock, lock_connection
+from shared.errors import LooplineError
+
+READERS = 4
+_DRIVERS = {"sqlite": "sqlite", "postgresql": "postgresql+asyncpg", "postgres": "postgresql+asyncpg"}
+_PRAGMAS = ("busy_timeout=5000", "temp_store=MEMORY", "cache_size=-16384")
+_WRITER_PRAGMAS = (*_PRAGMAS, "journal_mode=WAL", "synchronous=FULL", "journal_size_limit=67108864")
+_READER_PRAGMAS = (*_PRAGMAS, "query_only=ON")
+
+Result = TypeVar("Result")
+
+
+class Transact(Protocol):
+    """Does some work in one transaction: committed when it returns, undone when it raises."""
+
+    async def __call__(self, work: Callable[[Connection], Result]) -> Result: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Database:
+    """``write`` works one at a time, over the connection that keeps other masters out for as long as it is open.
+    ``read`` sees one state of the whole database, and cannot write.
+    """
+
+    write: Transact
+    read: Transact
+
+
+@asynccontextmanager
+async def open_database(url: URL) -> AsyncIterator[Database]:
+    """StoreBroken where it cannot be opened, LooplineError where it is another master's."""
+    async with AsyncExitStack() as stack:  # undone backwards: the writer goes last, and folds the WAL into the file
+        with explained(f"opening the database {url.render_as_string()}"):
+            if is_sqlite(url):
+                stack.enter_context(closing(FileLock(Path(url.database or ""))))
+            write = await stack.enter_async_context(writing(url, exclusive=True))
+            read = await stack.enter_async_context(reading(url))
+        yield Database(write, read)
+
+
+def parse_url(url: str) -> URL:
+    """The URL with the driver that Loopline uses; LooplineError where it names no database fit for it."""
+    try:
+        parsed = make_url(url)
+    except ArgumentError:
+        raise _unfit("this is not a database URL") from None
+    driver = _DRIVERS.get(parsed.get_backend_name())
+    if driver is None:
+        raise _unfit(f"{parsed.get_backend_name()} is not a database that Loopline can use")
+    if is_sqlite(parsed) and parsed.database in (None, "", ":memory:"):
+        raise _unfit("a database in memory would not survive its master")
+    return parsed.set(drivername=driver)
+
+
+def is_sqlite(url: URL) -> bool:
+    return url.get_backend_name() == "sqlite"
+
+
+@asynccontextmanager
+async def reading(url: URL) -> AsyncIterator[Transact]:
+    if is_sqlite(url):
+        async with _threads(url, READERS, "BEGIN", _READER_PRAGMAS) as read:
+            yield read
+        return
+    read_only = {"server_settings": {"default_transaction_read_only": "on"}}
+    async with _postgres(url, READERS, isolation_level="REPEATABLE READ", connect_args=read_only) as engine:
+
+        async def read(work: Callable[[Connection], Result]) -> Result:
+            async with engine.begin() as connection:
+                return await connection.run_sync(work)
+
+        yield read
+
+
+@asynccontextmanager
+async def writing(url: URL, *, exclusive: bool = False, foreign_keys: bool = True) -> AsyncIterator[Transact]:
+    """``exclusive``: no other may be so (on PostgreSQL, that is; a SQLite file has a FileLock)."""
+    if is_sqlite(url):
+        async with _threads(url, 1, "BEGIN IMMEDIATE", (*_WRITER_PRAGMAS, f"foreign_keys={foreign_keys:d}")) as write:
+            yield write
+        return
+    async with _postgres(url, 1) as engine, engine.connect() as connection:
+        if exclusive:
+            await lock_connection(connection, url.render_as_string())
+        turn = asyncio.Lock()
+
+        async def write(work: Callable[[Connection], Result]) -> Result:
+            async with turn, connection.begin():
+                return await connection.run_sync(work)
+
+        yield write
+
+
+@asynccontextmanager
+async def _threads(url: URL, count: int, begin: str, pragmas: tuple[str, ...]) -> AsyncIterator[Transact]:
+    engine = create_engine(url, pool_size=count, max_overflow=0)
+    _prepare_sqlite(engine, begin, pragmas)
+    threads = ThreadPoolExecutor(count, "store")
+
+    def transact(work: Callable[[Connection], Result]) -> Result:
+        with engine.begin() as connection:
+            return work(connection)
+
+    async def run(work: Callable[[Connection], Result]) -> Result:
+        return await asyncio.get_running_loop().run_in_executor(threads, transact, work)
+
+    try:
+        await run(lambda connection: None)  # says at once if the file is unfit
+        yield run
+    finally:
+        threads.shutdown()
+        engine.dispose()
+
+
+@asynccontextmanager
+async def _postgres(url: URL, connections: int, **options: Any) -> AsyncIterator[AsyncEngine]:
+    try:
+        engine = create_async_engine(url, pool_size=connections, max_overflow=0, **options)
+    except ModuleNotFoundError as error:
+        hint = "pip install 'loopline[master,postgres]'"
+        raise LooplineError("missing_driver", f"{error.name} is not installed", hint) from None
+    try:
+        yield engine
+    finally:
+        await engine.dispose()
+
+
+def _prepare_sqlite(engine: Engine, begin: str, pragmas: tuple[str, ...]) -> None:
+    """Take transactions into our own hands: Python's driver would begin them late, and none for reading."""
+
+    def connected(connection: Any, _record: object) -> None:
+        connection.isolation_level = None
+        with closing(connection.cursor()) as cursor:
+            for pragma in pragmas:
+                cursor.execute(f"PRAGMA {pragma}")
+
+    def begun(connection: Connection) -> None:
+        connection.exec_driver_sql(begin)
+
+    event.listen(engine, "connect", connected)
+    event.listen(engine, "begin", begun)
+
+
+def _unfit(message: str) -> LooplineError:
+    hint = "for example sqlite:////var/lib/loopline/loopline.db or postgresql://user:password@host/name"
+    return LooplineError("database_url", message, hint)

@@ -1,0 +1,64 @@
+"""Jobs as users see them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlalchemy import Row, Select, select
+
+from master.store.database import Transact
+from master.store.pages import after, number, page_of
+from master.store.tables import jobs, specs
+from shared.api import Counts, JobDetail, JobView, Page
+from shared.model import MAX_ID, JobState, TaskState
+
+_VIEW = select(jobs, specs.c.name).join_from(jobs, specs)
+
+
+class Jobs:
+    def __init__(self, read: Transact) -> None:
+        self._read = read
+
+    async def page(
+        self,
+        *,
+        state: JobState | None = None,
+        owner: str | None = None,
+        cursor: str | None = None,
+        limit: int = 100,
+    ) -> Page[JobView]:
+        """Newest first."""
+        before = after(cursor, number, MAX_ID)
+        query = _VIEW.where(jobs.c.id < before).order_by(jobs.c.id.desc()).limit(limit + 1)
+        if state is not None:
+            query = query.where(jobs.c.state == state)
+        if owner is not None:
+            query = query.where(jobs.c.owner == owner)
+        rows = await self._read(lambda connection: connection.execute(query).all())
+        return page_of([JobView(**_fields(row)) for row in rows], limit, lambda job: job.id)
+
+    async def detail(self, job: int) -> JobDetail | None:
+        return await self._detail(_VIEW.where(jobs.c.id == job))
+
+    async def by_key(self, owner: str, idempotency_key: str) -> JobDetail | None:
+        """What its owner submitted under this key."""
+        return await self._detail(_VIEW.where(jobs.c.owner == owner, jobs.c.idempotency_key == idempotency_key))
+
+    async def _detail(self, query: Select[Any]) -> JobDetail | None:
+        row = await self._read(lambda connection: connection.execute(query.add_columns(specs.c.spec)).one_or_none())
+        return None if row is None else JobDetail(**_fields(row))
+
+
+def state_of_absent(job: Row[Any]) -> TaskState:
+    """The state of a job's tasks that have no row, because they were never started."""
+    return TaskState.QUEUED if job.departure is None else TaskState.CANCELLED
+
+
+def _fields(job: Row[Any]) -> dict[str, Any]:
+    is_held = job.departure is None and job.held_at is not None and job.released_at is None
+    return {**job._mapping, "tasks": _counts(job), "held": is_held}
+
+
+def _counts(job: Row[Any]) -> Counts:
+    ended = {"running": job.running, "succeeded": job.succeeded, "failed": job.failed}
+    return Counts(**ended, **{state_of_absent(job): job.task_count - sum(ended.values())})

@@ -1,0 +1,119 @@
+"""The witness heard: the event log, stepped through a fresh scheduler, must lead to the very rows that are stored.
+
+    python -m master.store.replay DATABASE
+
+DATABASE is SQLite's file or a database URL. It is only read, and its master may go on meanwhile.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import Connection, Table, select
+
+from master.scheduling.effects import Effects
+from master.scheduling.events import BATCH
+from master.scheduling.scheduler import Scheduler
+from master.store.broken import explained
+from master.store.database import parse_url, reading
+from master.store.rows import Values, changed_rows, late_rows
+from master.store.tables import attempts, event_log, exemptions, grid, jobs, specs, tasks, workers
+from shared.errors import LooplineError
+from shared.model import AttemptState
+
+_COMPARED = (grid, jobs, specs, tasks, attempts, workers, exemptions)
+_STREAM = {"yield_per": 1000}  # rows at a time in memory
+Key = tuple[Any, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """A row that is not as the log says: ``stored`` and ``replayed`` hold what differs, None: there is no row."""
+
+    table: str
+    key: Key
+    stored: Values | None
+    replayed: Values | None
+
+
+def replay(connection: Connection) -> list[Difference]:
+    """Where rows and log disagree; an empty list is the proof."""
+    scheduler, memory = Scheduler(), _Memory()
+    for text in connection.execute(select(event_log.c.batch).order_by(event_log.c.seq).execution_options(**_STREAM)):
+        batch = BATCH.validate_json(text.batch)
+        memory.apply(scheduler.step(batch.events, batch.now))
+    return [difference for table in _COMPARED for difference in memory.compare(connection, table)]
+
+
+async def check(database: str) -> list[Difference]:
+    """``replay`` of a file or a URL."""
+    file = f"sqlite:///{Path(database).absolute().as_uri()}?mode=ro&uri=true"
+    url = parse_url(database if "://" in database else file)
+    with explained(f"reading {url.render_as_string()}"):
+        async with reading(url) as read:
+            return await read(replay)
+
+
+class _Memory:
+    """The rows that the log leads to, by table and key: written as the writer writes them."""
+
+    def __init__(self) -> None:
+        self._rows: dict[Table, dict[Key, Values]] = {table: {} for table in _COMPARED}
+
+    def apply(self, effects: Effects) -> None:
+        for table, rows in changed_rows(effects):
+            self._rows[table].update((_key(table, row), row) for row in rows)
+        for late in late_rows(effects):
+            self._end_late(late)
+
+    def compare(self, connection: Connection, table: Table) -> list[Difference]:
+        replayed, differences = dict(self._rows[table]), []
+        for row in connection.execute(select(table).execution_options(**_STREAM)):
+            stored = dict(row._mapping)
+            key = _key(table, stored)
+            expected = replayed.pop(key, None)
+            if stored != expected:
+                differences.append(_difference(table, key, stored, expected))
+        return differences + [Difference(table.name, key, None, row) for key, row in replayed.items()]
+
+    def _end_late(self, late: Values) -> None:
+        row = self._rows[attempts].get((late["of_job"], late["of_task"], late["of_number"]))
+        if row is not None and row["worker"] == late["of_worker"] and row["state"] == AttemptState.LOST:
+            row.update((name, value) for name, value in late.items() if name in row)
+
+
+def _key(table: Table, row: Values) -> Key:
+    return tuple(row[column.name] for column in table.primary_key)
+
+
+def _difference(table: Table, key: Key, stored: Values, replayed: Values | None) -> Difference:
+    if replayed is None:
+        return Difference(table.name, key, stored, None)
+    names = [name for name, value in stored.items() if value != replayed[name]]
+    return Difference(
+        table.name, key, {name: stored[name] for name in names}, {name: replayed[name] for name in names}
+    )
+
+
+def main() -> int:
+    """Exit codes: 0 the same, 1 different, 2 not to be read."""
+    if len(sys.argv) != 2:
+        print(__doc__, file=sys.stderr)
+        return 2
+    try:
+        differences = asyncio.run(check(sys.argv[1]))
+    except LooplineError as error:
+        print(f"{error.message}\n{error.hint}", file=sys.stderr)
+        return 2
+    for difference in differences:
+        print(difference)
+    print(f"{len(differences)} rows differ" if differences else "log and rows agree")
+    return 1 if differences else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

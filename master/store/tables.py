@@ -1,0 +1,205 @@
+"""The tables: a column a field of the scheduler's entities, so that rows and entities cannot drift apart.
+
+A job's spec is what its user sent: up to many megabytes, and never changed. It has a table of its own, so that
+the job's row, written by every step that concerns the job, stays small.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import fields
+from enum import StrEnum
+from types import NoneType
+from typing import Any, TypeVar, get_args, get_type_hints
+
+from pydantic import TypeAdapter
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    CheckConstraint,
+    Column,
+    Dialect,
+    Double,
+    ForeignKey,
+    ForeignKeyConstraint,
+    Index,
+    Integer,
+    MetaData,
+    Table,
+    Text,
+    TypeDecorator,
+    UniqueConstraint,
+)
+from sqlalchemy.types import TypeEngine
+
+from master.scheduling.model import Attempt, Exemption, Grid, Job, Task, Worker
+from shared.api import Role
+from shared.spec import JobSpec
+
+metadata = MetaData(
+    naming_convention={
+        "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+        "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+        "ck": "ck_%(table_name)s_%(constraint_name)s",
+        "fk": "fk_%(table_name)s_%(column_0_N_name)s",
+        "pk": "pk_%(table_name)s",
+    }
+)
+
+Value = TypeVar("Value")
+
+
+class Json(TypeDecorator[Value]):
+    """A value of one type as JSON text: written and validated by pydantic."""
+
+    impl = Text
+    cache_ok = True
+
+    def __init__(self, kind: type[Value]) -> None:
+        super().__init__()
+        self.kind = kind
+        self._adapter = TypeAdapter(kind)
+
+    def process_bind_param(self, value: Value | None, dialect: Dialect) -> str | None:
+        return None if value is None else self._adapter.dump_json(value).decode()
+
+    def process_result_value(self, value: str | None, dialect: Dialect) -> Value | None:
+        return None if value is None else self._adapter.validate_json(value)
+
+
+class Choice(TypeDecorator[Value]):
+    """A member of an enum as its text. Goes in as it is, a StrEnum being text."""
+
+    impl = Text
+    cache_ok = True
+
+    def __init__(self, kind: type[Value]) -> None:
+        super().__init__()
+        self.kind = kind
+
+    def process_result_value(self, value: str | None, dialect: Dialect) -> Value | None:
+        return None if value is None else self.kind(value)  # type: ignore[call-arg]
+
+
+WHOLE: TypeEngine[int] = BigInteger().with_variant(Integer(), "sqlite")  # there, INTEGER keys are the row's own
+_TYPES: dict[type, TypeEngine[Any]] = {int: WHOLE, float: Double(), str: Text(), bool: Boolean()}
+
+
+def _columns(kind: type, key: Collection[str], without: Collection[str] = ()) -> Iterable[Any]:
+    """The columns of an entity's fields, and the lists of what their enums may be."""
+    hints = get_type_hints(kind)
+    for field in fields(kind):
+        if field.name not in without:
+            yield from _column(field.name, hints[field.name], field.name in key)
+
+
+def _column(name: str, hint: Any, is_key: bool) -> Iterable[Any]:
+    members = get_args(hint)
+    plain = next(member for member in members if member is not NoneType) if members else hint
+    is_enum = issubclass(plain, StrEnum)
+    column_type = _TYPES.get(plain) or (Choice(plain) if is_enum else Json(plain))
+    nullable = NoneType in members
+    yield Column(name, column_type, primary_key=is_key, nullable=nullable, autoincrement=False)
+    if is_enum:
+        yield _one_of(name, plain)
+
+
+def _one_of(column: str, values: Iterable[str]) -> CheckConstraint:
+    listed = ", ".join(f"'{value}'" for value in values)
+    return CheckConstraint(f'"{column}" IN ({listed})', name=column)
+
+
+grid = Table(
+    "grid",
+    metadata,
+    Column("id", Integer, primary_key=True, autoincrement=False),
+    *_columns(Grid, key=()),
+    CheckConstraint("id = 1", name="one_row"),
+)
+
+jobs = Table(
+    "jobs",
+    metadata,
+    *_columns(Job, key=["id"], without=["spec"]),
+    UniqueConstraint("owner", "idempotency_key"),
+)
+Index(None, jobs.c.departure, jobs.c.arrival, jobs.c.size)  # live jobs (no departure), and the audit
+Index(None, jobs.c.state, jobs.c.id)
+Index(None, jobs.c.owner, jobs.c.id)
+
+specs = Table(
+    "specs",
+    metadata,
+    Column("job", WHOLE, ForeignKey("jobs.id"), primary_key=True, autoincrement=False),
+    Column("name", Text, nullable=False),
+    Column("spec", Json(JobSpec), nullable=False),
+)
+
+tasks = Table(
+    "tasks",
+    metadata,
+    *_columns(Task, key=["job", "number"]),
+    ForeignKeyConstraint(["job"], ["jobs.id"]),
+    sqlite_with_rowid=False,  # rows are small, and found by their key
+)
+Index(None, tasks.c.job, tasks.c.state, tasks.c.number)
+Index(None, tasks.c.job, tasks.c.finished_at, tasks.c.number)
+
+attempts = Table(
+    "attempts",
+    metadata,
+    *_columns(Attempt, key=["job", "task", "number"]),
+    ForeignKeyConstraint(["job", "task"], ["tasks.job", "tasks.number"]),
+)
+Index(None, attempts.c.state, attempts.c.worker)
+Index(None, attempts.c.ended_at)
+
+workers = Table("workers", metadata, *_columns(Worker, key=["name"]))
+
+exemptions = Table(
+    "exemptions",
+    metadata,
+    *_columns(Exemption, key=["job", "predecessor", "at"]),
+    ForeignKeyConstraint(["job"], ["jobs.id"]),
+)
+
+audits = Table(  # completions that were checked for passings; a job retried may complete again, hence arrival
+    "audits",
+    metadata,
+    Column("job", WHOLE, ForeignKey("jobs.id"), primary_key=True),
+    Column("arrival", WHOLE, primary_key=True),
+    Column("departure", WHOLE, nullable=False),
+    Column("at", Double, nullable=False),
+)
+
+passings = Table(  # what those checks found
+    "passings",
+    metadata,
+    Column("job", WHOLE, primary_key=True),
+    Column("arrival", WHOLE, primary_key=True),
+    Column("passed", WHOLE, ForeignKey("jobs.id"), primary_key=True),
+    Column("reason", Text),  # why it was allowed; NULL: it was not
+    Column("at", Double, nullable=False),
+    ForeignKeyConstraint(["job", "arrival"], ["audits.job", "audits.arrival"]),
+)
+Index(None, passings.c.at)
+
+event_log = Table(
+    "event_log",
+    metadata,
+    Column("seq", WHOLE, primary_key=True, autoincrement=True),
+    Column("at", Double, nullable=False),
+    Column("batch", Text, nullable=False),
+)
+
+tokens = Table(
+    "tokens",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("name", Text, nullable=False),
+    Column("role", Text, nullable=False),
+    Column("hash", Text, nullable=False, unique=True),  # SHA-256 of the secret, in hex
+    Column("created_at", Double, nullable=False),
+    Column("revoked_at", Double),
+    _one_of("role", get_args(Role)),
+)

@@ -1,0 +1,77 @@
+"""The only hand that writes: a transaction for each step of the scheduler."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+
+from sqlalchemy import Connection, Insert, Table, bindparam, insert, update
+from sqlalchemy.dialects import postgresql, sqlite
+
+from master.scheduling.effects import Effects
+from master.scheduling.events import BATCH, Batch
+from master.store.audit import audit
+from master.store.broken import StoreBroken, explained
+from master.store.database import Result, Transact
+from master.store.rows import changed_rows, late_rows
+from master.store.tables import attempts, event_log, grid
+from shared.model import AttemptState
+
+
+class Writer:
+    """After its first failure it refuses to go on: what is in memory may then be ahead of what is on disk."""
+
+    def __init__(self, write: Transact) -> None:
+        self._write = write
+        self._broken: StoreBroken | None = None
+
+    async def commit(self, batch: Batch, effects: Effects) -> None:
+        """Store what a step was given and what it changed: all of it, or nothing and StoreBroken.
+
+        The effects are read before the first await. A step that was given nothing and changed nothing leaves no
+        trace.
+        """
+        rows, late, completed = changed_rows(effects), late_rows(effects), list(effects.completed)
+        if not batch.events and not late and all(table is grid for table, _ in rows):
+            return
+        log = {"at": batch.now, "batch": BATCH.dump_json(batch).decode()}
+
+        def work(connection: Connection) -> None:
+            for table, values in rows:
+                connection.execute(_upsert(table, connection.dialect.name), values)
+            if late:
+                connection.execute(_ENDED_LATE, late)
+            if completed:
+                audit(connection, completed, batch.now)
+            connection.execute(insert(event_log), log)
+
+        await self.write(work)
+
+    async def write(self, work: Callable[[Connection], Result]) -> Result:
+        """Some other work in a transaction of its own. StoreBroken where anything in it fails."""
+        if self._broken is not None:
+            raise self._broken
+        try:
+            with explained("writing to the database"):
+                return await self._write(work)
+        except StoreBroken as broken:
+            self._broken = broken
+            raise
+
+
+@cache
+def _upsert(table: Table, dialect: str) -> Insert:
+    statement = postgresql.insert(table) if dialect == "postgresql" else sqlite.insert(table)
+    key = list(table.primary_key)
+    rest = {column.name: statement.excluded[column.name] for column in table.columns if column not in key}
+    return statement.on_conflict_do_update(index_elements=key, set_=rest)
+
+
+_ENDED_LATE = update(attempts).where(
+    attempts.c.job == bindparam("of_job"),
+    attempts.c.task == bindparam("of_task"),
+    attempts.c.number == bindparam("of_number"),
+    attempts.c.worker == bindparam("of_worker"),
+    attempts.c.state == AttemptState.LOST,
+)
+"""A result of an attempt that the scheduler has forgotten: recorded where the row still says lost."""

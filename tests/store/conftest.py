@@ -1,0 +1,65 @@
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from itertools import count
+from pathlib import Path
+
+import asyncpg
+import pytest
+
+from master.store import Store, open_store
+from tests.store.postgres import Missing, running_postgres
+
+_numbers = count(1)
+
+
+@pytest.fixture
+def sqlite_url(tmp_path: Path) -> str:
+    return f"sqlite:///{tmp_path / 'loopline.db'}"
+
+
+@pytest.fixture
+async def store(sqlite_url: str) -> AsyncIterator[Store]:
+    async with open_store(sqlite_url) as store:
+        yield store
+
+
+@pytest.fixture(scope="module")
+def runner() -> Iterator[asyncio.Runner]:
+    """One event loop for all examples of a property, which cannot be asynchronous itself."""
+    with asyncio.Runner() as runner:
+        yield runner
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[str]:
+    """A server; skips, and says why, where there is none."""
+    try:
+        server = running_postgres()
+        url = server.__enter__()
+    except Missing as reason:
+        pytest.skip(str(reason))
+    yield url
+    server.__exit__(None, None, None)
+
+
+@pytest.fixture
+def postgres_url(postgres: str) -> str:
+    """An empty database of its own."""
+    name = f"loopline_{next(_numbers)}"
+
+    async def create() -> None:
+        connection = await asyncpg.connect(f"{postgres}/postgres")
+        await connection.execute(f"CREATE DATABASE {name}")
+        await connection.close()
+
+    asyncio.run(create())
+    return f"{postgres}/{name}"
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def url(request: pytest.FixtureRequest) -> str:
+    """An empty database, once of each kind."""
+    url: str = request.getfixturevalue(f"{request.param}_url")
+    return url

@@ -1,0 +1,47 @@
+"""A master without doors, in a process that can be killed: it submits jobs and prints what was acknowledged.
+
+python -m tests.store.master_in_a_process URL [LARGEST_FILE_BYTES]
+"""
+
+import asyncio
+import resource
+import sys
+
+from master.engine import start_engine
+from master.scheduling.events import JobSubmitted, SchedulerSettings
+from master.store import StoreBroken, open_store
+from shared.spec import JobSpec
+
+
+class NoLinks:
+    def deliver(self, worker, assign):
+        raise AssertionError("there is no worker")
+
+    close = deliver
+
+
+async def submit_for_ever(engine):
+    while True:
+        specs = [JobSpec(command=["work", "x" * 1000]) for _ in range(5)]
+        replies = await asyncio.gather(*(engine.request(JobSubmitted("ann", spec)) for spec in specs))
+        print(*(reply.job for reply in replies), flush=True)
+
+
+async def main(url, largest_file_bytes=None):
+    async with open_store(url) as store:
+        engine = await start_engine(store, SchedulerSettings(max_jobs=10**6))
+        if largest_file_bytes:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (int(largest_file_bytes),) * 2)
+        submitting = asyncio.create_task(submit_for_ever(engine))
+        try:
+            await engine.run(NoLinks())
+        except StoreBroken as broken:
+            print(f"{broken.message}; {broken.hint}", file=sys.stderr)
+            return 3
+        finally:
+            submitting.cancel()
+            await asyncio.gather(submitting, return_exceptions=True)
+
+
+if __name__ == "__main__":
+    sys.exit(asyncio.run(main(*sys.argv[1:])))

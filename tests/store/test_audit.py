@@ -1,0 +1,138 @@
+"""The audit finds each passing, in the transaction that makes it, and no other."""
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import AsyncExitStack
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sqlalchemy import delete, select
+
+from master.scheduling.effects import Effects
+from master.scheduling.events import Batch
+from master.scheduling.model import Exemption, Grid, Job
+from master.store import tables
+from master.store.audit import recheck
+from master.store.database import Database, open_database, parse_url
+from master.store.migrate import upgrade
+from master.store.writer import Writer
+from shared.model import JobState, Order
+from tests.store.examples import a_job, keep
+
+SUCCEEDED = {"state": JobState.SUCCEEDED, "finished_at": 300.0, "released_at": 250.0}
+
+
+async def complete(store, job: Job, departure: int, **more) -> None:
+    await keep(store, replace(job, departure=departure, **SUCCEEDED), new=False, completed=[job.id], **more)
+
+
+async def test_a_passing_is_found_and_is_nobodys_excuse(store):
+    first, second = a_job(1, size=60.0), a_job(2, size=60.0)
+    await keep(store, first, second)
+    await complete(store, second, departure=3)
+    report = await store.passings(Order.HOLD)
+    assert (report.completions, report.passings, report.excused) == (1, 1, {})
+    assert [(found.job, found.passed, found.reason) for found in report.latest] == [(2, 1, None)]
+
+
+@pytest.mark.parametrize(
+    ("earlier", "later", "passes"),
+    [
+        (60.0, 60.0, True),  # ties count
+        (60.0, 59.0, False),  # strictly smaller may overtake
+        (60.0, None, True),  # unknown is larger than any
+        (None, 60.0, False),
+        (None, None, True),
+    ],
+)
+async def test_sizes(store, earlier, later, passes):
+    second = a_job(2, size=later)
+    await keep(store, a_job(1, size=earlier), second)
+    await complete(store, second, departure=3)
+    assert (await store.passings(Order.HOLD)).passings == passes
+
+
+async def test_excuses(store):
+    await keep(store, a_job(1), a_job(2))
+    await complete(store, a_job(2), 5, exemptions=[Exemption(2, 1, "paused", 250.0)])
+    await keep(store, a_job(3, order=Order.NONE))
+    await complete(store, a_job(3, order=Order.NONE), 6)
+    report = await store.passings(Order.NONE)
+    assert (report.completions, report.passings, report.excused) == (2, 0, {"paused": 1, "order-none": 1})
+
+
+async def test_an_excuse_from_before_a_retry_does_not_count(store):
+    await keep(store, a_job(1), a_job(2))
+    await complete(store, a_job(2), 5, exemptions=[Exemption(2, 1, "stalled", 250.0)])
+    again = a_job(2, arrival=6)
+    await keep(store, again, new=False)
+    await keep(store, replace(again, departure=7, **SUCCEEDED | {"released_at": 280.0}), new=False, completed=[2])
+    report = await store.passings(Order.HOLD)
+    assert (report.completions, report.passings, report.excused) == (2, 1, {"stalled": 1})
+
+
+def passings_of(jobs: list[Job]) -> set[tuple[int, int]]:
+    """The definition, word by word."""
+    return {
+        (b.id, a.id)
+        for a in jobs
+        for b in jobs
+        if b.state in (JobState.SUCCEEDED, JobState.FAILED)
+        if a.arrival < b.arrival and (a.departure is None or a.departure > b.departure)
+        if a.weight <= b.weight
+    }
+
+
+@st.composite
+def histories(draw: st.DrawFn) -> list[list[Job]]:
+    """Jobs arrive and leave in any order, some never: what each step completes."""
+    count = draw(st.integers(1, 7))
+    moments = draw(st.permutations([(job, end) for job in range(1, count + 1) for end in (False, True)]))
+    ends = st.sampled_from([JobState.SUCCEEDED, JobState.SUCCEEDED, JobState.FAILED, JobState.CANCELLED, None])
+    jobs: dict[int, Job] = {}
+    steps: list[list[Job]] = []
+    for sequence, (number, _) in enumerate(moments, start=1):
+        if number not in jobs:
+            jobs[number] = a_job(number, arrival=sequence, size=draw(st.sampled_from([None, 1.0, 1.0, 2.0])))
+        elif (state := draw(ends)) is not None:
+            jobs[number] = replace(jobs[number], state=state, departure=sequence, released_at=1.0)
+        else:
+            continue
+        if steps and draw(st.booleans()):
+            steps[-1].append(jobs[number])
+        else:
+            steps.append([jobs[number]])
+    return steps
+
+
+async def audited(database: Database, steps: list[list[Job]]) -> tuple[set[tuple[int, int]], set[tuple[int, int]]]:
+    """What the audit finds step by step, and what the recheck finds at the end."""
+    writer = Writer(database.write)
+    for table in (tables.passings, tables.audits, tables.jobs):
+        await database.write(lambda connection, table=table: connection.execute(delete(table)))
+    for step in steps:
+        jobs = {job.id: job for job in step}
+        completed = [job.id for job in jobs.values() if job.state in (JobState.SUCCEEDED, JobState.FAILED)]
+        await writer.commit(Batch(1.0), Effects(Grid(), jobs=jobs, completed=completed))
+    query = select(tables.passings.c.job, tables.passings.c.passed)
+    found = await database.read(lambda connection: connection.execute(query).all())
+    return {tuple(pair) for pair in found}, await database.read(recheck)
+
+
+@pytest.fixture(scope="module")
+def database(runner: asyncio.Runner, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Database]:
+    url = parse_url(f"sqlite:///{tmp_path_factory.mktemp('audit') / 'loopline.db'}")
+    runner.run(upgrade(url))
+    stack = AsyncExitStack()
+    yield runner.run(stack.enter_async_context(open_database(url)))
+    runner.run(stack.aclose())
+
+
+@given(steps=histories())
+@settings(max_examples=50, deadline=None)
+def test_audit_recheck_and_definition_agree(runner, database, steps):
+    final = {job.id: job for step in steps for job in step}
+    found, rechecked = runner.run(audited(database, steps))
+    assert found == rechecked == passings_of(list(final.values()))

@@ -1,0 +1,83 @@
+"""The migrations lead to the very tables that the code uses, up and down, with rows in them."""
+
+import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from sqlalchemy import Connection, inspect, text
+
+from master.store import open_store
+from master.store.database import parse_url, writing
+from master.store.migrate import config_for, downgrade, upgrade
+from master.store.tables import metadata
+from shared.errors import LooplineError
+from tests.store.examples import a_job, a_task, a_worker, an_attempt, ended, keep
+
+
+async def on(url, work):
+    async with writing(parse_url(url)) as write:
+        return await write(work)
+
+
+def described(connection: Connection) -> dict[tuple[str, str], list[str]]:
+    """All there is to know of the tables, in the database's own words."""
+    found = inspect(connection)
+    tables = [name for name in found.get_table_names() if name != "alembic_version"]
+    asked = {
+        "columns": found.get_columns,
+        "key": lambda table: [found.get_pk_constraint(table)],
+        "foreign keys": found.get_foreign_keys,
+        "unique": found.get_unique_constraints,
+        "checks": found.get_check_constraints,
+        "indexes": found.get_indexes,
+        "options": lambda table: [found.get_table_options(table)],
+    }
+    return {(table, fact): sorted(map(repr, ask(table))) for table in tables for fact, ask in asked.items()}
+
+
+async def test_they_make_the_tables_of_the_code(url):
+    await on(url, metadata.create_all)
+    wanted = await on(url, described)
+    await on(url, metadata.drop_all)
+    await upgrade(parse_url(url))
+    assert await on(url, described) == wanted
+    options = {"compare_type": True, "compare_server_default": True}
+    assert await on(url, lambda c: compare_metadata(MigrationContext.configure(c, opts=options), metadata)) == []
+
+
+async def test_a_filled_database_goes_down_and_up_again(url):
+    async with open_store(url) as store:
+        await keep(store, a_job(), a_task(), an_attempt(**ended()), a_worker())
+    await downgrade(parse_url(url), "base")
+    assert await on(url, lambda connection: inspect(connection).get_table_names()) == ["alembic_version"]
+    async with open_store(url) as store:
+        await keep(store, a_job(), a_task(), an_attempt(**ended()), a_worker())
+        assert (await store.jobs.page()).items[0].id == 1
+    async with open_store(url) as store:  # nothing to do this time
+        assert (await store.jobs.page()).items[0].id == 1
+
+
+async def test_every_step_can_be_taken_back(url):
+    revisions = [step.revision for step in await on(url, scripts)]
+    for revision in reversed(revisions):
+        await upgrade(parse_url(url), revision)
+        await downgrade(parse_url(url), "-1")
+        await upgrade(parse_url(url), revision)
+
+
+async def test_there_is_one_line_of_history(sqlite_url):
+    steps = await on(sqlite_url, scripts)
+    assert [step.revision for step in reversed(steps)] == [f"{number:04}" for number in range(1, len(steps) + 1)]
+
+
+async def test_a_newer_database_is_refused(url):
+    await upgrade(parse_url(url))
+    await on(url, lambda connection: connection.execute(text("UPDATE alembic_version SET version_num = '9999'")))
+    with pytest.raises(LooplineError, match=r"newer release of Loopline \(migration 9999\)") as caught:
+        async with open_store(url):
+            pass
+    assert caught.value.code == "database_too_new"
+
+
+def scripts(connection):
+    return list(ScriptDirectory.from_config(config_for(connection)).walk_revisions())

@@ -1,0 +1,93 @@
+"""A database that cannot be used is refused with a sentence that helps."""
+
+import subprocess
+import sys
+
+import pytest
+
+from master.store import StoreBroken, open_store
+from master.store.database import parse_url
+from shared.errors import LooplineError
+
+
+async def refusal(url: str) -> LooplineError:
+    with pytest.raises(LooplineError) as caught:
+        async with open_store(url):
+            pass
+    return caught.value
+
+
+async def test_two_masters_cannot_share_a_database(url):
+    async with open_store(url):
+        error = await refusal(url)
+        assert (error.code, error.status) == ("database_in_use", 503)
+        assert "another master is using the database" in error.message
+    async with open_store(url):
+        pass
+
+
+async def test_the_lock_ends_with_its_process(sqlite_url):
+    program = f"""
+import asyncio, os
+from master.store import open_store
+async def main():
+    async with open_store({sqlite_url!r}):
+        os.kill(os.getpid(), 9)
+asyncio.run(main())
+"""
+    assert subprocess.run([sys.executable, "-c", program], timeout=60).returncode == -9
+    async with open_store(sqlite_url):
+        pass
+
+
+@pytest.mark.parametrize(
+    ("url", "said"),
+    [
+        ("sqlite://", "in memory"),
+        ("sqlite:///:memory:", "in memory"),
+        ("mysql://host/grid", "mysql is not a database that Loopline can use"),
+        ("loopline.db", "not a database URL"),
+    ],
+)
+def test_a_url_that_names_no_fit_database(url, said):
+    with pytest.raises(LooplineError, match=said) as caught:
+        parse_url(url)
+    assert "for example" in caught.value.hint
+
+
+async def test_a_folder_that_is_not_there(tmp_path):
+    error = await refusal(f"sqlite:///{tmp_path}/nowhere/loopline.db")
+    assert isinstance(error, StoreBroken)
+    assert "opening the database" in error.message
+
+
+async def test_a_file_that_is_no_database(tmp_path):
+    file = tmp_path / "loopline.db"
+    file.write_text("Dear diary, " * 1000)
+    error = await refusal(f"sqlite:///{file}")
+    assert "not a Loopline database" in error.message
+    assert file.read_text().startswith("Dear diary")
+
+
+async def test_a_damaged_file(tmp_path):
+    file = tmp_path / "loopline.db"
+    async with open_store(f"sqlite:///{file}"):
+        pass
+    content = bytearray(file.read_bytes())
+    content[100:8192] = b"\x55" * (8192 - 100)
+    file.write_bytes(content)
+    error = await refusal(f"sqlite:///{file}")
+    assert "damaged" in error.message
+    assert "backup" in error.hint
+
+
+async def test_a_server_that_does_not_answer():
+    error = await refusal("postgresql://ann:secret@127.0.0.1:1/grid")
+    assert error.code == "store_broken"
+    assert "secret" not in error.message
+
+
+async def test_a_server_that_says_no(postgres):
+    error = await refusal(f"{postgres}/no_such_database")
+    assert error.code == "store_broken"
+    assert "no_such_database" in error.message

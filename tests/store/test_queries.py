@@ -1,0 +1,202 @@
+"""What users are shown of jobs, tasks, attempts, workers and tokens."""
+
+from dataclasses import replace
+
+import pytest
+
+from master.scheduling.events import JobRetried
+from shared.api import TokenView
+from shared.errors import LooplineError
+from shared.model import AttemptId, AttemptState, JobState, Output, TaskId, TaskState
+from tests.store.examples import LOAD, a_job, a_task, a_worker, an_attempt, ended, keep
+
+SUCCEEDED, FAILED = TaskState.SUCCEEDED, TaskState.FAILED
+
+
+async def everything(read, **filters):
+    """All pages of a list, two items each."""
+    items, cursor = [], None
+    while True:
+        page = await read(cursor=cursor, limit=2, **filters)
+        items += page.items
+        if page.next is None:
+            return items
+        cursor = page.next
+
+
+async def test_jobs_newest_first_by_state_and_owner(store):
+    await keep(store, *(a_job(n, owner="ann" if n % 2 else "bob") for n in range(1, 8)))
+    await keep(store, *(a_job(n, owner="ann", state=JobState.RUNNING) for n in (3, 5)), new=False)
+
+    async def ids(**filters):
+        return [job.id for job in await everything(store.jobs.page, **filters)]
+
+    assert await ids() == [7, 6, 5, 4, 3, 2, 1]
+    assert await ids(owner="bob") == [6, 4, 2]
+    assert await ids(state=JobState.RUNNING) == [5, 3]
+    assert await ids(state=JobState.QUEUED, owner="ann") == [7, 1]
+    assert await ids(state=JobState.CANCELLED) == []
+
+
+async def test_a_jobs_counts_and_its_hold(store):
+    job = a_job(tasks=10, state=JobState.RUNNING, running=2, succeeded=3, failed=1, held_at=5.0)
+    await keep(store, job)
+    view = await store.jobs.detail(1)
+    assert view.tasks.model_dump() == {"queued": 4, "running": 2, "succeeded": 3, "failed": 1, "cancelled": 0}
+    assert (view.held, view.name, view.spec) == (True, "job 1", job.spec)
+
+    await keep(store, replace(job, released_at=6.0), new=False)
+    assert not (await store.jobs.detail(1)).held
+    await keep(store, replace(job, state=JobState.CANCELLED, running=0, departure=9), new=False)
+    view = await store.jobs.detail(1)
+    assert (view.tasks.cancelled, view.tasks.queued, view.held) == (6, 0, False)
+    assert await store.jobs.detail(2) is None
+
+
+async def test_a_job_by_its_owners_key(store):
+    await keep(store, a_job(1, idempotency_key="k"), a_job(2, owner="bob", idempotency_key="k"), a_job(3), a_job(4))
+    assert (await store.jobs.by_key("bob", "k")).id == 2
+    assert await store.jobs.by_key("ann", "other") is None
+
+
+async def test_a_task_tells_of_its_winner_else_of_its_latest_attempt(store):
+    await keep(store, a_job(), a_task(1, attempts=2, state=SUCCEEDED, winner=1), a_task(2, attempts=2))
+    await keep(
+        store,
+        an_attempt(1, number=1, worker="ant", **ended()),
+        an_attempt(1, number=2, worker="bee", state=AttemptState.CANCELLED, reason="lost the race"),
+        an_attempt(2, number=1, worker="ant", state=AttemptState.FAILED, exit_code=1),
+        an_attempt(2, number=2, worker="cat", state=AttemptState.LOST, reason="fell silent"),
+    )
+    page = await store.tasks.page(1)
+    assert [(task.worker, task.exit_code, task.reason) for task in page.items] == [
+        ("ant", 0, ""),
+        ("cat", None, "fell silent"),
+        (None, None, ""),
+    ]
+    detail = await store.tasks.detail(TaskId(1, 2))
+    assert (detail.command, detail.parameters) == (["echo", "2"], {"i": 2})
+    assert [(str(attempt.id), attempt.state) for attempt in detail.attempts] == [
+        ("1.2.1", "failed"),
+        ("1.2.2", "lost"),
+    ]
+    absent = await store.tasks.detail(TaskId(1, 3))
+    assert (absent.state, absent.command, absent.attempts) == ("queued", ["echo", "3"], [])
+    for nowhere in (TaskId(1, 4), TaskId(1, 0), TaskId(2, 1)):
+        assert await store.tasks.detail(nowhere) is None
+    assert await store.tasks.page(2) is None
+
+
+async def test_attempts_of_a_job_and_of_a_window_of_time(store):
+    await keep(store, a_job(1), a_job(2), a_task(1), a_task(2), a_task(1, job=2))
+    times = [(1, 1, 10.0, 20.0), (1, 2, 15.0, None), (2, 1, 30.0, 40.0), (1, 3, 30.0, 35.0)]
+    for task, number, begin, end in times:
+        await keep(store, an_attempt(task, number=number, dispatched_at=begin, ended_at=end))
+    await keep(store, an_attempt(1, job=2, dispatched_at=12.0, ended_at=90.0, stdout=Output(7), stderr=Output(2)))
+
+    async def of_job(**more):
+        return await store.attempts.of_job(1, **more)
+
+    async def in_window(**more):
+        return await store.attempts.between(25.0, 30.0, **more)
+
+    assert [str(attempt.id) for attempt in await everything(of_job)] == ["1.1.1", "1.1.2", "1.1.3", "1.2.1"]
+    window = await everything(in_window)
+    assert [str(attempt.id) for attempt in window] == ["2.1.1", "1.1.2"]
+    assert (window[0].stdout_bytes, window[0].stderr_bytes) == (7, 2)
+    late = await everything(lambda **more: store.attempts.between(25.0, 99.0, **more))
+    assert [str(attempt.id) for attempt in late] == ["2.1.1", "1.1.2", "1.1.3", "1.2.1"]
+
+
+async def test_output_of_the_winner_else_of_the_last_to_end(store):
+    task = TaskId(1, 1)
+    await keep(store, a_job(), a_task(), an_attempt())
+    assert await store.attempts.output(task, "stdout") is None
+    lost = ended(b"first", accepted=False, state=AttemptState.FAILED, ended_at=9.0)
+    await keep(
+        store, an_attempt(**lost), an_attempt(number=2, **lost | ended(b"second", accepted=False, ended_at=9.5))
+    )
+    assert (await store.attempts.output(task, "stdout")).data == b"second"
+    await keep(store, an_attempt(**ended(b"won", ended_at=8.0)))
+    assert (await store.attempts.output(task, "stdout")).data == b"won"
+    assert (await store.attempts.output(task, "stderr")).data == b""
+
+
+async def test_workers_and_what_they_have_in_hand(store):
+    await keep(
+        store, a_worker("ant", session=3, load=LOAD, offered=4), a_worker("bee", draining=True), a_worker("cat")
+    )
+    await keep(
+        store, a_job(), a_task(), *(an_attempt(number=n, slots=2, state=s) for n, s in enumerate(AttemptState))
+    )
+    ant, bee, _ = await everything(store.workers.page)
+    assert (ant.connected, ant.slots, ant.slots_used, ant.load) == (True, 4, 6, LOAD)
+    assert ant.running == [AttemptId(1, 1, 0), AttemptId(1, 1, 1), AttemptId(1, 1, 4)]
+    assert (bee.connected, bee.draining, bee.slots_used, bee.running) == (False, True, 0, [])
+    assert await store.workers.detail("ant") == ant
+    assert await store.workers.detail("dog") is None
+
+
+async def test_results_in_the_order_of_finishing_from_any_of_them_on(store, monkeypatch):
+    monkeypatch.setattr("master.store.results.CHUNK", 2)
+    order = [4, 2, 5, 1]
+    await keep(store, a_job(tasks=6))
+    for at, number in enumerate(order):
+        state = FAILED if number == 5 else SUCCEEDED
+        task = a_task(number, state=state, winner=1, finished_at=0.1 + (at if number != 1 else at - 1))
+        await keep(store, task, an_attempt(number, **ended(f"out {number} \xff".encode("latin1"))))
+    await keep(store, a_task(3), a_task(6, state=TaskState.CANCELLED, finished_at=1.5))
+
+    async def beginning(output):
+        return output.data[:5]
+
+    async def results(cursor=None):
+        return [found async for found in store.results.of_job(1, beginning, cursor=cursor)]
+
+    found = await results()
+    assert [result.number for _, result in found] == [4, 2, 1, 5]  # 1 and 5 at the same time
+    assert [(r.stdout, r.stdout_cut, r.parameters) for _, r in found[:1]] == [("out 4", True, {"i": 4})]
+    for place, (cursor, _) in enumerate(found):
+        assert await results(cursor) == found[place + 1 :]
+    assert [r async for r in store.results.of_job(2, beginning)] == []
+
+
+async def test_retry_brings_all_that_did_not_succeed(store):
+    job = a_job(tasks=9, state=JobState.FAILED, departure=7)
+    rows = [a_task(n, state=FAILED if n in (3, 7) else SUCCEEDED) for n in (1, 2, 3, 4, 6, 7, 8)]
+    await keep(store, job, *rows)
+    expected = JobRetried(job, [rows[2], rows[5]], [(1, 3), (4, 5), (6, 7), (8, 9)])
+    assert await store.retry_material(1) == expected
+    assert await store.retry_material(2) is None
+
+
+async def test_tokens(store):
+    tokens = [TokenView(id=f"t{n}", name="ann", role="user", created_at=float(n)) for n in range(3)]
+    for token in tokens:
+        await store.tokens.add(token, token.id * 32)
+    assert await everything(store.tokens.page) == tokens
+    assert await store.tokens.by_hash("t1" * 32) == tokens[1]
+    assert await store.tokens.by_hash("t9" * 32) is None
+    assert (await store.tokens.revoke("t1", 5.0)).revoked_at == 5.0
+    assert (await store.tokens.revoke("t1", 6.0)).revoked_at == 5.0
+    assert (await store.tokens.by_hash("t1" * 32)).revoked_at == 5.0
+    assert await store.tokens.revoke("t9", 5.0) is None
+
+
+@pytest.mark.parametrize("cursor", ["", "x", "-1", "1.5", "9" * 17, "nan@1", "1@1", "٣", "1.1.1.1", "2@1.1"])
+async def test_cursors_that_are_none(store, cursor):
+    await keep(store, a_job())
+
+    async def one_result():
+        return [r async for r in store.results.of_job(1, None, cursor=cursor)]
+
+    reads = [
+        lambda: store.jobs.page(cursor=cursor),
+        lambda: store.tasks.page(1, cursor=cursor),
+        lambda: store.attempts.of_job(1, cursor=cursor),
+        lambda: store.attempts.between(0.0, 1.0, cursor=cursor),
+        one_result,
+    ]
+    for read in reads[:-1] if cursor == "1@1" else reads:  # that one is a cursor of results
+        with pytest.raises(LooplineError, match="not a cursor"):
+            await read()

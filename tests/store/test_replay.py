@@ -1,0 +1,76 @@
+"""The event log convicts rows that were changed behind its back."""
+
+import asyncio
+
+import pytest
+from sqlalchemy import delete, update
+
+from master.store import open_store, replay, tables
+from master.store.database import parse_url, writing
+from master.store.replay import Difference, check
+from tests.store.workload import lived_through, relive
+
+
+@pytest.fixture
+def lived(sqlite_url):
+    async def live():
+        async with open_store(sqlite_url) as store:
+            await relive(store, lived_through(7, turns=20).store.log)
+
+    asyncio.run(live())
+    return sqlite_url
+
+
+def tamper(url, statement):
+    async def change():
+        async with writing(parse_url(url), foreign_keys=False) as write:
+            await write(lambda connection: connection.execute(statement))
+
+    asyncio.run(change())
+
+
+@pytest.fixture
+def verdict(monkeypatch, capsys):
+    """Exit code and words of ``python -m master.store.replay``."""
+
+    def run(database):
+        monkeypatch.setattr("sys.argv", ["replay", database])
+        code = replay.main()
+        captured = capsys.readouterr()
+        return code, captured.out + captured.err
+
+    return run
+
+
+def test_rows_that_the_log_leads_to(lived, verdict):
+    assert verdict(lived) == (0, "log and rows agree\n")
+    assert verdict(parse_url(lived).database) == (0, "log and rows agree\n")
+
+
+def test_a_changed_row(lived, verdict):
+    tamper(lived, update(tables.workers).where(tables.workers.c.name == "ant").values(offered=77))
+    (found,) = asyncio.run(check(lived))
+    assert (found.table, found.key, found.stored) == ("workers", ("ant",), {"offered": 77})
+    assert found.replayed is not None
+    code, said = verdict(lived)
+    assert code == 1
+    assert "77" in said
+    assert said.endswith("1 rows differ\n")
+
+
+def test_a_row_too_few_and_a_row_too_many(lived):
+    tamper(lived, delete(tables.specs).where(tables.specs.c.job == 1))
+    (found,) = asyncio.run(check(lived))
+    assert (found.table, found.key, found.stored) == ("specs", (1,), None)
+    odd = {"job": 2, "predecessor": 1, "reason": "odd", "at": 1.0}
+    tamper(lived, tables.exemptions.insert().values(**odd))
+    assert Difference("exemptions", (2, 1, 1.0), odd, None) in asyncio.run(check(lived))
+
+
+def test_what_cannot_be_read(tmp_path, verdict, monkeypatch):
+    code, said = verdict(str(tmp_path / "nothing.db"))
+    assert code == 2
+    assert "cannot be opened" in said
+    assert not (tmp_path / "nothing.db").exists()
+    monkeypatch.setattr("sys.argv", ["replay"])
+    assert replay.main() == 2

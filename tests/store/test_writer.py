@@ -1,0 +1,157 @@
+"""A step is stored whole, exactly, or not at all."""
+
+import asyncio
+
+import pytest
+from sqlalchemy import func, select, update
+
+from master.scheduling.events import BATCH, Batch, WorkerDrained
+from master.scheduling.model import Exemption
+from master.store import StoreBroken, rows, tables
+from master.store.database import open_database, parse_url
+from master.store.migrate import upgrade
+from master.store.writer import Writer
+from shared.model import AttemptId, AttemptState, JobState, Order, Outcome, Output, Result, TaskState
+from tests.store.examples import LOAD, a_job, a_task, a_worker, an_attempt, effects_of, ended
+
+BARE = (a_job(), a_task(), an_attempt(), a_worker())
+FULL = (
+    a_job(
+        idempotency_key="once",
+        state=JobState.FAILED,
+        paused=True,
+        starved_since=1.0000000001,
+        stalled=True,
+        cursor=2,
+        running=1,
+        succeeded=2,
+        failed=3,
+        held_at=4.5,
+        released_at=5.5,
+        started_at=6.5,
+        finished_at=7.5,
+        departure=8,
+        size=None,
+        order=Order.NONE,
+        max_replicas=None,
+    ),
+    a_task(state=TaskState.SUCCEEDED, failures=1, winner=1, started_at=1.1, finished_at=2.2),
+    an_attempt(**ended(bytes(range(256)), replica=True, reason="naïve – ünïcode", exit_code=-9)),
+    a_worker(session=2**50, draining=True, load=LOAD, reported_at=3.3, offered=4, reported=5, assigned=6),
+)
+MAPPERS = (rows.JOBS, rows.TASKS, rows.ATTEMPTS, rows.WORKERS)
+
+
+@pytest.fixture
+async def database(url):
+    await upgrade(parse_url(url))
+    async with open_database(parse_url(url)) as database:
+        yield database
+
+
+async def read(database, query):
+    return await database.read(lambda connection: connection.execute(query).all())
+
+
+async def one(database, mapper):
+    (row,) = await read(database, mapper.select())
+    return mapper.entity(row)
+
+
+async def test_every_field_comes_back_as_it_was(database):
+    writer = Writer(database.write)
+    for entities in (BARE, FULL, BARE):  # made, changed, changed back
+        effects = effects_of(*entities, exemptions=[Exemption(1, 7, "paused", 250.0)])
+        await writer.commit(Batch(250.0), effects)
+        for entity, mapper in zip(entities, MAPPERS, strict=True):
+            assert await one(database, mapper) == entity
+        assert await one(database, rows.GRID) == effects.grid
+        assert await one(database, rows.EXEMPTIONS) == effects.exemptions[0]
+
+
+async def test_rows_are_those_of_the_step_whatever_happens_to_the_entities_meanwhile(database):
+    job = a_job()
+    committing = asyncio.create_task(Writer(database.write).commit(Batch(250.0), effects_of(job)))
+    await asyncio.sleep(0)  # it has begun
+    job.cursor = 99
+    await committing
+    assert (await one(database, rows.JOBS)).cursor == 0
+
+
+async def test_a_spec_is_written_once(database):
+    writer, job = Writer(database.write), a_job()
+    await writer.commit(Batch(250.0), effects_of(job))
+    changed = a_job(state=JobState.RUNNING, spec=a_job(2).spec)
+    await writer.commit(Batch(251.0), effects_of(changed, new=False))
+    stored = await one(database, rows.JOBS)
+    assert (stored.state, stored.spec) == (JobState.RUNNING, job.spec)
+
+
+async def test_a_late_result_is_recorded_where_the_row_says_lost(database):
+    writer = Writer(database.write)
+    lost = an_attempt(1, state=AttemptState.LOST)
+    over = an_attempt(2, state=AttemptState.CANCELLED)
+    await writer.commit(Batch(250.0), effects_of(a_job(), a_task(1), a_task(2), lost, over))
+    result = Result(lost.id, Outcome.FAILED, 3, "too late", 9.0, 8.0, 7, Output(2, False, b"hi"), Output())
+    unheard = [
+        ("bee", result),  # not its worker
+        ("ant", Result(over.id, Outcome.SUCCEEDED)),  # not lost
+        ("ant", Result(AttemptId(1, 1, 2), Outcome.SUCCEEDED)),  # never was
+    ]
+    await writer.commit(Batch(260.0), effects_of(late=unheard))
+    assert [rows.ATTEMPTS.entity(row) for row in await read(database, rows.ATTEMPTS.select())] == [lost, over]
+
+    await writer.commit(Batch(270.0), effects_of(late=[("ant", result)]))
+    (row, _) = await read(database, rows.ATTEMPTS.select().order_by(tables.attempts.c.task))
+    assert rows.ATTEMPTS.entity(row) == an_attempt(
+        state=AttemptState.FAILED,
+        ended_at=250.0,
+        exit_code=3,
+        reason="too late",
+        wall_s=9.0,
+        cpu_s=8.0,
+        peak_memory_bytes=7,
+        stdout=result.stdout,
+        stderr=result.stderr,
+    )
+
+
+async def test_the_log_holds_each_batch_and_nothing_of_idle_steps(database):
+    writer = Writer(database.write)
+    batches = [Batch(1.0, [WorkerDrained("ant")]), Batch(2.0), Batch(3.0)]
+    await writer.commit(batches[0], effects_of())
+    await writer.commit(batches[1], effects_of())  # given nothing, changed nothing
+    await writer.commit(batches[2], effects_of(a_worker()))
+    log = await read(database, select(tables.event_log).order_by(tables.event_log.c.seq))
+    assert [(row.at, BATCH.validate_json(row.batch)) for row in log] == [(1.0, batches[0]), (3.0, batches[2])]
+
+
+async def test_a_failed_commit_leaves_nothing_and_is_the_last(database):
+    writer = Writer(database.write)
+    with pytest.raises(StoreBroken, match="writing to the database failed"):
+        await writer.commit(Batch(250.0), effects_of(a_job(), an_attempt()))  # an attempt at no task
+    with pytest.raises(StoreBroken):
+        await writer.commit(Batch(251.0), effects_of(a_job()))
+    assert await read(database, select(tables.jobs)) == []
+
+
+async def test_the_database_itself_refuses_states_that_are_none(database):
+    await Writer(database.write).commit(Batch(250.0), effects_of(*BARE))
+    for table in (tables.jobs, tables.tasks, tables.attempts):
+        with pytest.raises(StoreBroken, match=f"(?i)ck_{table.name}_state"):
+            await Writer(database.write).write(lambda c, table=table: c.execute(update(table).values(state="odd")))
+
+
+async def test_a_full_disk_is_said_so(sqlite_url):
+    await upgrade(parse_url(sqlite_url))
+    async with open_database(parse_url(sqlite_url)) as database:
+        await database.write(lambda connection: connection.exec_driver_sql("PRAGMA max_page_count=50"))
+        with pytest.raises(StoreBroken, match="the disk is full") as caught:
+            await Writer(database.write).commit(Batch(1.0), effects_of(a_job(tasks=1, owner="x" * 10**6)))
+        assert "free some space" in caught.value.hint
+        assert await read(database, select(func.count()).select_from(tables.jobs)) == [(0,)]
+
+
+def test_urls_are_read_with_the_drivers_that_loopline_uses():
+    assert str(parse_url("sqlite:////data/loopline.db")) == "sqlite:////data/loopline.db"
+    assert parse_url("postgres://ann@host/grid").drivername == "postgresql+asyncpg"

@@ -1,0 +1,86 @@
+"""What a master lives through: jobs, results, disasters and restarts, by the world machine, from a seed."""
+
+from __future__ import annotations
+
+from random import Random
+
+from master.scheduling.events import BATCH, MasterStarted, SchedulerSettings
+from master.scheduling.policies import REGISTRY
+from master.scheduling.scheduler import Scheduler
+from master.store import Store
+from shared.model import Facts, Order, Outcome
+from shared.spec import JobSpec, Range
+from tests.properties.world import Machine, World
+
+NAMES = ("ant", "bee", "cat")
+
+
+def lived_through(seed: int, turns: int = 60) -> World:
+    """A world after many turns; its store holds the log, and what the rows must be."""
+    random = Random(seed)
+    settings = SchedulerSettings(
+        policy=random.choice(sorted(REGISTRY)),
+        order=random.choice([Order.HOLD, Order.HOLD, Order.NONE]),
+        lease_s=5.0,
+        stall_after_s=3.0,
+        max_attempts=2,
+        max_replicas=random.choice([1, 2, None]),
+    )
+    facts = Facts("linux", "x86_64", "3.11", "0", "model", 2, 10**9, 2)
+    world = World(settings, [Machine(name, facts) for name in NAMES])
+    for _ in range(turns):
+        _turn(world, random)
+    return world
+
+
+def _turn(world: World, random: Random) -> None:
+    name, jobs = random.choice(NAMES), list(world.store.jobs.values())
+    match random.randrange(10):
+        case 0 | 1 if len([job for job in jobs if job.is_live]) < 5:
+            world.submit(_spec(random))
+        case 2 | 3 if jobs:
+            job = random.choice(jobs)
+            world.steer(random.choice(["cancel", "pause", "pause", "resume"]) if job.is_live else "retry", job.id)
+        case 4:
+            world.cut(name, noticed=random.random() < 0.5)
+            world.machines[name].boot()
+        case 5:
+            world.pass_time(random.choice([0.5, 2.0, 10.0]))
+        case 6:
+            world.cut(name, noticed=False)
+        case _:
+            _work(world, random)
+    world.master_steps(random.choice(["", "", "", "", "before step", "before commit", "before release"]))
+
+
+def _work(world: World, random: Random) -> None:
+    for name, machine in world.machines.items():
+        if machine.link is None:
+            world.connect(name)
+        for attempt in list(machine.processes):
+            if random.random() < 0.4:
+                machine.end(attempt, random.choice([Outcome.SUCCEEDED, *Outcome]))
+        for _ in range(3):
+            machine.report()
+            world.deliver_up(name)
+            world.master_steps()
+            world.deliver_down(name)
+
+
+def _spec(random: Random) -> JobSpec:
+    count = random.randint(1, 6)
+    return JobSpec(
+        command=["work"],
+        parameters={"i": Range(range=[1, count])} if count > 1 else None,
+        size=random.choice([None, 1.0, 2.0, 2.0, 3.0]),
+    )
+
+
+async def relive(store: Store, log: list[bytes]) -> None:
+    """Commit what the log says to a real store. Where it says that a master started, one does: from the store."""
+    scheduler = Scheduler()
+    for line in log:
+        batch = BATCH.validate_json(line)
+        if any(isinstance(event, MasterStarted) for event in batch.events):
+            scheduler = Scheduler(await store.snapshot())
+        await store.commit(batch, scheduler.step(batch.events, batch.now))

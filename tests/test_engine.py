@@ -1,0 +1,236 @@
+"""The engine's order of things: commit, then speak; all of it, for each of those who wait."""
+
+import asyncio
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+import pytest
+
+from master.clock import Clock
+from master.engine import MAX_NEWS, Engine, News, start_engine
+from master.scheduling.effects import Declined, Done, Effects, Submitted
+from master.scheduling.events import (
+    JobCancelled,
+    JobPaused,
+    JobSubmitted,
+    MasterStarted,
+    SchedulerSettings,
+    WorkerDrained,
+    WorkerJoined,
+    WorkerReported,
+)
+from master.scheduling.model import Grid
+from master.scheduling.scheduler import Scheduler
+from master.store import StoreBroken, open_store
+from master.store.replay import check
+from shared.errors import LooplineError
+from shared.model import Facts, Held, JobState, Load, Outcome, Result
+from shared.protocol.messages import Report
+from shared.spec import JobSpec
+
+FACTS = Facts("linux", "x86_64", "3.11", "0", "model", 2, 10**9, 2)
+SUBMISSION = JobSubmitted("ann", JobSpec(command=["work"]))
+
+
+class Gate:
+    """A store whose commits wait to be let through."""
+
+    def __init__(self) -> None:
+        self.commits: asyncio.Queue = asyncio.Queue()
+
+    async def commit(self, batch, effects) -> None:
+        through = asyncio.get_running_loop().create_future()
+        await self.commits.put((batch, through))
+        await through
+
+    async def let(self, error=None) -> list:
+        """The events of the next commit, which succeeds, or fails with ``error``."""
+        batch, through = await self.commits.get()
+        through.set_exception(error) if error else through.set_result(None)
+        return batch.events
+
+
+@dataclass
+class Links:
+    sent: asyncio.Queue = field(default_factory=asyncio.Queue)
+    closed: list = field(default_factory=list)
+
+    def deliver(self, worker, assign) -> None:
+        self.sent.put_nowait((worker, assign))
+
+    def close(self, worker, session) -> None:
+        self.closed.append((worker, session))
+
+
+@pytest.fixture
+async def gate():
+    return Gate()
+
+
+@pytest.fixture
+async def links():
+    return Links()
+
+
+@pytest.fixture
+async def engine(gate):
+    return Engine(Scheduler(), gate, Clock(), max_inbox=3)
+
+
+@pytest.fixture
+async def running(engine, links):
+    task = asyncio.create_task(engine.run(links))
+    yield task
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
+async def settled() -> None:
+    """Whatever can happen without a commit has happened."""
+    for _ in range(10):
+        await asyncio.sleep(0)
+
+
+async def test_nobody_hears_of_anything_before_it_is_on_disk(engine, gate, links, running):
+    asked = [engine.post(WorkerJoined("ant", 1, "boot", FACTS)), engine.post(SUBMISSION)]
+    asked.append(engine.post(WorkerReported("ant", 1, Report(1, 0, (), (), Load(2)))))
+    with engine.news.subscribe() as news:
+        heard = asyncio.create_task(news.next())
+        await settled()
+        assert not any(ticket.done() for ticket in asked)
+        assert not heard.done()
+        assert links.sent.empty()
+        await gate.let()
+        assert await asyncio.gather(*asked) == [Done(), Submitted(1), Done()]
+        worker, assign = await links.sent.get()
+        assert (worker, [str(run.attempt) for run in assign.run]) == ("ant", ["1.1.1"])
+        change = await heard
+        assert (set(change.jobs), set(change.workers), change.missed) == ({1}, {"ant"}, False)
+
+
+async def test_what_happens_during_a_commit_is_committed_together_next(engine, gate, running):
+    first = engine.post(SUBMISSION)
+    await settled()
+    others = [engine.post(JobPaused(1)), engine.post(SUBMISSION), engine.post(JobCancelled(9))]
+    assert len(await gate.let()) == 1
+    assert await first == Submitted(1, (await first).warnings)
+    assert len(await gate.let()) == 3
+    paused, submitted, declined = await asyncio.gather(*others)
+    assert (paused, submitted.job, declined.code) == (Done(), 2, "job_is_over")
+
+
+async def test_too_many_requests_are_declined_and_the_rest_is_heard(engine, gate, running):
+    first = engine.post(SUBMISSION)
+    await settled()
+    waiting = [asyncio.create_task(engine.request(SUBMISSION)) for _ in range(3)]
+    await settled()
+    refused = await engine.request(SUBMISSION)
+    assert isinstance(refused, Declined)
+    assert (refused.status, refused.code) == (503, "busy")
+    heard = engine.post(WorkerDrained("ant"))  # the links' news is never declined
+    assert (len(await gate.let()), len(await gate.let())) == (1, 4)
+    assert (await heard).code == "no_such_worker"
+    assert [reply.job for reply in await asyncio.gather(first, *waiting)] == [1, 2, 3, 4]
+
+
+async def test_who_asked_may_have_gone(engine, gate, running):
+    gone, stays = asyncio.create_task(engine.request(SUBMISSION)), asyncio.create_task(engine.request(SUBMISSION))
+    await settled()
+    gone.cancel()
+    await gate.let()
+    assert (await stays).job == 2
+
+
+async def test_a_broken_store_stops_the_engine_and_all_who_wait(engine, gate, running):
+    broken = StoreBroken("store_broken", "the disk is full", status=503)
+    taken = engine.post(SUBMISSION)
+    await settled()
+    waiting = engine.post(SUBMISSION)
+    await gate.let(broken)
+    for ended in (running, taken, waiting, engine.post(SUBMISSION)):
+        with pytest.raises(StoreBroken, match="the disk is full"):
+            await ended
+
+
+async def test_a_mistake_of_the_scheduler_stops_the_engine(engine, running, monkeypatch):
+    monkeypatch.setattr(Scheduler, "step", lambda *_: 1 // 0)
+    asked = engine.post(SUBMISSION)
+    for ended in (running, asked):
+        with pytest.raises(ZeroDivisionError):
+            await ended
+
+
+async def test_stopping_lets_the_commit_under_way_end_well(engine, gate, running):
+    taken = engine.post(SUBMISSION)
+    await settled()
+    waiting = engine.post(SUBMISSION)
+    engine.stop()
+    await gate.let()
+    await running
+    assert (await taken).job == 1
+    with pytest.raises(LooplineError, match="stopping"):
+        await waiting
+
+
+async def test_time_alone_makes_a_step(engine, gate, links, running):
+    engine.post(MasterStarted(SchedulerSettings(lease_s=0.01)))
+    engine.post(WorkerJoined("ant", 1, "boot", FACTS))
+    assert len(await gate.let()) == 2
+    assert await gate.let() == []  # the worker's lease ran out
+    await settled()
+    assert links.closed == [("ant", 1)]
+
+
+def test_news_forgets_the_oldest_of_too_much():
+    news = News()
+    with news.subscribe() as subscription:
+        for first in (0, MAX_NEWS // 2, MAX_NEWS):
+            jobs = dict.fromkeys(range(first, first + MAX_NEWS // 2))
+            news.publish(Effects(Grid(), jobs=jobs))
+        change = asyncio.run(subscription.next())
+    assert list(change.jobs) == list(range(MAX_NEWS // 2, 3 * MAX_NEWS // 2))
+    assert change.missed
+
+
+def test_the_clock_never_goes_back_nor_stands_still(monkeypatch):
+    monkeypatch.setattr("time.time", lambda: 1000.0)
+    clock = Clock(after=5000.0)  # the wall clock was set back while the master was away
+    monkeypatch.setattr("time.monotonic", lambda start=clock._monotonic: start)
+    times = [clock() for _ in range(100)]
+    assert times[0] > 5000.0
+    assert all(earlier < later for earlier, later in pairwise(times))
+    assert times[-1] < 5001.0
+
+
+async def test_a_job_from_submission_to_result_and_over_a_restart(tmp_path, links):
+    url = f"sqlite:///{tmp_path / 'loopline.db'}"
+
+    async def one_run(during) -> None:
+        async with open_store(url) as store:
+            engine = await start_engine(store, SchedulerSettings())
+            running = asyncio.create_task(engine.run(links))
+            await during(engine, store)
+            engine.stop()
+            await running
+
+    async def report(engine, session, seq, *results, holding=()):
+        report = Report(seq, 0, tuple(map(Held, holding)), results, Load(2))
+        assert await engine.request(WorkerReported("ant", session, report)) == Done()
+        return (await links.sent.get())[1]
+
+    async def first(engine, store) -> None:
+        assert (await engine.request(SUBMISSION)).job == 1
+        await engine.request(WorkerJoined("ant", 1, "boot", FACTS))
+        assign = await report(engine, 1, 1)
+        assert [str(run.attempt) for run in assign.run] == ["1.1.1"]
+
+    async def second(engine, store) -> None:
+        (run,) = (attempt for attempt in (await store.attempts.of_job(1)).items)
+        await engine.request(WorkerJoined("ant", 2, "boot", FACTS))
+        assign = await report(engine, 2, 1, Result(run.id, Outcome.SUCCEEDED, 0))
+        assert (assign.seen, assign.run) == (1, ())
+        assert (await store.jobs.detail(1)).state is JobState.SUCCEEDED
+
+    await one_run(first)
+    await one_run(second)
+    assert await check(url) == []
