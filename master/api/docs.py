@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
-from functools import cache
 from pathlib import Path
 from typing import Literal
 
@@ -15,6 +13,9 @@ from master.auth import OPEN
 routes = Routes("docs", prefix="")
 DOCUMENT = web.AppKey("document", str)
 
+_SWAGGER_UI = Path(__file__).with_name(
+    "swagger_ui"
+)  # the npm package swagger-ui-dist 5.35.0, what a page needs of it
 _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
@@ -63,17 +64,8 @@ async def get_docs_script() -> web.Response:
 async def get_docs_file(
     name: Literal["swagger-ui.css", "swagger-ui-bundle.js", "favicon-32x32.png"],
 ) -> web.FileResponse:
-    return web.FileResponse(_swagger_ui() / name)
+    return web.FileResponse(_SWAGGER_UI / name)
 
 
 def _own(text: str, content_type: str) -> web.Response:
     return web.Response(text=text, content_type=content_type, headers={"Content-Security-Policy": _POLICY})
-
-
-@cache
-def _swagger_ui() -> Path:
-    """Where the files are, found without importing the package, which would want Django."""
-    package = importlib.util.find_spec("drf_spectacular_sidecar")
-    assert package
-    assert package.submodule_search_locations
-    return Path(package.submodule_search_locations[0], "static", package.name, "swagger-ui-dist")
