@@ -1,0 +1,58 @@
+"""The table of commands. Nothing of a command is loaded before it is chosen, so that help and errors are quick."""
+
+from __future__ import annotations
+
+from cyclopts import App, Group, Parameter
+
+from loopline.cli.errors import EXIT_CODES
+from shared import __version__
+
+_GRID, _JOBS, _STEERING, _OUTPUT, _MACHINES, _ACCESS = (
+    Group(title, sort_key=place)
+    for place, title in enumerate(
+        ("Grid", "Submit and look", "Steer", "Bring results home", "Machines", "Access and audit"), 1
+    )
+)
+
+COMMANDS: dict[str, tuple[Group, str, str]] = {
+    "demo": (_GRID, "loopline.demo.command:demo", "Show a whole grid at work on this computer, in half a minute."),
+    "master": (_GRID, "loopline.cli.daemons:master", "Run a master; `loopline master --help` lists its settings."),
+    "worker": (_GRID, "loopline.cli.daemons:worker", "Run a worker; `loopline worker --help` lists its settings."),
+    "replay": (_GRID, "loopline.cli.daemons:replay", "Replay a master's event log and compare what comes out."),
+    "submit": (_JOBS, "loopline.cli.submit:submit", "Submit a job: a command, an array or a parameter sweep."),
+    "jobs": (_JOBS, "loopline.cli.jobs:jobs", "List jobs, the latest first."),
+    "job": (_JOBS, "loopline.cli.jobs:job", "Show one job, or wait for it."),
+    "tasks": (_JOBS, "loopline.cli.jobs:tasks", "List a job's tasks."),
+    "explain": (_JOBS, "loopline.cli.jobs:explain", "Say why a job or a task is where it is."),
+    "gantt": (_JOBS, "loopline.cli.gantt:gantt", "Draw who ran what, and when."),
+    "cancel": (_STEERING, "loopline.cli.steer:cancel", "Cancel a job."),
+    "pause": (_STEERING, "loopline.cli.steer:pause", "Start nothing more of a job until it is resumed."),
+    "resume": (_STEERING, "loopline.cli.steer:resume", "Go on with a paused job."),
+    "retry": (_STEERING, "loopline.cli.steer:retry", "Run the failed and cancelled tasks of a job again."),
+    "logs": (_OUTPUT, "loopline.cli.output:logs", "Print what a task wrote."),
+    "results": (_OUTPUT, "loopline.cli.output:results", "Print what every task wrote, as the tasks finish."),
+    "fetch": (_OUTPUT, "loopline.cli.fetch:fetch", "Bring what all tasks wrote into a folder."),
+    "workers": (_MACHINES, "loopline.cli.workers:workers", "List the workers."),
+    "drain": (_MACHINES, "loopline.cli.workers:drain", "Give a worker nothing more to do."),
+    "undrain": (_MACHINES, "loopline.cli.workers:undrain", "Give a drained worker work again."),
+    "token": (_ACCESS, "loopline.cli.tokens:token", "Create, list and revoke access tokens."),
+    "passing": (_ACCESS, "loopline.cli.audit:passing", "Audit the promise that no job passes another."),
+}
+
+
+def build(chosen: str | None) -> App:
+    """The command line, with the ``chosen`` command's own docstring as its help."""
+    app = App(
+        name="loopline",
+        help="Jobs on the CPU that owners of computers leave over; no job passes an earlier one that is not larger.",
+        help_epilogue=EXIT_CODES,
+        help_format="markdown",
+        version=__version__,
+        default_parameter=Parameter(negative=(), show_default=False),
+        result_action="return_value",
+        suppress_keyboard_interrupt=False,
+    )
+    app["--help"].group = app["--version"].group = Group("Options", sort_key=9)
+    for name, (group, path, summary) in COMMANDS.items():
+        app.command(path, name=name, group=group, help=None if name == chosen else summary)
+    return app

@@ -1,0 +1,106 @@
+"""What all commands have in common: how they find the master, and how they answer."""
+
+from __future__ import annotations
+
+import json as json_format
+import sys
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from cyclopts import Group, Parameter
+from pydantic import BaseModel
+from rich.console import Console, RenderableType
+
+from loopline.client import LARGEST_PAGE, AsyncClient
+
+Item = TypeVar("Item")
+Document = BaseModel | Sequence[BaseModel] | dict[str, Any]
+
+PATIENCE_S = 300.0
+"""Of commands that go on for long: a master that is restarted meanwhile is waited for."""
+
+PIPE_COLUMNS = 200
+"""Width of a table that is not shown on a terminal: wide enough that nothing need be cut."""
+
+
+@Parameter(name="*", group=Group("Every command", sort_key=8))
+@dataclass(frozen=True, kw_only=True)
+class Common:
+    """Options of every command.
+
+    Parameters
+    ----------
+    json
+        Answer with JSON on stdout, and nothing else.
+    master
+        The master's address, over LOOPLINE_MASTER and `[client] master` in loopline.toml.
+    token
+        Who is asking, over LOOPLINE_TOKEN, LOOPLINE_TOKEN_FILE and loopline.toml.
+    """
+
+    json: bool = False
+    master: str | None = None
+    token: str | None = None
+
+    def client(self, patience_s: float = 1.0) -> AsyncClient:
+        return AsyncClient(self.master, self.token, patience_s=patience_s)
+
+    def show(self, document: Document, picture: Callable[[], RenderableType]) -> None:
+        """A command's answer: the document for programs, its picture for people."""
+        if self.json:
+            print(json_format.dumps(_plain(document), indent=2))
+        else:
+            stdout().print(picture())
+
+
+PLAIN = Common()
+
+
+def read_by(parse: Callable[[str], Any], metavar: str | None = None) -> Parameter:
+    """An argument that is one word, read by a function; its ValueError is wrong usage."""
+    return Parameter(
+        converter=lambda _, words: parse(words[0].value), n_tokens=1, accepts_keys=False, metavar=metavar
+    )
+
+
+async def some(limit: int, items: AsyncIterator[Item]) -> list[Item]:
+    """The first ``limit`` of them; 0: all."""
+    taken: list[Item] = []
+    async for item in items:
+        taken.append(item)
+        if len(taken) == limit:
+            break
+    return taken
+
+
+def page_size(limit: int) -> int:
+    """To ask for no more than will be shown."""
+    return min(limit, LARGEST_PAGE) or LARGEST_PAGE
+
+
+class _Output(Console):
+    def on_broken_pipe(self) -> None:
+        raise  # noqa: PLE0704 - it is being handled, and main() knows how
+
+
+def stdout() -> Console:
+    return _Output(highlight=False, markup=False, width=None if sys.stdout.isatty() else PIPE_COLUMNS)
+
+
+def has_colour(console: Console) -> bool:
+    return console.is_terminal and not console.no_color and console.encoding.startswith("utf")
+
+
+def stderr() -> Console:
+    return Console(highlight=False, markup=False, stderr=True)
+
+
+def _plain(document: Any) -> Any:
+    if isinstance(document, BaseModel):
+        return document.model_dump(mode="json")
+    if isinstance(document, dict):
+        return {name: _plain(value) for name, value in document.items()}
+    if isinstance(document, list):
+        return [_plain(item) for item in document]
+    return document

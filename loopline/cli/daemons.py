@@ -1,0 +1,51 @@
+"""Commands that become another program: the master's and the worker's code is never loaded into this one."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import App, Parameter
+
+from shared.errors import LooplineError
+
+Arguments = Annotated[str, Parameter(allow_leading_hyphen=True)]
+
+_ROOT = Path(__file__).parents[2]
+_NEEDS = {"master": "sqlalchemy", "worker": "psutil"}  # of each extra, a library that nothing else brings
+
+
+def _passing_all_on(name: str, module: str, extra: str) -> App:
+    """A command whose arguments, --help included, are all for ``python -m module``."""
+    command = App(name=name, help_flags=(), version_flags=(), end_of_options_delimiter="")
+
+    @command.default
+    def become(*arguments: Arguments) -> int:
+        return _become(program(module, extra, *arguments))
+
+    return command
+
+
+master = _passing_all_on("master", "master", "master")
+worker = _passing_all_on("worker", "worker", "worker")
+replay = _passing_all_on("replay", "master.store.replay", "master")
+
+
+def program(module: str, extra: str, *arguments: str) -> list[str]:
+    """The command line of one of our programs; LooplineError where its libraries are not installed."""
+    if not importlib.util.find_spec(_NEEDS[extra]):
+        message = f"the {extra}'s libraries are not installed"
+        raise LooplineError("not_installed", message, f"install them: pip install 'loopline[{extra}]'")
+    # -m looks into the working folder first (-P: not), where a user's own master.py must not be taken for ours.
+    keep_out = [] if Path.cwd() == _ROOT else ["-P"]
+    return [sys.executable, *keep_out, "-m", module, *arguments]
+
+
+def _become(command: list[str]) -> int:
+    if sys.platform != "win32":  # where exec would give the terminal back at once
+        os.execv(command[0], command)  # noqa: S606
+    return subprocess.run(command, check=False).returncode

@@ -1,0 +1,54 @@
+"""Numbers as people read them."""
+
+from __future__ import annotations
+
+import time
+
+_UNITS = ((86400, "d"), (3600, "h"), (60, "m"), (1, "s"))
+
+
+def duration(seconds: float | None) -> str:
+    """Two units at most: ``0.4s``, ``12s``, ``3m 5s``, ``2h 10m``, ``4d 6h``."""
+    if seconds is None:
+        return "-"
+    if seconds < 10:
+        return f"{max(0.0, seconds):.1f}s"
+    whole = round(seconds)
+    place = next(place for place, (length, _) in enumerate(_UNITS) if whole >= length)
+    parts: list[str] = []
+    for length, unit in _UNITS[place : place + 2]:
+        count, whole = divmod(whole, length)
+        parts.append(f"{count}{unit}" if count or not parts else "")
+    return " ".join(part for part in parts if part)
+
+
+def ago(then: float | None, now: float) -> str:
+    return "-" if then is None else f"{duration(now - then)} ago"
+
+
+def between(start: float | None, end: float | None, now: float) -> str:
+    """How long something took, or has taken so far."""
+    return "-" if start is None else duration((now if end is None else end) - start)
+
+
+def moment(then: float | None) -> str:
+    """In local time."""
+    return "-" if then is None else time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(then))
+
+
+def amount(count: float) -> str:
+    """Bytes, 1000-based: ``512 B``, ``1.5 GB``."""
+    for unit in ("B", "kB", "MB", "GB"):
+        if count < 1000:
+            return f"{count:.0f} {unit}" if unit == "B" or count >= 100 else f"{count:.1f} {unit}"
+        count /= 1000
+    return f"{count:.1f} TB"
+
+
+def size(seconds: float | None) -> str:
+    """A job's amount of computation."""
+    return "unknown" if seconds is None else duration(seconds)
+
+
+def plural(count: int, noun: str) -> str:
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"

@@ -1,0 +1,191 @@
+"""A master's REST API as Python: one method for each thing that can be asked."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, AsyncIterator
+from typing import Literal, Self, TypeVar
+from urllib.parse import quote
+from uuid import uuid4
+
+from loopline.http import AwayError, Http, Model, parse
+from loopline.settings import ClientSettings
+from shared.api import (
+    AttemptView,
+    Explanation,
+    JobDetail,
+    JobView,
+    Page,
+    PassingReport,
+    Role,
+    Submission,
+    TaskDetail,
+    TaskResult,
+    TaskView,
+    TokenCreated,
+    TokenView,
+    Whoami,
+    WorkerView,
+)
+from shared.model import JobState, TaskId, TaskState
+from shared.spec import JobSpec
+
+Item = TypeVar("Item")
+Stream = Literal["stdout", "stderr"]
+LARGEST_PAGE = 1000
+
+
+class AsyncClient:
+    """Talks to one master; use it in ``async with``. Every method raises LooplineError, and nothing else.
+
+    ``master`` and ``token`` default to the settings (LOOPLINE_MASTER, LOOPLINE_TOKEN, loopline.toml). While the
+    master is away, whatever is safe to repeat is repeated for ``patience_s``; submitting is safe.
+    """
+
+    def __init__(self, master: str | None = None, token: str | None = None, *, patience_s: float = 30.0) -> None:
+        settings = ClientSettings.load(master=master, token=token)
+        self._http = Http(settings.master, settings.find_token(), patience_s)
+
+    @property
+    def master(self) -> str:
+        return self._http.url
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._http.close()
+
+    # Jobs
+
+    async def submit(self, job: JobSpec) -> Submission:
+        """Answered once the job is on the master's disk; done once however often it must be repeated."""
+        headers = {"Idempotency-Key": uuid4().hex}
+        return await self._http.ask(Submission, "POST", "/jobs", json=job.to_json(), headers=headers)
+
+    def jobs(self, state: JobState | None = None, *, page_size: int = LARGEST_PAGE) -> AsyncIterator[JobView]:
+        """The newest first."""
+        return self._pages(Page[JobView], "/jobs", page_size, state)
+
+    async def job(self, job: int) -> JobDetail:
+        return await self._get(JobDetail, f"/jobs/{job}")
+
+    async def cancel(self, job: int) -> JobView:
+        return await self._http.ask(JobView, "POST", f"/jobs/{job}/cancel")
+
+    async def pause(self, job: int) -> JobView:
+        return await self._http.ask(JobView, "POST", f"/jobs/{job}/pause")
+
+    async def resume(self, job: int) -> JobView:
+        return await self._http.ask(JobView, "POST", f"/jobs/{job}/resume")
+
+    async def retry(self, job: int) -> JobView:
+        """Run the failed and cancelled tasks of a finished job again."""
+        return await self._http.ask(JobView, "POST", f"/jobs/{job}/retry", repeat=False)
+
+    # Tasks and what they printed
+
+    def tasks(
+        self, job: int, state: TaskState | None = None, *, page_size: int = LARGEST_PAGE
+    ) -> AsyncIterator[TaskView]:
+        return self._pages(Page[TaskView], f"/jobs/{job}/tasks", page_size, state)
+
+    async def task(self, task: TaskId) -> TaskDetail:
+        return await self._get(TaskDetail, _at(task))
+
+    def attempts(self, job: int) -> AsyncIterator[AttemptView]:
+        return self._pages(Page[AttemptView], f"/jobs/{job}/attempts")
+
+    async def output(self, task: TaskId, stream: Stream = "stdout") -> AsyncGenerator[bytes, None]:
+        """What the task's accepted attempt, else its latest, wrote; in pieces."""
+        done, patience = 0, self._http.patience()
+        while True:
+            skip = done  # of what came before the connection was lost
+            try:
+                async with self._http.open("GET", f"{_at(task)}/{stream}") as answer:
+                    async for piece in answer.content.iter_any():
+                        fresh = piece[skip:]
+                        skip -= len(piece) - len(fresh)
+                        done += len(fresh)
+                        patience.restart()
+                        yield fresh
+                    return
+            except AwayError as fault:
+                await patience.after(fault)
+
+    async def results(self, job: int) -> AsyncGenerator[TaskResult, None]:
+        """Every task's result as it finishes, until the job is over."""
+        query: dict[str, str] = {}
+        patience = self._http.patience()
+        while True:
+            try:
+                async with self._http.open("GET", f"/jobs/{job}/results", params=query) as answer:
+                    async for line in _lines(answer.content.iter_any()):
+                        result = parse(TaskResult, line)
+                        query = {"cursor": result.cursor}  # where to go on once the connection is lost
+                        patience.restart()
+                        yield result
+                    return
+            except AwayError as fault:
+                await patience.after(fault)
+
+    # The grid
+
+    async def explain(self, subject: TaskId | int) -> Explanation:
+        """Why a job or a task is where it is."""
+        return await self._get(Explanation, f"{_at(subject)}/explain")
+
+    def workers(self) -> AsyncIterator[WorkerView]:
+        return self._pages(Page[WorkerView], "/workers")
+
+    async def drain(self, worker: str) -> WorkerView:
+        """Let it finish what it runs, and give it nothing more."""
+        return await self._http.ask(WorkerView, "POST", f"/workers/{quote(worker, safe='')}/drain")
+
+    async def undrain(self, worker: str) -> WorkerView:
+        return await self._http.ask(WorkerView, "POST", f"/workers/{quote(worker, safe='')}/undrain")
+
+    async def passing(self) -> PassingReport:
+        """The audit: has any job passed one that it must not pass?"""
+        return await self._get(PassingReport, "/passing")
+
+    # Access
+
+    async def whoami(self) -> Whoami:
+        return await self._get(Whoami, "/whoami")
+
+    def tokens(self) -> AsyncIterator[TokenView]:
+        return self._pages(Page[TokenView], "/tokens")
+
+    async def create_token(self, name: str, role: Role) -> TokenCreated:
+        return await self._http.ask(TokenCreated, "POST", "/tokens", repeat=False, json={"name": name, "role": role})
+
+    async def revoke_token(self, token: str) -> TokenView:
+        return await self._http.ask(TokenView, "POST", f"/tokens/{quote(token, safe='')}/revoke")
+
+    async def _get(self, answer: type[Model], path: str, query: dict[str, str] | None = None) -> Model:
+        return await self._http.ask(answer, "GET", path, params=query)
+
+    async def _pages(
+        self, page: type[Page[Item]], path: str, size: int = LARGEST_PAGE, state: str | None = None
+    ) -> AsyncIterator[Item]:
+        query = {"limit": str(size)} | ({"state": state} if state else {})
+        while True:
+            answer = await self._get(page, path, query)
+            for item in answer.items:
+                yield item
+            if answer.next is None:
+                return
+            query["cursor"] = answer.next
+
+
+def _at(subject: TaskId | int) -> str:
+    return f"/jobs/{subject.job}/tasks/{subject.task}" if isinstance(subject, TaskId) else f"/jobs/{subject}"
+
+
+async def _lines(pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    rest = b""
+    async for piece in pieces:
+        *lines, rest = (rest + piece).split(b"\n")
+        for line in lines:
+            if line.strip():
+                yield line

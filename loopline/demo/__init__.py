@@ -1,0 +1,1 @@
+"""``loopline demo``: a whole grid at work on this computer, with nothing pretended."""

@@ -1,0 +1,157 @@
+"""A real master in this process, on a free port, and workers that only say that they have done what they are told."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+
+from master.api.services import Services
+from master.app import serving
+from master.settings import MasterSettings
+from shared.api import Role
+from shared.model import Facts, Held, Load, Outcome, Output, Result
+from shared.protocol.messages import Assign, Run, Welcome
+from shared.protocol.session import WorkerSession
+
+FACTS = Facts("linux", "x86_64", "3.11.7", "0.1.0", "test", cpus=4, memory_bytes=2**33, slots=4)
+ROLES: tuple[Role, ...] = ("admin", "user", "reader", "worker")
+
+
+@dataclass(frozen=True)
+class Answer:
+    status: int
+    headers: Any
+    content: bytes
+    body: Any  # where it is JSON
+
+
+@dataclass
+class Bench:
+    """A master, and a client of every role."""
+
+    url: str
+    services: Services
+    http: aiohttp.ClientSession
+    tokens: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def port(self) -> int:
+        return int(self.url.rpartition(":")[2])
+
+    async def ask(self, method: str, path: str, role: str | None = "admin", **more: Any) -> Answer:
+        """``role``: whose token; None: without one."""
+        headers = {**self.headers(role), **more.pop("headers", {})}
+        async with self.http.request(method, self.address(path), headers=headers, **more) as response:
+            content = await response.read()
+            is_json = response.content_type in ("application/json", "application/problem+json")
+            return Answer(
+                response.status,
+                response.headers,
+                content,
+                await response.json(content_type=None) if is_json else None,
+            )
+
+    async def get(self, path: str, role: str | None = "admin", **more: Any) -> Any:
+        return (await self.ask("GET", path, role, **more)).body
+
+    async def submit(self, role: str = "admin", **spec: Any) -> int:
+        answer = await self.ask("POST", "/jobs", role, json={"command": ["work"], **spec})
+        assert answer.status == 201, answer.content
+        return int(answer.body["id"])
+
+    def headers(self, role: str | None) -> dict[str, str]:
+        return {"Authorization": f"Bearer {self.tokens[role]}"} if role else {}
+
+    def address(self, path: str) -> str:
+        """Of a path below the API's prefix; ``//healthz`` is one that is not."""
+        return self.url + (path[1:] if path.startswith("//") else f"/api/v1{path}")
+
+    @asynccontextmanager
+    async def stream(self, path: str, role: str = "admin") -> AsyncIterator[aiohttp.StreamReader]:
+        """An answer that goes on."""
+        async with self.http.get(self.address(path), headers=self.headers(role)) as response:
+            assert response.status == 200, await response.text()
+            yield response.content
+
+    @asynccontextmanager
+    async def worker(self, name: str = "w1", slots: int = 4, **more: Any) -> AsyncIterator[FakeWorker]:
+        """A worker that is connected and has reported."""
+        async with self.http.ws_connect(self.address("/link"), headers=self.headers("worker")) as socket:
+            worker = FakeWorker(socket, WorkerSession(name, "boot", FACTS), Load(slots), **more)
+            await worker.open()
+            serving = asyncio.create_task(worker.serve())
+            try:
+                yield worker
+            finally:
+                serving.cancel()
+
+
+@asynccontextmanager
+async def running_master(folder: Path, **settings: Any) -> AsyncIterator[Bench]:
+    async with (
+        serving(MasterSettings(data_dir=folder, port=0, **settings)) as master,
+        aiohttp.ClientSession() as http,
+    ):
+        bench = Bench(master.url, master.services, http)
+        for role in ROLES if master.services.settings.tokens else ():
+            bench.tokens[role] = (await master.services.auth.create(f"the-{role}", role)).secret
+        yield bench
+
+
+@dataclass
+class FakeWorker:
+    socket: aiohttp.ClientWebSocketResponse
+    session: WorkerSession
+    load: Load
+    does: Callable[[Run], Result | None] = lambda run: done(run)  # None: goes on for ever
+    holding: dict[Any, Run] = field(default_factory=dict)
+
+    async def open(self) -> None:
+        await self.socket.send_bytes(self.session.hello())
+        welcome = self.session.receive(await self.socket.receive_bytes())
+        assert isinstance(welcome, Welcome), welcome
+        await self.report()
+
+    async def report(self, *results: Result) -> None:
+        _, frame = self.session.report([Held(attempt) for attempt in self.holding], results, self.load)
+        await self.socket.send_bytes(frame)
+
+    async def serve(self) -> None:
+        async for message in self.socket:
+            assign = self.session.receive(message.data)
+            if isinstance(assign, Assign):
+                await self._carry_out(assign)
+
+    async def _carry_out(self, assign: Assign) -> None:
+        for attempt in assign.cancel:
+            self.holding.pop(attempt, None)
+        self.holding |= {run.attempt: run for run in assign.run}
+        if not await self.look_again() and (assign.run or assign.cancel):
+            await self.report()
+
+    async def look_again(self) -> bool:
+        """Report what is done by now; False: nothing is."""
+        results = [result for run in list(self.holding.values()) if (result := self.does(run))]
+        for result in results:
+            del self.holding[result.attempt]
+        if results:
+            await self.report(*results)
+        return bool(results)
+
+
+def done(run: Run, stdout: bytes = b"done\n", **more: Any) -> Result:
+    return Result(run.attempt, Outcome.SUCCEEDED, exit_code=0, stdout=Output(len(stdout), data=stdout), **more)
+
+
+async def until(fact: Callable[[], Any], within_s: float = 20.0) -> Any:
+    """The first true answer; tests wait for facts."""
+    async with asyncio.timeout(within_s):
+        while not (answer := await fact()):
+            await asyncio.sleep(0.01)
+    return answer

@@ -1,0 +1,31 @@
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from tests.api.bench import Bench, running_master
+
+
+@pytest.fixture(autouse=True)
+def _no_settings_of_ours(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in list(os.environ):
+        if name.startswith("LOOPLINE_"):
+            monkeypatch.delenv(name)
+    monkeypatch.setenv("LOOPLINE_CONFIG", os.devnull)
+
+
+@pytest.fixture
+async def master(tmp_path: Path) -> AsyncIterator[Bench]:
+    async with running_master(tmp_path / "master") as bench:
+        yield bench
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def shared_master(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Bench]:
+    """For tests that change nothing."""
+    async with running_master(tmp_path_factory.mktemp("master")) as bench:
+        yield bench

@@ -1,0 +1,150 @@
+"""Every route asks for a token of the right role."""
+
+from __future__ import annotations
+
+import asyncio
+import stat
+from pathlib import Path
+
+import pytest
+
+from master import auth
+from master.api.operations import Operation
+from master.app import OPERATIONS
+from master.settings import MasterSettings
+from shared.errors import LooplineError
+from tests.api.bench import ROLES, Bench, running_master
+
+EXAMPLES = {"job": "1", "task": "1", "worker": "w1", "sha256": "0" * 64, "token": "ab", "name": "swagger-ui.css"}
+OPEN = {"/healthz", "/readyz", "/openapi.json", "/docs", "/docs/init.js", "/docs/{name}"}
+
+
+def path_of(operation: Operation) -> str:
+    path = operation.path.format(**EXAMPLES)
+    return path.removeprefix("/api/v1") if path.startswith("/api/v1") else f"/{path}"
+
+
+def test_only_what_must_be_open_is_open() -> None:
+    assert {operation.path for operation in OPERATIONS if not operation.access} == OPEN
+
+
+async def test_every_route_refuses_those_who_may_not(master: Bench) -> None:
+    for operation in OPERATIONS:
+        if not operation.access:
+            assert (await master.ask(operation.method, path_of(operation), None)).status == 200
+            continue
+        wrong = {"Authorization": "Bearer ll_00000000_wrong"}
+        for refused in (None, *(role for role in ROLES if role not in operation.access)):
+            answer = await master.ask(operation.method, path_of(operation), refused)
+            assert answer.status == (403 if refused else 401), (operation.path, refused)
+        assert (await master.ask(operation.method, path_of(operation), None, headers=wrong)).status in (401, 429)
+
+
+async def test_every_route_lets_those_in_who_may(master: Bench) -> None:
+    for operation in OPERATIONS:
+        for role in operation.access:
+            request = master.http.request(
+                operation.method, master.address(path_of(operation)), headers=master.headers(role)
+            )
+            async with request as response:  # some answers have no end
+                assert response.status not in (401, 403), (operation.path, role)
+
+
+async def test_a_refusal_says_how_to_get_in(master: Bench) -> None:
+    answer = await master.ask("GET", "/jobs", None)
+    assert answer.headers["WWW-Authenticate"] == "Bearer"
+    assert answer.headers["Content-Type"].startswith("application/problem+json")
+    assert "loopline token create" in answer.body["hint"]
+
+
+@pytest.mark.parametrize("header", ["", "Bearer", "Bearer ", "Basic YTpi", "bearer\tx", "Bearer \u00fc", "ll_x_y"])
+async def test_what_is_no_token_is_refused(master: Bench, header: str) -> None:
+    assert (await master.ask("GET", "/jobs", None, headers={"Authorization": header})).status == 401
+
+
+async def test_users_steer_their_own_jobs_only(master: Bench) -> None:
+    theirs, ours = await master.submit("admin"), await master.submit("user")
+    for verb in ("pause", "resume", "cancel", "retry"):
+        assert (await master.ask("POST", f"/jobs/{theirs}/{verb}", "user")).status == 403, verb
+        assert (await master.ask("POST", f"/jobs/{ours}/{verb}", "user")).status == 200, verb
+        assert (await master.ask("POST", f"/jobs/{ours}/{verb}", "admin")).status in (200, 409), verb
+
+
+async def test_a_revoked_token_is_of_no_use_from_then_on(master: Bench) -> None:
+    made = (await master.ask("POST", "/tokens", json={"name": "eve", "role": "reader"})).body
+    master.tokens["eve"] = made["secret"]
+    assert (await master.get("/whoami", "eve"))["name"] == "eve"
+    revoked = await master.ask("POST", f"/tokens/{made['id']}/revoke")
+    assert revoked.body["revoked_at"] is not None
+    assert (await master.ask("GET", "/whoami", "eve")).status == 401
+    listed = {token["id"]: token for token in (await master.get("/tokens"))["items"]}
+    assert listed[made["id"]] == revoked.body
+    assert (await master.ask("POST", "/tokens/abc/revoke")).status == 404
+
+
+async def test_guessing_is_slowed_down_and_hinders_nobody_else(master: Bench) -> None:
+    await master.get("/whoami")
+    wrong = {"Authorization": "Bearer ll_00000000_wrong"}
+    statuses = [(await master.ask("GET", "/jobs", None, headers=wrong)).status for _ in range(110)]
+    assert statuses[0] == 401
+    assert statuses[-1] == 429
+    refused = await master.ask("GET", "/jobs", None, headers=wrong)
+    assert int(refused.headers["Retry-After"]) > 0
+    assert (await master.ask("GET", "/jobs")).status == 200
+
+
+def test_buckets_fill_again_and_forget(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 1000.0
+    monkeypatch.setattr(auth.time, "monotonic", lambda: now)
+    monkeypatch.setattr(auth._Buckets, "MOST", 2)
+    buckets = auth._Buckets(burst=2, per_s=0.5)
+    buckets.take("a")
+    buckets.take("a")
+    assert buckets.is_empty("a")
+    now += 2.0
+    assert not buckets.is_empty("a")
+    buckets.take("a")
+    buckets.take("b")
+    buckets.take("c")
+    assert not buckets.is_empty("a")  # forgotten
+
+
+async def test_the_first_start_leaves_tokens_for_this_user(tmp_path: Path) -> None:
+    home, join = tmp_path / "master", tmp_path / "join" / "worker"
+    join.parent.mkdir()
+    async with running_master(home, worker_token_file=join) as master:
+        for role in ("admin", "worker"):
+            file = home / "tokens" / role
+            master.tokens[role] = file.read_text().strip()
+            assert stat.S_IMODE(file.stat().st_mode) == 0o600
+            assert (await master.get("/whoami", role))["role"] == role
+        assert join.read_text() == (home / "tokens" / "worker").read_text()
+        assert stat.S_IMODE((home / "tokens").stat().st_mode) == 0o700
+    before = (home / "tokens" / "admin").read_text()
+    (home / "tokens" / "worker").write_text("ll_from_another_database")
+    async with running_master(home) as master:
+        assert (home / "tokens" / "admin").read_text() == before
+        master.tokens["worker"] = (home / "tokens" / "worker").read_text().strip()
+        assert (await master.get("/whoami", "worker"))["role"] == "worker"
+
+
+async def test_without_tokens_only_programs_here_are_obeyed(tmp_path: Path) -> None:
+    async with running_master(tmp_path / "master", tokens=False) as master:
+        assert (await master.get("/whoami", None))["role"] == "admin"
+        for foreign in ({"Origin": "http://evil.example"}, {"Host": "evil.example"}):
+            assert (await master.ask("POST", "/jobs/1/cancel", None, headers=foreign)).status == 403
+        own = {"Origin": master.url}
+        assert (await master.ask("GET", "/whoami", None, headers=own)).status == 200
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.1.4", "example.org"])
+def test_no_master_listens_to_all_without_tokens(host: str) -> None:
+    with pytest.raises(LooplineError, match="without tokens"):
+        MasterSettings.load(host=host, tokens=False)
+    MasterSettings.load(host=host)
+    MasterSettings.load(host="localhost", tokens=False)
+
+
+async def test_tokens_are_checked_side_by_side(master: Bench) -> None:
+    answers = await asyncio.gather(*(master.ask("GET", "/whoami", role) for role in ROLES * 5))
+    assert [answer.body["role"] for answer in answers] == list(ROLES * 5)

@@ -1,0 +1,244 @@
+"""Jobs by REST: submitted once, listed in pages, steered, explained; their results."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from master.api import streams
+from shared.api import TaskResult
+from shared.model import Outcome, Output, Result
+from shared.protocol.messages import Run
+from tests.api.bench import Answer, Bench, done, running_master, until
+
+SPEC = {"command": ["work", "{i}"], "parameters": {"i": {"range": [1, 3]}}, "size": 30}
+
+
+async def submit_under(master: Bench, key: str, spec: dict[str, Any], role: str = "user") -> Answer:
+    return await master.ask("POST", "/jobs", role, json=spec, headers={"Idempotency-Key": key})
+
+
+async def ended(master: Bench, job: int) -> dict[str, Any]:
+    async def fact() -> Any:
+        view = await master.get(f"/jobs/{job}")
+        return view if view["finished_at"] else None
+
+    return dict(await until(fact))
+
+
+async def test_a_job_is_as_it_was_submitted(master: Bench) -> None:
+    job = await master.submit(**SPEC, role="user", name="three")
+    view = await master.get(f"/jobs/{job}", "reader")
+    assert view["spec"]["command"] == ["work", "{i}"]
+    assert view["spec"]["parameters"] == {"i": {"range": [1, 3]}}
+    assert (view["name"], view["owner"], view["size"], view["task_count"]) == ("three", "the-user", 30, 3)
+    task = await master.get(f"/jobs/{job}/tasks/2")
+    assert (task["command"], task["parameters"], task["state"]) == (["work", "2"], {"i": 2}, "queued")
+
+
+async def test_one_key_is_one_job(master: Bench) -> None:
+    first = await submit_under(master, "k", SPEC)
+    again = await submit_under(master, "k", SPEC)
+    assert (first.status, first.body) == (again.status, again.body)
+    assert first.body["warnings"]
+    other = await submit_under(master, "k", {**SPEC, "size": 31})
+    assert (other.status, other.body["code"]) == (409, "key_used")
+    of_another = await submit_under(master, "k", SPEC, role="admin")
+    assert of_another.body["id"] != first.body["id"]
+    assert len((await master.get("/jobs"))["items"]) == 2
+
+
+async def test_one_key_is_one_job_also_at_once(master: Bench) -> None:
+    answers = await asyncio.gather(*(submit_under(master, "k", SPEC) for _ in range(20)))
+    assert {answer.status for answer in answers} == {201}
+    assert len({answer.body["id"] for answer in answers}) == 1
+    assert len((await master.get("/jobs"))["items"]) == 1
+
+
+async def test_one_key_is_one_job_also_for_those_who_hang_up_and_come_again(
+    master: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commit, has_begun, may_go_on = master.services.store.commit, asyncio.Event(), asyncio.Event()
+
+    async def slow_commit(*arguments: Any) -> None:
+        has_begun.set()
+        await may_go_on.wait()
+        await commit(*arguments)
+
+    monkeypatch.setattr(master.services.store, "commit", slow_commit)
+    first = asyncio.create_task(submit_under(master, "k", SPEC))
+    await has_begun.wait()
+    first.cancel()
+    again = asyncio.create_task(submit_under(master, "k", SPEC))
+    await asyncio.sleep(0.1)  # time enough to do it wrong
+    may_go_on.set()
+    answer = await again
+    assert answer.status == 201
+    assert [job["id"] for job in (await master.get("/jobs"))["items"]] == [answer.body["id"]]
+
+
+async def test_one_key_is_one_job_also_after_a_restart(tmp_path: Path) -> None:
+    async with running_master(tmp_path) as master:
+        token, first = master.tokens["user"], await submit_under(master, "k", SPEC)
+    async with running_master(tmp_path) as master:
+        master.tokens["user"] = token
+        again = await submit_under(master, "k", SPEC)
+        assert (again.status, again.body["id"]) == (201, first.body["id"])
+        assert (await submit_under(master, "k", {"command": ["other"]})).status == 409
+
+
+async def test_pages_follow_one_another(master: Bench) -> None:
+    made = [await master.submit(role="user" if n % 3 else "admin") for n in range(12)]
+    assert await all_pages(master, "/jobs", 5) == made[::-1]
+    assert await all_pages(master, "/jobs?owner=the-admin", 3) == made[::3][::-1]
+    assert await all_pages(master, "/jobs?state=running", 3) == []
+    job = await master.submit(**SPEC)
+    assert await all_pages(master, f"/jobs/{job}/tasks", 2, "number") == [1, 2, 3]
+    assert await all_pages(master, f"/jobs/{job}/tasks?state=failed", 2, "number") == []
+
+
+async def test_no_page_is_longer_than_the_master_allows(tmp_path: Path) -> None:
+    async with running_master(tmp_path, limits={"max_page": 2}) as master:
+        for _ in range(3):
+            await master.submit()
+        page = await master.get("/jobs?limit=1000")
+        assert len(page["items"]) == 2
+        assert page["next"]
+
+
+async def test_a_job_is_steered(master: Bench) -> None:
+    job = await master.submit()
+    assert (await master.ask("POST", f"/jobs/{job}/pause")).body["paused"] is True
+    assert "paused" in (await master.get(f"/jobs/{job}/explain"))["sentence"]
+    assert (await master.ask("POST", f"/jobs/{job}/resume")).body["paused"] is False
+    assert (await master.ask("POST", f"/jobs/{job}/retry")).status == 409
+    assert (await master.ask("POST", f"/jobs/{job}/cancel")).body["state"] == "cancelled"
+    for verb in ("cancel", "pause", "resume"):
+        assert (await master.ask("POST", f"/jobs/{job}/{verb}")).status == 409
+    assert "was cancelled" in (await master.get(f"/jobs/{job}/explain"))["sentence"]
+    assert "was cancelled" in (await master.get(f"/jobs/{job}/tasks/1/explain"))["sentence"]
+    assert (await master.ask("POST", f"/jobs/{job}/retry")).body["state"] == "queued"
+
+
+async def test_of_two_retries_at_once_one_wins(master: Bench) -> None:
+    job = await master.submit()
+    await master.ask("POST", f"/jobs/{job}/cancel")
+    answers = await asyncio.gather(*(master.ask("POST", f"/jobs/{job}/retry") for _ in range(5)))
+    assert sorted(answer.status for answer in answers) == [200, 409, 409, 409, 409]
+    async with master.worker():
+        assert (await ended(master, job))["state"] == "succeeded"
+    assert (await master.ask("POST", f"/jobs/{job}/retry")).status == 409
+
+
+async def test_what_waits_and_what_runs_is_explained(master: Bench) -> None:
+    job = await master.submit(**SPEC)
+    explained = await master.get(f"/jobs/{job}/explain")
+    assert explained["reasons"][0]["code"] == "no_worker"
+    async with master.worker(slots=1, does=lambda run: None) as worker:
+        await until(lambda: holds(worker, 1))
+        assert "running on w1" in (await master.get(f"/jobs/{job}/tasks/1/explain"))["sentence"]
+        assert (await master.get(f"/jobs/{job}/explain"))["state"] == "running"
+    assert (await master.ask("GET", f"/jobs/{job}/tasks/4/explain")).status == 404
+
+
+async def test_attempts_are_listed_for_a_job_and_for_a_time(master: Bench) -> None:
+    job = await master.submit(**SPEC)
+    async with master.worker():
+        view = await ended(master, job)
+    of_job = (await master.get(f"/jobs/{job}/attempts"))["items"]
+    assert [attempt["id"] for attempt in of_job] == [f"{job}.{n}.1" for n in (1, 2, 3)]
+    during = await master.get(f"/attempts?since={view['submitted_at']}&until={view['finished_at']}")
+    assert sorted(attempt["id"] for attempt in during["items"]) == [attempt["id"] for attempt in of_job]
+    assert (await master.get(f"/attempts?since={view['finished_at'] + 1}"))["items"] == []
+
+
+async def test_output_is_given_back_byte_by_byte(master: Bench) -> None:
+    long = bytes(range(256)) * 40
+    await master.ask("PUT", f"/files/{sha256(long)}", "worker", data=long)
+
+    def does(run: Run) -> Result:
+        stderr = Output(size_bytes=10**6, cut=True, sha256=sha256(long))
+        return Result(run.attempt, Outcome.SUCCEEDED, 0, stdout=Output(3, data=b"\xffok"), stderr=stderr)
+
+    job = await master.submit()
+    early = await master.ask("GET", f"/jobs/{job}/tasks/1/stdout")
+    assert (early.status, early.body["code"]) == (404, "no_output")
+    async with master.worker(does=does):
+        await ended(master, job)
+    stdout = await master.ask("GET", f"/jobs/{job}/tasks/1/stdout", "reader")
+    assert (stdout.content, stdout.headers["X-Loopline-Cut"]) == (b"\xffok", "false")
+    stderr = await master.ask("GET", f"/jobs/{job}/tasks/1/stderr")
+    assert (stderr.content, stderr.headers["X-Loopline-Cut"]) == (long, "true")
+    for answer in (stdout, stderr):
+        assert answer.headers["Content-Type"] == "text/plain; charset=utf-8"
+        assert answer.headers["X-Content-Type-Options"] == "nosniff"
+
+
+async def test_results_stream_as_tasks_finish(master: Bench) -> None:
+    job, may_end = await master.submit(**SPEC), set[int]()
+
+    def does(run: Run) -> Result | None:
+        return done(run, b"%d" % run.attempt.task) if run.attempt.task in may_end else None
+
+    async with master.worker(does=does) as worker, results_of(master, job) as lines:
+        await until(lambda: holds(worker, 3))
+        for number in (2, 1, 3):
+            may_end.add(number)
+            await worker.look_again()
+            result = TaskResult.model_validate_json(await lines.readline())
+            assert (result.number, result.stdout, result.parameters) == (number, str(number), {"i": number})
+        assert await lines.readline() == b""
+    now = await master.ask("GET", f"/jobs/{job}/results?follow=false")
+    listed = [json.loads(line) for line in now.content.splitlines()]
+    assert [result["number"] for result in listed] == [2, 1, 3]
+    rest = await master.ask("GET", f"/jobs/{job}/results?cursor={listed[0]['cursor']}")
+    assert rest.content.splitlines() == now.content.splitlines()[1:]
+
+
+async def test_results_keep_the_connection_alive(master: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(streams, "STILL_HERE_EVERY_S", 0.01)
+    job = await master.submit()
+    async with results_of(master, job) as lines:
+        assert await lines.readline() == b"\n"
+        await master.ask("POST", f"/jobs/{job}/cancel")
+        assert not (await lines.read()).strip()
+    assert (await master.ask("GET", f"/jobs/{job}/results?follow=false")).content == b""
+
+
+async def test_long_output_is_shortened_in_results(master: Bench) -> None:
+    long = b"x" * (streams.MAX_STDOUT_BYTES + 1)
+    await master.ask("PUT", f"/files/{sha256(long)}", "worker", data=long)
+    job = await master.submit()
+    stdout = Output(len(long), sha256=sha256(long))
+    async with master.worker(does=lambda run: Result(run.attempt, Outcome.SUCCEEDED, 0, stdout=stdout)):
+        result = json.loads((await master.ask("GET", f"/jobs/{job}/results")).content)
+    assert (len(result["stdout"]), result["stdout_cut"]) == (streams.MAX_STDOUT_BYTES, True)
+
+
+def results_of(master: Bench, job: int) -> Any:
+    return master.stream(f"/jobs/{job}/results")
+
+
+async def all_pages(master: Bench, path: str, limit: int, key: str = "id") -> list[Any]:
+    items, cursor = [], ""
+    while True:
+        more = "&" if "?" in path else "?"
+        page = await master.get(f"{path}{more}limit={limit}{cursor}")
+        assert len(page["items"]) <= limit
+        items += [item[key] for item in page["items"]]
+        if page["next"] is None:
+            return items
+        cursor = f"&cursor={page['next']}"
+
+
+async def holds(worker: Any, count: int) -> bool:
+    return len(worker.holding) >= count
+
+
+def sha256(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()

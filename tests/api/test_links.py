@@ -1,0 +1,185 @@
+"""Worker links: opened, refused, superseded, cut; what one worker does wrong hurts nobody else."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+from aiohttp import WSMsgType
+
+from master import links
+from shared.model import Load
+from shared.protocol.messages import MAX_FRAME_BYTES, Assign, Refused, Welcome
+from shared.protocol.session import WorkerSession
+from tests.api.bench import FACTS, Bench, running_master, until
+
+
+def connect(master: Bench, role: str = "worker") -> Any:
+    return master.http.ws_connect(master.address("/link"), headers=master.headers(role), max_msg_size=MAX_FRAME_BYTES)
+
+
+async def farewell(socket: aiohttp.ClientWebSocketResponse) -> tuple[int | None, str]:
+    """How the master closed the link, after whatever it had to say before."""
+    async with asyncio.timeout(10):
+        while (message := await socket.receive()).type is WSMsgType.BINARY:
+            pass
+    return socket.close_code, str(message.extra or "")
+
+
+async def is_connected(master: Bench, name: str, connected: bool = True) -> bool:
+    answer = await master.ask("GET", f"/workers/{name}")
+    return answer.status == 200 and answer.body["connected"] is connected
+
+
+async def test_a_worker_joins_reports_and_leaves(master: Bench) -> None:
+    async with master.worker("w1", slots=3):
+        view = await until(lambda: _slots(master, "w1", 3))
+        assert view["connected"]
+        assert view["facts"]["cpus"] == FACTS.cpus
+        assert [worker["name"] for worker in (await master.get("/workers"))["items"]] == ["w1"]
+    await until(lambda: is_connected(master, "w1", False))
+
+
+async def test_a_drained_worker_is_given_nothing(master: Bench) -> None:
+    async with master.worker("w1"):
+        assert (await master.ask("POST", "/workers/w1/drain")).body["draining"] is True
+        job = await master.submit()
+        assert (await master.get(f"/jobs/{job}"))["state"] == "queued"
+        assert (await master.ask("POST", "/workers/w1/undrain")).body["draining"] is False
+        await until(lambda: _has_succeeded(master, job))
+
+
+async def test_another_version_is_refused_with_what_to_do(master: Bench) -> None:
+    async with connect(master) as socket:
+        session = WorkerSession("w1", "boot", FACTS)
+        hello = json.loads(session.hello())
+        await socket.send_str(json.dumps({**hello, "version": 99}))
+        answer = session.receive(await socket.receive_bytes())
+        assert isinstance(answer, Refused)
+        assert answer.code == "version"
+        assert answer.hint
+        assert (await farewell(socket))[0] == 1000
+    assert (await master.ask("GET", "/workers/w1")).status == 404
+
+
+async def test_one_worker_too_many_is_refused(tmp_path: Path) -> None:
+    async with running_master(tmp_path, limits={"max_workers": 1}) as master, master.worker("w1"):
+        async with connect(master) as socket:
+            session = WorkerSession("w2", "boot", FACTS)
+            await socket.send_bytes(session.hello())
+            answer = session.receive(await socket.receive_bytes())
+            assert isinstance(answer, Refused)
+            assert answer.code == "too_many_workers"
+        assert await is_connected(master, "w1")
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        b"",
+        b"\xff\xfe",
+        b"{}",
+        b"[]",
+        b'{"kind": "welcome"}',
+        b'{"kind": "report", "seq": 1, "seen": 0, "holding": [], "results": [], "load": {"slots": 1}}',
+        b'{"kind": "hello", "version": 1, "worker": "../../etc", "boot": "b", "facts": {}}',
+        b"[" * 1_000_000,
+    ],
+)
+async def test_what_is_no_hello_closes_that_link_only(master: Bench, frame: bytes) -> None:
+    async with master.worker("good"):
+        async with connect(master) as socket:
+            await socket.send_bytes(frame)
+            code, reason = await farewell(socket)
+            assert code == 1002
+            assert reason
+        assert await is_connected(master, "good")
+
+
+async def test_what_comes_out_of_turn_closes_the_link(master: Bench) -> None:
+    async with master.worker("w1") as worker:
+        worker.session._sent += 1
+        await worker.report()
+        await until(lambda: is_connected(master, "w1", False))
+        assert worker.socket.close_code == 1002
+    async with master.worker("w1"):
+        assert await is_connected(master, "w1")
+
+
+async def test_a_frame_too_long_closes_the_link(master: Bench) -> None:
+    async with master.worker("w1") as worker:
+        with suppress(ConnectionError):  # it is closed before all is sent
+            await worker.socket.send_bytes(b" " * (MAX_FRAME_BYTES + 1))
+        await until(lambda: is_connected(master, "w1", False))
+
+
+async def test_who_says_nothing_is_cut_off(master: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(links, "HELLO_WITHIN_S", 0.05)
+    async with connect(master) as socket:
+        code, reason = await farewell(socket)
+        assert (code, reason) == (1002, "no hello within 0.05 s")
+
+
+async def test_the_newer_link_of_a_worker_takes_over(master: Bench) -> None:
+    async with master.worker("w1") as old, master.worker("w1") as new:
+        await until(lambda: _is(old.socket.closed))
+        assert old.socket.close_code == 1000
+        assert not new.socket.closed
+        job = await master.submit()
+        await until(lambda: _has_succeeded(master, job))
+        assert await is_connected(master, "w1")
+
+
+async def test_a_silent_worker_is_cut_off_when_its_lease_ends(tmp_path: Path) -> None:
+    async with running_master(tmp_path, lease_s=0.2, report_every_s=0.1) as master, master.worker("w1") as worker:
+        await until(lambda: _is(worker.socket.closed))
+        assert not (await master.get("/workers/w1"))["connected"]
+
+
+async def test_a_worker_that_does_not_listen_is_cut_off(tmp_path: Path) -> None:
+    async with running_master(tmp_path, limits={"max_frames": 2}) as master, master.worker("w1"):
+        link = master.services.links._open["w1"]
+        for number in range(10):
+            master.services.links.deliver("w1", Assign(number, 0))
+        await until(lambda: is_connected(master, "w1", False))
+        assert link._transport is not None
+        assert link._transport.is_closing()
+
+
+async def test_nobody_is_told_what_is_for_another(master: Bench) -> None:
+    master.services.links.deliver("nobody", Assign(1, 0))
+    master.services.links.close("nobody", 1)
+    async with master.worker("w1") as worker:
+        master.services.links.close("w1", 12345)
+        assert await is_connected(master, "w1")
+        assert not worker.socket.closed
+
+
+async def test_a_stopping_master_says_so(tmp_path: Path) -> None:
+    async with aiohttp.ClientSession() as http:
+        async with running_master(tmp_path) as master:
+            socket = await http.ws_connect(master.address("/link"), headers=master.headers("worker"))
+            session = WorkerSession("w1", "boot", FACTS)
+            await socket.send_bytes(session.hello())
+            assert isinstance(session.receive(await socket.receive_bytes()), Welcome)
+            await socket.send_bytes(session.report([], [], Load(1))[1])
+            reading = asyncio.create_task(farewell(socket))
+        assert await reading == (1001, "the master is stopping")
+
+
+async def _slots(master: Bench, name: str, slots: int) -> Any:
+    view = await master.get(f"/workers/{name}")
+    return view if view["slots"] == slots else None
+
+
+async def _has_succeeded(master: Bench, job: int) -> bool:
+    return bool((await master.get(f"/jobs/{job}"))["state"] == "succeeded")
+
+
+async def _is(fact: bool) -> bool:
+    return fact

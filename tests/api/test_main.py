@@ -1,0 +1,99 @@
+"""``python -m master`` as a process: what it says, and how it ends."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import resource
+import signal
+import socket
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import aiohttp
+
+ROOT = Path(__file__).parents[2]
+
+
+async def start(*arguments: str) -> asyncio.subprocess.Process:
+    return await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "master", *arguments, cwd=ROOT, env=dict(os.environ),
+        stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
+    )  # fmt: skip
+
+
+async def said(*arguments: str) -> tuple[int | None, str]:
+    """Exit code and standard error of one that ends by itself."""
+    process = await start(*arguments)
+    _, errors = await asyncio.wait_for(process.communicate(), 60)
+    return process.returncode, errors.decode()
+
+
+@asynccontextmanager
+async def running(*arguments: str) -> AsyncIterator[tuple[asyncio.subprocess.Process, str]]:
+    """A master, and what it says when it serves."""
+    process = await start(*arguments)
+    assert process.stdout
+    try:
+        lines = [(await asyncio.wait_for(process.stdout.readline(), 60)).decode() for _ in range(5)]
+        yield process, "".join(lines)
+    finally:
+        if process.returncode is None:
+            process.kill()
+        await process.wait()
+
+
+async def test_it_greets_serves_and_stops_when_told(tmp_path: Path) -> None:
+    async with running("--port", "0", "--data-dir", str(tmp_path)) as (process, greeting):
+        url = greeting.split()[6]
+        assert f"loopline worker --master {url} --token-file {tmp_path}/tokens/worker" in greeting
+        assert f"{url}/docs" in greeting
+        headers = {"Authorization": f"Bearer {(tmp_path / 'tokens' / 'admin').read_text().strip()}"}
+        async with aiohttp.ClientSession(headers=headers) as http, http.get(f"{url}/api/v1/events") as events:
+            assert events.status == 200  # somebody is listening
+            process.send_signal(signal.SIGTERM)
+            assert await asyncio.wait_for(process.wait(), 10) == 0
+
+
+async def test_two_masters_do_not_share_a_port_or_a_database(tmp_path: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = str(taken.getsockname()[1])
+        code, errors = await said("--port", port, "--data-dir", str(tmp_path / "other"))
+        assert (code, "Traceback" in errors) == (1, False)
+        assert f"127.0.0.1:{port} is in use" in errors
+    async with running("--port", "0", "--data-dir", str(tmp_path)):
+        code, errors = await said("--port", "0", "--data-dir", str(tmp_path))
+        assert (code, "Traceback" in errors) == (1, False)
+        assert "another master is using the database" in errors
+
+
+async def test_what_cannot_be_a_master_says_why(tmp_path: Path) -> None:
+    (tmp_path / "loopline.db").write_text("this is no database, whatever it is called" * 100)
+    code, errors = await said("--data-dir", str(tmp_path))
+    assert (code, "Traceback" in errors) == (1, False)
+    assert "not a Loopline database" in errors
+    code, errors = await said("--policy", "round-robbin")
+    assert (code, errors.count("\n")) == (2, 1)
+    assert "did you mean round-robin?" in errors
+
+
+async def test_a_disk_that_takes_no_more_ends_it(tmp_path: Path) -> None:
+    async with running("--port", "0", "--data-dir", str(tmp_path)) as (process, greeting):
+        resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (2**20, 2**20))
+        url = f"{greeting.split()[6]}/api/v1/jobs"
+        headers = {"Authorization": f"Bearer {(tmp_path / 'tokens' / 'admin').read_text().strip()}"}
+        async with aiohttp.ClientSession(headers=headers) as http:
+            status = 201
+            while status == 201:
+                async with http.post(url, json={"command": ["x" * 100_000]}) as response:
+                    status = response.status
+            assert status == 503
+        assert process.stderr
+        errors = (await asyncio.wait_for(process.stderr.read(), 20)).decode()
+        assert await process.wait() == 1
+        assert "error: writing to the database failed" in errors
+        assert "Traceback" not in errors

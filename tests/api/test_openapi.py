@@ -1,0 +1,90 @@
+"""The description is valid, says all there is, and its examples are what it says; the docs page needs no network."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from jsonschema import Draft202012Validator
+from openapi_spec_validator import OpenAPIV31SpecValidator
+
+from master.api.openapi import document
+from master.app import OPERATIONS
+from shared.spec import JobSpec
+from tests.api.bench import Bench
+
+DOCUMENT = document(OPERATIONS)
+
+
+def operations() -> Iterator[dict[str, Any]]:
+    for path in DOCUMENT["paths"].values():
+        yield from path.values()
+
+
+def schemas(node: Any) -> Iterator[dict[str, Any]]:
+    """All schemas and what is in them."""
+    if isinstance(node, dict):
+        yield node
+        node = list(node.values())
+    if isinstance(node, list):
+        for part in node:
+            yield from schemas(part)
+
+
+def test_the_document_is_valid() -> None:
+    OpenAPIV31SpecValidator(DOCUMENT).validate()
+
+
+def test_names_are_unique_and_everything_is_explained() -> None:
+    described = list(operations())
+    assert len({operation["operationId"] for operation in described}) == len(described)
+    for operation in described:
+        assert operation["summary"], operation["operationId"]
+        assert all(parameter.get("description") for parameter in operation.get("parameters", ())), operation
+
+
+def test_refusals_are_documented_as_problems() -> None:
+    for operation in operations():
+        for status, response in operation["responses"].items():
+            if int(status) >= 400:
+                assert list(response["content"]) == ["application/problem+json"]
+        assert ("401" in operation["responses"]) == bool(operation["security"])
+
+
+def test_every_example_validates() -> None:
+    count = 0
+    for schema in schemas(DOCUMENT):
+        examples = [schema["example"]] if "example" in schema else schema.get("examples", [])
+        for example in examples:
+            whole = {**schema, "components": DOCUMENT["components"]}
+            Draft202012Validator(whole).validate(example)
+            count += 1
+    assert count >= 2
+    JobSpec.model_validate(DOCUMENT["components"]["schemas"]["JobSpec"]["example"])
+
+
+async def test_the_document_is_served_to_all(master: Bench) -> None:
+    assert await master.get("//openapi.json", None) == DOCUMENT
+
+
+async def test_the_docs_page_needs_nothing_from_outside(master: Bench) -> None:
+    page = await master.ask("GET", "//docs", None)
+    text = page.content.decode()
+    assert not re.search(r"(https?:)?//[a-z]", text)
+    assert not re.search(r"<script(?![^>]*\bsrc=)|\bon\w+=|style=", text)
+    policy = page.headers["Content-Security-Policy"]
+    assert "default-src 'none'" in policy
+    assert not re.search(r"unsafe|\*|http", policy)
+    for part in re.findall(r'(?:src|href)="([^"]+)"', text):
+        answer = await master.ask("GET", f"/{part}", None)
+        assert answer.status == 200, part
+        assert answer.content
+    script = (await master.ask("GET", "//docs/init.js", None)).content.decode()
+    assert '"/openapi.json"' in script
+    assert "http" not in script
+
+
+async def test_of_the_docs_files_only_those_of_the_page_are_served(master: Bench) -> None:
+    for name in ("index.html", "..%2f..%2f..%2fpyproject.toml", "swagger-ui-bundle.js.map"):
+        assert (await master.ask("GET", f"//docs/{name}", None)).status in (404, 422)

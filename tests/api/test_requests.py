@@ -1,0 +1,198 @@
+"""Whatever is sent, the answer is a clear problem, and never the master's failure."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from master.api import jobs
+from tests.api.bench import Answer, Bench, running_master
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+JSON = {"Content-Type": "application/json"}
+
+
+def assert_problem(answer: Answer, status: int) -> dict[str, Any]:
+    assert answer.status == status, answer.content
+    assert answer.headers["Content-Type"].startswith("application/problem+json")
+    assert answer.body["status"] == status
+    assert answer.body["detail"]
+    assert answer.body["code"]
+    return dict(answer.body)
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status"),
+    [
+        ("GET", "//nothing/here", 404),
+        ("GET", "/nothing", 404),
+        ("GET", "/jobs/", 404),
+        ("DELETE", "/jobs", 405),
+        ("POST", "/jobs/1", 405),
+        ("GET", "/jobs/1", 404),
+        ("GET", "/jobs/9007199254740990", 404),
+        ("GET", "/jobs/9007199254740991", 422),
+        ("GET", "/jobs/0", 422),
+        ("GET", "/jobs/-1", 422),
+        ("GET", "/jobs/one", 422),
+        ("GET", "/jobs/%00", 422),
+        ("GET", "/jobs/%ff%fe", 422),
+        ("GET", "/jobs/1/tasks", 404),
+        ("GET", "/jobs/1/tasks/1", 404),
+        ("GET", "/jobs/1/tasks/1/stdout", 404),
+        ("GET", "/jobs/1/attempts", 404),
+        ("GET", "/jobs/1/results", 404),
+        ("GET", "/jobs/1/explain", 404),
+        ("GET", "/jobs/1/tasks/1/explain", 404),
+        ("POST", "/jobs/1/cancel", 404),
+        ("POST", "/jobs/1/retry", 404),
+        ("GET", "/jobs?limit=0", 422),
+        ("GET", "/jobs?limit=1001", 422),
+        ("GET", "/jobs?limit=1&limit=2", 422),
+        ("GET", "/jobs?state=asleep", 422),
+        ("GET", "/jobs?sate=queued", 422),
+        ("GET", "/jobs?cursor=%00", 422),
+        ("GET", "/jobs?cursor=1.5", 400),
+        ("GET", "/jobs?cursor=99999999999999999999", 400),
+        ("GET", "/attempts?since=nan", 422),
+        ("GET", "/attempts?cursor=nan@1.1.1", 400),
+        ("GET", "/jobs/1/results?cursor=x", 422),
+        ("GET", "/workers/none", 404),
+        ("GET", "/workers/%2e%2e", 404),
+        ("GET", "/workers/a%2fb", 422),
+        ("POST", "/workers/none/drain", 404),
+        ("GET", "/files/abc", 422),
+        ("GET", f"/files/{'0' * 64}", 404),
+        ("GET", f"/files/{'A' * 64}", 422),
+        ("GET", "/link", 400),
+    ],
+)
+async def test_what_is_not_there_or_not_so(shared_master: Bench, method: str, path: str, status: int) -> None:
+    assert_problem(await shared_master.ask(method, path), status)
+
+
+@pytest.mark.parametrize(
+    ("body", "status"),
+    [
+        (b"", 400),
+        (b"{", 400),
+        (b'{"command": ["a"]', 400),
+        (b"\xff\xfe{}", 400),
+        (b'{"command": ["\xc3\x28"]}', 400),
+        (b'{"command": ["\\ud800"]}', 400),
+        (b"[" * 100_000, 400),
+        (b'{"command": ["a"], "size": NaN}', 422),
+        (b'{"command": ["a"], "size": 1e999}', 422),
+        (b"null", 422),
+        (b"[]", 422),
+        (b'"command"', 422),
+        (b"{}", 422),
+        (b'{"command": []}', 422),
+        (b'{"command": "a"}', 422),
+        (b'{"command": ["a\\u0000"]}', 422),
+        (b'{"command": ["a"], "size": -1}', 422),
+        (b'{"command": ["a"], "size": 0}', 422),
+        (b'{"command": ["a"], "size": "1"}', 422),
+        (b'{"command": ["a"], "priority": 1}', 422),
+        (b'{"command": ["a"], "max_replicas": 0}', 422),
+        (b'{"command": ["a"], "parameters": {"a": []}}', 422),
+        (b'{"command": ["a"], "parameters": {"a": {"range": [1, 100000000000]}}}', 422),
+        (b'{"command": ["a"], "parameters": {"a": {"range": [1, 2, 0]}}}', 422),
+        (b'{"command": ["a"], "parameters": {"a b": [1]}}', 422),
+        (b'{"command": ["a"], "parameters": {"a": [1]}, "tasks": [{}]}', 422),
+        (b'{"command": ["a"], "environment": {"A=B": "1"}}', 422),
+        (b'{"command": ["a"], "name": "a\\nb"}', 422),
+        (b'{"command": ["a"], "requires": {"os": "plan9"}}', 422),
+        (b'{"command": ["a"], "timeout_s": 1e10}', 422),
+    ],
+)
+async def test_bodies_that_are_no_jobs(shared_master: Bench, body: bytes, status: int) -> None:
+    problem = assert_problem(await shared_master.ask("POST", "/jobs", data=body, headers=JSON), status)
+    if status == 422:
+        assert all(error["at"].startswith("body") and error["message"] for error in problem["errors"])
+        assert problem["errors"]
+
+
+async def test_errors_point_at_each_field(shared_master: Bench) -> None:
+    body = {"command": ["a", 1], "size": -1, "requires": {"ram": 1}}
+    answer = await shared_master.ask("POST", "/jobs", json=body)
+    assert {error["at"] for error in answer.body["errors"]} == {"body.command.1", "body.size", "body.requires.ram"}
+
+
+async def test_many_errors_are_told_in_part(shared_master: Bench) -> None:
+    answer = await shared_master.ask("POST", "/jobs", json={"command": [1] * 900})
+    assert len(answer.body["errors"]) == 20
+
+
+async def test_bodies_must_be_json(shared_master: Bench) -> None:
+    for kind in ("application/x-www-form-urlencoded", "text/plain", "multipart/form-data"):
+        answer = await shared_master.ask("POST", "/jobs", data=b'{"command": ["a"]}', headers={"Content-Type": kind})
+        assert_problem(answer, 415)
+
+
+async def test_only_what_is_allowed_is_said_to_be(shared_master: Bench) -> None:
+    answer = await shared_master.ask("PATCH", "/jobs")
+    assert set(answer.headers["Allow"].split(",")) == {"GET", "POST"}
+
+
+@pytest.mark.parametrize("key", ["", " ", "a b", "x" * 201, "\u00fc"])
+async def test_keys_must_be_plain(shared_master: Bench, key: str) -> None:
+    answer = await shared_master.ask("POST", "/jobs", json={"command": ["a"]}, headers={"Idempotency-Key": key})
+    assert_problem(answer, 422)
+
+
+async def test_raw_bytes_in_headers_do_no_harm(shared_master: Bench) -> None:
+    token = shared_master.tokens["admin"].encode()
+    for line in (b"Idempotency-Key: \xff\xfe", b"Authorization: Bearer \xff\xfe", b"X: \x80"):
+        status = await _raw(shared_master, b"POST /api/v1/jobs HTTP/1.1", line, b"Authorization: Bearer " + token)
+        assert 400 <= status < 500, line
+
+
+async def test_bodies_have_a_limit(tmp_path: Path) -> None:
+    async with running_master(tmp_path, limits={"max_body_bytes": 1000}) as master:
+        problem = assert_problem(await master.ask("POST", "/jobs", json={"command": ["a" * 1000]}), 413)
+        assert "1,000 bytes" in problem["detail"]
+        await master.submit(command=["a" * 500])
+
+
+async def test_jobs_have_limits(tmp_path: Path) -> None:
+    async with running_master(tmp_path, limits={"max_jobs": 1, "max_tasks": 10}) as master:
+        too_many = await master.ask("POST", "/jobs", json={"command": ["a"], "parameters": {"i": {"range": [1, 11]}}})
+        assert_problem(too_many, 422)
+        await master.submit()
+        full = await master.ask("POST", "/jobs", json={"command": ["a"]})
+        assert_problem(full, 503)
+        assert int(full.headers["Retry-After"]) > 0
+
+
+async def test_our_own_mistake_is_told_with_a_number_that_the_log_has_too(
+    shared_master: Bench, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fails(*_: object) -> None:
+        raise RuntimeError("a mistake of ours")
+
+    monkeypatch.setattr(jobs, "found", fails)
+    problem = assert_problem(await shared_master.ask("GET", "/jobs/1"), 500)
+    assert "mistake of ours" not in str(problem)
+    incident = problem["hint"].rpartition(" ")[2]
+    assert any(incident in record.message and record.exc_info for record in caplog.records)
+
+
+async def test_answers_are_not_kept_or_guessed_at_by_browsers(shared_master: Bench) -> None:
+    answer = await shared_master.ask("GET", "/whoami")
+    assert answer.headers["X-Content-Type-Options"] == "nosniff"
+    assert answer.headers["Cache-Control"] == "no-store"
+
+
+async def _raw(master: Bench, *lines: bytes) -> int:
+    reader, writer = await asyncio.open_connection("127.0.0.1", master.port)
+    writer.write(
+        b"\r\n".join([*lines, b"Host: x", b"Content-Type: application/json", b"Content-Length: 2", b"", b"{}"])
+    )
+    status = int((await reader.readline()).split()[1])
+    writer.close()
+    return status

@@ -1,0 +1,82 @@
+"""Settings: flags over environment over file over defaults, and mistakes explained."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from master.settings import MasterSettings
+from shared.errors import LooplineError
+
+
+@pytest.fixture
+def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    path = tmp_path / "loopline.toml"
+    path.touch()
+    monkeypatch.setenv("LOOPLINE_CONFIG", str(path))
+    return path
+
+
+def test_flags_win_over_environment_over_file(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file.write_text('[master]\nport = 1\nlease_s = 11\npolicy = "first-come"\n[worker]\nslots = 3\n')
+    monkeypatch.setenv("LOOPLINE_PORT", "2")
+    monkeypatch.setenv("LOOPLINE_LEASE_S", "12")
+    settings = MasterSettings.load(port=3, lease_s=None)
+    assert (settings.port, settings.lease_s, settings.policy) == (3, 12, "first-come")
+
+
+def test_limits_come_from_all_places_together(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file.write_text("[master.limits]\nmax_jobs = 5\nmax_tasks = 6\n")
+    monkeypatch.setenv("LOOPLINE_LIMITS__MAX_TASKS", "7")
+    limits = MasterSettings.load().limits
+    assert (limits.max_jobs, limits.max_tasks, limits.max_workers) == (5, 7, 10_000)
+
+
+def test_the_scheduler_is_told_all_that_bears_on_it() -> None:
+    settings = MasterSettings.load(
+        policy="first-come", max_replicas="unlimited", order="none", limits={"max_jobs": 9}
+    )
+    told = settings.for_scheduler()
+    assert (told.policy, told.max_replicas, told.order, told.max_jobs) == ("first-come", None, "none", 9)
+
+
+@pytest.mark.parametrize(
+    ("text", "message", "hint"),
+    [
+        ("[master]\nprot = 1", "prot: unknown setting", "did you mean port?"),
+        ("[master.limits]\nmax_job = 1", "limits.max_job: unknown setting", "did you mean max_jobs?"),
+        ("[mastre]\nport = 1", "unknown table [mastre]", "did you mean master?"),
+        ('[master]\npolicy = "round-robbin"', "did you mean round-robin?", ""),
+        ("[master]\nport = 70000", "port: Input should be less than or equal to 65535, got 70000", ""),
+        ("[master]\nlease_s = 5", "report_every_s must be shorter than lease_s", ""),
+        ("[master]\nmax_replicas = 0", "max_replicas", ""),
+        ("master = 1", "master is not a table", ""),
+        ("port = ", "cannot read settings", ""),
+    ],
+)
+def test_mistakes_in_the_file_are_explained(file: Path, text: str, message: str, hint: str) -> None:
+    file.write_text(text)
+    with pytest.raises(LooplineError) as mistake:
+        MasterSettings.load()
+    assert str(file) in mistake.value.message
+    assert message in mistake.value.message
+    assert hint in mistake.value.hint
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "flags", "message"),
+    [
+        ("LOOPLINE_PORT", "many", {}, "LOOPLINE_PORT: "),
+        ("LOOPLINE_LIMITS__MAX_JOBS", "-1", {}, "LOOPLINE_LIMITS__MAX_JOBS: "),
+        ("LOOPLINE_PORT", "1", {"port": "x"}, "--port: "),
+        ("LOOPLINE_PORT", "1", {"report_every_s": "0"}, "--report-every-s: "),
+    ],
+)
+def test_mistakes_elsewhere_are_explained(
+    monkeypatch: pytest.MonkeyPatch, name: str, value: str, flags: dict[str, Any], message: str
+) -> None:
+    monkeypatch.setenv(name, value)
+    with pytest.raises(LooplineError, match=message):
+        MasterSettings.load(**flags)

@@ -1,0 +1,131 @@
+"""The master about itself: health, audit, metrics, and what changes as it changes."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from master.api import streams
+from master.store import StoreBroken
+from tests.api.bench import Bench, running_master, until
+
+
+async def next_change(events: aiohttp.StreamReader) -> dict[str, Any]:
+    while not (line := await events.readline()).startswith(b"data: "):
+        assert line, "the stream ended"
+    return dict(json.loads(line.removeprefix(b"data: ")))
+
+
+async def samples(master: Bench) -> dict[str, float]:
+    text = (await master.ask("GET", "//metrics", "reader")).content.decode()
+    return {
+        sample.name + "".join(f" {value}" for value in sample.labels.values()): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    }
+
+
+async def test_what_changes_is_told(master: Bench) -> None:
+    async with master.stream("/events", "reader") as events:
+        assert await next_change(events) == {"jobs": [], "workers": [], "missed": True}
+        job = await master.submit()
+        assert await next_change(events) == {"jobs": [job], "workers": [], "missed": False}
+        async with master.worker("w1"):
+            seen: dict[str, set[Any]] = {"jobs": set(), "workers": set()}
+            while not (job in seen["jobs"] and "w1" in seen["workers"]):
+                change = await next_change(events)
+                for kind in seen:
+                    seen[kind] |= set(change[kind])
+
+
+async def test_a_quiet_stream_shows_that_it_lives(master: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(streams, "STILL_HERE_EVERY_S", 0.01)
+    async with master.stream("/events") as events:
+        await next_change(events)
+        assert (await events.readline(), await events.readline()) == (b"\n", b": still here\n")
+
+
+async def test_listeners_have_a_limit_and_leave_their_seats(tmp_path: Path) -> None:
+    async with running_master(tmp_path, limits={"max_listeners": 1}) as master:
+        async with master.stream("/events"):
+            refused = await master.ask("GET", "/events")
+            assert (refused.status, refused.body["code"]) == (503, "too_many_listeners")
+
+        async def is_free() -> bool:
+            async with master.http.get(master.address("/events"), headers=master.headers("admin")) as response:
+                return response.status == 200
+
+        await until(is_free)
+
+
+async def test_streams_do_not_keep_a_stopping_master(tmp_path: Path) -> None:
+    async with aiohttp.ClientSession() as http:
+        async with running_master(tmp_path) as master:
+            job = await master.submit()
+            for path in ("/events", f"/jobs/{job}/results"):
+                response = await http.get(master.address(path), headers=master.headers("admin"))
+                assert response.status == 200
+            begun = asyncio.get_running_loop().time()
+        assert asyncio.get_running_loop().time() - begun < 2
+
+
+async def test_it_is_well_until_the_database_breaks(master: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    for path in ("//healthz", "//readyz"):
+        assert (await master.get(path, None)) == {"status": "ok"}
+
+    async def breaks(*_: object) -> None:
+        raise StoreBroken("store_broken", "writing failed: the disk is full", status=503)
+
+    monkeypatch.setattr(master.services.store.tokens, "revoke", breaks)
+    answer = await master.ask("GET", "//readyz", None)
+    assert (answer.status, answer.body["code"]) == (503, "store_broken")
+    assert (await master.ask("GET", "//healthz", None)).status == 200
+
+
+async def test_requests_at_a_broken_engine_are_told_so(master: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def breaks(*_: object) -> None:
+        raise StoreBroken("store_broken", "writing failed: the disk is full", status=503)
+
+    monkeypatch.setattr(master.services.store, "commit", breaks)
+    for _ in range(2):
+        answer = await master.ask("POST", "/jobs", json={"command": ["a"]})
+        assert (answer.status, answer.body["code"]) == (503, "store_broken")
+
+
+async def test_metrics_count_what_was_done(master: Bench) -> None:
+    job = await master.submit(parameters={"i": {"range": [1, 5]}})
+    before = await samples(master)
+    assert before["loopline_jobs queued"] == 1
+    async with master.worker(slots=2):
+        await until(lambda: _is_over(master, job))
+        during = await samples(master)
+        assert (during["loopline_workers connected"], during["loopline_slots offered"]) == (1, 2)
+    after = await samples(master)
+    assert after["loopline_jobs_ended_total succeeded"] == 1
+    assert after["loopline_tasks_ended_total succeeded"] == 5
+    assert after["loopline_attempts_ended_total succeeded"] == 5
+    assert after["loopline_attempts_dispatched_total false"] == 5
+    assert after["loopline_completions_checked"] == 1
+    assert after["loopline_passings"] == 0
+    assert after["loopline_step_seconds_count"] > before["loopline_step_seconds_count"]
+    assert "loopline_jobs queued" not in after
+
+
+async def test_the_audit_is_there_for_all_to_read(master: Bench) -> None:
+    assert await master.get("/passing", "reader") == {
+        "order": "hold",
+        "completions": 0,
+        "passings": 0,
+        "excused": {},
+        "latest": [],
+    }
+
+
+async def _is_over(master: Bench, job: int) -> bool:
+    return (await master.get(f"/jobs/{job}"))["finished_at"] is not None

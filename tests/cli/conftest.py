@@ -1,0 +1,60 @@
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from loopline import http
+from loopline.cli.__main__ import main
+from tests.cli.fake_master import FakeMaster, serving
+
+
+@pytest.fixture
+def fake() -> Iterator[FakeMaster]:
+    with serving() as master:
+        yield master
+
+
+@dataclass(frozen=True)
+class Ran:
+    code: int
+    out: str
+    err: str
+
+    @property
+    def document(self) -> Any:
+        return json.loads(self.out)
+
+
+Run = Callable[..., Ran]
+
+
+@pytest.fixture
+def run(fake: FakeMaster, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
+    """The command line, against the stand-in."""
+    monkeypatch.setenv("LOOPLINE_MASTER", fake.url)
+
+    def run(*words: str) -> Ran:
+        code = main(words)
+        out, err = capfd.readouterr()
+        return Ran(code, out, err)
+
+    return run
+
+
+@pytest.fixture(autouse=True)
+def nobodys_computer(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Nothing of the user's settings, and no long pauses."""
+    for name in tuple(os.environ):
+        if name.startswith("LOOPLINE_"):
+            monkeypatch.delenv(name)
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setattr(http, "FIRST_PAUSE_S", 0.001)
+    monkeypatch.chdir(tmp_path)

@@ -1,0 +1,63 @@
+from loopline.cli.chart import draw
+from shared.api import AttemptView
+from shared.model import AttemptId, AttemptState
+
+
+def attempt(
+    name: str, worker: str, start: float, end: float | None, *, accepted: bool = True, replica: bool = False
+) -> AttemptView:
+    state = AttemptState.RUNNING if end is None else AttemptState.SUCCEEDED if accepted else AttemptState.CANCELLED
+    return AttemptView(
+        id=AttemptId.parse(name), worker=worker, state=state, replica=replica, accepted=accepted and end is not None,
+        dispatched_at=start, started_at=start, ended_at=end, exit_code=0, reason="", wall_s=0, cpu_s=0,
+        peak_memory_bytes=0,
+    )  # fmt: skip
+
+
+ATTEMPTS = [
+    attempt("1.1.1", "alpha", 100, 110),
+    attempt("1.2.1", "alpha", 100, 130, accepted=False),
+    attempt("1.3.1", "beta", 102, 106),
+    attempt("2.1.1", "beta", 106, 122),
+    attempt("1.2.2", "alpha", 110, 130, replica=True),
+    attempt("2.2.1", "beta", 124, None),
+]
+NAMES = {1: "mandelbrot", 2: "pi"}
+
+
+def test_letters() -> None:
+    assert draw(ATTEMPTS, NAMES, 140, 48, colour=False).plain.splitlines() == [
+        "alpha 1 1AAAAAAAAA+2AAAAAAAAAAAAAAAAAA",
+        "alpha 2 2aaaaaaaaaaaaaaaaaaaaaaaaaaaaa",
+        "beta 1    3AAA1BBBBBBBBBBBBBBB  2BBBBBBBBBBBBBBB",
+        "        |0s       |10s      |20s      |30s",
+        "",
+        "AA job 1 mandelbrot   BB job 2 pi   +7AA replica of task 7   aaaa does not count: beaten, failed or lost",
+    ]
+
+
+def test_colours() -> None:
+    chart = draw(ATTEMPTS, NAMES, 140, 48, colour=True)
+    assert chart.plain.splitlines()[1] == "alpha 2 2" + "░" * 29
+    styles = {chart.plain[span.start : span.end].strip(): str(span.style) for span in chart.spans}
+    assert styles["1"] == "black on magenta"
+    assert styles["+2"] == "black on cyan"
+    assert styles["2" + "░" * 29] == "cyan dim"
+
+
+def test_bars_too_short_to_show_stay_within_the_columns() -> None:
+    many = [attempt(f"1.{n}.1", "pc", n, n + 1) for n in range(100, 200)] + [attempt("1.300.1", "pc", 200, 200)]
+    row = draw(many, {1: "many"}, 200, 25, colour=False).plain.splitlines()[0]
+    assert row == "pc 1 " + "A" * 20
+
+
+def test_nothing_to_draw() -> None:
+    assert draw([], NAMES, 0, 80, colour=False).plain == "nothing has been run yet"
+
+
+def test_the_axis_has_round_marks_for_any_length() -> None:
+    for span_s, marks in ((0.2, "|0s"), (90, "|0s"), (7200, "|0m"), (40 * 86400, "|0d"), (4e9, "|0d")):
+        chart = draw([attempt("1.1.1", "pc", 0, span_s)], {1: ""}, 0, 60, colour=False)
+        axis = chart.plain.splitlines()[1].strip()
+        assert axis.startswith(marks)
+        assert len(axis) <= 55

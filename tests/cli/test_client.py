@@ -1,0 +1,118 @@
+import asyncio
+
+import pytest
+
+from loopline import AsyncClient
+from shared.api import FieldError, Submission
+from shared.errors import LooplineError
+from shared.model import JobState, TaskId
+from shared.spec import JobSpec
+from tests.cli.fake_master import FakeMaster, hang_up, ok, page, refuse
+from tests.cli.views import job, result, task
+
+JOB = JobSpec(command=["true"])
+SUBMITTED = Submission(id=7, task_count=1)
+
+
+def client(fake: FakeMaster, patience_s: float = 5.0) -> AsyncClient:
+    return AsyncClient(fake.url, "secret", patience_s=patience_s)
+
+
+async def test_a_submission_is_repeated_under_one_key(fake: FakeMaster) -> None:
+    fake.on("POST /jobs", hang_up(), refuse(503), ok(SUBMITTED, 201))
+    async with client(fake) as master:
+        assert await master.submit(JOB) == SUBMITTED
+        assert await master.submit(JOB) == SUBMITTED
+    keys = [seen.headers["Idempotency-Key"] for seen in fake.asked("POST /jobs")]
+    assert len(keys) == 4
+    assert len(set(keys[:3])) == 1
+    assert keys[3] != keys[0]
+
+
+async def test_requests_carry_the_token(fake: FakeMaster) -> None:
+    fake.on("GET /jobs/7", ok(job(7)))
+    async with client(fake) as master:
+        assert (await master.job(7)).state == JobState.SUCCEEDED
+    assert fake.seen[0].headers["Authorization"] == "Bearer secret"
+
+
+async def test_what_must_not_be_done_twice_is_not_repeated_once_it_was_sent(fake: FakeMaster) -> None:
+    fake.on("POST /tokens", hang_up())
+    async with client(fake) as master:
+        with pytest.raises(LooplineError) as raised:
+            await master.create_token("ann", "user")
+    assert raised.value.code == "unreachable"
+    assert len(fake.seen) == 1
+
+
+async def test_a_problem_is_raised_with_its_mistakes(fake: FakeMaster) -> None:
+    mistake = FieldError(at="parameters.seed", message="is empty")
+    fake.on("POST /jobs", refuse(422, "invalid", "the job is not valid", "mend it", errors=[mistake]))
+    async with client(fake) as master:
+        with pytest.raises(LooplineError) as raised:
+            await master.submit(JOB)
+    error = raised.value
+    assert (error.code, error.status, error.hint) == ("invalid", 422, "mend it")
+    assert error.message == "the job is not valid\n  parameters.seed: is empty"
+
+
+@pytest.mark.parametrize("answer", [ok(b"<html>", 404), ok(b"<html>"), ok({"id": 7})])
+async def test_what_no_master_answers_is_an_error_as_well(fake: FakeMaster, answer: object) -> None:
+    fake.on("GET /jobs/7", answer)  # type: ignore[arg-type]
+    async with client(fake) as master:
+        with pytest.raises(LooplineError) as raised:
+            await master.job(7)
+    assert raised.value.code == "unexpected_answer"
+    assert raised.value.hint
+
+
+async def test_a_busy_master_is_asked_until_patience_ends(fake: FakeMaster) -> None:
+    fake.on("GET /passing", refuse(429, "too_many", "slow down"))
+    async with client(fake, patience_s=0.02) as master:
+        with pytest.raises(LooplineError) as raised:
+            await master.passing()
+    assert raised.value.code == "too_many"
+    assert len(fake.seen) > 1
+
+
+async def test_no_master(unused_tcp_port: int) -> None:
+    async with AsyncClient(f"127.0.0.1:{unused_tcp_port}", patience_s=0) as master:
+        with pytest.raises(LooplineError) as raised:
+            await master.create_token("ann", "user")
+    assert raised.value.code == "unreachable"
+    assert f"http://127.0.0.1:{unused_tcp_port}" in raised.value.message
+    assert "loopline master" in raised.value.hint
+
+
+async def test_pages_are_read_to_the_last(fake: FakeMaster) -> None:
+    fake.on("GET /jobs", page(job(3), job(2), following="c2"), page(job(1)))
+    async with client(fake) as master:
+        assert [view.id async for view in master.jobs()] == [3, 2, 1]
+    assert [seen.query.get("cursor") for seen in fake.seen] == [None, "c2"]
+
+
+async def test_output_goes_on_where_the_connection_was_lost(fake: FakeMaster) -> None:
+    fake.on("GET /jobs/7/tasks/1/stdout", hang_up(b"one "), hang_up(b"one two "), ok(b"one two three"))
+    async with client(fake) as master:
+        assert b"".join([piece async for piece in master.output(TaskId(7, 1))]) == b"one two three"
+
+
+async def test_results_go_on_where_the_connection_was_lost(fake: FakeMaster) -> None:
+    lines = [result(n, f"{n}\n").model_dump_json().encode() + b"\n" for n in (1, 2, 3)]
+    fake.on("GET /jobs/7/results", hang_up(lines[1] + lines[0][:20]), ok(lines[0] + b"\n" + lines[2]))
+    async with client(fake) as master:
+        assert [result.number async for result in master.results(7)] == [2, 1, 3]
+    assert [seen.query.get("cursor") for seen in fake.seen] == [None, "2.0@2"]
+
+
+async def test_names_in_addresses_are_quoted(fake: FakeMaster) -> None:
+    async with client(fake) as master:
+        with pytest.raises(LooplineError):
+            await master.drain("a/b c")
+    assert fake.seen[0].what == "POST /workers/a/b c/drain"  # one segment: the stand-in shows it unquoted
+
+
+async def test_several_at_once(fake: FakeMaster) -> None:
+    fake.on("GET /jobs/7/tasks", page(task(1)))
+    async with client(fake) as master:
+        await asyncio.gather(*(anext(master.tasks(7)) for _ in range(20)))

@@ -1,0 +1,259 @@
+"""Every command against a stand-in: what it asks, what it answers, and its exit code."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from aiohttp import web
+
+from loopline.cli.app import COMMANDS
+from loopline.cli.errors import EXIT_CODES, Exit
+from loopline.client import AsyncClient
+from shared.api import Counts, Explanation, FieldError, PassingReport, Reason, Submission, TokenCreated, TokenView
+from shared.model import JobState, Order, TaskState
+from tests.cli.conftest import Run
+from tests.cli.fake_master import Answer, FakeMaster, hang_up, ok, page, refuse
+from tests.cli.views import job, result, task, worker
+
+SPEAKS_FOR_ITSELF = {"master", "worker", "replay", "token", "demo"}
+TOKEN = TokenView(id="t1", name="ann", role="user", created_at=1.0)
+AUDIT = PassingReport(order=Order.HOLD, completions=3, passings=0, excused={"paused": 1}, latest=[])
+REASON = Reason(code="slots", count=4, detail="no slot is free")
+
+
+def answers(fake: FakeMaster) -> None:
+    """All that the commands below ask for."""
+    fake.on("GET /jobs", page(job(7), job(6)))
+    fake.on("GET /jobs/7", ok(job(7)))
+    fake.on("GET /jobs/7/tasks", page(task(1), task(2, TaskState.FAILED, exit_code=3)))
+    fake.on("GET /jobs/7/attempts", page())
+    fake.on("GET /jobs/7/results", ok(result(1, "about 3.14\n").model_dump_json().encode() + b"\n"))
+    fake.on("GET /jobs/7/tasks/1/stdout", ok(b"about 3.14\n"))
+    fake.on("GET /jobs/7/tasks/1/stderr", ok(b"oh\n"))
+    fake.on(
+        "GET /jobs/7/explain", ok(Explanation(subject="7", state="queued", sentence="It waits.", reasons=[REASON]))
+    )
+    fake.on("POST /jobs", ok(Submission(id=7, task_count=2, warnings=["no worker is a mac"]), 201))
+    for what in ("cancel", "pause", "resume", "retry"):
+        fake.on(f"POST /jobs/7/{what}", ok(job(7)))
+    fake.on("GET /workers", page(worker()))
+    for what in ("drain", "undrain"):
+        fake.on(f"POST /workers/pc-1/{what}", ok(worker()))
+    fake.on("GET /tokens", page(TOKEN))
+    fake.on("POST /tokens", ok(TokenCreated(**TOKEN.model_dump(), secret="ll_t1_x"), 201))
+    fake.on("POST /tokens/t1/revoke", ok(TOKEN))
+    fake.on("GET /passing", ok(AUDIT))
+
+
+LINES = [
+    ("submit --json -- pi", "id"),
+    ("submit --json --wait -- pi", "state"),
+    ("jobs --json", None),
+    ("job 7 --json", "spec"),
+    ("job 7 --json --wait", "spec"),
+    ("tasks 7 --json", None),
+    ("logs 7.1 --json", "text"),
+    ("explain 7 --json", "sentence"),
+    ("gantt 7 --json", None),
+    ("cancel 7 --json", "state"),
+    ("pause 7 --json", "state"),
+    ("resume 7 --json", "state"),
+    ("retry 7 --json", "state"),
+    ("workers --json", None),
+    ("drain pc-1 --json", "draining"),
+    ("undrain pc-1 --json", "draining"),
+    ("token create ann --json", "secret"),
+    ("token list --json", None),
+    ("token revoke t1 --json", "id"),
+    ("passing --json", "passings"),
+    ("results 7 --json", "stdout"),
+]
+
+
+@pytest.mark.parametrize(("line", "key"), LINES)
+def test_json_is_one_document_and_nothing_else(fake: FakeMaster, run: Run, line: str, key: str | None) -> None:
+    answers(fake)
+    ran = run(*line.split())
+    assert ran.code == 0, ran.err
+    assert isinstance(ran.document, list) if key is None else key in ran.document
+
+
+@pytest.mark.parametrize("line", [line for line, _ in LINES])
+def test_people_get_no_json_and_no_colours_in_a_pipe(fake: FakeMaster, run: Run, line: str) -> None:
+    answers(fake)
+    ran = run(*line.replace(" --json", "").split())
+    assert ran.code == 0, ran.err
+    assert ran.out.strip()
+    assert "\x1b" not in ran.out + ran.err
+    with pytest.raises(json.JSONDecodeError):
+        json.loads(ran.out)
+
+
+def test_every_command_that_asks_a_master_is_tried_above() -> None:
+    tried = {line.split()[0] for line, _ in LINES} | {"fetch"}
+    assert tried | SPEAKS_FOR_ITSELF == COMMANDS.keys()
+
+
+REFUSALS = [
+    (refuse(401, "unauthorised", "who are you?", "give a token"), Exit.NOT_AUTHORISED),
+    (refuse(403, "forbidden", "not yours"), Exit.NOT_AUTHORISED),
+    (refuse(404, "not_found", "there is no job 7"), Exit.NOT_FOUND),
+    (refuse(409, "conflict", "it is over"), Exit.FAILED),
+    (refuse(422, "invalid", "wrong", errors=[FieldError(at="x", message="is odd")]), Exit.USAGE),
+    (refuse(500, "bug", "oh"), Exit.FAILED),
+]
+
+
+@pytest.mark.parametrize(("answer", "code"), REFUSALS)
+def test_what_the_master_refuses(fake: FakeMaster, run: Run, answer: Answer, code: Exit) -> None:
+    fake.on("GET /jobs/7", answer)
+    plain, machine = run("job", "7"), run("job", "7", "--json")
+    assert (plain.code, machine.code) == (code, code)
+    assert plain.out == machine.out == ""
+    assert plain.err.startswith("error: ")
+    assert json.loads(machine.err)["error"]["message"] in plain.err
+
+
+def test_the_next_step_is_told(fake: FakeMaster, run: Run) -> None:
+    fake.on("GET /jobs", refuse(409, "conflict", "it is over", "retry it"))
+    assert run("jobs").err == "error: it is over\nhint: retry it\n"
+
+
+def test_no_master_answers(run: Run, unused_tcp_port: int) -> None:
+    ran = run("jobs", "--master", f"http://127.0.0.1:{unused_tcp_port}")
+    assert ran.code == Exit.UNREACHABLE
+    assert "start one with `loopline master`" in ran.err
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("sumbit -- pi", "did you mean `loopline submit`?"),
+        ("submit", "there is no command to run"),
+        ("submit --nmae x -- pi", "--name"),
+        ("submit pi --seed 3", "goes after `--`"),
+        ("submit --size soon -- pi", "a duration such as 90s"),
+        ("submit --param seed=0.1..0.5 -- pi", "whole numbers"),
+        ("submit --param x=1 --param x=2 -- pi", "given twice"),
+        ("submit --max-attempts 0 -- pi", "max_attempts: Input should be greater"),
+        ("submit --array 5-1 -- pi", "is empty"),
+        ("job", "requires an argument"),
+        ("job seven", "a job such as 12"),
+        ("job 7.1", "a job such as 7"),
+        ("job 0", "numbered from 1"),
+        ("logs 7", "a task such as 7.1"),
+        ("token creat ann", "create"),
+        ("token create ann --role king", "admin"),
+    ],
+)
+def test_wrong_usage(fake: FakeMaster, run: Run, line: str, said: str) -> None:
+    ran = run(*line.split())
+    assert ran.code == Exit.USAGE
+    assert said in re.sub(r"\s+", " ", ran.err)
+    assert not ran.out
+    assert not fake.seen
+
+
+def test_waiting_ends_with_the_job(fake: FakeMaster, run: Run) -> None:
+    answers(fake)
+    running, failed = job(7, JobState.RUNNING), job(7, JobState.FAILED)
+    fake.on("GET /jobs/7", ok(running), ok(running), ok(failed))
+    ran = run("submit", "--wait", "--", "pi")
+    assert ran.code == Exit.FAILED
+    assert ran.out.startswith("job 7 pi failed after 10s: ")
+    assert "no worker is a mac" in ran.err
+
+
+def test_waiting_outlasts_an_absent_master(fake: FakeMaster, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("loopline.cli.common.Common.client", lambda self: AsyncClient(fake.url, patience_s=0))
+    running = ok(job(7, JobState.RUNNING, tasks=Counts(queued=1, running=1)))
+    fake.on("GET /jobs/7", running, hang_up(), hang_up(), running, ok(job(7)))
+    assert run("job", "7", "--wait").code == Exit.OK
+
+
+def test_ctrl_c_leaves_the_job_running_and_says_how_to_come_back(fake: FakeMaster, run: Run) -> None:
+    async def interrupt(_: web.Request) -> web.Response:
+        os.kill(os.getpid(), signal.SIGINT)
+        return web.json_response(job(7, JobState.RUNNING).model_dump(mode="json"))
+
+    fake.on("GET /jobs/7", ok(job(7, JobState.RUNNING)), interrupt)
+    fake.on("GET /workers", page(worker()))
+    ran = run("job", "7", "--wait")
+    assert ran.code == Exit.INTERRUPTED
+    assert "job 7 goes on; come back to it with: loopline job 7 --wait" in ran.err
+    assert [seen.what for seen in fake.seen if seen.what.startswith("POST")] == []
+
+
+def test_results_say_where_they_are_cut(fake: FakeMaster, run: Run) -> None:
+    lines = (result(1, "a\n"), result(2, "b", cut=True))
+    fake.on("GET /jobs/7/results", ok(b"\n".join(line.model_dump_json().encode() for line in lines) + b"\n"))
+    ran = run("results", "7")
+    assert ran.out == "a\nb"
+    assert ran.err == "task 7.2 wrote more: `loopline logs 7.2` shows it all\n"
+    assert len(run("results", "7", "--json").out.splitlines()) == 2
+
+
+def test_whoever_reads_may_stop_reading(fake: FakeMaster) -> None:
+    fake.on("GET /jobs/7/tasks/1/stdout", ok(b"much\n" * 100_000))
+    command = [sys.executable, "-m", "loopline", "logs", "7.1", "--master", fake.url]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=_root()) as logs:
+        assert logs.stdout
+        assert logs.stderr
+        assert logs.stdout.readline() == b"much\n"
+        logs.stdout.close()
+        assert logs.stderr.read() == b""
+    assert logs.returncode == 0
+
+
+def test_lists_are_cut_and_chosen_from(fake: FakeMaster, run: Run) -> None:
+    answers(fake)
+    run("tasks", "7", "--state", "failed", "--limit", "0")
+    assert [job["id"] for job in run("jobs", "--limit", "1", "--json").document] == [7]
+    assert [seen.query for seen in fake.seen] == [{"limit": "1000", "state": "failed"}, {"limit": "1"}]
+
+
+def test_a_broken_promise_is_a_failure(fake: FakeMaster, run: Run) -> None:
+    fake.on("GET /passing", ok(AUDIT.model_copy(update={"passings": 1})))
+    assert run("passing").code == Exit.FAILED
+
+
+def test_the_audit_in_one_line(fake: FakeMaster, run: Run) -> None:
+    fake.on("GET /passing", ok(AUDIT))
+    assert run("passing").out == "3 completions checked, 0 passings, 1 allowed (paused)\n"
+
+
+@pytest.mark.parametrize("name", sorted(COMMANDS.keys() - {"master", "worker", "replay", "token"}))
+def test_help_of_every_command(run: Run, name: str) -> None:
+    ran = run(name, "--help")
+    assert ran.code == 0
+    assert "--json" in ran.out
+    assert name == "demo" or "--master" in ran.out
+
+
+def test_help_names_the_exit_codes(run: Run) -> None:
+    assert re.sub(r"\s+", " ", EXIT_CODES) in re.sub(r"\s+", " ", run("--help").out)
+
+
+def test_help_loads_no_command_and_commands_load_no_master() -> None:
+    modules = {path.split(":")[0] for _, path, _ in COMMANDS.values()}
+    program = f"""
+import importlib, sys
+from loopline.cli.__main__ import main
+main(["--help"])
+assert not {{"aiohttp", "pydantic"}} & set(sys.modules), "slow"
+for name in {sorted(modules)!r}:
+    importlib.import_module(name)
+heavy = {{"master", "worker", "sqlalchemy", "psutil"}} & set(sys.modules)
+assert not heavy, heavy
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, cwd=_root())
+    assert done.returncode == 0, done.stderr
+
+
+def _root() -> Path:
+    return Path(__file__).parents[2]

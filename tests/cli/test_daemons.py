@@ -1,0 +1,54 @@
+"""Commands that become another program."""
+
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from loopline.cli import daemons
+from loopline.cli.__main__ import main
+from loopline.cli.errors import Exit
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def became(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
+    commands: list[list[str]] = []
+
+    def execv(_: str, command: list[str]) -> Any:
+        commands.append(command)
+        raise SystemExit(0)  # whoever becomes another program does not come back
+
+    monkeypatch.setattr(os, "execv", execv)
+    return commands
+
+
+@pytest.mark.parametrize(
+    ("words", "module"),
+    [
+        (["master", "--port", "1", "--help"], "master"),
+        (["worker", "--slots", "2", "--json", "--", "x"], "worker"),
+        (["replay", "grid.db", "--version"], "master.store.replay"),
+    ],
+)
+def test_all_arguments_are_passed_on(became: list[list[str]], words: list[str], module: str) -> None:
+    with pytest.raises(SystemExit):
+        main(words)
+    assert became == [[sys.executable, "-P", "-m", module, *words[1:]]]
+
+
+def test_in_its_own_folder_it_is_found_without_being_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    assert daemons.program("master", "master") == [sys.executable, "-m", "master"]
+
+
+def test_what_is_not_installed_is_said(
+    became: list[list[str]], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    assert main(["worker"]) == Exit.FAILED
+    assert "pip install 'loopline[worker]'" in capsys.readouterr().err
+    assert not became

@@ -1,0 +1,47 @@
+"""From a command line to the job that reaches the master."""
+
+from typing import Any
+
+import pytest
+
+from shared.api import Submission
+from shared.spec import JobSpec
+from tests.cli.conftest import Run
+from tests.cli.fake_master import FakeMaster, ok
+
+CASES: list[tuple[list[str], dict[str, Any]]] = [
+    (["--", "/opt/bin/pi"], {"name": "pi", "command": ["/opt/bin/pi"]}),
+    (
+        ["--name", "sweep", "--size", "2h", "--", "./train", "--seed={seed}", "--", "--json", "--wait"],
+        {"name": "sweep", "size": 7200.0, "command": ["./train", "--seed={seed}", "--", "--json", "--wait"]},
+    ),
+    (
+        ["--param", "seed=1..100", "--param", "lr=0.1,0.01", "--", "t"],
+        {"parameters": {"seed": {"range": [1, 100]}, "lr": [0.1, 0.01]}},
+    ),
+    (
+        ["--array", "1-1000:2", "--param", "mode='a,b',c", "--", "t"],
+        {"parameters": {"index": {"range": [1, 1000, 2]}, "mode": ["a,b", "c"]}},
+    ),
+    (
+        ["--os", "linux", "--memory", "2GB", "--label", "matlab", "--label", "gpu", "--slots", "2", "--", "t"],
+        {"requires": {"os": "linux", "memory_bytes": 2_000_000_000, "labels": ["matlab", "gpu"], "slots": 2}},
+    ),
+    (
+        ["--timeout", "10m", "--max-attempts", "5", "--max-replicas", "unlimited", "--", "t"],
+        {"timeout_s": 600.0, "max_attempts": 5, "max_replicas": "unlimited"},
+    ),
+    (["--max-replicas", "1", "--", "t"], {"max_replicas": 1}),
+    (["--env", "A=1", "--env", "B=x=y", "--", "t"], {"environment": {"A": "1", "B": "x=y"}}),
+    (["plain", "words"], {"name": "plain", "command": ["plain", "words"]}),
+]
+
+
+@pytest.mark.parametrize(("words", "document"), CASES)
+def test_a_command_line_is_a_job(fake: FakeMaster, run: Run, words: list[str], document: dict[str, Any]) -> None:
+    fake.on("POST /jobs", ok(Submission(id=1, task_count=1), 201))
+    ran = run("submit", *words)
+    assert (ran.code, ran.out) == (0, "job 1 submitted: 1 task\n"), ran.err
+    expected = {"name": "t", "command": ["t"]} | document
+    assert fake.seen[0].body == expected
+    JobSpec.model_validate(fake.seen[0].body)

@@ -1,0 +1,115 @@
+import json
+from contextlib import suppress
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from loopline.cli import values
+from shared.spec import JobSpec
+
+EXPECTATION = r"expected|whole numbers"
+WHOLE = st.integers(-(2**40), 2**40)
+NAMES = st.from_regex(r"[A-Za-z_][A-Za-z0-9_]{0,9}", fullmatch=True)
+UNQUOTED = st.text(st.characters(exclude_characters=",\"'", categories=("L", "N", "P", "S")), min_size=1)
+
+
+@given(WHOLE, WHOLE, st.none() | WHOLE)
+def test_a_range_reads_back(first: int, last: int, step: int | None) -> None:
+    tail = "" if step is None else f":{step}"
+    name, read = values.parameter(f"seed={first}..{last}{tail}")
+    assert (name, read) == ("seed", {"range": [first, last] + ([] if step is None else [step])})
+
+
+@given(st.lists(WHOLE | st.floats(allow_nan=False, allow_infinity=False), min_size=1))
+def test_numbers_become_the_same_numbers(numbers: list[float]) -> None:
+    _, read = values.parameter("x=" + ",".join(map(repr, numbers)))
+    assert read == numbers
+    assert [type(number) for number in read] == [type(number) for number in numbers]
+
+
+@given(st.lists(st.text(st.characters(exclude_characters='"')), min_size=1))
+def test_quoted_text_stays_as_it_is(texts: list[str]) -> None:
+    _, read = values.parameter("x=" + ",".join(f'"{text}"' for text in texts))
+    assert read == texts
+
+
+@given(UNQUOTED)
+def test_a_scalar_is_a_json_number_or_the_text_itself(text: str) -> None:
+    read = values.scalar(text)
+    assert read == (text if isinstance(read, str) else json.loads(text))
+
+
+@given(NAMES, st.lists(UNQUOTED, min_size=1, max_size=5))
+def test_what_is_read_makes_a_job(name: str, texts: list[str]) -> None:
+    with suppress(ValueError):
+        key, read = values.parameter(f"{name}=" + ",".join(texts))
+        if isinstance(read, list):
+            JobSpec.model_validate({"command": ["true"], "parameters": {key: read}})
+
+
+@pytest.mark.parametrize(
+    ("text", "read"),
+    [
+        ("x=a", ["a"]),
+        ("x=a, b ,c", ["a", "b", "c"]),
+        ("x='a,b',\"2\",3", ["a,b", "2", 3]),
+        ("x=007,1e3,-0.5,nan", ["007", 1000.0, -0.5, "nan"]),
+        ("x=9007199254740993,1e999", ["9007199254740993", "1e999"]),
+        ("x=../in,../out", ["../in", "../out"]),
+        ("x=a=b", ["a=b"]),
+        ("x=10..1:-3", {"range": [10, 1, -3]}),
+    ],
+)
+def test_parameters(text: str, read: object) -> None:
+    assert values.parameter(text) == ("x", read)
+
+
+@pytest.mark.parametrize("text", ["", "x", "x=", "=1", "x=a,", "x=,a", "x='a", "x='a'b", "x=0.1..0.5", "x=1..2:0.5"])
+def test_what_is_no_parameter(text: str) -> None:
+    with pytest.raises(ValueError, match=EXPECTATION):
+        values.parameter(text)
+
+
+def test_arrays() -> None:
+    assert values.array("1-1000") == {"range": [1, 1000]}
+    assert values.array("1-1000:2") == {"range": [1, 1000, 2]}
+    for wrong in ("1", "1..5", "a-b", "1-", "-1-5"):
+        with pytest.raises(ValueError, match="FIRST-LAST"):
+            values.array(wrong)
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [("90", 90), ("90s", 90), ("10m", 600), ("1h30m", 5400), ("1.5 h", 5400), ("2d", 172800), ("250ms", 0.25)],
+)
+def test_durations(text: str, seconds: float) -> None:
+    assert values.duration(text) == seconds
+
+
+@pytest.mark.parametrize("text", ["", "m", "10x", "1h30", "-5s", "10 m ago", "1e3", "inf"])
+def test_what_is_no_duration(text: str) -> None:
+    with pytest.raises(ValueError, match="a duration such as"):
+        values.duration(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "amount"),
+    [
+        ("2GB", 2_000_000_000),
+        ("2g", 2_000_000_000),
+        ("512MiB", 2**29),
+        ("1.5k", 1500),
+        ("1000", 1000),
+        ("1 tib", 2**40),
+    ],
+)
+def test_memory(text: str, amount: int) -> None:
+    assert values.memory(text) == amount
+
+
+@given(st.text())
+def test_parsers_refuse_with_a_value_error_and_nothing_else(text: str) -> None:
+    for parse in (values.parameter, values.array, values.duration, values.memory, values.pair):
+        with suppress(ValueError):
+            parse(text)

@@ -1,0 +1,53 @@
+"""Answers of a master, as tests want them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from shared.api import Counts, JobDetail, TaskResult, TaskView, WorkerView
+from shared.model import Facts, JobState, Load, Order, TaskId, TaskState
+from shared.spec import JobSpec
+
+
+def job(number: int = 7, state: JobState = JobState.SUCCEEDED, **changes: Any) -> JobDetail:
+    over = state not in (JobState.QUEUED, JobState.RUNNING)
+    known: dict[str, Any] = {
+        "id": number, "name": "pi", "owner": "ann", "state": state, "paused": False, "stalled": False, "held": False,
+        "size": 60.0, "order": Order.HOLD, "task_count": 2,
+        "tasks": Counts(succeeded=2) if over else Counts(running=2),
+        "submitted_at": 1000.0, "started_at": 1001.0, "finished_at": 1010.0 if over else None, "held_at": None,
+        "released_at": None, "max_attempts": 3, "max_replicas": 2, "spec": JobSpec(command=["python3", "pi.py"]),
+    }  # fmt: skip
+    return JobDetail(**known | changes)
+
+
+def task(number: int, state: TaskState = TaskState.SUCCEEDED, job: int = 7, **changes: Any) -> TaskView:
+    return TaskView(**_task(number, state, job) | changes)
+
+
+def result(number: int, stdout: str, *, cut: bool = False) -> TaskResult:
+    return TaskResult(
+        **_task(number, TaskState.SUCCEEDED, 7),
+        parameters={},
+        stdout=stdout,
+        stdout_cut=cut,
+        cursor=f"{number}.0@{number}",
+    )
+
+
+def worker(name: str = "pc-1", **changes: Any) -> WorkerView:
+    facts = Facts("linux", "x86_64", "3.11.7", "0.1.0", "a processor", cpus=4, memory_bytes=8 * 10**9, slots=4)
+    known: dict[str, Any] = {
+        "name": name, "connected": True, "draining": False, "facts": facts, "load": Load(4, 2.5, 10**9, 10**9),
+        "slots": 4, "slots_used": 1, "running": [], "joined_at": 1.0, "reported_at": 1.0, "lease_until": 2.0,
+    }  # fmt: skip
+    return WorkerView(**known | changes)
+
+
+def _task(number: int, state: TaskState, job: int) -> dict[str, Any]:
+    over = state not in (TaskState.QUEUED, TaskState.RUNNING)
+    return {
+        "id": TaskId(job, number), "number": number, "state": state, "failures": 0, "started_at": 1001.0,
+        "finished_at": 1000.0 + number if over else None, "worker": "pc-1", "exit_code": 0 if over else None,
+        "reason": "",
+    }  # fmt: skip

@@ -1,0 +1,260 @@
+"""What every policy keeps. A clause takes a policy's name and drives whole grids with it.
+
+SAFETY holds for any policy whatever, also for one made to do harm. The other clauses of CONTRACT are what a policy
+in the registry owes its users as well: that their work gets done without waiting for the grid to fall idle.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from master.scheduling.demand import demand_of, meets
+from master.scheduling.effects import Effects
+from master.scheduling.events import Event, JobCancelled, JobPaused, JobResumed, WorkerDrained, WorkerUndrained
+from master.scheduling.model import LIVE, Attempt, Job
+from master.scheduling.scheduler import Scheduler
+from shared.model import AttemptState, Outcome, TaskId
+from tests.scheduling.driver import Grid, facts
+
+MACHINES = {
+    "ant": facts(1, labels=["fast"]),
+    "bee": facts(2),
+    "cat": facts(3, os="windows", memory_bytes=16 * 10**9),
+}
+NEEDS: list[dict[str, Any]] = [{}, {}, {"os": "windows"}, {"labels": ["fast"]}, {"slots": 2}, {"memory_bytes": 10**10}]
+
+
+class Watched(Grid):
+    """Checks, step by step and from rows alone, that what is started may be started and who completes may."""
+
+    def step(self, *events: Event, deliver: bool = True) -> Effects:
+        known = set(self.store.attempts) if hasattr(self, "store") else set()
+        effects = super().step(*events, deliver=deliver)
+        for attempt in effects.attempts.values():
+            if attempt.id not in known:
+                self._may_have_started(attempt)
+        for job_id in effects.completed:
+            self._may_complete(self.store.jobs[job_id])
+        return effects
+
+    def _may_have_started(self, attempt: Attempt) -> None:
+        job, worker = self.store.jobs[attempt.job], self.store.workers[attempt.worker]
+        alive = [a for a in self.store.attempts.values() if a.task_id == attempt.task_id and a.state in LIVE]
+        held = [a for a in self.store.attempts.values() if a.worker == worker.name and not a.is_over]
+        beside = [a.id for a in held if a.task_id == attempt.task_id and a.id != attempt.id]
+        assert not beside, f"{attempt.id} was started on {worker.name} beside {beside}"
+        assert job.max_replicas is None or len(alive) <= job.max_replicas, f"{attempt.id}: too many replicas"
+        assert attempt.replica == (len(alive) > 1)
+        assert not job.paused, f"{attempt.id} of a paused job was started"
+        assert worker.session is not None, f"{attempt.id} was started on {worker.name}, which is away"
+        assert not worker.draining, f"{attempt.id} was started on {worker.name}, which is draining"
+        assert meets(worker.facts, demand_of(job.spec.requires)), f"{attempt.id}: {worker.name} cannot run it"
+        taken = sum(a.slots for a in held if a.state is not AttemptState.LOST)
+        assert taken <= worker.offered, f"{attempt.id}: {worker.name} offers {worker.offered} slots, {taken} are taken"
+
+    def _may_complete(self, job: Job) -> None:
+        """The definition of passing (no-passing paper, section 1), ties included."""
+        for other in self.store.jobs.values():
+            was_there = other.arrival < job.arrival and (other.departure is None or other.departure > job.arrival)
+            is_there = other.departure is None or other.departure > (job.departure or 0)
+            excused = (job.id, other.id) in self.store.exemptions
+            passes = was_there and is_there and other.weight <= job.weight
+            assert excused or not passes, f"job {job.id} passes job {other.id}"
+
+    # --- a life ---------------------------------------------------------------------------------------------
+
+    def do(self, verb: str, which: int, detail: Any) -> None:
+        names, jobs = sorted(self.agents), sorted(self.store.jobs)
+        name, job = names[which % len(names)], jobs[which % len(jobs)] if jobs else 0
+        running = [attempt for agent in self.agents.values() for attempt in agent.running]
+        match verb:
+            case "submit":
+                self.submit(**detail)
+            case "end" if running:
+                self.end(running[which % len(running)], detail)
+            case "silence":
+                self.wait(31.0)
+            case "rejoin":
+                self.join(name)
+            case "drain":
+                self.step(WorkerDrained(name) if detail else WorkerUndrained(name))
+            case "steer" if jobs:
+                self.step(detail(job))
+
+    def finish(self) -> None:
+        """Workers keep reporting until all is done; the rounds that this may take are counted."""
+        for name in self.agents:
+            self.step(WorkerUndrained(name))
+            self.join(name)
+        for job in list(self.store.jobs.values()):
+            if job.is_live:
+                self.step(JobResumed(job.id))
+        left = sum(job.task_count * job.max_attempts for job in self.store.jobs.values() if job.is_live)
+        for _ in range(left + 2):
+            for name in self.agents:
+                for attempt in self.running(name)[:1]:
+                    self.end(attempt)
+                self.report(name)
+        unfinished = [job.id for job in self.store.jobs.values() if job.is_live]
+        assert not unfinished, f"jobs {unfinished} make no progress"
+        assert not self.scheduler.state.jobs, "ended jobs are forgotten"
+
+
+jobs = st.fixed_dictionaries(
+    {
+        "count": st.integers(1, 4),
+        "size": st.sampled_from([None, 1.0, 1.0, 2.0, 2.0, 3.0]),
+        "requires": st.sampled_from(NEEDS),
+        "max_replicas": st.sampled_from([1, 2, 3, "unlimited"]),
+    }
+)
+deeds = st.one_of(
+    st.tuples(st.just("submit"), st.just(0), jobs),
+    st.tuples(st.just("submit"), st.just(0), jobs),
+    *[st.tuples(st.just("end"), st.integers(0, 5), st.just(Outcome.SUCCEEDED))] * 4,
+    st.tuples(st.just("end"), st.integers(0, 5), st.sampled_from(Outcome)),
+    st.tuples(st.just("silence"), st.just(0), st.none()),
+    st.tuples(st.just("rejoin"), st.integers(0, 2), st.none()),
+    st.tuples(st.just("rejoin"), st.integers(0, 2), st.none()),
+    st.tuples(st.just("drain"), st.integers(0, 2), st.booleans()),
+    st.tuples(st.just("steer"), st.integers(0, 5), st.sampled_from([JobPaused, JobResumed, JobCancelled])),
+)
+lives = st.lists(deeds, min_size=5, max_size=40)
+Life = list[tuple[str, int, Any]]
+
+
+def grid_of(policy: str, kind: type[Watched] = Watched) -> Watched:
+    grid = kind(policy=policy, lease_s=30.0, max_attempts=3)
+    for name, own in MACHINES.items():
+        grid.join(name, own)
+    return grid
+
+
+# --- clauses ---------------------------------------------------------------------------------------------------
+
+
+def whatever_happens_rules_and_order_are_kept(policy: str) -> None:
+    @settings(max_examples=25, deadline=None)
+    @given(lives)
+    def live(life: Life) -> None:
+        grid = grid_of(policy)
+        for deed in life:
+            grid.do(*deed)
+        grid.finish()
+
+    live()
+
+
+class Twin(Watched):
+    """Every step is also taken by a scheduler that was restored from the rows just before it."""
+
+    def step(self, *events: Event, deliver: bool = True) -> Effects:
+        snapshot = self.store.snapshot() if hasattr(self, "last") else None
+        effects = super().step(*events, deliver=deliver)
+        if snapshot is not None:
+            twin = Scheduler(snapshot)
+            twin.state.settings = self.settings
+            assert twin.step(events, self.now) == effects, "a restart would have decided otherwise"
+        return effects
+
+
+def decisions_are_a_function_of_rows(policy: str) -> None:
+    @settings(max_examples=15, deadline=None)
+    @given(lives)
+    def live(life: Life) -> None:
+        grid = grid_of(policy, Twin)
+        for deed in life:
+            grid.do(*deed)
+
+    live()
+
+
+def decisions_are_deterministic(policy: str) -> None:
+    @settings(max_examples=8, deadline=None)
+    @given(lives)
+    def live(life: Life) -> None:
+        once, again = grid_of(policy), grid_of(policy)
+        for deed in life:
+            once.do(*deed)
+            again.do(*deed)
+            assert list(once.last.assigns.items()) == list(again.last.assigns.items())
+            assert list(once.last.attempts) == list(again.last.attempts)
+        assert once.store.log == again.store.log
+
+    live()
+
+
+def jobs_with_different_needs_do_not_block_one_another(policy: str) -> None:
+    grid = Watched(policy=policy)
+    linux, windows = grid.submit(3, 1.0, requires={"os": "linux"}), grid.submit(3, 1.0, requires={"os": "windows"})
+    grid.join("l", facts())
+    grid.join("w", facts(os="windows"))
+    assert [a.job for a in grid.running("l")] == [linux]
+    assert [a.job for a in grid.running("w")] == [windows]
+    grid.finish()
+
+
+def more_jobs_than_workers_all_complete(policy: str) -> None:
+    grid = Watched(policy=policy)
+    for number in range(12):
+        grid.submit(2, float(1 + number % 3))
+    grid.workers("a", "b")
+    grid.finish()
+
+
+def wide_tasks_are_run_among_narrow_ones(policy: str) -> None:
+    grid = Watched(policy=policy)
+    for slots in (2, 1, 2, 1):
+        grid.submit(3, 1.0, requires={"slots": slots})
+    grid.join("narrow", facts(1))
+    grid.join("wide", facts(2))
+    grid.finish()
+
+
+def free_slots_are_used_while_tasks_wait(policy: str) -> None:
+    """One job of many tasks fills every slot there is, in one step."""
+    grid = Watched(policy=policy)
+    grid.join("a", facts(3))
+    grid.join("b", facts(1))
+    job = grid.submit(9, 1.0)
+    assert (len(grid.running("a")), len(grid.running("b"))) == (3, 1)
+    assert grid.job(job).running == 4
+
+
+def one_attempt_of_a_task_at_a_time_where_its_job_asks_for_it(policy: str) -> None:
+    grid = Watched(policy=policy)
+    job = grid.submit(1, max_replicas=1)
+    grid.workers("a", "b", "c")
+    assert len(grid.attempts_of(TaskId(job, 1))) == 1
+    grid.finish()
+
+
+def held_tasks_are_released_when_their_predecessor_ends(policy: str) -> None:
+    """Also those of a long chain, each held by the one before it."""
+    grid = Watched(policy=policy)
+    chain = [grid.submit(1, 1.0, max_replicas=1) for _ in range(6)]
+    grid.workers("a", "b")
+    for job in chain:
+        assert [a.job for agent in grid.agents.values() for a in agent.running] == [job]
+        grid.end(grid.attempts_of(TaskId(job, 1))[0])
+    assert all(grid.job(job).state == "succeeded" for job in chain)
+
+
+Clause = Callable[[str], None]
+
+SAFETY: list[Clause] = [whatever_happens_rules_and_order_are_kept]
+CONTRACT: list[Clause] = [
+    *SAFETY,
+    decisions_are_a_function_of_rows,
+    decisions_are_deterministic,
+    jobs_with_different_needs_do_not_block_one_another,
+    more_jobs_than_workers_all_complete,
+    wide_tasks_are_run_among_narrow_ones,
+    free_slots_are_used_while_tasks_wait,
+    one_attempt_of_a_task_at_a_time_where_its_job_asks_for_it,
+    held_tasks_are_released_when_their_predecessor_ends,
+]

@@ -1,0 +1,216 @@
+"""A small grid for tests: the real scheduler, a store in memory, and workers whose every word the test decides.
+
+``Grid`` keeps what a live master keeps: each step is checked (invariants), committed to rows, and only then
+delivered. A worker does what it is told, at once; its processes end when the test says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from master.scheduling.effects import Declined, Effects, Reply, Submitted
+from master.scheduling.events import (
+    Batch,
+    Event,
+    JobRetried,
+    JobSubmitted,
+    MasterStarted,
+    SchedulerSettings,
+    WorkerJoined,
+    WorkerLeft,
+    WorkerReported,
+)
+from master.scheduling.invariants import check
+from master.scheduling.model import Attempt, Job, Task
+from master.scheduling.scheduler import Scheduler
+from shared.model import AttemptId, Facts, Held, Load, Outcome, Result, TaskId
+from shared.protocol.messages import Assign, Report, Run
+from shared.spec import JobSpec, Range, Requirements
+from tests.properties.memory_store import MemoryStore
+
+START = 1000.0
+
+
+def spec(count: int = 1, size: float | None = None, requires: dict[str, Any] | None = None, **more: Any) -> JobSpec:
+    """A job of ``count`` tasks."""
+    parameters = {"i": Range(range=[1, count])} if count > 1 else None
+    needs = Requirements(**requires or {})
+    return JobSpec(command=["work"], parameters=parameters, size=size, requires=needs, **more)
+
+
+def facts(slots: int = 1, *, os: str = "linux", memory_bytes: int = 8 * 10**9, labels: Iterable[str] = ()) -> Facts:
+    return Facts(os, "x86_64", "3.11.0", "0", "model", slots, memory_bytes, slots, tuple(labels))
+
+
+def result(attempt: AttemptId, outcome: Outcome = Outcome.SUCCEEDED, **more: Any) -> Result:
+    return Result(attempt, outcome, 0 if outcome is Outcome.SUCCEEDED else 1, **more)
+
+
+@dataclass
+class Agent:
+    """One worker as its agent knows it."""
+
+    facts: Facts
+    session: int
+    sent: int = 0  # its last Report
+    seen: int = 0  # the last Assign that it carried out
+    running: dict[AttemptId, Run] = field(default_factory=dict)
+    killed: list[AttemptId] = field(default_factory=list)  # on the master's demand, not yet reported
+    mail: list[Assign] = field(default_factory=list)  # under way to it
+
+    def take(self, assign: Assign) -> None:
+        assert assign.seq == self.seen + 1, "frames of a session are numbered one by one"
+        self.seen = assign.seq
+        for run in assign.run:
+            if run.attempt not in self.running:
+                tasks = [attempt.task_id for attempt in self.running]
+                assert run.attempt.task_id not in tasks, f"{run.attempt}: two attempts of one task on one worker"
+                self.running[run.attempt] = run
+        self.killed += [attempt for attempt in assign.cancel if self.running.pop(attempt, None)]
+
+
+class Grid:
+    def __init__(self, **settings: Any) -> None:
+        self.settings = SchedulerSettings(**settings)
+        self.scheduler, self.store = Scheduler(), MemoryStore()
+        self.agents: dict[str, Agent] = {}
+        self.now, self.sessions = START, 0
+        self.last = self.step(MasterStarted(self.settings))
+
+    # --- one step -------------------------------------------------------------------------------------------
+
+    def step(self, *events: Event, deliver: bool = True) -> Effects:
+        effects = self.scheduler.step(events, self.now)
+        check(self.scheduler.state)
+        self.store.commit(Batch(self.now, list(events)), effects)
+        assert len(effects.replies) == len(events), "one reply an event"
+        for name, session in effects.closes:
+            assert session <= self.agents[name].session
+        for name, assign in effects.assigns.items():
+            self.agents[name].mail.append(assign)
+        if deliver:
+            self.deliver()
+        self.last = effects
+        return effects
+
+    def deliver(self) -> None:
+        """Every frame under way arrives."""
+        for agent in self.agents.values():
+            while agent.mail:
+                agent.take(agent.mail.pop(0))
+
+    def ask(self, event: Event) -> Reply:
+        return self.step(event).replies[0]
+
+    def wait(self, seconds: float) -> Effects:
+        """Time passes, and the engine wakes if the scheduler asked for it by then."""
+        self.now += seconds
+        wake_at = self.scheduler.wake_at
+        return self.step() if wake_at is not None and wake_at <= self.now else Effects(self.scheduler.state.grid)
+
+    def restart(self) -> Effects:
+        """The master is started again from its rows; every link is gone."""
+        self.scheduler = Scheduler(self.store.snapshot())
+        return self.step(MasterStarted(self.settings))
+
+    # --- users ----------------------------------------------------------------------------------------------
+
+    def submit(self, count: int = 1, size: float | None = None, **more: Any) -> int:
+        return self.submit_spec(spec(count, size, **more))
+
+    def submit_spec(self, job: JobSpec) -> int:
+        reply = self.ask(JobSubmitted("user", job))
+        assert isinstance(reply, Submitted), reply
+        return reply.job
+
+    def declined(self, event: Event) -> Declined:
+        """The event must be declined, and must change nothing that is decided on."""
+        reply = self.ask(event)
+        assert isinstance(reply, Declined), reply
+        assert not self.last.jobs
+        assert not self.last.attempts
+        return reply
+
+    def retry_event(self, job: int) -> JobRetried:
+        return JobRetried(*self.store.retry_material(job))
+
+    # --- workers --------------------------------------------------------------------------------------------
+
+    def join(self, name: str, own: Facts | None = None, *, reports: bool = True) -> Effects:
+        """Open a (new) session; what ran on the worker goes on. ``reports``: with its first Report."""
+        known = self.agents.get(name)
+        chosen = own or (known.facts if known else facts())
+        self.sessions += 1
+        agent = Agent(chosen, self.sessions)
+        if known is not None:
+            agent.running, agent.killed = known.running, known.killed
+        self.agents[name] = agent
+        effects = self.step(WorkerJoined(name, agent.session, "boot", chosen))
+        return self.report(name) if reports else effects
+
+    def workers(self, *names: str, slots: int = 1) -> None:
+        for name in names:
+            self.join(name, facts(slots))
+
+    def leave(self, name: str) -> Effects:
+        return self.step(WorkerLeft(name, self.agents[name].session))
+
+    def reboot(self, name: str) -> None:
+        """Its processes are gone, its spool holds nothing; it has not called yet."""
+        self.agents[name].running, self.agents[name].killed = {}, []
+
+    def report(
+        self,
+        name: str,
+        *results: Result,
+        holding: Iterable[AttemptId] | None = None,
+        seen: int | None = None,
+        slots: int | None = None,
+        deliver: bool = True,
+    ) -> Effects:
+        """The worker's next Report: these results, and as a rule what it knows it has (killed ones confirmed).
+
+        ``holding`` given is the truth from now on, and then killed ones are confirmed by silence alone.
+        """
+        agent = self.agents[name]
+        for each in results:
+            agent.running.pop(each.attempt, None)
+        if holding is None:
+            results += tuple(result(attempt, Outcome.CANCELLED) for attempt in agent.killed)
+            holding = list(agent.running)
+        held, agent.killed = list(holding), []
+        agent.running = {attempt: run for attempt, run in agent.running.items() if attempt in held}
+        agent.sent += 1
+        said = Report(
+            agent.sent,
+            agent.seen if seen is None else seen,
+            tuple(Held(attempt) for attempt in held),
+            results,
+            Load(agent.facts.slots if slots is None else slots),
+        )
+        return self.step(WorkerReported(name, agent.session, said), deliver=deliver)
+
+    def end(self, attempt: AttemptId, outcome: Outcome = Outcome.SUCCEEDED, **more: Any) -> Effects:
+        """This attempt's process ends, and its worker reports it."""
+        name = next(name for name, agent in self.agents.items() if attempt in agent.running)
+        return self.report(name, result(attempt, outcome, **more))
+
+    # --- looking --------------------------------------------------------------------------------------------
+
+    def running(self, name: str) -> list[AttemptId]:
+        return list(self.agents[name].running)
+
+    def attempts_of(self, task: TaskId) -> list[AttemptId]:
+        """Running somewhere."""
+        return [a for agent in self.agents.values() for a in agent.running if a.task_id == task]
+
+    def job(self, job: int) -> Job:
+        return self.store.jobs[job]
+
+    def task(self, job: int, number: int = 1) -> Task:
+        return self.store.tasks[TaskId(job, number)]
+
+    def attempt(self, job: int, task: int = 1, number: int = 1) -> Attempt:
+        return self.store.attempts[AttemptId(job, task, number)]

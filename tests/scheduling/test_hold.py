@@ -1,0 +1,157 @@
+"""Who keeps whom back: the index against the definition, and the definition through the scheduler."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from master.scheduling.events import JobPaused, JobResumed
+from master.scheduling.hold import HoldIndex
+from master.scheduling.model import UNKNOWN_WEIGHT
+from shared.model import AttemptId, Order, TaskId
+from tests.scheduling.driver import Grid
+
+arrivals = st.integers(1, 60)
+weights = st.sampled_from([1.0, 2.0, 2.0, 3.0, UNKNOWN_WEIGHT])
+
+
+class HoldMachine(RuleBasedStateMachine):
+    """Jobs that hold others come, change their weight (a retry comes again elsewhere) and go, in any order."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.index, self.naive = HoldIndex(), dict[int, float]()
+
+    @rule(arrival=arrivals, weight=weights)
+    def put(self, arrival: int, weight: float) -> None:
+        self.index.put(arrival, weight)
+        self.naive[arrival] = weight
+
+    @rule(first=arrivals, count=st.integers(1, 40), weight=weights)
+    def put_many(self, first: int, count: int, weight: float) -> None:
+        for arrival in range(first, first + count):
+            self.put(arrival, weight)
+
+    @rule(arrival=arrivals)
+    def drop(self, arrival: int) -> None:
+        self.index.drop(arrival)
+        self.naive.pop(arrival, None)
+
+    @rule(count=st.integers(1, 40))
+    def drop_the_first(self, count: int) -> None:
+        for arrival in sorted(self.naive)[:count]:
+            self.drop(arrival)
+
+    @invariant()
+    def answers_by_the_definition(self) -> None:
+        ordered = sorted(self.naive.items())
+        for arrival in {0, 104, *(near for a, _ in ordered[:3] + ordered[-3:] for near in (a, a + 1))}:
+            for weight in (0.5, 1.0, 2.0, UNKNOWN_WEIGHT):
+                holders = [a for a, w in ordered if a < arrival and w <= weight]
+                assert self.index.predecessors(arrival, weight) == holders
+                assert self.index.witness(arrival, weight) == (holders[-1] if holders else None)
+
+    @invariant()
+    def equals_one_built_afresh(self) -> None:
+        again = HoldIndex()
+        for arrival, weight in sorted(self.naive.items(), reverse=True):
+            again.put(arrival, weight)
+        assert self.index == again
+
+
+TestHoldIndex = HoldMachine.TestCase
+TestHoldIndex.settings = settings(max_examples=40, stateful_step_count=20, deadline=None)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    sizes=st.lists(st.sampled_from([None, 1.0, 2.0, 3.0]), min_size=1, max_size=6),
+    counts=st.lists(st.integers(1, 3), min_size=6, max_size=6),
+    paused=st.sets(st.integers(1, 6)),
+)
+def test_the_last_task_is_kept_back_exactly_when_the_definition_says_so(
+    sizes: list[float | None], counts: list[int], paused: set[int]
+) -> None:
+    grid = Grid()
+    jobs = [grid.submit(count, size) for count, size in zip(counts, sizes, strict=False)]
+    for job in jobs:
+        if job in paused:
+            grid.step(JobPaused(job))
+    state = grid.scheduler.state
+    for place, job in enumerate(jobs):
+        mine = state.jobs[job]
+        may_not_pass = [
+            earlier for earlier in jobs[:place] if earlier not in paused and state.jobs[earlier].weight <= mine.weight
+        ]
+        assert state.index.is_held(mine) == bool(counts[place] == 1 and may_not_pass)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "held"),
+    [
+        (1.0, 1.0, True),  # ties count
+        (1.0, 2.0, True),
+        (2.0, 1.0, False),  # strictly smaller may overtake
+        (None, 1.0, False),  # unknown is larger than any
+        (1e15, None, True),
+        (None, None, True),
+    ],
+)
+def test_sizes(first: float | None, second: float | None, *, held: bool) -> None:
+    grid = Grid()
+    grid.workers("w", "x")
+    grid.submit(1, first, max_replicas=1)
+    later = grid.submit(1, second)
+    assert bool(grid.attempts_of(TaskId(later, 1))) != held
+    assert (grid.job(later).held_at is not None) == held
+    assert (grid.job(later).released_at is None) == held
+
+
+def test_only_the_last_never_started_task_is_held_and_goes_as_soon_as_it_may() -> None:
+    grid = Grid(policy="first-come")
+    first = grid.submit(1, 1.0, max_replicas=1)
+    later = grid.submit(3, 1.0, max_replicas=1)
+    grid.workers("a", "b", "c", "d")
+    assert [len(grid.attempts_of(TaskId(later, n))) for n in (1, 2, 3)] == [1, 1, 0]
+    assert not grid.running("d")
+    effects = grid.end(grid.attempts_of(TaskId(first, 1))[0])
+    assert [attempt.task_id for attempt in effects.attempts.values()][1:] == [TaskId(later, 3)]
+    assert grid.job(later).held_at is not None
+    assert grid.job(later).released_at == grid.now
+
+
+def test_a_task_that_was_started_once_is_never_held_again() -> None:
+    """Its job's last fresh task is what keeps the job from completing, so a lost one may go at once."""
+    grid = Grid(policy="first-come")
+    grid.submit(1, 1.0, max_replicas=1)
+    later = grid.submit(2, 1.0, max_replicas=1)
+    grid.workers("a", "b")
+    grid.report("b")
+    assert grid.attempt(later, 1, 1).state == "running"
+    grid.report("b", holding=[])
+    assert grid.attempt(later, 1, 1).state == "lost"
+    assert grid.attempt(later, 1, 2).state == "dispatched"
+
+
+def test_order_none_holds_nobody() -> None:
+    grid = Grid(order=Order.NONE)
+    grid.workers("a", "b")
+    grid.submit(1, 1.0, max_replicas=1)
+    later = grid.submit(1, 1.0)
+    assert grid.attempts_of(TaskId(later, 1))
+    assert grid.job(later).held_at is None
+
+
+def test_a_paused_job_holds_nobody_and_holds_again_once_resumed() -> None:
+    grid = Grid()
+    first = grid.submit(2, 1.0, max_replicas=1)
+    later = grid.submit(2, 1.0, max_replicas=1)
+    grid.step(JobPaused(first))
+    grid.workers("a")
+    assert grid.running("a") == [AttemptId(later, 1, 1)]
+    grid.step(JobResumed(first))
+    grid.end(AttemptId(later, 1, 1))
+    assert grid.scheduler.state.index.is_held(grid.scheduler.state.jobs[later])
+    assert grid.running("a") == [AttemptId(first, 1, 1)]

@@ -1,0 +1,66 @@
+"""Ranges against a plain set of numbers."""
+
+from __future__ import annotations
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from master.scheduling.ranges import Ranges
+
+numbers = st.integers(1, 12)
+
+
+class RangesMachine(RuleBasedStateMachine):
+    def __init__(self) -> None:
+        super().__init__()
+        self.ranges, self.naive = Ranges(), set[int]()
+
+    @rule(number=numbers)
+    def add(self, number: int) -> None:
+        self.ranges.add(number)
+        self.naive.add(number)
+
+    @rule(number=numbers)
+    def discard(self, number: int) -> None:
+        self.ranges.discard(number)
+        self.naive.discard(number)
+
+    @invariant()
+    def is_the_set(self) -> None:
+        assert list(self.ranges) == sorted(self.naive)
+        assert len(self.ranges) == len(self.naive)
+        for number in range(14):
+            assert (number in self.ranges) == (number in self.naive)
+            later = [member for member in self.naive if member > number]
+            assert self.ranges.first_after(number) == min(later, default=None)
+
+    @invariant()
+    def pairs_are_sorted_disjoint_and_never_touch(self) -> None:
+        edges = [edge for pair in self.ranges.pairs() for edge in pair]
+        assert edges == sorted(set(edges)), "touching or empty ranges would make equal sets unequal"
+
+
+TestRanges = RangesMachine.TestCase
+TestRanges.settings = settings(max_examples=40, stateful_step_count=25, deadline=None)
+
+
+@given(st.lists(numbers))
+def test_equal_sets_are_equal_however_they_came_to_be(members: list[int]) -> None:
+    again = Ranges.of(sorted(set(members)))
+    assert Ranges.of(members) == again
+    assert Ranges(again.pairs()) == again
+    assert Ranges.of([*members, 13]) != again
+
+
+def test_a_million_numbers_cost_one_range() -> None:
+    ranges = Ranges([(1, 10**6 + 1)])
+    assert len(ranges) == 10**6
+    ranges.discard(500_000)
+    assert ranges.pairs() == [(1, 500_000), (500_001, 10**6 + 1)]
+    ranges.add(500_000)
+    assert ranges.pairs() == [(1, 10**6 + 1)]
+
+
+def test_empty_pairs_are_no_ranges() -> None:
+    assert Ranges([(3, 3), (1, 2)]).pairs() == [(1, 2)]

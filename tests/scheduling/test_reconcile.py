@@ -1,0 +1,405 @@
+"""A worker's Report against what is believed: the table of reconcile.py, cell by cell, and all round it."""
+
+from __future__ import annotations
+
+import pytest
+
+from master.scheduling.events import JobCancelled, JobPaused, WorkerLeft, WorkerReported
+from shared.model import AttemptId, Held, Load, Outcome, TaskId
+from shared.protocol.messages import Assign, Report
+from tests.scheduling.driver import Grid, facts, result
+
+FIRST, SECOND = AttemptId(1, 1, 1), AttemptId(1, 1, 2)
+STRANGER = AttemptId(99, 1, 1)
+
+
+def believed(state: str) -> Grid:
+    """A grid whose only worker, ``a``, is believed to have FIRST in this state; its last command is under way."""
+    grid = Grid(lease_s=30.0)
+    grid.join("a")
+    grid.submit(1)
+    if state == "dispatched":
+        return grid
+    grid.report("a")
+    if state == "cancelling":
+        grid.step(JobCancelled(1))
+    elif state == "lost":
+        grid.wait(30.0)
+        grid.join("a", reports=False)
+    elif state == "succeeded":
+        grid.end(FIRST)
+    assert grid.attempt(1).state == state
+    return grid
+
+
+def said(assign: Assign) -> list[str]:
+    return [f"run {run.attempt}" for run in assign.run] + [f"cancel {attempt}" for attempt in assign.cancel]
+
+
+@pytest.mark.parametrize(
+    ("state", "held", "seen", "after", "commands"),
+    [
+        ("dispatched", True, True, "running", []),
+        ("dispatched", True, False, "running", []),
+        ("dispatched", False, False, "dispatched", []),
+        ("dispatched", False, True, "dispatched", ["run 1.1.1"]),
+        ("running", True, True, "running", []),
+        ("running", False, True, "lost", ["run 1.1.2"]),
+        ("running", False, False, "lost", ["run 1.1.2"]),
+        ("cancelling", True, False, "cancelling", []),
+        ("cancelling", True, True, "cancelling", ["cancel 1.1.1"]),
+        ("cancelling", False, False, "cancelling", []),
+        ("cancelling", False, True, "cancelled", []),
+        ("lost", True, False, "running", []),
+        ("lost", False, False, "lost", ["run 1.1.2"]),
+        ("succeeded", True, True, "succeeded", ["cancel 1.1.1"]),
+        ("succeeded", False, True, "succeeded", []),
+    ],
+)
+def test_table(state: str, held: bool, seen: bool, after: str, commands: list[str]) -> None:
+    grid = believed(state)
+    last = grid.agents["a"].seen
+    effects = grid.report("a", holding=[FIRST] if held else [], seen=last if seen else max(0, last - 1))
+    assert grid.attempt(1).state == after
+    assert said(effects.assigns["a"]) == commands
+
+
+def test_a_command_sent_again_waits_to_be_seen_again() -> None:
+    grid = believed("dispatched")
+    again = grid.report("a", holding=[]).assigns["a"]
+    assert said(again) == ["run 1.1.1"]
+    assert said(grid.report("a", holding=[], seen=again.seq - 1).assigns["a"]) == []
+    assert said(grid.report("a", holding=[], seen=again.seq).assigns["a"]) == ["run 1.1.1"]
+
+
+def test_what_was_lost_for_good_does_not_come_back() -> None:
+    grid = believed("lost")
+    grid.report("a", holding=[])
+    assert grid.attempt(1).ended_at == grid.now
+    effects = grid.report("a", holding=[FIRST, SECOND])
+    assert said(effects.assigns["a"]) == ["cancel 1.1.1"]
+    assert grid.attempt(1).state == "lost"
+
+
+@pytest.mark.parametrize("stranger", [STRANGER, AttemptId(1, 1, 7), AttemptId(1, 2, 1)])
+def test_an_unknown_attempt_is_cancelled(stranger: AttemptId) -> None:
+    grid = believed("running")
+    effects = grid.report("a", holding=[FIRST, stranger])
+    assert said(effects.assigns["a"]) == [f"cancel {stranger}"]
+    assert list(effects.attempts) == []
+
+
+def test_another_workers_attempt_is_a_stranger() -> None:
+    grid = believed("running")
+    grid.join("b", reports=False)
+    effects = grid.report("b", holding=[FIRST])
+    assert "cancel 1.1.1" in said(effects.assigns["b"])
+    assert grid.attempt(1).state == "running"
+    assert grid.attempt(1).worker == "a"
+
+
+# --- leases ----------------------------------------------------------------------------------------------------
+
+
+def test_a_report_renews_the_lease_and_silence_ends_it() -> None:
+    grid = believed("running")
+    assert grid.scheduler.wake_at == grid.now + 30.0
+    grid.now += 20
+    grid.report("a")
+    grid.wait(29.9)
+    assert grid.attempt(1).state == "running"
+    effects = grid.wait(0.2)
+    assert (grid.attempt(1).state, grid.task(1).state) == ("lost", "queued")
+    assert effects.closes == [("a", grid.agents["a"].session)]
+    assert grid.store.workers["a"].session is None
+
+
+def test_a_closed_link_alone_loses_nothing() -> None:
+    """Its worker is at work until the lease runs out, and may come back with all that it has."""
+    grid = believed("running")
+    grid.leave("a")
+    assert grid.attempt(1).state == "running"
+    grid.now += 10
+    effects = grid.join("a")
+    assert grid.attempt(1).state == "running"
+    assert said(effects.assigns["a"]) == []
+    grid.leave("a")
+    grid.wait(30.0)
+    assert grid.attempt(1).state == "lost"
+    assert grid.scheduler.wake_at is not None, "the job has nobody who could run it, and stalls"
+
+
+@pytest.mark.parametrize("state", ["dispatched", "running", "cancelling"])
+def test_silence_loses_every_kind(state: str) -> None:
+    grid = believed(state)
+    grid.wait(30.0)
+    assert grid.attempt(1).state == "lost"
+    may_come_back = state != "cancelling"
+    assert (grid.attempt(1).ended_at is None) == may_come_back
+    assert bool(grid.scheduler.state.attempts) == may_come_back
+
+
+def test_what_is_lost_while_it_is_cancelled_is_cancelled_when_it_comes_back() -> None:
+    grid = believed("cancelling")
+    grid.agents["a"].running = dict.fromkeys([FIRST])  # type: ignore[arg-type]
+    grid.agents["a"].killed = []
+    grid.wait(30.0)
+    assert not grid.scheduler.state.attempts
+    assert said(grid.join("a").assigns["a"]) == ["cancel 1.1.1"]
+
+
+# --- lost attempts come back -----------------------------------------------------------------------------------
+
+
+def replaced(max_replicas: int) -> Grid:
+    """FIRST was lost with its worker ``a``; SECOND is at work on ``b``."""
+    grid = Grid(lease_s=30.0)
+    grid.join("a")
+    grid.submit(1, max_replicas=max_replicas)
+    grid.report("a")
+    grid.wait(30.0)
+    grid.join("b")
+    assert (grid.attempt(1).state, grid.running("b")) == ("lost", [SECOND])
+    return grid
+
+
+def test_a_lost_attempt_is_adopted_where_its_task_has_room() -> None:
+    grid = replaced(max_replicas=2)
+    effects = grid.join("a")
+    assert (grid.attempt(1).state, said(effects.assigns["a"])) == ("running", [])
+    assert grid.attempt(1).reason == ""
+    effects = grid.end(FIRST)
+    assert grid.task(1).winner == 1
+    assert said(effects.assigns["b"]) == ["cancel 1.1.2"]
+
+
+def test_without_room_it_is_cancelled() -> None:
+    grid = replaced(max_replicas=1)
+    effects = grid.join("a")
+    assert (grid.attempt(1).state, said(effects.assigns["a"])) == ("cancelling", ["cancel 1.1.1"])
+    assert grid.attempt(1).reason == "replaced while it was lost"
+    grid.report("a")
+    assert grid.attempt(1).state == "cancelled"
+    grid.end(SECOND)
+    assert grid.job(1).state == "succeeded"
+
+
+def test_without_room_its_result_still_wins_if_it_comes_first() -> None:
+    grid = replaced(max_replicas=1)
+    grid.join("a")
+    effects = grid.report("a", result(FIRST))
+    assert (grid.task(1).winner, grid.attempt(1).accepted) == (1, True)
+    assert said(effects.assigns["b"]) == ["cancel 1.1.2"]
+
+
+@pytest.mark.parametrize("max_replicas", [1, 2])
+def test_the_result_of_a_lost_attempt_wins(max_replicas: int) -> None:
+    grid = replaced(max_replicas)
+    grid.join("a", reports=False)
+    effects = grid.report("a", result(FIRST))
+    assert (grid.attempt(1).state, grid.attempt(1).accepted, grid.task(1).winner) == ("succeeded", True, 1)
+    assert said(effects.assigns["b"]) == ["cancel 1.1.2"]
+    assert effects.completed == [1]
+
+
+def test_the_failure_of_a_lost_attempt_counts_but_does_not_end_its_successor() -> None:
+    grid = replaced(max_replicas=1)
+    grid.join("a", reports=False)
+    grid.report("a", result(FIRST, Outcome.FAILED))
+    assert (grid.attempt(1).state, grid.task(1).failures, grid.task(1).state) == ("failed", 1, "running")
+    assert grid.attempt(1, 1, 2).state == "dispatched"
+
+
+# --- results ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("outcome", "end"), [(Outcome.SUCCEEDED, "succeeded"), (Outcome.FAILED, "failed")])
+def test_a_result_that_crosses_the_cancel_is_recorded_but_not_accepted(outcome: Outcome, end: str) -> None:
+    grid = believed("running")
+    grid.step(JobCancelled(1), deliver=False)
+    grid.report("a", result(FIRST, outcome, wall_s=3.0))
+    attempt = grid.attempt(1)
+    assert (attempt.state, attempt.accepted, attempt.wall_s) == (end, False, 3.0)
+    assert (grid.task(1).state, grid.task(1).winner, grid.job(1).state) == ("cancelled", None, "cancelled")
+    assert not grid.last.late
+
+
+def test_of_two_results_for_one_task_the_first_is_accepted() -> None:
+    grid = Grid()
+    grid.workers("a", "b")
+    grid.submit(1, max_replicas=2)
+    assert {*grid.running("a"), *grid.running("b")} == {FIRST, SECOND}
+    reports = [
+        WorkerReported(name, grid.agents[name].session, Report(2, 2, (), (result(attempt),), Load(1)))
+        for name, attempt in (("b", SECOND), ("a", FIRST))
+        if attempt in grid.running(name)
+    ]
+    assert len(reports) == 2
+    grid.step(*reports, deliver=False)
+    assert [grid.attempt(1, 1, n).accepted for n in (1, 2)] == [False, True]
+    assert [grid.attempt(1, 1, n).state for n in (1, 2)] == ["succeeded", "succeeded"]
+
+
+def test_a_result_is_recorded_in_full() -> None:
+    grid = believed("running")
+    grid.now += 5
+    told = result(FIRST, wall_s=4.0, cpu_s=3.5, peak_memory_bytes=10, reason="all is well")
+    grid.report("a", told)
+    row = grid.attempt(1)
+    assert (row.wall_s, row.cpu_s, row.peak_memory_bytes, row.exit_code) == (4.0, 3.5, 10, 0)
+    assert (row.reason, row.ended_at, row.stdout) == ("all is well", grid.now, told.stdout)
+
+
+def test_a_result_before_it_was_ever_reported_running_has_its_start_worked_out() -> None:
+    grid = believed("dispatched")
+    grid.now += 10
+    grid.report("a", result(FIRST, wall_s=4.0))
+    assert grid.attempt(1).started_at == grid.now - 4.0
+
+
+@pytest.mark.parametrize("attempt", [STRANGER, AttemptId(1, 1, 9), AttemptId(1, 5, 1)])
+def test_results_of_attempts_not_in_memory_go_to_late(attempt: AttemptId) -> None:
+    grid = believed("running")
+    effects = grid.report("a", result(attempt))
+    assert effects.late == [("a", result(attempt))]
+    assert not effects.attempts
+    assert effects.assigns["a"].seen == grid.agents["a"].sent, "it is acknowledged all the same"
+
+
+def test_another_workers_attempt_cannot_be_ended() -> None:
+    grid = believed("running")
+    grid.join("b")
+    effects = grid.report("b", result(FIRST))
+    assert effects.late == [("b", result(FIRST))]
+    assert grid.attempt(1).state == "running"
+
+
+def test_the_same_result_twice_in_a_report_counts_once() -> None:
+    grid = believed("running")
+    effects = grid.report("a", result(FIRST, Outcome.FAILED), result(FIRST, Outcome.FAILED))
+    assert grid.task(1).failures == 1
+    assert len(effects.late) == 1
+
+
+def test_a_result_beside_its_own_holding_ends_it() -> None:
+    grid = believed("running")
+    effects = grid.report("a", result(FIRST), holding=[FIRST])
+    assert grid.attempt(1).state == "succeeded"
+    assert said(effects.assigns["a"]) == ["cancel 1.1.1"]
+
+
+def test_the_result_of_a_lost_attempt_of_a_task_that_is_over_is_late() -> None:
+    grid = replaced(max_replicas=1)
+    grid.end(SECOND)
+    effects = grid.join("a", reports=False)
+    effects = grid.report("a", result(FIRST))
+    assert effects.late == [("a", result(FIRST))]
+    assert (grid.attempt(1).state, grid.attempt(1).accepted) == ("succeeded", False)
+
+
+# --- sessions --------------------------------------------------------------------------------------------------
+
+
+def test_every_report_is_answered_by_exactly_one_assign() -> None:
+    grid = Grid()
+    grid.workers("a", "b")
+    assert list(grid.report("a").assigns) == ["a"], "also where there is nothing to say, and to nobody else"
+    grid.submit(3, max_replicas=1)
+    effects = grid.end(grid.running("a")[0])
+    assert list(effects.assigns) == ["a"]
+    assert (len(effects.assigns["a"].run), effects.assigns["a"].seen) == (1, grid.agents["a"].sent)
+
+
+def test_two_reports_in_one_step_are_answered_together() -> None:
+    grid = Grid()
+    grid.join("a")
+    agent = grid.agents["a"]
+    reports = [WorkerReported("a", agent.session, Report(n, 1, (), (), Load(1))) for n in (2, 3)]
+    effects = grid.step(*reports)
+    assert (effects.assigns["a"].seq, effects.assigns["a"].seen) == (2, 3)
+
+
+def test_frames_are_numbered_by_session() -> None:
+    grid = believed("running")
+    assert grid.store.workers["a"].assigned == 3
+    effects = grid.join("a")
+    assert (effects.assigns["a"].seq, effects.assigns["a"].seen) == (1, 1)
+
+
+def test_a_run_that_was_sent_in_an_earlier_session_is_sent_again() -> None:
+    """Nobody knows whether it arrived, until the first Report says."""
+    grid = believed("dispatched")
+    grid.reboot("a")
+    grid.join("a", reports=False)
+    assert grid.attempt(1).sent == 0
+    effects = grid.report("a")
+    assert (said(effects.assigns["a"]), grid.attempt(1).sent) == (["run 1.1.1"], 1)
+
+
+def test_nothing_is_sent_before_the_first_report() -> None:
+    grid = believed("running")
+    grid.join("a", reports=False)
+    effects = grid.step(JobCancelled(1))
+    assert (effects.assigns, grid.attempt(1).state, grid.attempt(1).sent) == ({}, "cancelling", 0)
+    grid.submit(1)
+    assert grid.last.assigns == {}
+    effects = grid.report("a")
+    assert said(effects.assigns["a"]) == ["cancel 1.1.1"]
+
+
+def test_a_second_link_supersedes_the_first() -> None:
+    grid = believed("running")
+    old = grid.agents["a"].session
+    effects = grid.join("a", reports=False)
+    assert effects.closes == [("a", old)]
+    stale = WorkerReported("a", old, Report(9, 9, (), (result(FIRST),), Load(1)))
+    effects = grid.step(stale, WorkerLeft("a", old))
+    assert (effects.assigns, effects.attempts, effects.late, effects.workers) == ({}, {}, [], {})
+    assert grid.store.workers["a"].session == grid.agents["a"].session
+    grid.report("a")
+    assert grid.attempt(1).state == "running"
+
+
+@pytest.mark.parametrize("name", ["a", "nobody"])
+def test_words_out_of_no_session_are_ignored(name: str) -> None:
+    grid = believed("running")
+    grid.leave("a")
+    report = Report(1, 0, (Held(STRANGER),), (result(FIRST),), Load(1))
+    effects = grid.step(WorkerReported(name, 77, report), WorkerLeft(name, 77))
+    assert (effects.assigns, effects.attempts, effects.late, effects.workers) == ({}, {}, [], {})
+
+
+# --- slots -----------------------------------------------------------------------------------------------------
+
+
+def test_a_worker_is_given_as_much_as_it_offers_now() -> None:
+    grid = Grid()
+    grid.submit(9, max_replicas=1)
+    grid.join("a", facts(4), reports=False)
+    grid.report("a", slots=0)
+    assert grid.running("a") == []
+    grid.report("a", slots=2)
+    assert len(grid.running("a")) == 2
+    grid.report("a", slots=1)
+    assert len(grid.running("a")) == 2, "what runs goes on"
+    grid.end(grid.running("a")[0])
+    grid.report("a", slots=99)
+    assert len(grid.running("a")) == 4, "at most what its computer has"
+
+
+def test_a_slot_is_free_only_once_the_cancelled_attempt_is_gone() -> None:
+    grid = believed("running")
+    grid.step(JobCancelled(1), deliver=False)
+    other = grid.submit(1)
+    assert not grid.attempts_of(TaskId(other, 1))
+    grid.report("a")
+    assert grid.attempts_of(TaskId(other, 1)) == grid.running("a")
+
+
+def test_nothing_is_given_to_a_worker_that_has_not_reported_yet() -> None:
+    grid = Grid()
+    grid.submit(1)
+    grid.join("a", reports=False)
+    assert not grid.last.attempts
+    grid.step(JobPaused(1))
+    assert grid.report("a").attempts == {}

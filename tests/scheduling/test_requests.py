@@ -1,0 +1,408 @@
+"""What users and operators may ask for, what they are answered, and what becomes of it."""
+
+from __future__ import annotations
+
+import pytest
+
+from master.scheduling.effects import Declined, Done, Submitted
+from master.scheduling.events import (
+    JobCancelled,
+    JobPaused,
+    JobResumed,
+    JobSubmitted,
+    WorkerDrained,
+    WorkerJoined,
+    WorkerUndrained,
+)
+from shared.model import AttemptId, Outcome, TaskId
+from shared.spec import JobSpec, TaskSpec
+from tests.scheduling.driver import START, Grid, facts, result, spec
+
+WINDOWS = {"os": "windows"}
+
+
+# --- submit ----------------------------------------------------------------------------------------------------
+
+
+def test_jobs_are_numbered_and_take_the_masters_defaults() -> None:
+    grid = Grid(max_attempts=7, max_replicas=4)
+    assert [grid.submit(), grid.submit(5, 10.0, max_attempts=1, max_replicas="unlimited")] == [1, 2]
+    plain, own = grid.job(1), grid.job(2)
+    assert (plain.task_count, plain.size, plain.max_attempts, plain.max_replicas) == (1, None, 7, 4)
+    assert (own.task_count, own.size, own.max_attempts, own.max_replicas) == (5, 10.0, 1, None)
+    assert plain.arrival < own.arrival
+    assert (plain.owner, plain.submitted_at, plain.state) == ("user", grid.now, "queued")
+
+
+def test_a_masters_unlimited_replicas_may_be_limited_by_a_job() -> None:
+    grid = Grid(max_replicas=None)
+    grid.submit()
+    grid.submit(max_replicas=1)
+    assert (grid.job(1).max_replicas, grid.job(2).max_replicas) == (None, 1)
+
+
+def test_the_size_of_a_job_may_be_the_sum_of_its_tasks() -> None:
+    grid = Grid()
+    grid.submit_spec(JobSpec(command=["x"], tasks=[TaskSpec(size=1.0), TaskSpec(size=2.5)]))
+    grid.submit_spec(JobSpec(command=["x"], tasks=[TaskSpec(size=1.0), TaskSpec()]))
+    assert (grid.job(1).size, grid.job(2).size) == (3.5, None)
+
+
+def test_limits_are_told_with_the_next_step() -> None:
+    grid = Grid(max_jobs=1, max_tasks=3)
+    too_many = grid.declined(JobSubmitted("user", spec(4)))
+    assert (too_many.status, too_many.code) == (422, "too_many_tasks")
+    assert "4 tasks" in too_many.message
+    assert "max_tasks" in too_many.hint
+    grid.submit(3)
+    full = grid.declined(JobSubmitted("user", spec()))
+    assert (full.status, full.code, bool(full.hint)) == (503, "queue_full", True)
+    grid.step(JobCancelled(1))
+    assert grid.submit() == 2, "a declined job used up no number"
+
+
+def test_an_ended_job_counts_until_its_last_attempt_is_gone() -> None:
+    grid = Grid(max_jobs=1)
+    grid.join("a")
+    grid.submit()
+    grid.step(JobCancelled(1))
+    assert grid.declined(JobSubmitted("user", spec())).code == "queue_full"
+    grid.report("a")
+    assert grid.submit() == 2
+
+
+@pytest.mark.parametrize(
+    "needs", [WINDOWS, {"labels": ["fast", "gpu"]}, {"memory_bytes": 9 * 10**9}, {"slots": 3}], ids=str
+)
+def test_a_job_that_no_known_worker_could_run_is_accepted_with_a_warning(needs: dict[str, object]) -> None:
+    grid = Grid()
+    grid.join("a", facts(2, labels=["fast"]))
+    reply = grid.ask(JobSubmitted("user", spec(requires=needs)))
+    assert isinstance(reply, Submitted)
+    assert len(reply.warnings) == 1
+    grid.join("b", facts(4, os="windows", memory_bytes=10**10, labels=["gpu", "fast"]))
+    grid.leave("b")
+    reply = grid.ask(JobSubmitted("user", spec(requires=needs)))
+    assert isinstance(reply, Submitted)
+    assert reply.warnings == (), "it is known, if away"
+
+
+def test_several_requests_in_one_step_are_answered_in_order() -> None:
+    grid = Grid(max_jobs=2)
+    replies = grid.step(
+        JobSubmitted("a", spec()), JobPaused(9), JobSubmitted("b", spec()), JobSubmitted("c", spec()), JobCancelled(1)
+    ).replies
+    assert [type(reply) for reply in replies] == [Submitted, Declined, Submitted, Declined, Done]
+    assert (grid.job(2).owner, len(grid.store.jobs)) == ("b", 2)
+
+
+# --- pause, stall and their exemptions -------------------------------------------------------------------------
+
+
+def exemptions(grid: Grid) -> list[tuple[int, int, str]]:
+    return [(e.job, e.predecessor, e.reason) for e in grid.store.exemptions.values()]
+
+
+def test_a_paused_job_starts_nothing_while_what_runs_goes_on() -> None:
+    grid = Grid()
+    job = grid.submit(3)
+    grid.workers("a")
+    grid.step(JobPaused(job))
+    attempt = grid.running("a")[0]
+    effects = grid.report("a")
+    assert (effects.assigns["a"].cancel, grid.running("a")) == ((), [attempt])
+    grid.end(attempt)
+    assert grid.running("a") == []
+    grid.join("b")
+    assert grid.running("b") == [], "nor a replica"
+    grid.step(JobResumed(job))
+    assert grid.running("a")
+
+
+def test_what_passes_a_paused_job_is_recorded() -> None:
+    grid = Grid()
+    first = grid.submit(1, 1.0, max_replicas=1)
+    later = grid.submit(1, 1.0, max_replicas=1)
+    smaller = grid.submit(1, 0.5, max_replicas=1)
+    grid.step(JobPaused(first))
+    grid.workers("a", "b")
+    assert grid.attempts_of(TaskId(later, 1))
+    assert grid.attempts_of(TaskId(smaller, 1))
+    assert exemptions(grid) == [(later, first, "paused")], "a smaller one may overtake anyway"
+    grid.step(JobResumed(first))
+    for attempt in [*grid.running("a"), *grid.running("b")]:
+        grid.end(attempt)
+    assert (grid.job(later).state, grid.job(first).state) == ("succeeded", "running")
+    assert grid.store.passings == []
+
+
+def test_a_stalled_job_holds_nobody_and_holds_later_arrivals_again_once_it_can_run() -> None:
+    grid = Grid(stall_after_s=60.0)
+    first = grid.submit(1, 1.0, requires=WINDOWS, max_replicas=1)
+    later = grid.submit(1, 1.0, max_replicas=1)
+    grid.join("a")
+    assert grid.scheduler.wake_at == START + 30.0, "the lease of a"
+    for _ in range(5):
+        grid.now += 10
+        grid.report("a")
+    assert grid.scheduler.wake_at == START + 60.0
+    grid.wait(9.0)
+    assert (grid.job(first).stalled, grid.running("a")) == (False, [])
+    grid.wait(1.0)
+    assert (grid.job(first).stalled, grid.job(first).starved_since) == (True, START)
+    assert grid.running("a") == [AttemptId(later, 1, 1)]
+    assert exemptions(grid) == [(later, first, "stalled")]
+    after = grid.submit(1, 1.0, max_replicas=1)
+    grid.end(AttemptId(later, 1, 1))
+    assert grid.running("a") == [AttemptId(after, 1, 1)]
+    grid.join("w", facts(os="windows"))
+    assert (grid.job(first).stalled, grid.job(first).starved_since) == (False, None)
+    last = grid.submit(1, 1.0)
+    grid.end(AttemptId(after, 1, 1))
+    assert (grid.running("a"), grid.running("w")) == ([], [AttemptId(first, 1, 1)])
+    grid.end(AttemptId(first, 1, 1))
+    assert grid.attempts_of(TaskId(last, 1))
+    assert [e[:2] for e in exemptions(grid)] == [(later, first), (after, first)]
+
+
+def test_a_stall_ends_only_for_a_worker_that_could_run_the_job() -> None:
+    grid = Grid(stall_after_s=60.0)
+    job = grid.submit(1, requires=WINDOWS)
+    grid.wait(60.0)
+    grid.join("a")
+    assert grid.job(job).stalled
+    grid.join("w", facts(os="windows"), reports=False)
+    assert not grid.job(job).stalled
+
+
+def test_a_job_that_can_run_again_in_time_never_stalled() -> None:
+    grid = Grid(stall_after_s=60.0)
+    job = grid.submit(1, requires=WINDOWS)
+    grid.now += 50
+    grid.join("w", facts(os="windows"))
+    grid.leave("w")
+    grid.wait(50.0)
+    assert not grid.job(job).stalled
+    grid.wait(10.0)
+    assert grid.job(job).stalled
+
+
+@pytest.mark.parametrize("verb", [JobPaused, JobResumed, JobCancelled])
+def test_an_ended_or_unknown_job_cannot_be_steered(verb: type[JobPaused | JobResumed | JobCancelled]) -> None:
+    grid = Grid()
+    grid.join("a")
+    job = grid.submit()
+    grid.step(JobCancelled(job))
+    for which in (job, 99):
+        declined = grid.declined(verb(which))
+        assert (declined.status, declined.code) == (409, "job_is_over")
+
+
+# --- cancel ----------------------------------------------------------------------------------------------------
+
+
+def test_a_cancelled_job_leaves_the_grid_at_once() -> None:
+    grid = Grid()
+    first = grid.submit(3, 1.0, max_replicas=1)
+    later = grid.submit(1, 1.0)
+    grid.workers("a", "b")
+    assert not grid.attempts_of(TaskId(later, 1))
+    effects = grid.step(JobCancelled(first))
+    assert effects.completed == []
+    assert (grid.job(first).state, grid.job(first).departure) == ("cancelled", grid.store.grid.sequence)
+    assert [grid.task(first, n).state for n in (1, 2)] == ["cancelled", "cancelled"]
+    assert TaskId(first, 3) not in grid.store.tasks, "it was never started"
+    grid.report("a")
+    assert grid.attempt(first, 1, 1).state == "cancelled"
+    assert grid.attempts_of(TaskId(later, 1)), "nobody holds it any more"
+
+
+def test_a_cancelled_paused_or_stalled_job_is_neither() -> None:
+    grid = Grid(stall_after_s=60.0)
+    job = grid.submit(1, requires=WINDOWS)
+    grid.step(JobPaused(job))
+    grid.wait(60.0)
+    assert (grid.job(job).paused, grid.job(job).stalled) == (True, True)
+    grid.step(JobCancelled(job))
+    assert (grid.job(job).paused, grid.job(job).stalled, grid.job(job).starved_since) == (False, False, None)
+    assert grid.scheduler.wake_at is None
+
+
+# --- retry -----------------------------------------------------------------------------------------------------
+
+
+def failed(grid: Grid) -> int:
+    """A job of three tasks: 1 succeeded, 2 and 3 failed."""
+    job = grid.submit(3, 1.0, max_attempts=1, max_replicas=1)
+    for number in (1, 2, 3):
+        outcome = Outcome.SUCCEEDED if number == 1 else Outcome.FAILED
+        grid.end(AttemptId(job, number, 1), outcome)
+    assert grid.job(job).state == "failed"
+    return job
+
+
+def test_a_retried_job_does_again_what_did_not_succeed() -> None:
+    grid = Grid()
+    grid.join("a")
+    job = failed(grid)
+    before = grid.task(job, 1)
+    assert grid.ask(grid.retry_event(job)) == Done()
+    assert grid.job(job).state == "running"
+    assert (grid.job(job).failed, grid.job(job).succeeded) == (0, 1)
+    assert grid.running("a") == [AttemptId(job, 2, 2)], "the numbering goes on"
+    grid.end(AttemptId(job, 2, 2))
+    grid.end(AttemptId(job, 3, 2), Outcome.FAILED)
+    assert (grid.job(job).state, grid.task(job, 3).failures) == ("failed", 1), "failures are counted anew"
+    grid.step(grid.retry_event(job))
+    grid.end(AttemptId(job, 3, 3))
+    assert (grid.job(job).state, grid.task(job, 1)) == ("succeeded", before)
+
+
+def test_a_retried_job_comes_last() -> None:
+    grid = Grid()
+    grid.join("a")
+    job = failed(grid)
+    other = grid.submit(2, 1.0, max_replicas=1)
+    grid.step(grid.retry_event(job))
+    assert grid.job(job).arrival > grid.job(other).arrival
+    assert (grid.job(job).departure, grid.job(job).finished_at, grid.job(job).held_at) == (None, None, None)
+    grid.end(AttemptId(other, 1, 1))
+    assert grid.running("a") == [AttemptId(job, 2, 2)], "jobs take turns"
+    grid.end(AttemptId(job, 2, 2))
+    grid.end(AttemptId(other, 2, 1))
+    assert grid.running("a") == [AttemptId(job, 3, 2)], "its last task had to wait for the other job"
+    assert grid.job(job).held_at is not None
+
+
+def test_a_retried_job_waits_until_its_attempts_are_stopped() -> None:
+    grid = Grid()
+    grid.join("a")
+    job = grid.submit(2)
+    grid.step(JobCancelled(job))
+    declined = grid.declined(grid.retry_event(job))
+    assert (declined.status, declined.code) == (409, "not_over")
+    assert "still being stopped" in declined.message
+    grid.report("a")
+    assert grid.ask(grid.retry_event(job)) == Done()
+    assert grid.running("a") == [AttemptId(job, 1, 2)]
+
+
+def test_a_live_job_cannot_be_retried() -> None:
+    grid = Grid(max_jobs=1)
+    job = grid.submit()
+    grid.step(JobCancelled(job))
+    event = grid.retry_event(job)
+    assert [type(reply) for reply in grid.step(event, event).replies] == [Done, Declined]
+    grid.step(JobCancelled(job))
+    grid.submit()
+    assert grid.declined(grid.retry_event(job)).code == "queue_full"
+
+
+def test_a_retry_leaves_its_event_as_it_was_logged() -> None:
+    grid = Grid()
+    grid.join("a")
+    job = failed(grid)
+    event = grid.retry_event(job)
+    grid.step(event)
+    assert (event.job.state, [task.state for task in event.tasks]) == ("failed", ["failed", "failed"])
+
+
+def test_a_lost_attempt_of_before_the_retry_is_a_stranger() -> None:
+    grid = Grid()
+    grid.join("a")
+    job = grid.submit()
+    grid.wait(30.0)
+    grid.step(JobCancelled(job))
+    grid.step(grid.retry_event(job))
+    grid.join("a", reports=False)
+    effects = grid.report("a", result(AttemptId(job, 1, 1)))
+    assert effects.late == [("a", result(AttemptId(job, 1, 1)))]
+    assert (grid.task(job).winner, grid.running("a")) == (None, [AttemptId(job, 1, 2)])
+
+
+# --- drain -----------------------------------------------------------------------------------------------------
+
+
+def test_a_draining_worker_finishes_what_it_has_and_is_given_nothing_more() -> None:
+    grid = Grid()
+    job = grid.submit(3, max_replicas=1)
+    grid.join("a", facts(1))
+    assert grid.ask(WorkerDrained("a")) == Done()
+    grid.end(AttemptId(job, 1, 1))
+    grid.join("a")
+    assert (grid.running("a"), grid.store.workers["a"].draining) == ([], True), "also after a new connection"
+    assert grid.task(job, 1).state == "succeeded"
+    assert grid.ask(WorkerUndrained("a")) == Done()
+    assert grid.running("a") == [AttemptId(job, 2, 1)]
+
+
+def test_who_drains_an_unknown_worker_is_told() -> None:
+    assert Grid().declined(WorkerDrained("nobody")).status == 404
+
+
+def test_a_grid_knows_a_limited_number_of_workers() -> None:
+    grid = Grid(max_workers=1)
+    grid.join("a")
+    declined = grid.declined(WorkerJoined("b", 2, "boot", facts()))
+    assert (declined.status, declined.code) == (503, "too_many_workers")
+    grid.join("a")
+    assert list(grid.store.workers) == ["a"], "one that is known may come again"
+
+
+# --- what uses up attempts -------------------------------------------------------------------------------------
+
+
+def test_a_tasks_own_failures_use_up_max_attempts() -> None:
+    grid = Grid()
+    grid.join("a")
+    job = grid.submit(1, max_attempts=2)
+    effects = grid.end(AttemptId(job, 1, 1), Outcome.FAILED)
+    assert (grid.task(job).failures, grid.task(job).state) == (1, "running")
+    assert grid.running("a") == [AttemptId(job, 1, 2)]
+    assert effects.completed == []
+    effects = grid.end(AttemptId(job, 1, 2), Outcome.FAILED)
+    assert (grid.task(job).state, grid.job(job).state) == ("failed", "failed")
+    assert effects.completed == [job]
+
+
+@pytest.mark.parametrize("outcome", [Outcome.GIVEN_BACK, Outcome.CANCELLED])
+def test_an_owners_claim_uses_up_nothing(outcome: Outcome) -> None:
+    grid = Grid()
+    grid.join("a")
+    job = grid.submit(1, max_attempts=1)
+    for number in range(1, 6):
+        grid.end(AttemptId(job, 1, number), outcome)
+        assert grid.attempt(job, 1, number).state == "cancelled"
+    assert (grid.task(job).failures, grid.task(job).attempts, grid.job(job).state) == (0, 6, "running")
+
+
+def test_the_loss_of_a_worker_uses_up_nothing() -> None:
+    grid = Grid()
+    job = grid.submit(1, max_attempts=1)
+    for number in range(1, 4):
+        grid.join("a")
+        assert grid.running("a") == [AttemptId(job, 1, number)]
+        grid.wait(30.0)
+        grid.reboot("a")
+    assert (grid.task(job).failures, grid.job(job).state) == (0, "running")
+
+
+def test_a_failure_beside_a_live_replica_waits_for_the_replica() -> None:
+    grid = Grid()
+    job = grid.submit(1, max_attempts=1, max_replicas=2)
+    grid.workers("a", "b")
+    grid.end(AttemptId(job, 1, 1), Outcome.FAILED)
+    assert grid.task(job).state == "running"
+    grid.end(AttemptId(job, 1, 2))
+    assert (grid.task(job).state, grid.job(job).state) == ("succeeded", "succeeded")
+
+
+def test_one_failed_task_fails_its_job_once_all_are_done() -> None:
+    grid = Grid(policy="first-come")
+    grid.join("a")
+    job = grid.submit(2, max_attempts=1)
+    effects = grid.end(AttemptId(job, 1, 1), Outcome.FAILED)
+    assert (grid.job(job).state, effects.completed) == ("running", [])
+    effects = grid.end(AttemptId(job, 2, 1))
+    assert (grid.job(job).state, effects.completed) == ("failed", [job])
+    assert (grid.job(job).succeeded, grid.job(job).failed) == (1, 1)
