@@ -40,7 +40,8 @@ class Grid:
         port = self.url.rpartition(":")[2]
         await self._run("master", "master", "--host", "127.0.0.1", "--port", port)
         await self._until(self._answers)
-        joining = ("--master", self.url, "--token-file", str(self.admin_token.with_name("worker")))
+        token = str(self.admin_token.with_name("worker"))
+        joining = ("--master", self.url, "--token-file", token, "--dedicated")  # a demo's tasks need not yield
         for name in workers:
             await self._run(name, "worker", *joining, "--name", name, "--slots", str(slots))
         async with self.client() as client:

@@ -120,7 +120,7 @@ def _queue_full(state: State) -> Declined:
 
 
 def _is_over(job_id: int) -> Declined:
-    return Declined(409, "job_is_over", f"job {job_id} has already ended", "loopline retry starts it again")
+    return Declined(409, "job_is_over", f"job {job_id} has already ended", f"loopline job {job_id} shows how")
 
 
 def _stopping(job: Job) -> str:
