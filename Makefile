@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test lint format bench test-compose constraints clean check-python
+.PHONY: demo test lint format test-compose constraints clean check-python
 
 demo: .venv/installed
 	$(BIN)/loopline demo

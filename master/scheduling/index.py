@@ -37,9 +37,12 @@ class Ranking(Generic[Subject, Key]):
     __hash__ = None  # type: ignore[assignment]
 
     def place(self, subject: Subject, key: Key | None) -> None:
-        old = self.keys.pop(subject, None)
+        old = self.keys.get(subject)
+        if old == key:
+            return
         if old is not None:
-            self.order.discard(old)
+            self.order.remove(old)
+            del self.keys[subject]
         if key is not None:
             self.keys[subject] = key
             self.order.add(key)
@@ -189,7 +192,9 @@ class Index:
 
 
 def _toggle(members: SortedSet[int], member: int, present: bool) -> None:
+    if present is (member in members):
+        return
     if present:
         members.add(member)
     else:
-        members.discard(member)
+        members.remove(member)

@@ -70,9 +70,16 @@ class State:
         self._place_task(task)
 
     def save_attempt(self, attempt: Attempt) -> None:
+        """Also places its task, which it may have made one to replicate, or no longer."""
         self.effects.attempts[attempt.id] = attempt
         self._place_attempt(attempt)
         self._place_task(self.tasks[attempt.task_id])
+
+    def save_together(self, job: Job, task: Task, attempt: Attempt) -> None:
+        """A change that concerns all three of a live job; each is placed once."""
+        self.effects.jobs[job.id] = job
+        self.effects.tasks[task.id] = self.tasks[task.id] = task
+        self.save_attempt(attempt)
 
     def admit(self, job: Job, started: Ranges | None = None) -> None:
         """A job enters (or enters again): from now on it counts. ``started``: tasks that are not fresh."""
