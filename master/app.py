@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import itertools
 import json
+import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -34,19 +34,8 @@ from shared.errors import LooplineError
 
 STOP_WITHIN_S = 3.0
 
-OPERATIONS: list[Operation] = [
-    *itertools.chain(
-        jobs.routes,
-        tasks.routes,
-        streams.routes,
-        workers.routes,
-        files.routes,
-        tokens.routes,
-        system.routes,
-        system.root_routes,
-        docs.routes,
-    )
-]
+SUBJECTS = (jobs, tasks, streams, workers, files, tokens, system, docs)
+OPERATIONS: list[Operation] = [operation for subject in SUBJECTS for operation in subject.routes]
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,9 +68,11 @@ async def serving(settings: MasterSettings) -> AsyncIterator[Master]:
 def _make_home(folder: Path) -> None:
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if not os.access(folder, os.W_OK | os.X_OK):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
     except OSError as error:
         hint = "choose another with --data-dir"
-        raise LooplineError("data_dir", f"cannot make the folder {folder}: {error.strerror}", hint) from None
+        raise LooplineError("data_dir", f"cannot write into the folder {folder}: {error.strerror}", hint) from None
 
 
 def web_app(services: Services) -> web.Application:

@@ -13,6 +13,7 @@ from collections import OrderedDict
 from dataclasses import dataclass
 from pathlib import Path
 from secrets import token_hex, token_urlsafe
+from urllib.parse import urlsplit
 
 from aiohttp import web
 
@@ -78,18 +79,18 @@ class Auth:
     async def revoke(self, token_id: str) -> TokenView | None:
         """The token, of no use from now on; None: there is none."""
         revoked = await self._tokens.revoke(token_id, time.time())
-        self._known.clear()
+        self._known = {}
         return revoked
 
     async def find(self, secret: str) -> Caller | None:
         """Whose token this is, if it is valid."""
-        key = _hash(secret)
-        if key not in self._known:
+        key, known = _hash(secret), self._known  # those of now: what is revoked meanwhile must not stay
+        if key not in known:
             token = await self._tokens.by_hash(key)
             if token is None or token.revoked_at is not None:
                 return None
-            self._known[key] = Caller(token.name, token.role)
-        return self._known[key]
+            known[key] = Caller(token.name, token.role)
+        return known[key]
 
     async def _caller(self, request: web.Request) -> Caller:
         scheme, _, secret = request.headers.get("Authorization", "").partition(" ")
@@ -151,10 +152,18 @@ def _hash(secret: str) -> str:
 
 def _neighbour(request: web.Request) -> Caller:
     """The caller of a master without tokens: a program on this computer, but no web page that a browser shows."""
-    here = str(request.url.origin())
-    if not is_loopback(request.url.host or "") or request.headers.get("Origin", here) != here:
+    here = f"http://{request.host}"
+    is_ours = is_loopback(_host_of(here)) and request.headers.get("Origin", here) == here
+    if not is_ours:
         raise LooplineError("foreign_page", "this master is for programs on its own computer", status=403)
     return Caller("local", "admin")
+
+
+def _host_of(url: str) -> str:
+    try:
+        return urlsplit(url).hostname or ""
+    except ValueError:
+        return ""
 
 
 class _Buckets:

@@ -16,7 +16,7 @@ from typing import Protocol
 
 from master.clock import Clock
 from master.scheduling.effects import Declined, Effects, Reply
-from master.scheduling.events import Batch, Event, MasterStarted, SchedulerSettings
+from master.scheduling.events import Batch, Event
 from master.scheduling.scheduler import Scheduler
 from master.store import Store
 from shared.errors import LooplineError
@@ -34,15 +34,6 @@ class Links(Protocol):
     def deliver(self, worker: str, assign: Assign) -> None: ...
 
     def close(self, worker: str, session: int) -> None: ...
-
-
-async def start_engine(store: Store, settings: SchedulerSettings, *, max_inbox: int = 10_000) -> Engine:
-    """Go on from what the store holds; that a run began is on disk when this returns."""
-    snapshot = await store.snapshot()
-    engine = Engine(Scheduler(snapshot), store, Clock(after=snapshot.grid.now), max_inbox=max_inbox)
-    engine.post(MasterStarted(settings))
-    await engine.turn()
-    return engine
 
 
 class Engine:

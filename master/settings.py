@@ -47,7 +47,7 @@ class Limits(BaseModel):
     max_jobs: Annotated[Amount, Field(description="unfinished at once")] = 10_000
     max_tasks: Annotated[Amount, Field(description="of one job")] = 1_000_000
     max_workers: Annotated[Amount, Field(description="known to this master")] = 10_000
-    max_body_bytes: Annotated[Amount, Field(description="of one request, a job's above all")] = 64 * _MIB
+    max_body_bytes: Annotated[Amount, Field(description="of one request, a job's above all")] = 16 * _MIB
     max_file_bytes: Annotated[Amount, Field(description="of one file under /files")] = 1024 * _MIB
     disk_reserve_bytes: Annotated[int, Field(ge=0, description="kept free of files, for the database")] = 256 * _MIB
     max_page: Annotated[Amount, Field(description="items of one page")] = 1000

@@ -129,10 +129,12 @@ Data = Annotated[
 ]
 """Raw bytes; base64 in JSON."""
 
+NO_NUL = r"^[^\x00]*$"
+"""What no database keeps."""
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 Name = Annotated[str, Field(min_length=1, max_length=100, pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
 """A worker's, label's or user's name: safe in a URL, a shell and a file system."""
-ShortText = Annotated[str, Field(max_length=500)]
+ShortText = Annotated[str, Field(max_length=500, pattern=NO_NUL)]
 Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Count = Annotated[int, Field(ge=0, le=MAX_ID)]
 
@@ -141,10 +143,10 @@ Count = Annotated[int, Field(ge=0, le=MAX_ID)]
 class Facts:
     """What a worker's computer is: static for as long as the agent runs."""
 
-    os: Annotated[str, Field(max_length=20)]  # linux, macos, windows
-    arch: Annotated[str, Field(max_length=20)]  # x86_64, arm64
-    python: Annotated[str, Field(max_length=20)]  # 3.11.7
-    agent: Annotated[str, Field(max_length=40)]  # Loopline's version
+    os: Annotated[str, Field(max_length=20, pattern=NO_NUL)]  # linux, macos, windows
+    arch: Annotated[str, Field(max_length=20, pattern=NO_NUL)]  # x86_64, arm64
+    python: Annotated[str, Field(max_length=20, pattern=NO_NUL)]  # 3.11.7
+    agent: Annotated[str, Field(max_length=40, pattern=NO_NUL)]  # Loopline's version
     model: ShortText  # the processor's name; PCs of one model are one type
     cpus: Annotated[int, Field(ge=1, le=65536)]
     memory_bytes: Count

@@ -4,18 +4,26 @@ from __future__ import annotations
 
 from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, JsonValue, model_validator
 
 from shared.model import Name
 
 MAX_TASKS = 100_000_000
 """Hard ceiling on the tasks of one job; a master's own limit (a setting) is lower."""
 
+
+def _not_whole(value: object) -> object:
+    """A whole number too large to be exact must not slip through as a fraction."""
+    if type(value) is int:
+        raise ValueError("a whole number must lie between -2^53 and 2^53")
+    return value
+
+
 Scalar = (
     Annotated[str, Field(max_length=10_000)]
     | Annotated[bool, Field(strict=True)]
     | Annotated[int, Field(strict=True, ge=-(2**53), le=2**53)]
-    | Annotated[float, Field(strict=True, allow_inf_nan=False)]
+    | Annotated[float, BeforeValidator(_not_whole), Field(strict=True, allow_inf_nan=False)]
 )
 """A parameter's value."""
 

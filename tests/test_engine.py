@@ -7,7 +7,7 @@ from itertools import pairwise
 import pytest
 
 from master.clock import Clock
-from master.engine import MAX_NEWS, Engine, News, start_engine
+from master.engine import MAX_NEWS, Engine, News
 from master.scheduling.effects import Declined, Done, Effects, Submitted
 from master.scheduling.events import (
     JobCancelled,
@@ -207,7 +207,9 @@ async def test_a_job_from_submission_to_result_and_over_a_restart(tmp_path, link
 
     async def one_run(during) -> None:
         async with open_store(url) as store:
-            engine = await start_engine(store, SchedulerSettings())
+            snapshot = await store.snapshot()
+            engine = Engine(Scheduler(snapshot), store, Clock(after=snapshot.grid.now))
+            engine.post(MasterStarted(SchedulerSettings()))
             running = asyncio.create_task(engine.run(links))
             await during(engine, store)
             engine.stop()

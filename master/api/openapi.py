@@ -47,17 +47,17 @@ def _models(operations: Iterable[Operation]) -> Iterable[tuple[_Key, Any, TypeAd
     yield ("", "problem"), "serialization", TypeAdapter(Problem)
     for operation in operations:
         for parameter in operation.parameters:
-            yield (_id(operation), parameter.name), "validation", TypeAdapter(parameter.kind)
+            yield (operation.id, parameter.name), "validation", TypeAdapter(parameter.kind)
         if operation.body:
-            yield (_id(operation), "body"), "validation", TypeAdapter(operation.body)
+            yield (operation.id, "body"), "validation", TypeAdapter(operation.body)
         if answer := operation.item or _model_answered(operation):
-            yield (_id(operation), "answer"), "serialization", TypeAdapter(answer)
+            yield (operation.id, "answer"), "serialization", TypeAdapter(answer)
 
 
 def _operation(operation: Operation, of: dict[_Key, Json]) -> Json:
     summary, _, description = (getdoc(operation.handler) or "").partition("\n\n")
     described: Json = {
-        "operationId": _id(operation),
+        "operationId": operation.id,
         "tags": [operation.tag],
         "summary": summary.rstrip("."),
         "description": f"{description}\n\n{_who(operation)}".strip(),
@@ -65,9 +65,9 @@ def _operation(operation: Operation, of: dict[_Key, Json]) -> Json:
         "security": [{"token": []}] if operation.access else [],
     }
     if operation.parameters:
-        described["parameters"] = [_parameter(one, of[_id(operation), one.name]) for one in operation.parameters]
+        described["parameters"] = [_parameter(one, of[operation.id, one.name]) for one in operation.parameters]
     if media_type := operation.takes or (operation.body and JSON):
-        schema = of.get((_id(operation), "body"), {})
+        schema = of.get((operation.id, "body"), {})
         described["requestBody"] = {"required": True, "content": {media_type: {"schema": schema}}}
     return described
 
@@ -84,7 +84,7 @@ def _parameter(parameter: Parameter, schema: Json) -> Json:
 def _responses(operation: Operation, of: dict[_Key, Json]) -> Json:
     answer: Json = {"description": HTTPStatus(operation.status).phrase}
     if operation.method != "HEAD" and operation.status != HTTPStatus.NO_CONTENT:
-        schema = of.get((_id(operation), "answer"), {})
+        schema = of.get((operation.id, "answer"), {})
         content = {"schema": {}, "x-item": schema} if operation.item else {"schema": schema}
         answer["content"] = {operation.media_type: content}
     if operation.headers:
@@ -113,7 +113,3 @@ def _who(operation: Operation) -> str:
 def _model_answered(operation: Operation) -> type[BaseModel] | None:
     answer = operation.signature.return_annotation
     return answer if issubclass(answer, BaseModel) else None
-
-
-def _id(operation: Operation) -> str:
-    return operation.handler.__name__

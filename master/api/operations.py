@@ -51,7 +51,7 @@ class Parameter:
     @property
     def kind(self) -> Any:
         """What it is where it is given: one that may be left out is not sent as null."""
-        return without_none(self.annotation)
+        return _without_none(self.annotation)
 
     def read(self, request: web.Request) -> Any:
         """As it is in the request; None where it is not."""
@@ -59,9 +59,8 @@ class Parameter:
             return request.match_info[self.alias]
         if self.place == "header":
             return request.headers.get(self.alias)
-        values = request.query.getall(self.alias, None)
-        takes_many = get_origin(self.kind) is tuple
-        return values if values is None or takes_many or len(values) > 1 else values[0]
+        values = request.query.getall(self.alias, [None])
+        return values[0] if len(values) == 1 else values  # which no parameter may be
 
 
 @dataclass(frozen=True)
@@ -78,6 +77,10 @@ class Operation:
     takes: str | None = None  # media type of a body that the handler reads itself
     headers: Mapping[str, str] = field(default_factory=dict)  # of the answer, and what they say
     is_documented: bool = True
+
+    @property
+    def id(self) -> str:
+        return self.handler.__name__
 
     @cached_property
     def signature(self) -> inspect.Signature:
@@ -109,7 +112,7 @@ class Operation:
 
     def _parameter(self, taken: inspect.Parameter) -> Parameter:
         alias, place = taken.name, "path" if f"{{{taken.name}}}" in self.path else "query"
-        for mark in getattr(without_none(taken.annotation), "__metadata__", ()):
+        for mark in getattr(_without_none(taken.annotation), "__metadata__", ()):
             if isinstance(mark, Header):
                 alias, place = mark.name, "header"
         return Parameter(taken.name, alias, place, taken.annotation, taken.default)
@@ -120,7 +123,7 @@ class Operation:
         fields: dict[str, Any] = {
             one.name: (one.annotation, ... if one.is_required else one.default) for one in self.parameters
         }
-        return create_model(self.handler.__name__, __config__=ConfigDict(extra="forbid"), **fields)
+        return create_model(self.id, __config__=ConfigDict(extra="forbid"), **fields)
 
     def _arguments(self, request: web.Request) -> dict[str, Any]:
         known = {one.alias for one in self.parameters if one.place == "query"}
@@ -154,7 +157,7 @@ class Routes:
         return add
 
 
-def without_none(annotation: Any) -> Any:
+def _without_none(annotation: Any) -> Any:
     if get_origin(annotation) not in (Union, UnionType):
         return annotation
     return Union[tuple(kind for kind in get_args(annotation) if kind is not NoneType)]  # noqa: UP007
@@ -169,7 +172,6 @@ async def _read_body(request: web.Request, model: type[BaseModel]) -> BaseModel:
         message = f"a body may have at most {request.client_max_size:,} bytes here"
         raise LooplineError("too_large", message, "raise limits.max_body_bytes of the master", status=413) from None
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        if first["type"] == "json_invalid":
-            raise LooplineError("malformed_json", first["msg"], "check the body with a JSON tool") from None
+        if error.error_count() == 1 and (only := error.errors()[0])["type"] == "json_invalid":
+            raise LooplineError("malformed_json", only["msg"], "check the body with a JSON tool") from None
         raise InvalidRequest("body", error) from None

@@ -15,7 +15,7 @@ def _flag(value: object) -> object:
     return {"true": True, "false": False}.get(value, "neither") if isinstance(value, str) else value
 
 
-JobNumber = Annotated[int, Field(ge=1, lt=MAX_ID, description="The job's number", examples=[1])]
+JobNumber = Annotated[int, Field(ge=1, le=MAX_ID, description="The job's number", examples=[1])]
 TaskNumber = Annotated[int, Field(ge=1, le=MAX_ID, description="The task's number within its job", examples=[1])]
 WorkerName = Annotated[Name, Field(description="The worker's name")]
 FileHash = Annotated[Sha256, Field(description="SHA-256 of the content, in hex")]

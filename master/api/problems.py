@@ -16,7 +16,8 @@ from shared.errors import LooplineError
 log = logging.getLogger(__name__)
 
 MEDIA_TYPE = "application/problem+json"
-_MOST_ERRORS = 20
+_MOST_TOLD = 20
+_MANY = 1000
 _LONGEST_POINTER = 200
 _CODES = {404: "not_found", 405: "method_not_allowed", 413: "too_large"}  # of what aiohttp itself refuses
 _HEADERS: Mapping[int, Mapping[str, str]] = {
@@ -32,14 +33,19 @@ class InvalidRequest(LooplineError):  # noqa: N818 it is what the request is
     """The request's parameters or body are not what the operation takes; ``place`` is body or parameters."""
 
     def __init__(self, place: str, error: ValidationError) -> None:
-        super().__init__(
-            "invalid", f"something in the {place} of this request is not valid", "/docs shows what is", status=422
-        )
-        found = error.errors(include_url=False, include_context=False, include_input=False)
-        self.errors = [
-            FieldError(at=".".join(map(str, (place, *one["loc"])))[:_LONGEST_POINTER], message=one["msg"])
-            for one in found[:_MOST_ERRORS]
-        ]
+        message = f"something in the {place} of this request is not valid"
+        super().__init__("invalid", message, "/docs shows what is", status=422)
+        self.errors = _pointers(place, error)
+
+
+def _pointers(place: str, error: ValidationError) -> list[FieldError]:
+    if error.error_count() > _MANY:  # they would all be made for the few that are told
+        return [FieldError(at=place, message=f"{error.error_count():,} mistakes, too many to tell")]
+    found = error.errors(include_url=False, include_context=False, include_input=False)
+    return [
+        FieldError(at=".".join(map(str, (place, *one["loc"])))[:_LONGEST_POINTER], message=one["msg"])
+        for one in found[:_MOST_TOLD]
+    ]
 
 
 @web.middleware

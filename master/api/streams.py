@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 
 from aiohttp import web
 
@@ -43,9 +43,10 @@ async def stream_results(
     await job_view(services, job)
     with services.listeners.seat():
         response = await _begin(request, _NDJSON)
-        async with aclosing(_results(services, job, cursor, follow)) as lines:
-            async for line in lines:
-                await response.write(line + b"\n")
+        with suppress(ConnectionError):  # nobody reads any more
+            async with aclosing(_results(services, job, cursor, follow)) as lines:
+                async for line in lines:
+                    await response.write(line + b"\n")
     return response
 
 

@@ -8,32 +8,31 @@ from master.api.operations import Routes
 from master.api.services import Services
 from master.auth import OPEN, READERS
 from master.metrics import MEDIA_TYPE
-from shared.api import Health, PassingReport
+from shared.api import API_PREFIX, Health, PassingReport
 
-routes = Routes("system")
-root_routes = Routes("system", prefix="")
+routes = Routes("system", prefix="")
 
 
-@routes("GET /passing", READERS)
+@routes(f"GET {API_PREFIX}/passing", READERS)
 async def get_passing(services: Services) -> PassingReport:
     """The audit of the order guarantee, from the stored rows: `passings` must be 0."""
     return await services.store.passings(services.settings.order)
 
 
-@root_routes("GET /healthz", OPEN)
+@routes("GET /healthz", OPEN)
 async def get_health() -> Health:
     """The process is there."""
     return Health(status="ok")
 
 
-@root_routes("GET /readyz", OPEN, declines=(503,))
+@routes("GET /readyz", OPEN, declines=(503,))
 async def get_readiness(services: Services) -> Health:
     """The master does its work: the database can be written, and the scheduler goes on."""
     await services.check()
     return Health(status="ok")
 
 
-@root_routes("GET /metrics", READERS, media_type="text/plain")
+@routes("GET /metrics", READERS, media_type="text/plain")
 async def get_metrics(services: Services) -> web.Response:
     """Counters and gauges for Prometheus."""
     audit = await services.store.passings(services.settings.order, limit=0)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from master.scheduling import states
 from master.scheduling.model import LIVE, Attempt, Exemption, Job, Task, Worker
 from master.scheduling.state import State
-from shared.model import AttemptState, JobState, Order, Outcome, Result, TaskId, TaskState
+from shared.model import AttemptState, JobState, Order, Result, TaskId, TaskState
 
 
 def start_attempt(state: State, job: Job, number: int, worker: Worker) -> Attempt:
@@ -179,9 +179,7 @@ def _set_task(job: Job, task: Task, new: TaskState) -> None:
 
 
 def _record(state: State, attempt: Attempt, result: Result) -> None:
-    ends = {Outcome.SUCCEEDED: AttemptState.SUCCEEDED, Outcome.FAILED: AttemptState.FAILED}
-    end = ends.get(result.outcome, AttemptState.CANCELLED)
-    attempt.state = states.check(states.ATTEMPT, attempt.state, end)
+    attempt.state = states.check(states.ATTEMPT, attempt.state, states.END[result.outcome])
     attempt.ended_at = state.now
     attempt.started_at = attempt.started_at or max(attempt.dispatched_at, state.now - result.wall_s)
     attempt.exit_code, attempt.reason = result.exit_code, result.reason or attempt.reason

@@ -47,6 +47,9 @@ def retry(state: State, event: JobRetried) -> Reply:
     if event.job.id in state.jobs:
         still = state.jobs[event.job.id]
         return Declined(409, "not_over", f"job {still.id} is {still.state}" + _stopping(still), "try again later")
+    if JobState.QUEUED not in states.JOB[event.job.state]:
+        hint = "only failed and cancelled jobs can be retried"
+        return Declined(409, "not_retriable", f"job {event.job.id} is {event.job.state}", hint)
     if len(state.jobs) >= state.settings.max_jobs:
         return _queue_full(state)
     job, tasks = replace(event.job), [replace(task) for task in event.tasks]  # the event is for the log

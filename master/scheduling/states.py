@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import TypeVar
 
-from shared.model import AttemptState, JobState, TaskState
+from shared.model import AttemptState, JobState, Outcome, TaskState
 
 JOB: Mapping[JobState, frozenset[JobState]] = {
     JobState.QUEUED: frozenset({JobState.RUNNING, JobState.CANCELLED}),
@@ -45,6 +45,14 @@ ATTEMPT: Mapping[AttemptState, frozenset[AttemptState]] = {
     AttemptState.FAILED: frozenset(),
     AttemptState.CANCELLED: frozenset(),
 }
+
+END: Mapping[Outcome, AttemptState] = {
+    Outcome.SUCCEEDED: AttemptState.SUCCEEDED,
+    Outcome.FAILED: AttemptState.FAILED,
+    Outcome.CANCELLED: AttemptState.CANCELLED,
+    Outcome.GIVEN_BACK: AttemptState.CANCELLED,
+}
+"""What an attempt's result makes of it."""
 
 State = TypeVar("State", bound=StrEnum)
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+from sqlalchemy import select
+
 from master.scheduling.effects import Effects
 from master.scheduling.events import Batch, JobRetried
 from master.scheduling.snapshot import Snapshot
@@ -50,6 +52,10 @@ class Store:
     async def commit(self, batch: Batch, effects: Effects) -> None:
         """Store one step, whole or not at all (StoreBroken: the master must stop)."""
         await self._writer.commit(batch, effects)
+
+    async def check(self) -> None:
+        """StoreBroken where the database takes no writing."""
+        await self._writer.write(lambda connection: connection.execute(select(1)).scalar())
 
     async def snapshot(self) -> Snapshot:
         """What the scheduler goes on from."""

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Literal
 
+from sqlalchemy import URL
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from shared.errors import LooplineError
@@ -17,27 +19,25 @@ _CAUSES = (  # what the database says, what that means, what to do
     ("not a database", "the file is not a Loopline database", "name another file, or move this one away"),
     ("readonly database", "the database may not be written", "give the master's user the right to write it"),
     ("unable to open", "the file cannot be opened", "check that its folder exists and may be written"),
+    ("No such file", "the file cannot be opened", "check that its folder exists and may be written"),
 )
+_UNKNOWN = ("it does not do what it was asked to", "see what it says")
 
 
 class StoreBroken(LooplineError):  # noqa: N818 (it is a state, and an error only for the request at hand)
     """The database failed. What is in memory may be ahead of it: the master must stop, and start from disk."""
 
 
+Doing = Literal["reading", "writing to"]
+
+
 @contextmanager
-def explained(doing: str) -> Iterator[None]:
-    """Whatever the database raises becomes StoreBroken; LooplineErrors pass."""
+def explained(doing: Doing, database: URL) -> Iterator[None]:
+    """Whatever the database raises becomes StoreBroken."""
     try:
         yield
-    except LooplineError:
-        raise
     except (SQLAlchemyError, OSError) as error:
-        raise _explanation(doing, error) from error
-
-
-def _explanation(doing: str, error: Exception) -> StoreBroken:
-    said = str(error.orig if isinstance(error, DBAPIError) else error).strip() or type(error).__name__
-    for sign, meaning, hint in _CAUSES:
-        if sign in said:
-            return StoreBroken("store_broken", f"{doing} failed: {meaning} ({said})", hint, status=503)
-    return StoreBroken("store_broken", f"{doing} failed: {said}", "see the master's log", status=503)
+        said = str(error.orig if isinstance(error, DBAPIError) else error).strip() or type(error).__name__
+        meaning, hint = next(((means, do) for sign, means, do in _CAUSES if sign in said), _UNKNOWN)
+        message = f"{doing} the database failed: {meaning} ({database.render_as_string()}: {said})"
+        raise StoreBroken("store_broken", message, hint, status=503) from error

@@ -22,7 +22,7 @@ from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
 from sqlalchemy.exc import ArgumentError
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
-from master.store.broken import explained
+from master.store.broken import Doing, explained
 from master.store.lock import FileLock, lock_connection
 from shared.errors import LooplineError
 
@@ -36,7 +36,9 @@ Result = TypeVar("Result")
 
 
 class Transact(Protocol):
-    """Does some work in one transaction: committed when it returns, undone when it raises."""
+    """Does some work in one transaction: committed when it returns, undone when it raises. StoreBroken where it is
+    the database that failed.
+    """
 
     async def __call__(self, work: Callable[[Connection], Result]) -> Result: ...
 
@@ -55,11 +57,11 @@ class Database:
 async def open_database(url: URL) -> AsyncIterator[Database]:
     """StoreBroken where it cannot be opened, LooplineError where it is another master's."""
     async with AsyncExitStack() as stack:  # undone backwards: the writer goes last, and folds the WAL into the file
-        with explained(f"opening the database {url.render_as_string()}"):
-            if is_sqlite(url):
+        if is_sqlite(url):
+            with explained("writing to", url):
                 stack.enter_context(closing(FileLock(Path(url.database or ""))))
-            write = await stack.enter_async_context(writing(url, exclusive=True))
-            read = await stack.enter_async_context(reading(url))
+        write = await stack.enter_async_context(writing(url, exclusive=True))
+        read = await stack.enter_async_context(reading(url))
         yield Database(write, read)
 
 
@@ -84,15 +86,17 @@ def is_sqlite(url: URL) -> bool:
 @asynccontextmanager
 async def reading(url: URL) -> AsyncIterator[Transact]:
     if is_sqlite(url):
-        async with _threads(url, READERS, "BEGIN", _READER_PRAGMAS) as read:
+        async with _threads(url, "reading", READERS, "BEGIN", _READER_PRAGMAS) as read:
             yield read
         return
     read_only = {"server_settings": {"default_transaction_read_only": "on"}}
-    async with _postgres(url, READERS, isolation_level="REPEATABLE READ", connect_args=read_only) as engine:
+    options = {"isolation_level": "REPEATABLE READ", "connect_args": read_only, "pool_pre_ping": True}
+    async with _postgres(url, READERS, **options) as engine:
 
         async def read(work: Callable[[Connection], Result]) -> Result:
-            async with engine.begin() as connection:
-                return await connection.run_sync(work)
+            with explained("reading", url):
+                async with engine.begin() as connection:
+                    return await connection.run_sync(work)
 
         yield read
 
@@ -101,23 +105,29 @@ async def reading(url: URL) -> AsyncIterator[Transact]:
 async def writing(url: URL, *, exclusive: bool = False, foreign_keys: bool = True) -> AsyncIterator[Transact]:
     """``exclusive``: no other may be so (on PostgreSQL, that is; a SQLite file has a FileLock)."""
     if is_sqlite(url):
-        async with _threads(url, 1, "BEGIN IMMEDIATE", (*_WRITER_PRAGMAS, f"foreign_keys={foreign_keys:d}")) as write:
+        pragmas = (*_WRITER_PRAGMAS, f"foreign_keys={foreign_keys:d}")
+        async with _threads(url, "writing to", 1, "BEGIN IMMEDIATE", pragmas) as write:
             yield write
         return
-    async with _postgres(url, 1) as engine, engine.connect() as connection:
-        if exclusive:
-            await lock_connection(connection, url.render_as_string())
+    async with _postgres(url, 1) as engine, AsyncExitStack() as stack:
+        with explained("writing to", url):
+            connection = await stack.enter_async_context(engine.connect())
+            if exclusive:
+                await lock_connection(connection, url.render_as_string())
         turn = asyncio.Lock()
 
         async def write(work: Callable[[Connection], Result]) -> Result:
-            async with turn, connection.begin():
-                return await connection.run_sync(work)
+            with explained("writing to", url):
+                async with turn, connection.begin():
+                    return await connection.run_sync(work)
 
         yield write
 
 
 @asynccontextmanager
-async def _threads(url: URL, count: int, begin: str, pragmas: tuple[str, ...]) -> AsyncIterator[Transact]:
+async def _threads(
+    url: URL, doing: Doing, count: int, begin: str, pragmas: tuple[str, ...]
+) -> AsyncIterator[Transact]:
     engine = create_engine(url, pool_size=count, max_overflow=0)
     _prepare_sqlite(engine, begin, pragmas)
     threads = ThreadPoolExecutor(count, "store")
@@ -127,7 +137,8 @@ async def _threads(url: URL, count: int, begin: str, pragmas: tuple[str, ...]) -
             return work(connection)
 
     async def run(work: Callable[[Connection], Result]) -> Result:
-        return await asyncio.get_running_loop().run_in_executor(threads, transact, work)
+        with explained(doing, url):
+            return await asyncio.get_running_loop().run_in_executor(threads, transact, work)
 
     try:
         await run(lambda connection: None)  # says at once if the file is unfit

@@ -37,6 +37,12 @@ class Jobs:
         rows = await self._read(lambda connection: connection.execute(query).all())
         return page_of([JobView(**_fields(row)) for row in rows], limit, lambda job: job.id)
 
+    async def view(self, job: int) -> JobView | None:
+        """A job without its spec, which may be large."""
+        query = _VIEW.where(jobs.c.id == job)
+        row = await self._read(lambda connection: connection.execute(query).one_or_none())
+        return None if row is None else JobView(**_fields(row))
+
     async def detail(self, job: int) -> JobDetail | None:
         return await self._detail(_VIEW.where(jobs.c.id == job))
 

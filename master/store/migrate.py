@@ -13,7 +13,6 @@ from alembic.script import ScriptDirectory
 from sqlalchemy import URL, Connection
 
 import migrations
-from master.store.broken import explained
 from master.store.database import is_sqlite, writing
 from shared.errors import LooplineError
 
@@ -38,21 +37,24 @@ def config_for(connection: Connection) -> Config:
 
 async def _migrate(url: URL, run: Callable[[Config], None]) -> None:
     def work(connection: Connection) -> None:
-        config = config_for(connection)
-        _refuse_newer(connection, config)
+        config, before = config_for(connection), _heads(connection)
+        _refuse_newer(before, config)
         run(config)
-        if is_sqlite(url):
+        if is_sqlite(url) and _heads(connection) != before:
             _check_foreign_keys(connection)
 
     # foreign keys would get in the way of making a table anew; they are checked afterwards
-    with explained("bringing the database up to date"):
-        async with writing(url, foreign_keys=False) as write:
-            await write(work)
+    async with writing(url, foreign_keys=False) as write:
+        await write(work)
 
 
-def _refuse_newer(connection: Connection, config: Config) -> None:
+def _heads(connection: Connection) -> set[str]:
+    return set(MigrationContext.configure(connection).get_current_heads())
+
+
+def _refuse_newer(heads: set[str], config: Config) -> None:
     known = {script.revision for script in ScriptDirectory.from_config(config).walk_revisions()}
-    unknown = set(MigrationContext.configure(connection).get_current_heads()) - known
+    unknown = heads - known
     if unknown:
         raise LooplineError(
             "database_too_new",

@@ -38,6 +38,13 @@ def number(text: str) -> int:
     return int(text)
 
 
+def word(text: str) -> str:
+    """ValueError where PostgreSQL would not take it."""
+    if "\x00" in text:
+        raise ValueError(text)
+    return text
+
+
 def moment(text: str) -> float:
     """A time, exactly as it was written out; ValueError where it is none."""
     value = float(text)

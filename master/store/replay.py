@@ -1,24 +1,25 @@
 """The witness heard: the event log, stepped through a fresh scheduler, must lead to the very rows that are stored.
 
-    python -m master.store.replay DATABASE
+    loopline replay DATABASE
 
-DATABASE is SQLite's file or a database URL. It is only read, and its master may go on meanwhile.
+The database is only read, and its master may go on meanwhile.
 """
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from pydantic_core import to_json
 from sqlalchemy import Connection, Table, select
 
 from master.scheduling.effects import Effects
 from master.scheduling.events import BATCH
 from master.scheduling.scheduler import Scheduler
-from master.store.broken import explained
 from master.store.database import parse_url, reading
 from master.store.rows import Values, changed_rows, late_rows
 from master.store.tables import attempts, event_log, exemptions, grid, jobs, specs, tasks, workers
@@ -53,9 +54,8 @@ async def check(database: str) -> list[Difference]:
     """``replay`` of a file or a URL."""
     file = f"sqlite:///{Path(database).absolute().as_uri()}?mode=ro&uri=true"
     url = parse_url(database if "://" in database else file)
-    with explained(f"reading {url.render_as_string()}"):
-        async with reading(url) as read:
-            return await read(replay)
+    async with reading(url) as read:
+        return await read(replay)
 
 
 class _Memory:
@@ -100,18 +100,20 @@ def _difference(table: Table, key: Key, stored: Values, replayed: Values | None)
 
 
 def main() -> int:
-    """Exit codes: 0 the same, 1 different, 2 not to be read."""
-    if len(sys.argv) != 2:
-        print(__doc__, file=sys.stderr)
-        return 2
+    """Exit codes: 0 they agree, 1 they do not, 2 the database cannot be read."""
+    parser = argparse.ArgumentParser(prog="loopline replay", description="Compare stored rows with the event log.")
+    parser.add_argument("database", help="SQLite's file, or a database URL")
+    parser.add_argument("--json", action="store_true", help="differences as a JSON list")
+    chosen = parser.parse_args()
     try:
-        differences = asyncio.run(check(sys.argv[1]))
+        differences = asyncio.run(check(chosen.database))
     except LooplineError as error:
         print(f"{error.message}\n{error.hint}", file=sys.stderr)
         return 2
-    for difference in differences:
-        print(difference)
-    print(f"{len(differences)} rows differ" if differences else "log and rows agree")
+    if chosen.json:
+        print(to_json(differences, bytes_mode="base64").decode())
+    else:
+        print(*differences, f"{len(differences)} rows differ" if differences else "log and rows agree", sep="\n")
     return 1 if differences else 0
 
 

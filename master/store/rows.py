@@ -11,8 +11,8 @@ from sqlalchemy import Row, Select, Table, select
 
 from master.scheduling.effects import Effects, Submitted
 from master.scheduling.model import Attempt, Exemption, Grid, Job, Task, Worker
+from master.scheduling.states import END
 from master.store import tables
-from shared.model import AttemptState, Outcome
 
 Entity = TypeVar("Entity")
 Values = dict[str, Any]
@@ -57,7 +57,6 @@ ATTEMPTS = Mapper(Attempt, tables.attempts)
 WORKERS = Mapper(Worker, tables.workers)
 EXEMPTIONS = Mapper(Exemption, tables.exemptions)
 
-_ENDS = {Outcome.SUCCEEDED: AttemptState.SUCCEEDED, Outcome.FAILED: AttemptState.FAILED}
 _RECORDED = ("exit_code", "reason", "wall_s", "cpu_s", "peak_memory_bytes", "stdout", "stderr")
 
 
@@ -89,7 +88,7 @@ def late_rows(effects: Effects) -> list[Values]:
             "of_task": result.attempt.task,
             "of_number": result.attempt.number,
             "of_worker": worker,
-            "state": _ENDS.get(result.outcome, AttemptState.CANCELLED),
+            "state": END[result.outcome],
             "ended_at": effects.grid.now,
             **{name: getattr(result, name) for name in _RECORDED},
         }

@@ -7,7 +7,7 @@ from typing import Any
 from sqlalchemy import Connection, Row, insert, select, update
 
 from master.store.database import Transact
-from master.store.pages import after, page_of
+from master.store.pages import after, page_of, word
 from master.store.tables import tokens
 from master.store.writer import Writer
 from shared.api import Page, TokenView
@@ -41,7 +41,7 @@ class Tokens:
 
     async def page(self, *, cursor: str | None = None, limit: int = 100) -> Page[TokenView]:
         """In order of their ids."""
-        query = select(tokens).where(tokens.c.id > after(cursor, str, "")).order_by(tokens.c.id).limit(limit + 1)
+        query = select(tokens).where(tokens.c.id > after(cursor, word, "")).order_by(tokens.c.id).limit(limit + 1)
         rows = await self._read(lambda connection: connection.execute(query).all())
         return page_of([TokenView(**row._mapping) for row in rows], limit, lambda token: token.id)
 

@@ -10,7 +10,7 @@ from sqlalchemy import Connection, Row, Select, select
 
 from master.scheduling.model import OCCUPYING
 from master.store.database import Transact
-from master.store.pages import after, page_of
+from master.store.pages import after, page_of, word
 from master.store.tables import attempts, workers
 from shared.api import Page, WorkerView
 from shared.model import AttemptId
@@ -22,7 +22,7 @@ class Workers:
 
     async def page(self, *, cursor: str | None = None, limit: int = 1000) -> Page[WorkerView]:
         """In order of their names."""
-        query = select(workers).where(workers.c.name > after(cursor, str, ""))
+        query = select(workers).where(workers.c.name > after(cursor, word, ""))
         views = await self._views(query.order_by(workers.c.name).limit(limit + 1))
         return page_of(views, limit, lambda worker: worker.name)
 

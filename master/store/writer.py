@@ -11,7 +11,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 from master.scheduling.effects import Effects
 from master.scheduling.events import BATCH, Batch
 from master.store.audit import audit
-from master.store.broken import StoreBroken, explained
+from master.store.broken import StoreBroken
 from master.store.database import Result, Transact
 from master.store.rows import changed_rows, late_rows
 from master.store.tables import attempts, event_log, grid
@@ -52,8 +52,7 @@ class Writer:
         if self._broken is not None:
             raise self._broken
         try:
-            with explained("writing to the database"):
-                return await self._write(work)
+            return await self._write(work)
         except StoreBroken as broken:
             self._broken = broken
             raise

@@ -11,7 +11,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from shared.model import MAX_ID, AttemptId, Facts, Held, Load, Name, Result, Seconds, ShortText
+from shared.model import MAX_ID, NO_NUL, AttemptId, Facts, Held, Load, Name, Result, Seconds, ShortText
 from shared.spec import Scalar
 
 PROTOCOL_VERSION = 1
@@ -27,7 +27,7 @@ class Hello:
 
     version: int
     worker: Name
-    boot: Annotated[str, Field(min_length=1, max_length=64)]  # new each time the agent starts
+    boot: Annotated[str, Field(min_length=1, max_length=64, pattern=NO_NUL)]  # new each time the agent starts
     facts: Facts
     kind: Literal["hello"] = "hello"
 

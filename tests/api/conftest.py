@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
@@ -10,12 +10,14 @@ import pytest_asyncio
 from tests.api.bench import Bench, running_master
 
 
-@pytest.fixture(autouse=True)
-def _no_settings_of_ours(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in list(os.environ):
-        if name.startswith("LOOPLINE_"):
-            monkeypatch.delenv(name)
-    monkeypatch.setenv("LOOPLINE_CONFIG", os.devnull)
+@pytest.fixture(scope="module", autouse=True)
+def _no_settings_of_ours() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        for name in list(os.environ):
+            if name.startswith("LOOPLINE_"):
+                patch.delenv(name)
+        patch.setenv("LOOPLINE_CONFIG", os.devnull)
+        yield
 
 
 @pytest.fixture

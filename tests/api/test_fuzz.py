@@ -12,13 +12,17 @@ import pytest
 import requests
 import schemathesis
 from hypothesis import HealthCheck, settings
-from schemathesis.specs.openapi.checks import ignored_auth, positive_data_acceptance
+from schemathesis import CheckFunction
+from schemathesis.specs.openapi.checks import ignored_auth, negative_data_rejection, positive_data_acceptance
 
 from master.api.openapi import document
 from master.app import OPERATIONS
 from tests.api.bench import running_master
 
-schema = schemathesis.openapi.from_dict(document(OPERATIONS)).exclude(path="/api/v1/events")  # has no end
+LONG_BODIES = {"include-name": "POST /api/v1/jobs", "phases": {"coverage": {"enabled": False}}}  # as a limit allows
+
+config = schemathesis.Config.from_dict({"operations": [LONG_BODIES]})
+schema = schemathesis.openapi.from_dict(document(OPERATIONS), config=config).exclude(path="/api/v1/events")  # no end
 
 
 @dataclass
@@ -58,6 +62,13 @@ def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
 def test_the_api_is_as_described(case: schemathesis.Case, target: Target) -> None:
     if case.path.endswith("/results") and (case.query or {}).get("follow", True) in (True, "true"):
         case.query = {**(case.query or {}), "follow": "false"}  # else it may have no end
-    has_more_rules = case.method in ("POST", "PUT") or "cursor" in (case.query or {})  # than a schema can say
-    excluded = [ignored_auth, *([positive_data_acceptance] if has_more_rules else [])]
-    case.call_and_validate(base_url=target.url, session=target.session, excluded_checks=excluded)
+    response = case.call(base_url=target.url, session=target.session)
+    case.validate_response(response, excluded_checks=list(_not_for(case, response.status_code)))
+
+
+def _not_for(case: schemathesis.Case, status: int) -> Iterator[CheckFunction]:
+    yield ignored_auth  # test_auth.py is thorough; too many wrong tokens are answered by 429
+    if case.method in ("POST", "PUT") or "cursor" in (case.query or {}):
+        yield positive_data_acceptance  # there are rules that no schema can express
+    if status == 413:
+        yield negative_data_rejection  # it is one, but this check does not know of it

@@ -54,7 +54,7 @@ async def test_it_greets_serves_and_stops_when_told(tmp_path: Path) -> None:
         async with aiohttp.ClientSession(headers=headers) as http, http.get(f"{url}/api/v1/events") as events:
             assert events.status == 200  # somebody is listening
             process.send_signal(signal.SIGTERM)
-            assert await asyncio.wait_for(process.wait(), 10) == 0
+            assert await asyncio.wait_for(process.wait(), 20) == 0
 
 
 async def test_two_masters_do_not_share_a_port_or_a_database(tmp_path: Path) -> None:

@@ -34,8 +34,8 @@ def assert_problem(answer: Answer, status: int) -> dict[str, Any]:
         ("DELETE", "/jobs", 405),
         ("POST", "/jobs/1", 405),
         ("GET", "/jobs/1", 404),
-        ("GET", "/jobs/9007199254740990", 404),
-        ("GET", "/jobs/9007199254740991", 422),
+        ("GET", "/jobs/9007199254740991", 404),
+        ("GET", "/jobs/9007199254740992", 422),
         ("GET", "/jobs/0", 422),
         ("GET", "/jobs/-1", 422),
         ("GET", "/jobs/one", 422),
@@ -126,6 +126,11 @@ async def test_errors_point_at_each_field(shared_master: Bench) -> None:
 async def test_many_errors_are_told_in_part(shared_master: Bench) -> None:
     answer = await shared_master.ask("POST", "/jobs", json={"command": [1] * 900})
     assert len(answer.body["errors"]) == 20
+    answer = await shared_master.ask(
+        "POST", "/jobs", json={"command": ["a"], "environment": {f"a{n}": 1 for n in range(2000)}}
+    )
+    assert [error["at"] for error in answer.body["errors"]] == ["body"]
+    assert "mistakes" in answer.body["errors"][0]["message"]
 
 
 async def test_bodies_must_be_json(shared_master: Bench) -> None:
@@ -150,6 +155,13 @@ async def test_raw_bytes_in_headers_do_no_harm(shared_master: Bench) -> None:
     for line in (b"Idempotency-Key: \xff\xfe", b"Authorization: Bearer \xff\xfe", b"X: \x80"):
         status = await _raw(shared_master, b"POST /api/v1/jobs HTTP/1.1", line, b"Authorization: Bearer " + token)
         assert 400 <= status < 500, line
+
+
+async def test_raw_bytes_in_paths_do_no_harm(shared_master: Bench) -> None:
+    token = b"Authorization: Bearer " + shared_master.tokens["admin"].encode()
+    for path in (b"/\xff\xfe", b"/%ff%fe", b"/api/v1/workers/\xc3\xbc", b"/api/v1/jobs?owner=\xff", b"//", b"*"):
+        status = await _raw(shared_master, b"GET " + path + b" HTTP/1.1", token)
+        assert 400 <= status < 500, path
 
 
 async def test_bodies_have_a_limit(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ import aiohttp
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from master import app
 from master.api import streams
 from master.store import StoreBroken
 from tests.api.bench import Bench, running_master, until
@@ -64,7 +65,8 @@ async def test_listeners_have_a_limit_and_leave_their_seats(tmp_path: Path) -> N
         await until(is_free)
 
 
-async def test_streams_do_not_keep_a_stopping_master(tmp_path: Path) -> None:
+async def test_streams_do_not_keep_a_stopping_master(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(app, "STOP_WITHIN_S", 60.0)
     async with aiohttp.ClientSession() as http:
         async with running_master(tmp_path) as master:
             job = await master.submit()
@@ -72,7 +74,7 @@ async def test_streams_do_not_keep_a_stopping_master(tmp_path: Path) -> None:
                 response = await http.get(master.address(path), headers=master.headers("admin"))
                 assert response.status == 200
             begun = asyncio.get_running_loop().time()
-        assert asyncio.get_running_loop().time() - begun < 2
+        assert asyncio.get_running_loop().time() - begun < 20
 
 
 async def test_it_is_well_until_the_database_breaks(master: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -82,7 +84,7 @@ async def test_it_is_well_until_the_database_breaks(master: Bench, monkeypatch: 
     async def breaks(*_: object) -> None:
         raise StoreBroken("store_broken", "writing failed: the disk is full", status=503)
 
-    monkeypatch.setattr(master.services.store.tokens, "revoke", breaks)
+    monkeypatch.setattr(master.services.store, "check", breaks)
     answer = await master.ask("GET", "//readyz", None)
     assert (answer.status, answer.body["code"]) == (503, "store_broken")
     assert (await master.ask("GET", "//healthz", None)).status == 200

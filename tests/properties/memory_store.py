@@ -11,9 +11,8 @@ from master.scheduling.model import Attempt, Exemption, Grid, Job, Task, Worker
 from master.scheduling.ranges import Ranges
 from master.scheduling.scheduler import Scheduler
 from master.scheduling.snapshot import Snapshot
-from shared.model import AttemptId, AttemptState, JobState, Order, Outcome, Result, TaskId
-
-ENDS = {Outcome.SUCCEEDED: AttemptState.SUCCEEDED, Outcome.FAILED: AttemptState.FAILED}
+from master.scheduling.states import END
+from shared.model import AttemptId, AttemptState, JobState, Order, Result, TaskId
 
 
 class MemoryStore:
@@ -79,8 +78,7 @@ class MemoryStore:
     def _keep_late(self, worker: str, result: Result) -> None:
         row = self.attempts.get(result.attempt)
         if row is not None and row.worker == worker and row.state is AttemptState.LOST:
-            end = ENDS.get(result.outcome, AttemptState.CANCELLED)
-            self.attempts[row.id] = replace(row, state=end, exit_code=result.exit_code)
+            self.attempts[row.id] = replace(row, state=END[result.outcome], exit_code=result.exit_code)
 
     def _audit(self, job: Job) -> None:
         """The definition of passing (no-passing paper), over the rows as they are."""

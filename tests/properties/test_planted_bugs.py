@@ -10,7 +10,7 @@ from hypothesis.stateful import run_state_machine_as_test
 
 from master.scheduling import lifecycle, reconcile
 from master.scheduling.hold import HoldIndex
-from master.scheduling.model import Attempt, Task
+from master.scheduling.model import Attempt
 from master.scheduling.state import State
 from shared.model import AttemptState, Result
 from tests.properties import world
@@ -60,21 +60,6 @@ def a_second_result_is_accepted(patch: Patch) -> None:
     patch.setattr(lifecycle, "_record", generous)
 
 
-def a_lost_worker_burns_a_retry(patch: Patch) -> None:
-    original = lifecycle.reconsider_task
-
-    def strict(grid: State, task: Task) -> None:
-        if task.is_open:
-            task.failures += 1
-        original(grid, task)
-
-    patch.setattr(lifecycle, "reconsider_task", strict)
-
-
-def the_pause_of_a_predecessor_is_not_recorded(patch: Patch) -> None:
-    patch.setattr(lifecycle, "_release", lambda grid, job: setattr(job, "released_at", grid.now))
-
-
 def a_run_that_never_arrived_is_not_sent_again(patch: Patch) -> None:
     patch.setattr(reconcile, "_send_again", lambda grid, attempt: None)
 
@@ -84,8 +69,6 @@ BUGS = [
     hold_is_dropped_after_restore,
     losers_are_not_cancelled,
     a_second_result_is_accepted,
-    a_lost_worker_burns_a_retry,
-    the_pause_of_a_predecessor_is_not_recorded,
     a_run_that_never_arrived_is_not_sent_again,
 ]
 

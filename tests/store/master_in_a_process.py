@@ -7,8 +7,10 @@ import asyncio
 import resource
 import sys
 
-from master.engine import start_engine
-from master.scheduling.events import JobSubmitted, SchedulerSettings
+from master.clock import Clock
+from master.engine import Engine
+from master.scheduling.events import JobSubmitted, MasterStarted, SchedulerSettings
+from master.scheduling.scheduler import Scheduler
 from master.store import StoreBroken, open_store
 from shared.spec import JobSpec
 
@@ -20,6 +22,14 @@ class NoLinks:
     close = deliver
 
 
+async def started(store):
+    snapshot = await store.snapshot()
+    engine = Engine(Scheduler(snapshot), store, Clock(after=snapshot.grid.now))
+    engine.post(MasterStarted(SchedulerSettings(max_jobs=10**6)))
+    await engine.turn()
+    return engine
+
+
 async def submit_for_ever(engine):
     while True:
         specs = [JobSpec(command=["work", "x" * 1000]) for _ in range(5)]
@@ -29,7 +39,7 @@ async def submit_for_ever(engine):
 
 async def main(url, largest_file_bytes=None):
     async with open_store(url) as store:
-        engine = await start_engine(store, SchedulerSettings(max_jobs=10**6))
+        engine = await started(store)
         if largest_file_bytes:
             resource.setrlimit(resource.RLIMIT_FSIZE, (int(largest_file_bytes),) * 2)
         submitting = asyncio.create_task(submit_for_ever(engine))

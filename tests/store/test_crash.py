@@ -6,11 +6,11 @@ from pathlib import Path
 
 from sqlalchemy import func, select, text
 
-from master.engine import start_engine
-from master.scheduling.events import JobCancelled, SchedulerSettings
+from master.scheduling.events import JobCancelled
 from master.store import open_store, tables
 from master.store.database import parse_url, writing
 from master.store.replay import check
+from tests.store.master_in_a_process import started
 
 ROOT = Path(__file__).parents[2]
 COMMAND = [sys.executable, "-m", "tests.store.master_in_a_process"]
@@ -26,7 +26,7 @@ async def look(url: str) -> tuple[int, list[str]]:
 
 async def goes_on(url: str) -> None:
     async with open_store(url) as store:
-        engine = await start_engine(store, SchedulerSettings(max_jobs=10**6))
+        engine = await started(store)
         ticket = engine.post(JobCancelled(1))
         await engine.turn()
         assert ticket.done()

@@ -58,7 +58,7 @@ def test_a_url_that_names_no_fit_database(url, said):
 async def test_a_folder_that_is_not_there(tmp_path):
     error = await refusal(f"sqlite:///{tmp_path}/nowhere/loopline.db")
     assert isinstance(error, StoreBroken)
-    assert "opening the database" in error.message
+    assert "the file cannot be opened" in error.message
 
 
 async def test_a_file_that_is_no_database(tmp_path):

@@ -50,7 +50,8 @@ async def test_a_jobs_counts_and_its_hold(store):
     await keep(store, replace(job, state=JobState.CANCELLED, running=0, departure=9), new=False)
     view = await store.jobs.detail(1)
     assert (view.tasks.cancelled, view.tasks.queued, view.held) == (6, 0, False)
-    assert await store.jobs.detail(2) is None
+    assert await store.jobs.view(1) == (await store.jobs.page()).items[0]
+    assert (await store.jobs.view(2), await store.jobs.detail(2)) == (None, None)
 
 
 async def test_a_job_by_its_owners_key(store):
@@ -183,7 +184,7 @@ async def test_tokens(store):
     assert await store.tokens.revoke("t9", 5.0) is None
 
 
-@pytest.mark.parametrize("cursor", ["", "x", "-1", "1.5", "9" * 17, "nan@1", "1@1", "٣", "1.1.1.1", "2@1.1"])
+@pytest.mark.parametrize("cursor", ["", "x", "-1", "1.5", "9" * 17, "nan@1", "1@1", "٣", "a\x00", "1.1.1.1", "2@1.1"])
 async def test_cursors_that_are_none(store, cursor):
     await keep(store, a_job())
 
@@ -197,6 +198,8 @@ async def test_cursors_that_are_none(store, cursor):
         lambda: store.attempts.between(0.0, 1.0, cursor=cursor),
         one_result,
     ]
+    if "\x00" in cursor:  # any other text might name a worker or a token
+        reads += [lambda: store.workers.page(cursor=cursor), lambda: store.tokens.page(cursor=cursor)]
     for read in reads[:-1] if cursor == "1@1" else reads:  # that one is a cursor of results
         with pytest.raises(LooplineError, match="not a cursor"):
             await read()

@@ -1,6 +1,7 @@
 """The event log convicts rows that were changed behind its back."""
 
 import asyncio
+import json
 
 import pytest
 from sqlalchemy import delete, update
@@ -33,8 +34,8 @@ def tamper(url, statement):
 def verdict(monkeypatch, capsys):
     """Exit code and words of ``python -m master.store.replay``."""
 
-    def run(database):
-        monkeypatch.setattr("sys.argv", ["replay", database])
+    def run(*arguments):
+        monkeypatch.setattr("sys.argv", ["replay", *arguments])
         code = replay.main()
         captured = capsys.readouterr()
         return code, captured.out + captured.err
@@ -56,6 +57,8 @@ def test_a_changed_row(lived, verdict):
     assert code == 1
     assert "77" in said
     assert said.endswith("1 rows differ\n")
+    (difference,) = json.loads(verdict(lived, "--json")[1])
+    assert (difference["table"], difference["stored"]) == ("workers", {"offered": 77})
 
 
 def test_a_row_too_few_and_a_row_too_many(lived):
@@ -67,10 +70,8 @@ def test_a_row_too_few_and_a_row_too_many(lived):
     assert Difference("exemptions", (2, 1, 1.0), odd, None) in asyncio.run(check(lived))
 
 
-def test_what_cannot_be_read(tmp_path, verdict, monkeypatch):
+def test_what_cannot_be_read(tmp_path, verdict):
     code, said = verdict(str(tmp_path / "nothing.db"))
     assert code == 2
     assert "cannot be opened" in said
     assert not (tmp_path / "nothing.db").exists()
-    monkeypatch.setattr("sys.argv", ["replay"])
-    assert replay.main() == 2

@@ -128,7 +128,7 @@ async def test_the_log_holds_each_batch_and_nothing_of_idle_steps(database):
 
 async def test_a_failed_commit_leaves_nothing_and_is_the_last(database):
     writer = Writer(database.write)
-    with pytest.raises(StoreBroken, match="writing to the database failed"):
+    with pytest.raises(StoreBroken, match=r"writing to the database failed: .*(FOREIGN KEY|foreign key)"):
         await writer.commit(Batch(250.0), effects_of(a_job(), an_attempt()))  # an attempt at no task
     with pytest.raises(StoreBroken):
         await writer.commit(Batch(251.0), effects_of(a_job()))

@@ -1,0 +1,332 @@
+"""The worker link without I/O: messages to frames and back, and both ends of a session."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from shared.errors import ProtocolError
+from shared.model import (
+    INLINE_LIMIT_BYTES,
+    MAX_ID,
+    AttemptId,
+    Facts,
+    Held,
+    Load,
+    Outcome,
+    Output,
+    Result,
+    TaskId,
+)
+from shared.protocol import codec
+from shared.protocol.messages import (
+    MAX_FRAME_BYTES,
+    MAX_RESULTS_PER_REPORT,
+    PROTOCOL_VERSION,
+    Assign,
+    Hello,
+    Refused,
+    Report,
+    Run,
+    Welcome,
+)
+from shared.protocol.session import MasterSession, WorkerSession
+
+# --- every message survives the way -----------------------------------------------------------------------------
+
+texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
+plain_names = st.from_regex(r"\A[A-Za-z0-9][A-Za-z0-9._-]{0,9}\Z")
+counts = st.integers(0, MAX_ID)
+seconds = st.floats(0, allow_infinity=False, allow_nan=False)
+ids = st.builds(AttemptId, *[st.integers(0, 10**15)] * 3)
+outputs = st.builds(
+    Output,
+    size_bytes=counts,
+    cut=st.booleans(),
+    data=st.binary(max_size=40),
+    sha256=st.none() | st.from_regex(r"\A[0-9a-f]{64}\Z"),
+)
+results = st.builds(
+    Result,
+    attempt=ids,
+    outcome=st.sampled_from(Outcome),
+    exit_code=st.none() | st.integers(-(2**31), 2**32),
+    reason=texts,
+    wall_s=seconds,
+    cpu_s=seconds,
+    peak_memory_bytes=counts,
+    stdout=outputs,
+    stderr=outputs,
+)
+loads = st.builds(
+    Load,
+    slots=st.integers(0, 65536),
+    spare_cpu=seconds,
+    memory_available_bytes=counts,
+    disk_free_bytes=counts,
+)
+all_facts = st.builds(
+    Facts,
+    os=texts,
+    arch=texts,
+    python=texts,
+    agent=texts,
+    model=texts,
+    cpus=st.integers(1, 65536),
+    memory_bytes=counts,
+    slots=st.integers(1, 65536),
+    labels=st.lists(plain_names, max_size=3).map(tuple),
+    speed=st.floats(1e-9, 1e9),
+)
+hellos = st.builds(
+    Hello,
+    version=st.integers(0, 99),
+    worker=plain_names,
+    boot=st.text("abc0", min_size=1),
+    facts=all_facts,
+    kind=st.just("hello"),
+)
+reports = st.builds(
+    Report,
+    seq=counts,
+    seen=counts,
+    holding=st.lists(st.builds(Held, attempt=ids, wall_s=seconds, cpu_s=seconds), max_size=3).map(tuple),
+    results=st.lists(results, max_size=3).map(tuple),
+    load=loads,
+    kind=st.just("report"),
+)
+scalars = st.one_of(
+    texts, st.booleans(), st.integers(-(2**53), 2**53), st.floats(allow_nan=False, allow_infinity=False)
+)
+runs = st.builds(
+    Run,
+    attempt=ids,
+    command=st.lists(texts, max_size=3).map(tuple),
+    parameters=st.dictionaries(texts, scalars, max_size=3),
+    environment=st.dictionaries(texts, texts, max_size=3),
+    job_name=texts,
+    slots=st.integers(1, 99),
+    timeout_s=st.none() | seconds,
+)
+assigns = st.builds(
+    Assign,
+    seq=counts,
+    seen=counts,
+    run=st.lists(runs, max_size=3).map(tuple),
+    cancel=st.lists(ids, max_size=3).map(tuple),
+    kind=st.just("assign"),
+)
+welcomes = st.builds(Welcome, report_every_s=seconds, lease_s=seconds, kind=st.just("welcome"))
+refusals = st.builds(Refused, code=texts, message=texts, hint=texts, kind=st.just("refused"))
+
+
+def typed(value: Any) -> Any:
+    """So that 1, 1.0 and True are told apart."""
+    if isinstance(value, dict):
+        return {key: typed(item) for key, item in value.items()}
+    return (type(value).__name__, value)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.one_of(hellos, reports))
+def test_what_a_worker_says_survives_the_way(message: Hello | Report) -> None:
+    assert codec.decode_from_worker(codec.encode(message)) == message
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.one_of(welcomes, refusals, assigns))
+def test_what_the_master_says_survives_the_way(message: Welcome | Refused | Assign) -> None:
+    again = codec.decode_from_master(codec.encode(message))
+    assert again == message
+    if isinstance(message, Assign) and isinstance(again, Assign):
+        assert [typed(run.parameters) for run in again.run] == [typed(run.parameters) for run in message.run]
+
+
+# --- what is no message -----------------------------------------------------------------------------------------
+
+GOOD = json.loads(codec.encode(Report(1, 0, (Held(AttemptId(1, 1, 1)),), (), Load(1))))
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.one_of(st.binary(max_size=50), st.text(max_size=50).map(lambda text: text.encode("utf-8", "replace"))))
+def test_noise_is_a_protocol_error_and_nothing_else(frame: bytes) -> None:
+    for decode in (codec.decode_from_worker, codec.decode_from_master):
+        with pytest.raises(ProtocolError):
+            decode(frame)
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [b"", b"null", b"[]", b"{}", b'{"kind":"report"}', b'{"kind":"shout"}', b"[" * 10**5, b'{"kind":1}', b"\xff"],
+)
+def test_malformed_frames(frame: bytes) -> None:
+    with pytest.raises(ProtocolError, match="malformed frame"):
+        codec.decode_from_worker(frame)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("seq", -1),
+        ("seq", 2**53),
+        ("seq", None),
+        ("seen", "x"),
+        ("load", {"slots": -1}),
+        ("load", {"slots": 1, "spare_cpu": -0.5}),
+        ("load", {}),
+        ("holding", [{"attempt": "1.1"}]),
+        ("holding", [{"attempt": "1.1.x"}]),
+        ("holding", [{"attempt": "1.1.-1"}]),
+        ("holding", [{"attempt": "1.1." + "1" * 17}]),
+        ("holding", [{"attempt": "1.1.1\n"}]),
+        ("holding", [{"attempt": "١.١.١"}]),
+        ("holding", [{"attempt": 1}]),
+        ("holding", None),
+        ("results", [{"attempt": "1.1.1"}]),
+        ("results", [{"attempt": "1.1.1", "outcome": "won"}]),
+        ("results", [{"attempt": "1.1.1", "outcome": "failed", "reason": "x" * 501}]),
+        ("results", [{"attempt": "1.1.1", "outcome": "failed", "exit_code": 2**33}]),
+        ("results", [{"attempt": "1.1.1", "outcome": "failed", "stdout": {"data": "no base64!"}}]),
+        ("results", [{"attempt": "1.1.1", "outcome": "failed", "stdout": {"sha256": "../../etc/passwd"}}]),
+        ("results", [{"attempt": "1.1.1", "outcome": "succeeded"}] * (MAX_RESULTS_PER_REPORT + 1)),
+    ],
+)
+def test_a_bad_field_is_named(field: str, value: Any) -> None:
+    with pytest.raises(ProtocolError, match=rf"malformed frame: report\.{field}"):
+        codec.decode_from_worker(json.dumps({**GOOD, field: value}).encode())
+
+
+def test_output_over_the_inline_limit_must_be_a_blob() -> None:
+    def report(size: int) -> bytes:
+        result = Result(AttemptId(1, 1, 1), Outcome.SUCCEEDED, stdout=Output(size, data=b"x" * size))
+        return codec.encode(Report(1, 0, (), (result,), Load(1)))
+
+    codec.decode_from_worker(report(INLINE_LIMIT_BYTES))
+    with pytest.raises(ProtocolError, match="stdout"):
+        codec.decode_from_worker(report(INLINE_LIMIT_BYTES + 1))
+
+
+def test_a_frame_over_the_limit_is_refused_unread() -> None:
+    with pytest.raises(ProtocolError, match=r"16,777,217 bytes is over the limit of 16,777,216"):
+        codec.decode_from_worker(b" " * (MAX_FRAME_BYTES + 1))
+
+
+def test_the_largest_report_fits_into_a_frame() -> None:
+    output = Output(INLINE_LIMIT_BYTES, data=b"x" * INLINE_LIMIT_BYTES)
+    full = Result(AttemptId(10**15, 1, 1), Outcome.FAILED, 1, "ü" * 500, stdout=output, stderr=output)
+    report = Report(1, 0, (), (full,) * MAX_RESULTS_PER_REPORT, Load(1))
+    assert len(codec.encode(report)) < MAX_FRAME_BYTES
+
+
+def test_a_newer_peer_may_say_more() -> None:
+    assert codec.decode_from_worker(json.dumps({**GOOD, "mood": "good"}).encode()) == codec.decode_from_worker(
+        json.dumps(GOOD).encode()
+    )
+
+
+def test_nobody_may_speak_for_the_other_end() -> None:
+    with pytest.raises(ProtocolError):
+        codec.decode_from_worker(codec.encode(Welcome(1.0, 1.0)))
+    with pytest.raises(ProtocolError):
+        codec.decode_from_master(codec.encode(Report(1, 0, (), (), Load(1))))
+
+
+# --- ids --------------------------------------------------------------------------------------------------------
+
+
+@given(ids)
+def test_ids_are_written_as_dotted_numbers(attempt: AttemptId) -> None:
+    assert AttemptId.parse(str(attempt)) == attempt
+    assert TaskId.parse(str(attempt.task_id)) == attempt.task_id
+
+
+@pytest.mark.parametrize(
+    "text", ["", "1", "1.2.3", "1.", ".1", "1.a", "1.-2", "+1.2", " 1.2", "1.2 ", "1_0.2", "²1.2"]
+)
+def test_what_is_no_task_id(text: str) -> None:
+    with pytest.raises(ValueError, match=r"expected job\.task as numbers"):
+        TaskId.parse(text)
+
+
+# --- sessions ---------------------------------------------------------------------------------------------------
+
+FACTS = Facts("linux", "x86_64", "3.11", "0.1", "model", 1, 1, 1)
+
+
+def opened() -> tuple[WorkerSession, MasterSession]:
+    worker, master = WorkerSession("w", "boot", FACTS), MasterSession()
+    hello = master.receive(worker.hello())
+    assert hello == Hello(PROTOCOL_VERSION, "w", "boot", FACTS)
+    assert master.refusal() is None
+    assert worker.receive(master.send(Welcome(10.0, 30.0))) == Welcome(10.0, 30.0)
+    assert worker.welcome == Welcome(10.0, 30.0)
+    return worker, master
+
+
+def test_reports_are_numbered_and_say_what_was_seen() -> None:
+    worker, master = opened()
+    first, frame = worker.report([], [], Load(1))
+    report = master.receive(frame)
+    assert isinstance(report, Report)
+    assert (first, report.seq, report.seen) == (1, 1, 0)
+    worker.receive(master.send(Assign(1, 1)))
+    second, frame = worker.report([Held(AttemptId(1, 1, 1))], [], Load(1))
+    report = master.receive(frame)
+    assert isinstance(report, Report)
+    assert (second, report.seq, report.seen, report.holding) == (2, 2, 1, (Held(AttemptId(1, 1, 1)),))
+
+
+def test_a_frame_that_comes_twice_is_taken_once() -> None:
+    worker, master = opened()
+    _, first = worker.report([], [], Load(1))
+    _, second = worker.report([], [], Load(1))
+    taken = [master.receive(frame) for frame in (first, first, second, first, second)]
+    assert [isinstance(message, Report) for message in taken] == [True, False, True, False, False]
+    assert worker.receive(master.send(Assign(1, 1))) == Assign(1, 1)
+    assert worker.receive(master.send(Assign(1, 1))) is None
+    assert worker.receive(master.send(Welcome(1.0, 1.0))) is None
+    assert worker.welcome == Welcome(10.0, 30.0)
+    assert master.receive(worker.hello()) is None
+
+
+def test_a_gap_closes_the_link() -> None:
+    worker, master = opened()
+    worker.report([], [], Load(1))
+    _, second = worker.report([], [], Load(1))
+    with pytest.raises(ProtocolError, match="frame 2 came after frame 0: frames were lost"):
+        master.receive(second)
+    with pytest.raises(ProtocolError, match="frame 2 came after frame 0"):
+        worker.receive(master.send(Assign(2, 1)))
+
+
+def test_a_session_begins_with_its_greeting() -> None:
+    worker, master = WorkerSession("w", "boot", FACTS), MasterSession()
+    _, report = worker.report([], [], Load(1))
+    with pytest.raises(ProtocolError, match="report before hello"):
+        master.receive(report)
+    with pytest.raises(ProtocolError, match="assign before welcome"):
+        worker.receive(master.send(Assign(1, 0)))
+
+
+def test_a_worker_of_another_version_is_told_what_to_do() -> None:
+    master = MasterSession()
+    assert master.refusal() is None, "nobody has called yet"
+    master.receive(codec.encode(Hello(PROTOCOL_VERSION + 1, "w", "boot", FACTS)))
+    refused = master.refusal()
+    assert refused is not None
+    assert (refused.code, "install" in refused.hint) == ("version", True)
+    assert refused.message == "worker w (loopline 0.1) speaks link version 2, this master speaks 1"
+    worker = WorkerSession("w", "boot", FACTS)
+    assert worker.receive(master.send(refused)) == refused
+    assert worker.welcome is None
+
+
+def test_malformed_frames_reach_nobody() -> None:
+    worker, master = opened()
+    for receive in (worker.receive, master.receive):
+        with pytest.raises(ProtocolError, match="malformed"):
+            receive(b"{")
