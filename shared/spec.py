@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable, Mapping
 from typing import Annotated, Literal, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, JsonValue, model_validator
@@ -26,6 +28,12 @@ Scalar = (
     | Annotated[float, BeforeValidator(_not_whole), Field(strict=True, allow_inf_nan=False)]
 )
 """A parameter's value."""
+
+MAX_RUN_CHARACTERS = 200_000
+"""What one task is started with, parameters put in; a frame to a worker holds many of them."""
+
+PLACEHOLDER = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]{0,63})\}")
+"""What a parameter is put in place of, in a command's arguments."""
 
 ParameterName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,63}$")]
 Argument = Annotated[str, Field(max_length=100_000, pattern=r"^[^\x00]*$")]
@@ -64,13 +72,16 @@ class Range(Spec):
         return self.range[0] + index * self.step
 
 
+Row = Annotated[dict[ParameterName, Scalar], Field(max_length=50)]
+
+
 class Table(Spec):
     """One task per row."""
 
-    rows: Annotated[list[dict[ParameterName, Scalar]], Field(min_length=1, max_length=1_000_000)]
+    rows: Annotated[list[Row], Field(min_length=1, max_length=1_000_000, fail_fast=True)]
 
 
-Values = Range | Annotated[list[Scalar], Field(min_length=1, max_length=1_000_000)]
+Values = Range | Annotated[list[Scalar], Field(min_length=1, max_length=1_000_000, fail_fast=True)]
 Grid = Annotated[dict[ParameterName, Values], Field(min_length=1, max_length=50)]
 """One task per element of the product of all values; the last name varies fastest."""
 
@@ -88,7 +99,7 @@ class TaskSpec(Spec):
     """One listed task: whatever it leaves out is its job's."""
 
     command: Command | None = None
-    parameters: dict[ParameterName, Scalar] = {}
+    parameters: Row = {}
     size: Size | None = None
 
 
@@ -108,8 +119,8 @@ class JobSpec(Spec):
 
     name: Annotated[str, Field(max_length=200, pattern=r"^[^\x00-\x1f\x7f]*$")] = ""
     command: Command | None = None
-    parameters: Table | Grid | None = None
-    tasks: Annotated[list[TaskSpec], Field(min_length=1, max_length=1_000_000)] | None = None
+    parameters: Annotated[Table | Grid | None, Field(union_mode="left_to_right")] = None
+    tasks: Annotated[list[TaskSpec], Field(min_length=1, max_length=1_000_000, fail_fast=True)] | None = None
     environment: Annotated[dict[str, Argument], Field(max_length=200)] = {}
     size: Size | None = Field(default=None, description="of the whole job, in reference CPU-seconds")
     requires: Requirements = Requirements()
@@ -127,6 +138,9 @@ class JobSpec(Spec):
             raise ValueError("environment names must be 1 to 200 characters without '='")
         if self.task_count > MAX_TASKS:
             raise ValueError(f"{self.task_count:,} tasks are more than the limit of {MAX_TASKS:,}")
+        if (longest := _longest_run(self)) > MAX_RUN_CHARACTERS:
+            message = f"command, parameters and environment of one task come to {longest:,} characters"
+            raise ValueError(f"{message}, the limit is {MAX_RUN_CHARACTERS:,}: pass long texts as a file")
         return self
 
     @property
@@ -154,3 +168,39 @@ class JobSpec(Spec):
         """As a user would write it: only what was given."""
         document: dict[str, JsonValue] = self.model_dump(mode="json", exclude_defaults=True)
         return document
+
+
+def _longest_run(spec: JobSpec) -> int:
+    """At most so many characters has what one task of the job is started with."""
+    environment = sum(len(name) + len(value) for name, value in spec.environment.items())
+    if spec.tasks is None:
+        return environment + _run_length(spec.command or [], _longest_values(spec.parameters))
+    return environment + max(
+        _run_length(task.command or spec.command or [], {n: len(str(v)) for n, v in task.parameters.items()})
+        for task in spec.tasks
+    )
+
+
+def _run_length(command: Iterable[str], lengths: Mapping[str, int]) -> int:
+    filled = sum(len(argument) for argument in command) + sum(len(name) + n for name, n in lengths.items())
+    if not lengths:
+        return filled
+    names = (name for argument in command for name in PLACEHOLDER.findall(argument))
+    return filled + sum(lengths.get(name, 0) for name in names)
+
+
+def _longest_values(parameters: Table | dict[str, Values] | None) -> dict[str, int]:
+    if parameters is None:
+        return {}
+    if not isinstance(parameters, Table):
+        return {name: _longest_value(values) for name, values in parameters.items()}
+    longest: dict[str, int] = {}
+    for row in parameters.rows:
+        for name, value in row.items():
+            longest[name] = max(longest.get(name, 0), len(str(value)))
+    return longest
+
+
+def _longest_value(values: Values) -> int:
+    ends = (values[0], values[len(values) - 1]) if isinstance(values, Range) else values
+    return max(len(str(value)) for value in ends)

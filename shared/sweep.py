@@ -5,9 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from shared.spec import JobSpec, Scalar, Table, TaskSpec
-
-_PLACEHOLDER = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]{0,63})\}")
+from shared.spec import PLACEHOLDER, JobSpec, Scalar, Table, TaskSpec
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +54,7 @@ def _fill(argument: str, parameters: dict[str, Scalar]) -> str:
         name = match.group(1)
         return _text(parameters[name]) if name in parameters else match.group(0)
 
-    return _PLACEHOLDER.sub(value, argument)
+    return PLACEHOLDER.sub(value, argument)
 
 
 def _text(value: Scalar) -> str:

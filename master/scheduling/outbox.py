@@ -5,7 +5,7 @@ from __future__ import annotations
 from master.scheduling.model import Attempt, Job, Worker
 from master.scheduling.state import State
 from shared.model import AttemptId, AttemptState
-from shared.protocol.messages import Assign, Run
+from shared.protocol.messages import MAX_RUNS_PER_ASSIGN, Assign, Run
 from shared.sweep import task_at
 
 
@@ -26,17 +26,23 @@ class Outbox:
         self._cancels.setdefault(worker, []).append(attempt)
 
     def seal(self, state: State) -> dict[str, Assign]:
-        """Number the frames, and note on each attempt which frame carries its command."""
+        """Number the frames, and note on each attempt which frame carries its command.
+
+        What does not fit into a frame is sent when the worker's next Report shows that it does not hold it.
+        """
         for attempt in list(state.effects.attempts.values()):
             worker = state.workers[attempt.worker]
             if attempt.sent == 0 and _is_listening(worker):
                 self._command(state, attempt, worker)
-        return {name: self._assign(state, state.workers[name]) for name in self._concerned}
+        listening = (w for name in self._concerned if _is_listening(w := state.workers[name]))
+        return {worker.name: self._assign(state, worker) for worker in listening}
 
     def _command(self, state: State, attempt: Attempt, worker: Worker) -> None:
         if attempt.state is AttemptState.DISPATCHED:
-            run = _run(state.jobs[attempt.job], attempt)
-            self._runs.setdefault(worker.name, []).append(run)
+            runs = self._runs.setdefault(worker.name, [])
+            if len(runs) >= MAX_RUNS_PER_ASSIGN:
+                return
+            runs.append(_run(state.jobs[attempt.job], attempt))
         elif attempt.state is AttemptState.CANCELLING:
             self._cancels.setdefault(worker.name, []).append(attempt.id)
         else:

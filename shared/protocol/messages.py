@@ -15,7 +15,8 @@ from shared.model import MAX_ID, NO_NUL, AttemptId, Facts, Held, Load, Name, Res
 from shared.spec import Scalar
 
 PROTOCOL_VERSION = 1
-MAX_FRAME_BYTES = 16 * 2**20
+MAX_FRAME_BYTES = 64 * 2**20
+MAX_RUNS_PER_ASSIGN = 50  # each of at most MAX_RUN_CHARACTERS, a character of at most 6 bytes
 MAX_RESULTS_PER_REPORT = 500
 
 Sequence = Annotated[int, Field(ge=0, le=MAX_ID)]
