@@ -16,6 +16,11 @@ def demand_of(requires: Requirements) -> Key:
     return (requires.os, requires.memory_bytes, frozenset(requires.labels), requires.slots)
 
 
+def slots_of(key: Key) -> int:
+    """How many slots one of its tasks occupies."""
+    return key[3]
+
+
 def meets(facts: Facts, key: Key) -> bool:
     """Whether such a computer could run it at all (with nothing else running)."""
     os, memory_bytes, labels, slots = key

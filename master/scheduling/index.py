@@ -12,31 +12,31 @@ from typing import Generic, TypeVar
 
 from sortedcontainers import SortedDict, SortedSet
 
-from master.scheduling.demand import Demand
+from master.scheduling.demand import Demand, Key, demand_of
 from master.scheduling.hold import HoldIndex
 from master.scheduling.model import LIVE, OCCUPYING, Attempt, Job, Task, Worker
 from master.scheduling.ranges import Ranges
 from shared.model import AttemptId, Order, TaskId, TaskState
 
-Key = TypeVar("Key", bound=tuple[float, int | str])
+Rank = TypeVar("Rank", bound=tuple[float, int | str])
 Subject = TypeVar("Subject", int, str)
 
 
-class Ranking(Generic[Subject, Key]):
+class Ranking(Generic[Subject, Rank]):
     """Subjects in the order of a key that changes; each stands under one key, or not at all."""
 
     __slots__ = ("keys", "order")
 
     def __init__(self) -> None:
-        self.order: SortedSet[Key] = SortedSet()
-        self.keys: dict[Subject, Key] = {}
+        self.order: SortedSet[Rank] = SortedSet()
+        self.keys: dict[Subject, Rank] = {}
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Ranking) and self.keys == other.keys and self.order == other.order
 
     __hash__ = None  # type: ignore[assignment]
 
-    def place(self, subject: Subject, key: Key | None) -> None:
+    def place(self, subject: Subject, key: Rank | None) -> None:
         old = self.keys.get(subject)
         if old == key:
             return
@@ -63,12 +63,13 @@ class Pool:
 class Index:
     live: SortedDict[int, Job] = field(default_factory=SortedDict)  # by arrival
     pools: dict[int, Pool] = field(default_factory=dict)  # by job
-    ready: SortedSet[int] = field(default_factory=SortedSet)  # arrivals of jobs with a task to start
-    replicable: SortedSet[int] = field(default_factory=SortedSet)  # ... with a task to replicate
+    ready: dict[Key, SortedSet[int]] = field(default_factory=dict)  # arrivals of jobs with a task to start
+    replicable: dict[Key, SortedSet[int]] = field(default_factory=dict)  # ... with a task to replicate
     hold: HoldIndex = field(default_factory=HoldIndex)
     exempt: SortedSet[int] = field(default_factory=SortedSet)  # arrivals of live jobs that hold nobody
-    witness: dict[int, int] = field(default_factory=dict)  # held job: arrival of the job it waits for
+    witness: dict[int, int] = field(default_factory=dict)  # held job: arrival of one that holds it, whichever
     watchers: dict[int, set[int]] = field(default_factory=dict)  # the reverse
+    let_go: SortedSet[int] = field(default_factory=SortedSet)  # arrivals of jobs with one fresh task, not held
     of_task: dict[TaskId, dict[AttemptId, Attempt]] = field(default_factory=dict)
     of_worker: dict[str, dict[AttemptId, Attempt]] = field(default_factory=dict)
     used: dict[str, int] = field(default_factory=dict)  # slots, by worker
@@ -179,16 +180,17 @@ class Index:
                 del self.watchers[old]
         at_last = job.is_live and len(fresh) == 1 and job.order is Order.HOLD
         new = self.hold.witness(job.arrival, job.weight) if at_last else None
+        _toggle(self.let_go, job.arrival, at_last and new is None)
         if new is not None:
             self.witness[job.id] = new
             self.watchers.setdefault(new, set()).add(job.id)
 
     def _place_startable(self, job: Job, fresh: Ranges) -> None:
-        pool = self.pools[job.id]
+        pool, key = self.pools[job.id], demand_of(job.spec.requires)
         may_run = job.is_live and not job.paused
         startable = len(pool.waiting) > 0 or (len(fresh) > 0 and not self.is_held(job))
-        _toggle(self.ready, job.arrival, may_run and startable)
-        _toggle(self.replicable, job.arrival, may_run and len(pool.replicable) > 0)
+        _toggle_under(self.ready, key, job.arrival, may_run and startable)
+        _toggle_under(self.replicable, key, job.arrival, may_run and len(pool.replicable) > 0)
 
 
 def _toggle(members: SortedSet[int], member: int, present: bool) -> None:
@@ -198,3 +200,13 @@ def _toggle(members: SortedSet[int], member: int, present: bool) -> None:
         members.add(member)
     else:
         members.remove(member)
+
+
+def _toggle_under(families: dict[Key, SortedSet[int]], key: Key, member: int, present: bool) -> None:
+    """Toggle a member of the family of this key; an empty family is none."""
+    if present:
+        families.setdefault(key, SortedSet()).add(member)
+    elif member in families.get(key, ()):
+        families[key].remove(member)
+        if not families[key]:
+            del families[key]

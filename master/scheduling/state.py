@@ -60,7 +60,7 @@ class State:
             for watcher in sorted(self.index.watchers.get(job.arrival, ())):
                 self._place_job(self.jobs[watcher])
         elif was_exempt:
-            for arrival in list(self.index.live.irange(job.arrival, inclusive=(False, False))):
+            for arrival in list(self.index.let_go.irange(job.arrival, inclusive=(False, False))):
                 self._place_job(self.index.live[arrival])
         self._forget_if_over(job)
 

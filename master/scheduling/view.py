@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from sortedcontainers import SortedSet
 
-from master.scheduling.demand import Key
+from master.scheduling.demand import Key, slots_of
 from master.scheduling.model import Job, Worker
 from master.scheduling.ranges import Ranges
 from master.scheduling.state import State
@@ -40,9 +40,14 @@ class View:
         return self._state.grid.pointer
 
     def idle_workers(self) -> Iterator[Worker]:
-        """Those with free slots, most free first. One that was offered and given nothing is not offered again."""
+        """Those with free slots, most free first, as long as there is anything to start or to replicate. One
+        that was offered and given nothing is not offered again.
+        """
         idle, passed_over = self._index.idle.order, (-MAX_ID, "")
-        while (entry := next(idle.irange(passed_over, inclusive=(False, True)), None)) is not None:
+        while self._has_work():
+            entry = next(idle.irange(passed_over, inclusive=(False, True)), None)
+            if entry is None:
+                return
             yield self._state.workers[entry[1]]
             if entry in idle:
                 passed_over = entry
@@ -55,13 +60,15 @@ class View:
         """All that are in the grid, by arrival."""
         return list(self._index.live.values())
 
-    def ready_jobs(self) -> Iterator[Job]:
-        """Jobs with a task to start (not only to replicate), by arrival."""
-        return self._round(0, self._index.ready)
+    def ready_jobs(self, worker: Worker) -> Iterator[Job]:
+        """Jobs with a task to start (not only to replicate) that fits this worker now, by arrival."""
+        return self._round(0, self._open_to(worker, self._index.ready))
 
-    def round_of_jobs(self, after: int) -> Iterator[Job]:
-        """Jobs with a task to start or to replicate, by arrival, from just after ``after`` once round to it."""
-        return self._round(after, self._index.ready, self._index.replicable)
+    def round_of_jobs(self, worker: Worker, after: int) -> Iterator[Job]:
+        """Jobs with a task to start or to replicate that fits this worker now, by arrival, from just after
+        ``after`` once round to it.
+        """
+        return self._round(after, self._open_to(worker, self._index.ready, self._index.replicable))
 
     def could_run(self, job: Job, worker: Worker) -> bool:
         """The worker meets the job's requirements, whatever it is doing now."""
@@ -107,7 +114,17 @@ class View:
         running = self._index.pools[job.id].replicable.irange(after + 1)
         return next((n for n in running if not self._index.on_worker(TaskId(job.id, n), worker.name)), None)
 
-    def _round(self, after: int, *members: SortedSet[int]) -> Iterator[Job]:
+    def _has_work(self) -> bool:
+        workers = self._index.demand.workers
+        return any(workers[key] for family in (self._index.ready, self._index.replicable) for key in family)
+
+    def _open_to(self, worker: Worker, *families: dict[Key, SortedSet[int]]) -> list[SortedSet[int]]:
+        """Of jobs by what they require, those whose requirements the worker meets as it is now."""
+        free, workers = self._index.free_slots(worker), self._index.demand.workers
+        keys = [key for key, able in workers.items() if worker.name in able and slots_of(key) <= free]
+        return [family[key] for family in families for key in keys if key in family]
+
+    def _round(self, after: int, members: list[SortedSet[int]]) -> Iterator[Job]:
         """Jobs whose arrival is in any of the sets, looked up one by one, since a wish granted changes them."""
         for low, high in ((after, MAX_ID), (-1, after)):
             at: int | None = low

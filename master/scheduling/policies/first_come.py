@@ -16,8 +16,8 @@ def plan(view: View) -> Iterator[Placement]:
 
 
 def _first(view: View, worker: Worker) -> Placement | None:
-    for job in view.ready_jobs():
+    for job in view.ready_jobs(worker):
         task = view.first_startable(job)
-        if task is not None and view.fits(job, worker):
+        if task is not None:
             return Placement(job.id, task, worker.name)
     return None

@@ -23,8 +23,8 @@ def _turns(view: View, worker: Worker) -> Iterator[Placement]:
     """Wishes for one worker until one is granted or all turns have been offered."""
     for _ in range(_ROUNDS):
         spent = False
-        for job in view.round_of_jobs(after=view.pointer):
-            task = view.next_in_queue(job, worker) if view.fits(job, worker) else None
+        for job in view.round_of_jobs(worker, after=view.pointer):
+            task = view.next_in_queue(job, worker)
             if task is None:
                 continue
             held = view.is_held(job) and task in view.fresh(job)
