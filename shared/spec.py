@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, JsonValue, model_validator
+from pydantic import BaseModel, ConfigDict, Discriminator, Field, JsonValue, Tag, WithJsonSchema, model_validator
 
 from shared.model import Name
 
@@ -14,19 +14,21 @@ MAX_TASKS = 100_000_000
 """Hard ceiling on the tasks of one job; a master's own limit (a setting) is lower."""
 
 
-def _not_whole(value: object) -> object:
-    """A whole number too large to be exact must not slip through as a fraction."""
-    if type(value) is int:
-        raise ValueError("a whole number must lie between -2^53 and 2^53")
-    return value
+def _scalar_kind(value: object) -> str:
+    """Which of the kinds a value is judged as, so that an error speaks of one kind only."""
+    return {bool: "bool", int: "int", float: "float"}.get(type(value), "text")
 
 
-Scalar = (
-    Annotated[str, Field(max_length=10_000)]
-    | Annotated[bool, Field(strict=True)]
-    | Annotated[int, Field(strict=True, ge=-(2**53), le=2**53)]
-    | Annotated[float, BeforeValidator(_not_whole), Field(strict=True, allow_inf_nan=False)]
-)
+Scalar = Annotated[
+    Annotated[str, Field(max_length=10_000), Tag("text")]
+    | Annotated[bool, Field(strict=True), Tag("bool")]
+    | Annotated[int, Field(strict=True, ge=-(2**53), le=2**53), Tag("int")]
+    | Annotated[float, Field(strict=True, allow_inf_nan=False), Tag("float")],
+    Discriminator(_scalar_kind),
+    WithJsonSchema(  # not "oneOf": every integer is a number too
+        {"anyOf": [{"type": "string", "maxLength": 10_000}, {"type": "boolean"}, {"type": "number"}]}
+    ),
+]
 """A parameter's value."""
 
 MAX_RUN_CHARACTERS = 200_000
@@ -81,9 +83,27 @@ class Table(Spec):
     rows: Annotated[list[Row], Field(min_length=1, max_length=1_000_000, fail_fast=True)]
 
 
-Values = Range | Annotated[list[Scalar], Field(min_length=1, max_length=1_000_000, fail_fast=True)]
+def _values_kind(value: object) -> str:
+    return "range" if isinstance(value, dict | Range) else "list"
+
+
+Values = Annotated[
+    Annotated[Range, Tag("range")]
+    | Annotated[list[Scalar], Field(min_length=1, max_length=1_000_000, fail_fast=True), Tag("list")],
+    Discriminator(_values_kind),
+]
 Grid = Annotated[dict[ParameterName, Values], Field(min_length=1, max_length=50)]
 """One task per element of the product of all values; the last name varies fastest."""
+
+
+def _parameters_kind(value: object) -> str:
+    """``{"rows": [{...}]}`` is a table, unless what stands in it are values of a parameter called rows."""
+    rows = value.get("rows") if isinstance(value, dict) else None
+    is_table = isinstance(value, Table) or (isinstance(rows, list) and isinstance(next(iter(rows), None), dict))
+    return "table" if is_table else "grid"
+
+
+Parameters = Annotated[Annotated[Table, Tag("table")] | Annotated[Grid, Tag("grid")], Discriminator(_parameters_kind)]
 
 
 class Requirements(Spec):
@@ -119,7 +139,7 @@ class JobSpec(Spec):
 
     name: Annotated[str, Field(max_length=200, pattern=r"^[^\x00-\x1f\x7f]*$")] = ""
     command: Command | None = None
-    parameters: Annotated[Table | Grid | None, Field(union_mode="left_to_right")] = None
+    parameters: Parameters | None = None
     tasks: Annotated[list[TaskSpec], Field(min_length=1, max_length=1_000_000, fail_fast=True)] | None = None
     environment: Annotated[dict[str, Argument], Field(max_length=200)] = {}
     size: Size | None = Field(default=None, description="of the whole job, in reference CPU-seconds")
