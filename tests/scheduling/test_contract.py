@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import count, cycle
+from itertools import count, cycle, product
 from random import Random
 
 import pytest
@@ -43,9 +43,8 @@ def wishes_for_all_tasks_ended_ones_too(view: View) -> Iterator[Placement]:
 def wishes_for_held_tasks_again_and_again(view: View) -> Iterator[Placement]:
     held = [(job.id, task) for job in view.jobs() if view.is_held(job) for task in view.fresh(job)]
     workers = [worker.name for worker in view.workers()]
-    for job, task in cycle(held):
-        for worker in workers:
-            yield Placement(job, task, worker)
+    for (job, task), worker in cycle(product(held, workers)):  # nothing at all where there is no worker
+        yield Placement(job, task, worker)
 
 
 def wishes_all_on_one_worker(view: View) -> Iterator[Placement]:
@@ -110,7 +109,7 @@ def test_a_hostile_policy_may_slow_the_grid_but_breaks_nothing(hostile: str, cla
 
 
 def test_a_hostile_policy_cannot_hold_a_step_up(hostile: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Wishes in vain are counted: a step draws at most so many as the grid is large."""
+    """However many it has, wishes in vain are heard only in proportion to the grid's size."""
     drawn = 0
     policy = REGISTRY[hostile]
 
@@ -125,10 +124,10 @@ def test_a_hostile_policy_cannot_hold_a_step_up(hostile: str, monkeypatch: pytes
     for _ in range(10):
         grid.submit(2, 1.0)
     for name in "abcd":
+        grid.join(name, facts(2), reports=False)
         drawn = 0
-        grid.join(name, facts(2))
-        granted = len(grid.last.attempts)
-        assert drawn <= 2 * 2 * (10 + 4) + 10 + granted + 1, f"{drawn} wishes in one step"
+        granted = len(grid.report(name).attempts)
+        assert drawn <= 5 * (10 + 4) * (1 + granted), f"{drawn} wishes in one step, of which {granted} were granted"
 
 
 def test_the_grid_never_idles_while_something_may_run(hostile: str) -> None:
