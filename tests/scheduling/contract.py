@@ -234,6 +234,16 @@ def free_slots_are_used_while_tasks_wait(policy: str) -> None:
     assert grid.job(job).running == 4
 
 
+def a_wide_machine_is_filled_while_others_are_held(policy: str) -> None:
+    """Wishes in vain for held tasks must not use up the patience for those that may be granted."""
+    grid = Watched(policy=policy, max_replicas=2)
+    grid.submit(100, 1.0)
+    for _ in range(12):
+        grid.submit(2, 1.0)
+    grid.join("wide", facts(40))
+    assert len(grid.scheduler.state.attempts) == 40
+
+
 def one_attempt_of_a_task_at_a_time_where_its_job_asks_for_it(policy: str) -> None:
     grid = Watched(policy=policy)
     job = grid.submit(1, max_replicas=1)
@@ -264,6 +274,7 @@ CONTRACT: list[Clause] = [
     more_jobs_than_workers_all_complete,
     wide_tasks_are_run_among_narrow_ones,
     free_slots_are_used_while_tasks_wait,
+    a_wide_machine_is_filled_while_others_are_held,
     one_attempt_of_a_task_at_a_time_where_its_job_asks_for_it,
     held_tasks_are_released_when_their_predecessor_ends,
 ]

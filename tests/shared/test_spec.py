@@ -66,6 +66,14 @@ def test_what_is_no_range(given: Any) -> None:
     assert "parameters" in complaint(parameters={"i": {"range": given}})
 
 
+@pytest.mark.parametrize(
+    "given", [[0, 10**30], [-(10**30), 0], [2**60, 2**60 + 1], [0, 2**53 + 1], [1, 2, 10**400]], ids=range(5)
+)
+def test_a_range_of_numbers_that_do_not_survive_json(given: list[int]) -> None:
+    """A worker would be told another number, or could not read its Assign at all."""
+    assert "range" in complaint(parameters={"i": {"range": given}})
+
+
 # --- sizes of things -------------------------------------------------------------------------------------------
 
 
@@ -128,6 +136,12 @@ def test_a_parameter_is_a_scalar_that_survives_json(value: Any) -> None:
     assert "parameters" in complaint(parameters={"i": [value]})
     assert "parameters" in complaint(parameters={"rows": [{"i": value}]})
     assert "tasks" in complaint(tasks=[{"parameters": {"i": value}}])
+
+
+def test_a_parameter_without_nul_since_no_command_line_can_hold_one() -> None:
+    assert "parameters" in complaint(parameters={"i": ["a\x00b"]})
+    assert "parameters" in complaint(parameters={"rows": [{"i": "a\x00b"}]})
+    assert "tasks" in complaint(tasks=[{"parameters": {"i": "a\x00b"}}])
 
 
 def test_kinds_of_scalars_stay_what_they_are() -> None:

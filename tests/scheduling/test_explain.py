@@ -1,0 +1,153 @@
+"""Why something waits, in the words that people read."""
+
+from __future__ import annotations
+
+from master.scheduling.events import JobCancelled, JobPaused
+from master.scheduling.explain import explain_job, explain_task
+from shared.model import Outcome, TaskId
+from tests.scheduling.driver import Grid, facts, result
+
+
+def job_says(grid: Grid, job: int) -> str:
+    explanation = explain_job(grid.scheduler, job)
+    assert explanation is not None
+    assert explanation.subject == str(job)
+    assert explanation.sentence == "; ".join(reason.detail for reason in explanation.reasons)
+    return explanation.sentence
+
+
+def codes(grid: Grid, job: int) -> list[tuple[str, int]]:
+    explanation = explain_job(grid.scheduler, job)
+    assert explanation is not None
+    return [(reason.code, reason.count) for reason in explanation.reasons]
+
+
+def task_says(grid: Grid, job: int, task: int) -> tuple[str, str]:
+    explanation = explain_task(grid.scheduler, TaskId(job, task))
+    assert explanation is not None
+    assert explanation.subject == f"{job}.{task}"
+    return explanation.state, explanation.sentence
+
+
+def test_a_job_that_nobody_could_run() -> None:
+    grid = Grid(stall_after_s=60.0)
+    grid.join("a", facts(2))
+    grid.join("w", facts(1, os="windows"))
+    needs = {"os": "windows", "memory_bytes": 4 * 10**9, "labels": ["gpu"], "slots": 2}
+    job = grid.submit(3, requires=needs)
+    expected = (
+        "no connected worker can run it (it needs windows, 4 GB of memory, label gpu, 2 slots); "
+        "0 of 2 known workers could"
+    )
+    assert job_says(grid, job) == expected
+    assert codes(grid, job) == [("no_worker", 3)]
+    grid.join("g", facts(2, os="windows", labels=["gpu"]), reports=False)
+    grid.leave("g")
+    assert job_says(grid, job).endswith("; 1 of 3 known workers could"), "it is away"
+    grid.wait(60.0)
+    assert job_says(grid, job).endswith("could, so it holds no other job meanwhile")
+    assert task_says(grid, job, 1) == ("queued", job_says(grid, job))
+
+
+def test_a_grid_without_workers() -> None:
+    grid = Grid()
+    job = grid.submit()
+    sentence = "no connected worker can run it (it needs 1 slot); 0 of 0 known workers could"
+    assert job_says(grid, job) == sentence
+
+
+def test_a_paused_job() -> None:
+    grid = Grid()
+    grid.join("a")
+    job = grid.submit(3)
+    grid.step(JobPaused(job))
+    paused = "paused by its owner: nothing more of it is started"
+    assert job_says(grid, job) == f"{paused}; 1 task of 3 running on 1 worker"
+    assert codes(grid, job) == [("paused", 2), ("running", 1)]
+    assert task_says(grid, job, 1) == ("running", "running on a")
+    assert task_says(grid, job, 2) == ("queued", paused)
+
+
+def test_a_held_job() -> None:
+    grid = Grid(policy="first-come")
+    grid.workers("a", "b", "c", "d")
+    first = grid.submit(2, 5.0, max_replicas=1)
+    grid.submit(1, 4.0, max_replicas=1)
+    later = grid.submit(2, 5.0, max_replicas=1)
+    held = (
+        f"its last task is held: job {first} (size 5 s) came first and is not larger, as did 1 other job; "
+        f"2 of job {first}'s 2 tasks are left"
+    )
+    assert codes(grid, later) == [("held", 1), ("running", 1)]
+    assert job_says(grid, later) == f"{held}; 1 task of 2 running on 1 worker"
+    assert task_says(grid, later, 2) == ("queued", held)
+    grid.end(grid.attempts_of(TaskId(2, 1))[0])
+    grid.end(grid.attempts_of(TaskId(first, 1))[0])
+    assert task_says(grid, later, 2)[1].endswith(
+        f"job {first} (size 5 s) came first and is not larger; 1 of job {first}'s 2 tasks are left"
+    )
+
+
+def test_a_job_held_by_one_of_unknown_size() -> None:
+    grid = Grid()
+    grid.submit(1, None)
+    later = grid.submit(1, None)
+    assert "job 1 (size unknown) came first" in job_says(grid, later)
+    assert codes(grid, later) == [("no_worker", 1), ("held", 1)]
+
+
+def test_a_job_that_waits_for_a_slot() -> None:
+    grid = Grid(policy="first-come")
+    grid.join("a", facts(2))
+    grid.join("w", facts(2, os="windows"))
+    first = grid.submit(2, requires={"os": "linux"})
+    later = grid.submit(5, requires={"os": "linux"})
+    assert job_says(grid, later) == "5 tasks wait for a free slot: 2 of 2 in use on 1 worker"
+    assert codes(grid, later) == [("no_slot", 5)]
+    assert task_says(grid, later, 1) == ("queued", "1 task waits for a free slot: 2 of 2 in use on 1 worker")
+    assert job_says(grid, first) == "2 tasks of 2 running on 1 worker"
+
+
+def test_a_job_under_way() -> None:
+    grid = Grid(policy="first-come")
+    grid.workers("a", "b")
+    job = grid.submit(5, max_attempts=1)
+    grid.end(grid.running("a")[0])
+    grid.end(grid.running("b")[0], Outcome.FAILED)
+    assert job_says(grid, job) == (
+        "2 tasks of 5 running on 2 workers; 1 task waits for a free slot: 2 of 2 in use on 2 workers; "
+        "2 tasks done, 1 of them failed"
+    )
+    assert codes(grid, job) == [("running", 2), ("no_slot", 1), ("done", 2)]
+
+
+def test_a_task_to_be_tried_again() -> None:
+    grid = Grid()
+    grid.join("a")
+    job = grid.submit(1, max_attempts=5)
+    grid.end(grid.running("a")[0], Outcome.FAILED)
+    grid.report("a", result(grid.running("a")[0], Outcome.FAILED), slots=0)
+    waits = "1 task waits for a free slot: 0 of 0 in use on 1 worker"
+    assert task_says(grid, job, 1) == ("queued", f"to be tried again after 2 failures; {waits}")
+
+
+def test_replicas_are_named_together() -> None:
+    grid = Grid()
+    grid.workers("b", "a")
+    job = grid.submit(1)
+    assert task_says(grid, job, 1) == ("running", "running on a and b")
+
+
+def test_what_is_over_or_unknown_is_not_explained_here() -> None:
+    grid = Grid()
+    grid.join("a")
+    job = grid.submit(2, max_replicas=1)
+    grid.end(grid.running("a")[0])
+    assert explain_task(grid.scheduler, TaskId(job, 1)) is None
+    assert explain_task(grid.scheduler, TaskId(job, 3)) is None
+    assert explain_task(grid.scheduler, TaskId(99, 1)) is None
+    assert explain_job(grid.scheduler, 99) is None
+    grid.step(JobCancelled(job), deliver=False)
+    assert job in grid.scheduler.state.jobs, "its attempt is being stopped"
+    assert explain_job(grid.scheduler, job) is None
+    assert explain_task(grid.scheduler, TaskId(job, 2)) is None

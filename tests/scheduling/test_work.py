@@ -1,0 +1,226 @@
+"""Work per event does not grow with the number of jobs, tasks or workers, except logarithmically.
+
+Work is counted, not timed: as the Python functions that one step calls. Each case is asked the same of a small grid
+and of one eight times as large; a logarithm may add a little, a loop over everything would multiply.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from functools import partial
+from types import FrameType
+
+import pytest
+
+from master.scheduling.events import (
+    JobCancelled,
+    JobPaused,
+    JobResumed,
+    JobSubmitted,
+    MasterStarted,
+    SchedulerSettings,
+    WorkerDrained,
+    WorkerJoined,
+    WorkerReported,
+)
+from master.scheduling.policies import REGISTRY
+from master.scheduling.scheduler import Scheduler
+from shared.model import AttemptId, Facts, Held, Load
+from shared.protocol.messages import Report
+from tests.scheduling.driver import facts, result, spec
+
+SMALL, LARGE = 12, 96
+
+
+def calls(deed: Callable[[], object]) -> int:
+    """How many Python functions it calls."""
+    counted = 0
+
+    def count(frame: FrameType, event: str, argument: object) -> None:
+        nonlocal counted
+        counted += event == "call"
+
+    before = sys.getprofile()
+    sys.setprofile(count)
+    try:
+        deed()
+    finally:
+        sys.setprofile(before)
+    return counted
+
+
+class Bare:
+    """As Grid in driver.py, but with nothing round the scheduler that itself grows."""
+
+    def __init__(self, policy: str) -> None:
+        self.scheduler, self.now = Scheduler(), 0.0
+        self.step(MasterStarted(SchedulerSettings(policy, lease_s=1e6, stall_after_s=60.0)))
+        self.held: dict[str, list[AttemptId]] = {}
+        self.sent: dict[str, int] = {}
+
+    def step(self, *events: object) -> None:
+        effects = self.scheduler.step(events, self.now)  # type: ignore[arg-type]
+        for name, assign in effects.assigns.items():
+            self.held[name] += [run.attempt for run in assign.run]
+
+    def join(self, name: str, own: Facts | None = None) -> None:
+        self.held[name], self.sent[name] = [], 0
+        self.step(WorkerJoined(name, len(self.held), "boot", own or facts()))
+        self.report(name)
+
+    def report(self, name: str, *, ends: bool = False) -> None:
+        results = [result(self.held[name].pop(0))] if ends else []
+        self.sent[name] += 1
+        holding = tuple(Held(attempt) for attempt in self.held[name])
+        said = Report(self.sent[name], self.sent[name], holding, tuple(results), Load(1))
+        self.step(WorkerReported(name, self.scheduler.state.workers[name].session or 0, said))
+
+    def submit(self, count: int, size: float | None = 1.0, **more: object) -> None:
+        self.step(JobSubmitted("user", spec(count, size, **more)))  # type: ignore[arg-type]
+
+
+Deed = Callable[[Bare], object]
+Case = Callable[[Bare, int], Deed]
+
+
+def a_result_among_many_tasks(grid: Bare, size: int) -> Deed:
+    grid.submit(size * 100)
+    grid.join("w0")
+    return lambda grid: grid.report("w0", ends=True)
+
+
+def a_result_among_many_jobs(grid: Bare, size: int) -> Deed:
+    for _ in range(size):
+        grid.submit(20)
+    grid.join("w0")
+    return lambda grid: grid.report("w0", ends=True)
+
+
+def a_result_among_many_busy_workers(grid: Bare, size: int) -> Deed:
+    grid.submit(1000)
+    for number in range(size):
+        grid.join(f"w{number}")
+    return lambda grid: grid.report("w0", ends=True)
+
+
+def a_result_among_many_held_jobs(grid: Bare, size: int) -> Deed:
+    grid.submit(100)
+    for _ in range(size):
+        grid.submit(1)
+    grid.join("w0")
+    return lambda grid: grid.report("w0", ends=True)
+
+
+def a_result_among_many_kinds_of_jobs(grid: Bare, size: int) -> Deed:
+    for number in range(size):
+        grid.submit(20, requires={"memory_bytes": number})
+    grid.join("w0")
+    return lambda grid: grid.report("w0", ends=True)
+
+
+def a_report_among_many_idle_workers(grid: Bare, size: int) -> Deed:
+    for number in range(size):
+        grid.join(f"w{number}")
+    return lambda grid: grid.report("w0")
+
+
+def an_idle_report_among_jobs_that_nobody_can_run(grid: Bare, size: int) -> Deed:
+    for _ in range(size):
+        grid.submit(10, requires={"os": "windows"})
+    grid.join("w0")
+    return lambda grid: grid.report("w0")
+
+
+def a_result_among_jobs_that_only_another_can_run(grid: Bare, size: int) -> Deed:
+    for _ in range(size):
+        grid.submit(10, requires={"os": "windows"})
+    grid.join("busy", facts(os="windows"))
+    grid.submit(10)
+    grid.join("w0")
+    return lambda grid: grid.report("w0", ends=True)
+
+
+def a_submission(grid: Bare, size: int) -> Deed:
+    for _ in range(size):
+        grid.submit(10)
+    return lambda grid: grid.submit(10)
+
+
+def a_pause(grid: Bare, size: int) -> Deed:
+    for _ in range(size):
+        grid.submit(1)
+    return lambda grid: grid.step(JobPaused(size // 2))
+
+
+def a_resumption(grid: Bare, size: int) -> Deed:
+    for _ in range(size):
+        grid.submit(1)
+    grid.step(JobPaused(2))
+    return lambda grid: grid.step(JobResumed(2))
+
+
+def a_cancellation(grid: Bare, size: int) -> Deed:
+    for _ in range(size):
+        grid.submit(10)
+    return lambda grid: grid.step(JobCancelled(size // 2))
+
+
+def a_drain(grid: Bare, size: int) -> Deed:
+    for _ in range(size):
+        grid.submit(10)
+    for number in range(size):
+        grid.join(f"w{number}")
+    return lambda grid: grid.step(WorkerDrained("w3"))
+
+
+def the_return_of_the_only_worker_for_each_stalled_job(grid: Bare, size: int) -> Deed:
+    """The one event that concerns every job: its work may grow in proportion, not as the square."""
+    for _ in range(size):
+        grid.submit(1)
+    grid.now += 60.0
+    grid.step()
+    grid.held["w0"], grid.sent["w0"] = [], 0
+    return lambda grid: grid.step(WorkerJoined("w0", 1, "boot", facts()))
+
+
+ALL = sorted(REGISTRY)
+LOGARITHMIC = 1.7
+LINEAR = 1.3 * LARGE / SMALL
+CUTS_ALL_ANEW = ["space-partition"]  # which is its very algorithm
+OTHERS = [policy for policy in ALL if policy not in CUTS_ALL_ANEW]
+# Space partition cuts all workers anew in every step in which one is idle: a few operations a job, by its nature.
+CUTS_ANEW = 2.5
+CASES: list[tuple[Case, list[str], float]] = [
+    (a_result_among_many_tasks, ALL, LOGARITHMIC),
+    (a_result_among_many_jobs, ALL, LOGARITHMIC),
+    (a_result_among_many_busy_workers, ALL, LOGARITHMIC),
+    (a_result_among_many_held_jobs, ALL, LOGARITHMIC),
+    (a_result_among_many_kinds_of_jobs, ALL, LINEAR),  # in the number of different requirements
+    (a_report_among_many_idle_workers, ALL, LOGARITHMIC),
+    (an_idle_report_among_jobs_that_nobody_can_run, ALL, LOGARITHMIC),
+    (a_result_among_jobs_that_only_another_can_run, ["first-come", "round-robin"], LOGARITHMIC),
+    (a_result_among_jobs_that_only_another_can_run, ["space-partition"], CUTS_ANEW),
+    (a_submission, ALL, LOGARITHMIC),
+    (a_pause, ALL, LOGARITHMIC),
+    (a_resumption, ALL, LOGARITHMIC),
+    (a_cancellation, ALL, LOGARITHMIC),
+    (a_drain, ALL, LOGARITHMIC),
+    (the_return_of_the_only_worker_for_each_stalled_job, ["round-robin"], LINEAR),
+]
+
+
+@pytest.mark.parametrize(
+    ("case", "policy", "factor"),
+    [(case, policy, factor) for case, policies, factor in CASES for policy in policies],
+    ids=lambda value: getattr(value, "__name__", value) if not isinstance(value, float) else "",
+)
+def test_work_does_not_grow_with_the_grid(case: Case, policy: str, factor: float) -> None:
+    small, large = (_work(case, policy, size) for size in (SMALL, LARGE))
+    assert large <= factor * small + 50, f"{small} calls in the small grid, {large} in the large"
+
+
+def _work(case: Case, policy: str, size: int) -> int:
+    grid = Bare(policy)
+    deed = case(grid, size)
+    return calls(lambda: deed(grid))
