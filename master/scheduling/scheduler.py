@@ -98,9 +98,9 @@ class Scheduler:
     def _plan(self, policy: Policy) -> None:
         index = self.state.index
         view = View(self.state)
-        patience = 2 * (len(index.live) + len(index.idle.order)) + 10  # for wishes in vain
+        patience = most = 2 * (len(index.live) + len(index.idle.order)) + 10  # with wishes in vain on end
         for wish in policy(view):
-            patience -= not self._grant(wish)
+            patience = most if self._grant(wish) else patience - 1
             if patience < 0:
                 break
         if not index.occupied:  # the policy left the whole grid idle: one task keeps it going
