@@ -8,10 +8,14 @@ from typing import Annotated, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, JsonValue, Tag, WithJsonSchema, model_validator
 
-from shared.model import Name
+from shared.model import NO_NUL, Name
 
 MAX_TASKS = 100_000_000
 """Hard ceiling on the tasks of one job; a master's own limit (a setting) is lower."""
+
+
+Exact = Annotated[int, Field(ge=-(2**53), le=2**53)]
+"""A whole number that survives every JSON reader."""
 
 
 def _scalar_kind(value: object) -> str:
@@ -20,13 +24,19 @@ def _scalar_kind(value: object) -> str:
 
 
 Scalar = Annotated[
-    Annotated[str, Field(max_length=10_000), Tag("text")]
+    Annotated[str, Field(max_length=10_000, pattern=NO_NUL), Tag("text")]
     | Annotated[bool, Field(strict=True), Tag("bool")]
-    | Annotated[int, Field(strict=True, ge=-(2**53), le=2**53), Tag("int")]
+    | Annotated[Exact, Field(strict=True), Tag("int")]
     | Annotated[float, Field(strict=True, allow_inf_nan=False), Tag("float")],
     Discriminator(_scalar_kind),
     WithJsonSchema(  # not "oneOf": every integer is a number too
-        {"anyOf": [{"type": "string", "maxLength": 10_000}, {"type": "boolean"}, {"type": "number"}]}
+        {
+            "anyOf": [
+                {"type": "string", "maxLength": 10_000, "pattern": NO_NUL},
+                {"type": "boolean"},
+                {"type": "number"},
+            ]
+        }
     ),
 ]
 """A parameter's value."""
@@ -38,7 +48,7 @@ PLACEHOLDER = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]{0,63})\}")
 """What a parameter is put in place of, in a command's arguments."""
 
 ParameterName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,63}$")]
-Argument = Annotated[str, Field(max_length=100_000, pattern=r"^[^\x00]*$")]
+Argument = Annotated[str, Field(max_length=100_000, pattern=NO_NUL)]
 Command = Annotated[list[Argument], Field(min_length=1, max_length=1000)]
 Size = Annotated[float, Field(gt=0, le=1e15, allow_inf_nan=False)]
 """Amount of computation in reference CPU-seconds."""
@@ -53,7 +63,7 @@ class Spec(BaseModel):
 class Range(Spec):
     """Whole numbers from first to last, *both included*, and the step between them."""
 
-    range: Annotated[list[int], Field(min_length=2, max_length=3)]
+    range: Annotated[list[Exact], Field(min_length=2, max_length=3)]
 
     @model_validator(mode="after")
     def _is_not_empty(self) -> Self:

@@ -103,7 +103,7 @@ async def test_what_runs_is_in_hand_and_reported_soon(master: SmallMaster, start
     run = run_of("sh", "-c", "echo > begun; sleep 100")
     await master.say(run)
     await begun(agent, run)
-    await until(lambda: [held.attempt for held in master.reports[-1].holding] == [run.attempt])
+    await until(lambda: master.reports and [held.attempt for held in master.reports[-1].holding] == [run.attempt])
     assert master.reports[-1].seen > 0
     await master.say(run, cancel=(run.attempt,))
     (result,) = await master.results_of(run)
@@ -322,7 +322,7 @@ async def test_a_result_that_the_disk_does_not_take_waits(master: SmallMaster, s
     spool.rmdir()
     run = run_of("true")
     await master.say(run)
-    await until(lambda: master.reports[-1].load.slots == 0)
+    await until(lambda: master.reports and master.reports[-1].load.slots == 0)
     assert [held.attempt for held in master.reports[-1].holding] == [run.attempt]
     spool.mkdir()
     assert (await master.results_of(run))[0].outcome is Outcome.SUCCEEDED
