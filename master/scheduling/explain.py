@@ -34,7 +34,9 @@ def explain_task(scheduler: Scheduler, task_id: TaskId) -> Explanation | None:
         return _explain(task_id, "running", [_alive(state, task_id)])
     if is_fresh and state.index.is_held(job):
         return _explain(task_id, "queued", [_held(state, job)])
-    again = f"to be tried again after {task.failures} failures; " if task is not None and task.failures else ""
+    again = (
+        f"to be tried again after {_count(task.failures, 'failure')}; " if task is not None and task.failures else ""
+    )
     waiting = _blocked(state, job) or _for_slot(state, job, 1)
     return _explain(task_id, "queued", [waiting.model_copy(update={"detail": again + waiting.detail})])
 

@@ -114,7 +114,8 @@ class Index:
         self._place_hold(job)
         self._place_witness(job, fresh)
         self._place_startable(job, fresh)
-        starving = job.is_live and not job.stalled and job.starved_since is not None
+        stuck = job.is_live and not job.running and job.starved_since is not None  # not one under way
+        starving = stuck and not job.stalled
         self.starving.place(job.id, (job.starved_since or 0.0, job.id) if starving else None)
 
     def place_task(self, task: Task, max_replicas: int | None) -> None:

@@ -55,7 +55,7 @@ class Job:
     state: JobState = JobState.QUEUED
     paused: bool = False
     starved_since: float | None = None  # no connected worker can run it since then
-    stalled: bool = False  # starved for longer than stall_after_s: holds nobody
+    stalled: bool = False  # starved for stall_after_s with nothing under way: holds nobody
     cursor: int = 0  # the task whose turn was last (round robin)
     running: int = 0
     succeeded: int = 0

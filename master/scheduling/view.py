@@ -96,13 +96,14 @@ class View:
         fresh = None if self.is_held(job) else self.fresh(job).first_after(after)
         return _least(waiting, fresh)
 
-    def next_in_queue(self, job: Job, worker: Worker) -> int | None:
-        """The task whose turn it is in the job's queue (the paper's Figure 1): held or not, started or not.
+    def next_in_queue(self, job: Job, worker: Worker, after: int) -> int | None:
+        """The task whose turn comes after that of ``after`` in the job's queue (the paper's Figure 1): held or
+        not, started or not.
 
         The queue is kept as a circle: taking a task from the head and putting it back at the tail is moving
         the cursor. None: none of its tasks could have an attempt on this worker.
         """
-        return self._from_cursor(job, worker, job.cursor) or self._from_cursor(job, worker, 0)
+        return self._from_cursor(job, worker, after) or self._from_cursor(job, worker, 0)
 
     def _from_cursor(self, job: Job, worker: Worker, after: int) -> int | None:
         waiting = next(self._index.pools[job.id].waiting.irange(after + 1), None)

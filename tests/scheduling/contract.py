@@ -18,7 +18,7 @@ from master.scheduling.events import Event, JobCancelled, JobPaused, JobResumed,
 from master.scheduling.model import LIVE, Attempt, Job
 from master.scheduling.scheduler import Scheduler
 from shared.model import AttemptState, Outcome, TaskId
-from tests.scheduling.driver import Grid, facts
+from tests.scheduling.driver import PATIENT, Grid, facts
 
 MACHINES = {
     "ant": facts(1, labels=["fast"]),
@@ -147,7 +147,7 @@ def grid_of(policy: str, kind: type[Watched] = Watched) -> Watched:
 
 
 def whatever_happens_rules_and_order_are_kept(policy: str) -> None:
-    @settings(max_examples=25, deadline=None)
+    @settings(PATIENT, max_examples=25)
     @given(lives)
     def live(life: Life) -> None:
         grid = grid_of(policy)
@@ -172,7 +172,7 @@ class Twin(Watched):
 
 
 def decisions_are_a_function_of_rows(policy: str) -> None:
-    @settings(max_examples=25, deadline=None)
+    @settings(PATIENT, max_examples=25)
     @given(lives)
     def live(life: Life) -> None:
         grid = grid_of(policy, Twin)
@@ -183,7 +183,7 @@ def decisions_are_a_function_of_rows(policy: str) -> None:
 
 
 def decisions_are_deterministic(policy: str) -> None:
-    @settings(max_examples=8, deadline=None)
+    @settings(PATIENT, max_examples=8)
     @given(lives)
     def live(life: Life) -> None:
         once, again = grid_of(policy), grid_of(policy)
@@ -244,6 +244,18 @@ def a_wide_machine_is_filled_while_others_are_held(policy: str) -> None:
     assert len(grid.scheduler.state.attempts) == 40
 
 
+def a_report_without_news_changes_nothing(policy: str) -> None:
+    """Also where turns are still to be had in vain: what is written at every report adds up."""
+    grid = Watched(policy=policy, max_replicas=2)
+    grid.submit(1, 1.0, max_replicas=1)
+    for _ in range(3):
+        grid.submit(2, 1.0)
+    grid.join("a", facts(9))
+    grid.report("a")
+    effects = grid.report("a")
+    assert (effects.jobs, effects.tasks, effects.attempts) == ({}, {}, {})
+
+
 def one_attempt_of_a_task_at_a_time_where_its_job_asks_for_it(policy: str) -> None:
     grid = Watched(policy=policy)
     job = grid.submit(1, max_replicas=1)
@@ -275,6 +287,7 @@ CONTRACT: list[Clause] = [
     wide_tasks_are_run_among_narrow_ones,
     free_slots_are_used_while_tasks_wait,
     a_wide_machine_is_filled_while_others_are_held,
+    a_report_without_news_changes_nothing,
     one_attempt_of_a_task_at_a_time_where_its_job_asks_for_it,
     held_tasks_are_released_when_their_predecessor_ends,
 ]

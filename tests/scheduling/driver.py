@@ -10,6 +10,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
+from hypothesis import HealthCheck, settings
+
 from master.scheduling.effects import Declined, Effects, Reply, Submitted
 from master.scheduling.events import (
     Batch,
@@ -31,6 +33,7 @@ from shared.spec import JobSpec, Range, Requirements
 from tests.properties.memory_store import MemoryStore
 
 START = 1000.0
+PATIENT = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # with a busy computer
 
 
 def spec(count: int = 1, size: float | None = None, requires: dict[str, Any] | None = None, **more: Any) -> JobSpec:
@@ -72,8 +75,8 @@ class Agent:
 
 
 class Grid:
-    def __init__(self, **settings: Any) -> None:
-        self.settings = SchedulerSettings(**settings)
+    def __init__(self, **chosen: Any) -> None:
+        self.settings = SchedulerSettings(**chosen)
         self.scheduler, self.store = Scheduler(), MemoryStore()
         self.agents: dict[str, Agent] = {}
         self.now, self.sessions = START, 0

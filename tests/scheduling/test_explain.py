@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from master.scheduling.events import JobCancelled, JobPaused
 from master.scheduling.explain import explain_job, explain_task
 from shared.model import Outcome, TaskId
@@ -121,14 +123,16 @@ def test_a_job_under_way() -> None:
     assert codes(grid, job) == [("running", 2), ("no_slot", 1), ("done", 2)]
 
 
-def test_a_task_to_be_tried_again() -> None:
+@pytest.mark.parametrize(("failures", "counted"), [(1, "1 failure"), (2, "2 failures")])
+def test_a_task_to_be_tried_again(failures: int, counted: str) -> None:
     grid = Grid()
     grid.join("a")
     job = grid.submit(1, max_attempts=5)
-    grid.end(grid.running("a")[0], Outcome.FAILED)
+    for _ in range(failures - 1):
+        grid.end(grid.running("a")[0], Outcome.FAILED)
     grid.report("a", result(grid.running("a")[0], Outcome.FAILED), slots=0)
     waits = "1 task waits for a free slot: 0 of 0 in use on 1 worker"
-    assert task_says(grid, job, 1) == ("queued", f"to be tried again after 2 failures; {waits}")
+    assert task_says(grid, job, 1) == ("queued", f"to be tried again after {counted}; {waits}")
 
 
 def test_replicas_are_named_together() -> None:

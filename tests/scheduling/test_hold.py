@@ -11,7 +11,7 @@ from master.scheduling.events import JobPaused, JobResumed
 from master.scheduling.hold import HoldIndex
 from master.scheduling.model import UNKNOWN_WEIGHT
 from shared.model import AttemptId, Order, TaskId
-from tests.scheduling.driver import Grid
+from tests.scheduling.driver import PATIENT, Grid
 
 arrivals = st.integers(1, 60)
 weights = st.sampled_from([1.0, 2.0, 2.0, 3.0, UNKNOWN_WEIGHT])
@@ -62,10 +62,10 @@ class HoldMachine(RuleBasedStateMachine):
 
 
 TestHoldIndex = HoldMachine.TestCase
-TestHoldIndex.settings = settings(max_examples=40, stateful_step_count=20, deadline=None)
+TestHoldIndex.settings = settings(PATIENT, max_examples=30, stateful_step_count=20)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(PATIENT, max_examples=60)
 @given(
     sizes=st.lists(st.sampled_from([None, 1.0, 2.0, 3.0]), min_size=1, max_size=6),
     counts=st.lists(st.integers(1, 3), min_size=6, max_size=6),

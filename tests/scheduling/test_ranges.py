@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from master.scheduling.ranges import Ranges
+from tests.scheduling.driver import PATIENT
 
 numbers = st.integers(1, 12)
 
@@ -42,7 +43,7 @@ class RangesMachine(RuleBasedStateMachine):
 
 
 TestRanges = RangesMachine.TestCase
-TestRanges.settings = settings(max_examples=40, stateful_step_count=25, deadline=None)
+TestRanges.settings = settings(PATIENT, max_examples=30, stateful_step_count=25)
 
 
 @given(st.lists(numbers))

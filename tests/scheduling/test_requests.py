@@ -175,6 +175,24 @@ def test_a_stall_ends_only_for_a_worker_that_could_run_the_job() -> None:
     assert not grid.job(job).stalled
 
 
+def test_a_job_under_way_does_not_stall_while_its_last_worker_drains() -> None:
+    """It is held up by nothing: what runs of it will complete, so nobody may pass it."""
+    grid = Grid(stall_after_s=60.0)
+    grid.join("w", facts(os="windows"))
+    grid.join("a")
+    first = grid.submit(1, 1.0, requires=WINDOWS)
+    later = grid.submit(1, 1.0)
+    grid.step(WorkerDrained("w"))
+    for _ in range(4):
+        grid.wait(20.0)
+        grid.report("w")
+        grid.report("a")
+    assert (grid.job(first).running, grid.job(first).stalled, grid.running("a")) == (1, False, [])
+    grid.end(AttemptId(first, 1, 1))
+    assert grid.running("a") == [AttemptId(later, 1, 1)]
+    assert exemptions(grid) == []
+
+
 def test_a_job_that_can_run_again_in_time_never_stalled() -> None:
     grid = Grid(stall_after_s=60.0)
     job = grid.submit(1, requires=WINDOWS)

@@ -20,17 +20,21 @@ def plan(view: View) -> Iterator[Placement]:
 
 
 def _turns(view: View, worker: Worker) -> Iterator[Placement]:
-    """Wishes for one worker until one is granted or all turns have been offered."""
+    """Wishes for one worker: the first that may be granted, after those in vain of the jobs whose turn it was
+    before. If nothing may be granted, nobody's turn is spent: a report without news changes nothing.
+    """
+    spent: dict[int, Placement] = {}
     for _ in range(_ROUNDS):
-        spent = False
         for job in view.round_of_jobs(worker, after=view.pointer):
-            task = view.next_in_queue(job, worker)
+            task = view.next_in_queue(job, worker, after=spent[job.id].task if job.id in spent else job.cursor)
             if task is None:
                 continue
-            held = view.is_held(job) and task in view.fresh(job)
-            yield Placement(job.id, task, worker.name)
-            if not held:
+            wish = Placement(job.id, task, worker.name)
+            if view.is_held(job) and task in view.fresh(job):
+                spent[job.id] = wish
+            else:
+                yield from spent.values()
+                yield wish
                 return
-            spent = True
         if not spent:
             return
