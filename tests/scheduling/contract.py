@@ -147,7 +147,7 @@ def grid_of(policy: str, kind: type[Watched] = Watched) -> Watched:
 
 
 def whatever_happens_rules_and_order_are_kept(policy: str) -> None:
-    @settings(PATIENT, max_examples=25)
+    @settings(PATIENT, max_examples=20)
     @given(lives)
     def live(life: Life) -> None:
         grid = grid_of(policy)

@@ -76,7 +76,7 @@ class Both:
         assert started == expected
 
 
-@settings(PATIENT, max_examples=100)
+@settings(PATIENT, max_examples=80)
 @given(limit=st.sampled_from([None, None, 2, 1]), workers=st.integers(1, 5), workload=workloads)
 def test_every_assignment_is_figure_1s(
     limit: int | None, workers: int, workload: list[tuple[str, float, int | None]]

@@ -140,6 +140,15 @@ def a_result_among_jobs_that_only_another_can_run(grid: Bare, size: int) -> Deed
     return lambda grid: grid.report("w0", ends=True)
 
 
+def an_idle_report_where_nobody_idle_can_run_what_waits(grid: Bare, size: int) -> Deed:
+    """As many jobs as workers: each idle worker is passed over, but not for each job apart."""
+    grid.join("busy", facts(os="windows"))
+    for number in range(size):
+        grid.submit(10, requires={"os": "windows"})
+        grid.join(f"w{number}")
+    return lambda grid: grid.report("w0")
+
+
 def a_submission(grid: Bare, size: int) -> Deed:
     for _ in range(size):
         grid.submit(10)
@@ -202,6 +211,7 @@ CASES: list[tuple[Case, list[str], float]] = [
     (an_idle_report_among_jobs_that_nobody_can_run, ALL, LOGARITHMIC),
     (a_result_among_jobs_that_only_another_can_run, ROUNDS, LOGARITHMIC),
     (a_result_among_jobs_that_only_another_can_run, CUTS, A_LITTLE_EACH),
+    (an_idle_report_where_nobody_idle_can_run_what_waits, ALL, LINEAR),
     (a_submission, ALL, LOGARITHMIC),
     (a_pause, ALL, LOGARITHMIC),
     (a_resumption, ALL, LOGARITHMIC),
