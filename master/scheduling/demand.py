@@ -55,7 +55,11 @@ class Demand:
                 del self.jobs[key], self.workers[key]
 
     def place_worker(self, worker: Worker) -> list[Key]:
-        """Enter a worker as it is now; the demands that it is the first or was the last to meet."""
+        """Enter a worker as it is now; the demands that it is the first or was the last to meet. (What it can
+        meet changes only while it is away: see presence.join.)
+        """
+        if worker.is_available == (worker.name in self.available):
+            return []
         if worker.is_available:
             self.available[worker.name] = worker
         else:

@@ -44,8 +44,9 @@ class View:
         that was offered and given nothing is not offered again.
         """
         idle, passed_over = self._index.idle.order, (-MAX_ID, "")
-        while self._has_work():
-            entry = next(idle.irange(passed_over, inclusive=(False, True)), None)
+        while able := self._able_workers():
+            later = idle.irange(passed_over, inclusive=(False, True))
+            entry = next((entry for entry in later if any(entry[1] in names for names in able)), None)
             if entry is None:
                 return
             yield self._state.workers[entry[1]]
@@ -115,9 +116,11 @@ class View:
         running = self._index.pools[job.id].replicable.irange(after + 1)
         return next((n for n in running if not self._index.on_worker(TaskId(job.id, n), worker.name)), None)
 
-    def _has_work(self) -> bool:
+    def _able_workers(self) -> list[set[str]]:
+        """For each kind of what there is to start or to replicate, those that could run it."""
         workers = self._index.demand.workers
-        return any(workers[key] for family in (self._index.ready, self._index.replicable) for key in family)
+        keys = {**self._index.ready, **self._index.replicable}
+        return [workers[key] for key in keys if workers[key]]
 
     def _open_to(self, worker: Worker, *families: dict[Key, SortedSet[int]]) -> list[SortedSet[int]]:
         """Of jobs by what they require, those whose requirements the worker meets as it is now."""
