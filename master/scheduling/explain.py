@@ -38,7 +38,7 @@ def explain_task(scheduler: Scheduler, task_id: TaskId) -> Explanation | None:
         f"to be tried again after {_count(task.failures, 'failure')}; " if task is not None and task.failures else ""
     )
     waiting = _blocked(state, job) or _for_slot(state, job, 1)
-    return _explain(task_id, "queued", [waiting.model_copy(update={"detail": again + waiting.detail})])
+    return _explain(task_id, "queued", [waiting.model_copy(update={"count": 1, "detail": again + waiting.detail})])
 
 
 def _explain(task_id: TaskId, task_state: str, reasons: list[Reason]) -> Explanation:

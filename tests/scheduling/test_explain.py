@@ -28,6 +28,8 @@ def task_says(grid: Grid, job: int, task: int) -> tuple[str, str]:
     explanation = explain_task(grid.scheduler, TaskId(job, task))
     assert explanation is not None
     assert explanation.subject == f"{job}.{task}"
+    is_running = explanation.state == "running"
+    assert is_running or [reason.count for reason in explanation.reasons] == [1], "it speaks of this task alone"
     return explanation.state, explanation.sentence
 
 
