@@ -31,6 +31,10 @@ class View:
         self._index = state.index
 
     @property
+    def now(self) -> float:
+        return self._state.now
+
+    @property
     def pointer(self) -> int:
         """Arrival of the job whose turn was last."""
         return self._state.grid.pointer
