@@ -1,0 +1,1 @@
+"""The simulator: the live master's own scheduler, driven through virtual time."""

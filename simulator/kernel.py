@@ -1,0 +1,48 @@
+"""Virtual time: calls in the order of their time; those of one moment in the order in which they were made."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from heapq import heappop, heappush
+
+Call = Callable[[], None]
+
+
+class Appointment:
+    """A call that is still to come, until it is cancelled."""
+
+    __slots__ = ("call",)
+
+    def __init__(self, call: Call) -> None:
+        self.call: Call | None = call
+
+    def cancel(self) -> None:
+        self.call = None
+
+
+class Kernel:
+    """A heap of (time, sequence, call). Deterministic: nothing but its calls decides what comes next."""
+
+    def __init__(self, start: float = 0.0) -> None:
+        self.now = start
+        self.events = 0  # calls made so far
+        self._made = 0
+        self._heap: list[tuple[float, int, Appointment]] = []
+
+    def at(self, time: float, call: Call) -> Appointment:
+        """Have ``call`` made at ``time``; ValueError where that has passed (or is no number)."""
+        if not time >= self.now:
+            raise ValueError(f"{time} is before now, {self.now}")
+        appointment = Appointment(call)
+        self._made += 1
+        heappush(self._heap, (time, self._made, appointment))
+        return appointment
+
+    def run(self, until: float = float("inf")) -> None:
+        """Make the calls up to and at ``until``, as long as there are any."""
+        while self._heap and self._heap[0][0] <= until:
+            time, _, appointment = heappop(self._heap)
+            if appointment.call is not None:
+                self.now = time
+                self.events += 1
+                appointment.call()
