@@ -39,20 +39,24 @@ class Demand:
     jobs: dict[Key, set[int]] = field(default_factory=dict)
     workers: dict[Key, set[str]] = field(default_factory=dict)
     available: dict[str, Worker] = field(default_factory=dict)
+    keys: dict[int, Key] = field(default_factory=dict)  # by job
+
+    def key_of(self, job: Job) -> Key:
+        """What the job requires, worked out once for as long as it is in the grid."""
+        return self.keys.get(job.id) or demand_of(job.spec.requires)
 
     def add_job(self, job: Job) -> None:
-        key = demand_of(job.spec.requires)
+        key = self.keys[job.id] = demand_of(job.spec.requires)
         if key not in self.jobs:
             self.jobs[key] = set()
             self.workers[key] = {w.name for w in self.available.values() if meets(w.facts, key)}
         self.jobs[key].add(job.id)
 
     def drop_job(self, job: Job) -> None:
-        key = demand_of(job.spec.requires)
-        if key in self.jobs:
-            self.jobs[key].discard(job.id)
-            if not self.jobs[key]:
-                del self.jobs[key], self.workers[key]
+        key = self.keys.pop(job.id)
+        self.jobs[key].remove(job.id)
+        if not self.jobs[key]:
+            del self.jobs[key], self.workers[key]
 
     def place_worker(self, worker: Worker) -> list[Key]:
         """Enter a worker as it is now; the demands that it is the first or was the last to meet. (What it can
@@ -77,8 +81,8 @@ class Demand:
 
     def is_starved(self, job: Job) -> bool:
         """No available worker could run it."""
-        return not self.workers[demand_of(job.spec.requires)]
+        return not self.workers[self.keys[job.id]]
 
     def fits(self, job: Job, worker: Worker) -> bool:
         """Whether this available worker could run this job."""
-        return worker.name in self.workers[demand_of(job.spec.requires)]
+        return worker.name in self.workers[self.keys[job.id]]

@@ -12,7 +12,7 @@ from typing import Generic, TypeVar
 
 from sortedcontainers import SortedDict, SortedSet
 
-from master.scheduling.demand import Demand, Key, demand_of
+from master.scheduling.demand import Demand, Key
 from master.scheduling.hold import HoldIndex
 from master.scheduling.model import LIVE, OCCUPYING, Attempt, Job, Task, Worker
 from master.scheduling.ranges import Ranges
@@ -53,15 +53,15 @@ class Pool:
     """One job's tasks, by what may be done with them. Never-started ones are in State.fresh."""
 
     waiting: SortedSet[int] = field(default_factory=SortedSet)  # started once, queued again
-    running: SortedSet[int] = field(default_factory=SortedSet)
     replicable: SortedSet[int] = field(default_factory=SortedSet)  # running, with room for a replica
-    kept: SortedSet[int] = field(default_factory=SortedSet)  # all that have a Task in memory
+    kept: set[int] = field(default_factory=set)  # all that have a Task in memory
     attempts: int = 0  # in memory
 
 
 @dataclass(slots=True)
 class Index:
     live: SortedDict[int, Job] = field(default_factory=SortedDict)  # by arrival
+    standing: dict[int, tuple[int, bool]] = field(default_factory=dict)  # live job: arrival, whether it is exempt
     pools: dict[int, Pool] = field(default_factory=dict)  # by job
     ready: dict[Key, SortedSet[int]] = field(default_factory=dict)  # arrivals of jobs with a task to start
     replicable: dict[Key, SortedSet[int]] = field(default_factory=dict)  # ... with a task to replicate
@@ -96,7 +96,8 @@ class Index:
             index.demand.place_worker(worker)
             index.place_worker(worker)
         for attempt in attempts:
-            index.place_attempt(attempt, by_name[attempt.worker])
+            index.place_attempt(attempt)
+            index.place_worker(by_name[attempt.worker])
         for task in tasks:
             index.place_task(task, by_id[task.job].max_replicas)
         for job in sorted(by_id.values(), key=lambda job: job.arrival):
@@ -105,32 +106,27 @@ class Index:
 
     def place_job(self, job: Job, fresh: Ranges) -> None:
         """Enter a job as it is now; one that is over leaves everything but its pool."""
-        if job.is_live:
-            self.live[job.arrival] = job
-            self.demand.add_job(job)
-        else:
-            self.live.pop(job.arrival, None)
-            self.demand.drop_job(job)
-        self._place_hold(job)
+        standing = (job.arrival, job.is_exempt) if job.is_live else None
+        if standing != self.standing.get(job.id):
+            self._place_standing(job, standing)
         self._place_witness(job, fresh)
         self._place_startable(job, fresh)
-        stuck = job.is_live and not job.running and job.starved_since is not None  # not one under way
+        stuck = job.starved_since is not None and job.is_live and not job.running  # not one under way
         starving = stuck and not job.stalled
         self.starving.place(job.id, (job.starved_since or 0.0, job.id) if starving else None)
 
     def place_task(self, task: Task, max_replicas: int | None) -> None:
         pool = self.pools[task.job]
         alive = sum(attempt.state in LIVE for attempt in self.of_task.get(task.id, {}).values())
-        is_running = task.state is TaskState.RUNNING
         has_room = max_replicas is None or alive < max_replicas
         _toggle(pool.kept, task.number, task.is_open or task.id in self.of_task)
         _toggle(pool.waiting, task.number, task.state is TaskState.QUEUED and task.started)
-        _toggle(pool.running, task.number, is_running)
-        _toggle(pool.replicable, task.number, is_running and has_room)
+        _toggle(pool.replicable, task.number, task.state is TaskState.RUNNING and has_room)
 
-    def place_attempt(self, attempt: Attempt, worker: Worker) -> None:
-        """Enter an attempt as it is now; one that is over leaves."""
-        tasks, held = self.of_task.setdefault(attempt.task_id, {}), self.of_worker.setdefault(worker.name, {})
+    def place_attempt(self, attempt: Attempt) -> None:
+        """Enter an attempt as it is now; one that is over leaves. (Its worker is to be placed, too.)"""
+        tasks = self.of_task.setdefault(attempt.task_id, {})
+        held = self.of_worker.setdefault(attempt.worker, {})
         self.pools[attempt.job].attempts += (not attempt.is_over) - (attempt.id in tasks)
         if attempt.is_over:
             tasks.pop(attempt.id, None)
@@ -140,12 +136,11 @@ class Index:
         if not tasks:
             del self.of_task[attempt.task_id]
         if not held:
-            del self.of_worker[worker.name]
+            del self.of_worker[attempt.worker]
         used = sum(a.slots for a in held.values() if a.state in OCCUPYING)
-        self.occupied += used - self.used.pop(worker.name, 0)
+        self.occupied += used - self.used.pop(attempt.worker, 0)
         if used:
-            self.used[worker.name] = used
-        self.place_worker(worker)
+            self.used[attempt.worker] = used
 
     def place_worker(self, worker: Worker) -> None:
         """Enter a worker as it is now (Demand is placed apart: it answers what that changed)."""
@@ -166,12 +161,21 @@ class Index:
     def free_slots(self, worker: Worker) -> int:
         return worker.offered - self.used.get(worker.name, 0) if worker.is_available else 0
 
-    def _place_hold(self, job: Job) -> None:
-        if job.is_live and not job.is_exempt:
+    def _place_standing(self, job: Job, standing: tuple[int, bool] | None) -> None:
+        """It enters, leaves, begins or ceases to hold others."""
+        if standing is not None:
+            self.standing[job.id] = standing
+            self.live[job.arrival] = job
+            self.demand.add_job(job)
+        else:
+            del self.standing[job.id]
+            del self.live[job.arrival]
+            self.demand.drop_job(job)
+        if standing is not None and not job.is_exempt:
             self.hold.put(job.arrival, job.weight)
         else:
             self.hold.drop(job.arrival)
-        _toggle(self.exempt, job.arrival, job.is_live and job.is_exempt)
+        _toggle(self.exempt, job.arrival, standing is not None and job.is_exempt)
 
     def _place_witness(self, job: Job, fresh: Ranges) -> None:
         old = self.witness.pop(job.id, None)
@@ -179,7 +183,7 @@ class Index:
             self.watchers[old].discard(job.id)
             if not self.watchers[old]:
                 del self.watchers[old]
-        at_last = job.is_live and len(fresh) == 1 and job.order is Order.HOLD
+        at_last = len(fresh) == 1 and job.order is Order.HOLD and job.is_live
         new = self.hold.witness(job.arrival, job.weight) if at_last else None
         _toggle(self.let_go, job.arrival, at_last and new is None)
         if new is not None:
@@ -187,27 +191,28 @@ class Index:
             self.watchers.setdefault(new, set()).add(job.id)
 
     def _place_startable(self, job: Job, fresh: Ranges) -> None:
-        pool, key = self.pools[job.id], demand_of(job.spec.requires)
+        pool, key = self.pools[job.id], self.demand.key_of(job)
         may_run = job.is_live and not job.paused
         startable = len(pool.waiting) > 0 or (len(fresh) > 0 and not self.is_held(job))
         _toggle_under(self.ready, key, job.arrival, may_run and startable)
         _toggle_under(self.replicable, key, job.arrival, may_run and len(pool.replicable) > 0)
 
 
-def _toggle(members: SortedSet[int], member: int, present: bool) -> None:
-    if present is (member in members):
-        return
+def _toggle(members: SortedSet[int] | set[int], member: int, present: bool) -> None:
     if present:
         members.add(member)
     else:
-        members.remove(member)
+        members.discard(member)
 
 
 def _toggle_under(families: dict[Key, SortedSet[int]], key: Key, member: int, present: bool) -> None:
     """Toggle a member of the family of this key; an empty family is none."""
+    family = families.get(key)
     if present:
-        families.setdefault(key, SortedSet()).add(member)
-    elif member in families.get(key, ()):
-        families[key].remove(member)
-        if not families[key]:
+        if family is None:
+            family = families[key] = SortedSet()
+        family.add(member)
+    elif family is not None:
+        family.discard(member)
+        if not family:
             del families[key]

@@ -31,7 +31,9 @@ def start_attempt(state: State, job: Job, number: int, worker: Worker) -> Attemp
     if is_last_fresh:
         _release(state, job)
     _set_task(job, task, TaskState.RUNNING)
-    state.save_together(job, task, attempt)
+    state.save_job(job)
+    state.save_task(task)
+    state.save_attempt(attempt)
     return attempt
 
 
@@ -78,7 +80,9 @@ def adopt_attempt(state: State, attempt: Attempt) -> None:
     attempt.state = states.check(states.ATTEMPT, attempt.state, AttemptState.RUNNING)
     attempt.started_at = attempt.started_at or state.now
     _set_task(job, task, TaskState.RUNNING)
-    state.save_together(job, task, attempt)
+    state.save_job(job)
+    state.save_task(task)
+    state.save_attempt(attempt)
 
 
 def cancel_attempt(state: State, attempt: Attempt, reason: str) -> None:

@@ -1,11 +1,15 @@
-"""The scheduler's entities. What they hold is what the store keeps: one row each, a column a field.
+"""The scheduler's entities. What they hold is what the store keeps: one row each, a column for each field that they
+are made with.
 
 Everything else the scheduler knows is an index (index.py): a function of these, never of history.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Annotated
+
+from pydantic import Field
 
 from shared.model import (
     AttemptId,
@@ -94,10 +98,10 @@ class Task:
     winner: int | None = None  # number of the attempt whose result was accepted
     started_at: float | None = None
     finished_at: float | None = None
+    id: Annotated[TaskId, Field(exclude=True)] = field(init=False, repr=False, compare=False)
 
-    @property
-    def id(self) -> TaskId:
-        return TaskId(self.job, self.number)
+    def __post_init__(self) -> None:
+        self.id = TaskId(self.job, self.number)
 
     @property
     def is_open(self) -> bool:
@@ -125,14 +129,12 @@ class Attempt:
     peak_memory_bytes: int = 0
     stdout: Output | None = None
     stderr: Output | None = None
+    id: AttemptId = field(init=False, repr=False, compare=False)
+    task_id: TaskId = field(init=False, repr=False, compare=False)
 
-    @property
-    def id(self) -> AttemptId:
-        return AttemptId(self.job, self.task, self.number)
-
-    @property
-    def task_id(self) -> TaskId:
-        return TaskId(self.job, self.task)
+    def __post_init__(self) -> None:
+        self.id = AttemptId(self.job, self.task, self.number)
+        self.task_id = TaskId(self.job, self.task)
 
     @property
     def is_over(self) -> bool:

@@ -48,10 +48,12 @@ def expire(state: State) -> None:
     leases, starving = state.index.leases.order, state.index.starving.order
     while leases and leases[0][0] <= state.now:
         _give_up(state, state.workers[leases[0][1]])
+        state.settle()
     while starving and starving[0][0] + state.settings.stall_after_s <= state.now:
         job = state.jobs[starving[0][1]]
         job.stalled = True
         state.save_job(job)
+        state.settle()
 
 
 def wake_at(state: State) -> float | None:

@@ -51,6 +51,7 @@ class Scheduler:
         self._outbox = Outbox()
         for event in events:
             self.state.effects.replies.append(self._apply(event))
+            self.state.settle()
         presence.expire(self.state)
         self._plan(REGISTRY[self.state.settings.policy])
         self.state.effects.assigns = self._outbox.seal(self.state)
@@ -122,6 +123,7 @@ class Scheduler:
             self.state.save_job(job)
         else:
             lifecycle.start_attempt(self.state, job, wish.task, worker)
+        self.state.settle()
         return not is_held
 
     def _may_start(self, job: Job, wish: Placement) -> bool:

@@ -1,5 +1,6 @@
 """The scheduler's memory: entities, their index, and the effects being gathered. Every change of an entity ends
-in one of the ``save_*`` methods, which place it anew and note its row for the store.
+in one of the ``save_*`` methods, which note its row for the store; ``settle`` then places anew, once, all that an
+event or a wish has changed. Attempts alone are placed at once: the verbs of lifecycle.py look them up.
 """
 
 from __future__ import annotations
@@ -28,6 +29,10 @@ class State:
         }
         self.index = self.rebuilt_index()
         self.effects = Effects(self.grid)
+        self.remembered: dict[str, object] = {}  # what policies worked out from who is there (View.remember)
+        self._moved_workers: dict[str, Worker] = {}  # saved, but not yet placed anew in the index
+        self._moved_jobs: dict[int, Job] = {}
+        self._moved_tasks: dict[TaskId, Task] = {}
 
     def rebuilt_index(self) -> Index:
         """The index as it must be for the entities as they are."""
@@ -46,40 +51,29 @@ class State:
     def save_worker(self, worker: Worker) -> None:
         self.workers[worker.name] = worker
         self.effects.workers[worker.name] = worker
-        self.index.place_worker(worker)
+        self._moved_workers[worker.name] = worker
+        if worker.is_available != (worker.name in self.index.demand.available):
+            self.remembered.clear()
         for key in self.index.demand.place_worker(worker):
             for job_id in sorted(self.index.demand.jobs[key]):
                 self._starve_or_feed(self.jobs[job_id])
 
     def save_job(self, job: Job) -> None:
-        """Also lets those go, or keeps those back, whom the job now holds no longer, or again."""
-        self.effects.jobs[job.id] = job
-        was_exempt = job.arrival in self.index.exempt
-        self._place_job(job)
-        if not job.is_live or job.is_exempt:
-            for watcher in sorted(self.index.watchers.get(job.arrival, ())):
-                self._place_job(self.jobs[watcher])
-        elif was_exempt:
-            for arrival in list(self.index.let_go.irange(job.arrival, inclusive=(False, False))):
-                self._place_job(self.index.live[arrival])
-        self._forget_if_over(job)
+        self.effects.jobs[job.id] = self._moved_jobs[job.id] = job
 
     def save_task(self, task: Task) -> None:
-        self.tasks[task.id] = task
-        self.effects.tasks[task.id] = task
-        self._place_task(task)
+        self.tasks[task.id] = self.effects.tasks[task.id] = self._moved_tasks[task.id] = task
 
     def save_attempt(self, attempt: Attempt) -> None:
-        """Also places its task, which it may have made one to replicate, or no longer."""
+        """Also has its task placed anew, which it may have made one to replicate, or no longer."""
         self.effects.attempts[attempt.id] = attempt
-        self._place_attempt(attempt)
-        self._place_task(self.tasks[attempt.task_id])
-
-    def save_together(self, job: Job, task: Task, attempt: Attempt) -> None:
-        """A change that concerns all three of a live job; each is placed once."""
-        self.effects.jobs[job.id] = job
-        self.effects.tasks[task.id] = self.tasks[task.id] = task
-        self.save_attempt(attempt)
+        if attempt.is_over:
+            self.attempts.pop(attempt.id, None)
+        else:
+            self.attempts[attempt.id] = attempt
+        self.index.place_attempt(attempt)
+        self._moved_workers[attempt.worker] = self.workers[attempt.worker]
+        self._moved_tasks[attempt.task_id] = self.tasks[attempt.task_id]
 
     def admit(self, job: Job, started: Ranges | None = None) -> None:
         """A job enters (or enters again): from now on it counts. ``started``: tasks that are not fresh."""
@@ -87,32 +81,49 @@ class State:
         self.fresh[job.id] = _complement(started or Ranges(), job.task_count)
         self.index.pools[job.id] = Pool()
         self.save_job(job)
+        self.index.demand.add_job(job)
         self._starve_or_feed(job)
+
+    def settle(self) -> None:
+        """Place anew, once, whatever was saved since the last time: what comes next finds it in the index."""
+        for worker in self._moved_workers.values():
+            self.index.place_worker(worker)
+        for task in self._moved_tasks.values():
+            self._place_task(task)
+        while self._moved_jobs:
+            moved, self._moved_jobs = self._moved_jobs, {}
+            for job in moved.values():
+                self._place_job(job)
+        self._moved_workers, self._moved_tasks = {}, {}
 
     def gather(self) -> Effects:
         """The effects so far; a new gathering begins."""
         gathered, self.effects = self.effects, Effects(self.grid)
         return gathered
 
-    def _place_attempt(self, attempt: Attempt) -> None:
-        if attempt.is_over:
-            self.attempts.pop(attempt.id, None)
-        else:
-            self.attempts[attempt.id] = attempt
-        self.index.place_attempt(attempt, self.workers[attempt.worker])
-
-    def _place_job(self, job: Job) -> None:
-        self.index.place_job(job, self.fresh[job.id])
-        if self.index.is_held(job) and job.held_at is None:
-            job.held_at = self.now
-            self.effects.jobs[job.id] = job
-
     def _place_task(self, task: Task) -> None:
         job = self.jobs[task.job]
         self.index.place_task(task, job.max_replicas)
-        self._place_job(job)
+        self._moved_jobs[job.id] = job
         if task.number not in self.index.pools[job.id].kept:
             self.tasks.pop(task.id, None)
+
+    def _place_job(self, job: Job) -> None:
+        """Also lets those go, or keeps those back, whom the job now holds no longer, or again."""
+        was_exempt, standing = job.arrival in self.index.exempt, self.index.standing.get(job.id)
+        self.index.place_job(job, self.fresh[job.id])
+        if standing != self.index.standing.get(job.id):
+            self.remembered.clear()
+        if self.index.is_held(job) and job.held_at is None:
+            job.held_at = self.now
+            self.effects.jobs[job.id] = job
+        if not job.is_live or job.is_exempt:
+            for watcher in sorted(self.index.watchers.get(job.arrival, ())):
+                self._moved_jobs[watcher] = self.jobs[watcher]
+        elif was_exempt:
+            for arrival in self.index.let_go.irange(job.arrival, inclusive=(False, False)):
+                later = self.index.live[arrival]
+                self._moved_jobs[later.id] = later
         self._forget_if_over(job)
 
     def _starve_or_feed(self, job: Job) -> None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import TypeVar
 
 from sortedcontainers import SortedSet
 
@@ -12,6 +13,8 @@ from master.scheduling.model import Job, Worker
 from master.scheduling.ranges import Ranges
 from master.scheduling.state import State
 from shared.model import MAX_ID, TaskId
+
+Thing = TypeVar("Thing")
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,10 +47,11 @@ class View:
         that was offered and given nothing is not offered again.
         """
         idle, passed_over = self._index.idle.order, (-MAX_ID, "")
-        while able := self._able_workers():
-            later = idle.irange(passed_over, inclusive=(False, True))
-            entry = next((entry for entry in later if any(entry[1] in names for names in able)), None)
-            if entry is None:
+        while idle and (able := self._able_workers()):
+            for entry in idle.irange(passed_over, inclusive=(False, True)):
+                if any(entry[1] in names for names in able):
+                    break
+            else:
                 return
             yield self._state.workers[entry[1]]
             if entry in idle:
@@ -60,6 +64,15 @@ class View:
     def jobs(self) -> list[Job]:
         """All that are in the grid, by arrival."""
         return list(self._index.live.values())
+
+    def remember(self, what: str, work_out: Callable[[], Thing]) -> Thing:
+        """What was worked out from ``workers`` and ``jobs`` (which they are, and which are paused), kept until one
+        of them comes or goes.
+        """
+        remembered = self._state.remembered
+        if what not in remembered:
+            remembered[what] = work_out()
+        return remembered[what]  # type: ignore[return-value]
 
     def ready_jobs(self, worker: Worker) -> Iterator[Job]:
         """Jobs with a task to start (not only to replicate) that fits this worker now, by arrival."""

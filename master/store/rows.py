@@ -24,7 +24,7 @@ class Mapper(Generic[Entity]):
 
     def __init__(self, kind: type[Entity], table: Table, without: Iterable[str] = ()) -> None:
         self._kind = kind
-        self._names = [field.name for field in fields(kind) if field.name not in without]  # type: ignore[arg-type]
+        self._names = [field.name for field in fields(kind) if field.init and field.name not in without]  # type: ignore[arg-type]
         self._values: Callable[[Entity], tuple[Any, ...]] = attrgetter(*self._names)
         self.table = table
 

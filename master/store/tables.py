@@ -89,7 +89,7 @@ def _columns(kind: type, key: Collection[str], without: Collection[str] = ()) ->
     """The columns of an entity's fields, and the lists of what their enums may be."""
     hints = get_type_hints(kind)
     for field in fields(kind):
-        if field.name not in without:
+        if field.init and field.name not in without:
             yield from _column(field.name, hints[field.name], field.name in key)
 
 

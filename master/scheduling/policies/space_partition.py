@@ -1,6 +1,6 @@
 """Space partitioning (the no-passing paper, section 2.2): workers divided evenly among the jobs, no replicas.
 
-Every step cuts the workers anew, so that arrivals and completions count at once: the workers of each type (the
+Whoever comes or goes has the workers cut anew, so that arrivals and completions count at once: the workers of each type (the
 paper's PC types: one processor model, able to run the same jobs) into groups of ceil(workers / jobs), the i-th
 group for the i-th job by arrival. A worker serves only its owner, so it idles in its owner's tail.
 """
@@ -15,10 +15,8 @@ from master.scheduling.view import Placement, View
 
 
 def plan(view: View) -> Iterator[Placement]:
-    owners: dict[str, Job] | None = None
     for worker in view.idle_workers():
-        owners = _partition(view) if owners is None else owners
-        owner = owners.get(worker.name)
+        owner = view.remember("partition", lambda: _partition(view)).get(worker.name)
         task = view.first_startable(owner) if owner is not None and view.fits(owner, worker) else None
         if owner is not None and task is not None:
             yield Placement(owner.id, task, worker.name)
