@@ -65,7 +65,7 @@ class MasterSettings(Settings):
     data_dir: Annotated[Path, Field(default_factory=_data_dir, description="database, files, tokens")]
     database_url: Annotated[str | None, Field(description="a database elsewhere, such as PostgreSQL")] = None
     policy: Annotated[str, AfterValidator(_policy), Field(description="whose turn it is")] = "round-robin"
-    order: Annotated[Order, Field(description="what is promised about the order of completions")] = Order.HOLD
+    order: Annotated[Order, Field(description="what is promised of completions: hold, deliver or none")] = Order.HOLD
     lease_s: Annotated[Period, Field(description="how long a silent worker is believed to be at work")] = 30.0
     report_every_s: Annotated[Period, Field(description="the longest that a worker stays silent")] = 10.0
     stall_after_s: Annotated[Period, Field(description="then a job that no worker can run holds no other")] = 60.0

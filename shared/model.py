@@ -105,7 +105,8 @@ class AttemptState(StrEnum):
 class Order(StrEnum):
     """What is promised about the order of completions; stamped on a job when it is submitted."""
 
-    HOLD = "hold"
+    HOLD = "hold"  # its last task is not computed before those jobs have completed that it may not pass
+    DELIVER = "deliver"  # it is computed freely, and completes when they have
     NONE = "none"
 
 

@@ -49,7 +49,8 @@ def _reasons(state: State, job: Job) -> list[Reason]:
     """What matters most first."""
     reasons = []
     blocked, held = _blocked(state, job), state.index.is_held(job)
-    unstarted = len(state.fresh[job.id]) + len(state.index.pools[job.id].waiting) - held
+    unstarted = len(state.fresh[job.id]) + len(state.index.pools[job.id].waiting)
+    unstarted -= held and not job.is_computed
     if blocked is not None:
         reasons.append(blocked)
     if held:
@@ -88,7 +89,8 @@ def _held(state: State, job: Job) -> Reason:
     left = first.task_count - first.succeeded - first.failed
     more = f", as did {_count(len(predecessors) - 1, 'other job')}" if len(predecessors) > 1 else ""
     came = f"job {first.id} ({_size(first)}) came first and is not larger{more}"
-    detail = f"its last task is held: {came}; {left} of job {first.id}'s {_tasks(first.task_count)} are left"
+    what = "it is computed, its delivery is held" if job.is_computed else "its last task is held"
+    detail = f"{what}: {came}; {left} of job {first.id}'s {_tasks(first.task_count)} are left"
     return Reason(code="held", count=1, detail=detail)
 
 

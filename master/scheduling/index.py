@@ -16,10 +16,12 @@ from master.scheduling.demand import Demand, Key
 from master.scheduling.hold import HoldIndex
 from master.scheduling.model import LIVE, OCCUPYING, Attempt, Job, Task, Worker
 from master.scheduling.ranges import Ranges
+from master.scheduling.tags import Tags
 from shared.model import AttemptId, Order, TaskId, TaskState
 
 Rank = TypeVar("Rank", bound=tuple[float, int | str])
 Subject = TypeVar("Subject", int, str)
+Member = TypeVar("Member", int, tuple[float, int])
 
 
 class Ranking(Generic[Subject, Rank]):
@@ -66,10 +68,12 @@ class Index:
     ready: dict[Key, SortedSet[int]] = field(default_factory=dict)  # arrivals of jobs with a task to start
     replicable: dict[Key, SortedSet[int]] = field(default_factory=dict)  # ... with a task to replicate
     hold: HoldIndex = field(default_factory=HoldIndex)
+    tags: Tags = field(default_factory=Tags)
     exempt: SortedSet[int] = field(default_factory=SortedSet)  # arrivals of live jobs that hold nobody
     witness: dict[int, int] = field(default_factory=dict)  # held job: arrival of one that holds it, whichever
     watchers: dict[int, set[int]] = field(default_factory=dict)  # the reverse
-    let_go: SortedSet[int] = field(default_factory=SortedSet)  # arrivals of jobs with one fresh task, not held
+    let_go: SortedSet[int] = field(default_factory=SortedSet)  # arrivals of jobs that are at last, and not held
+    complete: SortedSet[int] = field(default_factory=SortedSet)  # arrivals of computed jobs that nobody holds
     of_task: dict[TaskId, dict[AttemptId, Attempt]] = field(default_factory=dict)
     of_worker: dict[str, dict[AttemptId, Attempt]] = field(default_factory=dict)
     used: dict[str, int] = field(default_factory=dict)  # slots, by worker
@@ -111,7 +115,8 @@ class Index:
             self._place_standing(job, standing)
         self._place_witness(job, fresh)
         self._place_startable(job, fresh)
-        stuck = job.starved_since is not None and job.is_live and not job.running  # not one under way
+        under_way = job.running > 0 or job.is_computed
+        stuck = job.starved_since is not None and job.is_live and not under_way
         starving = stuck and not job.stalled
         self.starving.place(job.id, (job.starved_since or 0.0, job.id) if starving else None)
 
@@ -150,7 +155,7 @@ class Index:
         self.leases.place(worker.name, (worker.lease_until, worker.name) if at_work else None)
 
     def is_held(self, job: Job) -> bool:
-        """Its last never-started task is kept back."""
+        """Its last never-started task is kept back, or its delivery."""
         return job.id in self.witness
 
     def on_worker(self, task: TaskId, worker: str) -> bool:
@@ -166,10 +171,12 @@ class Index:
         if standing is not None:
             self.standing[job.id] = standing
             self.live[job.arrival] = job
+            self.tags.put(job.id, job.tag)
             self.demand.add_job(job)
         else:
             del self.standing[job.id]
             del self.live[job.arrival]
+            self.tags.drop(job.id)
             self.demand.drop_job(job)
         if standing is not None and not job.is_exempt:
             self.hold.put(job.arrival, job.weight)
@@ -183,9 +190,10 @@ class Index:
             self.watchers[old].discard(job.id)
             if not self.watchers[old]:
                 del self.watchers[old]
-        at_last = len(fresh) == 1 and job.order is Order.HOLD and job.is_live
+        at_last = job.is_live and _is_at_last(job, fresh)
         new = self.hold.witness(job.arrival, job.weight) if at_last else None
         _toggle(self.let_go, job.arrival, at_last and new is None)
+        _toggle(self.complete, job.arrival, job.is_live and job.is_computed and new is None)
         if new is not None:
             self.witness[job.id] = new
             self.watchers.setdefault(new, set()).add(job.id)
@@ -194,8 +202,19 @@ class Index:
         pool, key = self.pools[job.id], self.demand.key_of(job)
         may_run = job.is_live and not job.paused
         startable = len(pool.waiting) > 0 or (len(fresh) > 0 and not self.is_held(job))
-        _toggle_under(self.ready, key, job.arrival, may_run and startable)
-        _toggle_under(self.replicable, key, job.arrival, may_run and len(pool.replicable) > 0)
+        toggle_under(self.ready, key, job.arrival, may_run and startable)
+        toggle_under(self.replicable, key, job.arrival, may_run and len(pool.replicable) > 0)
+
+
+def _is_at_last(job: Job, fresh: Ranges) -> bool:
+    """What would complete it is what its order keeps back: its last task's start, or its delivery."""
+    match job.order:
+        case Order.HOLD:
+            return len(fresh) == 1
+        case Order.DELIVER:
+            return job.is_computed
+        case Order.NONE:
+            return False
 
 
 def _toggle(members: SortedSet[int] | set[int], member: int, present: bool) -> None:
@@ -205,7 +224,7 @@ def _toggle(members: SortedSet[int] | set[int], member: int, present: bool) -> N
         members.discard(member)
 
 
-def _toggle_under(families: dict[Key, SortedSet[int]], key: Key, member: int, present: bool) -> None:
+def toggle_under(families: dict[Key, SortedSet[Member]], key: Key, member: Member, present: bool) -> None:
     """Toggle a member of the family of this key; an empty family is none."""
     family = families.get(key)
     if present:

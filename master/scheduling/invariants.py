@@ -12,6 +12,8 @@ from shared.model import AttemptState, Order, TaskState
 def check(state: State) -> None:
     """AssertionError names the first thing that is wrong. Costs O(everything)."""
     _index_is_a_function_of_entities(state)
+    if state.own is not None:
+        assert state.own == type(state.own)(state), "the policy's own index is not what it must be"
     for job in state.jobs.values():
         _counts_agree(state, job.id)
     _attempts_are_in_order(state)
@@ -75,10 +77,13 @@ def _held_jobs_keep_a_task_back(state: State) -> None:
     """The guarantee itself, from entities alone: a job that may not pass someone has a task never started."""
     live = list(state.index.live.values())
     for place, job in enumerate(live):
+        predecessors = [p for p in live[:place] if p.weight <= job.weight and not p.is_exempt]
+        if job.is_computed:
+            assert job.order is Order.DELIVER, f"job {job.id} is computed, but does not complete"
+            assert predecessors, f"job {job.id} is computed and held by nobody, but is not delivered"
         if job.order is not Order.HOLD or job.released_at is not None:
             continue
         assert len(state.fresh[job.id]) > 0, f"job {job.id} was never released, but has no task left to start"
-        predecessors = [p for p in live[:place] if p.weight <= job.weight and not p.is_exempt]
         if predecessors and len(state.fresh[job.id]) == 1:
             assert state.index.is_held(job), f"job {job.id} is not held, but may not pass {predecessors[0].id}"
             witness = state.index.witness[job.id]

@@ -6,7 +6,7 @@ uses up one of its job's ``max_attempts``; the loss of a worker or its owner's c
 
 from __future__ import annotations
 
-from master.scheduling import states
+from master.scheduling import measure, states
 from master.scheduling.model import LIVE, Attempt, Exemption, Job, Task, Worker
 from master.scheduling.state import State
 from shared.model import AttemptState, JobState, Order, Result, TaskId, TaskState
@@ -24,11 +24,12 @@ def start_attempt(state: State, job: Job, number: int, worker: Worker) -> Attemp
         job.spec.requires.slots,
         replica=bool(_alive(state, task)),
         dispatched_at=state.now,
+        expected_s=measure.work_of(state.grid, job, number) / measure.speed_of(state.grid, worker),
     )
     task.attempts = attempt.number
     if not task.started:
         _start_task(state, job, task)
-    if is_last_fresh:
+    if is_last_fresh and job.order is not Order.DELIVER:
         _release(state, job)
     _set_task(job, task, TaskState.RUNNING)
     state.save_job(job)
@@ -47,6 +48,7 @@ def finish_attempt(state: State, attempt: Attempt, result: Result) -> None:
     elif attempt.state is AttemptState.SUCCEEDED:
         attempt.accepted = True
         task.winner = attempt.number
+        _learn(state, attempt)
         state.save_attempt(attempt)
         _finish_task(state, task, TaskState.SUCCEEDED)
     else:
@@ -98,6 +100,17 @@ def close_attempt(state: State, attempt: Attempt) -> None:
     state.save_attempt(attempt)
 
 
+def complete_jobs(state: State) -> None:
+    """Jobs whose tasks are all over leave the grid; under order *deliver*, when nobody holds them any more."""
+    while state.index.complete:
+        job = state.index.live[state.index.complete[0]]
+        if job.order is Order.DELIVER:
+            _release(state, job)
+        state.effects.completed.append(job.id)
+        _depart(state, job, JobState.FAILED if job.failed else JobState.SUCCEEDED)
+        state.settle()
+
+
 def cancel_job(state: State, job: Job) -> None:
     """Its owner gives it up: it leaves the grid at once; its attempts are cancelled."""
     for number in list(state.index.pools[job.id].kept):
@@ -120,14 +133,21 @@ def reconsider_task(state: State, task: Task) -> None:
     state.save_job(job)
 
 
+def _learn(state: State, attempt: Attempt) -> None:
+    """From a task's first result; the clock of fair sharing goes on by the work that was done."""
+    job, worker = state.jobs[attempt.job], state.workers[attempt.worker]
+    work = measure.learn(state.grid, job, worker, attempt)
+    state.effects.workers[worker.name] = worker
+    job.work_done += work
+    state.grid.work_accepted += work
+    state.grid.tasks_accepted += 1
+    state.grid.virtual = state.index.tags.after(state.grid.virtual, work)
+
+
 def _finish_task(state: State, task: Task, end: TaskState) -> None:
     job = state.jobs[task.job]
     _end_task(state, task, end, f"attempt {task.winner} brought the result first")
-    if job.succeeded + job.failed == job.task_count:
-        state.effects.completed.append(job.id)
-        _depart(state, job, JobState.FAILED if job.failed else JobState.SUCCEEDED)
-    else:
-        state.save_job(job)
+    state.save_job(job)
 
 
 def _end_task(state: State, task: Task, end: TaskState, reason: str) -> None:
@@ -161,9 +181,9 @@ def _start_task(state: State, job: Job, task: Task) -> None:
 
 
 def _release(state: State, job: Job) -> None:
-    """The last never-started task is started: note whom the job may now pass, and why (exempt predecessors)."""
+    """What kept it from completing is gone: note whom the job may now pass, and why (exempt predecessors)."""
     job.released_at = state.now
-    if job.order is not Order.HOLD:
+    if job.order is Order.NONE:
         return
     for arrival in state.index.exempt.irange(maximum=job.arrival, inclusive=(True, False)):
         predecessor = state.index.live[arrival]

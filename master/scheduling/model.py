@@ -41,6 +41,12 @@ class Grid:
     sequence: int = 0  # counts arrivals and departures of jobs together, so that they can be ordered
     pointer: int = 0  # arrival of the job whose turn was last (round robin)
     now: float = 0.0  # time of the last step; seconds since 1970
+    virtual: float = 0.0  # clock of fair sharing, in reference CPU-seconds of each job's share
+    share: float = 1.0  # of what their benchmarks promise, that workers turned out to deliver
+    work_done: float = 0.0  # by attempts at tasks of known size, in reference CPU-seconds ...
+    benchmark_done: float = 0.0  # ... and what the benchmarks promised for that time
+    work_accepted: float = 0.0  # of the tasks that succeeded
+    tasks_accepted: int = 0
 
 
 @dataclass(slots=True)
@@ -56,6 +62,8 @@ class Job:
     arrival: int  # Grid.sequence when it (last) entered the grid
     submitted_at: float
     idempotency_key: str | None = None
+    tag: float = 0.0  # virtual finishing time under fair sharing; fixed as it enters the grid
+    work_done: float = 0.0  # of its tasks that succeeded, in reference CPU-seconds
     state: JobState = JobState.QUEUED
     paused: bool = False
     starved_since: float | None = None  # no connected worker can run it since then
@@ -64,8 +72,8 @@ class Job:
     running: int = 0
     succeeded: int = 0
     failed: int = 0
-    held_at: float | None = None  # its last never-started task is (or was first) held back since then
-    released_at: float | None = None  # its last never-started task was started
+    held_at: float | None = None  # its last never-started task (or its delivery) was first held back then
+    released_at: float | None = None  # its last never-started task was started; or it was delivered
     started_at: float | None = None
     finished_at: float | None = None
     departure: int | None = None  # Grid.sequence when it left the grid
@@ -78,6 +86,11 @@ class Job:
     @property
     def is_live(self) -> bool:
         return self.state in (JobState.QUEUED, JobState.RUNNING)
+
+    @property
+    def is_computed(self) -> bool:
+        """All its tasks are over."""
+        return self.succeeded + self.failed == self.task_count
 
     @property
     def is_exempt(self) -> bool:
@@ -118,6 +131,7 @@ class Attempt:
     replica: bool  # another attempt of the task was alive when this one was started
     dispatched_at: float
     state: AttemptState = AttemptState.DISPATCHED
+    expected_s: float = 0.0  # how long it was expected to take as it was dispatched
     sent: int = 0  # the Assign of this session that carried its last command; 0: none yet
     started_at: float | None = None
     ended_at: float | None = None  # None while lost: the laptop may come back
@@ -156,6 +170,8 @@ class Worker:
     offered: int = 0  # slots; 0 until the first report of a session
     reported: int = 0  # the last Report of this session
     assigned: int = 0  # the last Assign of this session
+    work_done: float = 0.0  # by its attempts that succeeded, in reference CPU-seconds (sizes known beforehand) ...
+    work_s: float = 0.0  # ... in so many seconds
 
     @property
     def is_available(self) -> bool:

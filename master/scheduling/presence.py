@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from master.scheduling import lifecycle
 from master.scheduling.effects import Declined, Done, Reply
-from master.scheduling.events import SchedulerSettings, WorkerJoined
+from master.scheduling.events import WorkerJoined
 from master.scheduling.model import OCCUPYING, Worker
 from master.scheduling.state import State
 
 
-def master_started(state: State, settings: SchedulerSettings) -> Reply:
+def master_started(state: State) -> Reply:
     """No link is open yet, and nobody is held to a lease that ran while the master was away."""
-    state.settings = settings
     for worker in state.workers.values():
-        worker.lease_until = state.now + settings.lease_s
+        worker.lease_until = state.now + state.settings.lease_s
         _disconnect(state, worker)
     return Done()
 

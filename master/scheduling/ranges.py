@@ -63,6 +63,11 @@ class Ranges:
             return number + 1
         return self._starts[at] if at < len(self._starts) else None
 
+    def last_up_to(self, number: int) -> int | None:
+        """The largest member that is not greater than ``number``."""
+        at = bisect_right(self._starts, number)
+        return min(number, self._stops[at - 1] - 1) if at else None
+
     def __contains__(self, number: int) -> bool:
         at = bisect_right(self._starts, number) - 1
         return at >= 0 and number < self._stops[at]

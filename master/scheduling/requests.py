@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from master.scheduling import lifecycle, states
+from master.scheduling import lifecycle, measure, states
 from master.scheduling.demand import demand_of, meets
 from master.scheduling.effects import Declined, Done, Reply, Submitted
 from master.scheduling.events import JobCancelled, JobPaused, JobResumed, JobRetried, JobSubmitted
@@ -56,6 +56,7 @@ def retry(state: State, event: JobRetried) -> Reply:
     job.state = states.check(states.JOB, job.state, JobState.QUEUED)
     job.arrival, job.departure, job.finished_at = state.next_sequence(), None, None
     job.failed, job.held_at, job.released_at, job.cursor = 0, None, None, 0
+    job.tag = measure.tag_of(state.grid, job)
     for task in tasks:
         task.started, task.failures, task.finished_at = False, 0, None
         task.state = states.check(states.TASK, task.state, TaskState.QUEUED)
@@ -99,6 +100,7 @@ def _new_job(state: State, event: JobSubmitted) -> Job:
         submitted_at=state.now,
         idempotency_key=event.idempotency_key,
     )
+    job.tag = measure.tag_of(state.grid, job)
     state.grid.next_job += 1
     return job
 

@@ -19,6 +19,7 @@ from master.scheduling.events import (
     JobRetried,
     JobSubmitted,
     MasterStarted,
+    SchedulerSettings,
     WorkerDrained,
     WorkerJoined,
     WorkerLeft,
@@ -52,10 +53,18 @@ class Scheduler:
         for event in events:
             self.state.effects.replies.append(self._apply(event))
             self.state.settle()
+            lifecycle.complete_jobs(self.state)
         presence.expire(self.state)
+        lifecycle.complete_jobs(self.state)
         self._plan(REGISTRY[self.state.settings.policy])
         self.state.effects.assigns = self._outbox.seal(self.state)
         return self.state.gather()
+
+    def govern(self, settings: SchedulerSettings) -> None:
+        """Decide by these settings from now on."""
+        self.state.settings = settings
+        make_index = REGISTRY[settings.policy].index
+        self.state.own = make_index(self.state) if make_index else None
 
     @property
     def wake_at(self) -> float | None:
@@ -73,9 +82,13 @@ class Scheduler:
             case WorkerDrained() | WorkerUndrained():
                 return requests.drain(self.state, event.worker, draining=isinstance(event, WorkerDrained))
             case MasterStarted():
-                return presence.master_started(self.state, event.settings)
+                return self._begin(event)
             case _:
                 return self._request(event)
+
+    def _begin(self, event: MasterStarted) -> Reply:
+        self.govern(event.settings)
+        return presence.master_started(self.state)
 
     def _request(self, event: JobSubmitted | JobCancelled | JobPaused | JobResumed | JobRetried) -> Reply:
         match event:
@@ -100,7 +113,7 @@ class Scheduler:
         index = self.state.index
         view = View(self.state)
         patience = most = 2 * (len(index.live) + len(index.idle.order)) + 10  # with wishes in vain on end
-        for wish in policy(view):
+        for wish in policy.plan(view):
             patience = most if self._grant(wish) else patience - 1
             if patience < 0:
                 break

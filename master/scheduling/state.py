@@ -5,6 +5,8 @@ event or a wish has changed. Attempts alone are placed at once: the verbs of lif
 
 from __future__ import annotations
 
+from typing import Protocol
+
 from master.scheduling.effects import Effects
 from master.scheduling.events import SchedulerSettings
 from master.scheduling.index import Index, Pool
@@ -12,6 +14,15 @@ from master.scheduling.model import Attempt, Grid, Job, Task, Worker
 from master.scheduling.ranges import Ranges
 from master.scheduling.snapshot import Snapshot
 from shared.model import AttemptId, TaskId
+
+
+class PolicyIndex(Protocol):
+    """What a policy looks up that is not in Index. Made from a State, and told what is placed anew there."""
+
+    def __init__(self, state: State) -> None: ...
+    def place_worker(self, worker: Worker) -> None: ...
+    def place_task(self, task: Task) -> None: ...
+    def place_job(self, job: Job) -> None: ...
 
 
 class State:
@@ -29,6 +40,7 @@ class State:
         }
         self.index = self.rebuilt_index()
         self.effects = Effects(self.grid)
+        self.own: PolicyIndex | None = None  # of the policy in force, if it needs one
         self.remembered: dict[str, object] = {}  # what policies worked out from who is there (View.remember)
         self._moved_workers: dict[str, Worker] = {}  # saved, but not yet placed anew in the index
         self._moved_jobs: dict[int, Job] = {}
@@ -86,8 +98,11 @@ class State:
 
     def settle(self) -> None:
         """Place anew, once, whatever was saved since the last time: what comes next finds it in the index."""
+        own = self.own
         for worker in self._moved_workers.values():
             self.index.place_worker(worker)
+            if own is not None:
+                own.place_worker(worker)
         for task in self._moved_tasks.values():
             self._place_task(task)
         while self._moved_jobs:
@@ -104,6 +119,8 @@ class State:
     def _place_task(self, task: Task) -> None:
         job = self.jobs[task.job]
         self.index.place_task(task, job.max_replicas)
+        if self.own is not None:
+            self.own.place_task(task)
         self._moved_jobs[job.id] = job
         if task.number not in self.index.pools[job.id].kept:
             self.tasks.pop(task.id, None)
@@ -112,6 +129,8 @@ class State:
         """Also lets those go, or keeps those back, whom the job now holds no longer, or again."""
         was_exempt, standing = job.arrival in self.index.exempt, self.index.standing.get(job.id)
         self.index.place_job(job, self.fresh[job.id])
+        if self.own is not None:
+            self.own.place_job(job)
         if standing != self.index.standing.get(job.id):
             self.remembered.clear()
         if self.index.is_held(job) and job.held_at is None:

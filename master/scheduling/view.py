@@ -9,7 +9,7 @@ from typing import TypeVar
 from sortedcontainers import SortedSet
 
 from master.scheduling.demand import Key, slots_of
-from master.scheduling.model import Job, Worker
+from master.scheduling.model import Grid, Job, Worker
 from master.scheduling.ranges import Ranges
 from master.scheduling.state import State
 from shared.model import MAX_ID, TaskId
@@ -36,6 +36,24 @@ class View:
     @property
     def now(self) -> float:
         return self._state.now
+
+    @property
+    def grid(self) -> Grid:
+        return self._state.grid
+
+    def own(self, kind: type[Thing]) -> Thing:
+        """The policy's own index."""
+        assert isinstance(self._state.own, kind)
+        return self._state.own
+
+    def keys_met(self, worker: Worker) -> list[Key]:
+        """The different requirements of jobs in the grid that the worker meets as it is now."""
+        free = self._index.free_slots(worker)
+        return [k for k, able in self._index.demand.workers.items() if worker.name in able and slots_of(k) <= free]
+
+    def is_on(self, job: Job, task: int, worker: Worker) -> bool:
+        """An attempt of the task is on this worker already."""
+        return self._index.on_worker(TaskId(job.id, task), worker.name)
 
     @property
     def pointer(self) -> int:
@@ -137,8 +155,7 @@ class View:
 
     def _open_to(self, worker: Worker, *families: dict[Key, SortedSet[int]]) -> list[SortedSet[int]]:
         """Of jobs by what they require, those whose requirements the worker meets as it is now."""
-        free, workers = self._index.free_slots(worker), self._index.demand.workers
-        keys = [key for key, able in workers.items() if worker.name in able and slots_of(key) <= free]
+        keys = self.keys_met(worker)
         return [family[key] for family in families for key in keys if key in family]
 
     def _round(self, after: int, members: list[SortedSet[int]]) -> Iterator[Job]:

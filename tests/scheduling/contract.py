@@ -166,7 +166,7 @@ class Twin(Watched):
         effects = super().step(*events, deliver=deliver)
         if snapshot is not None:
             twin = Scheduler(snapshot)
-            twin.state.settings = self.settings
+            twin.govern(self.settings)
             assert twin.step(events, self.now) == effects, "a restart would have decided otherwise"
         return effects
 

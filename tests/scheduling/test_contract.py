@@ -95,12 +95,12 @@ HOSTILE: list[Policy] = [
 ]
 
 
-@pytest.fixture(params=HOSTILE, ids=lambda policy: policy.__name__)
+@pytest.fixture(params=HOSTILE, ids=lambda plan: plan.__name__)
 def hostile(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """The name under which a hostile policy is registered for one test."""
-    policy: Policy = request.param
-    monkeypatch.setitem(REGISTRY, policy.__name__, policy)  # type: ignore[arg-type]
-    return policy.__name__
+    plan = request.param
+    monkeypatch.setitem(REGISTRY, plan.__name__, Policy(plan))  # type: ignore[arg-type]
+    return plan.__name__
 
 
 @pytest.mark.parametrize("clause", SAFETY, ids=lambda clause: clause.__name__)
@@ -115,11 +115,11 @@ def test_a_hostile_policy_cannot_hold_a_step_up(hostile: str, monkeypatch: pytes
 
     def counted(view: View) -> Iterator[Placement]:
         nonlocal drawn
-        for wish in policy(view):
+        for wish in policy.plan(view):
             drawn += 1
             yield wish
 
-    monkeypatch.setitem(REGISTRY, hostile, counted)  # type: ignore[arg-type]
+    monkeypatch.setitem(REGISTRY, hostile, Policy(counted))  # type: ignore[arg-type]
     grid = Watched(policy=hostile)
     for _ in range(10):
         grid.submit(2, 1.0)

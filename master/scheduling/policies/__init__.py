@@ -8,14 +8,23 @@ never break the order guarantee, the replica limit or a worker's requirements: t
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 
-from master.scheduling.policies import first_come, round_robin, space_partition
+from master.scheduling.fair_index import FairIndex
+from master.scheduling.policies import fair, first_come, round_robin, space_partition
+from master.scheduling.state import PolicyIndex, State
 from master.scheduling.view import Placement, View
 
-Policy = Callable[[View], Iterator[Placement]]
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    plan: Callable[[View], Iterator[Placement]]
+    index: Callable[[State], PolicyIndex] | None = None  # what it looks things up in, beside the View
+
 
 REGISTRY: Mapping[str, Policy] = {
-    "round-robin": round_robin.plan,
-    "first-come": first_come.plan,
-    "space-partition": space_partition.plan,
+    "round-robin": Policy(round_robin.plan),
+    "first-come": Policy(first_come.plan),
+    "space-partition": Policy(space_partition.plan),
+    "fair": Policy(fair.plan, FairIndex),
 }

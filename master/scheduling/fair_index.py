@@ -1,0 +1,154 @@
+"""What policy ``fair`` looks things up in: like Index, a function of the entities as they are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from heapq import merge
+from math import inf
+
+from sortedcontainers import SortedSet
+
+from master.scheduling import measure
+from master.scheduling.by_size import BySize
+from master.scheduling.capacity import Capacity
+from master.scheduling.demand import Key
+from master.scheduling.index import Ranking, toggle_under
+from master.scheduling.model import LIVE, Attempt, Job, Task, Worker
+from master.scheduling.state import State
+from shared.model import JobState, TaskId
+
+Turn = tuple[float, int]
+"""A job's place in the order of fair sharing: (tag, arrival)."""
+Families = dict[Key, SortedSet[Turn]]
+
+
+@dataclass(slots=True)
+class FairIndex:
+    state: State = field(compare=False, repr=False)
+    share: float = 1.0
+    capacity: Capacity = field(default_factory=Capacity)
+    idle: Ranking[str, tuple[float, str]] = field(default_factory=Ranking)  # (-speed, worker)
+    new: Families = field(default_factory=dict)  # jobs never run, with a task to start
+    open: Families = field(default_factory=dict)  # jobs with a task to start, or with tasks that run only once
+    alone: dict[int, Ranking[int, tuple[float, int]]] = field(default_factory=dict)
+    """By job: tasks of one attempt with room for another, as (expected end, task)."""
+    sizes: dict[int, BySize] = field(default_factory=dict)  # by job, where tasks differ
+
+    def __post_init__(self) -> None:
+        self.place_grid()
+        for task in self.state.tasks.values():
+            self.place_task(task)
+        for job in self.state.jobs.values():
+            self.place_job(job)
+
+    def place_grid(self) -> None:
+        """What workers' benchmarks are worth has changed: so has every speed."""
+        self.share = self.state.grid.share
+        for worker in self.state.workers.values():
+            self.place_worker(worker)
+
+    def place_worker(self, worker: Worker) -> None:
+        if self.share != self.state.grid.share:
+            self.place_grid()
+            return
+        speed = measure.speed_of(self.state.grid, worker)
+        self.capacity.place(worker.name, speed, worker.offered if worker.is_available else 0)
+        is_idle = worker.name in self.state.index.idle.keys
+        self.idle.place(worker.name, (-speed, worker.name) if is_idle else None)
+
+    def place_task(self, task: Task) -> None:
+        job, pool = self.state.jobs[task.job], self.state.index.pools[task.job]
+        if not job.is_live:
+            return
+        if job.id in self.sizes:
+            is_waiting = task.number in pool.waiting
+            self.sizes[job.id].place(task.number, is_waiting or task.number in self.state.fresh[job.id])
+        alive = self._alive(task.id) if task.number in pool.replicable else []
+        ends = (alive[0].dispatched_at + alive[0].expected_s, task.number) if len(alive) == 1 else None
+        ranking = self.alone.setdefault(job.id, Ranking())
+        ranking.place(task.number, ends)
+        if not ranking.keys:
+            del self.alone[job.id]
+
+    def place_job(self, job: Job) -> None:
+        key, turn = self.state.index.demand.key_of(job), (job.tag, job.arrival)
+        if not job.is_live:
+            self.sizes.pop(job.id, None)
+            self.alone.pop(job.id, None)
+        elif job.id not in self.sizes and (sizes := _differing_sizes(job)):
+            self._sort_by_size(job, sizes)
+        is_ready = job.arrival in self.state.index.ready.get(key, ())
+        has_alone = job.id in self.alone and not job.paused
+        toggle_under(self.new, key, turn, is_ready and job.state is JobState.QUEUED)
+        toggle_under(self.open, key, turn, is_ready or has_alone)
+
+    def fastest_idle(self) -> Iterator[Worker]:
+        """Workers with free slots, the fastest first. One that was given nothing is not offered again."""
+        passed_over = (-inf, "")
+        while (entry := next(self.idle.order.irange(passed_over, inclusive=(False, True)), None)) is not None:
+            worker = self.state.workers[entry[1]]
+            free = self.state.index.free_slots(worker)
+            yield worker
+            if self.state.index.free_slots(worker) == free:
+                passed_over = entry
+
+    def in_turn(self, families: Families, keys: list[Key]) -> Iterator[Job]:
+        """Jobs of these requirements, in the order of fair sharing."""
+        for _, arrival in merge(*(families[key] for key in keys if key in families)):
+            yield self.state.index.live[arrival]
+
+    def unassigned(self, job: Job) -> float:
+        """Work of its tasks that wait to be started, the held one included; reference CPU-seconds."""
+        if job.id in self.sizes:
+            return self.sizes[job.id].work
+        count = len(self.state.fresh[job.id]) + len(self.state.index.pools[job.id].waiting)
+        return count * measure.mean_work(self.state.grid, job)
+
+    def largest(self, job: Job, limit: float) -> int | None:
+        """The largest of its tasks that may be started, of a size of at most ``limit``."""
+        if job.id in self.sizes:
+            return self.sizes[job.id].largest(limit, but=self._held_back(job))
+        return self._any_startable(job) if measure.mean_work(self.state.grid, job) <= limit else None
+
+    def smallest(self, job: Job) -> int | None:
+        """The smallest of its tasks that may be started."""
+        if job.id in self.sizes:
+            return self.sizes[job.id].smallest(but=self._held_back(job))
+        return self._any_startable(job)
+
+    def extremes(self, job: Job) -> list[Attempt]:
+        """Of its attempts that run alone, the one that is longest overdue and the one that is to end last."""
+        if job.id not in self.alone:
+            return []
+        order = self.alone[job.id].order
+        return [self._alive(TaskId(job.id, number))[0] for _, number in (order[0], order[-1])]
+
+    def left(self, job: Job, attempt: Attempt) -> float:
+        """Seconds that one of its attempts is expected to take still."""
+        return measure.left_of(self.state.grid, job, self.state.workers[attempt.worker], attempt)
+
+    def _alive(self, task: TaskId) -> list[Attempt]:
+        return [a for a in self.state.index.of_task.get(task, {}).values() if a.state in LIVE]
+
+    def _held_back(self, job: Job) -> int | None:
+        return self.state.fresh[job.id].first_after(0) if self.state.index.is_held(job) else None
+
+    def _any_startable(self, job: Job) -> int | None:
+        waiting = next(iter(self.state.index.pools[job.id].waiting), None)
+        return waiting or (None if self.state.index.is_held(job) else self.state.fresh[job.id].first_after(0))
+
+    def _sort_by_size(self, job: Job, sizes: list[float]) -> None:
+        self.sizes[job.id] = BySize(sizes)
+        self.sizes[job.id].place_all(self.state.fresh[job.id])
+        for number in self.state.index.pools[job.id].waiting:
+            self.sizes[job.id].place(number, True)
+
+
+def _differing_sizes(job: Job) -> list[float]:
+    """Of all its tasks, the mean standing in where none is given; empty: they are all the same."""
+    given = [task.size for task in job.spec.tasks or () if task.size is not None]
+    if not given or (len(given) == job.task_count and min(given) == max(given)):
+        return []
+    mean = sum(given) / len(given)
+    return [task.size if task.size is not None else mean for task in job.spec.tasks or ()]

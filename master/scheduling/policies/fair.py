@@ -1,0 +1,90 @@
+"""Fair sharing under the hold: completions like first come, first served, every job started at once, few replicas.
+
+Jobs are served in the order in which fair sharing would finish them. A worker serves the first job whose end it
+does not delay, so that slow ones work for jobs further back; a straggler is copied only if that is worth a lot.
+The source is fair-hold.md; what was tried beside it, and what came of it, is in docs/policies.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import islice
+from math import inf
+
+from master.scheduling import measure
+from master.scheduling.demand import Key
+from master.scheduling.fair_index import FairIndex
+from master.scheduling.model import Job, Worker
+from master.scheduling.view import Placement, View
+
+_WORTH = 0.7
+"""A copy has to take less than this part of what its original is expected to take still."""
+_LOOK_AHEAD = 100
+"""So many jobs are looked at for one worker."""
+
+
+def plan(view: View) -> Iterator[Placement]:
+    index = view.own(FairIndex)
+    in_vain: set[Key] = set()  # requirements for which a faster worker found nothing to do: neither will others
+    for worker in index.fastest_idle():
+        keys = [key for key in view.keys_met(worker) if key not in in_vain]
+        wish = _Turn(view, index, worker, keys).wish() if keys else None
+        if wish is not None:
+            yield wish
+        in_vain.update(keys if wish is None else ())
+        if index.open.keys() <= in_vain:
+            return
+
+
+@dataclass(frozen=True, slots=True)
+class _Turn:
+    """One idle worker, and the requirements it meets."""
+
+    view: View
+    index: FairIndex
+    worker: Worker
+    keys: list[Key]
+
+    def wish(self) -> Placement | None:
+        return self._express() or self._serve()
+
+    def _express(self) -> Placement | None:
+        """A job that has never run gets a task started at once: its largest, or on a slow worker its smallest."""
+        for job in self.index.in_turn(self.index.new, self.keys):
+            task = self.index.largest(job, inf) if self._is_fast else self.index.smallest(job)
+            if task is not None:
+                return self._place(job, task)
+        return None
+
+    def _serve(self) -> Placement | None:
+        """The first job in turn whose expected end an attempt here would not delay."""
+        ahead = 0.0
+        for job in islice(self.index.in_turn(self.index.open, self.keys), _LOOK_AHEAD):
+            ahead += self.index.unassigned(job)
+            mean = measure.mean_work(self.view.grid, job)
+            ends_in = ahead / self.index.capacity.total + mean / self.index.capacity.median
+            task = self.index.largest(job, inf if self._is_fast else ends_in * self._speed)
+            if task is None and self.index.smallest(job) is None:
+                task = self._rescue(job, ends_in)
+            if task is not None:
+                return self._place(job, task)
+        return None
+
+    def _rescue(self, job: Job, ends_in: float) -> int | None:
+        """All its tasks are started: the one with most time left, if that is too much and a copy is worth it."""
+        left, task = max(((self.index.left(job, a), a.task) for a in self.index.extremes(job)), default=(0.0, 0))
+        if left <= ends_in or self.view.is_on(job, task, self.worker):
+            return None
+        return task if measure.work_of(self.view.grid, job, task) / self._speed < _WORTH * left else None
+
+    @property
+    def _speed(self) -> float:
+        return measure.speed_of(self.view.grid, self.worker)
+
+    @property
+    def _is_fast(self) -> bool:
+        return self._speed >= self.index.capacity.median
+
+    def _place(self, job: Job, task: int) -> Placement:
+        return Placement(job.id, task, self.worker.name)
