@@ -39,7 +39,7 @@ from master.scheduling.policies import REGISTRY
 from master.scheduling.scheduler import Scheduler
 from shared.model import Facts, Outcome
 from shared.spec import JobSpec, Range, Requirements
-from tests.properties import world
+from simulator.full import world
 from tests.properties.world import Machine, World
 
 ROOT = Path(__file__).parent.parent

@@ -21,6 +21,7 @@ from shared.model import AttemptId, Order, TaskId, TaskState
 
 Rank = TypeVar("Rank", bound=tuple[float, int | str])
 Subject = TypeVar("Subject", int, str)
+Looks = tuple[bool | float | None, ...]
 Member = TypeVar("Member", int, tuple[float, int])
 
 
@@ -67,6 +68,7 @@ class Index:
     pools: dict[int, Pool] = field(default_factory=dict)  # by job
     ready: dict[Key, SortedSet[int]] = field(default_factory=dict)  # arrivals of jobs with a task to start
     replicable: dict[Key, SortedSet[int]] = field(default_factory=dict)  # ... with a task to replicate
+    looks: dict[int, Looks] = field(default_factory=dict)  # ... and what else its places depend on
     hold: HoldIndex = field(default_factory=HoldIndex)
     tags: Tags = field(default_factory=Tags)
     exempt: SortedSet[int] = field(default_factory=SortedSet)  # arrivals of live jobs that hold nobody
@@ -76,8 +78,9 @@ class Index:
     complete: SortedSet[int] = field(default_factory=SortedSet)  # arrivals of computed jobs that nobody holds
     of_task: dict[TaskId, dict[AttemptId, Attempt]] = field(default_factory=dict)
     of_worker: dict[str, dict[AttemptId, Attempt]] = field(default_factory=dict)
-    used: dict[str, int] = field(default_factory=dict)  # slots, by worker
-    occupied: int = 0  # slots, in all
+    slots: dict[AttemptId, int] = field(default_factory=dict)  # taken up by attempts
+    used: dict[str, int] = field(default_factory=dict)  # ... by worker
+    occupied: int = 0  # ... in all
     idle: Ranking[str, tuple[int, str]] = field(default_factory=Ranking)  # (-free slots, worker)
     leases: Ranking[str, tuple[float, str]] = field(default_factory=Ranking)  # (until, worker)
     starving: Ranking[int, tuple[float, int]] = field(default_factory=Ranking)  # (since, job), not yet stalled
@@ -111,14 +114,19 @@ class Index:
     def place_job(self, job: Job, fresh: Ranges) -> None:
         """Enter a job as it is now; one that is over leaves everything but its pool."""
         standing = (job.arrival, job.is_exempt) if job.is_live else None
-        if standing != self.standing.get(job.id):
+        looks, at_last = self._looks_of(job, fresh), job.is_live and _is_at_last(job, fresh)
+        stands = standing == self.standing.get(job.id)
+        if stands and looks == self.looks.get(job.id) and not at_last:
+            return  # as most often: one task more, one task less
+        if not stands:
             self._place_standing(job, standing)
-        self._place_witness(job, fresh)
+        if standing is not None:
+            self.looks[job.id] = looks
+        self._place_witness(job, at_last)
         self._place_startable(job, fresh)
-        under_way = job.running > 0 or job.is_computed
-        stuck = job.starved_since is not None and job.is_live and not under_way
-        starving = stuck and not job.stalled
-        self.starving.place(job.id, (job.starved_since or 0.0, job.id) if starving else None)
+        starving = job.starved_since is not None and job.is_live and not (job.running or job.is_computed)
+        since = (job.starved_since or 0.0, job.id)
+        self.starving.place(job.id, since if starving and not job.stalled else None)
 
     def place_task(self, task: Task, max_replicas: int | None) -> None:
         pool = self.pools[task.job]
@@ -142,10 +150,18 @@ class Index:
             del self.of_task[attempt.task_id]
         if not held:
             del self.of_worker[attempt.worker]
-        used = sum(a.slots for a in held.values() if a.state in OCCUPYING)
-        self.occupied += used - self.used.pop(attempt.worker, 0)
-        if used:
-            self.used[attempt.worker] = used
+        self._occupy(attempt)
+
+    def _occupy(self, attempt: Attempt) -> None:
+        slots = attempt.slots if attempt.state in OCCUPYING else 0
+        change = slots - self.slots.pop(attempt.id, 0)
+        if slots:
+            self.slots[attempt.id] = slots
+        if change:
+            self.occupied += change
+            used = self.used.pop(attempt.worker, 0) + change
+            if used:
+                self.used[attempt.worker] = used
 
     def place_worker(self, worker: Worker) -> None:
         """Enter a worker as it is now (Demand is placed apart: it answers what that changed)."""
@@ -174,7 +190,7 @@ class Index:
             self.tags.put(job.id, job.tag)
             self.demand.add_job(job)
         else:
-            del self.standing[job.id]
+            del self.standing[job.id], self.looks[job.id]
             del self.live[job.arrival]
             self.tags.drop(job.id)
             self.demand.drop_job(job)
@@ -184,13 +200,18 @@ class Index:
             self.hold.drop(job.arrival)
         _toggle(self.exempt, job.arrival, standing is not None and job.is_exempt)
 
-    def _place_witness(self, job: Job, fresh: Ranges) -> None:
+    def _looks_of(self, job: Job, fresh: Ranges) -> Looks:
+        """All that places depend on, unless the job is at last: then they depend on other jobs, too."""
+        pool, is_computed = self.pools[job.id], job.is_computed
+        can_start, can_replicate = (len(fresh) > 0, len(pool.waiting) > 0), len(pool.replicable) > 0
+        return (job.paused, job.stalled, job.starved_since, job.running > 0, is_computed, *can_start, can_replicate)
+
+    def _place_witness(self, job: Job, at_last: bool) -> None:
         old = self.witness.pop(job.id, None)
         if old is not None:
             self.watchers[old].discard(job.id)
             if not self.watchers[old]:
                 del self.watchers[old]
-        at_last = job.is_live and _is_at_last(job, fresh)
         new = self.hold.witness(job.arrival, job.weight) if at_last else None
         _toggle(self.let_go, job.arrival, at_last and new is None)
         _toggle(self.complete, job.arrival, job.is_live and job.is_computed and new is None)

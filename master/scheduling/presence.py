@@ -8,11 +8,14 @@ from master.scheduling.events import WorkerJoined
 from master.scheduling.model import OCCUPYING, Worker
 from master.scheduling.state import State
 
+_ALMOST_NEW = 1 / 16
+"""By this part of it a lease may end early."""
+
 
 def master_started(state: State) -> Reply:
     """No link is open yet, and nobody is held to a lease that ran while the master was away."""
     for worker in state.workers.values():
-        worker.lease_until = state.now + state.settings.lease_s
+        renew_lease(state, worker)
         _disconnect(state, worker)
     return Done()
 
@@ -29,9 +32,16 @@ def join(state: State, event: WorkerJoined) -> Reply:
         state.effects.closes.append((worker.name, worker.session))
     _disconnect(state, worker)  # and so out of the demands that its old facts met
     worker.session, worker.boot, worker.facts = event.session, event.boot, event.facts
-    worker.lease_until = state.now + state.settings.lease_s
+    renew_lease(state, worker)
     state.save_worker(worker)
     return Done()
+
+
+def renew_lease(state: State, worker: Worker) -> None:
+    """It was heard of. A lease that is almost new is left as it is, so that most reports change none."""
+    renewed = state.now + state.settings.lease_s
+    if abs(renewed - worker.lease_until) > _ALMOST_NEW * state.settings.lease_s:
+        worker.lease_until = renewed
 
 
 def leave(state: State, name: str, session: int) -> Reply:

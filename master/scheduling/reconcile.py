@@ -13,7 +13,7 @@ the attempt's last command (before that, silence about it says nothing):
 
 from __future__ import annotations
 
-from master.scheduling import lifecycle, states
+from master.scheduling import lifecycle, presence, states
 from master.scheduling.model import OCCUPYING, Attempt, Worker
 from master.scheduling.outbox import Outbox
 from master.scheduling.state import State
@@ -23,7 +23,7 @@ from shared.protocol.messages import Report
 
 def reconcile(state: State, outbox: Outbox, worker: Worker, report: Report) -> None:
     """Take in one Report of the worker's open session."""
-    worker.lease_until = state.now + state.settings.lease_s
+    presence.renew_lease(state, worker)
     worker.reported, worker.reported_at = report.seq, state.now
     worker.load, worker.offered = report.load, min(report.load.slots, worker.facts.slots)
     state.save_worker(worker)

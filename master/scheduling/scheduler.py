@@ -41,6 +41,7 @@ class Scheduler:
 
     def __init__(self, snapshot: Snapshot | None = None) -> None:
         self.state = State(snapshot or Snapshot())
+        self._view = View(self.state)
         self._outbox = Outbox()
 
     def step(self, events: Sequence[Event], now: float) -> Effects:
@@ -111,7 +112,7 @@ class Scheduler:
 
     def _plan(self, policy: Policy) -> None:
         index = self.state.index
-        view = View(self.state)
+        view = self._view
         patience = most = 2 * (len(index.live) + len(index.idle.order)) + 10  # with wishes in vain on end
         for wish in policy.plan(view):
             patience = most if self._grant(wish) else patience - 1
@@ -127,10 +128,9 @@ class Scheduler:
         job, worker = self.state.jobs.get(wish.job), self.state.workers.get(wish.worker)
         if job is None or worker is None or not job.is_live or job.paused:
             return False
-        is_free = worker.is_available and View(self.state).fits(job, worker)
-        if not is_free or not self._may_start(job, wish):
+        if not self._view.fits(job, worker) or not self._may_start(job, wish):
             return False
-        is_held = wish.task in self.state.fresh[job.id] and self.state.index.is_held(job)
+        is_held = self.state.index.is_held(job) and wish.task in self.state.fresh[job.id]
         job.cursor, self.state.grid.pointer = wish.task, job.arrival
         if is_held:
             self.state.save_job(job)

@@ -112,7 +112,7 @@ class View:
 
     def fits(self, job: Job, worker: Worker) -> bool:
         """The worker meets the job's requirements and has slots free for one of its tasks now."""
-        return self.could_run(job, worker) and self._index.free_slots(worker) >= job.spec.requires.slots
+        return self._index.free_slots(worker) >= job.spec.requires.slots and self.could_run(job, worker)
 
     def fresh(self, job: Job) -> Ranges:
         """Its tasks never started, the held one included."""

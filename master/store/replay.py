@@ -2,6 +2,8 @@
 
     loopline replay DATABASE
 
+``--events`` writes the log itself, for the simulator to ask what if (simulator/whatif).
+
 The database is only read, and its master may go on meanwhile.
 """
 
@@ -9,7 +11,9 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import os
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,7 +24,7 @@ from sqlalchemy import Connection, Table, select
 from master.scheduling.effects import Effects
 from master.scheduling.events import BATCH
 from master.scheduling.scheduler import Scheduler
-from master.store.database import parse_url, reading
+from master.store.database import Result, parse_url, reading
 from master.store.rows import Values, changed_rows, late_rows
 from master.store.tables import attempts, event_log, exemptions, grid, jobs, specs, tasks, workers
 from shared.errors import LooplineError
@@ -50,12 +54,27 @@ def replay(connection: Connection) -> list[Difference]:
     return [difference for table in _COMPARED for difference in memory.compare(connection, table)]
 
 
+def write_events(connection: Connection) -> None:
+    """The log on stdout, one batch a line, for as long as anybody reads it."""
+    log = select(event_log.c.batch).order_by(event_log.c.seq).execution_options(**_STREAM)
+    try:
+        for row in connection.execute(log):
+            sys.stdout.buffer.write(row.batch.encode() + b"\n")
+        sys.stdout.flush()
+    except BrokenPipeError:  # whoever read it has seen enough, and says so himself
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
 async def check(database: str) -> list[Difference]:
     """``replay`` of a file or a URL."""
+    return await _read(database, replay)
+
+
+async def _read(database: str, work: Callable[[Connection], Result]) -> Result:
     file = f"sqlite:///{Path(database).absolute().as_uri()}?mode=ro&uri=true"
     url = parse_url(database if "://" in database else file)
     async with reading(url) as read:
-        return await read(replay)
+        return await read(work)
 
 
 class _Memory:
@@ -104,8 +123,12 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="loopline replay", description="Compare stored rows with the event log.")
     parser.add_argument("database", help="SQLite's file, or a database URL")
     parser.add_argument("--json", action="store_true", help="differences as a JSON list")
+    parser.add_argument("--events", action="store_true", help="write the log itself, a line of JSON for each step")
     chosen = parser.parse_args()
     try:
+        if chosen.events:
+            asyncio.run(_read(chosen.database, write_events))
+            return 0
         differences = asyncio.run(check(chosen.database))
     except LooplineError as error:
         print(f"{error.message}\n{error.hint}", file=sys.stderr)

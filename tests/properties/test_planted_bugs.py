@@ -13,7 +13,7 @@ from master.scheduling.hold import HoldIndex
 from master.scheduling.model import Attempt
 from master.scheduling.state import State
 from shared.model import AttemptState, Result
-from tests.properties import world
+from simulator.full import world
 from tests.properties.test_world import WorldMachine
 
 Patch = pytest.MonkeyPatch

@@ -40,7 +40,7 @@ def facts(slots: int, labels: tuple[str, ...]) -> Facts:
 class WorldMachine(RuleBasedStateMachine):
     @initialize(
         policy=st.sampled_from(sorted(REGISTRY)),
-        order=st.sampled_from([Order.HOLD, Order.HOLD, Order.HOLD, Order.NONE]),
+        order=st.sampled_from([Order.HOLD, Order.HOLD, *Order]),
         lease=st.sampled_from([5.0, 30.0]),
         stall=st.sampled_from([3.0, 60.0]),
         replicas=st.sampled_from([1, 2, 3, None]),
@@ -74,6 +74,17 @@ class WorldMachine(RuleBasedStateMachine):
     @rule(name=names, twice=st.booleans())
     def deliver_down(self, name: str, twice: bool) -> None:
         self.world.deliver_down(name, twice=twice)
+
+    @rule(name=names, which=st.integers(0, 2), twice=st.booleans())
+    def a_stray_frame_arrives(self, name: str, which: int, twice: bool) -> None:
+        """From a link that its worker has left, perhaps after the newer one's."""
+        strays = self.world.strays(name)
+        if strays:
+            self.world.arrive_up(strays[which % len(strays)], twice=twice)
+
+    @rule(name=names)
+    def hang_up(self, name: str) -> None:
+        self.world.machines[name].hang_up()
 
     @rule(name=names, down=st.booleans())
     def lose_a_frame(self, name: str, down: bool) -> None:

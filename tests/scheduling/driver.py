@@ -30,7 +30,7 @@ from master.scheduling.scheduler import Scheduler
 from shared.model import AttemptId, Facts, Held, Load, Outcome, Result, TaskId
 from shared.protocol.messages import Assign, Report, Run
 from shared.spec import JobSpec, Range, Requirements
-from tests.properties.memory_store import MemoryStore
+from simulator.full.store import MemoryStore
 
 START = 1000.0
 PATIENT = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # with a busy computer

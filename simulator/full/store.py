@@ -12,7 +12,7 @@ from master.scheduling.ranges import Ranges
 from master.scheduling.scheduler import Scheduler
 from master.scheduling.snapshot import Snapshot
 from master.scheduling.states import END
-from shared.model import AttemptId, AttemptState, JobState, Order, Result, TaskId
+from shared.model import AttemptId, AttemptState, Order, Result, TaskId
 
 
 class MemoryStore:
@@ -88,7 +88,3 @@ class MemoryStore:
             excused = job.order is Order.NONE or (job.id, other.id) in self.exemptions
             if came_first and is_there and other.weight <= job.weight and not excused:
                 self.passings.append((job.id, other.id))
-
-
-def is_completed(job: Job) -> bool:
-    return job.state in (JobState.SUCCEEDED, JobState.FAILED)

@@ -1,0 +1,113 @@
+"""One worker's computer: an agent's core, its spool on disk, the processes that it runs, and its end of a link."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from shared.errors import ProtocolError
+from shared.model import AttemptId, Facts, Held, Load, Outcome, Result
+from shared.protocol.messages import Assign, Welcome
+from shared.protocol.session import MasterSession, WorkerSession
+from worker.core import Core
+
+CLOSED = b""
+"""In place of a frame: whoever sent the frames before it has closed the link."""
+
+
+@dataclass(slots=True, eq=False)
+class Link:
+    """One connection: frames under way in both directions, each in the order in which they were sent."""
+
+    number: int
+    name: str  # of the machine
+    master: MasterSession
+    worker: WorkerSession
+    up: deque[bytes] = field(default_factory=deque)
+    down: deque[bytes] = field(default_factory=deque)
+
+
+class Machine:
+    """Does at once what it is told; when its processes end, and when it reports, others decide."""
+
+    def __init__(self, name: str, facts: Facts, clock: Callable[[], float] = lambda: 0.0) -> None:
+        self.name, self.facts, self.boots = name, facts, 0
+        self.spool: dict[AttemptId, Result] = {}
+        self.processes: dict[AttemptId, float] = {}  # since when
+        self.link: Link | None = None
+        self.core = Core()
+        self.offered = facts.slots
+        self._clock = clock
+
+    @property
+    def is_welcome(self) -> bool:
+        """Its link is open, and the master has said so."""
+        return self.link is not None and self.link.worker.welcome is not None
+
+    def boot(self) -> None:
+        """Whatever ran is gone; what was in the spool is not."""
+        self.boots += 1
+        self.processes.clear()
+        self.link = None
+        self.core = Core(self.spool.values())
+        self.offered = self.facts.slots
+
+    def connect(self, number: int) -> Link:
+        session = WorkerSession(self.name, f"boot-{self.boots}", self.facts)
+        self.link = Link(number, self.name, MasterSession(), session)
+        self.core.connected()
+        self.link.up.append(session.hello())
+        return self.link
+
+    def report(self) -> None:
+        if self.link is None or self.link.worker.welcome is None:
+            return
+        holding, results = self.core.to_report()
+        held = [Held(attempt, self._age(attempt)) for attempt in holding]
+        seq, frame = self.link.worker.report(held, results, Load(self.offered))
+        self.core.reported(seq, results)
+        self.link.up.append(frame)
+
+    def take(self, frame: bytes) -> tuple[AttemptId, ...]:
+        """A frame has arrived; the attempts whose results the master says it has."""
+        assert self.link is not None
+        if frame == CLOSED:
+            self.link = None
+            return ()
+        try:
+            message = self.link.worker.receive(frame)
+        except ProtocolError:
+            self.hang_up()
+            return ()
+        if isinstance(message, Welcome):
+            self.report()
+        return self._carry_out(message) if isinstance(message, Assign) else ()
+
+    def hang_up(self) -> None:
+        """Close the link; what was sent before is still under way."""
+        if self.link is not None:
+            self.link.up.append(CLOSED)
+            self.link = None
+
+    def end(self, attempt: AttemptId, outcome: Outcome) -> None:
+        age, code = self._age(attempt), 0 if outcome is Outcome.SUCCEEDED else 1
+        del self.processes[attempt]
+        self.spool[attempt] = Result(attempt, outcome, code, wall_s=age)
+        self.core.ended(self.spool[attempt])
+
+    def _carry_out(self, assign: Assign) -> tuple[AttemptId, ...]:
+        todo = self.core.assigned(assign)
+        for run in todo.start:
+            assert run.attempt not in self.processes, f"{run.attempt} was started twice on {self.name}"
+            self.processes[run.attempt] = self._clock()
+        for attempt in todo.cancel:
+            if attempt in self.processes:
+                self.end(attempt, Outcome.CANCELLED)
+        for attempt in todo.forget:
+            del self.spool[attempt]
+        return todo.forget
+
+    def _age(self, attempt: AttemptId) -> float:
+        now = self._clock()
+        return now - self.processes.get(attempt, now)
