@@ -8,9 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 from master.scheduling.effects import Effects
-from master.scheduling.events import Event, JobSubmitted, MasterStarted, SchedulerSettings, WorkerJoined, WorkerReported
+from master.scheduling.events import (
+    Event,
+    JobSubmitted,
+    MasterStarted,
+    SchedulerSettings,
+    WorkerJoined,
+    WorkerReported,
+)
 from master.scheduling.scheduler import Scheduler
 from shared.model import AttemptId, Facts, Held, Load, Outcome, Result
 from shared.protocol.messages import Assign, Report
@@ -38,6 +46,10 @@ class Host:
     seq: int = 0
     seen: int = 0
     running: dict[AttemptId, tuple[float, Appointment]] = field(default_factory=dict)  # since when, until its end
+    session: int = 1
+    boots: int = 0  # how often it lost all that it had in hand
+    offered: int | None = None  # slots; None: all it has
+    unsent: list[Result] = field(default_factory=list)  # of attempts that ended while it was away (changing.py)
 
 
 class FastWorld:
@@ -55,14 +67,25 @@ class FastWorld:
         self.scheduler = Scheduler()
         self._observe = observe
         self._hosts = {host.name: host for host in hosts}
-        self._step([MasterStarted(settings)])
-        self._step([WorkerJoined(host.name, 1, "boot", host.facts) for host in hosts])
-        self._step([self._report(host) for host in hosts])
+        self._to_come = 0  # jobs
+        self._begin(settings)
         for arrival in arrivals:
-            self.kernel.at(arrival.at, lambda spec=arrival.spec: self._step([JobSubmitted("user", spec)]))
+            self._to_come += 1
+            self.kernel.at(arrival.at, partial(self._submit, arrival.spec))
 
     def run(self) -> None:
         self.kernel.run()
+
+    def _begin(self, settings: SchedulerSettings) -> None:
+        self._step([MasterStarted(settings)])
+        self._step(
+            [WorkerJoined(host.name, host.session, str(host.boots), host.facts) for host in self._hosts.values()]
+        )
+        self._step([self._report(host) for host in self._hosts.values()])
+
+    def _submit(self, spec: JobSpec) -> None:
+        self._to_come -= 1
+        self._step([JobSubmitted("user", spec)])
 
     def _step(self, events: list[Event]) -> Effects:
         effects = self.scheduler.step(events, self.kernel.now)
@@ -85,16 +108,23 @@ class FastWorld:
         return [self._report(host, cancelled)] if cancelled else []
 
     def _start(self, host: Host, attempt: AttemptId) -> None:
-        size = size_at(self.scheduler.state.jobs[attempt.job].spec, attempt.task) or 0.0
-        end = host.speed.end_of(self.kernel.now, size)
+        end = self._end_of(host, attempt)
         host.running[attempt] = (self.kernel.now, self.kernel.at(end, lambda: self._end(host, attempt)))
+
+    def _end_of(self, host: Host, attempt: AttemptId) -> float:
+        """When an attempt that starts now will end; infinity where the host will never do so much."""
+        size = size_at(self.scheduler.state.jobs[attempt.job].spec, attempt.task) or 0.0
+        return host.speed.end_of(self.kernel.now, size)
 
     def _end(self, host: Host, attempt: AttemptId) -> None:
         since, _ = host.running.pop(attempt)
-        result = Result(attempt, Outcome.SUCCEEDED, 0, wall_s=self.kernel.now - since)
+        self._brought(host, Result(attempt, Outcome.SUCCEEDED, 0, wall_s=self.kernel.now - since))
+
+    def _brought(self, host: Host, result: Result) -> None:
         self._step([self._report(host, [result])])
 
     def _report(self, host: Host, results: Sequence[Result] = ()) -> WorkerReported:
         host.seq += 1
         holding = tuple(Held(attempt, self.kernel.now - since) for attempt, (since, _) in host.running.items())
-        return WorkerReported(host.name, 1, Report(host.seq, host.seen, holding, tuple(results), Load(host.facts.slots)))
+        load = Load(host.facts.slots if host.offered is None else host.offered)
+        return WorkerReported(host.name, host.session, Report(host.seq, host.seen, holding, tuple(results), load))

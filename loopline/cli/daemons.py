@@ -16,7 +16,11 @@ from shared.errors import LooplineError
 Arguments = Annotated[str, Parameter(allow_leading_hyphen=True)]
 
 _ROOT = Path(__file__).parents[2]
-_NEEDS = {"master": "sqlalchemy", "worker": "psutil"}  # of each extra, a library that nothing else brings
+_NEEDS = {
+    "master": "sqlalchemy",
+    "worker": "psutil",
+    "sim": "numpy",
+}  # of each extra, a library that nothing else brings
 
 
 def _passing_all_on(name: str, module: str, extra: str) -> App:
@@ -24,15 +28,15 @@ def _passing_all_on(name: str, module: str, extra: str) -> App:
     command = App(name=name, help_flags=(), version_flags=(), end_of_options_delimiter="")
 
     @command.default
-    def become(*arguments: Arguments) -> int:
-        return _become(program(module, extra, *arguments))
+    def pass_on(*arguments: Arguments) -> int:
+        return become(program(module, extra, *arguments))
 
     return command
 
 
 master = _passing_all_on("master", "master", "master")
 worker = _passing_all_on("worker", "worker", "worker")
-replay = _passing_all_on("replay", "master.store.replay", "master")
+simulate = _passing_all_on("simulate", "simulator", "sim")
 
 
 def program(module: str, extra: str, *arguments: str) -> list[str]:
@@ -45,7 +49,8 @@ def program(module: str, extra: str, *arguments: str) -> list[str]:
     return [sys.executable, *keep_out, "-m", module, *arguments]
 
 
-def _become(command: list[str]) -> int:
+def become(command: list[str]) -> int:
+    """Never returns, where the operating system allows that; else the exit code."""
     if sys.platform != "win32":  # where exec would give the terminal back at once
         os.execv(command[0], command)  # noqa: S606
     return subprocess.run(command, check=False).returncode

@@ -28,9 +28,10 @@ Member = TypeVar("Member", int, tuple[float, int])
 class Ranking(Generic[Subject, Rank]):
     """Subjects in the order of a key that changes; each stands under one key, or not at all."""
 
-    __slots__ = ("keys", "order")
+    __slots__ = ("changes", "keys", "order")
 
     def __init__(self) -> None:
+        self.changes = 0  # so many so far: whoever goes through the order sees that it is another one now
         self.order: SortedSet[Rank] = SortedSet()
         self.keys: dict[Subject, Rank] = {}
 
@@ -43,6 +44,7 @@ class Ranking(Generic[Subject, Rank]):
         old = self.keys.get(subject)
         if old == key:
             return
+        self.changes += 1
         if old is not None:
             self.order.remove(old)
             del self.keys[subject]

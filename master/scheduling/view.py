@@ -60,20 +60,20 @@ class View:
         """Arrival of the job whose turn was last."""
         return self._state.grid.pointer
 
-    def idle_workers(self) -> Iterator[Worker]:
-        """Those with free slots, most free first, as long as there is anything to start or to replicate. One
-        that was offered and given nothing is not offered again.
+    def idle_workers(self, *, replicas: bool) -> Iterator[Worker]:
+        """Those with free slots, most free first, as long as there is anything to start (or, with ``replicas``, to
+        replicate). One that was offered and given nothing is not offered again.
         """
-        idle, passed_over = self._index.idle.order, (-MAX_ID, "")
-        while idle and (able := self._able_workers()):
-            for entry in idle.irange(passed_over, inclusive=(False, True)):
+        idle, passed_over, is_over = self._index.idle, (-MAX_ID, ""), not self._index.idle.order
+        while not is_over and (able := self._able_workers(replicas)):
+            is_over, changes = True, idle.changes
+            for entry in idle.order.irange(passed_over, inclusive=(False, True)):
                 if any(entry[1] in names for names in able):
-                    break
-            else:
-                return
-            yield self._state.workers[entry[1]]
-            if entry in idle:
-                passed_over = entry
+                    yield self._state.workers[entry[1]]
+                    if changes != idle.changes:
+                        is_over = False
+                        break
+                    passed_over = entry
 
     def workers(self) -> list[Worker]:
         """All that are available, by name."""
@@ -147,10 +147,10 @@ class View:
         running = self._index.pools[job.id].replicable.irange(after + 1)
         return next((n for n in running if not self._index.on_worker(TaskId(job.id, n), worker.name)), None)
 
-    def _able_workers(self) -> list[set[str]]:
+    def _able_workers(self, replicas: bool) -> list[set[str]]:
         """For each kind of what there is to start or to replicate, those that could run it."""
-        workers = self._index.demand.workers
-        keys = {**self._index.ready, **self._index.replicable}
+        workers, ready = self._index.demand.workers, self._index.ready
+        keys = {**ready, **self._index.replicable} if replicas else ready
         return [workers[key] for key in keys if workers[key]]
 
     def _open_to(self, worker: Worker, *families: dict[Key, SortedSet[int]]) -> list[SortedSet[int]]:

@@ -20,7 +20,7 @@ from tests.cli.conftest import Run
 from tests.cli.fake_master import Answer, FakeMaster, hang_up, ok, page, refuse
 from tests.cli.views import job, result, task, worker
 
-SPEAKS_FOR_ITSELF = {"master", "worker", "replay", "token", "demo"}
+SPEAKS_FOR_ITSELF = {"master", "worker", "replay", "simulate", "token", "demo"}
 TOKEN = TokenView(id="t1", name="ann", role="user", created_at=1.0)
 AUDIT = PassingReport(order=Order.HOLD, completions=3, passings=0, excused={"paused": 1}, latest=[])
 REASON = Reason(code="slots", count=4, detail="no slot is free")
@@ -227,7 +227,7 @@ def test_the_audit_in_one_line(fake: FakeMaster, run: Run) -> None:
     assert run("passing").out == "3 completions checked, 0 passings, 1 allowed (paused)\n"
 
 
-@pytest.mark.parametrize("name", sorted(COMMANDS.keys() - {"master", "worker", "replay", "token"}))
+@pytest.mark.parametrize("name", sorted(COMMANDS.keys() - {"master", "worker", "replay", "simulate", "token"}))
 def test_help_of_every_command(run: Run, name: str) -> None:
     ran = run(name, "--help")
     assert ran.code == 0

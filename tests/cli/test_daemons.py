@@ -31,13 +31,20 @@ def became(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
     [
         (["master", "--port", "1", "--help"], "master"),
         (["worker", "--slots", "2", "--json", "--", "x"], "worker"),
-        (["replay", "grid.db", "--version"], "master.store.replay"),
+        (["simulate", "no-passing", "--fit", "1", "--help"], "simulator"),
     ],
 )
 def test_all_arguments_are_passed_on(became: list[list[str]], words: list[str], module: str) -> None:
     with pytest.raises(SystemExit):
         main(words)
     assert became == [[sys.executable, "-P", "-m", module, *words[1:]]]
+
+
+def test_replay_becomes_the_stores_own(became: list[list[str]]) -> None:
+    for flags in ([], ["--json"], ["--events"]):
+        with pytest.raises(SystemExit):
+            main(["replay", "grid.db", *flags])
+        assert became.pop() == [sys.executable, "-P", "-m", "master.store.replay", *flags, "--", "grid.db"]
 
 
 def test_in_its_own_folder_it_is_found_without_being_installed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,7 @@ from master.scheduling.view import Placement, View
 
 
 def plan(view: View) -> Iterator[Placement]:
-    for worker in view.idle_workers():
+    for worker in view.idle_workers(replicas=False):
         wish = _first(view, worker)
         if wish is not None:
             yield wish

@@ -15,7 +15,7 @@ _ROUNDS = 2  # a job whose turn was spent on its held task has another one in th
 
 
 def plan(view: View) -> Iterator[Placement]:
-    for worker in view.idle_workers():
+    for worker in view.idle_workers(replicas=True):
         yield from _turns(view, worker)
 
 

@@ -15,10 +15,11 @@ from master.scheduling.view import Placement, View
 
 
 def plan(view: View) -> Iterator[Placement]:
-    for worker in view.idle_workers():
-        owner = view.remember("partition", lambda: _partition(view)).get(worker.name)
-        task = view.first_startable(owner) if owner is not None and view.fits(owner, worker) else None
-        if owner is not None and task is not None:
+    owners = view.remember("partition", lambda: _partition(view))
+    for worker in view.idle_workers(replicas=False):
+        owner = owners.get(worker.name)
+        task = view.first_startable(owner) if owner is not None else None
+        if owner is not None and task is not None and view.fits(owner, worker):
             yield Placement(owner.id, task, worker.name)
 
 

@@ -1,0 +1,23 @@
+"""The experiments that ``loopline simulate`` knows: where each one's command is, and what it shows.
+
+Nothing of an experiment is loaded before it is chosen.
+"""
+
+EXPERIMENTS: dict[str, tuple[str, str]] = {
+    "no-passing": (
+        "simulator.experiments.no_passing:no_passing",
+        "Tables 3, 4 and 5 of the no-passing paper beside the paper's own figures, and its Gantt charts.",
+    ),
+    "full": (
+        "simulator.experiments.full:full",
+        "The full world: master crashes, reboots, a network that loses; does every promise hold?",
+    ),
+    "what-if": (
+        "simulator.whatif.command:what_if",
+        "A live master's event log, lived through again with another policy or one job more.",
+    ),
+    "trace": (
+        "simulator.experiments.trace:trace",
+        "A workload that others wrote (SWF), on machines as others saw them come and go.",
+    ),
+}

@@ -1,0 +1,70 @@
+"""Means, variances, and how sure they are: Student's t over the seeds."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from statistics import fmean
+
+CONFIDENCE = 0.95
+
+
+@dataclass(frozen=True, slots=True)
+class Moments:
+    """Mean and variance of one run's values (the values are all there are: the variance divides by their number)."""
+
+    mean: float
+    variance: float
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """The mean over the seeds, and half the width of its 95 % interval (NaN from a single seed)."""
+
+    mean: float
+    half_width: float
+
+    def __contains__(self, value: float) -> bool:
+        return abs(value - self.mean) <= self.half_width
+
+    def over(self, reference: float) -> Estimate:
+        """The ratio to a number that is certain."""
+        return Estimate(self.mean / reference, self.half_width / abs(reference))
+
+
+def moments(values: Sequence[float]) -> Moments:
+    mean = fmean(values)
+    return Moments(mean, fmean((value - mean) ** 2 for value in values))
+
+
+def estimate(values: Sequence[float]) -> Estimate:
+    """From one value a seed."""
+    mean, count = fmean(values), len(values)
+    if count < 2:
+        return Estimate(mean, math.nan)
+    deviation = math.sqrt(sum((value - mean) ** 2 for value in values) / (count - 1))
+    return Estimate(mean, _t_quantile(count - 1) * deviation / math.sqrt(count))
+
+
+def difference(ours: Sequence[float], theirs: Sequence[float]) -> Estimate:
+    """Of two policies on the same seeds: what they have in common falls out, so it is sharper than either."""
+    return estimate([one - other for one, other in zip(ours, theirs, strict=True)])
+
+
+def ratio(ours: Sequence[float], theirs: Sequence[float]) -> Estimate:
+    """The ratio of the means of two policies on the same seeds; its interval is that of the paired residuals
+    ours - ratio * theirs (the delta method).
+    """
+    base = fmean(theirs)
+    quotient = fmean(ours) / base
+    residuals = [one - quotient * other for one, other in zip(ours, theirs, strict=True)]
+    return Estimate(quotient, estimate(residuals).half_width / abs(base))
+
+
+@lru_cache
+def _t_quantile(freedom: int) -> float:
+    from scipy.special import stdtrit  # type: ignore[import-untyped]  # much quicker to load than scipy.stats
+
+    return float(stdtrit(freedom, (1 + CONFIDENCE) / 2))

@@ -1,0 +1,1 @@
+"""Workloads and machines that others wrote down."""

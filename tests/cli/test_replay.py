@@ -1,0 +1,104 @@
+"""``loopline replay`` in real processes: what the log proves, and what would have been."""
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from loopline.cli.replay import replay
+from master.store import open_store
+from shared.errors import LooplineError
+from simulator.__main__ import main as simulate
+from tests.simulator.test_what_if_model import Log
+from tests.store.workload import relive
+
+ROOT = Path(__file__).parents[2]
+
+
+def store(file: Path, lines: list[bytes]) -> Path:
+    async def live() -> None:
+        async with open_store(f"sqlite:///{file}") as opened:
+            await relive(opened, lines)
+
+    asyncio.run(live())
+    return file
+
+
+@pytest.fixture(scope="module")
+def grid(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    log = Log("round-robin")
+    log.join("ant")
+    log.join("bee", speed=2.0)
+    log.submit(10, 20, 30)
+    log.submit(20, 20)
+    while any(log.holding.values()):
+        name = max(log.holding, key=lambda name: len(log.holding[name]))
+        log.end(name, 7)
+    return store(tmp_path_factory.mktemp("grid") / "loopline.db", log.lines)
+
+
+def loopline(*words: object) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "loopline.cli", "replay", *map(str, words)]
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("LOOPLINE")}
+    return subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=environment, timeout=60, check=False)
+
+
+def test_another_policy(grid: Path) -> None:
+    done = loopline(grid, "--policy", "first-come", "--order", "none", "--json")
+    assert (done.returncode, done.stderr) == (0, "")
+    document = json.loads(done.stdout)
+    assert (document["recorded"]["policy"], document["what_if"]["policy"]) == ("round-robin", "first-come")
+    assert [job["what_if"]["state"] for job in document["jobs"]] == ["succeeded", "succeeded"]
+
+
+def test_one_job_more(grid: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "job.json").write_text('{"name": "new", "command": ["x"], "size": 60}')
+    done = loopline(grid, "--what-if-submit", tmp_path / "job.json", "--seeds", 3)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "would end in" in done.stdout
+    assert simulate(["what-if", "--what-if-submit", str(tmp_path / "none.json"), "--json"]) == 2
+    assert "No such file" in json.loads(capsys.readouterr().err)["error"]["message"]
+
+
+def test_the_log_itself_and_a_log_from_a_file(grid: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    written = loopline(grid, "--events")
+    assert all(json.loads(line)["events"] for line in written.stdout.splitlines())
+    (tmp_path / "log").write_text(written.stdout)
+    assert simulate(["what-if", str(tmp_path / "log"), "--policy", "first-come"]) == 0
+    told = capsys.readouterr().out
+    assert "mean wait" in told
+    assert "first-come" in told
+    (tmp_path / "log").write_text(written.stdout[:-30])
+    assert simulate(["what-if", str(tmp_path / "log")]) == 1
+    assert "breaks off in line" in capsys.readouterr().err
+
+
+def test_the_log_is_written_or_asked_what_if_not_both() -> None:
+    with pytest.raises(LooplineError, match="--events writes the log as it is"):
+        replay("grid.db", events=True, policy="first-come")
+
+
+def test_rows_are_compared_as_ever(grid: Path) -> None:
+    assert loopline(grid).stdout == "log and rows agree\n"
+
+
+def test_an_unknown_policy_names_its_nearest(grid: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    done = loopline(grid, "--policy", "first-com")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "did you mean first-come?" in done.stderr
+    assert simulate(["what-if", "--order", "held"]) == 2
+    assert "there is no order 'held'" in capsys.readouterr().err
+
+
+def test_a_database_that_cannot_be_read_or_is_empty(tmp_path: Path) -> None:
+    done = loopline(tmp_path / "none.db", "--policy", "first-come")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "cannot be opened" in done.stderr
+    assert "the log is" not in done.stderr
+    done = loopline(store(tmp_path / "empty.db", []), "--policy", "first-come")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "the log is empty" in done.stderr

@@ -1,0 +1,38 @@
+"""What if, asked of a real master's database while it runs."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+
+from tests.live.grid import ROOT, Grid
+
+
+async def test_what_if_of_a_live_grid(grid: Grid) -> None:
+    await grid.start_worker("ant", slots=1)
+    await grid.start_worker("bee", slots=1)
+    await grid.connected("ant", "bee")
+    first = await grid.submit("sleep 0.3; echo {i}", tasks=4, size=8)
+    second = await grid.submit("echo {i}", tasks=3)
+    await grid.ended(first)
+    await grid.ended(second)
+    same = await _replay(grid, "--json", "--order", "hold")
+    assert [job["what_if"]["state"] for job in same["jobs"]] == ["succeeded", "succeeded"]
+    recorded, lived_again = same["recorded"]["end_s"], same["what_if"]["end_s"]
+    assert abs(lived_again - recorded) < 0.2 * recorded + 0.2
+    job = grid.folder / "job.toml"
+    job.write_text('command = ["true"]\nsize = 4\n')
+    outlook = await _replay(grid, "--json", "--what-if-submit", str(job))
+    assert outlook["end"]["median"] > 0
+    assert (await grid.job(second)).finished_at
+
+
+async def _replay(grid: Grid, *options: str) -> dict:  # type: ignore[type-arg]
+    command = ["-m", "loopline.cli", "replay", str(grid.data_dir / "loopline.db"), *options]
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, *command, cwd=ROOT, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
+    )
+    out, error = await process.communicate()
+    assert process.returncode == 0, error.decode()
+    return json.loads(out)

@@ -1,0 +1,23 @@
+"""Worlds that write the event log that a live master would have written."""
+
+from __future__ import annotations
+
+from master.scheduling.effects import Effects
+from master.scheduling.events import BATCH, Batch, Event
+from simulator.changing import ChangingWorld
+from simulator.fast import FastWorld
+
+
+class Recorded(FastWorld):
+    log: list[bytes]
+
+    def _step(self, events: list[Event]) -> Effects:
+        if not hasattr(self, "log"):
+            self.log = []
+        if events:
+            self.log.append(BATCH.dump_json(Batch(self.kernel.now, events)) + b"\n")
+        return super()._step(events)
+
+
+class RecordedChanging(Recorded, ChangingWorld):
+    """Machines come and go meanwhile."""

@@ -1,0 +1,142 @@
+"""One job more: when it would end, whom it would delay, for whom it must wait."""
+
+import json
+
+import pytest
+
+from master.scheduling.events import WorkerDrained
+from shared.errors import LooplineError
+from shared.model import Order, Outcome, Result
+from shared.spec import JobSpec, Range
+from simulator.whatif.durations import Durations
+from simulator.whatif.forecast import forecasts
+from simulator.whatif.jobfile import read_job
+from simulator.whatif.outlook import outlook, text
+from tests.simulator.test_what_if_model import Log
+
+
+def job(size=None, tasks=1, **options):
+    return JobSpec(name="new", command=["x"], parameters={"i": Range(range=[1, tasks])}, size=size, **options)
+
+
+def ask(log, new, seeds=20):
+    recording = log.recording()
+    runs = forecasts(recording, Durations(recording), new, recording.settings, seeds)
+    return outlook(recording, new, recording.settings, runs)
+
+
+def busy(order=Order.NONE, policy="first-come"):
+    """Two machines as fast as measured; job 1 is done, and job 2 has been at work for 4 seconds of 20 each."""
+    log = Log(policy, order=order)
+    log.join("ant")
+    log.join("bee")
+    log.submit(10, 10)
+    log.wait(10)
+    for name in ("ant", "bee"):
+        log.report(name, Result(log.holding[name][0], Outcome.SUCCEEDED, 0, wall_s=10))
+    log.submit(20, 20)
+    log.wait(4)
+    log.report("ant")
+    return log
+
+
+def test_on_steady_machines_all_is_certain_and_exact():
+    found = ask(busy(), job(size=30, tasks=3))
+    assert (found.runs, found.ended, found.waits_for, found.delays[0].mean_s) == (1, 1, [], 0.0)
+    assert (found.start.median, found.end.median) == (pytest.approx(16), pytest.approx(16 + 20))
+    assert "would delay nobody" in text(found)
+
+
+def test_an_equal_job_waits_and_the_guarantee_holds():
+    found = ask(busy(Order.HOLD, "round-robin"), job(size=40, tasks=1))
+    assert found.waits_for == [2]
+    assert found.start.median >= 16
+    assert "may not pass    job 2" in text(found)
+    assert ask(busy(Order.HOLD, "round-robin"), job(size=39, tasks=1)).waits_for == []
+
+
+def test_whom_it_delays_and_by_how_much():
+    log = busy(policy="round-robin")
+    log.submit(30, 30)
+    found = ask(log, job(size=40, tasks=4))
+    delays = {delay.job: delay.mean_s for delay in found.delays}
+    assert delays[2] == pytest.approx(0)
+    assert delays[3] > 5
+    assert f"would delay     job 3 by {delays[3]:,.1f} s" in text(found)
+
+
+def test_what_must_be_drawn_gives_a_range_and_the_same_one_each_time():
+    log = busy()
+    log.submit(tasks=6)  # of unknown size
+    for name, after in (("ant", 16), ("bee", 0), ("ant", 7), ("bee", 20), ("ant", 1)):
+        log.end(name, after, wall=20 if name == "bee" else None)
+    found = ask(log, job(tasks=3))
+    assert found.runs == 20
+    assert found.end.least < found.end.median < found.end.most
+    assert ask(log, job(tasks=3)) == found
+    assert "between" in text(found)
+    assert "20 runs" in text(found)
+    json.dumps(found.to_json())
+
+
+def test_machines_that_are_not_there_take_nothing():
+    log = busy()
+    log.leave("bee")
+    log.step(WorkerDrained("ant"))
+    found = ask(log, job(size=10))
+    assert (found.start, found.end, found.ended) == (None, None, 0)
+    assert "never, on the machines there are" in text(found)
+    assert ask(busy(), job(size=10, requires={"os": "windows"})).ended == 0
+
+
+def test_a_job_that_the_master_would_not_take():
+    log = Log(max_tasks=5)
+    log.join("ant")
+    with pytest.raises(LooplineError, match="more than this master's limit"):
+        ask(log, job(tasks=6))
+
+
+# --- job files ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("job.json", '{"command": ["a"], "size": 5, "parameters": {"i": {"range": [1, 3]}}}'),
+        ("job.toml", 'command = ["a"]\nsize = 5\n[parameters.i]\nrange = [1, 3]\n'),
+        ("job.yaml", "command: [a]\nsize: 5\nparameters:\n  i: {range: [1, 3]}\n"),
+    ],
+)
+def test_a_job_as_a_file(tmp_path, name, content):
+    if name.endswith("yaml"):
+        pytest.importorskip("yaml")
+    (tmp_path / name).write_text(content)
+    assert read_job(tmp_path / name) == JobSpec(command=["a"], size=5.0, parameters={"i": Range(range=[1, 3])})
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "what"),
+    [
+        ("job.json", '{"command": ["a"], "sice": 5}', "sice: Extra inputs"),
+        ("job.json", "{", "Expecting property name"),
+        ("job.toml", "command = ", "Invalid value"),
+        ("job.txt", "", "ends in .json, .toml or .yaml"),
+        ("job.json", "[]", "valid dictionary"),
+        ("job.json", "\udcff", "utf-8"),
+        ("job.json", None, "No such file"),
+    ],
+)
+def test_a_file_that_is_no_job(tmp_path, name, content, what):
+    if content is not None:
+        (tmp_path / name).write_text(content, errors="surrogateescape")
+    with pytest.raises(LooplineError) as raised:
+        read_job(tmp_path / name)
+    assert what in raised.value.message
+    assert name in raised.value.message
+
+
+def test_yaml_without_a_reader(tmp_path, monkeypatch):
+    monkeypatch.setitem(__import__("sys").modules, "yaml", None)
+    (tmp_path / "job.yaml").write_text("command: [a]")
+    with pytest.raises(LooplineError, match="write the job as JSON or TOML"):
+        read_job(tmp_path / "job.yaml")

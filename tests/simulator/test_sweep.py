@@ -1,0 +1,107 @@
+"""Sweeps: answers in order on every executor, errors and interruptions that leave nothing behind."""
+
+import math
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+
+import psutil
+import pytest
+
+from shared.errors import LooplineError
+from simulator.__main__ import main
+from simulator.sweep import MakeExecutor, available_cores, on_cores, on_dask, sweep
+
+ROOT = Path(__file__).parents[2]
+SMALL = [
+    "no-passing",
+    "--json",
+    "--seeds",
+    "3",
+    "--jobs",
+    "4",
+    "--tasks",
+    "8",
+    "--pcs",
+    "6",
+    "--intervals",
+    "20",
+    "60",
+]
+
+
+@pytest.mark.parametrize("make", [on_cores(1), on_cores(2), partial(ThreadPoolExecutor, 3)])
+def test_answers_come_in_the_order_of_their_items(make: MakeExecutor) -> None:
+    shown: list[float] = []
+    squares = [float(n * n) for n in range(30, 0, -1)]
+    assert sweep(math.sqrt, squares, make, shown.append) == [float(n) for n in range(30, 0, -1)]
+    assert sorted(shown) == [float(n) for n in range(1, 31)]
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+def test_what_goes_wrong_in_a_run_is_raised_here_and_the_rest_is_dropped(processes: int) -> None:
+    with pytest.raises(ValueError, match=r"math domain|nonnegative"):
+        sweep(math.sqrt, [4.0, -1.0, *[1.0] * 100], on_cores(processes))
+
+
+def test_there_is_a_core() -> None:
+    assert available_cores() >= 1
+
+
+def json_of_a_process(hash_seed: str, *more: str) -> str:
+    command = [sys.executable, "-m", "simulator", *SMALL, *more]
+    done = subprocess.run(
+        command, cwd=ROOT, env={"PYTHONHASHSEED": hash_seed, "PATH": ""}, capture_output=True, check=True, timeout=60
+    )
+    return done.stdout.decode()
+
+
+def test_a_seed_gives_the_same_bytes_on_any_number_of_processes_and_under_any_hash_seed() -> None:
+    alone = json_of_a_process("0", "--processes", "1")
+    assert '"runs"' in alone
+    assert json_of_a_process("4711", "--processes", "3") == alone
+    assert json_of_a_process("1", "--processes", "1", "--first-seed", "2") != alone
+
+
+@pytest.fixture(scope="module")
+def dask() -> Iterator[str]:
+    distributed = pytest.importorskip("distributed")
+    with distributed.LocalCluster(n_workers=1, threads_per_worker=2, dashboard_address=None) as cluster:
+        yield cluster.scheduler_address
+
+
+def test_a_dask_cluster_gives_the_same_bytes(dask: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*SMALL, "--processes", "1"]) == 0
+    here = capsys.readouterr().out
+    assert main([*SMALL, "--dask", dask]) == 0
+    assert capsys.readouterr().out == here
+
+
+def test_what_goes_wrong_on_a_dask_cluster_is_raised_here(dask: str) -> None:
+    with pytest.raises(ValueError, match=r"math domain|nonnegative"):
+        sweep(math.sqrt, [4.0, -1.0], on_dask(dask))
+
+
+def test_an_address_that_is_none_is_said_to_be() -> None:
+    pytest.importorskip("distributed")
+    with pytest.raises(LooplineError, match="no Dask scheduler answers at nonsense"), on_dask("nonsense://x")():
+        pass
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals are sent to one process")
+def test_an_interrupted_sweep_ends_its_processes_and_says_so() -> None:
+    command = [sys.executable, "-m", "simulator", "no-passing", "--seeds", "1000", "--processes", "2"]
+    with subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, stdout=subprocess.PIPE) as sweeping:
+        at_work = psutil.Process(sweeping.pid)
+        while sum("spawn_main" in " ".join(child.cmdline()) for child in at_work.children()) < 2:
+            assert sweeping.poll() is None
+        children = at_work.children()
+        sweeping.send_signal(signal.SIGINT)
+        out, error = sweeping.communicate(timeout=30)
+    assert (sweeping.returncode, out, error.decode()) == (130, b"", "interrupted\n")
+    _, alive = psutil.wait_procs(children, timeout=30)
+    assert not alive

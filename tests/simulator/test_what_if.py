@@ -1,0 +1,111 @@
+"""What if: the same decisions lead to the same ends, others to those of a simulation of their own."""
+
+from itertools import islice
+
+import pytest
+
+from master.scheduling.events import SchedulerSettings
+from master.scheduling.policies import REGISTRY
+from shared.model import Facts, Order
+from shared.spec import JobSpec, TaskSpec
+from simulator.availability import Absence, Interrupted, absences, alternating
+from simulator.fast import Arrival, FastWorld, Host
+from simulator.hosts import Pattern, Steady
+from simulator.streams import stream
+from simulator.whatif.log import batches
+from simulator.whatif.recording import record
+from simulator.whatif.tally import Tally
+from simulator.whatif.world import WhatIfWorld
+from tests.simulator.recorded import Recorded, RecordedChanging
+
+PATTERN = Pattern(to_loaded=1 / 100, to_steady=1 / 10, steady=(0.8, 1.0), loaded=(0.0, 0.2))
+BEGAN = 1_700_000_000.0
+
+
+def facts(slots=1):
+    return Facts("linux", "x86_64", "3.11", "0", "model", slots, 10**9, slots)
+
+
+def arrivals(seed=1, jobs=12, tasks=15):
+    random = stream(seed, "sizes")
+    return [
+        Arrival(
+            20.0 * n,
+            JobSpec(command=["work"], tasks=[TaskSpec(size=round(random.uniform(20, 60), 3)) for _ in range(tasks)]),
+        )
+        for n in range(jobs)
+    ]
+
+
+def steady_hosts():
+    return [Host(f"h{n}", facts(), Steady([1.0, 2.0, 4.0][n % 3])) for n in range(6)]
+
+
+def fluctuating_hosts(seed=1):
+    return [Host(f"h{n}", facts(), PATTERN.speed([1.0, 2.0, 4.0][n % 3], stream(seed, n))) for n in range(6)]
+
+
+def settings(policy="round-robin", order=Order.HOLD):
+    return SchedulerSettings(policy=policy, order=order, lease_s=1e9, stall_after_s=1e9)
+
+
+def recorded(hosts, kind=Recorded, chosen=None, jobs=None, **options):
+    tally = Tally()
+    world = kind(chosen or settings(), hosts, jobs or arrivals(), tally, **options)
+    world.run()
+    return world.log, tally
+
+
+def what_if(log, **options):
+    tally = Tally()
+    recording = record(batches(log))
+    world = WhatIfWorld(recording, tally, **options)
+    world.run()
+    return recording, tally
+
+
+def ends(tally):
+    return {job.id: job.finished_at for job in tally.jobs.values()}
+
+
+@pytest.mark.parametrize("policy", sorted(REGISTRY))
+def test_the_same_decisions_on_steady_machines_end_alike(policy):
+    log, truth = recorded(steady_hosts(), chosen=settings(policy))
+    recording, tally = what_if(log)
+    assert ends(recording.tally) == pytest.approx(ends(truth))
+    assert ends(tally) == pytest.approx(ends(truth), abs=1e-4)
+    assert tally.lost_s == pytest.approx(truth.lost_s, abs=1e-2)
+
+
+@pytest.mark.parametrize("order", list(Order))
+@pytest.mark.parametrize("policy", sorted(REGISTRY))
+def test_another_policy_on_steady_machines_ends_as_if_simulated_directly(policy, order):
+    log, truth = recorded(steady_hosts())
+    direct = Tally()
+    FastWorld(settings(policy, order), steady_hosts(), arrivals(), direct).run()
+    _, tally = what_if(log, policy=policy, order=order)
+    assert ends(tally) == pytest.approx(ends(direct), abs=1e-4)
+    if (policy, order) == ("first-come", Order.NONE):
+        assert ends(direct) != pytest.approx(ends(truth), rel=0.01)
+
+
+def test_the_same_decisions_on_machines_that_fluctuate_end_alike():
+    log, truth = recorded(fluctuating_hosts(), chosen=settings("first-come"))
+    _, tally = what_if(log)
+    assert ends(tally) == pytest.approx(ends(truth), abs=1e-4)
+
+
+@pytest.mark.parametrize("absence", list(Absence))
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_the_same_decisions_on_machines_that_come_and_go_end_alike(absence, seed):
+    chosen = SchedulerSettings(policy="first-come", order=Order.HOLD, lease_s=8.0, max_replicas=1)
+    stays = {host.name: list(islice(alternating(stream(seed, host.name), 90, 30), 200)) for host in steady_hosts()}
+    hosts = steady_hosts()
+    for host in hosts if absence is Absence.SLEEPS else ():
+        host.speed = Interrupted(host.speed, absences(stays[host.name]))
+    log, truth = recorded(hosts, RecordedChanging, chosen, stays=stays, absence=absence)
+    _, tally = what_if(log)
+    assert truth.lost_s > 0 or absence is not Absence.LOSES
+    assert len(tally.jobs) == 12
+    apart = [abs(ends(tally)[job] - end) / (end - truth.jobs[job].submitted_at) for job, end in ends(truth).items()]
+    assert max(apart) < 0.01
