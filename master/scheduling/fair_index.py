@@ -66,7 +66,9 @@ class FairIndex:
             self.sizes[job.id].place(task.number, is_waiting or task.number in self.state.fresh[job.id])
         alive = self._alive(task.id) if task.number in pool.replicable else []
         ends = (alive[0].dispatched_at + alive[0].expected_s, task.number) if len(alive) == 1 else None
-        ranking = self.alone.setdefault(job.id, Ranking())
+        ranking = self.alone.get(job.id)
+        if ranking is None:
+            ranking = self.alone[job.id] = Ranking()
         ranking.place(task.number, ends)
         if not ranking.keys:
             del self.alone[job.id]

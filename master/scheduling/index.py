@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from sortedcontainers import SortedDict, SortedSet
 
@@ -80,9 +80,11 @@ class Index:
     complete: SortedSet[int] = field(default_factory=SortedSet)  # arrivals of computed jobs that nobody holds
     of_task: dict[TaskId, dict[AttemptId, Attempt]] = field(default_factory=dict)
     of_worker: dict[str, dict[AttemptId, Attempt]] = field(default_factory=dict)
-    slots: dict[AttemptId, int] = field(default_factory=dict)  # taken up by attempts
-    used: dict[str, int] = field(default_factory=dict)  # ... by worker
-    occupied: int = 0  # ... in all
+    breathing: set[AttemptId] = field(default_factory=set)  # attempts that are alive
+    alive: dict[TaskId, int] = field(default_factory=dict)  # ... how many, by task
+    places: set[tuple[TaskId, str]] = field(default_factory=set)  # which task occupies slots of which worker
+    used: dict[str, int] = field(default_factory=dict)  # slots, by worker
+    occupied: int = 0  # slots, in all
     idle: Ranking[str, tuple[int, str]] = field(default_factory=Ranking)  # (-free slots, worker)
     leases: Ranking[str, tuple[float, str]] = field(default_factory=Ranking)  # (until, worker)
     starving: Ranking[int, tuple[float, int]] = field(default_factory=Ranking)  # (since, job), not yet stalled
@@ -132,8 +134,7 @@ class Index:
 
     def place_task(self, task: Task, max_replicas: int | None) -> None:
         pool = self.pools[task.job]
-        alive = sum(attempt.state in LIVE for attempt in self.of_task.get(task.id, {}).values())
-        has_room = max_replicas is None or alive < max_replicas
+        has_room = max_replicas is None or self.alive.get(task.id, 0) < max_replicas
         _toggle(pool.kept, task.number, task.is_open or task.id in self.of_task)
         _toggle(pool.waiting, task.number, task.state is TaskState.QUEUED and task.started)
         _toggle(pool.replicable, task.number, task.state is TaskState.RUNNING and has_room)
@@ -155,15 +156,16 @@ class Index:
         self._occupy(attempt)
 
     def _occupy(self, attempt: Attempt) -> None:
-        slots = attempt.slots if attempt.state in OCCUPYING else 0
-        change = slots - self.slots.pop(attempt.id, 0)
-        if slots:
-            self.slots[attempt.id] = slots
-        if change:
-            self.occupied += change
-            used = self.used.pop(attempt.worker, 0) + change
-            if used:
-                self.used[attempt.worker] = used
+        """It takes up its slots, or leaves them; it counts as alive, or no longer."""
+        key, task = (attempt.task_id, attempt.worker), attempt.task_id
+        if (attempt.state in OCCUPYING) != (key in self.places):
+            sign = -1 if key in self.places else 1
+            self.places ^= {key}
+            _count(self.used, attempt.worker, sign * attempt.slots)
+            self.occupied += sign * attempt.slots
+        if (attempt.state in LIVE) != (attempt.id in self.breathing):
+            _count(self.alive, task, -1 if attempt.id in self.breathing else 1)
+            self.breathing ^= {attempt.id}
 
     def place_worker(self, worker: Worker) -> None:
         """Enter a worker as it is now (Demand is placed apart: it answers what that changed)."""
@@ -178,8 +180,7 @@ class Index:
 
     def on_worker(self, task: TaskId, worker: str) -> bool:
         """An attempt of the task is on this worker. (What a lost one is, its first Report will have said.)"""
-        attempts = self.of_task.get(task, {}).values()
-        return any(a.worker == worker and a.state in OCCUPYING for a in attempts)
+        return (task, worker) in self.places
 
     def free_slots(self, worker: Worker) -> int:
         return worker.offered - self.used.get(worker.name, 0) if worker.is_available else 0
@@ -238,6 +239,13 @@ def _is_at_last(job: Job, fresh: Ranges) -> bool:
             return job.is_computed
         case Order.NONE:
             return False
+
+
+def _count(counts: dict[Any, int], of: object, change: int) -> None:
+    """A count of none is not kept."""
+    new = counts.pop(of, 0) + change
+    if new:
+        counts[of] = new
 
 
 def _toggle(members: SortedSet[int] | set[int], member: int, present: bool) -> None:

@@ -22,7 +22,7 @@ def start_attempt(state: State, job: Job, number: int, worker: Worker) -> Attemp
         task.attempts + 1,
         worker.name,
         job.spec.requires.slots,
-        replica=bool(_alive(state, task)),
+        replica=task.id in state.index.alive,
         dispatched_at=state.now,
         expected_s=measure.work_of(state.grid, job, number) / measure.speed_of(state.grid, worker),
     )
@@ -74,7 +74,7 @@ def lose_attempt(state: State, attempt: Attempt, reason: str, *, for_good: bool)
 def adopt_attempt(state: State, attempt: Attempt) -> None:
     """A lost attempt is still at work: it counts again if its task has room for it, else it is cancelled."""
     task, job = state.tasks[attempt.task_id], state.jobs[attempt.job]
-    has_room = job.max_replicas is None or len(_alive(state, task)) < job.max_replicas
+    has_room = job.max_replicas is None or state.index.alive.get(task.id, 0) < job.max_replicas
     attempt.reason = ""
     if not has_room:
         cancel_attempt(state, attempt, "replaced while it was lost")
@@ -122,7 +122,7 @@ def cancel_job(state: State, job: Job) -> None:
 
 def reconsider_task(state: State, task: Task) -> None:
     """After an attempt has ended without success: wait for another one, queue the task again, or fail it."""
-    if not task.is_open or _alive(state, task):
+    if not task.is_open or task.id in state.index.alive:
         return
     job = state.jobs[task.job]
     if task.failures >= job.max_attempts:
@@ -211,6 +211,3 @@ def _record(state: State, attempt: Attempt, result: Result) -> None:
     attempt.peak_memory_bytes = result.peak_memory_bytes
     attempt.stdout, attempt.stderr = result.stdout, result.stderr
 
-
-def _alive(state: State, task: Task) -> list[Attempt]:
-    return [a for a in state.index.of_task.get(task.id, {}).values() if a.state in LIVE]

@@ -34,11 +34,12 @@ def left_of(grid: Grid, job: Job, worker: Worker, attempt: Attempt) -> float:
     (Exactly: were the attempt to end now, its worker would have shown itself slower than was thought; late is what
     it is over the time expected at *that* speed. So little experience with a worker makes for little haste.)
     """
-    elapsed = grid.now - attempt.dispatched_at
-    if elapsed <= attempt.expected_s:
-        return attempt.expected_s - elapsed
+    work, elapsed = work_of(grid, job, attempt.task), grid.now - attempt.dispatched_at
+    left = work / speed_of(grid, worker) - elapsed
+    if left >= 0:
+        return left
     known = worker.work_done + _PRIOR_S * worker.facts.speed * grid.share
-    return _AGAIN * (elapsed - attempt.expected_s) * known / (known + work_of(grid, job, attempt.task))
+    return _AGAIN * -left * known / (known + work)
 
 
 def work_of(grid: Grid, job: Job, number: int) -> float:

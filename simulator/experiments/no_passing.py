@@ -99,7 +99,7 @@ def _show(answers: list[Answer], runs: SweepOptions, took_s: float) -> None:
     console.print(tables.picture(comparisons))
     events = sum(answer.events for answer in answers)
     speed = f"{events:,} events in {took_s:.1f} s: {events / took_s:,.0f} events per second"
-    console.print(f"{len(answers)} runs, {speed}{_memory()}")
+    console.print(f"{len(answers)} runs, {speed}{_memory()}", soft_wrap=True)
 
 
 def _memory() -> str:

@@ -8,7 +8,6 @@ The source is fair-hold.md; what was tried beside it, and what came of it, is in
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import islice
 from math import inf
 
@@ -37,35 +36,34 @@ def plan(view: View) -> Iterator[Placement]:
             return
 
 
-@dataclass(frozen=True, slots=True)
 class _Turn:
     """One idle worker, and the requirements it meets."""
 
-    view: View
-    index: FairIndex
-    worker: Worker
-    keys: list[Key]
+    def __init__(self, view: View, index: FairIndex, worker: Worker, keys: list[Key]) -> None:
+        self._view, self._index, self._worker, self._keys = view, index, worker, keys
+        self._speed = measure.speed_of(view.grid, worker)
+        self._median = index.capacity.median
+        self._is_fast = self._speed >= self._median
 
     def wish(self) -> Placement | None:
         return self._express() or self._serve()
 
     def _express(self) -> Placement | None:
         """A job that has never run gets a task started at once: its largest, or on a slow worker its smallest."""
-        for job in self.index.in_turn(self.index.new, self.keys):
-            task = self.index.largest(job, inf) if self._is_fast else self.index.smallest(job)
+        for job in self._index.in_turn(self._index.new, self._keys):
+            task = self._index.largest(job, inf) if self._is_fast else self._index.smallest(job)
             if task is not None:
                 return self._place(job, task)
         return None
 
     def _serve(self) -> Placement | None:
         """The first job in turn whose expected end an attempt here would not delay."""
-        ahead = 0.0
-        for job in islice(self.index.in_turn(self.index.open, self.keys), _LOOK_AHEAD):
-            ahead += self.index.unassigned(job)
-            mean = measure.mean_work(self.view.grid, job)
-            ends_in = ahead / self.index.capacity.total + mean / self.index.capacity.median
-            task = self.index.largest(job, inf if self._is_fast else ends_in * self._speed)
-            if task is None and self.index.smallest(job) is None:
+        ahead, capacity = 0.0, self._index.capacity.total
+        for job in islice(self._index.in_turn(self._index.open, self._keys), _LOOK_AHEAD):
+            ahead += self._index.unassigned(job)
+            ends_in = ahead / capacity + measure.mean_work(self._view.grid, job) / self._median
+            task = self._index.largest(job, inf if self._is_fast else ends_in * self._speed)
+            if task is None and self._index.smallest(job) is None:
                 task = self._rescue(job, ends_in)
             if task is not None:
                 return self._place(job, task)
@@ -73,18 +71,11 @@ class _Turn:
 
     def _rescue(self, job: Job, ends_in: float) -> int | None:
         """All its tasks are started: the one with most time left, if that is too much and a copy is worth it."""
-        left, task = max(((self.index.left(job, a), a.task) for a in self.index.extremes(job)), default=(0.0, 0))
-        if left <= ends_in or self.view.is_on(job, task, self.worker):
+        left, task = max(((self._index.left(job, a), a.task) for a in self._index.extremes(job)), default=(0.0, 0))
+        if left <= ends_in or self._view.is_on(job, task, self._worker):
             return None
-        return task if measure.work_of(self.view.grid, job, task) / self._speed < _WORTH * left else None
-
-    @property
-    def _speed(self) -> float:
-        return measure.speed_of(self.view.grid, self.worker)
-
-    @property
-    def _is_fast(self) -> bool:
-        return self._speed >= self.index.capacity.median
+        copy_takes = measure.work_of(self._view.grid, job, task) / self._speed
+        return task if copy_takes < _WORTH * left else None
 
     def _place(self, job: Job, task: int) -> Placement:
-        return Placement(job.id, task, self.worker.name)
+        return Placement(job.id, task, self._worker.name)

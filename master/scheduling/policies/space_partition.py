@@ -9,15 +9,15 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator
+from functools import partial
 
 from master.scheduling.model import Job, Worker
 from master.scheduling.view import Placement, View
 
 
 def plan(view: View) -> Iterator[Placement]:
-    owners = view.remember("partition", lambda: _partition(view))
     for worker in view.idle_workers(replicas=False):
-        owner = owners.get(worker.name)
+        owner = view.remember("partition", partial(_partition, view)).get(worker.name)
         task = view.first_startable(owner) if owner is not None else None
         if owner is not None and task is not None and view.fits(owner, worker):
             yield Placement(owner.id, task, worker.name)
