@@ -82,8 +82,8 @@ class FairIndex:
             self._sort_by_size(job, sizes)
         is_ready = job.arrival in self.state.index.ready.get(key, ())
         has_alone = job.id in self.alone and not job.paused
-        toggle_under(self.new, key, turn, is_ready and job.state is JobState.QUEUED)
-        toggle_under(self.open, key, turn, is_ready or has_alone)
+        toggle_under(self.new, key, turn, is_ready and job.state is JobState.QUEUED, SortedSet)
+        toggle_under(self.open, key, turn, is_ready or has_alone, SortedSet)
 
     def fastest_idle(self) -> Iterator[Worker]:
         """Workers with free slots, the fastest first. One that was given nothing is not offered again."""

@@ -6,7 +6,7 @@ The pattern is one everywhere: change an entity, then *place* it anew; placing i
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
@@ -22,7 +22,7 @@ from shared.model import AttemptId, Order, TaskId, TaskState
 Rank = TypeVar("Rank", bound=tuple[float, int | str])
 Subject = TypeVar("Subject", int, str)
 Looks = tuple[bool | float | None, ...]
-Member = TypeVar("Member", int, tuple[float, int])
+Members = TypeVar("Members", Ranges, "SortedSet[tuple[float, int]]")
 
 
 class Ranking(Generic[Subject, Rank]):
@@ -57,8 +57,8 @@ class Ranking(Generic[Subject, Rank]):
 class Pool:
     """One job's tasks, by what may be done with them. Never-started ones are in State.fresh."""
 
-    waiting: SortedSet[int] = field(default_factory=SortedSet)  # started once, queued again
-    replicable: SortedSet[int] = field(default_factory=SortedSet)  # running, with room for a replica
+    waiting: Ranges = field(default_factory=Ranges)  # started once, queued again
+    replicable: Ranges = field(default_factory=Ranges)  # running, with room for a replica
     kept: set[int] = field(default_factory=set)  # all that have a Task in memory
     attempts: int = 0  # in memory
 
@@ -68,8 +68,8 @@ class Index:
     live: SortedDict[int, Job] = field(default_factory=SortedDict)  # by arrival
     standing: dict[int, tuple[int, bool]] = field(default_factory=dict)  # live job: arrival, whether it is exempt
     pools: dict[int, Pool] = field(default_factory=dict)  # by job
-    ready: dict[Key, SortedSet[int]] = field(default_factory=dict)  # arrivals of jobs with a task to start
-    replicable: dict[Key, SortedSet[int]] = field(default_factory=dict)  # ... with a task to replicate
+    ready: dict[Key, Ranges] = field(default_factory=dict)  # arrivals of jobs with a task to start
+    replicable: dict[Key, Ranges] = field(default_factory=dict)  # ... with a task to replicate
     looks: dict[int, Looks] = field(default_factory=dict)  # ... and what else its places depend on
     hold: HoldIndex = field(default_factory=HoldIndex)
     tags: Tags = field(default_factory=Tags)
@@ -226,8 +226,8 @@ class Index:
         pool, key = self.pools[job.id], self.demand.key_of(job)
         may_run = job.is_live and not job.paused
         startable = len(pool.waiting) > 0 or (len(fresh) > 0 and not self.is_held(job))
-        toggle_under(self.ready, key, job.arrival, may_run and startable)
-        toggle_under(self.replicable, key, job.arrival, may_run and len(pool.replicable) > 0)
+        toggle_under(self.ready, key, job.arrival, may_run and startable, Ranges)
+        toggle_under(self.replicable, key, job.arrival, may_run and len(pool.replicable) > 0, Ranges)
 
 
 def _is_at_last(job: Job, fresh: Ranges) -> bool:
@@ -248,19 +248,21 @@ def _count(counts: dict[Any, int], of: object, change: int) -> None:
         counts[of] = new
 
 
-def _toggle(members: SortedSet[int] | set[int], member: int, present: bool) -> None:
+def _toggle(members: SortedSet[int] | set[int] | Ranges, member: int, present: bool) -> None:
     if present:
         members.add(member)
     else:
         members.discard(member)
 
 
-def toggle_under(families: dict[Key, SortedSet[Member]], key: Key, member: Member, present: bool) -> None:
+def toggle_under(
+    families: dict[Key, Members], key: Key, member: Any, present: bool, make: Callable[[], Members]
+) -> None:
     """Toggle a member of the family of this key; an empty family is none."""
     family = families.get(key)
     if present:
         if family is None:
-            family = families[key] = SortedSet()
+            family = families[key] = make()
         family.add(member)
     elif family is not None:
         family.discard(member)

@@ -6,8 +6,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TypeVar
 
-from sortedcontainers import SortedSet
-
 from master.scheduling.demand import Key, slots_of
 from master.scheduling.model import Grid, Job, Worker
 from master.scheduling.ranges import Ranges
@@ -124,7 +122,7 @@ class View:
 
     def first_startable(self, job: Job, after: int = 0) -> int | None:
         """Its first task, from just after ``after`` on, with no attempt alive that may be started now."""
-        waiting = next(self._index.pools[job.id].waiting.irange(after + 1), None)
+        waiting = self._index.pools[job.id].waiting.first_after(after)
         fresh = None if self.is_held(job) else self.fresh(job).first_after(after)
         return _least(waiting, fresh)
 
@@ -138,14 +136,17 @@ class View:
         return self._from_cursor(job, worker, after) or self._from_cursor(job, worker, 0)
 
     def _from_cursor(self, job: Job, worker: Worker, after: int) -> int | None:
-        waiting = next(self._index.pools[job.id].waiting.irange(after + 1), None)
+        waiting = self._index.pools[job.id].waiting.first_after(after)
         replicable = self.first_replicable(job, worker, after)
         return _least(waiting, replicable, self.fresh(job).first_after(after))
 
     def first_replicable(self, job: Job, worker: Worker, after: int = 0) -> int | None:
         """Its first task, from just after ``after`` on, that could have another attempt, on this worker."""
-        running = self._index.pools[job.id].replicable.irange(after + 1)
-        return next((n for n in running if not self._index.on_worker(TaskId(job.id, n), worker.name)), None)
+        running = self._index.pools[job.id].replicable
+        number = running.first_after(after)
+        while number is not None and self._index.on_worker(TaskId(job.id, number), worker.name):
+            number = running.first_after(number)
+        return number
 
     def _able_workers(self, replicas: bool) -> list[set[str]]:
         """For each kind of what there is to start or to replicate, those that could run it."""
@@ -153,19 +154,22 @@ class View:
         keys = {**ready, **self._index.replicable} if replicas else ready
         return [workers[key] for key in keys if workers[key]]
 
-    def _open_to(self, worker: Worker, *families: dict[Key, SortedSet[int]]) -> list[SortedSet[int]]:
+    def _open_to(self, worker: Worker, *families: dict[Key, Ranges]) -> list[Ranges]:
         """Of jobs by what they require, those whose requirements the worker meets as it is now."""
         keys = self.keys_met(worker)
         return [family[key] for family in families for key in keys if key in family]
 
-    def _round(self, after: int, members: list[SortedSet[int]]) -> Iterator[Job]:
+    def _round(self, after: int, members: list[Ranges]) -> Iterator[Job]:
         """Jobs whose arrival is in any of the sets, looked up one by one, since a wish granted changes them."""
         for low, high in ((after, MAX_ID), (-1, after)):
-            at: int | None = low
-            while at is not None:
-                at = _least(*(next(m.irange(at, high, inclusive=(False, True)), None) for m in members))
-                if at is not None:
-                    yield self._index.live[at]
+            at = _first_after(low, members)
+            while at is not None and at <= high:
+                yield self._index.live[at]
+                at = _first_after(at, members)
+
+
+def _first_after(number: int, members: list[Ranges]) -> int | None:
+    return _least(*[m.first_after(number) for m in members])
 
 
 def _least(*numbers: int | None) -> int | None:
