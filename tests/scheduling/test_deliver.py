@@ -1,0 +1,141 @@
+"""Order *deliver*: a job is computed freely, and completes when those have completed that it may not pass."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from master.scheduling.events import JobCancelled, JobPaused, JobResumed
+from master.scheduling.explain import explain_job
+from master.scheduling.policies import REGISTRY
+from shared.model import AttemptId, JobState, Order, Outcome
+from tests.scheduling.driver import PATIENT, Grid, facts
+
+policies = pytest.mark.parametrize("policy", sorted(REGISTRY))
+
+
+def two_jobs(policy: str = "first-come", later_size: float | None = 10.0) -> Grid:
+    """Job 1 (one task of 10 s) runs on a; job 2 (two tasks) on b and c."""
+    grid = Grid(policy=policy, order=Order.DELIVER, max_replicas=1)
+    grid.join("a")
+    grid.submit(1, 10.0)
+    grid.submit(2, later_size)
+    grid.workers("b", "c")
+    return grid
+
+
+def compute_the_later(grid: Grid) -> None:
+    for task in (1, 2):
+        grid.end(AttemptId(2, task, 1))
+
+
+@policies
+def test_the_last_task_runs_while_a_predecessor_is_unfinished(policy: str) -> None:
+    grid = two_jobs(policy)
+    assert grid.job(2).running == 2
+
+
+def test_a_computed_job_completes_together_with_its_predecessor_and_after_it() -> None:
+    grid = two_jobs()
+    compute_the_later(grid)
+    assert grid.job(2).state is JobState.RUNNING
+    assert (grid.job(2).succeeded, grid.job(2).held_at, grid.job(2).released_at) == (2, grid.now, None)
+    grid.now += 5
+    effects = grid.end(AttemptId(1, 1, 1))
+    assert effects.completed == [1, 2]
+    assert (grid.job(1).departure or 0) < (grid.job(2).departure or 0)
+    assert grid.job(2).finished_at == grid.job(2).released_at == grid.now
+
+
+def test_a_smaller_job_is_delivered_at_once() -> None:
+    grid = two_jobs(later_size=9.0)
+    compute_the_later(grid)
+    assert grid.job(2).state is JobState.SUCCEEDED
+
+
+def test_a_failed_job_is_delivered_in_order_as_well() -> None:
+    grid = two_jobs()
+    for number in (1, 2, 3):
+        grid.end(AttemptId(2, 1, number), Outcome.FAILED)
+    grid.end(AttemptId(2, 2, 1))
+    assert grid.job(2).state is JobState.RUNNING
+    grid.end(AttemptId(1, 1, 1))
+    assert grid.job(2).state is JobState.FAILED
+
+
+def test_it_is_explained() -> None:
+    grid = two_jobs()
+    compute_the_later(grid)
+    explanation = explain_job(grid.scheduler, 2)
+    assert explanation is not None
+    assert explanation.reasons[0].code == "held"
+    came = "it is computed, its delivery is held: job 1 (size 10 s) came first and is not larger"
+    assert explanation.sentence == f"{came}; 1 of job 1's 1 task are left; 2 tasks done"
+
+
+def test_a_restart_between_computing_and_delivery_loses_nothing() -> None:
+    grid = two_jobs()
+    compute_the_later(grid)
+    grid.restart()
+    assert grid.job(2).state is JobState.RUNNING
+    grid.join("a")
+    grid.end(AttemptId(1, 1, 1))
+    assert grid.job(2).state is JobState.SUCCEEDED
+
+
+def test_it_is_delivered_when_its_predecessor_is_cancelled_or_paused_or_stalls() -> None:
+    for event in (JobCancelled(1), JobPaused(1)):
+        grid = two_jobs()
+        compute_the_later(grid)
+        assert grid.step(event).completed == [2]
+    grid = Grid(order=Order.DELIVER, stall_after_s=60.0)
+    grid.submit(1, 10.0, requires={"os": "windows"})
+    grid.submit(1, 10.0)
+    grid.join("a")
+    grid.end(AttemptId(2, 1, 1))
+    assert grid.job(2).state is JobState.RUNNING
+    assert grid.wait(60.0).completed == [2]
+    assert [(e.job, e.predecessor, e.reason) for e in grid.store.exemptions.values()] == [(2, 1, "stalled")]
+
+
+def test_a_computed_job_does_not_stall_though_its_machines_have_gone() -> None:
+    """It needs none any more; stalled, it would hold nobody, and be passed."""
+    grid = Grid(policy="first-come", order=Order.DELIVER, stall_after_s=60.0)
+    grid.join("l")
+    grid.submit(1, 10.0)
+    grid.join("w", facts(os="windows"))
+    grid.submit(1, 10.0, requires={"os": "windows"})
+    grid.end(AttemptId(2, 1, 1))
+    grid.leave("w")
+    grid.wait(61.0)
+    assert not grid.job(2).stalled
+
+
+def test_a_computed_job_that_is_cancelled_or_paused() -> None:
+    grid = two_jobs()
+    compute_the_later(grid)
+    grid.step(JobPaused(2))
+    grid.end(AttemptId(1, 1, 1))
+    assert grid.job(2).state is JobState.SUCCEEDED, "there is nothing left to pause"
+    grid = two_jobs()
+    compute_the_later(grid)
+    grid.step(JobCancelled(2), JobResumed(2))
+    assert grid.job(2).state is JobState.CANCELLED
+
+
+@policies
+@settings(PATIENT, max_examples=30)
+@given(sizes=st.lists(st.sampled_from([1.0, 2.0, None]), min_size=2, max_size=8), picks=st.data())
+def test_no_delivery_passes_another(policy: str, sizes: list[float | None], picks: st.DataObject) -> None:
+    grid = Grid(policy=policy, order=Order.DELIVER)
+    for size in sizes:
+        grid.submit(2, size)
+    grid.workers("a", "b", "c")
+    while running := [attempt for name in grid.agents for attempt in grid.running(name)]:
+        grid.end(picks.draw(st.sampled_from(running)))
+        for name, agent in grid.agents.items():
+            if agent.killed:
+                grid.report(name)
+    assert all(job.state is JobState.SUCCEEDED for job in grid.store.jobs.values())
+    assert not grid.store.passings

@@ -1,0 +1,215 @@
+"""Policy fair: what it looks things up in, against plain definitions, and what it decides."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from master.scheduling.by_size import BySize
+from master.scheduling.capacity import Capacity
+from master.scheduling.measure import speed_of
+from master.scheduling.ranges import Ranges
+from master.scheduling.tags import Tags
+from shared.model import AttemptId, TaskId
+from shared.spec import JobSpec, TaskSpec
+from tests.scheduling.driver import PATIENT, Grid, result
+
+sizes = st.lists(st.sampled_from([1.0, 2.0, 2.0, 3.5, 10.0]), min_size=1, max_size=12)
+
+
+# --- what it looks things up in ---------------------------------------------------------------------------------
+
+
+@given(sizes=sizes, data=st.data())
+def test_by_size_finds_the_largest_that_is_small_enough(sizes: list[float], data: st.DataObject) -> None:
+    numbers = st.integers(1, len(sizes))
+    index, startable = BySize(sizes), set(data.draw(st.sets(numbers)))
+    index.place_all(Ranges.of(startable))
+    for number, present in data.draw(st.lists(st.tuples(numbers, st.booleans()))):
+        index.place(number, present)
+        startable = startable | {number} if present else startable - {number}
+    but, limit = data.draw(st.none() | numbers), data.draw(st.sampled_from([0.5, 1.0, 2.0, 5.0, 99.0]))
+    wanted = sorted((sizes[n - 1], n) for n in startable if n != but)
+    fitting = [number for size, number in wanted if size <= limit]
+    assert index.largest(limit, but) == (fitting[-1] if fitting else None)
+    assert index.smallest(but) == (wanted[0][1] if wanted else None)
+    assert index.work == pytest.approx(sum(sizes[n - 1] for n in startable))
+
+
+@given(st.lists(st.tuples(st.sampled_from("abcde"), st.floats(0.01, 100), st.integers(0, 4)), max_size=30))
+def test_capacity_is_halved_at_the_median_speed(changes: list[tuple[str, float, int]]) -> None:
+    capacity, there = Capacity(), dict[str, tuple[float, int]]()
+    for worker, speed, slots in changes:
+        capacity.place(worker, speed, slots)
+        there[worker] = (speed, slots)
+    total = sum(speed * slots for speed, slots in there.values())
+    assert capacity.total == pytest.approx(total, abs=1e-4)
+    if total:
+        at_least = [sum(s * n for s, n in there.values() if s >= speed) for speed in (capacity.median, 2 ** (1 / 16))]
+        faster = sum(s * n for s, n in there.values() if s >= capacity.median * 2 ** (1 / 16))
+        assert at_least[0] >= total / 2 - 1e-4, "those at least as fast deliver half"
+        assert faster <= total / 2 + 1e-4, "and no greater speed would do, to a sixteenth of a factor of two"
+
+
+@given(tags=st.lists(st.integers(1, 50), max_size=10), clock=st.integers(0, 30), work=st.integers(1, 400))
+def test_the_clock_shares_work_among_the_tags_ahead(tags: list[int], clock: int, work: int) -> None:
+    index = Tags()
+    for job, tag in enumerate(tags):
+        index.put(job, float(tag))
+    expected, left = float(clock), float(work)
+    while left > 1e-9 and (ahead := [tag for tag in tags if tag > expected]):
+        step = min(left / len(ahead), min(ahead) - expected)
+        expected, left = expected + step, left - step * len(ahead)
+    assert index.after(float(clock), float(work)) == pytest.approx(expected)
+
+
+# --- what finished attempts show --------------------------------------------------------------------------------
+
+
+def test_speeds_are_measured() -> None:
+    """Two workers of the same benchmark; one turns out to be four times as fast."""
+    grid = Grid(policy="fair")
+    grid.workers("fast", "slow")
+    for number in range(20):
+        grid.submit(2, 200.0)
+        for attempt, wall_s in ((grid.running("slow"), 100.0), (grid.running("fast"), 25.0)):
+            grid.report(
+                "slow" if wall_s == 100.0 else "fast", *[result(a, wall_s=wall_s) for a in attempt]
+            ) if number else grid.end(attempt[0], wall_s=wall_s)
+    state = grid.scheduler.state
+    fast, slow = (speed_of(state.grid, state.workers[name]) for name in ("fast", "slow"))
+    assert fast == pytest.approx(4.0, rel=0.15)
+    assert slow == pytest.approx(1.0, rel=0.15)
+
+
+def test_what_was_measured_survives_a_restart() -> None:
+    grid = Grid(policy="fair")
+    grid.join("a")
+    grid.submit(1, 100.0)
+    grid.end(AttemptId(1, 1, 1), wall_s=10.0)
+    before = speed_of(grid.scheduler.state.grid, grid.scheduler.state.workers["a"])
+    grid.restart()
+    assert speed_of(grid.scheduler.state.grid, grid.scheduler.state.workers["a"]) == before
+    assert before > 1.5
+
+
+# --- what it decides --------------------------------------------------------------------------------------------
+
+
+def known(*speeds: float) -> Grid:
+    """Workers w0, w1, ... whose speeds have been seen."""
+    grid = Grid(policy="fair", lease_s=1e9)
+    grid.workers(*(f"w{place}" for place in range(len(speeds))))
+    for _ in range(4):
+        grid.submit(len(speeds), 1000.0 * len(speeds))
+        for name in sorted(grid.agents):
+            speed = speeds[int(name[1:])]
+            while grid.running(name):
+                grid.end(grid.running(name)[0], wall_s=1000.0 / speed)
+    assert not grid.scheduler.state.jobs
+    return grid
+
+
+def of_sizes(*sizes: float) -> JobSpec:
+    return JobSpec(command=["work"], tasks=[TaskSpec(size=size) for size in sizes])
+
+
+def test_every_job_is_started_at_once_if_a_worker_is_idle() -> None:
+    grid = Grid(policy="fair")
+    long = grid.submit(50, 5000.0)
+    grid.workers("a", "b")
+    grid.submit(10, 1000.0)
+    assert grid.job(long).running == 2
+    grid.end(grid.running("a")[0], wall_s=100.0)
+    assert grid.running("a")[0].job == 2, "a job that has never run comes first"
+
+
+def test_large_tasks_come_first_and_slow_workers_work_for_jobs_further_back() -> None:
+    grid = known(4.0, 0.1)
+    first = grid.submit_spec(of_sizes(10.0, 40.0, 20.0, 30.0))
+    second = grid.submit(40, 4000.0)
+    assert grid.running("w0") == [AttemptId(first, 2, 1)]
+    assert {attempt.job for attempt in grid.running("w1")} <= {first, second}
+    order = []
+    while grid.job(first).is_live:
+        attempt = grid.running("w0")[0]
+        order.append(attempt.task) if attempt.job == first else None
+        grid.end(attempt, wall_s=10.0)
+        if grid.running("w1") and grid.running("w1")[0].job == first:
+            grid.end(grid.running("w1")[0], wall_s=100.0)
+    assert [of for of in order if of != 1] == [2, 4, 3], "by size, falling"
+
+
+def test_a_straggler_is_copied_to_a_worker_that_will_be_much_sooner() -> None:
+    grid = known(1.0, 1.0)
+    job = grid.submit_spec(of_sizes(100.0, 100.0))
+    late, soon = grid.running("w0")[0], grid.running("w1")[0]
+    grid.now += 100
+    grid.end(soon, wall_s=100.0)
+    assert grid.attempts_of(late.task_id) == [late], "not late yet: a copy would bring nothing"
+    grid.now += 600
+    grid.report("w1")
+    assert grid.attempts_of(late.task_id) == [late, AttemptId(job, late.task, 2)]
+    grid.now += 100
+    grid.end(AttemptId(job, late.task, 2), wall_s=100.0)
+    assert late in grid.agents["w0"].killed
+
+
+def test_no_task_has_more_than_two_attempts() -> None:
+    grid = Grid(policy="fair", max_replicas=None, lease_s=1e9)
+    grid.workers("a", "b", "c", "d")
+    grid.submit(1, 10.0)
+    for _ in range(5):
+        grid.now += 10_000
+        for name in grid.agents:
+            grid.report(name)
+    assert len(grid.attempts_of(TaskId(1, 1))) == 2
+
+
+def test_the_held_task_is_the_smallest() -> None:
+    """The last to be started is the one whose wait costs least."""
+    grid = Grid(policy="fair", max_replicas=1)
+    grid.join("a")
+    grid.submit(1, 90.0)
+    later = grid.submit_spec(of_sizes(50.0, 10.0, 40.0))
+    grid.workers("b", "c")
+    started = {attempt.task for name in "abc" for attempt in grid.running(name) if attempt.job == later}
+    assert started == {1, 3}
+    assert grid.scheduler.state.fresh[later].pairs() == [(2, 3)]
+
+
+def test_jobs_of_unknown_size_are_served_too() -> None:
+    grid = Grid(policy="fair")
+    grid.workers("a", "b")
+    for _ in range(3):
+        grid.submit(4)
+    while running := [attempt for name in grid.agents for attempt in grid.running(name)]:
+        grid.end(running[0], wall_s=5.0)
+        for name in grid.agents:
+            if grid.agents[name].killed:
+                grid.report(name)
+    assert not grid.scheduler.state.jobs
+
+
+@settings(PATIENT, max_examples=25)
+@given(st.integers(0, 10**6))
+def test_it_decides_from_rows_alone(seed: int) -> None:
+    """A master that is started again in the middle goes on as one that was not."""
+    chance = random.Random(seed)
+    grid = Grid(policy="fair")
+    grid.workers("a", "b", "c", slots=2)
+    for _ in range(chance.randint(1, 4)):
+        grid.submit_spec(of_sizes(*(float(chance.randint(1, 9)) for _ in range(chance.randint(1, 6)))))
+    for _ in range(12):
+        running = [(name, attempt) for name in grid.agents for attempt in grid.running(name)]
+        if not running:
+            break
+        grid.now += chance.random() * 10
+        name, attempt = chance.choice(running)
+        grid.report(name, result(attempt, wall_s=chance.random() * 9))
+        twin = type(grid.scheduler)(grid.store.snapshot())
+        twin.govern(grid.settings)
+        assert twin.state.own == grid.scheduler.state.own
