@@ -158,6 +158,25 @@ def test_a_straggler_is_copied_to_a_worker_that_will_be_much_sooner() -> None:
     assert late in grid.agents["w0"].killed
 
 
+def test_no_copy_that_would_bring_little() -> None:
+    grid = known(1.0, 1.0)
+    grid.submit_spec(of_sizes(100.0, 350.0))
+    short = next(grid.running(name)[0] for name in grid.agents if grid.running(name)[0].task == 1)
+    grid.now += 100
+    grid.end(short, wall_s=100.0)
+    assert grid.scheduler.state.index.occupied == 1, "250 s are left of the other, and a copy would take 350 s"
+
+
+def test_no_copy_where_the_job_lasts_longer_anyway() -> None:
+    grid = known(1.0, 1.0, 1.0)
+    job = grid.submit_spec(of_sizes(200.0, 10.0))
+    for waited, attempts in ((103, 1), (5, 2)):
+        grid.now += waited
+        for name in grid.agents:
+            grid.report(name)
+        assert len(grid.attempts_of(TaskId(job, 2))) == attempts, f"at {grid.now - 1000:g} s; the job is taken to last 105 s more"
+
+
 def test_no_task_has_more_than_two_attempts() -> None:
     grid = Grid(policy="fair", max_replicas=None, lease_s=1e9)
     grid.workers("a", "b", "c", "d")
