@@ -69,7 +69,7 @@ class JobView(Body):
     state: JobState
     paused: bool
     stalled: bool
-    held: bool  # its last never-started task is kept back by the order guarantee
+    held: bool  # its last never-started task, or its delivery, is kept back by the order guarantee
     size: float | None  # reference CPU-seconds; null: unknown, and so larger than any
     order: Order
     task_count: int

@@ -71,6 +71,8 @@ def _reasons(state: State, job: Job) -> list[Reason]:
 def _blocked(state: State, job: Job) -> Reason | None:
     """What keeps all of the job's unstarted tasks back, whatever slots are free."""
     unstarted = len(state.fresh[job.id]) + len(state.index.pools[job.id].waiting)
+    if job.is_computed:
+        return None
     if job.paused:
         return Reason(code="paused", count=unstarted, detail="paused by its owner: nothing more of it is started")
     if job.starved_since is None:
