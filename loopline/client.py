@@ -14,6 +14,9 @@ from shared.api import (
     Explanation,
     JobDetail,
     JobView,
+    JoinRequest,
+    JoinTokenCreated,
+    JoinTokenView,
     Page,
     PassingReport,
     Role,
@@ -41,9 +44,12 @@ class AsyncClient:
     master is away, whatever is safe to repeat is repeated for ``patience_s``; submitting is safe.
     """
 
-    def __init__(self, master: str | None = None, token: str | None = None, *, patience_s: float = 30.0) -> None:
+    def __init__(
+        self, master: str | None = None, token: str | None = None, *, patience_s: float = 30.0, fingerprint: str = ""
+    ) -> None:
+        """``fingerprint``: the SHA-256 of the only certificate that is believed to be the master's."""
         settings = ClientSettings.load(master=master, token=token)
-        self._http = Http(settings.master, settings.find_token(), patience_s)
+        self._http = Http(settings.master, settings.find_token(), patience_s, fingerprint)
 
     @property
     def master(self) -> str:
@@ -161,6 +167,20 @@ class AsyncClient:
 
     async def revoke_token(self, token: str) -> TokenView:
         return await self._http.ask(TokenView, "POST", f"/tokens/{quote(token, safe='')}/revoke")
+
+    async def create_join_token(self, uses: int, expires_s: float) -> JoinTokenCreated:
+        wish = {"uses": uses, "expires_s": expires_s}
+        return await self._http.ask(JoinTokenCreated, "POST", "/join-tokens", repeat=False, json=wish)
+
+    def join_tokens(self) -> AsyncIterator[JoinTokenView]:
+        return self._pages(Page[JoinTokenView], "/join-tokens")
+
+    async def revoke_join_token(self, token: str) -> JoinTokenView:
+        return await self._http.ask(JoinTokenView, "POST", f"/join-tokens/{quote(token, safe='')}/revoke")
+
+    async def join(self, wish: JoinRequest) -> TokenView:
+        """The same wish twice is granted once."""
+        return await self._http.ask(TokenView, "POST", "/join", json=wish.model_dump())
 
     async def _get(self, answer: type[Model], path: str, query: dict[str, str] | None = None) -> Model:
         return await self._http.ask(answer, "GET", path, params=query)

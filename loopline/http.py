@@ -13,7 +13,8 @@ from typing import Any, TypeVar
 import aiohttp
 from pydantic import BaseModel, ValidationError
 
-from shared.api import API_PREFIX, Problem
+from shared.address import API_PREFIX
+from shared.api import Problem
 from shared.errors import LooplineError
 
 FIRST_PAUSE_S = 0.1
@@ -58,8 +59,9 @@ class Patience:
 class Http:
     """One master's REST API as requests and bodies."""
 
-    def __init__(self, url: str, token: str | None, patience_s: float) -> None:
+    def __init__(self, url: str, token: str | None, patience_s: float, fingerprint: str = "") -> None:
         self.url = url
+        self._certificate = aiohttp.Fingerprint(bytes.fromhex(fingerprint)) if fingerprint else True
         self._headers = {"Authorization": f"Bearer {token}"} if token else {}
         self._patience_s = patience_s
         self._session: aiohttp.ClientSession | None = None
@@ -91,10 +93,15 @@ class Http:
         """One request, made once; its answer is read inside. Raises AwayError, or what the master reports."""
         session = self._session = self._session or aiohttp.ClientSession(headers=self._headers, timeout=_TIMEOUT)
         try:
-            async with session.request(method, f"{self.url}{API_PREFIX}{path}", **options) as response:
+            address, options = f"{self.url}{API_PREFIX}{path}", {"ssl": self._certificate, **options}
+            async with session.request(method, address, **options) as response:
                 if response.status >= 400:
                     raise _refusal(self.url, response.status, await response.read())
                 yield response
+        except aiohttp.ServerFingerprintMismatch as error:
+            message = f"{self.url} shows another certificate than expected"
+            hint = "somebody may be in between: ask whoever runs the master for a new line"
+            raise LooplineError("wrong_master", message, hint) from error
         except _AWAY as error:
             was_sent = not isinstance(error, aiohttp.ClientConnectorError)
             raise AwayError(_unreachable(self.url, error), may_have_acted=was_sent) from error

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 import platformdirs
 from pydantic import AfterValidator, Field, SecretStr
 
-from shared.api import DEFAULT_URL
+from shared.address import DEFAULT_URL
 from shared.errors import LooplineError
 from shared.settings_source import Settings
 
@@ -38,7 +38,7 @@ class ClientSettings(Settings):
             return self.token.get_secret_value().strip() or None
         if self.token_file:
             return _read(self.token_file)
-        if not _is_here(self.master):
+        if not is_here(self.master):
             return None  # a secret of this computer is for this computer's master only
         return next((token for file in self._admin_tokens() if (token := _read_if_there(file))), None)
 
@@ -48,7 +48,7 @@ class ClientSettings(Settings):
         return [folder / "tokens" / "admin" for folder in folders]
 
 
-def _is_here(url: str) -> bool:
+def is_here(url: str) -> bool:
     host = urlsplit(url).hostname or ""
     try:
         return ipaddress.ip_address(host).is_loopback

@@ -73,7 +73,7 @@ def _greeting(settings: MasterSettings, master: Master) -> str:
         f"  a worker  {join}",
     ]
     if settings.tokens and not settings.is_private:
-        lines.append("            (on another computer: with a copy of that file)")
+        lines.append("            on another computer: what `loopline token join` prints")
     return "\n".join(lines)
 
 

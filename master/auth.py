@@ -6,7 +6,6 @@ that neither a slow hash nor a comparison in constant time would add anything.
 
 from __future__ import annotations
 
-import hashlib
 import os
 import time
 from collections import OrderedDict
@@ -19,8 +18,9 @@ from aiohttp import web
 
 from master.settings import MasterSettings, is_loopback
 from master.store.tokens import Tokens
-from shared.api import Role, TokenCreated, TokenView
+from shared.api import JoinRequest, JoinTokenCreated, JoinTokenRequest, JoinTokenView, Role, TokenCreated, TokenView
 from shared.errors import LooplineError
+from shared.joining import hash_of as _hash
 
 Access = tuple[Role, ...]
 """The roles that may use an operation; empty: open to all, token or not."""
@@ -33,6 +33,8 @@ STORERS: Access = ("admin", "user", "worker")
 ALL: Access = ("admin", "user", "reader", "worker")
 
 _PREFIX = "ll_"
+_JOIN_PREFIX = "lj_"
+_JOIN_HINT = "an admin makes a new one with `loopline token join`"
 _HINT = "send Authorization: Bearer <token>; an admin makes tokens with `loopline token create`"
 
 
@@ -82,6 +84,25 @@ class Auth:
         self._known = {}
         return revoked
 
+    async def invite(self, request: JoinTokenRequest, address: str) -> JoinTokenCreated:
+        """A token with which computers join: the only time that its secret is seen."""
+        id_, now = token_hex(4), time.time()
+        secret = f"{_JOIN_PREFIX}{id_}_{token_urlsafe(32)}"
+        view = JoinTokenView(id=id_, uses=request.uses, used=0, created_at=now, expires_at=now + request.expires_s)
+        await self._tokens.add_join_token(view, _hash(secret))
+        return JoinTokenCreated(**view.model_dump(), secret=secret, address=address)
+
+    async def join(self, wish: JoinRequest, address: str) -> TokenView:
+        """Let a computer in with the token that it made up; again and again, should it not have heard our answer."""
+        if self._failures.is_empty(address):
+            raise _too_many_failures()
+        token = TokenView(id=wish.token, name=wish.worker, role="worker", created_at=time.time())
+        outcome = await self._tokens.join(_hash(wish.secret), token, wish.hash)
+        if isinstance(outcome, TokenView):
+            return outcome
+        self._failures.take(address)
+        raise LooplineError("join_refused", f"this line lets nobody in: {outcome}", _JOIN_HINT, status=403)
+
     async def find(self, secret: str) -> Caller | None:
         """Whose token this is, if it is valid."""
         key, known = _hash(secret), self._known  # those of now: what is revoked meanwhile must not stay
@@ -98,7 +119,7 @@ class Auth:
             raise LooplineError("no_token", "this needs a token", _HINT, status=401)
         address = request.remote or ""
         if self._failures.is_empty(address) and _hash(secret) not in self._known:
-            raise LooplineError("too_many_failures", "too many wrong tokens from your address", "wait", status=429)
+            raise _too_many_failures()
         caller = await self.find(secret)
         if caller is None:
             self._failures.take(address)
@@ -146,8 +167,8 @@ def _write_private(file: Path, text: str) -> None:
         raise LooplineError("token_file", message, "let the master's user write there") from None
 
 
-def _hash(secret: str) -> str:
-    return hashlib.sha256(secret.encode(errors="surrogateescape")).hexdigest()
+def _too_many_failures() -> LooplineError:
+    return LooplineError("too_many_failures", "too many wrong tokens from your address", "wait", status=429)
 
 
 def _neighbour(request: web.Request) -> Caller:

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4, CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
 from master.scheduling.effects import Effects
+from master.scheduling.model import Worker
 from master.scheduling.scheduler import Scheduler
 from shared.api import PassingReport
 
@@ -34,6 +35,10 @@ class Metrics:
             "workers": self._gauge("workers", "Workers known", "state"),
             "slots": self._gauge("slots", "Slots of connected workers", "state"),
         }
+        self._yield_s = self._gauge(
+            "owner_yield_seconds", "From the owner's input until tasks stood still, by worker", "worker", "quantile"
+        )
+        self._yields = self._gauge("owner_yields", "How often that was measured since the agent started", "worker")
         self._passings = self._gauge("passings", "Completions that passed an earlier job; must be 0")
         self._completions = self._gauge("completions_checked", "Completions checked for passings")
         self._lag = self._gauge("event_loop_lag_seconds", "How late the event loop was, last time it was measured")
@@ -71,9 +76,20 @@ class Metrics:
         self._live["workers"].labels("away").set(len(state.workers) - len(connected))
         self._live["slots"].labels("offered").set(sum(worker.offered for worker in connected))
         self._live["slots"].labels("used").set(sum(state.index.used.get(worker.name, 0) for worker in connected))
+        self._set_yields(connected)
         self._passings.set(audit.passings)
         self._completions.set(audit.completions)
         return generate_latest(self._registry)
+
+    def _set_yields(self, workers: Iterable[Worker]) -> None:
+        """What workers measured of their owners' inputs; those whose owners never came back have nothing to say."""
+        self._yield_s.clear()
+        self._yields.clear()
+        for worker in workers:
+            if worker.load and (yielded := worker.load.yielded).count:
+                self._yield_s.labels(worker.name, "0.5").set(yielded.p50_s)
+                self._yield_s.labels(worker.name, "0.99").set(yielded.p99_s)
+                self._yields.labels(worker.name).set(yielded.count)
 
     def _set(self, kind: str, states: Iterable[str]) -> None:
         self._live[kind].clear()

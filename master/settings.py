@@ -12,7 +12,7 @@ from pydantic_settings import SettingsConfigDict
 
 from master.scheduling.events import SchedulerSettings
 from master.scheduling.policies import REGISTRY
-from shared.api import DEFAULT_PORT
+from shared.address import DEFAULT_PORT
 from shared.errors import LooplineError
 from shared.model import Order
 from shared.settings_source import Settings, meant

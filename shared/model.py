@@ -138,6 +138,7 @@ Name = Annotated[str, Field(min_length=1, max_length=100, pattern=r"^[A-Za-z0-9]
 ShortText = Annotated[str, Field(max_length=500, pattern=NO_NUL)]
 Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Count = Annotated[int, Field(ge=0, le=MAX_ID)]
+Percent = Annotated[float, Field(ge=0, le=100)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,6 +158,15 @@ class Facts:
 
 
 @dataclass(frozen=True, slots=True)
+class Yielded:
+    """How soon tasks stood still after the owner's input, since the agent started: measured, never estimated."""
+
+    count: Count = 0
+    p50_s: Seconds = 0.0
+    p99_s: Seconds = 0.0
+
+
+@dataclass(frozen=True, slots=True)
 class Load:
     """What a worker says about itself on every report: the piggybacked load information."""
 
@@ -164,6 +174,14 @@ class Load:
     spare_cpu: Seconds = 0.0  # cores that the owner leaves over, measured without our own processes
     memory_available_bytes: Count = 0
     disk_free_bytes: Count = 0
+    cpu_pressure: Percent | None = None  # of the last 10 s, in which something waited for it; null: not measured
+    memory_pressure: Percent | None = None
+    io_pressure: Percent | None = None
+    on_battery: bool = False
+    in_use: bool = False  # somebody is at the desk, or nobody can tell
+    idle_s: Seconds | None = None  # since the last input; null: nobody looks, or nobody can tell
+    withheld: ShortText = ""  # why fewer slots are offered than there are
+    yielded: Yielded = Yielded()
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,8 +189,9 @@ class Held:
     """An attempt that a worker has in hand, from accepting it until its result is reported."""
 
     attempt: AttemptId
-    wall_s: Seconds = 0.0
+    wall_s: Seconds = 0.0  # for which it ran: what it stood frozen is left out
     cpu_s: Seconds = 0.0
+    frozen: bool = False  # it stands still, for the owner's sake: a replica elsewhere may be quicker
 
 
 @dataclass(frozen=True, slots=True)

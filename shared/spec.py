@@ -6,40 +6,13 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Discriminator, Field, JsonValue, Tag, WithJsonSchema, model_validator
+from pydantic import BaseModel, ConfigDict, Discriminator, Field, JsonValue, Tag, model_validator
 
 from shared.model import NO_NUL, Name
+from shared.scalar import Exact, Scalar
 
 MAX_TASKS = 100_000_000
 """Hard ceiling on the tasks of one job; a master's own limit (a setting) is lower."""
-
-
-Exact = Annotated[int, Field(ge=-(2**53), le=2**53)]
-"""A whole number that survives every JSON reader."""
-
-
-def _scalar_kind(value: object) -> str:
-    """Which of the kinds a value is judged as, so that an error speaks of one kind only."""
-    return {bool: "bool", int: "int", float: "float"}.get(type(value), "text")
-
-
-Scalar = Annotated[
-    Annotated[str, Field(max_length=10_000, pattern=NO_NUL), Tag("text")]
-    | Annotated[bool, Field(strict=True), Tag("bool")]
-    | Annotated[Exact, Field(strict=True), Tag("int")]
-    | Annotated[float, Field(strict=True, allow_inf_nan=False), Tag("float")],
-    Discriminator(_scalar_kind),
-    WithJsonSchema(  # not "oneOf": every integer is a number too
-        {
-            "anyOf": [
-                {"type": "string", "maxLength": 10_000, "pattern": NO_NUL},
-                {"type": "boolean"},
-                {"type": "number"},
-            ]
-        }
-    ),
-]
-"""A parameter's value."""
 
 MAX_RUN_CHARACTERS = 200_000
 """What one task is started with, parameters put in; a frame to a worker holds many of them."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from shared.spec import PLACEHOLDER, JobSpec, Scalar, Table, TaskSpec
+from shared.scalar import Scalar
+from shared.spec import PLACEHOLDER, JobSpec, Table, TaskSpec
 
 
 @dataclass(frozen=True, slots=True)

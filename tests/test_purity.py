@@ -31,7 +31,11 @@ import pytest
 import master.scheduling
 import master.scheduling.explain
 import shared.protocol
+import worker.allowance
+import worker.consent
 import worker.core
+import worker.hours
+import worker.ladder
 from master.scheduling.effects import Effects
 from master.scheduling.events import SchedulerSettings
 from master.scheduling.explain import explain_job
@@ -169,7 +173,7 @@ def _forbidden(name: str) -> Any:
 
 
 def pure_modules() -> Iterator[ModuleType]:
-    yield worker.core
+    yield from (worker.core, worker.allowance, worker.consent, worker.ladder, worker.hours)
     for package in (master.scheduling, shared.protocol):
         for found in pkgutil.walk_packages(package.__path__, package.__name__ + "."):
             yield importlib.import_module(found.name)

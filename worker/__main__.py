@@ -38,8 +38,9 @@ def _run(options: dict[str, object]) -> None:
     from worker import agent
     from worker.home import Home
     from worker.settings import WorkerSettings
+    from worker.whereabouts import with_master
 
-    settings = WorkerSettings.load(**options)
+    settings = with_master(WorkerSettings.load(**options))
     home = Home(settings.data_dir)
     try:
         home.sweep()
@@ -66,6 +67,8 @@ def _parser() -> argparse.ArgumentParser:
     add("--slots", type=int, metavar="N", help="tasks at a time (default: one for each CPU)")
     add("--label", action="append", dest="labels", metavar="LABEL", help="something jobs may require; repeatable")
     add("--dedicated", action="store_true", default=None, help="nobody else needs this computer: do not yield")
+    add("--policy", metavar="WHEN", help="when tasks run: when-idle (default), spare or always")
+    add("--sandbox", action="store_true", default=None, help="run every task in a sandbox, by bubblewrap")
     add("--data-dir", metavar="FOLDER", help="where results wait and tasks run")
     add("--verbose", action="store_true", help="log more")
     return parser

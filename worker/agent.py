@@ -9,25 +9,33 @@ import shlex
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
-from shared.model import Result
+from shared.model import Facts, Result
 from shared.protocol.messages import Assign
 from shared.protocol.session import WorkerSession
-from worker.computer import Computer, facts
+from worker import speed
+from worker.computer import Computer, facts, processor
 from worker.core import Core
 from worker.crew import Crew
 from worker.gate import Gate
 from worker.home import Home
+from worker.launch.sandbox import Sandbox, open_sandbox
 from worker.launch.trees import make_launcher
+from worker.limits import Quota
 from worker.link import Link
 from worker.load import SAMPLE_EVERY_S, Meter
 from worker.offer import Offer
 from worker.outbox import Outbox
+from worker.pause import Pause
 from worker.runner import Runner
 from worker.settings import WorkerSettings
 from worker.spool import Spool
 from worker.uploads import Uploads
+from worker.yielding import Yielding
+
+if TYPE_CHECKING:
+    from worker.owner.server import OwnerServer
 
 log = logging.getLogger(__name__)
 
@@ -54,18 +62,31 @@ class Agent:
         self.name = settings.name or home.worker_name()
         self.news = asyncio.Event()
         self._boot = secrets.token_hex(8)
-        self._facts = facts(computer, settings.slots, settings.labels)
+        core_speed = speed.kept(home.speed, processor(), computer.cpus)
+        self._facts = facts(computer, settings.slots, settings.labels, core_speed)
         self._crew = crew
         self._meter = Meter(computer)
         self._spool = Spool(home.spool, settings.spool_limit_bytes)
         self._offer = Offer(self._facts.slots, settings.disk_reserve_bytes, home, self._spool, self.news.set)
         self._outbox = Outbox(self._spool, Uploads(gate), crew, self._ready, self._offer.withdraw)
-        self._launcher = make_launcher(yields=not settings.dedicated)
+        self._launcher = make_launcher(not settings.dedicated, _sandbox(settings))
         self._runner = Runner(
-            crew, self._launcher, self._spool, home.scratch, self.name, settings.output_limit_bytes, self._ended
+            crew,
+            self._launcher,
+            self._spool,
+            home.scratch,
+            self.name,
+            settings.output_limit_bytes,
+            self._ended,
+            _quota(settings, self._facts),
         )
         self._home = home
+        self._yielding = Yielding(
+            settings, computer, self._meter, self._runner, self._offer, Pause(home.pause), self.news.set
+        )
         self._link = Link(gate, self)
+        self._settings = settings
+        self._page: OwnerServer | None = None
         self._stopped = asyncio.Event()
         self._heard = asyncio.Event()
         results, unready = self._outbox.restore()
@@ -79,11 +100,16 @@ class Agent:
         try:
             self._sample()
             await asyncio.sleep(_FIRST_SAMPLE_S)
+            self._yielding.start(self._crew)
+            await self._open_page()
             self._crew.start(self._watch())
             self._crew.start(self._link.keep())
             await self._stopped.wait()
             await self._leave()
         finally:
+            if self._page:
+                await self._page.close()
+            self._yielding.close()
             self._launcher.close()
 
     # What the link asks of its speaker.
@@ -95,8 +121,11 @@ class Agent:
     def assigned(self, assign: Assign) -> None:
         todo = self._core.assigned(assign)
         for run in todo.start:
-            log.info("attempt %s starts: %.200s", run.attempt, shlex.join(run.command))
-            self._runner.start(run)
+            refusal = self._yielding.refusal(run.slots)
+            log.info("attempt %s %s: %.200s", run.attempt, refusal or "starts", shlex.join(run.command))
+            self._runner.start(run, refusal)
+            if not refusal:
+                self._yielding.took(run.attempt, run.slots)
         for attempt in todo.cancel:
             self._runner.cancel(attempt)
         self._spool.forget(todo.forget)
@@ -107,7 +136,7 @@ class Agent:
     def report(self, session: WorkerSession) -> bytes:
         attempts, results = self._core.to_report()
         holding = [self._runner.held(attempt) for attempt in attempts]
-        load = self._meter.load(self._offer.slots, self._home.free_bytes())
+        load = self._yielding.load(self._meter.load(self._offer.slots, self._home.free_bytes()))
         seq, frame = session.report(holding, results, load)
         self._core.reported(seq, results)
         if self._core.has_results:  # more than one Report may bring
@@ -123,6 +152,7 @@ class Agent:
     async def _ended(self, result: Result, trouble: str) -> None:
         if trouble:
             self._offer.withdraw(trouble)
+        self._yielding.ended(result.attempt)
         log.info("attempt %s %s%s", result.attempt, result.outcome, _detail(result))
         await self._outbox.take(result)
 
@@ -133,11 +163,22 @@ class Agent:
     async def _watch(self) -> NoReturn:
         while True:
             self._sample()
+            self._yielding.sample()
             self._offer.review()
             await asyncio.sleep(SAMPLE_EVERY_S)
 
     def _sample(self) -> None:
         self._meter.sample(self._runner.measure() + self._launcher.cpu_s() + time.process_time())
+
+    async def _open_page(self) -> None:
+        """For the owner of this computer, unless there is to be none."""
+        if self._settings.owner_page:
+            from worker.owner.server import OwnerServer
+            from worker.owner.state import Watcher
+
+            watcher = Watcher(self.name, self._settings, self._facts.slots, self._yielding, self._runner)
+            self._page = OwnerServer(self._home.folder, watcher, self._settings.owner_port)
+            await self._page.open()
 
     # The end.
 
@@ -155,6 +196,22 @@ class Agent:
         while self._link.is_open and not self._core.is_idle:
             self._heard.clear()
             await self._heard.wait()
+
+
+def _quota(settings: WorkerSettings, facts: Facts) -> Quota:
+    return Quota(
+        facts.memory_bytes,
+        facts.slots,
+        settings.task_memory_bytes,
+        settings.max_processes,
+        settings.scratch_limit_bytes,
+        settings.output_flood_bytes,
+    )
+
+
+def _sandbox(settings: WorkerSettings) -> Sandbox | None:
+    """LooplineError where one is asked for that this computer cannot have."""
+    return open_sandbox(settings.sandbox_network, settings.sandbox_shows) if settings.sandbox else None
 
 
 def _detail(result: Result) -> str:

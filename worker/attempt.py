@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,6 +12,9 @@ from shared.protocol.messages import Run
 from worker import scratch
 from worker.capture import Capture
 from worker.launch.trees import Ended, Job, Launcher, Tree, Usage
+from worker.limits import Breach
+from worker.stopwatch import Stopwatch
+from worker.watch import Watch, fills
 
 _WHOLE = (Outcome.SUCCEEDED, Outcome.FAILED)
 """Whose output somebody wants to read; of the others only the beginning is kept."""
@@ -27,6 +29,8 @@ class Attempt:
     def __init__(self, run: Run, job: Job, launcher: Launcher, files: tuple[Path, Path], limit_bytes: int) -> None:
         """``files``: where stdout and stderr go when they are long, each up to ``limit_bytes``."""
         self.id = run.attempt
+        self.job_name = run.job_name
+        self.is_frozen = False
         self.trouble = ""  # what this computer could not do
         self.usage = Usage()  # when last measured
         self.spent_cpu_s = 0.0  # all that it cost here, known at its end
@@ -37,19 +41,34 @@ class Attempt:
         self._tree: Tree | None = None
         self._verdict: tuple[Outcome, str] | None = None
         self._peak_memory_bytes = 0
-        self._began = time.monotonic()
-        self._wall_s: float | None = None
+        self._ran = Stopwatch()
 
     @property
     def held(self) -> Held:
-        wall_s = time.monotonic() - self._began if self._wall_s is None else self._wall_s
-        return Held(self.id, wall_s, self.usage.cpu_s)
+        return Held(self.id, self._ran.elapsed_s, self.usage.cpu_s, self.is_frozen)
 
     def end(self, outcome: Outcome, reason: str = "") -> None:
         """Kill it, unless it has ended; the first call says what for."""
         self._verdict = self._verdict or (outcome, reason)
         if self._tree:
             self._tree.kill()
+
+    def freeze(self) -> None:
+        """Stop its whole tree where it stands; that time does not count against its limit."""
+        self.is_frozen = True
+        self._ran.stop()
+        if self._tree:
+            self._tree.freeze()
+
+    def thaw(self) -> None:
+        self.is_frozen = False
+        if self._tree:
+            self._ran.start()
+            self._tree.thaw()
+
+    def is_still(self) -> bool:
+        """Whether nothing of it runs."""
+        return self._tree is None or self._tree.is_still()
 
     def measure(self) -> None:
         if self._tree:
@@ -79,17 +98,17 @@ class Attempt:
 
     async def _run(self) -> Ended:
         tree = await self._start()
-        timeout = None
-        if self._timeout_s is not None:
-            reason = f"timed out after {self._timeout_s:g} s"
-            timeout = asyncio.get_running_loop().call_later(self._timeout_s, self.end, Outcome.FAILED, reason)
-        ended = await tree.wait()
-        if timeout:
-            timeout.cancel()
+        self._ran.limit(self._timeout_s, self._time_out)
+        watching = asyncio.create_task(self._watch().keep())
+        try:
+            ended = await tree.wait()
+        finally:
+            watching.cancel()
+            self._ran.limit(None, self._time_out)
         self._account(ended)
         for capture in self._captures:
             await capture.drain()
-        return ended
+        return await self._notice_full_disk(ended)
 
     async def _start(self) -> Tree:
         pipes: list[int] = []
@@ -97,17 +116,40 @@ class Attempt:
             scratch.make(self._job.folder)
             for capture in self._captures:
                 pipes.append(await capture.open())
-            self._began = time.monotonic()
+            self._ran = Stopwatch()
             self._tree = await self._launcher.start(self._job, *pipes)
         finally:
             for pipe in pipes:
                 os.close(pipe)
         if self._verdict:
             self._tree.kill()
+        elif self.is_frozen:
+            self.freeze()
         return self._tree
 
+    def _watch(self) -> Watch:
+        return Watch(self._job.limits, self._job.folder, self._measure_now, self._output_bytes, self._break_off)
+
+    def _measure_now(self) -> Usage:
+        self.measure()
+        return self.usage
+
+    def _output_bytes(self) -> int:
+        return max(capture.size_bytes for capture in self._captures)
+
+    def _break_off(self, breach: Breach) -> None:
+        self.end(Outcome.FAILED, self._job.limits.words(breach))
+
+    async def _notice_full_disk(self, ended: Ended) -> Ended:
+        """A task may fail of its own accord as soon as it may write no more."""
+        limit_bytes = self._job.limits.scratch_bytes
+        has_failed = ended.exit_code and not ended.breach
+        if has_failed and limit_bytes and await asyncio.to_thread(fills, self._job.folder, limit_bytes):
+            return replace(ended, breach=Breach.SCRATCH)
+        return ended
+
     def _account(self, ended: Ended) -> None:
-        self._wall_s = time.monotonic() - self._began
+        self._ran.stop()
         self._tree = None
         self._peak_memory_bytes = max(self._peak_memory_bytes, ended.peak_memory_bytes)
         self.usage = Usage(max(self.usage.cpu_s, ended.cpu_s))
@@ -125,10 +167,19 @@ class Attempt:
             program = "".join(self._job.command[:1]) or "an empty command"
             return Outcome.FAILED, f"cannot run {program}: {ended.refusal}"
         if ended.exit_code == 0:
-            return Outcome.SUCCEEDED, ""
+            return Outcome.SUCCEEDED, _about_strays(ended.strays)
+        if ended.breach:
+            return Outcome.FAILED, self._job.limits.words(ended.breach)
         return Outcome.FAILED, _KILLED_BY_OTHERS if ended.exit_code == -9 else ""
+
+    def _time_out(self) -> None:
+        self.end(Outcome.FAILED, f"timed out after {self._timeout_s:g} s")
 
     def _give_up(self, error: OSError) -> None:
         """Its output cannot be kept: it would run in vain."""
         self.trouble = f"cannot keep its output: {error}"
         self.end(Outcome.GIVEN_BACK, self.trouble)
+
+
+def _about_strays(count: int) -> str:
+    return f"{count} processes that it left running were stopped: nothing outlives its task" if count else ""

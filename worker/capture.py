@@ -33,6 +33,11 @@ class Capture(asyncio.Protocol):
         self._transport: asyncio.BaseTransport | None = None
         self._at_end = asyncio.Event()
 
+    @property
+    def size_bytes(self) -> int:
+        """All that was written so far, dropped or not."""
+        return self._size_bytes
+
     async def open(self) -> int:
         """The end of a pipe to write to: for the task, and for the caller to close its own copy of."""
         read, write = os.pipe()

@@ -59,7 +59,7 @@ class Computer:
         return available if left is None else min(available, left)
 
 
-def facts(computer: Computer, slots: int | None, labels: tuple[str, ...]) -> Facts:
+def facts(computer: Computer, slots: int | None, labels: tuple[str, ...], speed: float = 1.0) -> Facts:
     """What the agent tells of its computer when it says hello."""
     machine = platform.machine().lower()
     return Facts(
@@ -67,11 +67,12 @@ def facts(computer: Computer, slots: int | None, labels: tuple[str, ...]) -> Fac
         arch=_ARCHITECTURES.get(machine, machine)[:20],
         python=platform.python_version()[:20],
         agent=__version__[:40],
-        model=_processor()[:500],
+        model=processor()[:500],
         cpus=computer.cpus,
         memory_bytes=computer.memory_bytes(),
         slots=slots or computer.cpus,
         labels=labels,
+        speed=speed,
     )
 
 
@@ -81,7 +82,7 @@ def _usable_cpus() -> int:
     return os.cpu_count() or 1
 
 
-def _processor() -> str:
+def processor() -> str:
     """The processor's name as its maker writes it."""
     try:
         for line in Path("/proc/cpuinfo").read_text().splitlines():

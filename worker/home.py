@@ -32,6 +32,8 @@ class Home:
         self.folder = folder.absolute()
         self.scratch = self.folder / "scratch"
         self.spool = self.folder / "spool"
+        self.pause = self.folder / "pause.json"
+        self.speed = self.folder / "speed.json"
         try:
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             self.scratch.mkdir(exist_ok=True)

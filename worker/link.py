@@ -117,8 +117,9 @@ class Link:
         while True:
             self._speaker.news.clear()
             await socket.send_bytes(self._speaker.report(session))
-            with suppress(TimeoutError):
-                await asyncio.wait_for(self._speaker.news.wait(), pause_s)
+            with suppress(TimeoutError):  # not wait_for: in Python 3.11 it may lose a cancellation
+                async with asyncio.timeout(pause_s):
+                    await self._speaker.news.wait()
 
     async def _listen(
         self, socket: aiohttp.ClientWebSocketResponse, session: WorkerSession, welcome: Welcome

@@ -7,6 +7,7 @@ import time
 
 from shared.model import Load
 from worker.computer import Computer
+from worker.pressure import Pressure
 
 SAMPLE_EVERY_S = 2.0
 _SMOOTH_S = 6.0
@@ -20,10 +21,17 @@ class Meter:
         self._computer = computer
         self._last: tuple[float, float] | None = None  # when, CPU seconds that others had used
         self._spare_cpu: float | None = None
+        self._pressure = Pressure()
+
+    @property
+    def spare_cpu(self) -> float:
+        """Cores; all of them before anything is measured."""
+        return self._computer.cores if self._spare_cpu is None else self._spare_cpu
 
     def sample(self, own_cpu_s: float) -> None:
         """Measure; ``own_cpu_s`` is all that the agent and its tasks have used so far."""
         now = time.monotonic()
+        self._pressure = Pressure.now()
         others_cpu_s = self._computer.busy_cpu_s() - own_cpu_s
         if self._last and now > self._last[0]:
             elapsed_s = now - self._last[0]
@@ -31,8 +39,10 @@ class Meter:
         self._last = (now, others_cpu_s)
 
     def load(self, slots: int, disk_free_bytes: int) -> Load:
-        spare = self._computer.cores if self._spare_cpu is None else self._spare_cpu
-        return Load(slots, round(spare, 3), self._computer.memory_available_bytes(), disk_free_bytes)
+        memory_bytes, pressure = self._computer.memory_available_bytes(), self._pressure
+        return Load(
+            slots, round(self.spare_cpu, 3), memory_bytes, disk_free_bytes, pressure.cpu, pressure.memory, pressure.io
+        )
 
     def _spare(self, others_cores: float) -> float:
         return max(0.0, min(self._computer.cores, self._computer.measured_cores - others_cores))

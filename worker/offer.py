@@ -1,4 +1,4 @@
-"""How many slots are offered to the master: all, or none while something is in the way."""
+"""How many slots are offered to the master: what the owner allows, or none while something is in the way."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ class Offer:
     def __init__(
         self, slots: int, disk_reserve_bytes: int, home: Home, spool: Spool, on_change: Callable[[], None]
     ) -> None:
-        self._slots = slots
+        self.most = slots
+        self._limit = slots
         self._disk_reserve_bytes = disk_reserve_bytes
         self._home = home
         self._spool = spool
@@ -28,7 +29,11 @@ class Offer:
 
     @property
     def slots(self) -> int:
-        return 0 if self._obstacle else self._slots
+        return 0 if self._obstacle else self._limit
+
+    def limit(self, slots: int) -> None:
+        """The owner allows so many; whoever says so tells the master."""
+        self._limit = min(slots, self.most)
 
     def withdraw(self, trouble: str) -> None:
         """This computer could not do something: no slots until a review finds that it writes files again."""

@@ -12,6 +12,7 @@ from worker import scratch
 from worker.attempt import Attempt
 from worker.crew import Crew
 from worker.launch.trees import Job, Launcher
+from worker.limits import Quota
 from worker.spool import Spool
 
 
@@ -27,6 +28,7 @@ class Runner:
         worker: str,
         output_limit_bytes: int,
         on_end: Callable[[Result, str], Awaitable[None]],
+        quota: Quota | None = None,
     ) -> None:
         self._crew = crew
         self._launcher = launcher
@@ -35,24 +37,47 @@ class Runner:
         self._worker = worker
         self._output_limit_bytes = output_limit_bytes
         self._on_end = on_end
+        self._quota = quota or Quota()
         self._attempts: dict[AttemptId, Attempt] = {}
         self._none_left = asyncio.Event()
         self._closed = ""  # why nothing is started any more
         self._past_cpu_s = 0.0
 
-    def start(self, run: Run) -> None:
+    def start(self, run: Run, refusal: str = "") -> None:
+        """``refusal``: why it is given back at once instead."""
         folder = self._scratch / str(run.attempt)
-        job = Job(run.command, folder, scratch.environment(run, self._worker, folder))
+        environment = scratch.environment(run, self._worker, folder)
+        job = Job(run.command, folder, environment, self._quota.limits(run), run.network)
         files = self._spool.output_files(run.attempt)
         attempt = Attempt(run, job, self._launcher, files, self._output_limit_bytes)
-        if self._closed:
-            attempt.end(Outcome.GIVEN_BACK, self._closed)
+        if self._closed or refusal:
+            attempt.end(Outcome.GIVEN_BACK, self._closed or refusal)
         self._attempts[run.attempt] = attempt
         self._crew.start(self._see_through(attempt, folder))
 
     def cancel(self, attempt: AttemptId) -> None:
         if attempt in self._attempts:
             self._attempts[attempt].end(Outcome.CANCELLED)
+
+    def give_back(self, attempt: AttemptId, reason: str) -> None:
+        """Kill it; the task is queued again, and no retry is burnt."""
+        if attempt in self._attempts:
+            self._attempts[attempt].end(Outcome.GIVEN_BACK, reason)
+
+    def freeze(self, attempt: AttemptId) -> bool:
+        """Have it stand still, until it is thawed or ended; whether it already does."""
+        if attempt not in self._attempts:
+            return True
+        self._attempts[attempt].freeze()
+        return self._attempts[attempt].is_still()
+
+    def thaw(self, attempt: AttemptId) -> None:
+        if attempt in self._attempts:
+            self._attempts[attempt].thaw()
+
+    def in_hand(self) -> list[tuple[str, Held]]:
+        """The job's name and the state of every attempt, the oldest first."""
+        return [(attempt.job_name, attempt.held) for attempt in self._attempts.values()]
 
     def held(self, attempt: AttemptId) -> Held:
         return self._attempts[attempt].held if attempt in self._attempts else Held(attempt)

@@ -9,10 +9,13 @@ import platformdirs
 from pydantic import AnyHttpUrl, BeforeValidator, Field, SecretStr
 from pydantic_settings import NoDecode
 
-from shared.api import DEFAULT_URL
+from shared.address import DEFAULT_URL
 from shared.errors import LooplineError
+from shared.joining import Membership
 from shared.model import Name
 from shared.settings_source import Settings
+from worker.consent import Policy
+from worker.hours import Hours
 
 _MIB = 2**20
 _TOKEN_OF_OWN_MASTER = platformdirs.user_data_path("loopline", appauthor=False) / "master" / "tokens" / "worker"
@@ -21,6 +24,10 @@ _TOKEN_OF_OWN_MASTER = platformdirs.user_data_path("loopline", appauthor=False) 
 
 def _split(value: object) -> object:
     return [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value
+
+
+def _hours(value: object) -> object:
+    return Hours.parse(value) if isinstance(value, str) else value
 
 
 def _default_data_dir() -> Path:
@@ -36,19 +43,47 @@ class WorkerSettings(Settings):
     name: Annotated[Name | None, Field(description="this worker's name; made up once and kept in data_dir")] = None
     slots: Annotated[int | None, Field(ge=1, le=65536, description="tasks at a time; as many as CPUs")] = None
     labels: Annotated[tuple[Name, ...], NoDecode, BeforeValidator(_split), Field(max_length=50)] = ()
+    policy: Annotated[Policy, Field(description="when tasks run")] = Policy.WHEN_IDLE
+    idle_s: Annotated[float, Field(ge=1, le=86400, description="without input, before nobody is there")] = 180.0
+    grace_s: Annotated[float, Field(ge=0, le=86400, description="frozen for so long, tasks are given back")] = 600.0
+    leave_cores: Annotated[float, Field(ge=0, le=65536, description="to an owner who is there")] = 1.0
+    leave_memory_bytes: Annotated[int | None, Field(ge=0, description="to the owner: an eighth, up to 2 GiB")] = None
+    heed_load: Annotated[bool, Field(description="fewer slots while other programs need the processor")] = True
+    on_battery: Annotated[bool, Field(description="tasks run on battery too")] = False
+    hours: Annotated[Hours, NoDecode, BeforeValidator(_hours), Field(description="weekly, when tasks run")] = Hours()
+    not_while: Annotated[
+        tuple[str, ...], NoDecode, BeforeValidator(_split), Field(max_length=50, description='programs: "not now"')
+    ] = ()
+    owner_page: Annotated[bool, Field(description="a page for the owner, on this computer only")] = True
+    owner_port: Annotated[int, Field(ge=0, le=65535, description="of that page; 0: any that is free")] = 0
     dedicated: Annotated[bool, Field(description="nobody else needs this computer: tasks need not yield")] = False
     data_dir: Annotated[Path, Field(default_factory=_default_data_dir, description="state, results, scratch folders")]
 
     output_limit_bytes: Annotated[int, Field(ge=0, description="kept of each of stdout and stderr")] = 16 * _MIB
     spool_limit_bytes: Annotated[int, Field(ge=0, description="results kept for an absent master")] = 1024 * _MIB
     disk_reserve_bytes: Annotated[int, Field(ge=0, description="disk space left alone")] = 512 * _MIB
+    task_memory_bytes: Annotated[int | None, Field(ge=_MIB, description="of a task whose job asks for none")] = None
+    scratch_limit_bytes: Annotated[int, Field(ge=0, description="files of one task at a time")] = 10240 * _MIB
+    output_flood_bytes: Annotated[int, Field(ge=0, description="of one task, then it is stopped")] = 1024 * _MIB
+    max_processes: Annotated[int, Field(ge=1, description="of one task at once, with their threads")] = 1024
+    sandbox: Annotated[bool, Field(description="run every task in a sandbox, by bubblewrap")] = False
+    sandbox_network: Annotated[bool, Field(description="jobs may ask for network there")] = False
+    sandbox_shows: Annotated[
+        tuple[Path, ...], NoDecode, BeforeValidator(_split), Field(description="folders of a home, for tasks to read")
+    ] = ()
     retry_min_s: Annotated[float, Field(gt=0, description="first pause before connecting again")] = 0.2
     retry_max_s: Annotated[float, Field(gt=0, description="longest pause, and that after a refusal")] = 30.0
+
+    def belongs_to(self, member: Membership) -> bool:
+        """A token is for the master that gave it, and for nobody else."""
+        return str(self.master).rstrip("/") == member.master
 
     def find_token(self) -> str | None:
         """The join token as it is now; None where there is none. LooplineError for a file that was named in vain."""
         if self.token:
             return self.token.get_secret_value().strip()
+        if not self.token_file and (member := Membership.read()) and self.belongs_to(member):
+            return member.token
         file = self.token_file or _TOKEN_OF_OWN_MASTER
         try:
             return file.read_text("utf-8").strip()

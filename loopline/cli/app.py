@@ -36,6 +36,10 @@ COMMANDS: dict[str, tuple[Group, str, str]] = {
     "workers": (_MACHINES, "loopline.cli.workers:workers", "List the workers."),
     "drain": (_MACHINES, "loopline.cli.workers:drain", "Give a worker nothing more to do."),
     "undrain": (_MACHINES, "loopline.cli.workers:undrain", "Give a drained worker work again."),
+    "join": (_MACHINES, "loopline.cli.joining:join", "Make this computer a worker, with the line from a master."),
+    "service": (_MACHINES, "loopline.cli.service:service", "Have the system keep a worker running on this computer."),
+    "owner": (_MACHINES, "loopline.cli.daemons:owner", "On a worker's own computer: what runs here; pause, resume."),
+    "doctor": (_MACHINES, "loopline.cli.daemons:doctor", "What this computer lets a worker see and do; --self-test."),
     "token": (_ACCESS, "loopline.cli.tokens:token", "Create, list and revoke access tokens."),
     "passing": (_ACCESS, "loopline.cli.audit:passing", "Audit the promise that no job passes another."),
 }

@@ -36,6 +36,8 @@ def _passing_all_on(name: str, module: str, extra: str) -> App:
 
 master = _passing_all_on("master", "master", "master")
 worker = _passing_all_on("worker", "worker", "worker")
+doctor = _passing_all_on("doctor", "worker.doctor", "worker")
+owner = _passing_all_on("owner", "worker.owner", "worker")
 simulate = _passing_all_on("simulate", "simulator", "sim")
 
 

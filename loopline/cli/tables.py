@@ -15,11 +15,13 @@ from shared.api import (
     Explanation,
     JobDetail,
     JobView,
+    JoinTokenView,
     PassingReport,
     TaskView,
     TokenView,
     WorkerView,
 )
+from shared.model import Load, Yielded
 
 _STYLES = {
     "queued": "yellow",
@@ -124,7 +126,17 @@ def workers(items: Sequence[WorkerView]) -> RenderableType:
         return Text("no workers; start one: loopline worker")
     now = time.time()
     made = table(
-        "worker", "state", "slots", "spare CPU", "memory free", "system", "heard", "labels", right=("slots",)
+        "worker",
+        "state",
+        "slots",
+        "spare CPU",
+        "memory free",
+        "owner",
+        "input to frozen",
+        "system",
+        "heard",
+        "labels",
+        right=("slots",),
     )
     for worker in items:
         load, facts = worker.load, worker.facts
@@ -132,9 +144,23 @@ def workers(items: Sequence[WorkerView]) -> RenderableType:
             worker.name, _worker_state(worker), f"{worker.slots_used}/{worker.slots}",
             f"{load.spare_cpu:.1f} of {facts.cpus}" if load else "-",
             human.amount(load.memory_available_bytes) if load else "-",
+            _owner(load) if load else "-", _yielded(load.yielded) if load else "-",
             f"{facts.os} {facts.arch}", human.ago(worker.reported_at, now), " ".join(facts.labels),
         )  # fmt: skip
     return made
+
+
+def _owner(load: Load) -> str:
+    """Whether somebody is there, and why fewer slots are lent than there are."""
+    there = "in use" if load.in_use else "-" if load.idle_s is None else f"away {human.duration(load.idle_s)}"
+    return there if load.in_use or not load.withheld else f"{there}, {load.withheld}".removeprefix("-, ")
+
+
+def _yielded(figures: Yielded) -> str:
+    """Half of the times within, 99 of 100 within; of how many."""
+    if not figures.count:
+        return "-"
+    return f"p50 {figures.p50_s:.3f}s p99 {figures.p99_s:.3f}s of {figures.count:,}"
 
 
 def _worker_state(worker: WorkerView) -> Text:
@@ -162,3 +188,13 @@ def passing(report: PassingReport) -> RenderableType:
         for pair in report.latest
     )
     return Group(line, *pairs)
+
+
+def join_tokens(items: Sequence[JoinTokenView]) -> RenderableType:
+    made = table("join token", "used", "created", "expires", "revoked")
+    for token in items:
+        made.add_row(
+            token.id, f"{token.used}/{token.uses}", human.moment(token.created_at), human.moment(token.expires_at),
+            human.moment(token.revoked_at),
+        )  # fmt: skip
+    return made

@@ -21,7 +21,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 from master.api.problems import InvalidRequest
 from master.api.services import SERVICES
 from master.auth import Access
-from shared.api import API_PREFIX
+from shared.address import API_PREFIX
 from shared.errors import LooplineError
 
 Handler = Callable[..., Awaitable[Any]]

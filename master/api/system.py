@@ -8,7 +8,8 @@ from master.api.operations import Routes
 from master.api.services import Services
 from master.auth import OPEN, READERS
 from master.metrics import MEDIA_TYPE
-from shared.api import API_PREFIX, Health, PassingReport
+from shared.address import API_PREFIX
+from shared.api import Health, PassingReport
 
 routes = Routes("system", prefix="")
 

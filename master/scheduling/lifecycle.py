@@ -210,4 +210,3 @@ def _record(state: State, attempt: Attempt, result: Result) -> None:
     attempt.wall_s, attempt.cpu_s = result.wall_s, result.cpu_s
     attempt.peak_memory_bytes = result.peak_memory_bytes
     attempt.stdout, attempt.stderr = result.stdout, result.stderr
-

@@ -192,6 +192,18 @@ event_log = Table(
     Column("batch", Text, nullable=False),
 )
 
+join_tokens = Table(  # each lets so many computers in, until it expires
+    "join_tokens",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("hash", Text, nullable=False, unique=True),  # SHA-256 of the secret, in hex
+    Column("uses", WHOLE, nullable=False),
+    Column("used", WHOLE, nullable=False),
+    Column("created_at", Double, nullable=False),
+    Column("expires_at", Double, nullable=False),
+    Column("revoked_at", Double),
+)
+
 tokens = Table(
     "tokens",
     metadata,

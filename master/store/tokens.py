@@ -8,9 +8,9 @@ from sqlalchemy import Connection, Row, insert, select, update
 
 from master.store.database import Transact
 from master.store.pages import after, page_of, word
-from master.store.tables import tokens
+from master.store.tables import join_tokens, tokens
 from master.store.writer import Writer
-from shared.api import Page, TokenView
+from shared.api import JoinTokenView, Page, TokenView
 
 
 class Tokens:
@@ -34,6 +34,52 @@ class Tokens:
 
         return await self._writer.write(work)
 
+    async def add_join_token(self, token: JoinTokenView, hash_: str) -> None:
+        row = {**token.model_dump(), "hash": hash_}
+        await self._writer.write(lambda connection: connection.execute(insert(join_tokens), row))
+
+    async def join(self, hash_: str, token: TokenView, token_hash: str) -> TokenView | str:
+        """Take up one use of a join token and keep a worker's new token, both or neither; or why not.
+
+        A token that is kept already is no second use: who asks again has not heard the answer.
+        """
+
+        def work(connection: Connection) -> TokenView | str:
+            row = connection.execute(select(join_tokens).where(join_tokens.c.hash == hash_)).first()
+            if row is None:
+                return "it is not known here"
+            known = connection.execute(select(tokens).where(tokens.c.id == token.id)).first()
+            if known is not None:
+                is_same = known.hash == token_hash and known.name == token.name and known.revoked_at is None
+                return TokenView(**known._mapping) if is_same else "its token is another worker's, or revoked"
+            if reason := _unfit(row, token.created_at):
+                return reason
+            used = update(join_tokens).where(join_tokens.c.id == row.id).values(used=row.used + 1)
+            connection.execute(used)
+            connection.execute(insert(tokens), {**token.model_dump(), "hash": token_hash})
+            return token
+
+        return await self._writer.write(work)
+
+    async def revoke_join_token(self, token_id: str, at: float) -> JoinTokenView | None:
+        """The token, revoked now or before; None: there is none."""
+        here = join_tokens.c.id == token_id
+        change = update(join_tokens).where(here, join_tokens.c.revoked_at.is_(None)).values(revoked_at=at)
+
+        def work(connection: Connection) -> JoinTokenView | None:
+            connection.execute(change)
+            row = connection.execute(select(join_tokens).where(here)).first()
+            return None if row is None else JoinTokenView(**row._mapping)
+
+        return await self._writer.write(work)
+
+    async def join_tokens(self, *, cursor: str | None = None, limit: int = 100) -> Page[JoinTokenView]:
+        """In order of their ids."""
+        table = join_tokens
+        query = select(table).where(table.c.id > after(cursor, word, "")).order_by(table.c.id).limit(limit + 1)
+        rows = await self._read(lambda connection: connection.execute(query).all())
+        return page_of([JoinTokenView(**row._mapping) for row in rows], limit, lambda token: token.id)
+
     async def by_hash(self, hash_: str) -> TokenView | None:
         """The token of this secret, revoked ones included."""
         query = select(tokens).where(tokens.c.hash == hash_)
@@ -44,6 +90,14 @@ class Tokens:
         query = select(tokens).where(tokens.c.id > after(cursor, word, "")).order_by(tokens.c.id).limit(limit + 1)
         rows = await self._read(lambda connection: connection.execute(query).all())
         return page_of([TokenView(**row._mapping) for row in rows], limit, lambda token: token.id)
+
+
+def _unfit(join_token: Row[Any], now: float) -> str:
+    if join_token.revoked_at is not None:
+        return "it was revoked"
+    if join_token.expires_at < now:
+        return "it has expired"
+    return "it has been used up" if join_token.used >= join_token.uses else ""
 
 
 def _view(row: Row[Any] | None) -> TokenView | None:

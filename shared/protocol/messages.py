@@ -12,7 +12,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from shared.model import MAX_ID, NO_NUL, AttemptId, Facts, Held, Load, Name, Result, Seconds, ShortText
-from shared.spec import Scalar
+from shared.scalar import Scalar
 
 PROTOCOL_VERSION = 1
 MAX_FRAME_BYTES = 64 * 2**20
@@ -78,6 +78,8 @@ class Run:
     job_name: str = ""
     slots: Annotated[int, Field(ge=1)] = 1
     timeout_s: Seconds | None = None
+    memory_bytes: Annotated[int, Field(ge=1, le=2**60)] | None = None  # it may use no more; None: the worker's share
+    network: bool = False  # its job asks for it; where there is no sandbox, every task has it
 
 
 @dataclass(frozen=True, slots=True)

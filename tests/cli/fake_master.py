@@ -14,7 +14,8 @@ from typing import Any
 from aiohttp import web
 from pydantic import BaseModel
 
-from shared.api import API_PREFIX, Problem
+from shared.address import API_PREFIX
+from shared.api import Problem
 
 Answer = Callable[[web.Request], Awaitable[web.StreamResponse]]
 

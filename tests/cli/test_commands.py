@@ -14,14 +14,27 @@ from aiohttp import web
 from loopline.cli.app import COMMANDS
 from loopline.cli.errors import EXIT_CODES, Exit
 from loopline.client import AsyncClient
-from shared.api import Counts, Explanation, FieldError, PassingReport, Reason, Submission, TokenCreated, TokenView
+from shared.api import (
+    Counts,
+    Explanation,
+    FieldError,
+    JoinTokenCreated,
+    JoinTokenView,
+    PassingReport,
+    Reason,
+    Submission,
+    TokenCreated,
+    TokenView,
+)
 from shared.model import JobState, Order, TaskState
 from tests.cli.conftest import Run
 from tests.cli.fake_master import Answer, FakeMaster, hang_up, ok, page, refuse
 from tests.cli.views import job, result, task, worker
 
-SPEAKS_FOR_ITSELF = {"master", "worker", "replay", "simulate", "token", "demo"}
+PASSED_ON = {"master", "worker", "doctor", "owner", "simulate"}  # to other programs, --help included
+SPEAKS_FOR_ITSELF = PASSED_ON | {"replay", "token", "demo", "join", "service"}
 TOKEN = TokenView(id="t1", name="ann", role="user", created_at=1.0)
+JOIN_TOKEN = JoinTokenView(id="a1", uses=1, used=0, created_at=1.0, expires_at=2.0)
 AUDIT = PassingReport(order=Order.HOLD, completions=3, passings=0, excused={"paused": 1}, latest=[])
 REASON = Reason(code="slots", count=4, detail="no slot is free")
 
@@ -47,6 +60,9 @@ def answers(fake: FakeMaster) -> None:
     fake.on("GET /tokens", page(TOKEN))
     fake.on("POST /tokens", ok(TokenCreated(**TOKEN.model_dump(), secret="ll_t1_x"), 201))
     fake.on("POST /tokens/t1/revoke", ok(TOKEN))
+    fake.on("GET /join-tokens", page(JOIN_TOKEN))
+    made = JoinTokenCreated(**JOIN_TOKEN.model_dump(), secret="lj_a1_x", address="http://lab-pc:7461")
+    fake.on("POST /join-tokens", ok(made, 201))
     fake.on("GET /passing", ok(AUDIT))
 
 
@@ -69,6 +85,8 @@ LINES = [
     ("undrain pc-1 --json", "draining"),
     ("token create ann --json", "secret"),
     ("token list --json", None),
+    ("token join --json", "line"),
+    ("token joins --json", None),
     ("token revoke t1 --json", "id"),
     ("passing --json", "passings"),
     ("results 7 --json", "stdout"),
@@ -227,7 +245,7 @@ def test_the_audit_in_one_line(fake: FakeMaster, run: Run) -> None:
     assert run("passing").out == "3 completions checked, 0 passings, 1 allowed (paused)\n"
 
 
-@pytest.mark.parametrize("name", sorted(COMMANDS.keys() - {"master", "worker", "replay", "simulate", "token"}))
+@pytest.mark.parametrize("name", sorted(COMMANDS.keys() - PASSED_ON - {"replay", "token", "service"}))
 def test_help_of_every_command(run: Run, name: str) -> None:
     ran = run(name, "--help")
     assert ran.code == 0

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from loopline.settings import ClientSettings
-from shared.api import DEFAULT_URL
+from shared.address import DEFAULT_URL
 from shared.errors import LooplineError
 
 

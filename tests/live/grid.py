@@ -56,11 +56,14 @@ class Grid:
         self.master = await self._spawn("master", "master", *arguments)
         await wait_for("the master to serve", self._serves)
 
-    async def start_worker(self, name: str, *flags: str, slots: int = 1, url: str | None = None) -> None:
+    async def start_worker(
+        self, name: str, *flags: str, slots: int = 1, url: str | None = None, owner: dict[str, str] | None = None
+    ) -> None:
+        """``owner``: one is there to yield to, in this environment; without, the computer is dedicated."""
         arguments = ["--master", url or self.url, "--name", name, "--slots", str(slots)]
         token = ["--token-file", str(self.data_dir / "tokens" / "worker")]
-        data = ["--data-dir", str(self.folder / name), "--dedicated"]
-        self.workers[name] = await self._spawn(name, "worker", *arguments, *token, *data, *flags)
+        data = ["--data-dir", str(self.folder / name), *(["--dedicated"] if owner is None else [])]
+        self.workers[name] = await self._spawn(name, "worker", *arguments, *token, *data, *flags, more=owner)
 
     async def kill_master(self) -> None:
         assert self.master is not None
@@ -80,9 +83,11 @@ class Grid:
                 process.terminate()
                 await asyncio.wait_for(process.wait(), 20)
 
-    async def _spawn(self, log: str, module: str, *arguments: str) -> asyncio.subprocess.Process:
+    async def _spawn(
+        self, log: str, module: str, *arguments: str, more: dict[str, str] | None = None
+    ) -> asyncio.subprocess.Process:
         environment = {k: v for k, v in os.environ.items() if not k.startswith(("LOOPLINE", "XDG"))}
-        environment |= {"HOME": str(self.folder), "PYTHONPATH": str(ROOT)}
+        environment |= {"HOME": str(self.folder), "PYTHONPATH": str(ROOT)} | (more or {})
         with (self.folder / f"{log}.log").open("ab") as file:
             return await asyncio.create_subprocess_exec(
                 sys.executable, "-m", module, *arguments, cwd=self.folder, env=environment, stdout=file, stderr=file

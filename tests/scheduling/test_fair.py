@@ -174,7 +174,9 @@ def test_no_copy_where_the_job_lasts_longer_anyway() -> None:
         grid.now += waited
         for name in grid.agents:
             grid.report(name)
-        assert len(grid.attempts_of(TaskId(job, 2))) == attempts, f"at {grid.now - 1000:g} s; the job is taken to last 105 s more"
+        assert len(grid.attempts_of(TaskId(job, 2))) == attempts, (
+            f"after {grid.now - 1000:g} s: the job may last 105 s more"
+        )
 
 
 def test_no_task_has_more_than_two_attempts() -> None:

@@ -12,6 +12,8 @@ from shared.model import AttemptId, Result
 from shared.protocol.messages import Run
 from worker.crew import Crew
 from worker.launch.posix import PosixLauncher
+from worker.launch.sandbox import Sandbox
+from worker.limits import Quota
 from worker.runner import Runner
 from worker.spool import Spool
 
@@ -49,16 +51,23 @@ def processes_of(folder: Path) -> list[psutil.Process]:
 class Bench:
     """``results`` and ``troubles`` are what came of the attempts started on ``runner``."""
 
-    def __init__(self, folder: Path, yields: bool = False, output_limit_bytes: int = 100_000) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        yields: bool = False,
+        output_limit_bytes: int = 100_000,
+        quota: Quota | None = None,
+        sandbox: Sandbox | None = None,
+    ) -> None:
         self.results: dict[AttemptId, Result] = {}
         self.troubles: list[str] = []
         self.folder = folder
         self.scratch = folder / "scratch"
         self.spool = Spool(folder / "spool", 2**30)
-        self.launcher = PosixLauncher(yields)
+        self.launcher = PosixLauncher(yields, sandbox)
         self.crew = Crew()
         self.runner = Runner(
-            self.crew, self.launcher, self.spool, self.scratch, "bench", output_limit_bytes, self._ended
+            self.crew, self.launcher, self.spool, self.scratch, "bench", output_limit_bytes, self._ended, quota
         )
 
     async def __aenter__(self) -> Self:

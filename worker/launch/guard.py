@@ -18,10 +18,16 @@ import time
 from contextlib import suppress
 
 from worker.launch import kinship, processes
+from worker.launch.groups import Group
 from worker.launch.spawn import SpawnError, spawn
 from worker.launch.wakeup import Wakeup
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from worker.launch.spawn import Job
+
 _RETRY_S = 0.02
+_TRIES = 100
 _MAXRSS_UNIT = 1 if sys.platform == "darwin" else 1024
 
 
@@ -36,6 +42,8 @@ class Guard:
         self._task = 0
         self._status: int | None = None  # of the task, once it ended
         self._killed = False
+        self._strays = 0
+        self._group = Group({}, "")
 
     def run(self) -> None:
         job = self._hear()
@@ -43,13 +51,8 @@ class Guard:
             return
         kinship.adopt_orphans()
         wakeup = Wakeup(self._agent)
-        try:
-            self._task = spawn(json.loads(job), *self._outputs)
-        except SpawnError as error:
-            self._say({"errno": error.number, "reason": error.reason})
-            return
-        except OSError as error:
-            self._say({"trouble": f"cannot start a process: {error.strerror}"})
+        if not self._start(json.loads(job)):
+            self._remove_group(wakeup)
             return
         for output in self._outputs:
             os.close(output)
@@ -58,6 +61,20 @@ class Guard:
         self._watch(wakeup)
         self._clear(wakeup)
         self._say(self._account())
+        self._remove_group(wakeup)
+
+    def _start(self, job: Job) -> bool:
+        self._group = Group(job["places"], job["name"])
+        try:
+            self._group.make(job["limits"].get("memory_bytes"), job["limits"].get("processes"))
+            self._task = spawn(job, self._group, *self._outputs)
+        except SpawnError as error:
+            self._say({"errno": error.number, "reason": error.reason})
+            return False
+        except OSError as error:
+            self._say({"trouble": f"cannot start a process: {error.strerror}"})
+            return False
+        return True
 
     def _hear(self) -> bytes:
         """The job's line; empty where the agent hung up before it was complete."""
@@ -85,12 +102,22 @@ class Guard:
 
         A killed process can fork no more, and its children become ours: every round leaves fewer.
         """
+        if not self._killed:
+            self._strays = len(processes.descendants(os.getpid()))
+        self._group.kill()
         with suppress(OSError):
             os.killpg(self._task, signal.SIGKILL)  # at one stroke; off Linux, all that can be found
         while self._reap():
             for pid in processes.descendants(os.getpid()):
                 with suppress(OSError):
                     os.kill(pid, signal.SIGKILL)
+            wakeup.pause(_RETRY_S)
+
+    def _remove_group(self, wakeup: Wakeup) -> None:
+        """The dead may stay in it for a moment."""
+        for _ in range(_TRIES):
+            if self._group.remove():
+                return
             wakeup.pause(_RETRY_S)
 
     def _reap(self) -> bool:
@@ -112,5 +139,14 @@ class Guard:
             "killed": self._killed,
             "cpu_s": used.ru_utime + used.ru_stime,
             "peak_memory_bytes": used.ru_maxrss * _MAXRSS_UNIT,  # of the largest process
+            "breach": self._breach(),
+            "strays": self._strays,
             "overhead_s": time.process_time(),
         }
+
+    def _breach(self) -> str:
+        """The limit that a task hit which did not end well."""
+        assert self._status is not None
+        if os.WIFSIGNALED(self._status) and os.WTERMSIG(self._status) == signal.SIGXFSZ:
+            return "scratch"
+        return self._group.breach() if self._status else ""

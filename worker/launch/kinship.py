@@ -13,18 +13,18 @@ import sys
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
-_libc = ctypes.CDLL(None) if sys.platform == "linux" else None
+libc = ctypes.CDLL(None) if sys.platform == "linux" else None
 
 
 def adopt_orphans() -> None:
     """From now on, whoever loses its parent among our descendants becomes our child."""
-    if _libc:
-        _libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    if libc:
+        libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
 def die_with(parent: int) -> None:
     """From now on, we are killed as soon as our parent ends; at once if it already has."""
-    if _libc:
-        _libc.prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
+    if libc:
+        libc.prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
         if os.getppid() != parent:
             os.kill(os.getpid(), signal.SIGKILL)

@@ -5,31 +5,44 @@ from __future__ import annotations
 import asyncio
 import errno
 import json
+import math
 import os
+import signal
 import socket
 import subprocess
 import sys
+import time
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from worker.launch import priority, processes
+from worker.launch import delegation, priority, processes
+from worker.launch.groups import Group, Places
 from worker.launch.trees import Ended, Job, Usage, usage_of
+from worker.limits import Breach, Limits
+
+if TYPE_CHECKING:
+    from worker.launch.sandbox import Sandbox
+    from worker.launch.spawn import Job as Order
 
 _HOME = Path(__file__).parents[2]
 _PROGRAM = (
     f"import sys; sys.path.append({str(_HOME)!r}); "
-    "from worker.launch.zygote import main; main(*map(int, sys.argv[1:]))"
+    "from worker.launch.zygote import main; main(*map(int, sys.argv[1:3]), *sys.argv[3:])"
 )
 _NEEDED = ("LD_LIBRARY_PATH",)  # by some builds of Python; nothing else, the agent's token least of all
+_STOPPED = "TtZX"  # dead ones included
 _OUR_MISTAKES = {errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE}
 
 
 class PosixLauncher:
     """Keeps one launcher process. Guards outlive it: one that was killed is replaced at the next start."""
 
-    def __init__(self, yields: bool) -> None:
+    def __init__(self, yields: bool, sandbox: Sandbox | None = None) -> None:
         self._yields = yields
+        self._sandbox = sandbox
+        self._claimed: Places | None = None
+        self._users_threads = _UsersThreads()
         self._process: subprocess.Popen[bytes] | None = None
         self._socket: socket.socket | None = None
 
@@ -38,8 +51,8 @@ class PosixLauncher:
         with theirs:
             self._hand_over([theirs.fileno(), stdout, stderr])
         reader, writer = await asyncio.open_connection(sock=ours)
-        writer.write(_line(job, self._yields))
-        return PosixTree(reader, writer, self._yields)
+        writer.write(json.dumps(self._order(job)).encode() + b"\n")
+        return PosixTree(reader, writer, Group(self._places, job.folder.name), job.limits, self._yields)
 
     def cpu_s(self) -> float:
         process = processes.look(self._process.pid) if self._process else None
@@ -50,6 +63,32 @@ class PosixLauncher:
         if self._socket:
             self._socket.close()
         self._socket = None
+
+    @property
+    def _places(self) -> Places:
+        """Where attempts have their control groups; claimed for the first one."""
+        if self._claimed is None:
+            self._claimed = delegation.claim(self._yields) if sys.platform == "linux" else {}
+        return self._claimed
+
+    def _order(self, job: Job) -> Order:
+        """What the guard is told."""
+        limits: dict[str, int | None] = {
+            "memory_bytes": job.limits.memory_bytes,
+            "processes": job.limits.processes,
+            "file_bytes": job.limits.scratch_bytes,
+        }
+        if "pids" not in self._places and job.limits.processes:  # a stop for what is faster than we watch
+            limits["user_threads"] = self._users_threads.now() + 2 * job.limits.processes
+        return {
+            "command": self._sandbox.wrap(job) if self._sandbox else list(job.command),
+            "folder": str(job.folder),
+            "environment": job.environment,
+            "yields": self._yields,
+            "name": job.folder.name,
+            "places": self._places,
+            "limits": limits,
+        }
 
     def _hand_over(self, files: list[int]) -> None:
         if self._socket:
@@ -66,8 +105,9 @@ class PosixLauncher:
             self._process.poll()
         self._socket, theirs = socket.socketpair()
         with theirs:
+            arguments = [str(theirs.fileno()), str(int(self._yields)), *sorted(set(self._places.values()))]
             self._process = subprocess.Popen(
-                [sys.executable, "-I", "-S", "-c", _PROGRAM, str(theirs.fileno()), str(int(self._yields))],
+                [sys.executable, "-I", "-S", "-c", _PROGRAM, *arguments],
                 pass_fds=[theirs.fileno()], cwd="/", start_new_session=True,
                 env={name: os.environ[name] for name in _NEEDED if name in os.environ},
                 stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
@@ -77,27 +117,54 @@ class PosixLauncher:
 class PosixTree:
     """One attempt, by way of its guard."""
 
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, yields: bool) -> None:
+    def __init__(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, group: Group, limits: Limits, yields: bool
+    ) -> None:
         self._reader = reader
         self._writer = writer
+        self._group = group
+        self._limits = limits
         self._yields = yields
         self._guard = 0
         self._low_sessions: set[int] = set()
+        self._is_frozen = False
+        self._seen_cpu_s: dict[int, float] = {}  # of processes that are to stop
 
     def kill(self) -> None:
         self._writer.write_eof()
 
+    def freeze(self) -> None:
+        self._set_frozen(True)
+
+    def thaw(self) -> None:
+        self._set_frozen(False)
+
+    def is_still(self) -> bool:
+        """Stopped, or without processor time since the last call: it is waiting for its turn to stop.
+
+        A process that is told to stop never again runs a line of its program; but on a busy computer one of the
+        lowest priority may wait long until it shows.
+        """
+        if not self._guard or sys.platform != "linux":  # elsewhere, signalled is all that can be known
+            return bool(self._guard)
+        if self._group.is_frozen():
+            return True
+        tree = [process for pid in processes.descendants(self._guard) if (process := processes.look(pid))]
+        before, self._seen_cpu_s = self._seen_cpu_s, {process.pid: process.cpu_s for process in tree}
+        return all(process.state in _STOPPED or before.get(process.pid) == process.cpu_s for process in tree)
+
     def measure(self) -> Usage:
-        if sys.platform != "linux":
-            return usage_of(self._guard) if self._guard else Usage()
-        guard = processes.look(self._guard) if self._guard else None
-        if guard is None:
+        if not self._guard:
             return Usage()
-        tree = [process for pid in processes.descendants(guard.pid) if (process := processes.look(pid))]
-        if self._yields:
-            self._keep_low(tree)
-        cpu_s = guard.waited_cpu_s + sum(process.cpu_s + process.waited_cpu_s for process in tree)
-        return Usage(cpu_s, sum(process.memory_bytes for process in tree))
+        if sys.platform != "linux":
+            return usage_of(self._guard)
+        cpu_s, memory_bytes, number = self._group.cpu_s(), self._group.memory_bytes(), self._group.processes()
+        if self._yields or cpu_s is None or memory_bytes is None or number is None:
+            seen = self._measure_tree()
+            cpu_s = seen.cpu_s if cpu_s is None else cpu_s
+            memory_bytes = seen.memory_bytes if memory_bytes is None else memory_bytes
+            number = seen.processes if number is None else number
+        return Usage(cpu_s, memory_bytes, number, _breach(self._group.breach()))
 
     async def wait(self) -> Ended:
         ended = Ended(trouble="its guard was killed")
@@ -115,13 +182,36 @@ class PosixTree:
         if "guard" in message:
             self._guard = message["guard"]
             self._low_sessions.add(message["session"])
+            if self._is_frozen:
+                self._set_frozen(True)
             return None
         if "errno" not in message:
-            return Ended(**message)
+            return Ended(**message | {"breach": _breach(message.get("breach", ""))})
         number, reason = message["errno"], message["reason"]
         if number == 0 or number in _OUR_MISTAKES:
             return Ended(trouble=f"cannot start a task: {reason}")
         return Ended(exit_code=127 if number == errno.ENOENT else 126, refusal=reason)
+
+    def _set_frozen(self, frozen: bool) -> None:
+        """Now, or as soon as it runs."""
+        self._is_frozen = frozen
+        if not frozen:
+            self._seen_cpu_s.clear()
+        if self._guard and not self._group.freeze(frozen):
+            _signal_all(self._guard, signal.SIGSTOP if frozen else signal.SIGCONT)
+
+    def _measure_tree(self) -> Usage:
+        guard = processes.look(self._guard)
+        if guard is None:
+            return Usage()
+        tree = [process for pid in processes.descendants(guard.pid) if (process := processes.look(pid))]
+        if self._yields:
+            self._keep_low(tree)
+        cpu_s = guard.waited_cpu_s + sum(process.cpu_s + process.waited_cpu_s for process in tree)
+        memory_bytes, limit_bytes = sum(process.memory_bytes for process in tree), self._limits.memory_bytes
+        if limit_bytes is not None and memory_bytes > limit_bytes:  # much of it may be shared
+            memory_bytes = sum(processes.own_memory_bytes(process.pid) for process in tree)
+        return Usage(cpu_s, memory_bytes, sum(process.threads for process in tree))
 
     def _keep_low(self, tree: list[processes.Process]) -> None:
         """Lower the sessions that the task opened for itself."""
@@ -130,11 +220,30 @@ class PosixTree:
                 self._low_sessions.add(process.session)
 
 
-def _line(job: Job, yields: bool) -> bytes:
-    message = {
-        "command": list(job.command),
-        "folder": str(job.folder),
-        "environment": job.environment,
-        "yields": yields,
-    }
-    return json.dumps(message).encode() + b"\n"
+def _signal_all(guard: int, signum: int) -> None:
+    """Signal all below a guard, and what they start meanwhile."""
+    done: set[int] = set()
+    while fresh := set(processes.descendants(guard)) - done:
+        for pid in fresh:
+            with suppress(OSError):
+                os.kill(pid, signum)
+        done |= fresh
+
+
+class _UsersThreads:
+    """How many our user has; counting takes milliseconds, so that it is not done for every attempt."""
+
+    _GOOD_FOR_S = 5.0
+
+    def __init__(self) -> None:
+        self._count = 0
+        self._counted_at = -math.inf
+
+    def now(self) -> int:
+        if time.monotonic() - self._counted_at > self._GOOD_FOR_S:
+            self._count, self._counted_at = processes.threads_of_user(), time.monotonic()
+        return self._count
+
+
+def _breach(name: str) -> Breach | None:
+    return Breach(name) if name else None

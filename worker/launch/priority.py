@@ -7,19 +7,26 @@ soon as its task runs, so that it kills in time however busy the owner is. Why o
 unprivileged process may lower a group only ten times a second, counted over the whole machine. A session that a
 task opens for itself is lowered when the task is next measured (``posix.PosixTree``).
 
-SCHED_IDLE brings the idle I/O class with it (ioprio_set(2)). Where systemd groups by slice instead of by session,
-only the weight of its slice helps: that is for the installer. Off Linux there is only ``nice``.
+SCHED_IDLE brings the idle I/O class with it (ioprio_set(2)), which is set all the same: it stays when a task changes
+its scheduling class. Where systemd groups by slice instead of by session, only the weight of its slice helps: that is
+for the installer. On macOS it is background QoS, all that ``taskpolicy -b`` sets.
 """
 
 from __future__ import annotations
 
 import os
+import sys
 import time
 from contextlib import suppress
 
+from worker.launch import kinship
 from worker.launch.processes import write
 
 LOWEST = 19
+_IOPRIO_SET = {"x86_64": 251, "aarch64": 30, "riscv64": 30, "armv7l": 314, "i686": 289, "ppc64le": 273, "s390x": 282}
+"""The system call's number: the C library has no function for it."""
+_IDLE_IO_CLASS = 3 << 13
+_DARWIN_PROCESS, _DARWIN_BACKGROUND = 4, 0x1000  # of setpriority(2) on macOS
 _PATIENCE_S = 1.0
 
 
@@ -52,3 +59,18 @@ def yield_to_owner() -> None:
     if hasattr(os, "SCHED_IDLE"):
         with suppress(OSError):
             os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
+    if sys.platform == "linux":
+        lower_disk_access()
+    elif sys.platform == "darwin":
+        with suppress(OSError):
+            os.setpriority(_DARWIN_PROCESS, 0, _DARWIN_BACKGROUND)
+
+
+def knows_disk_call() -> bool:
+    return os.uname().machine in _IOPRIO_SET
+
+
+def lower_disk_access() -> None:
+    """Give this process the idle I/O class, where this machine's number for that is known."""
+    if knows_disk_call() and kinship.libc:
+        kinship.libc.syscall(_IOPRIO_SET[os.uname().machine], 1, 0, _IDLE_IO_CLASS)

@@ -11,14 +11,16 @@ _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 4096
 class Process:
     """One process, as it is now."""
 
-    __slots__ = ("cpu_s", "memory_bytes", "parent", "pid", "session", "waited_cpu_s")
+    __slots__ = ("cpu_s", "memory_bytes", "parent", "pid", "session", "state", "threads", "waited_cpu_s")
 
     def __init__(self, pid: int, stat: bytes) -> None:
         fields = stat[stat.rindex(b")") + 2 :].split()  # the name before may hold anything, brackets included
         user, system, waited_user, waited_system = (int(ticks) / _TICKS_PER_S for ticks in fields[11:15])
         self.pid = pid
+        self.state = fields[0].decode()
         self.parent = int(fields[1])
         self.session = int(fields[3])
+        self.threads = int(fields[17])
         self.cpu_s = user + system
         self.waited_cpu_s = waited_user + waited_system  # of children that have ended, and of theirs
         self.memory_bytes = int(fields[21]) * _PAGE_BYTES
@@ -28,6 +30,27 @@ def look(pid: int) -> Process | None:
     """None where there is none, and where /proc is not."""
     stat = read(f"/proc/{pid}/stat")
     return Process(pid, stat) if stat else None
+
+
+def own_memory_bytes(pid: int) -> int:
+    """What a process uses, memory that it shares divided among those that share it; slow, 0 where it is not told."""
+    for line in read(f"/proc/{pid}/smaps_rollup").splitlines():
+        if line.startswith(b"Pss:"):
+            return int(line.split()[1]) * 1024
+    return 0
+
+
+def threads_of_user() -> int:
+    """Of all processes of our user: what RLIMIT_NPROC is measured against. 0 where /proc is not."""
+    user, count = os.getuid(), 0
+    for pid in _pids("/proc"):
+        try:
+            tasks = os.stat(f"/proc/{pid}/task")  # noqa: PTH116
+        except OSError:
+            continue
+        if tasks.st_uid == user:
+            count += tasks.st_nlink - 2
+    return count
 
 
 def descendants(pid: int) -> list[int]:

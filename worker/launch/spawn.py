@@ -5,10 +5,12 @@ from __future__ import annotations
 import errno
 import json
 import os
+import resource
 import signal
 from typing import TYPE_CHECKING
 
 from worker.launch import kinship, priority
+from worker.launch.groups import Group
 
 if TYPE_CHECKING:
     from typing import NoReturn, TypedDict
@@ -18,6 +20,9 @@ if TYPE_CHECKING:
         folder: str
         environment: dict[str, str]
         yields: bool
+        name: str
+        places: dict[str, str]
+        limits: dict[str, int | None]
 
 
 class SpawnError(Exception):
@@ -29,13 +34,13 @@ class SpawnError(Exception):
         self.reason = reason
 
 
-def spawn(job: Job, stdout: int, stderr: int) -> int:
+def spawn(job: Job, group: Group, stdout: int, stderr: int) -> int:
     """Start the task and return its process id once it really runs; SpawnError else."""
     guard = os.getpid()
     hear, tell = os.pipe()  # closed by exec: silence is success
     pid = os.fork()
     if pid == 0:
-        _become(job, guard, stdout, stderr, tell)
+        _become(job, group, guard, stdout, stderr, tell)
     os.close(tell)
     trouble = b""
     while part := os.read(hear, 65536):
@@ -47,10 +52,10 @@ def spawn(job: Job, stdout: int, stderr: int) -> int:
     return pid
 
 
-def _become(job: Job, guard: int, stdout: int, stderr: int, tell: int) -> NoReturn:
+def _become(job: Job, group: Group, guard: int, stdout: int, stderr: int, tell: int) -> NoReturn:
     is_ready = False
     try:
-        _prepare(job, guard, stdout, stderr)
+        _prepare(job, group, guard, stdout, stderr)
         is_ready = True
         os.execvpe(job["command"][0], job["command"], job["environment"])  # noqa: S606
     except BaseException as error:
@@ -61,8 +66,9 @@ def _become(job: Job, guard: int, stdout: int, stderr: int, tell: int) -> NoRetu
         os._exit(127)
 
 
-def _prepare(job: Job, guard: int, stdout: int, stderr: int) -> None:
+def _prepare(job: Job, group: Group, guard: int, stdout: int, stderr: int) -> None:
     kinship.die_with(guard)
+    group.enter()
     os.setpgid(0, 0)  # its own process group, but the launcher's session: see priority.py
     os.chdir(job["folder"])
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
@@ -73,3 +79,15 @@ def _prepare(job: Job, guard: int, stdout: int, stderr: int) -> None:
     priority.go_first_when_memory_runs_out()
     if job["yields"]:
         priority.yield_to_owner()
+    _limit(job["limits"])
+
+
+def _limit(limits: dict[str, int | None]) -> None:
+    """What the system keeps for each process: the size of a file, no core dumps, how many processes its user has."""
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    for name, limit in (("RLIMIT_FSIZE", limits.get("file_bytes")), ("RLIMIT_NPROC", limits.get("user_threads"))):
+        if limit is not None:
+            kind = getattr(resource, name)
+            _, hard = resource.getrlimit(kind)
+            lower = limit if hard == resource.RLIM_INFINITY else min(limit, hard)
+            resource.setrlimit(kind, (lower, lower))

@@ -7,9 +7,14 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import psutil
+
+from worker.limits import Breach, Limits
+
+if TYPE_CHECKING:
+    from worker.launch.sandbox import Sandbox
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +24,8 @@ class Job:
     command: Sequence[str]
     folder: Path
     environment: dict[str, str] = field(repr=False)
+    limits: Limits = field(default_factory=Limits)
+    network: bool = True  # a sandbox without it may be asked for
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +34,8 @@ class Usage:
 
     cpu_s: float = 0.0
     memory_bytes: int = 0
+    processes: int = 0
+    breach: Breach | None = None  # the limit that the system kept for us, once it was hit
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +48,8 @@ class Ended:
     trouble: str = ""  # nor could we: this computer's mistake
     cpu_s: float = 0.0
     peak_memory_bytes: int = 0  # of the largest process, where the system says so
+    breach: Breach | None = None  # as in Usage
+    strays: int = 0  # processes that it left running, and that were killed
     overhead_s: float = 0.0  # CPU time that watching over it took
 
 
@@ -47,6 +58,14 @@ class Tree(Protocol):
 
     def kill(self) -> None:
         """Kill all of it, at once. Does nothing where it has ended."""
+
+    def freeze(self) -> None:
+        """Stop all of it, until it is thawed or killed."""
+
+    def thaw(self) -> None: ...
+
+    def is_still(self) -> bool:
+        """Whether nothing of it runs any more: a process that is to stop does so when it next has its turn."""
 
     def measure(self) -> Usage: ...
 
@@ -66,7 +85,7 @@ class Launcher(Protocol):
     def close(self) -> None: ...
 
 
-def make_launcher(yields: bool) -> Launcher:
+def make_launcher(yields: bool, sandbox: Sandbox | None = None) -> Launcher:
     """The one for this system; its tasks yield to the owner of the computer, or need not."""
     if sys.platform == "win32":
         from worker.launch.windows import WindowsLauncher
@@ -74,17 +93,18 @@ def make_launcher(yields: bool) -> Launcher:
         return WindowsLauncher(yields)
     from worker.launch.posix import PosixLauncher
 
-    return PosixLauncher(yields)
+    return PosixLauncher(yields, sandbox)
 
 
 def usage_of(pid: int) -> Usage:
     """A process and its living descendants: what psutil can say where there is no /proc."""
-    cpu_s, memory_bytes = 0.0, 0
+    cpu_s, memory_bytes, tree = 0.0, 0, list[psutil.Process]()
     with suppress(psutil.Error):
         root = psutil.Process(pid)
-        for process in [root, *root.children(recursive=True)]:
+        tree = [root, *root.children(recursive=True)]
+        for process in tree:
             with suppress(psutil.Error):
                 times = process.cpu_times()
                 cpu_s += times.user + times.system
                 memory_bytes += process.memory_info().rss
-    return Usage(cpu_s, memory_bytes)
+    return Usage(cpu_s, memory_bytes, len(tree))

@@ -10,16 +10,20 @@ import gc
 import os
 import signal
 import socket
-import traceback
+import time
 
 from worker.launch import kinship, priority, processes
+from worker.launch.groups import remove_places
 from worker.launch.guard import Guard, say
 from worker.launch.wakeup import Wakeup
 
 FILES = 3
+_RETRY_S = 0.02
+_TRIES = 100
 
 
-def main(fd: int, yields: int) -> None:
+def main(fd: int, yields: int, *places: str) -> None:
+    """``places``: folders for control groups, empty when all is over."""
     agent = socket.socket(fileno=fd)
     for signum in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(signum, signal.SIG_IGN)  # the agent decides when it is over
@@ -32,6 +36,10 @@ def main(fd: int, yields: int) -> None:
     agent.close()
     while _reap(guards, 0):  # each guard has seen the agent go as well, and ends
         pass
+    for _ in range(_TRIES):  # the dead may stay in them for a moment
+        if remove_places(places):
+            return
+        time.sleep(_RETRY_S)
 
 
 def _serve(agent: socket.socket, guards: set[int]) -> None:
@@ -74,6 +82,8 @@ def _fork_guard(agent: socket.socket, files: list[int], guards: set[int]) -> Non
         agent.close()
         Guard(*files).run()
     except BaseException:
+        import traceback  # rarely needed, and copied with every fork otherwise
+
         traceback.print_exc()
         os._exit(1)
     os._exit(0)

@@ -1,0 +1,107 @@
+"""What it takes to install a worker as a service: files to write and commands to run. Pure: it does neither."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path, PurePath, PureWindowsPath
+from string import Template
+from xml.sax.saxutils import escape
+
+UNIT = "loopline-worker.service"
+SLICE = "loopline.slice"
+LABEL = "org.loopline.worker"
+TASK = "Loopline worker"
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """``install`` after the files are written, ``uninstall`` before they go; ``status`` ends with 0 if it runs."""
+
+    files: Mapping[Path, bytes]
+    install: Sequence[Sequence[str]]
+    uninstall: Sequence[Sequence[str]]
+    status: Sequence[str]
+
+    @property
+    def is_written(self) -> bool:
+        return all(file.exists() for file in self.files)
+
+
+def for_user(command: Sequence[str], config: Path, user: str) -> Plan:
+    """A systemd user unit; lingering keeps it running while its user is logged out."""
+    folder = config / "systemd" / "user"
+    manage = ["systemctl", "--user"]
+    return Plan(
+        {
+            folder / SLICE: _filled("loopline.slice"),
+            folder / UNIT: _filled("user.service", command=_for_systemd(command)),
+        },
+        [
+            [*manage, "daemon-reload"],
+            [*manage, "enable", UNIT],
+            [*manage, "restart", UNIT],
+            ["loginctl", "enable-linger", user],
+        ],
+        [[*manage, "disable", "--now", UNIT]],
+        [*manage, "is-active", UNIT],
+    )
+
+
+def for_system(command: Sequence[str], user: str, folder: Path = Path("/etc/systemd/system")) -> Plan:
+    """A systemd system unit, for a computer that nobody sits at; its slice is beside everybody's."""
+    return Plan(
+        {
+            folder / SLICE: _filled("loopline.slice"),
+            folder / UNIT: _filled("system.service", command=_for_systemd(command), user=user),
+        },
+        [["systemctl", "daemon-reload"], ["systemctl", "enable", UNIT], ["systemctl", "restart", UNIT]],
+        [["systemctl", "disable", "--now", UNIT]],
+        ["systemctl", "is-active", UNIT],
+    )
+
+
+def for_macos(command: Sequence[str], home: Path, user_id: int) -> Plan:
+    """A launchd agent of one user. UNTESTED."""
+    file = home / "Library" / "LaunchAgents" / f"{LABEL}.plist"
+    arguments = "".join(f"\n    <string>{escape(word)}</string>" for word in command) + "\n  "
+    log = escape(str(home / "Library" / "Logs" / "loopline-worker.log"))
+    domain = f"gui/{user_id}"
+    return Plan(
+        {file: _filled("launchd.plist", arguments=arguments, log=log)},
+        [["launchctl", "bootstrap", domain, str(file)]],
+        [["launchctl", "bootout", f"{domain}/{LABEL}"]],
+        ["launchctl", "print", f"{domain}/{LABEL}"],
+    )
+
+
+def for_windows(command: Sequence[str], folder: PurePath, user: str) -> Plan:
+    """A task of the Task Scheduler, from log-on on: a real service would not see its owner's input. UNTESTED."""
+    program, *arguments = command
+    file = Path(folder / "loopline-worker.xml")
+    quiet = str(PureWindowsPath(program).with_name("pythonw.exe"))  # without a window
+    words = escape(subprocess.list2cmdline(arguments))
+    text = _filled("task.xml", user=escape(user), program=escape(quiet), arguments=words).decode()
+    return Plan(
+        {file: text.encode("utf-16")},
+        [["schtasks", "/create", "/tn", TASK, "/xml", str(file), "/f"], ["schtasks", "/run", "/tn", TASK]],
+        [["schtasks", "/end", "/tn", TASK], ["schtasks", "/delete", "/tn", TASK, "/f"]],
+        ["schtasks", "/query", "/tn", TASK],
+    )
+
+
+def _filled(template: str, **values: str) -> bytes:
+    text = (files("loopline.service") / "templates" / template).read_text("utf-8")
+    return Template(text).substitute(values).encode()
+
+
+def _for_systemd(command: Sequence[str]) -> str:
+    """Quoted as systemd.service(5) reads it; ``%`` and ``$`` mean themselves."""
+    return " ".join(_word(word) for word in command)
+
+
+def _word(word: str) -> str:
+    plain = word.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%").replace("$", "$$")
+    return f'"{plain}"' if any(letter in plain for letter in " \t'\\\";") else plain

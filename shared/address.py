@@ -1,0 +1,7 @@
+"""Where a master's REST API is, for those that need not know what it says."""
+
+from __future__ import annotations
+
+API_PREFIX = "/api/v1"
+DEFAULT_PORT = 7461
+DEFAULT_URL = f"http://127.0.0.1:{DEFAULT_PORT}"

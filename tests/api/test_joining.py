@@ -1,0 +1,93 @@
+"""One line lets a new computer in: once, in time, and however often the answer is lost."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from shared.joining import hash_of
+from tests.api.bench import Bench
+
+TOKEN = "ll_0a0b0c0d_secret"
+
+
+def wish(secret: str, token: str = TOKEN, worker: str = "pc-1") -> dict[str, Any]:
+    return {"secret": secret, "worker": worker, "token": token.split("_")[1], "hash": hash_of(token)}
+
+
+async def line(master: Bench, **options: Any) -> dict[str, Any]:
+    answer = await master.ask("POST", "/join-tokens", json=options)
+    assert answer.status == 201, answer.content
+    return dict(answer.body)
+
+
+async def joins(master: Bench, body: dict[str, Any]) -> int:
+    return (await master.ask("POST", "/join", role=None, json=body)).status
+
+
+async def test_who_has_joined_is_a_worker_and_no_more(master: Bench) -> None:
+    made = await line(master)
+    assert await joins(master, wish(made["secret"])) == 201
+    master.tokens["worker"] = TOKEN
+    assert (await master.get("/whoami", "worker")) == {
+        **(await master.get("/whoami")),
+        "name": "pc-1",
+        "role": "worker",
+    }
+    assert (await master.ask("GET", "/jobs", "worker")).status == 403
+    async with master.worker("pc-1"):
+        pass
+
+
+async def test_an_answer_that_was_lost_is_given_again_and_counts_once(master: Bench) -> None:
+    made = await line(master)
+    statuses = await asyncio.gather(*(joins(master, wish(made["secret"])) for _ in range(5)))
+    assert statuses == [201] * 5
+    (view,) = (await master.get("/join-tokens"))["items"]
+    assert (view["uses"], view["used"]) == (1, 1)
+    assert "secret" not in view
+
+
+async def test_it_is_good_for_so_many_computers(master: Bench) -> None:
+    made = await line(master, uses=2)
+    tokens = [f"ll_0000000{number}_x" for number in range(3)]
+    assert [await joins(master, wish(made["secret"], token)) for token in tokens] == [201, 201, 403]
+    assert await joins(master, wish(made["secret"], tokens[0])) == 201  # who is in stays in
+
+
+@pytest.mark.parametrize("changed", [{"hash": "0" * 64}, {"worker": "pc-2"}])
+async def test_nobody_takes_over_anothers_token(master: Bench, changed: dict[str, str]) -> None:
+    made = await line(master, uses=9)
+    assert await joins(master, wish(made["secret"])) == 201
+    assert await joins(master, wish(made["secret"]) | changed) == 403
+
+
+async def test_an_expired_one_lets_nobody_in(master: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = await line(master, expires_s=60.0)
+    monkeypatch.setattr("master.auth.time.time", lambda: made["expires_at"] + 1)
+    answer = await master.ask("POST", "/join", role=None, json=wish(made["secret"]))
+    assert (answer.status, answer.body["code"]) == (403, "join_refused")
+    assert "expired" in answer.body["detail"]
+    assert "loopline token join" in answer.body["hint"]
+
+
+async def test_a_revoked_one_lets_nobody_in(master: Bench) -> None:
+    made = await line(master)
+    answer = await master.ask("POST", f"/join-tokens/{made['id']}/revoke")
+    assert answer.body["revoked_at"]
+    assert await joins(master, wish(made["secret"])) == 403
+
+
+async def test_guessing_is_slowed_down(master: Bench) -> None:
+    statuses = [await joins(master, wish("lj_0_guess")) for _ in range(101)]
+    assert (statuses[0], statuses[-1]) == (403, 429)
+
+
+async def test_it_outlives_the_master(master: Bench) -> None:
+    made = await line(master)
+    await joins(master, wish(made["secret"]))
+    kept = await master.services.store.tokens.by_hash(hash_of(TOKEN))
+    assert kept is not None
+    assert (kept.name, kept.role) == ("pc-1", "worker")

@@ -1,0 +1,83 @@
+"""``loopline join`` and ``loopline token join``."""
+
+import json
+from pathlib import Path
+
+from loopline.cli.errors import Exit
+from shared.api import JoinTokenCreated, JoinTokenView, TokenView
+from shared.joining import Membership, hash_of
+from tests.cli.conftest import Run
+from tests.cli.fake_master import FakeMaster, hang_up, ok, page, refuse
+
+VIEW = JoinTokenView(id="a1", uses=1, used=0, created_at=1.0, expires_at=2.0)
+MADE = JoinTokenCreated(**VIEW.model_dump(), secret="lj_a1_x", address="http://lab-pc:7461")
+IN = TokenView(id="b2", name="pc-1", role="worker", created_at=1.0)
+
+
+def member(tmp_path: Path) -> Membership:
+    found = Membership.read(tmp_path / "config" / "loopline" / "membership.json")
+    assert found
+    return found
+
+
+def test_the_line_says_all_that_a_computer_needs(run: Run, fake: FakeMaster) -> None:
+    fake.on("POST /join-tokens", ok(MADE, 201))
+    ran = run("token", "join", "--uses", "3", "--expires", "2h")
+    assert ran.out.startswith("loopline join http://lab-pc:7461#lj_a1_x\n")
+    assert fake.asked("POST /join-tokens")[0].body == {"uses": 3, "expires_s": 7200.0}
+
+
+def test_an_address_that_is_no_use_elsewhere_is_said_to_be(run: Run, fake: FakeMaster) -> None:
+    fake.on("POST /join-tokens", ok(MADE.model_copy(update={"address": "http://127.0.0.1:1"}), 201))
+    assert "--host 0.0.0.0" in run("token", "join").out
+    assert (
+        run("token", "join", "--address", "http://lab:1/", "--json").document["line"]
+        == "loopline join http://lab:1#lj_a1_x"
+    )
+
+
+def test_lines_are_listed_and_revoked_like_tokens(run: Run, fake: FakeMaster) -> None:
+    fake.on("GET /join-tokens", page(VIEW))
+    fake.on("POST /join-tokens/a1/revoke", ok(VIEW))
+    assert "a1" in run("token", "joins").out
+    assert run("token", "revoke", "a1").out == "join token a1 is revoked: 0 of 1 have joined\n"
+
+
+def test_joining_leaves_a_token_that_the_master_knows_by_its_hash(run: Run, fake: FakeMaster, tmp_path: Path) -> None:
+    fake.on("POST /join", ok(IN, 201))
+    ran = run("join", f"{fake.url}#lj_a1_x", "--name", "pc-1")
+    assert (ran.code, ran.err) == (Exit.OK, "")
+    assert "start it: loopline worker" in ran.out
+    kept = member(tmp_path)
+    asked = fake.asked("POST /join")[0]
+    assert asked.body == {
+        "secret": "lj_a1_x",
+        "worker": "pc-1",
+        "token": kept.token.split("_")[1],
+        "hash": hash_of(kept.token),
+    }
+    assert kept.token not in json.dumps(asked.body)
+    assert "Authorization" not in asked.headers
+
+
+def test_a_second_try_is_the_same_computer(run: Run, fake: FakeMaster, tmp_path: Path) -> None:
+    """As after a crash between the master's commit and our hearing of it."""
+    fake.on("POST /join", refuse(503, "away"))
+    fake.on("POST /join", refuse(403, "join_refused"), ok(IN, 201))
+    assert run("join", f"{fake.url}#lj_a1_x").code == Exit.NOT_AUTHORISED
+    assert run("join", f"{fake.url}#lj_a1_x").code == Exit.OK
+    first, second = (seen.body for seen in fake.asked("POST /join"))
+    assert first == second
+
+
+def test_a_lost_answer_is_asked_for_again(run: Run, fake: FakeMaster) -> None:
+    fake.on("POST /join", hang_up(), ok(IN, 201))
+    assert run("join", f"{fake.url}#lj_a1_x").code == Exit.OK
+    first, second = (seen.body for seen in fake.asked("POST /join"))
+    assert first == second
+
+
+def test_what_is_no_line_is_said(run: Run) -> None:
+    ran = run("join", "lab-pc:7461")
+    assert ran.code == Exit.USAGE
+    assert "loopline token join" in ran.err

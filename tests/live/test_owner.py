@@ -1,0 +1,60 @@
+"""An owner comes back to a worker of a real grid: a real X server, and a mouse that is moved for real."""
+
+from __future__ import annotations
+
+import aiohttp
+
+from loopline.cli import tables
+from loopline.cli.common import stdout
+from shared.api import WorkerView
+from tests.live.grid import Grid, wait_for
+from tests.worker.presence.witnesses import move_mouse, x_server
+
+OWNER = {
+    "LOOPLINE_IDLE_S": "1",
+    "LOOPLINE_LEAVE_MEMORY_BYTES": "0",
+    "LOOPLINE_ON_BATTERY": "1",
+    "LOOPLINE_GRACE_S": "0.5",
+    "LOOPLINE_HEED_LOAD": "0",  # other tests share the processor
+}
+
+
+async def test_the_owner_comes_back_and_the_task_runs_elsewhere(grid: Grid) -> None:
+    """Frozen, given back without burning a retry, run by another worker: one accepted result."""
+    with x_server() as display:
+        await grid.start_worker("ant", owner=OWNER | display)
+        gate = grid.gate("open-$LOOPLINE_WORKER")
+        job = await grid.submit(f"{gate.wait}; echo $LOOPLINE_WORKER", max_attempts=1)
+        await grid.attempts_when("it to run", job, lambda all_: any(a.started_at for a in all_))
+        grid.gate("open-bee").open()
+        await grid.start_worker("bee")
+        move_mouse(display, 25)
+        view = await wait_for("the figures", lambda: yielded(grid, "ant"))
+        assert view.load
+        assert view.load.yielded.p50_s > 0
+        assert (await grid.ended(job)).state == "succeeded"
+        accepted = [(a.worker, a.accepted) for a in await grid.attempts(job) if a.accepted]
+        assert accepted == [("bee", True)]
+        await grid.no_processes()
+        assert "input that x11 saw" in grid.log("ant")
+        await figures_are_shown(grid)
+
+
+async def yielded(grid: Grid, name: str) -> WorkerView | None:
+    workers = [worker async for worker in grid.client().workers()]
+    return next((w for w in workers if w.name == name and w.load and w.load.yielded.count), None)
+
+
+async def figures_are_shown(grid: Grid) -> None:
+    """In the master's metrics and in the table of workers."""
+    token = (grid.data_dir / "tokens" / "admin").read_text().strip()
+    headers = {"Authorization": f"Bearer {token}"}
+    async with aiohttp.ClientSession() as session, session.get(f"{grid.url}/metrics", headers=headers) as answer:
+        metrics = await answer.text()
+    assert 'loopline_owner_yield_seconds{quantile="0.99",worker="ant"} 0.' in metrics
+    assert 'worker="bee"' not in metrics
+    workers = [worker async for worker in grid.client().workers()]
+    console = stdout()
+    with console.capture() as shown:
+        console.print(tables.workers(workers))
+    assert "p50 0." in shown.get()

@@ -1,0 +1,46 @@
+import stat
+from pathlib import Path
+
+import pytest
+
+from shared.errors import LooplineError
+from shared.joining import JoinLine, Membership, hash_of, new_worker_token, token_id
+
+
+@pytest.mark.parametrize("fingerprint", ["", "ab" * 32])
+def test_a_line_is_read_as_it_was_written(fingerprint: str) -> None:
+    line = JoinLine("http://lab-pc:7461", "lj_12ab_s-e_cret", fingerprint)
+    assert JoinLine.parse(str(line)) == line
+    assert JoinLine.parse(f" loopline join {line}\n") == line  # as it was pasted
+
+
+@pytest.mark.parametrize(
+    "text", ["", "lab-pc:7461", "http://lab-pc:7461", "http://#lj_1_x", "ftp://a#lj_1_x", "http://a#ll_1_x"]
+)
+def test_anything_else_is_none(text: str) -> None:
+    with pytest.raises(ValueError, match="loopline token join"):
+        JoinLine.parse(text)
+
+
+def test_what_is_kept_is_for_its_users_eyes_only(tmp_path: Path) -> None:
+    file = tmp_path / "config" / "membership.json"
+    member = Membership("http://lab-pc:7461", "pc-1", "ll_1_x", "ab")
+    assert Membership.read(file) is None
+    member.write(file)
+    assert Membership.read(file) == member
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert stat.S_IMODE(file.parent.stat().st_mode) == 0o700
+    assert list(file.parent.iterdir()) == [file]
+
+
+def test_what_cannot_be_read_says_what_to_do(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text('{"master": 1}')
+    with pytest.raises(LooplineError) as caught:
+        Membership.read(tmp_path / "file")
+    assert "loopline join" in caught.value.hint
+
+
+def test_a_token_names_itself() -> None:
+    token = new_worker_token()
+    assert token == f"ll_{token_id(token)}_{token.split('_', 2)[2]}"
+    assert len(hash_of(token)) == 64

@@ -1,0 +1,173 @@
+"""GNOME and logind by D-Bus, against python-dbusmock on a bus of their own."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from tests.worker.bench import until
+from tests.worker.presence.witnesses import DBUS, MOCK, bus, mock_service
+from worker.crew import Crew
+from worker.presence import bus as bus_module
+from worker.presence import logind, mutter
+from worker.presence.bus import Bus, BusProbe
+from worker.presence.desk import Desk
+from worker.presence.logind import Logind
+from worker.presence.mutter import Mutter
+
+dbus_fast = pytest.importorskip("dbus_fast")
+from dbus_fast.aio import MessageBus  # noqa: E402
+
+MUTTER = "org.gnome.Mutter.IdleMonitor"
+CORE = "/org/gnome/Mutter/IdleMonitor/Core"
+LOGIND, ROOT = "org.freedesktop.login1", "/org/freedesktop/login1"
+MANAGER = f"{LOGIND}.Manager"
+
+
+class Service:
+    """A mock service, to be told what it answers."""
+
+    def __init__(self, bus: Bus, name: str, path: str) -> None:
+        self._bus, self._name, self._path = bus, name, path
+
+    async def does(self, member: str, signature: str, *body: Any) -> Any:
+        return await self._bus.ask(self._name, self._path, MOCK, member, signature, *body)
+
+    async def sets(self, path: str, interface: str, **properties: Any) -> None:
+        values = {name: dbus_fast.Variant(*value) for name, value in properties.items()}
+        await self._bus.ask(self._name, path, MOCK, "UpdateProperties", "sa{sv}", interface, values)
+
+
+@asynccontextmanager
+async def service(monkeypatch: pytest.MonkeyPatch, name: str, path: str, *arguments: str) -> AsyncIterator[Service]:
+    with bus() as address, mock_service(address, *arguments):
+        monkeypatch.setenv("DBUS_SESSION_BUS_ADDRESS", address)
+        monkeypatch.setenv("DBUS_SYSTEM_BUS_ADDRESS", address)
+        connection = await MessageBus(bus_address=address).connect()
+        told = Bus(connection)
+
+        async def is_there() -> bool:
+            return bool(await told.ask(DBUS, "/org/freedesktop/DBus", DBUS, "NameHasOwner", "s", name))
+
+        while not await is_there():
+            pass
+        yield Service(told, name, path)
+        connection.disconnect()
+
+
+@asynccontextmanager
+async def listening(probe: BusProbe) -> AsyncIterator[Desk]:
+    desk = Desk([probe])
+    async with Crew() as crew:
+        desk.listen(crew)
+        await until(lambda: probe.look().idle_s is not None)
+        yield desk
+
+
+@pytest.fixture(autouse=True)
+def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bus_module, "_AGAIN_S", 0.05)
+    monkeypatch.setattr(mutter, "_EVERY_S", 0.05)
+
+
+async def test_gnome_tells_of_an_input_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with service(monkeypatch, MUTTER, CORE, "--session", MUTTER, CORE, MUTTER) as gnome:
+        await gnome.does("AddMethod", "sssss", MUTTER, "GetIdletime", "", "t", "ret = dbus.UInt64(600000)")
+        await gnome.does("AddMethod", "sssss", MUTTER, "AddUserActiveWatch", "", "u", "ret = dbus.UInt32(7)")
+        probe = Mutter()
+        async with listening(probe) as desk:
+            reading = probe.look()
+            assert reading.sees_desktop
+            assert (reading.idle_s or 0) >= 600
+            monkeypatch.setattr(mutter, "_EVERY_S", 3600)  # from here on, only what it is told
+            while not await gnome.does("GetMethodCalls", "s", "AddUserActiveWatch"):
+                pass
+            await gnome.does("EmitSignal", "sssav", MUTTER, "WatchFired", "u", [dbus_fast.Variant("u", 8)])
+            await gnome.does("GetCalls", "")
+            assert not desk.stirred.is_set()  # that watch is somebody else's
+            await gnome.does("EmitSignal", "sssav", MUTTER, "WatchFired", "u", [dbus_fast.Variant("u", 7)])
+            await desk.stirred.wait()
+            assert (probe.look().idle_s or 0) < 500
+
+
+async def test_a_desktop_that_goes_is_no_witness_any_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    probe = Mutter()
+    async with service(monkeypatch, MUTTER, CORE, "--session", MUTTER, CORE, MUTTER) as gnome:
+        await gnome.does("AddMethod", "sssss", MUTTER, "GetIdletime", "", "t", "ret = dbus.UInt64(600000)")
+        await gnome.does("AddMethod", "sssss", MUTTER, "AddUserActiveWatch", "", "u", "ret = dbus.UInt32(7)")
+        async with listening(probe):
+            await gnome.does("AddMethod", "sssss", MUTTER, "GetIdletime", "", "t", "raise ValueError('gone')")
+            await until(lambda: probe.look().idle_s is None)
+            assert "gone" in probe.look().detail
+
+
+async def test_logind_knows_that_nobody_is_there_and_who_comes(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with service(monkeypatch, LOGIND, ROOT, "--system", "--template", "logind") as login:
+        probe = Logind()
+        async with listening(probe) as desk:
+            assert probe.look().sees_desktop
+            assert probe.look().detail == "nobody is logged in"
+            path = await login.does("AddSession", "ssusb", "c1", "seat0", os.getuid() + 1, "ann", True)
+            await login.sets(path, logind._SESSION, Type=("s", "wayland"), Class=("s", "user"))
+            desk.stirred.clear()
+            monkeypatch.setattr(logind, "_EVERY_S", 0.05)
+            await until(lambda: (probe.look().idle_s or 9) < 5)
+            await desk.stirred.wait()
+            assert probe.look().detail == "session c1 is in use"
+            await login.sets(path, logind._SESSION, LockedHint=("b", True))
+            await until(lambda: "locked" in probe.look().detail)
+            since = int((time.time() - 1000) * 1e6)
+            await login.sets(path, logind._SESSION, IdleHint=("b", True), IdleSinceHint=("t", since))
+            await until(lambda: (probe.look().idle_s or 0) >= 1000)
+
+
+OURS = os.getuid()
+
+
+def session(**changes: Any) -> dict[str, Any]:
+    known = {
+        "Class": "user", "Type": "wayland", "User": (OURS, "/"), "Active": True, "Remote": False, "State": "active",
+        "IdleHint": False, "IdleSinceHint": 0, "LockedHint": False,
+    }  # fmt: skip
+    return known | changes
+
+
+OTHERS = {"User": (OURS + 1, "/")}
+
+
+@pytest.mark.parametrize(
+    ("sessions", "idle_s", "sees_desktop"),
+    [
+        ([session()], None, False),  # desktops are careless about saying that they are not idle
+        ([session(IdleHint=True, IdleSinceHint=900 * 10**6)], 100.0, True),
+        ([session(**OTHERS)], 0.0, True),
+        ([session(IdleHint=True, IdleSinceHint=900 * 10**6), session(**OTHERS)], 0.0, True),
+        ([session(IdleHint=True, IdleSinceHint=900 * 10**6), session()], 100.0, False),
+        ([session(Type="tty")], None, False),
+        ([session(Type="tty", Remote=True), session(IdleHint=True, IdleSinceHint=900 * 10**6)], 100.0, True),
+        ([session(LockedHint=True)], 0.0, True),
+    ],
+)
+def test_what_sessions_say(sessions: list[dict[str, Any]], idle_s: float | None, sees_desktop: bool) -> None:
+    reading = Logind().judge({str(place): session for place, session in enumerate(sessions)}, now=1000.0)
+    assert (reading.idle_s, reading.sees_desktop) == (idle_s, sees_desktop)
+
+
+def test_a_locked_session_has_been_idle_since_it_was_locked() -> None:
+    probe, locked = Logind(), {"1": session(LockedHint=True)}
+    assert [probe.judge(locked, now=now).idle_s for now in (1000.0, 1300.0)] == [0.0, 300.0]
+    assert probe.judge({"1": session()}, now=1400.0).idle_s is None
+    assert probe.judge(locked, now=1500.0).idle_s == 0.0
+
+
+@pytest.mark.parametrize("gone", [{"State": "closing"}, {"Class": "greeter"}, {"Active": False}])
+def test_after_a_logout_nobody_is_there(gone: dict[str, Any]) -> None:
+    probe = Logind()
+    probe.judge({"1": session()}, now=1000.0)
+    reading = probe.judge({"1": session(**gone)}, now=1060.0)
+    assert (reading.idle_s, reading.sees_desktop, reading.detail) == (60.0, True, "nobody is logged in")

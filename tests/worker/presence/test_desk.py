@@ -1,0 +1,72 @@
+"""What follows from the probes' answers. Pure."""
+
+import asyncio
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.worker.presence.witnesses import Hand
+from worker.crew import Crew
+from worker.presence.desk import Desk, InputClock, judge
+from worker.presence.macos import MacOS
+from worker.presence.probe import Reading
+from worker.presence.windows import SessionInfo, Windows, session_idle_s, tick_idle_s
+
+readings = st.lists(st.builds(Reading, st.sampled_from("abc"), st.none() | st.floats(0, 1e6), st.booleans()))
+
+
+@given(readings)
+def test_the_least_idle_answer_wins_and_without_a_witness_it_is_in_use(answers: list[Reading]) -> None:
+    sight = judge(answers)
+    known = [reading.idle_s for reading in answers if reading.idle_s is not None]
+    vouched = any(reading.sees_desktop and reading.idle_s is not None for reading in answers)
+    assert sight.idle_s == (min(known) if vouched else None)
+    assert sight.certain_idle_s == (sight.idle_s or 0)
+
+
+def test_no_probe_at_all_means_in_use() -> None:
+    assert judge([]).idle_s is None
+
+
+def test_terminals_alone_cannot_vouch_for_a_desktop() -> None:
+    terminals = Reading("terminals", 9999.0)
+    assert judge([terminals]).idle_s is None
+    assert judge([terminals, Reading("x11", 5.0, sees_desktop=True)]).idle_s == 5.0
+    assert judge([Reading("terminals", 1.0), Reading("x11", 5.0, sees_desktop=True)]).by == "terminals"
+
+
+def test_an_input_came_after_the_look_that_did_not_show_it() -> None:
+    clock = InputClock()
+    assert clock.looked(100.0, now=1000.0) == 900.0
+    assert clock.looked(0.3, now=1000.5) == 1000.2
+    assert clock.looked(0.9, now=1001.0) == 1000.5  # a probe that only knows whole seconds
+    assert clock.looked(30.0, now=1002.0) == 972.0
+
+
+async def test_a_desk_is_looked_at_through_its_probes() -> None:
+    hand = Hand(3.0)
+    desk = Desk([hand, Hand(None)])
+    async with Crew() as crew:
+        desk.listen(crew)
+        await asyncio.sleep(0)
+    assert (desk.look().idle_s, desk.look().by) == (3.0, "hand")
+    hand.idle_s = None
+    assert desk.look().idle_s is None
+    desk.close()
+
+
+def test_ticks_of_windows_begin_anew() -> None:
+    assert tick_idle_s(5000, 2000) == 3.0
+    assert tick_idle_s(500, 2**32 - 500) == 1.0
+
+
+def test_a_session_of_windows_that_does_not_say_is_in_use() -> None:
+    assert session_idle_s(SessionInfo(last_input=10**7, now=5 * 10**7)) == 4.0
+    assert session_idle_s(SessionInfo(last_input=0, now=5 * 10**7)) == 0.0
+
+
+@pytest.mark.parametrize("probe", [Windows(), MacOS()], ids=["windows", "macos"])
+def test_a_probe_of_another_system_cannot_tell(probe: Windows | MacOS) -> None:
+    assert probe.look().idle_s is None
+    assert probe.look().detail

@@ -1,0 +1,78 @@
+"""Terminals: a real pseudo-terminal, and made-up folders of devices."""
+
+import os
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.worker.presence.witnesses import terminal, type_at
+from worker.presence.terminals import Terminals, has_display
+
+LONG_AGO = 1_000_000.0
+
+
+def only(device: Path, folder: Path) -> Path:
+    """A /dev in which there is this terminal and no other."""
+    (folder / "pts").mkdir(parents=True)
+    (folder / "pts" / device.name).symlink_to(device)
+    return folder
+
+
+def test_a_key_at_a_terminal_is_an_input(tmp_path: Path) -> None:
+    with terminal() as (device, person):
+        os.utime(device, (LONG_AGO, LONG_AGO))
+        probe = Terminals(only(device, tmp_path))
+        reading = probe.look()
+        assert reading.idle_s
+        assert reading.idle_s > 1e8
+        assert reading.detail == f"/dev/pts/{device.name}"
+        type_at(device, person)
+        idle_s = probe.look().idle_s
+        assert idle_s is not None
+        assert idle_s < 1e8
+
+
+def device(folder: Path, name: str, ago_s: float) -> None:
+    file = folder / name
+    file.parent.mkdir(exist_ok=True)
+    file.touch()
+    os.utime(file, (time.time() - ago_s, 0))
+
+
+def test_the_latest_of_all_terminals_counts_and_nothing_else(tmp_path: Path) -> None:
+    for name, ago_s in {"tty1": 500, "pts/3": 300, "tty0": 1, "pts/ptmx": 1, "null": 1, "ttyS0": 400}.items():
+        device(tmp_path, name, ago_s)
+    reading = Terminals(tmp_path).look()
+    assert reading.idle_s == pytest.approx(300, abs=30)
+    assert reading.detail == "/dev/pts/3"
+
+
+def test_without_terminals_nobody_has_been_there_since_the_start(tmp_path: Path) -> None:
+    reading = Terminals(tmp_path).look()
+    assert reading.idle_s == pytest.approx(time.time() - psutil.boot_time(), abs=30)
+
+
+def test_a_terminal_that_is_touched_tomorrow_is_in_use(tmp_path: Path) -> None:
+    device(tmp_path, "tty1", -86400)
+    assert Terminals(tmp_path).look().idle_s == 0.0
+
+
+@pytest.mark.parametrize(
+    ("socket", "there"),
+    [
+        ("@/tmp/.X11-unix/X0", True), ("/run/user/1000/wayland-0", True), ("/run/dbus/system_bus_socket", False),
+        ("/run/user/1000/wayland-0.lock", False),
+    ],
+)  # fmt: skip
+def test_a_server_vouches_for_itself_only_without_any_display(tmp_path: Path, socket: str, there: bool) -> None:
+    sockets = tmp_path / "unix"
+    sockets.write_text(f"Num RefCount Protocol Flags Type St Inode Path\n0: 2 0 0 1 1 77 {socket}\n")
+    assert has_display(sockets) == there
+    assert Terminals(tmp_path, sockets, contained=False).look().sees_desktop == (not there)
+    assert not Terminals(tmp_path, sockets, contained=True).look().sees_desktop
+
+
+def test_where_displays_cannot_be_seen_there_may_be_one(tmp_path: Path) -> None:
+    assert has_display(tmp_path / "nothing")

@@ -1,0 +1,124 @@
+"""The owner's terms against what is seen: how many slots, and why no more. Pure."""
+
+from dataclasses import replace
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from worker.allowance import GROW, KEEP, cores_per_slot, fit
+from worker.consent import Consent, Policy, Signs, Terms, decide, is_there
+
+cores = st.floats(0, 64)
+slots = st.integers(0, 64)
+
+
+@given(slots, cores, slots)
+def test_slots_are_never_more_than_the_spare_cores_carry(before: int, spare: float, most: int) -> None:
+    now = fit(before, spare, most)
+    assert 0 <= now <= most
+    assert now <= spare + KEEP
+    assert now == most or now + 1 > spare + GROW  # nor fewer
+
+
+@given(slots, cores, cores, slots)
+def test_more_spare_cpu_never_means_fewer_slots(before: int, one: float, other: float, most: int) -> None:
+    assert fit(before, min(one, other), most) <= fit(before, max(one, other), most)
+
+
+@given(slots, cores, st.lists(st.floats(-0.12, 0.12), max_size=20), slots)
+def test_slots_do_not_come_and_go_with_small_swings(now: int, spare: float, swings: list[float], most: int) -> None:
+    """Whatever the order of swings narrower than the gap between keeping and growing: one change at most."""
+    seen = [fit(now, spare, most)]
+    for swing in swings:
+        seen.append(fit(seen[-1], max(0.0, spare + swing), most))
+    assert len({*seen}) <= 2
+    assert sum(first != second for first, second in pairwise(seen)) <= 1
+
+
+def test_fewer_cores_while_the_owner_works_and_all_of_them_afterwards() -> None:
+    seen, now = [], 4
+    for spare in (4.0, 3.6, 3.4, 2.6, 2.4, 1.0, 0.2, 0.0, 0.7, 0.8, 1.7, 1.8, 3.0, 3.9):
+        now = fit(now, spare, 4)
+        seen.append(now)
+    assert seen == [4, 4, 3, 3, 2, 1, 0, 0, 0, 1, 1, 2, 3, 4]
+
+
+def test_where_more_slots_than_cores_are_wanted_each_is_a_part_of_one() -> None:
+    assert cores_per_slot(2.0, 8) == 0.25
+    assert cores_per_slot(8.0, 2) == 1.0
+    assert fit(0, 1.0, 8, 0.25) == 4
+
+
+TERMS = Terms(Policy.SPARE, idle_s=60, leave_cores=1.0, leave_memory_bytes=100)
+AWAY = Signs(cores=4.0, spare_cpu=4.0, idle_s=3600.0, memory_available_bytes=1000)
+HERE = replace(AWAY, idle_s=0.1)
+
+
+def asked(signs: Signs, most: int = 4, before: int = 4, **terms: Any) -> Consent:
+    return decide(replace(TERMS, **terms), signs, most, before)
+
+
+def test_when_idle_nothing_runs_while_somebody_is_there() -> None:
+    assert asked(AWAY, policy=Policy.WHEN_IDLE) == Consent(4)
+    assert asked(HERE, policy=Policy.WHEN_IDLE) == Consent(0, "somebody is using this computer")
+    assert asked(replace(AWAY, idle_s=59.9), policy=Policy.WHEN_IDLE).slots == 0
+    assert asked(replace(AWAY, idle_s=60.0), policy=Policy.WHEN_IDLE).slots == 4
+
+
+def test_where_nobody_can_tell_it_is_in_use() -> None:
+    unknown = replace(AWAY, idle_s=None)
+    assert is_there(TERMS, unknown)
+    consent = asked(unknown, policy=Policy.WHEN_IDLE)
+    assert consent.slots == 0
+    assert "nobody can tell" in consent.why
+    assert asked(unknown).slots == 3  # one core is left to whoever may be there
+
+
+def test_spare_leaves_a_core_to_who_is_there_and_all_the_rest_is_lent() -> None:
+    assert asked(HERE) == Consent(3, "the owner's programs need the processor")
+    assert asked(replace(HERE, spare_cpu=2.2)).slots == 1
+    assert asked(replace(AWAY, spare_cpu=2.2)).slots == 2  # nobody is there, but a program of theirs is at work
+    assert asked(replace(HERE, spare_cpu=0.0)).slots == 0
+
+
+def test_other_programs_may_be_none_of_its_concern() -> None:
+    busy = replace(AWAY, spare_cpu=0.0)
+    assert asked(busy, policy=Policy.WHEN_IDLE).slots == 0
+    assert asked(busy, policy=Policy.WHEN_IDLE, heed_load=False) == Consent(4)
+    assert asked(busy, policy=Policy.SPARE, heed_load=False).slots == 0
+
+
+def test_always_asks_neither_who_is_there_nor_what_is_spare() -> None:
+    assert asked(replace(HERE, spare_cpu=0.0, memory_available_bytes=0), policy=Policy.ALWAYS) == Consent(4)
+
+
+@pytest.mark.parametrize("policy", Policy)
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({"program": "zoom"}, "zoom is running"),
+        ({"is_time": False}, "outside the hours that the owner has set"),
+        ({"on_battery": True}, "running on battery"),
+    ],
+)
+def test_whatever_the_policy_some_things_mean_not_now(policy: Policy, change: dict[str, Any], why: str) -> None:
+    assert asked(replace(AWAY, **change), policy=policy) == Consent(0, why)
+
+
+def test_on_battery_if_the_owner_says_so() -> None:
+    assert asked(replace(AWAY, on_battery=True), on_battery=True).slots == 4
+
+
+@pytest.mark.parametrize("policy", Policy)
+def test_a_pause_is_above_all_and_gives_no_grace(policy: Policy) -> None:
+    consent = asked(replace(AWAY, paused="until 14:30", program="zoom"), policy=policy)
+    assert consent == Consent(0, "paused by the owner until 14:30", at_once=True)
+
+
+def test_too_little_memory_is_said() -> None:
+    consent = asked(replace(AWAY, memory_available_bytes=99))
+    assert (consent.slots, consent.short_of_memory) == (4, True)
+    assert "memory" in consent.why

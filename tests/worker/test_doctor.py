@@ -1,0 +1,66 @@
+"""``loopline doctor``: what it finds on this machine, and its self-test with a mouse that is moved for real."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.worker.presence.witnesses import move_mouse, x_server
+from worker.doctor import Findings, in_text
+from worker.launch.abilities import Ability
+from worker.presence.probe import Reading
+from worker.pressure import Pressure
+
+
+async def start(folder: Path, display: dict[str, str], *words: str) -> asyncio.subprocess.Process:
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("LOOPLINE", "DBUS"))}
+    return await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "loopline", "doctor", "--data-dir", str(folder), *words, env=kept | display,
+        stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
+    )  # fmt: skip
+
+
+async def test_what_it_finds_is_json(tmp_path: Path) -> None:
+    doctor = await start(tmp_path, {}, "--json", "--policy", "spare")
+    found = json.loads((await doctor.communicate())[0])
+    assert doctor.returncode == 0
+    assert {probe["probe"] for probe in found["probes"]} >= {"terminals"}
+    assert found["speed"] > 0
+    assert any("leave over" in words for words in found["terms"])
+
+
+async def test_the_self_test_sees_a_moved_mouse(tmp_path: Path) -> None:
+    with x_server() as display:
+        doctor = await start(tmp_path, display, "--self-test")
+        assert doctor.stdout
+        while b"now move the mouse" not in await doctor.stdout.readline():
+            assert not doctor.stdout.at_eof()
+        move_mouse(display, 40)
+        said = await doctor.stdout.read()
+        assert b"self-test: seen by x11, 0." in said
+        assert await doctor.wait() == 0
+
+
+async def test_a_wrong_setting_is_exit_code_2(tmp_path: Path) -> None:
+    doctor = await start(tmp_path, {}, "--policy", "never")
+    _, said = await doctor.communicate()
+    assert doctor.returncode == 2
+    assert said.startswith(b"error: --policy: ")
+
+
+@pytest.mark.parametrize(("idle_s", "says"), [(None, "in use, to be safe: x11"), (61.0, "x11 decides")])
+def test_its_words(idle_s: float | None, says: str) -> None:
+    probes = [Reading("x11", 61.0, True, "display :0"), Reading("gnome", detail="no bus"), Reading("terminals", 7.0)]
+    limits = [Ability("freezing", False, "no group")]
+    found = Findings(probes, "x11", idle_s, 0, "it is late", 1.5, 2.0, 1.1, Pressure(), True, limits, ["Tasks run."])
+    text = in_text(found)
+    for part in (
+        "  + x11: last input 61.0 s ago (display :0)", "  - gnome: no bus", "does not see the desktop", says,
+        "on battery", "  - freezing: no group", "  Tasks run.", "0 slots now, because it is late",
+    ):  # fmt: skip
+        assert part in text

@@ -1,0 +1,192 @@
+"""The owner's page: what it shows, what it does, and whom it refuses; then the same from a terminal."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import stat
+import sys
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+
+from tests.worker.bench import run_of, until
+from tests.worker.presence.witnesses import Hand
+from tests.worker.small_master import SmallMaster
+from tests.worker.test_agent import Started
+from worker import agent as agent_module
+from worker import yielding
+from worker.consent import Consent
+from worker.owner.page import headline, presence, render
+from worker.owner.state import Gave, Running, State
+from worker.pause import Pause
+from worker.presence.desk import Desk
+
+STATE = State(
+    "pc-1", False, 0, 4, "somebody is using this computer", "", True, 2.5, "x11",
+    [Running("<pi>", 12.0, True), Running("", 3.0, False)], [Gave(0.0, 2, 0.113, True, "somebody")],
+    1, 0.113, 0.113, ["Tasks <run>."],
+)  # fmt: skip
+
+
+def test_the_page_says_what_runs_and_escapes_it() -> None:
+    page = render(STATE)
+    for part in (
+        "&lt;pi&gt;",
+        "a job without a name",
+        "stands still",
+        "0.113 s after your input",
+        "Tasks &lt;run&gt;.",
+    ):
+        assert part in page
+    assert "<pi>" not in page
+    assert "<script" not in page
+    assert "1 running, 1 standing still, 0 of 4 slots lent (somebody is using" in headline(STATE)
+    assert presence(STATE) == "Last input 2 s ago, seen by x11."
+
+
+@pytest.fixture
+async def agent(tmp_path: Path, master: SmallMaster, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Started]:
+    monkeypatch.setattr(agent_module, "SAMPLE_EVERY_S", 0.05)
+    monkeypatch.setattr(yielding, "_open_desk", lambda: Desk([Hand()]))
+    monkeypatch.setattr(yielding, "decide", _decide)
+    owners = {"dedicated": False, "leave_memory_bytes": 0, "on_battery": True}
+    agent = Started(tmp_path / "data", master.url, owners)
+    await until(lambda: (tmp_path / "data" / "owner-page").exists())
+    yield agent
+    await agent.crash()
+
+
+def _decide(terms: Any, signs: Any, most: int, before: int) -> Consent:
+    """Without regard to what else this machine does."""
+    return Consent(0, f"paused by the owner {signs.paused}", at_once=True) if signs.paused else Consent(most)
+
+
+def address(agent: Started) -> str:
+    return (agent.folder / "owner-page").read_text().strip()
+
+
+async def ask(method: str, url: str, **more: Any) -> tuple[int, str, Any]:
+    async with aiohttp.ClientSession() as session, session.request(method, url, allow_redirects=False, **more) as got:
+        return got.status, await got.text(), got.headers
+
+
+async def test_pause_and_resume_on_the_page(agent: Started, master: SmallMaster) -> None:
+    run = run_of("sh", "-c", "echo > begun; sleep 100", job_name="pi")
+    await master.say(run)
+    await until(lambda: (agent.folder / "scratch" / "1.1.1" / "begun").exists())
+    status, page, headers = await ask("GET", address(agent))
+    assert status == 200
+    assert "<td>pi<td>" in page
+    assert "sleep" not in page  # what it computes is nobody's business here
+    assert "default-src 'none'" in headers["Content-Security-Policy"]
+    assert headers["Cache-Control"] == "no-store"
+    status, _, headers = await ask("POST", f"{address(agent)}pause", data={"for": "1h"})
+    assert (status, headers["Location"]) == (303, "/" + address(agent).split("/", 3)[3])
+    (result,) = await master.results_of(run)
+    assert result.outcome == "given_back"
+    assert "paused until" in (await ask("GET", address(agent)))[1]
+    assert Pause(agent.home.pause).until > time.time() + 3000
+    await ask("POST", f"{address(agent)}resume")
+    await until(lambda: master.reports[-1].load.slots == 2)
+    assert not agent.home.pause.exists()
+
+
+async def test_a_pause_that_makes_no_sense_is_refused(agent: Started) -> None:
+    status, said, _ = await ask("POST", f"{address(agent)}pause", data={"for": "soon"})
+    assert status == 400
+    assert "until-tomorrow" in said
+
+
+async def test_whoever_does_not_know_the_secret_sees_nothing(agent: Started) -> None:
+    url = address(agent)
+    root = url.rsplit("/", 2)[0]
+    for path in ("", "/", "/x/", "/x/state", "/pause", f"/{'x' * 43}/pause"):
+        for method in ("GET", "POST"):
+            assert (await ask(method, root + path))[0] in (404, 405)
+    assert stat.S_IMODE((agent.folder / "owner-page").stat().st_mode) == 0o600
+    assert stat.S_IMODE((agent.folder / "owner-secret").stat().st_mode) == 0o600
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Host": "evil.example"},
+        {"Host": "evil.example:80"},
+        {"Origin": "http://evil.example"},
+        {"Origin": "null"},
+        {"Sec-Fetch-Site": "cross-site"},
+        {"Sec-Fetch-Site": "same-site"},
+    ],
+    ids=str,
+)
+async def test_other_pages_can_do_nothing_even_with_the_secret(agent: Started, headers: dict[str, str]) -> None:
+    assert (await ask("POST", f"{address(agent)}pause", data={"for": "for-good"}, headers=headers))[0] == 404
+    assert (await ask("GET", f"{address(agent)}state", headers=headers))[0] == 404
+    assert not agent.home.pause.exists()
+
+
+async def test_it_is_on_loopback_only_and_gone_when_the_agent_stops(agent: Started) -> None:
+    url = address(agent)
+    assert url.startswith("http://127.0.0.1:")
+    page = agent.agent._page
+    assert page
+    assert page._runner
+    assert [sockname[0] for sockname in page._runner.addresses] == ["127.0.0.1"]
+    await agent.stop()
+    assert not (agent.folder / "owner-page").exists()
+    with pytest.raises(aiohttp.ClientConnectionError):
+        await ask("GET", url)
+
+
+async def test_the_secret_stays_the_same(tmp_path: Path, agent: Started, master: SmallMaster) -> None:
+    secret = address(agent).rsplit("/", 2)[1]
+    await agent.stop()
+    agent.home.close()
+    again = Started(tmp_path / "data", master.url, {"dedicated": True})
+    await until(lambda: (tmp_path / "data" / "owner-page").exists())
+    assert address(again).rsplit("/", 2)[1] == secret
+    await again.crash()
+
+
+async def owner(folder: Path, *words: str) -> tuple[int, str, str]:
+    """As typed in a terminal."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("LOOPLINE")}
+    command = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "loopline", "owner", "--data-dir", str(folder), *words,
+        env=environment, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
+    )  # fmt: skip
+    out, err = await command.communicate()
+    assert command.returncode is not None
+    return command.returncode, out.decode(), err.decode()
+
+
+async def test_the_same_from_a_terminal(agent: Started) -> None:
+    code, shown, _ = await owner(agent.folder)
+    assert code == 0
+    for part in ("w1: 0 running, 2 of 2 slots lent", "running here:\n  nothing", address(agent)):
+        assert part in shown
+    code, shown, _ = await owner(agent.folder, "pause", "for-good", "--json")
+    assert (code, json.loads(shown)["paused"]) == (0, "for good")
+    assert Pause(agent.home.pause).until == float("inf")
+    code, shown, _ = await owner(agent.folder, "resume")
+    assert (code, shown.startswith("w1: 0 running")) == (0, True)
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "says"),
+    [
+        (("pause", "soon"), 2, "error: expected a time such as 30m"),
+        (("--json",), 5, '{"error": {"code": "unreachable", "message": "no worker of yours runs here'),
+    ],
+)
+async def test_what_goes_wrong_is_said(tmp_path: Path, words: tuple[str, ...], code: int, says: str) -> None:
+    if code == 2:
+        (tmp_path / "owner-page").write_text("http://127.0.0.1:1/x/\n")
+    status, _, said = await owner(tmp_path, *words)
+    assert (status, said.startswith(says)) == (code, True), said

@@ -1,0 +1,232 @@
+"""What owners write and read: hours, pauses, names of programs, terms, figures."""
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from shared.errors import LooplineError
+from shared.model import Yielded
+from worker import speed
+from worker.battery import Battery
+from worker.consent import Policy
+from worker.hours import Hours
+from worker.journal import Journal, Yield, quantile
+from worker.pause import FOR_GOOD, Pause, end_of
+from worker.pressure import Pressure
+from worker.programs import Programs
+from worker.settings import WorkerSettings
+from worker.terms import in_words, terms_of
+
+MON, TUE, FRI, SAT, SUN = 0, 1, 4, 5, 6
+GIB = 2**30
+
+
+def at(hours: Hours, weekday: int, clock: str) -> bool:
+    hour, minute = clock.split(":")
+    return hours.include(weekday, int(hour) * 60 + int(minute))
+
+
+def test_nights_and_weekends() -> None:
+    hours = Hours.parse("Mon-Fri 18:00-08:00, sat, sunday")
+    assert [at(hours, MON, clock) for clock in ("7:59", "8:00", "17:59", "18:00", "23:59")] == [
+        False, False, False, True, True
+    ]  # fmt: skip
+    assert at(hours, TUE, "07:59")
+    assert at(hours, SAT, "07:59")
+    assert at(hours, SUN, "23:59")
+    assert not at(hours, TUE, "12:00")
+
+
+def test_a_night_may_run_into_the_next_week() -> None:
+    hours = Hours.parse("sun 22:00-06:00")
+    assert at(hours, SUN, "22:00")
+    assert at(hours, MON, "05:59")
+    assert not at(hours, MON, "06:00")
+    assert not at(hours, SUN, "05:59")
+
+
+def test_days_wrap_round_and_no_hours_mean_any_time() -> None:
+    assert at(Hours.parse("fri-mon"), SUN, "3:00")
+    assert not at(Hours.parse("fri-mon"), TUE, "3:00")
+    assert at(Hours.parse(""), TUE, "3:00")
+
+
+@given(st.integers(0, 6), st.integers(0, 23), st.integers(0, 23), st.integers(0, 6), st.integers(0, 1439))
+def test_any_span_is_what_it_says(day: int, start: int, end: int, when: int, minute: int) -> None:
+    name = ["mon", "tue", "wed", "thu", "fri", "sat", "sun"][day]
+    if start < end:
+        inside = when == day and start * 60 <= minute < end * 60
+    else:
+        inside = (when == day and minute >= start * 60) or (when == (day + 1) % 7 and minute < end * 60)
+    assert Hours.parse(f"{name} {start}:00-{end}:00").include(when, minute) == inside
+
+
+@pytest.mark.parametrize("text", ["lunch", "mon 25:00-3:00", "mon 8:61-9:00", "mon-xyz", "mon 8-9", "-", "fri night"])
+def test_hours_that_make_no_sense_name_the_key(text: str) -> None:
+    with pytest.raises(LooplineError) as caught:
+        WorkerSettings.load(hours=text)
+    assert caught.value.message.startswith("--hours: expected hours such as 'mon-fri 18:00-08:00, sat, sun'")
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "says"),
+    [
+        ("policy", "sometimes", "'when-idle', 'spare' or 'always'"),
+        ("idle_s", "0", "greater than or equal to 1"),
+        ("grace_s", "soon", "valid number"),
+        ("leave_cores", "-1", "greater than or equal to 0"),
+        ("owner_port", "70000", "less than or equal to 65535"),
+    ],
+)
+def test_a_bad_setting_names_the_key(key: str, value: str, says: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(f"LOOPLINE_{key.upper()}", value)
+    with pytest.raises(LooplineError) as caught:
+        WorkerSettings.load()
+    assert caught.value.message.startswith(f"LOOPLINE_{key.upper()}: ")
+    assert says in caught.value.message
+
+
+def test_terms_by_default_and_of_a_dedicated_computer() -> None:
+    terms = terms_of(WorkerSettings.load(), 8 * GIB)
+    assert (terms.policy, terms.idle_s, terms.leave_memory_bytes, terms.on_battery) == ("when-idle", 180, GIB, False)
+    assert terms_of(WorkerSettings.load(), 64 * GIB).leave_memory_bytes == 2 * GIB
+    assert terms_of(WorkerSettings.load(leave_memory_bytes=7), 64 * GIB).leave_memory_bytes == 7
+    dedicated = terms_of(WorkerSettings.load(dedicated=True), 8 * GIB)
+    assert (dedicated.policy, dedicated.on_battery, dedicated.leave_memory_bytes) == (Policy.ALWAYS, True, 0)
+    assert not dedicated.asks_who_is_there
+
+
+def test_terms_in_words() -> None:
+    settings = WorkerSettings.load(policy="spare", hours="sat", not_while="zoom, obs", grace_s=30)
+    words = "\n".join(in_words(settings, terms_of(settings, 8 * GIB)))
+    for part in ("1 more stay free", "1.0 GiB of memory", "still for 30 s", "battery", "hours: sat", "zoom, obs"):
+        assert part in words
+    settings = WorkerSettings.load(dedicated=True)
+    assert in_words(settings, terms_of(settings, 8 * GIB)) == [
+        "This computer is dedicated to the grid: tasks run whoever uses it."
+    ]
+
+
+NOON = time.mktime((2026, 3, 4, 12, 0, 0, 0, 0, -1))
+
+
+@pytest.mark.parametrize(
+    ("words", "until"),
+    [
+        ("1h", NOON + 3600), ("30m", NOON + 1800), ("2d", NOON + 2 * 86400), ("for good", FOR_GOOD),
+        ("Until-Tomorrow", time.mktime((2026, 3, 5, 8, 0, 0, 0, 0, -1))),
+    ],
+)  # fmt: skip
+def test_how_long_a_pause_is(words: str, until: float) -> None:
+    assert end_of(words, NOON) == until
+
+
+@pytest.mark.parametrize("words", ["", "0h", "h", "1", "soon", "-1h", "1h30"])
+def test_a_pause_that_makes_no_sense_says_what_would(words: str) -> None:
+    with pytest.raises(ValueError, match="expected a time such as 30m"):
+        end_of(words, NOON)
+
+
+@pytest.mark.parametrize("until", [NOON + 60, FOR_GOOD])
+def test_a_pause_outlives_the_agent(tmp_path: Path, until: float) -> None:
+    Pause(tmp_path / "pause").set(until)
+    again = Pause(tmp_path / "pause")
+    assert again.words(NOON)
+    again.clear()
+    assert Pause(tmp_path / "pause").words(NOON) == ""
+
+
+def test_a_pause_in_words(tmp_path: Path) -> None:
+    pause = Pause(tmp_path / "pause")
+    assert pause.words(NOON) == ""
+    pause.set(NOON + 3600)
+    assert pause.words(NOON) == "until 13:00"
+    assert pause.words(NOON + 3600) == ""
+    pause.set(FOR_GOOD)
+    assert pause.words(NOON) == "for good"
+
+
+def test_a_torn_pause_is_a_pause(tmp_path: Path) -> None:
+    (tmp_path / "pause").write_text('{"until": "to')
+    assert Pause(tmp_path / "pause").words(NOON) == "for good"
+
+
+def test_programs_are_known_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    now, there = 0.0, ["bash", "ZOOM.EXE"]
+    monkeypatch.setattr("time.monotonic", lambda: now)
+    programs = Programs(["obs", "zoom"], lambda: there)
+    assert programs.found() == "zoom"
+    there.remove("ZOOM.EXE")
+    assert programs.found() == "zoom"  # it does not look at everything all the time
+    now = 10.0
+    assert programs.found() == ""
+    assert Programs([], lambda: pytest.fail("it looked in vain")).found() == ""
+
+
+def test_this_program_is_found() -> None:
+    assert Programs([psutil.Process().name()]).found()
+
+
+def test_a_computer_without_a_battery_is_asked_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    states: list[Any] = [None]
+    monkeypatch.setattr(psutil, "sensors_battery", lambda: states.pop(), raising=False)
+    battery = Battery()
+    assert not battery.is_in_use()
+    assert not battery.is_in_use()
+
+
+@pytest.mark.parametrize(("plugged", "in_use"), [(True, False), (False, True), (None, False)])
+def test_on_battery(monkeypatch: pytest.MonkeyPatch, plugged: bool | None, in_use: bool) -> None:
+    state = type("Battery", (), {"power_plugged": plugged})
+    monkeypatch.setattr(psutil, "sensors_battery", lambda: state, raising=False)
+    assert Battery().is_in_use() == in_use
+
+
+def test_pressure_as_the_kernel_writes_it(tmp_path: Path) -> None:
+    (tmp_path / "cpu").write_text("some avg10=12.50 avg60=0.10 avg300=0.09 total=22\nfull avg10=0.00 avg60=0.00\n")
+    (tmp_path / "io").write_text("nonsense")
+    assert Pressure.now(tmp_path) == Pressure(cpu=12.5)
+
+
+def test_figures_are_of_what_followed_an_input() -> None:
+    journal = Journal()
+    assert journal.yielded() == Yielded()
+    for took in range(1, 101):
+        journal.note(Yield(0, "", 1, took / 1000, after_input=True))
+    journal.note(Yield(0, "", 1, 99.0, after_input=False))
+    assert journal.yielded() == Yielded(100, 0.05, 0.099)
+    assert len(journal.recent) == 20
+
+
+@given(st.lists(st.floats(0, 1e6), min_size=1).map(sorted), st.floats(0.01, 1))
+def test_a_quantile_is_not_exceeded_by_its_part(ordered: list[float], part: float) -> None:
+    value = quantile(ordered, part)
+    assert value in ordered
+    assert sum(other <= value for other in ordered) >= part * len(ordered) - 1e-9
+
+
+def test_speed_is_that_of_the_best_slice(monkeypatch: pytest.MonkeyPatch) -> None:
+    times = iter([0.009, 0.002, 0.004])
+    monkeypatch.setattr(speed, "_timed", lambda: next(times))
+    assert speed.measure(3) == 2.0
+
+
+def test_speed_is_kept_until_the_computer_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    figures = iter([1.5, 2.5, 3.5])
+    monkeypatch.setattr(speed, "measure", lambda: next(figures))
+    file = tmp_path / "speed.json"
+    assert [speed.kept(file, "a processor", 4) for _ in range(2)] == [1.5, 1.5]
+    assert speed.kept(file, "another", 4) == 2.5
+    file.write_text(json.dumps({"computer": "?"}))
+    assert speed.kept(file, "another", 4) == 3.5
+
+
+def test_the_slice_is_always_the_same_work() -> None:
+    assert speed._slice() == speed._slice()
+    assert speed.measure(2) > 0

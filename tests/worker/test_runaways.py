@@ -1,0 +1,144 @@
+"""Tasks that take more than they may are stopped, with a reason that names the limit; their neighbours live on."""
+
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from shared.model import Outcome, Result
+from shared.protocol.messages import Run
+from tests.worker.bench import Bench, processes_of, python, run_of, until
+from worker.launch import delegation
+from worker.launch.groups import remove_places
+from worker.limits import Quota
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="needs Linux")
+
+MIB = 2**20
+QUOTA = Quota(task_memory_bytes=100 * MIB, processes=40, scratch_bytes=20 * MIB, output_bytes=4 * MIB)
+
+FORK_BOMB = """
+import os, time
+for _ in range(200):  # bounded, whatever becomes of the limit
+    try:
+        if os.fork() == 0: time.sleep(100); os._exit(0)
+    except OSError: pass
+time.sleep(100)
+"""
+MEMORY_HOG = """
+import time
+held = []
+for _ in range(100):  # 1 GB at most
+    held.append(bytearray(10_000_000)); time.sleep(0.01)
+time.sleep(100)
+"""
+MANY_FILES = """
+import time
+for number in range(100):
+    open(str(number), 'wb').write(bytes(1_000_000))
+time.sleep(100)
+"""
+
+
+@pytest.fixture(params=["control groups", "watching"])
+async def tight(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[Bench]:
+    """A bench with small limits: kept by the kernel, and where it does not."""
+    if request.param == "watching":
+        monkeypatch.setattr(delegation, "claim", lambda yields: {})
+    else:
+        places = delegation.claim(yields=False)
+        remove_places(set(places.values()))
+        if not {"core", "memory", "pids"} <= places.keys():
+            pytest.skip("no control groups are handed over to us here")
+    async with Bench(tmp_path, quota=QUOTA) as bench:
+        yield bench
+
+
+async def stopped(bench: Bench, run: Run) -> Result:
+    """The result of a runaway, once a neighbour was seen to live on and nothing is left."""
+    neighbour = run_of("sh", "-c", "echo > begun; while [ ! -e go ]; do sleep 0.02; done; echo fine", task=99)
+    await bench.begins(neighbour)
+    result = await bench.result(run)
+    (bench.scratch / str(neighbour.attempt) / "go").touch()
+    assert (await bench.end_of(neighbour)).stdout.data == b"fine\n"
+    assert processes_of(bench.folder) == []
+    assert bench.troubles == []
+    assert result.outcome is Outcome.FAILED
+    return result
+
+
+async def test_a_fork_bomb(tight: Bench) -> None:
+    result = await stopped(tight, python(FORK_BOMB))
+    assert result.reason == "stopped: 40 processes and threads, and asking for more (max_processes of this worker)"
+
+
+async def test_a_memory_hog(tight: Bench) -> None:
+    result = await stopped(tight, python(MEMORY_HOG))
+    assert result.reason.startswith("stopped: more than 100 MiB of memory (this worker's limit for a task whose job")
+
+
+async def test_a_memory_hog_with_a_patient_parent(tight: Bench) -> None:
+    """The kernel may kill one process only: the rest of the attempt must not go on without it."""
+    hog = (
+        f"import subprocess, sys, time; subprocess.run([sys.executable, '-S', '-c', {MEMORY_HOG!r}]); time.sleep(100)"
+    )
+    result = await stopped(tight, python(hog))
+    assert "100 MiB of memory" in result.reason
+
+
+async def test_what_its_job_asks_for_is_its_limit(tight: Bench) -> None:
+    result = await stopped(tight, python(MEMORY_HOG, memory_bytes=60 * MIB))
+    assert result.reason == "stopped: more than 60 MiB of memory (requires.memory_bytes of its job)"
+
+
+async def test_many_files(tight: Bench) -> None:
+    result = await stopped(tight, python(MANY_FILES))
+    assert result.reason == "stopped: more than 20 MiB on disk (scratch_limit_bytes of this worker)"
+
+
+@pytest.mark.parametrize("prefix", ["exec ", ""], ids=["itself", "in a child"])
+async def test_one_long_file(tight: Bench, prefix: str) -> None:
+    result = await stopped(tight, run_of("sh", "-c", f"{prefix}dd if=/dev/zero of=long bs=1M count=100"))
+    assert result.reason == "stopped: more than 20 MiB on disk (scratch_limit_bytes of this worker)"
+
+
+async def test_a_flood_of_output(tight: Bench) -> None:
+    result = await stopped(tight, run_of("yes"))
+    assert result.reason == "stopped: more than 4 MiB of output (output_flood_bytes of this worker)"
+    assert result.stdout.cut
+
+
+async def test_one_that_ignores_sigterm(tight: Bench) -> None:
+    result = await stopped(tight, run_of("sh", "-c", "trap '' TERM INT HUP; sleep 100; sleep 100", timeout_s=0.3))
+    assert result.reason == "timed out after 0.3 s"
+
+
+async def test_daemons_left_behind_are_counted(tight: Bench) -> None:
+    result = await tight.result(run_of("sh", "-c", "setsid sleep 100 & setsid sleep 100 & exit 0"))
+    assert result.outcome is Outcome.SUCCEEDED
+    assert result.reason == "2 processes that it left running were stopped: nothing outlives its task"
+    assert processes_of(tight.folder) == []
+
+
+async def test_what_stays_within_its_limits_is_left_alone(tight: Bench) -> None:
+    code = (
+        "import os; held = bytearray(30_000_000); open('file', 'wb').write(bytes(10_000_000)); print('x' * 1_000_000)"
+    )
+    result = await tight.result(python(code))
+    assert (result.outcome, result.reason) == (Outcome.SUCCEEDED, "")
+
+
+async def test_no_core_is_dumped(tight: Bench) -> None:
+    result = await tight.result(run_of("sh", "-c", "ulimit -c; ulimit -H -c"))
+    assert result.stdout.data.split() == [b"0", b"0"]
+
+
+async def test_groups_are_gone_when_all_is_over(tmp_path: Path) -> None:
+    async with Bench(tmp_path, quota=QUOTA) as bench:
+        places = [Path(place) for place in bench.launcher._places.values()]
+        await bench.result(run_of("true"))
+        await until(lambda: not any(list(place.glob("1.1.1")) for place in places))
+    await until(lambda: not any(place.exists() for place in places))

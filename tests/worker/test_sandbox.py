@@ -1,0 +1,116 @@
+"""Tasks in a sandbox: what they see, what they cannot touch; and no sandbox where there can be none."""
+
+import asyncio
+import json
+import os
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from shared.errors import LooplineError
+from shared.model import Outcome
+from tests.worker.bench import Bench, processes_of, python, run_of
+from worker.launch import sandbox
+from worker.launch.sandbox import Sandbox, open_sandbox
+from worker.launch.trees import Job
+from worker.limits import Quota
+
+needs_one = pytest.mark.skipif(bool(sandbox.why_not()), reason=f"no sandbox here: {sandbox.why_not()}")
+ROOT = Path(__file__).parents[2]
+INTERFACES = "import socket; print([name for _, name in socket.if_nameindex()])"
+
+
+@pytest.fixture
+async def walled(tmp_path: Path) -> AsyncIterator[Bench]:
+    async with Bench(tmp_path, quota=Quota(task_memory_bytes=2**30), sandbox=open_sandbox()) as bench:
+        yield bench
+
+
+@needs_one
+async def test_only_its_scratch_folder_can_be_written(walled: Bench, tmp_path: Path) -> None:
+    code = """
+import os
+def can_write(folder):
+    try: open(os.path.join(folder, "probe"), "w")
+    except OSError: return False
+    return True
+print([can_write(folder) for folder in ("/", "/etc", "/usr/bin", os.getcwd(), os.environ["TMPDIR"], "/tmp")])
+"""
+    result = await walled.result(python(code))
+    assert result.stdout.data.split(b"\n")[0] == b"[False, False, False, True, True, True]"
+    assert not Path("/tmp/probe").exists()  # its /tmp was its own
+
+
+@needs_one
+async def test_nothing_of_the_owner_is_seen(walled: Bench) -> None:
+    code = f"""
+import json, os
+folders = ["/home", "/run", "/media", {str(Path.home())!r}]
+homes = [name for folder in folders if os.path.isdir(folder) for name in os.listdir(folder)]
+print(json.dumps([homes, [pid for pid in os.listdir("/proc") if pid.isdigit()]]))
+"""
+    homes, pids = json.loads((await walled.result(python(code))).stdout.data)
+    assert set(homes) <= set(Path(sys.base_prefix).parts)  # the agent's Python may be in a home
+    assert len(pids) <= 2  # its own, and the first of its namespace
+
+
+@needs_one
+async def test_there_is_no_network(walled: Bench) -> None:
+    assert (await walled.result(python(INTERFACES, network=True))).stdout.data == b"['lo']\n"
+
+
+@needs_one
+@pytest.mark.parametrize("asks", [True, False])
+async def test_there_is_where_the_job_asks_and_the_worker_allows(tmp_path: Path, asks: bool) -> None:
+    async with Bench(tmp_path, sandbox=open_sandbox(allows_network=True)) as bench:
+        result = await bench.result(run_of("readlink", "/proc/self/ns/net", network=asks))
+    assert (result.stdout.data.strip().decode() == str(Path("/proc/self/ns/net").readlink())) is asks
+
+
+@needs_one
+async def test_daemons_die_with_it(walled: Bench) -> None:
+    run = run_of("sh", "-c", "setsid sleep 100 & echo > begun; exec sleep 100")
+    await walled.begins(run)
+    mine = processes_of(walled.folder)
+    assert {"sleep"} < {process.name() for process in mine}
+    walled.runner.cancel(run.attempt)
+    assert (await walled.end_of(run)).outcome is Outcome.CANCELLED
+    assert not any(psutil.pid_exists(process.pid) and process.is_running() for process in mine)
+
+
+@needs_one
+async def test_how_it_ended_is_told(walled: Bench) -> None:
+    result = await walled.result(run_of("sh", "-c", "echo out; exit 3"))
+    assert (result.outcome, result.exit_code, result.stdout.data) == (Outcome.FAILED, 3, b"out\n")
+
+
+def test_folders_of_a_home_are_shown_where_the_worker_says_so(tmp_path: Path) -> None:
+    command = Sandbox("bwrap", shows=(tmp_path,)).wrap(Job(["true"], tmp_path / "1.1.1", {}))
+    at = command.index("--ro-bind", command.index("--tmpfs"))
+    assert command[at : at + 3] == ["--ro-bind", str(tmp_path), str(tmp_path)]
+
+
+def test_where_there_can_be_none_it_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shutil.which", lambda program: None)
+    with pytest.raises(LooplineError, match="there is no bwrap program") as caught:
+        open_sandbox()
+    assert "apt install bubblewrap" in caught.value.hint
+
+
+def test_a_kernel_that_forbids_it_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shutil.which", lambda program: "/bin/false")
+    assert sandbox.why_not() == "bwrap failed with 1"
+
+
+async def test_a_worker_that_can_have_none_does_not_start(tmp_path: Path) -> None:
+    environment = {"PATH": str(tmp_path), "PYTHONPATH": str(ROOT), "LOOPLINE_CONFIG": os.devnull}
+    program = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "worker", "--sandbox", "--data-dir", str(tmp_path / "data"),
+        env=environment, cwd=tmp_path, stderr=asyncio.subprocess.PIPE,
+    )  # fmt: skip
+    _, said = await program.communicate()
+    assert program.returncode == 2
+    assert b"this computer can have no sandbox: there is no bwrap program\ninstall bubblewrap" in said

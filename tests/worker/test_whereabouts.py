@@ -1,0 +1,78 @@
+"""Which master a worker without --master goes to, and with whose token."""
+
+import logging
+import socket
+from pathlib import Path
+
+import pytest
+
+from shared.joining import Membership, membership_file
+from worker import settings as module
+from worker import whereabouts
+from worker.settings import WorkerSettings
+from worker.whereabouts import with_master
+
+_announced = whereabouts.announced
+JOINED = Membership("http://lab-pc:7461", "pc-1", "ll_1_x")
+
+
+@pytest.fixture(autouse=True)
+def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("TOKEN", "TOKEN_FILE", "MASTER", "NAME", "CONFIG"):
+        monkeypatch.delenv(f"LOOPLINE_{name}", raising=False)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    monkeypatch.setattr(module, "_TOKEN_OF_OWN_MASTER", tmp_path / "own")
+    monkeypatch.setattr(whereabouts, "announced", lambda: "")
+
+
+def test_where_it_has_joined(tmp_path: Path) -> None:
+    JOINED.write()
+    assert membership_file().is_relative_to(tmp_path)
+    settings = with_master(WorkerSettings.load())
+    assert (str(settings.master), settings.name, settings.find_token()) == ("http://lab-pc:7461/", "pc-1", "ll_1_x")
+
+
+def test_what_is_set_comes_first_and_gets_no_token_of_another_master() -> None:
+    JOINED.write()
+    settings = with_master(WorkerSettings.load(master="http://other:1", name="mine"))
+    assert (str(settings.master), settings.name, settings.find_token()) == ("http://other:1/", "mine", None)
+
+
+def test_a_name_that_is_set_stays() -> None:
+    JOINED.write()
+    assert with_master(WorkerSettings.load(name="mine")).name == "mine"
+
+
+def test_what_the_network_says_is_for_people_only(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(whereabouts, "announced", lambda: "http://evil:7461")
+    with caplog.at_level(logging.WARNING):
+        settings = with_master(WorkerSettings.load())
+    assert settings.master.host == "127.0.0.1"
+    assert "http://evil:7461" in caplog.text
+    assert "loopline token join" in caplog.text
+
+
+def test_nobody_listens_to_the_network_without_need(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(whereabouts, "announced", lambda: pytest.fail("it did"))
+    with_master(WorkerSettings.load(master="http://other:1"))
+    (tmp_path / "own").write_text("ll_own")
+    assert with_master(WorkerSettings.load()).find_token() == "ll_own"
+
+
+def test_an_announced_master_is_found() -> None:
+    zeroconf = pytest.importorskip("zeroconf", reason="the extra 'discovery' is not installed")
+    info = zeroconf.ServiceInfo(
+        whereabouts.SERVICE,
+        f"loopline-test.{whereabouts.SERVICE}",
+        port=7461,
+        addresses=[socket.inet_aton("127.0.0.1")],
+    )
+    network = zeroconf.Zeroconf(interfaces=["127.0.0.1"])
+    try:
+        network.register_service(info)
+        assert _announced() == "http://127.0.0.1:7461"
+    finally:
+        network.close()

@@ -1,0 +1,328 @@
+"""The whole agent yielding to an owner: real processes that are frozen, thawed and given back."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+import time
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from shared.model import Load, Outcome
+from shared.protocol.messages import Run
+from tests.worker.bench import processes_of, python, run_of, until
+from tests.worker.presence.witnesses import Hand, move_mouse, terminal, type_at, x_server
+from tests.worker.small_master import SmallMaster
+from tests.worker.test_agent import Started
+from worker import agent as agent_module
+from worker import load as load_module
+from worker import yielding
+from worker.computer import Computer
+from worker.launch.groups import Group
+from worker.pause import Pause
+from worker.presence.desk import Desk
+from worker.presence.probe import Probe
+from worker.presence.terminals import Terminals
+from worker.presence.x11 import X11
+from worker.stopwatch import Stopwatch
+
+STOPPED = (psutil.STATUS_STOPPED, psutil.STATUS_TRACING_STOP)
+CGROUP_MOUNTS = ("/sys/fs/cgroup", "/sys/fs/cgroup/unified")
+FAMILY = "(setsid sh -c 'while :; do sleep 0.01; done' &); echo > begun; while :; do sleep 0.01; done"
+
+Start = Callable[..., Started]
+
+
+@pytest.fixture
+def hand() -> Hand:
+    return Hand()
+
+
+@pytest.fixture
+async def start(
+    tmp_path: Path, master: SmallMaster, monkeypatch: pytest.MonkeyPatch, hand: Hand
+) -> AsyncIterator[Start]:
+    monkeypatch.setattr(agent_module, "SAMPLE_EVERY_S", 0.05)
+    monkeypatch.setattr(yielding, "LOOK_EVERY_S", 0.02)
+    make = agent_module.make_launcher  # tasks of normal priority, for this machine has more to do than these tests
+    monkeypatch.setattr(agent_module, "make_launcher", lambda yields, sandbox: make(False, sandbox))
+    agents: list[Started] = []
+
+    def begin(*probes: Probe, **settings: Any) -> Started:
+        monkeypatch.setattr(yielding, "_open_desk", lambda: Desk(probes or [hand]))
+        owners = {"dedicated": False, "leave_memory_bytes": 0, "owner_page": False, "on_battery": True}
+        # Other tests share the processor, and are nobody's owner.
+        monkeypatch.setattr(Computer, "busy_cpu_s", lambda computer: 0.0)
+        agents.append(Started(tmp_path / "data", master.url, owners | settings))
+        return agents[-1]
+
+    yield begin
+    for agent in agents:
+        await agent.crash()
+
+
+async def runs(master: SmallMaster, agent: Started, *runs: Run) -> None:
+    """They are assigned, and their first processes are there."""
+    await until(lambda: master.reports and master.reports[-1].load.slots > 0)
+    await master.say(*runs)
+    for run in runs:
+        await until(lambda run=run: (agent.folder / "scratch" / str(run.attempt) / "begun").exists())
+
+
+def load(master: SmallMaster) -> Load:
+    return master.reports[-1].load
+
+
+def frozen(master: SmallMaster) -> list[bool]:
+    return [held.frozen for held in master.reports[-1].holding]
+
+
+def all_stopped(agent: Started) -> bool:
+    processes = processes_of(agent.folder)
+    return bool(processes) and all(is_stopped(process) for process in processes)
+
+
+def is_stopped(process: psutil.Process) -> bool:
+    """By a signal, or by the freezer of its control group, as the kernel tells."""
+    try:
+        if process.status() in STOPPED or is_in_frozen_group(process):
+            return True
+        in_vfork = process.status() == psutil.STATUS_DISK_SLEEP  # until its child goes on, which has been stopped
+        return in_vfork and any(child.status() in STOPPED for child in process.children())
+    except (psutil.NoSuchProcess, OSError):
+        return False  # it has ended
+
+
+def is_in_frozen_group(process: psutil.Process) -> bool:
+    groups = Path(f"/proc/{process.pid}/cgroup").read_text().splitlines()
+    own = next((line.removeprefix("0::/") for line in groups if line.startswith("0::")), None)
+    places = [Path(mount, own, "cgroup.events") for mount in CGROUP_MOUNTS if own]
+    return any(place.exists() and "frozen 1" in place.read_text() for place in places)
+
+
+@pytest.mark.parametrize("by", ["groups", "signals"])
+async def test_the_whole_tree_stands_still_and_goes_on(
+    master: SmallMaster, start: Start, hand: Hand, by: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if by == "signals":
+        monkeypatch.setattr(Group, "freeze", lambda group, frozen: False)
+        monkeypatch.setattr(Group, "is_frozen", lambda group: False)
+    agent = start()
+    await runs(master, agent, run_of("sh", "-c", FAMILY))
+    await until(lambda: len(processes_of(agent.folder)) >= 2)
+    (attempt,) = agent.agent._runner._attempts.values()
+    guard = psutil.Process(attempt._tree._guard)  # type: ignore[union-attr]
+    hand.idle_s = 0.0
+    await until(lambda: frozen(master) == [True])
+    await until(lambda: all_stopped(agent))
+    assert not is_stopped(guard)
+    assert (load(master).slots, load(master).in_use) == (0, True)
+    assert load(master).withheld == "somebody is using this computer"
+    await until(lambda: load(master).yielded.count == 1)
+    assert load(master).yielded.p99_s > 0
+    hand.idle_s = 9999.0
+    await until(lambda: frozen(master) == [False])
+    await until(lambda: not any(is_stopped(process) for process in processes_of(agent.folder)))
+    assert (load(master).slots, load(master).in_use, load(master).idle_s) == (2, False, 9999.0)
+
+
+async def test_time_that_it_stands_frozen_is_not_counted(master: SmallMaster, start: Start, hand: Hand) -> None:
+    agent = start()
+    await runs(master, agent, run_of("sh", "-c", "echo > begun; sleep 100", timeout_s=60))
+    hand.idle_s = 0.0
+    await until(lambda: frozen(master) == [True])
+    stood = master.reports[-1].holding[0].wall_s
+    count = len(master.reports)
+    master.report_every_s = 0.02
+    await master.hang_up()
+    await until(lambda: len(master.reports) > count + 3)
+    assert master.reports[-1].holding[0].wall_s == stood
+
+
+async def test_a_time_limit_waits_for_what_stands_still() -> None:
+    ended: list[str] = []
+    still, other = Stopwatch(), Stopwatch()
+    still.limit(0.02, lambda: ended.append("still"))
+    still.stop()
+    other.limit(0.03, lambda: ended.append("other"))
+    await until(lambda: ended)
+    assert ended == ["other"]
+    still.start()
+    await until(lambda: ended == ["other", "still"])
+
+
+async def test_a_grace_time_later_it_is_given_back(master: SmallMaster, start: Start, hand: Hand) -> None:
+    agent = start(grace_s=0.2)
+    run = run_of("sh", "-c", FAMILY)
+    await runs(master, agent, run)
+    hand.idle_s = 0.0
+    await until(lambda: any(held.frozen for report in master.reports for held in report.holding))
+    (result,) = await master.results_of(run)
+    assert (result.outcome, result.reason) == (Outcome.GIVEN_BACK, "somebody is using this computer")
+    assert processes_of(agent.folder) == []
+
+
+async def test_a_frozen_attempt_that_is_cancelled_dies_as_a_whole(
+    master: SmallMaster, start: Start, hand: Hand
+) -> None:
+    agent = start()
+    run = run_of("sh", "-c", FAMILY)
+    await runs(master, agent, run)
+    hand.idle_s = 0.0
+    await until(lambda: frozen(master) == [True])
+    await master.say(cancel=(run.attempt,))
+    (result,) = await master.results_of(run)
+    assert result.outcome is Outcome.CANCELLED
+    assert processes_of(agent.folder) == []
+
+
+async def test_frozen_attempts_die_with_the_agent(master: SmallMaster, start: Start, hand: Hand) -> None:
+    agent = start()
+    await runs(master, agent, run_of("sh", "-c", FAMILY))
+    hand.idle_s = 0.0
+    await until(lambda: frozen(master) == [True])
+    await agent.crash()
+    await until(lambda: processes_of(agent.folder) == [])
+
+
+async def test_what_comes_while_somebody_is_there_is_given_back_unrun(
+    master: SmallMaster, start: Start, hand: Hand, tmp_path: Path
+) -> None:
+    hand.idle_s = 0.0
+    start()
+    await until(lambda: master.reports)
+    run = run_of("touch", str(tmp_path / "ran"))
+    await master.say(run)
+    (result,) = await master.results_of(run)
+    assert (result.outcome, result.reason) == (Outcome.GIVEN_BACK, "somebody is using this computer")
+    assert not (tmp_path / "ran").exists()
+
+
+async def test_without_a_witness_nothing_runs(master: SmallMaster, start: Start, hand: Hand) -> None:
+    hand.idle_s = None
+    start()
+    await until(lambda: master.reports)
+    assert (load(master).slots, load(master).in_use, load(master).idle_s) == (0, True, None)
+    assert "nobody can tell" in load(master).withheld
+
+
+@pytest.mark.parametrize("settings", [{"dedicated": True}, {"policy": "always"}])
+async def test_who_is_there_may_not_matter(
+    master: SmallMaster, start: Start, hand: Hand, settings: dict[str, Any]
+) -> None:
+    hand.idle_s = 0.0
+    start(**settings)
+    await until(lambda: master.reports)
+    assert (load(master).slots, load(master).in_use, load(master).idle_s) == (2, False, None)
+
+
+async def test_a_pause_gives_back_and_is_kept_until_it_is_over(master: SmallMaster, start: Start) -> None:
+    agent = start()
+    run = run_of("sh", "-c", FAMILY)
+    await runs(master, agent, run)
+    agent.agent._yielding.pause.set(time.time() + 3600)
+    (result,) = await master.results_of(run)
+    assert result.outcome is Outcome.GIVEN_BACK
+    assert result.reason.startswith("paused by the owner until ")
+    await agent.stop()
+    agent.home.close()
+    count = len(master.reports)
+    start()
+    await until(lambda: len(master.reports) > count)
+    assert load(master).slots == 0
+    Pause(agent.folder / "pause.json").clear()
+
+
+HOG = [sys.executable, "-I", "-S", "-c", "while True: pass"]
+
+
+@pytest.mark.parametrize("at_the_desk", [False, True])
+async def test_slots_follow_what_an_owners_program_takes(
+    master: SmallMaster, start: Start, hand: Hand, monkeypatch: pytest.MonkeyPatch, at_the_desk: bool
+) -> None:
+    """A real task and real hogs beside it, on a computer of two cores where nobody else counts."""
+    hogs: list[psutil.Popen] = []
+
+    def busy_cpu_s(computer: Computer) -> float:
+        """A little counts as much: this machine may have little to give."""
+        return 20 * sum(sum(hog.cpu_times()[:2]) for hog in hogs) + time.process_time() + _tasks_cpu_s(agent)
+
+    monkeypatch.setattr(load_module, "_SMOOTH_S", 0.1)
+    monkeypatch.setattr(Computer, "here", classmethod(lambda cls: _Cores(None, contained=False)))
+    hand.idle_s = 0.0 if at_the_desk else 9999.0
+    agent = start(policy="spare", slots=2, leave_cores=0)
+    monkeypatch.setattr(Computer, "busy_cpu_s", busy_cpu_s)
+    tasks = [python("open('begun', 'w')\nwhile True: pass", task=number) for number in (1, 2)]
+    await until(lambda: master.reports and load(master).slots == 2)
+    await runs(master, agent, *tasks)
+    try:
+        hogs += [psutil.Popen(HOG) for _ in range(8)]
+        await until(lambda: load(master).slots < 2)
+        await until(lambda: frozen(master).count(True) >= 1)
+        assert load(master).withheld == "the owner's programs need the processor"
+        assert load(master).in_use == at_the_desk
+    finally:
+        for hog in hogs:
+            hog.kill()
+            hog.wait()
+        hogs.clear()
+    await until(lambda: load(master).slots == 2)
+    await until(lambda: frozen(master) == [False, False])
+    assert load(master).yielded.count == 0  # nobody touched anything
+
+
+class _Cores(Computer):
+    def __init__(self, *args: Any, **settings: Any) -> None:
+        super().__init__(*args, **settings)
+        self.cores = self.measured_cores = 2.0
+
+
+def _tasks_cpu_s(agent: Started) -> float:
+    """So that our own tasks are measured as the agent does, and subtracted."""
+    try:
+        return agent.agent._runner.measure() + agent.agent._launcher.cpu_s()
+    except AttributeError:
+        return 0.0
+
+
+async def test_x11_from_the_mouse_to_frozen_tasks(master: SmallMaster, start: Start) -> None:
+    with x_server() as display:
+        agent = start(X11(display), idle_s=1)
+        await runs(master, agent, run_of("sh", "-c", FAMILY))
+        move_mouse(display, 30)
+        await until(lambda: frozen(master) == [True])
+        await until(lambda: all_stopped(agent))
+        await until(lambda: load(master).yielded.count == 1)
+        await until(lambda: frozen(master) == [False])  # a second without input later
+
+
+async def test_terminals_from_a_key_to_frozen_tasks(master: SmallMaster, start: Start, tmp_path: Path) -> None:
+    with terminal() as (device, person):
+        os.utime(device, (1e6, 1e6))
+        (tmp_path / "dev" / "pts").mkdir(parents=True)
+        (tmp_path / "dev" / "pts" / device.name).symlink_to(device)
+        sockets = tmp_path / "sockets"
+        sockets.touch()
+        agent = start(Terminals(tmp_path / "dev", sockets, contained=False))
+        await runs(master, agent, run_of("sh", "-c", FAMILY))
+        type_at(device, person)
+        await until(lambda: frozen(master) == [True])
+        await until(lambda: all_stopped(agent))
+
+
+async def test_nothing_is_left_of_the_desk_when_the_agent_stops(start: Start, master: SmallMaster) -> None:
+    closed = asyncio.Event()
+
+    class Closing(Hand):
+        def close(self) -> None:
+            closed.set()
+
+    agent = start(Closing())
+    await until(lambda: master.reports)
+    await agent.stop()
+    assert closed.is_set()

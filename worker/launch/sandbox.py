@@ -1,0 +1,82 @@
+"""A sandbox round every task, by bubblewrap: a system that it can only read, and nothing of its owner's.
+
+The task sees its scratch folder, the system read-only (the agent's Python included), an empty /tmp, /run and home,
+its own processes, and no network unless its job asks for it and this worker allows it. What it starts dies with it:
+its process namespace goes.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from shared.errors import LooplineError
+from worker.launch.trees import Job
+
+_PYTHON = (Path(sys.base_prefix), Path(sys.prefix))
+"""The agent's own, often in somebody's home, is the one that tasks find in PATH."""
+_PROBE_WITHIN_S = 10.0
+_EMPTY = ("/tmp", "/var/tmp", "/run", "/home", "/root", "/mnt", "/media")  # noqa: S108
+_ALONE = ("--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try", "--die-with-parent")
+
+
+@dataclass(frozen=True, slots=True)
+class Sandbox:
+    """``shows``: folders that tasks may read although they are in a home or the like."""
+
+    program: str
+    allows_network: bool = False
+    shows: tuple[Path, ...] = ()
+
+    def wrap(self, job: Job) -> list[str]:
+        """The command line that runs a job's command in here."""
+        folder = str(job.folder)
+        network = [] if job.network and self.allows_network else ["--unshare-net"]
+        shown = [word for path in self.shows for word in ("--ro-bind", str(path), str(path))]
+        own = ["--bind", folder, folder, "--chdir", folder]
+        return [self.program, *_system(), *shown, *own, *_ALONE, *network, "--", *job.command]
+
+
+def open_sandbox(allows_network: bool = False, shows: Sequence[Path] = ()) -> Sandbox:
+    """LooplineError where this computer can have none."""
+    if reason := why_not():
+        hint = "install bubblewrap (on Debian or Ubuntu: sudo apt install bubblewrap), or leave --sandbox out"
+        raise LooplineError("sandbox", f"this computer can have no sandbox: {reason}", hint)
+    folders = [*_PYTHON, *shows]
+    return Sandbox(_find() or "", allows_network, tuple(folder.absolute() for folder in folders if folder.exists()))
+
+
+def why_not() -> str:
+    """What is in the way of a sandbox; empty: nothing, which is tried."""
+    program = _find()
+    if program is None:
+        return "there is no bwrap program"
+    with suppress(subprocess.TimeoutExpired):
+        command = [program, *_system(), *_ALONE, "--unshare-net", "--", "/bin/true"]
+        tried = subprocess.run(command, capture_output=True, timeout=_PROBE_WITHIN_S, check=False)
+        if tried.returncode == 0:
+            return ""
+        return tried.stderr.decode(errors="replace").strip() or f"bwrap failed with {tried.returncode}"
+    return "bwrap hangs"
+
+
+def _find() -> str | None:
+    return shutil.which("bwrap")
+
+
+def _system() -> list[str]:
+    """The system read-only, with fresh empty folders where there is something of its users."""
+    empty = [word for folder in _empty_folders() for word in ("--tmpfs", folder)]
+    return ["--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", *empty]
+
+
+def _empty_folders() -> list[str]:
+    """Each once: of a folder that is a link to another, only the other."""
+    there = (os.path.realpath(folder) for folder in (*_EMPTY, str(Path.home())))
+    return sorted({folder for folder in there if folder != "/" and Path(folder).is_dir()})

@@ -1,0 +1,67 @@
+"""The owner's own switch: no tasks here for a while. On disk, so that it outlives the agent."""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+import re
+import time
+from pathlib import Path
+
+log = logging.getLogger(__name__)
+
+FOR_GOOD = math.inf
+_MORNING = 8  # o'clock: when tomorrow begins
+_UNITS = {"m": 60, "h": 3600, "d": 86400}
+
+
+def end_of(words: str, now: float) -> float:
+    """When a pause of ``1h``, ``until-tomorrow`` or ``for-good`` is over; ValueError says what was expected."""
+    text = words.strip().lower().replace(" ", "-")
+    if text == "for-good":
+        return FOR_GOOD
+    if text == "until-tomorrow":
+        today = time.localtime(now)
+        return time.mktime((today.tm_year, today.tm_mon, today.tm_mday + 1, _MORNING, 0, 0, 0, 0, -1))
+    if (found := re.fullmatch(r"(\d{1,4})([mhd])", text)) and int(found[1]):
+        return now + int(found[1]) * _UNITS[found[2]]
+    raise ValueError(f"expected a time such as 30m, 1h or 2d, until-tomorrow or for-good, got {words!r:.50}")
+
+
+class Pause:
+    """``until`` is seconds since 1970, FOR_GOOD, or 0 where there is none."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+        self.until = self._read()
+
+    def set(self, until: float) -> None:
+        unfinished = self._file.with_suffix(".tmp")
+        unfinished.write_text(json.dumps({"until": None if until == FOR_GOOD else until}), "utf-8")
+        unfinished.replace(self._file)
+        self.until = until
+
+    def clear(self) -> None:
+        self._file.unlink(missing_ok=True)
+        self.until = 0.0
+
+    def words(self, now: float) -> str:
+        """``until 14:30``, ``for good``; empty where nothing is paused."""
+        if self.until <= now:
+            return ""
+        if self.until == FOR_GOOD:
+            return "for good"
+        end = time.localtime(self.until)
+        return time.strftime("until %H:%M" if self.until - now < 86400 / 2 else "until %a %d %b %H:%M", end)
+
+    def _read(self) -> float:
+        """What cannot be read was meant as a pause: it is the owner's computer."""
+        try:
+            until = json.loads(self._file.read_text("utf-8"))["until"]
+            return FOR_GOOD if until is None else float(until)
+        except FileNotFoundError:
+            return 0.0
+        except (OSError, ValueError, TypeError, KeyError) as error:
+            log.warning("cannot read %s (%s): paused until the owner resumes", self._file, error)
+            return FOR_GOOD

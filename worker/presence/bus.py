@@ -1,0 +1,105 @@
+"""A D-Bus connection that is opened again whenever it is lost, and what both probes on it have in common."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from abc import abstractmethod
+from collections.abc import Callable
+from typing import Any
+
+from worker.presence.probe import Probe, Reading
+
+try:
+    from dbus_fast import BusType, Message, MessageType
+    from dbus_fast.aio import MessageBus
+except ImportError:  # not installed everywhere: then these probes cannot tell
+    MessageBus = None  # type: ignore[assignment,misc]
+
+_ASK_WITHIN_S = 2.0
+_AGAIN_S = 10.0
+_STALE_S = 15.0
+
+
+class BusError(Exception):
+    """What the other end of the bus did not do."""
+
+
+class Bus:
+    """One connection."""
+
+    def __init__(self, bus: MessageBus) -> None:
+        self._bus = bus
+
+    async def ask(self, service: str, path: str, interface: str, member: str, signature: str = "", *body: Any) -> Any:
+        """The first value of the answer, plain; BusError where there is none."""
+        question = Message(
+            destination=service, path=path, interface=interface, member=member, signature=signature, body=list(body)
+        )
+        async with asyncio.timeout(_ASK_WITHIN_S):
+            answer = await self._bus.call(question)
+        if answer is None or answer.message_type is MessageType.ERROR:
+            raise BusError(f"{service}: {answer.body[0] if answer and answer.body else 'no answer'}")
+        return answer.body[0] if answer.body else None
+
+    async def properties(self, service: str, path: str, interface: str) -> dict[str, Any]:
+        found = await self.ask(service, path, "org.freedesktop.DBus.Properties", "GetAll", "s", interface)
+        return {name: variant.value for name, variant in found.items()}
+
+    async def hear(self, rule: str, on_signal: Callable[[Message], None]) -> None:
+        """Be told of signals that match the rule."""
+
+        def handle(message: Message) -> None:
+            if message.message_type is MessageType.SIGNAL:
+                on_signal(message)
+
+        self._bus.add_message_handler(handle)
+        dbus = "org.freedesktop.DBus"
+        await self.ask(dbus, "/org/freedesktop/DBus", dbus, "AddMatch", "s", f"type='signal',{rule}")
+
+
+class BusProbe(Probe):
+    """``look`` answers with what ``keep_up`` last learned, for as long as that is fresh."""
+
+    is_of_system: bool
+
+    def __init__(self) -> None:
+        self._trouble = "not connected yet"
+        self._learned: tuple[float, Reading] | None = None
+
+    @abstractmethod
+    async def keep_up(self, bus: Bus, on_input: Callable[[], None]) -> None:
+        """Learn what there is to know, again and again, until the connection fails."""
+
+    def look(self) -> Reading:
+        if self._learned is None or time.monotonic() - self._learned[0] > _STALE_S:
+            return Reading(self.name, detail=self._trouble)
+        at, reading = self._learned
+        idle_s = None if reading.idle_s is None else reading.idle_s + time.monotonic() - at
+        return Reading(self.name, idle_s, reading.sees_desktop, reading.detail)
+
+    def learn(self, reading: Reading) -> None:
+        self._learned = (time.monotonic(), reading)
+
+    async def listen(self, on_input: Callable[[], None]) -> None:
+        if MessageBus is None:
+            self._trouble = "dbus-fast is not installed"
+            return
+        while True:
+            try:
+                await self._stay_connected(on_input)
+            except (BusError, OSError, TimeoutError, EOFError, ValueError) as error:
+                self._trouble = str(error) or type(error).__name__
+            except Exception as error:  # whatever a library makes of a broken peer: we then cannot tell
+                self._trouble = f"{type(error).__name__}: {error}"
+            self._learned = None
+            await asyncio.sleep(_AGAIN_S)
+
+    async def _stay_connected(self, on_input: Callable[[], None]) -> None:
+        connection = MessageBus(bus_type=BusType.SYSTEM if self.is_of_system else BusType.SESSION)
+        try:
+            async with asyncio.timeout(_ASK_WITHIN_S):
+                await connection.connect()
+            await self.keep_up(Bus(connection), on_input)
+        finally:
+            connection.disconnect()

@@ -1,0 +1,82 @@
+"""Keeps an eye on a running attempt: whether it is over a limit that the system does not keep for us."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from worker.launch.trees import Usage
+from worker.limits import Breach, Limits
+
+_LOOK_EVERY_S = 0.5
+_DISK_SHARE = 50
+"""Time between two looks at the disk, as a multiple of what a look takes."""
+
+
+class Watch:
+    """``measure`` and ``output_bytes`` say how things are now; ``on_breach`` ends the attempt."""
+
+    def __init__(
+        self,
+        limits: Limits,
+        folder: Path,
+        measure: Callable[[], Usage],
+        output_bytes: Callable[[], int],
+        on_breach: Callable[[Breach], None],
+    ) -> None:
+        self._limits = limits
+        self._folder = folder
+        self._measure = measure
+        self._output_bytes = output_bytes
+        self._on_breach = on_breach
+        self._next_disk_look = 0.0
+
+    async def keep(self) -> None:
+        """Until a limit is broken, or it is cancelled."""
+        while not (breach := self._look() or await self._look_at_disk()):  # noqa: ASYNC110 - nothing tells of it
+            await asyncio.sleep(_LOOK_EVERY_S)
+        self._on_breach(breach)
+
+    def _look(self) -> Breach | None:
+        usage, limits = self._measure(), self._limits
+        if usage.breach:
+            return usage.breach
+        if _is_over(usage.memory_bytes, limits.memory_bytes):
+            return Breach.MEMORY
+        if _is_over(usage.processes, limits.processes):
+            return Breach.PROCESSES
+        return Breach.OUTPUT if _is_over(self._output_bytes(), limits.output_bytes) else None
+
+    async def _look_at_disk(self) -> Breach | None:
+        began = time.monotonic()
+        if self._limits.scratch_bytes is None or began < self._next_disk_look:
+            return None
+        is_full = await asyncio.to_thread(fills, self._folder, self._limits.scratch_bytes)
+        ended = time.monotonic()
+        self._next_disk_look = ended + _DISK_SHARE * (ended - began)
+        return Breach.SCRATCH if is_full else None
+
+
+def fills(folder: Path, limit_bytes: int) -> bool:
+    """Whether the files in a folder take so much of the disk; what it may not read does not count."""
+    left = limit_bytes
+    for place, _, names in os.walk(folder):
+        for name in names:
+            left -= _disk_bytes(os.path.join(place, name))  # noqa: PTH118 - there may be very many
+            if left <= 0:
+                return True
+    return False
+
+
+def _disk_bytes(file: str) -> int:
+    try:
+        return 512 * os.lstat(file).st_blocks if hasattr(os.stat_result, "st_blocks") else os.lstat(file).st_size
+    except OSError:
+        return 0
+
+
+def _is_over(value: int, limit: int | None) -> bool:
+    return limit is not None and value > limit
