@@ -97,6 +97,7 @@ class AttemptView(Body):
     worker: str
     state: AttemptState
     replica: bool
+    frozen: bool  # it stands still, for the sake of the computer's owner
     accepted: bool  # its result is the task's
     dispatched_at: float
     started_at: float | None

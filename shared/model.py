@@ -155,6 +155,7 @@ class Facts:
     slots: Annotated[int, Field(ge=1, le=65536)]  # the most it will ever offer
     labels: tuple[Name, ...] = ()
     speed: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 1.0  # reference CPU-seconds per second
+    network: bool = True  # tasks that ask for the network have it
 
 
 @dataclass(frozen=True, slots=True)

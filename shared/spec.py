@@ -93,9 +93,10 @@ class Requirements(Spec):
     """What a worker must be to run a job's tasks."""
 
     os: Literal["linux", "macos", "windows"] | None = None
-    memory_bytes: Annotated[int, Field(ge=0, le=2**60)] = 0
+    memory_bytes: Annotated[int, Field(ge=0, le=2**60, description="of one task, which may use no more")] = 0
     labels: Annotated[list[Name], Field(max_length=50)] = []
     slots: Annotated[int, Field(ge=1, le=65536)] = 1
+    network: bool = Field(default=False, description="tasks use the network; in a sandbox they have none otherwise")
 
 
 class TaskSpec(Spec):

@@ -63,7 +63,7 @@ class Agent:
         self.news = asyncio.Event()
         self._boot = secrets.token_hex(8)
         core_speed = speed.kept(home.speed, processor(), computer.cpus)
-        self._facts = facts(computer, settings.slots, settings.labels, core_speed)
+        self._facts = facts(computer, settings.slots, settings.labels, core_speed, network=_has_network(settings))
         self._crew = crew
         self._meter = Meter(computer)
         self._spool = Spool(home.spool, settings.spool_limit_bytes)
@@ -207,6 +207,10 @@ def _quota(settings: WorkerSettings, facts: Facts) -> Quota:
         settings.scratch_limit_bytes,
         settings.output_flood_bytes,
     )
+
+
+def _has_network(settings: WorkerSettings) -> bool:
+    return settings.sandbox_network or not settings.sandbox
 
 
 def _sandbox(settings: WorkerSettings) -> Sandbox | None:

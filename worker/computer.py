@@ -59,7 +59,9 @@ class Computer:
         return available if left is None else min(available, left)
 
 
-def facts(computer: Computer, slots: int | None, labels: tuple[str, ...], speed: float = 1.0) -> Facts:
+def facts(
+    computer: Computer, slots: int | None, labels: tuple[str, ...], speed: float = 1.0, *, network: bool = True
+) -> Facts:
     """What the agent tells of its computer when it says hello."""
     machine = platform.machine().lower()
     return Facts(
@@ -73,6 +75,7 @@ def facts(computer: Computer, slots: int | None, labels: tuple[str, ...], speed:
         slots=slots or computer.cpus,
         labels=labels,
         speed=speed,
+        network=network,
     )
 
 

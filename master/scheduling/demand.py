@@ -8,12 +8,12 @@ from master.scheduling.model import Job, Worker
 from shared.model import Facts
 from shared.spec import Requirements
 
-Key = tuple[str | None, int, frozenset[str], int]
+Key = tuple[str | None, int, frozenset[str], int, bool]
 
 
 def demand_of(requires: Requirements) -> Key:
     """Equal for requirements that the same workers meet."""
-    return (requires.os, requires.memory_bytes, frozenset(requires.labels), requires.slots)
+    return (requires.os, requires.memory_bytes, frozenset(requires.labels), requires.slots, requires.network)
 
 
 def slots_of(key: Key) -> int:
@@ -23,12 +23,13 @@ def slots_of(key: Key) -> int:
 
 def meets(facts: Facts, key: Key) -> bool:
     """Whether such a computer could run it at all (with nothing else running)."""
-    os, memory_bytes, labels, slots = key
+    os, memory_bytes, labels, slots, network = key
     return (
         (os is None or facts.os == os)
         and facts.memory_bytes >= memory_bytes
         and labels <= set(facts.labels)
         and facts.slots >= slots
+        and (facts.network or not network)
     )
 
 

@@ -101,12 +101,16 @@ def _for_slot(state: State, job: Job, count: int) -> Reason:
     slots, used = sum(w.offered for w in able), sum(state.index.used.get(w.name, 0) for w in able)
     verb = "waits" if count == 1 else "wait"
     detail = f"{_tasks(count)} {verb} for a free slot: {used} of {slots} in use on {_count(len(able), 'worker')}"
+    reasons = [worker.load.withheld for worker in able if worker.load and worker.load.withheld]
+    if reasons:
+        detail += f"; {len(reasons)} of them {'keeps' if len(reasons) == 1 else 'keep'} slots back: {reasons[0]}"
     return Reason(code="no_slot", count=count, detail=detail)
 
 
 def _alive(state: State, task_id: TaskId) -> Reason:
     attempts = [a for a in state.index.of_task.get(task_id, {}).values() if a.state in LIVE]
-    places = " and ".join(sorted(a.worker for a in attempts))
+    frozen = " (frozen: its owner is there)"
+    places = " and ".join(sorted(a.worker + (frozen if a.frozen else "") for a in attempts))
     return Reason(code="running", count=len(attempts), detail=f"running on {places}")
 
 
@@ -114,6 +118,7 @@ def _needs(requires: Requirements) -> str:
     needs: list[str] = [requires.os] if requires.os else []
     needs += [f"{requires.memory_bytes / 1e9:g} GB of memory"] if requires.memory_bytes else []
     needs += [f"label {label}" for label in requires.labels]
+    needs += ["the network"] if requires.network else []
     needs += [_count(requires.slots, "slot")]
     return ", ".join(needs)
 

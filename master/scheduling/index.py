@@ -59,6 +59,7 @@ class Pool:
 
     waiting: Ranges = field(default_factory=Ranges)  # started once, queued again
     replicable: Ranges = field(default_factory=Ranges)  # running, with room for a replica
+    stranded: Ranges = field(default_factory=Ranges)  # of these: all that runs of them is frozen
     kept: set[int] = field(default_factory=set)  # all that have a Task in memory
     attempts: int = 0  # in memory
 
@@ -82,6 +83,8 @@ class Index:
     of_worker: dict[str, dict[AttemptId, Attempt]] = field(default_factory=dict)
     breathing: set[AttemptId] = field(default_factory=set)  # attempts that are alive
     alive: dict[TaskId, int] = field(default_factory=dict)  # ... how many, by task
+    frozen: dict[TaskId, int] = field(default_factory=dict)  # ... of them frozen
+    standing_still: set[AttemptId] = field(default_factory=set)
     places: set[tuple[TaskId, str]] = field(default_factory=set)  # which task occupies slots of which worker
     used: dict[str, int] = field(default_factory=dict)  # slots, by worker
     occupied: int = 0  # slots, in all
@@ -134,10 +137,12 @@ class Index:
 
     def place_task(self, task: Task, max_replicas: int | None) -> None:
         pool = self.pools[task.job]
-        has_room = max_replicas is None or self.alive.get(task.id, 0) < max_replicas
+        alive = self.alive.get(task.id, 0)
+        can_replicate = task.state is TaskState.RUNNING and (max_replicas is None or alive < max_replicas)
         _toggle(pool.kept, task.number, task.is_open or task.id in self.of_task)
         _toggle(pool.waiting, task.number, task.state is TaskState.QUEUED and task.started)
-        _toggle(pool.replicable, task.number, task.state is TaskState.RUNNING and has_room)
+        _toggle(pool.replicable, task.number, can_replicate)
+        _toggle(pool.stranded, task.number, can_replicate and self.frozen.get(task.id) == alive)
 
     def place_attempt(self, attempt: Attempt) -> None:
         """Enter an attempt as it is now; one that is over leaves. (Its worker is to be placed, too.)"""
@@ -166,6 +171,10 @@ class Index:
         if (attempt.state in LIVE) != (attempt.id in self.breathing):
             _count(self.alive, task, -1 if attempt.id in self.breathing else 1)
             self.breathing ^= {attempt.id}
+        stands_still = attempt.frozen and attempt.state in LIVE
+        if stands_still != (attempt.id in self.standing_still):
+            _count(self.frozen, task, -1 if attempt.id in self.standing_still else 1)
+            self.standing_still ^= {attempt.id}
 
     def place_worker(self, worker: Worker) -> None:
         """Enter a worker as it is now (Demand is placed apart: it answers what that changed)."""
@@ -206,8 +215,8 @@ class Index:
     def _looks_of(self, job: Job, fresh: Ranges) -> Looks:
         """All that places depend on, unless the job is at last: then they depend on other jobs, too."""
         pool, is_computed = self.pools[job.id], job.is_computed
-        can_start, can_replicate = (len(fresh) > 0, len(pool.waiting) > 0), len(pool.replicable) > 0
-        return (job.paused, job.stalled, job.starved_since, job.running > 0, is_computed, *can_start, can_replicate)
+        pools = (len(fresh) > 0, len(pool.waiting) > 0, len(pool.stranded) > 0, len(pool.replicable) > 0)
+        return (job.paused, job.stalled, job.starved_since, job.running > 0, is_computed, *pools)
 
     def _place_witness(self, job: Job, at_last: bool) -> None:
         old = self.witness.pop(job.id, None)
@@ -225,7 +234,7 @@ class Index:
     def _place_startable(self, job: Job, fresh: Ranges) -> None:
         pool, key = self.pools[job.id], self.demand.key_of(job)
         may_run = job.is_live and not job.paused
-        startable = len(pool.waiting) > 0 or (len(fresh) > 0 and not self.is_held(job))
+        startable = bool(pool.waiting or pool.stranded or (fresh and not self.is_held(job)))
         toggle_under(self.ready, key, job.arrival, may_run and startable, Ranges)
         toggle_under(self.replicable, key, job.arrival, may_run and len(pool.replicable) > 0, Ranges)
 

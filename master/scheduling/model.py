@@ -132,6 +132,7 @@ class Attempt:
     dispatched_at: float
     state: AttemptState = AttemptState.DISPATCHED
     expected_s: float = 0.0  # how long it was expected to take as it was dispatched
+    frozen: bool = False  # it stands still, for the sake of the computer's owner
     sent: int = 0  # the Assign of this session that carried its last command; 0: none yet
     started_at: float | None = None
     ended_at: float | None = None  # None while lost: the laptop may come back

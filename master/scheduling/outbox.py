@@ -72,4 +72,6 @@ def _run(job: Job, attempt: Attempt) -> Run:
         job_name=job.spec.name,
         slots=attempt.slots,
         timeout_s=job.spec.timeout_s,
+        memory_bytes=job.spec.requires.memory_bytes or None,
+        network=job.spec.requires.network,
     )

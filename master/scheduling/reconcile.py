@@ -30,10 +30,11 @@ def reconcile(state: State, outbox: Outbox, worker: Worker, report: Report) -> N
     outbox.answer(worker.name)
     for result in report.results:
         _take_result(state, worker, result)
-    held = {held.attempt for held in report.holding}
+    held = {held.attempt: held for held in report.holding}
     for attempt in list(state.index.of_worker.get(worker.name, {}).values()):
         if attempt.id in held:
             _is_held(state, attempt, report.seen)
+            _note_frozen(state, attempt, held[attempt.id].frozen)
         else:
             _is_not_held(state, attempt, report.seen)
     for stranger in held:
@@ -58,6 +59,12 @@ def _is_held(state: State, attempt: Attempt, seen: int) -> None:
         _send_again(state, attempt)
     elif attempt.state is AttemptState.LOST:
         lifecycle.adopt_attempt(state, attempt)
+
+
+def _note_frozen(state: State, attempt: Attempt, frozen: bool) -> None:
+    if attempt.frozen != frozen:
+        attempt.frozen = frozen
+        state.save_attempt(attempt)
 
 
 def _is_not_held(state: State, attempt: Attempt, seen: int) -> None:

@@ -120,11 +120,15 @@ class View:
         """Its last never-started task is kept back."""
         return self._index.is_held(job)
 
-    def first_startable(self, job: Job, after: int = 0) -> int | None:
-        """Its first task, from just after ``after`` on, with no attempt alive that may be started now."""
-        waiting = self._index.pools[job.id].waiting.first_after(after)
-        fresh = None if self.is_held(job) else self.fresh(job).first_after(after)
-        return _least(waiting, fresh)
+    def first_startable(self, job: Job, worker: Worker) -> int | None:
+        """Its first task that may be started on this worker now: none of its attempts is moving."""
+        pool = self._index.pools[job.id]
+        fresh = None if self.is_held(job) else self.fresh(job).first_after(0)
+        return _least(pool.waiting.first_after(0), fresh, self.first_stranded(job, worker))
+
+    def first_stranded(self, job: Job, worker: Worker) -> int | None:
+        """Its first task of which all that runs is frozen, and that may have another attempt, on this worker."""
+        return self._first_elsewhere(self._index.pools[job.id].stranded, job, worker, 0)
 
     def next_in_queue(self, job: Job, worker: Worker, after: int) -> int | None:
         """The task whose turn comes after that of ``after`` in the job's queue (the paper's Figure 1): held or
@@ -142,10 +146,12 @@ class View:
 
     def first_replicable(self, job: Job, worker: Worker, after: int = 0) -> int | None:
         """Its first task, from just after ``after`` on, that could have another attempt, on this worker."""
-        running = self._index.pools[job.id].replicable
-        number = running.first_after(after)
+        return self._first_elsewhere(self._index.pools[job.id].replicable, job, worker, after)
+
+    def _first_elsewhere(self, numbers: Ranges, job: Job, worker: Worker, after: int) -> int | None:
+        number = numbers.first_after(after)
         while number is not None and self._index.on_worker(TaskId(job.id, number), worker.name):
-            number = running.first_after(number)
+            number = numbers.first_after(number)
         return number
 
     def _able_workers(self, replicas: bool) -> list[set[str]]:

@@ -38,6 +38,7 @@ class Machine:
         self.link: Link | None = None
         self.core = Core()
         self.offered = facts.slots
+        self.in_use = False  # by its owner: everything stands still
         self._clock = clock
 
     @property
@@ -64,8 +65,9 @@ class Machine:
         if self.link is None or self.link.worker.welcome is None:
             return
         holding, results = self.core.to_report()
-        held = [Held(attempt, self._age(attempt)) for attempt in holding]
-        seq, frame = self.link.worker.report(held, results, Load(self.offered))
+        held = [Held(attempt, self._age(attempt), frozen=self.in_use) for attempt in holding]
+        load = Load(0 if self.in_use else self.offered, in_use=self.in_use)
+        seq, frame = self.link.worker.report(held, results, load)
         self.core.reported(seq, results)
         self.link.up.append(frame)
 

@@ -106,6 +106,13 @@ class WorldMachine(RuleBasedStateMachine):
         if reports:
             machine.report()
 
+    @rule(name=names, reports=st.booleans())
+    def the_owner_comes_or_goes(self, name: str, reports: bool) -> None:
+        machine = self.world.machines[name]
+        machine.in_use = not machine.in_use
+        if reports:
+            machine.report()
+
     @rule(name=names)
     def reboot(self, name: str) -> None:
         self.world.cut(name, noticed=True)

@@ -15,7 +15,8 @@ class World(FullWorld):
 
         Links that are half open because a frame was lost are reopened, as an agent does that gets no answer.
         """
-        for name in self.machines:
+        for name, machine in self.machines.items():
+            machine.in_use = False
             self.drain(name, draining=False)
             self.cut(name, noticed=False)
         for job in list(self.store.jobs.values()):

@@ -256,6 +256,33 @@ def a_report_without_news_changes_nothing(policy: str) -> None:
     assert (effects.jobs, effects.tasks, effects.attempts) == ({}, {}, {})
 
 
+def a_task_that_stands_still_gets_a_shadow(policy: str) -> None:
+    """Its worker's owner is back. Elsewhere a replica is started at once; whichever ends first wins."""
+    for winner in "ab":
+        grid = Watched(policy=policy, max_replicas=2)
+        grid.join("a")
+        job = grid.submit(1, 1.0)
+        grid.report("a", slots=0, frozen=True)
+        grid.join("b")
+        grid.join("c")
+        assert len(grid.attempts_of(TaskId(job, 1))) == 2, "one shadow, not more"
+        assert len(grid.running("b")) + len(grid.running("c")) == 1
+        grid.report("a", slots=1, frozen=False)
+        grid.end(grid.attempts_of(TaskId(job, 1))[0 if winner == "a" else 1])
+        assert grid.job(job).succeeded == 1
+        assert not grid.attempts_of(TaskId(job, 1)), "the loser is gone, frozen or not"
+
+
+def a_task_that_may_not_be_replicated_waits_for_its_owner(policy: str) -> None:
+    grid = Watched(policy=policy)
+    grid.join("a")
+    job = grid.submit(1, 1.0, max_replicas=1)
+    grid.report("a", slots=0, frozen=True)
+    grid.join("b")
+    assert len(grid.attempts_of(TaskId(job, 1))) == 1
+    grid.finish()
+
+
 def one_attempt_of_a_task_at_a_time_where_its_job_asks_for_it(policy: str) -> None:
     grid = Watched(policy=policy)
     job = grid.submit(1, max_replicas=1)
@@ -282,6 +309,8 @@ CONTRACT: list[Clause] = [
     *SAFETY,
     decisions_are_a_function_of_rows,
     decisions_are_deterministic,
+    a_task_that_stands_still_gets_a_shadow,
+    a_task_that_may_not_be_replicated_waits_for_its_owner,
     jobs_with_different_needs_do_not_block_one_another,
     more_jobs_than_workers_all_complete,
     wide_tasks_are_run_among_narrow_ones,

@@ -171,11 +171,13 @@ class Grid:
         holding: Iterable[AttemptId] | None = None,
         seen: int | None = None,
         slots: int | None = None,
+        frozen: bool = False,
         deliver: bool = True,
     ) -> Effects:
         """The worker's next Report: these results, and as a rule what it knows it has (killed ones confirmed).
 
         ``holding`` given is the truth from now on, and then killed ones are confirmed by silence alone.
+        ``frozen``: all that it holds stands still, its owner being there.
         """
         agent = self.agents[name]
         for each in results:
@@ -189,7 +191,7 @@ class Grid:
         said = Report(
             agent.sent,
             agent.seen if seen is None else seen,
-            tuple(Held(attempt) for attempt in held),
+            tuple(Held(attempt, frozen=frozen) for attempt in held),
             results,
             Load(agent.facts.slots if slots is None else slots),
         )

@@ -62,7 +62,8 @@ class _Turn:
         for job in islice(self._index.in_turn(self._index.open, self._keys), _LOOK_AHEAD):
             ahead += self._index.unassigned(job)
             ends_in = ahead / capacity + measure.mean_work(self._view.grid, job) / self._median
-            task = self._index.largest(job, inf if self._is_fast else ends_in * self._speed)
+            task = self._view.first_stranded(job, self._worker)
+            task = task or self._index.largest(job, inf if self._is_fast else ends_in * self._speed)
             if task is None and self._index.smallest(job) is None:
                 task = self._rescue(job, ends_in)
             if task is not None:

@@ -17,7 +17,7 @@ def plan(view: View) -> Iterator[Placement]:
 
 def _first(view: View, worker: Worker) -> Placement | None:
     for job in view.ready_jobs(worker):
-        task = view.first_startable(job)
+        task = view.first_startable(job, worker)
         if task is not None:
             return Placement(job.id, task, worker.name)
     return None

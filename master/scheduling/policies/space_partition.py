@@ -18,7 +18,7 @@ from master.scheduling.view import Placement, View
 def plan(view: View) -> Iterator[Placement]:
     for worker in view.idle_workers(replicas=False):
         owner = view.remember("partition", partial(_partition, view)).get(worker.name)
-        task = view.first_startable(owner) if owner is not None else None
+        task = view.first_startable(owner, worker) if owner is not None else None
         if owner is not None and task is not None and view.fits(owner, worker):
             yield Placement(owner.id, task, worker.name)
 

@@ -1,4 +1,4 @@
-"""Tokens with which computers join."""
+"""Computers on people's desks: tokens with which they join; attempts that stand still for their owners."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -22,7 +22,13 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("id", name="pk_join_tokens"),
         sa.UniqueConstraint("hash", name="uq_join_tokens_hash"),
     )
+    with op.batch_alter_table("attempts") as batch:
+        batch.add_column(sa.Column("frozen", sa.Boolean(), nullable=False, server_default=sa.false()))
+    with op.batch_alter_table("attempts") as batch:
+        batch.alter_column("frozen", server_default=None)
 
 
 def downgrade() -> None:
+    with op.batch_alter_table("attempts") as batch:
+        batch.drop_column("frozen")
     op.drop_table("join_tokens")
