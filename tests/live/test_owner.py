@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import aiohttp
 
 from loopline.cli import tables
 from loopline.cli.common import stdout
 from shared.api import WorkerView
+from shared.model import TaskId
 from tests.live.grid import Grid, wait_for
 from tests.worker.presence.witnesses import move_mouse, x_server
 
@@ -38,6 +41,37 @@ async def test_the_owner_comes_back_and_the_task_runs_elsewhere(grid: Grid) -> N
         await grid.no_processes()
         assert "input that x11 saw" in grid.log("ant")
         await figures_are_shown(grid)
+
+
+async def test_a_shadow_wins_while_the_original_stands_still(tmp_path: Path) -> None:
+    """Under a policy that never replicates by itself; the loser dies frozen, and no retry is burnt."""
+    grid = Grid(tmp_path)
+    try:
+        await grid.start_master("--lease-s", "2", "--report-every-s", "0.5", "--policy", "first-come")
+        with x_server() as display:
+            await grid.start_worker("ant", owner=OWNER | display | {"LOOPLINE_GRACE_S": "600"})
+            gate = grid.gate("open-$LOOPLINE_WORKER")
+            job = await grid.submit(f"sleep 1000 & {gate.wait}; echo $LOOPLINE_WORKER", max_attempts=1)
+            await grid.attempts_when("it to run", job, lambda all_: any(a.started_at for a in all_))
+            await grid.start_worker("bee")
+            await grid.connected("ant", "bee")
+            assert len(await grid.attempts(job)) == 1
+            move_mouse(display, 25)
+            frozen = await grid.attempts_when("a shadow", job, lambda all_: len(all_) == 2)
+            assert [(a.worker, a.frozen, a.replica) for a in frozen] == [("ant", True, False), ("bee", False, True)]
+            says = (await grid.client().explain(TaskId(job, 1))).sentence
+            assert says == "running on ant (frozen: its owner is there) and bee"
+            grid.gate("open-bee").open()
+            assert (await grid.ended(job)).state == "succeeded"
+            ended = await grid.attempts_when("the loser to end", job, lambda all_: all(a.ended_at for a in all_))
+            assert [(a.worker, a.state, a.accepted) for a in ended] == [
+                ("ant", "cancelled", False),
+                ("bee", "succeeded", True),
+            ]
+            await grid.no_processes()
+        await grid.check()
+    finally:
+        await grid.stop()
 
 
 async def yielded(grid: Grid, name: str) -> WorkerView | None:
