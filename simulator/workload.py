@@ -56,22 +56,13 @@ class Workload:
 
     def of(self, seed: int) -> list[Arrival]:
         """The jobs of the run ``seed``, in order."""
-        return [Arrival(at, spec) for at, spec in zip(self._moments(seed), self._specs(seed), strict=True)]
+        times = arrival_times(self.arrivals, seed, self.jobs, self.interval)
+        return [Arrival(at, spec) for at, spec in zip(times, self._specs(seed), strict=True)]
 
     def _specs(self, seed: int) -> list[JobSpec]:
         if self.sizes is Sizes.EQUAL:
             return [_spec(self.task_sizes(seed, 0))] * self.jobs
         return [_spec(self.task_sizes(seed, number)) for number in range(self.jobs)]
-
-    def _moments(self, seed: int) -> Iterator[float]:
-        """The first job comes at 0 if the intervals are equal, else after the first of them."""
-        now = 0.0
-        for number in range(self.jobs):
-            if self.arrivals is Arrivals.EQUAL:
-                yield number * self.interval
-            else:
-                now += float(stream(seed, "arrival", number).exponential(self.interval))
-                yield now
 
     def task_sizes(self, seed: int, number: int) -> list[float]:
         """Of the ``number``-th job (from 0)."""
@@ -89,6 +80,17 @@ class Workload:
             return float(random.lognormal(-(sigma**2) / 2, sigma))
         mean = math.expm1(spread) / spread if spread else 1.0
         return math.exp(spread * float(random.random())) / mean
+
+
+def arrival_times(arrivals: Arrivals, seed: int, jobs: int, interval: float) -> Iterator[float]:
+    """When they come. The first job comes at 0 if the intervals are equal, else after the first of them."""
+    now = 0.0
+    for number in range(jobs):
+        if arrivals is Arrivals.EQUAL:
+            yield number * interval
+        else:
+            now += float(stream(seed, "arrival", number).exponential(interval))
+            yield now
 
 
 def _spec(sizes: list[float]) -> JobSpec:

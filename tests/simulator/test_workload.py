@@ -8,7 +8,7 @@ import pytest
 
 from simulator.hosts import Steady
 from simulator.machines import Park
-from simulator.workload import Arrivals, Sizes, Workload
+from simulator.workload import Arrivals, Sizes, Workload, arrival_times
 
 
 def test_the_papers_jobs() -> None:
@@ -37,7 +37,7 @@ def test_poisson_arrivals_bring_the_load_asked_for() -> None:
     park = Park()
     interval = Workload().interval_for(0.8, park.capacity)
     workload = Workload(jobs=3000, tasks=1, arrivals=Arrivals.POISSON, interval=interval)
-    moments = np.array(list(workload._moments(3)))
+    moments = np.array(list(arrival_times(workload.arrivals, 3, workload.jobs, workload.interval)))
     gaps = np.diff(moments, prepend=0.0)
     assert gaps.mean() == pytest.approx(interval, rel=0.06)
     assert gaps.std() == pytest.approx(interval, rel=0.08)

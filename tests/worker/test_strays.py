@@ -115,7 +115,6 @@ async def test_a_session_that_a_task_opens_is_lowered_too(low_bench: Bench) -> N
     low_bench.runner.start(run)
     daemon = await daemon_of(low_bench, run)
     group = Path(f"/proc/{daemon.pid}/autogroup")
-    assert group.read_text().split()[-1] == "0"
     low_bench.runner.measure()
     assert group.read_text().split()[-1] == "19"
 

@@ -1,0 +1,74 @@
+"""The rack: a grid of nodes as one integer, and Bottom-Left on it.
+
+A set of cells is an integer with one bit a cell, row after row from the bottom, and one bit more at the end of each
+row that is never free: so a rectangle that would hang over the right edge meets it. Rectangles of w x h that fit are
+found for the whole rack at once, by shifting and masking in about log w + log h steps; the lowest bit that remains
+is the least y, and in it the least x.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+
+Cells = int
+"""A set of cells, one bit each."""
+Place = tuple[int, int]
+"""x and y of a rectangle's lower left cell."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rack:
+    """``width`` x ``height`` nodes."""
+
+    width: int = 16
+    height: int = 16
+
+    @property
+    def nodes(self) -> int:
+        return self.width * self.height
+
+    @property
+    def all(self) -> Cells:
+        return _all(self.width, self.height)
+
+    def bottom_left(self, taken: Cells, width: int, height: int) -> Place | None:
+        """Where a rectangle goes that keeps clear of ``taken``: least y, then least x; None where it does not fit."""
+        free = self.all & ~taken
+        for shift in _shifts(self.width + 1, width, height):
+            free &= free >> shift
+        if not free:
+            return None
+        y, x = divmod((free & -free).bit_length() - 1, self.width + 1)
+        return x, y
+
+    def rectangle(self, place: Place, width: int, height: int) -> Cells:
+        """Its cells."""
+        return _rectangle(self.width + 1, width, height) << (place[1] * (self.width + 1) + place[0])
+
+
+@cache
+def _all(width: int, height: int) -> Cells:
+    return _rectangle(width + 1, width, height)
+
+
+@cache
+def _rectangle(row: int, width: int, height: int) -> Cells:
+    """At the origin, in rows of ``row`` bits."""
+    return sum(((1 << width) - 1) << (row * y) for y in range(height))
+
+
+@cache
+def _shifts(row: int, width: int, height: int) -> tuple[int, ...]:
+    """By how many bits to shift and mask, one after the other, to keep the cells at which width x height fits."""
+    return (*_doublings(width), *(row * step for step in _doublings(height)))
+
+
+def _doublings(length: int) -> list[int]:
+    """1, 2, 4, ... and the rest, so that together they are ``length`` - 1."""
+    steps, reach = [], 1
+    while reach < length:
+        step = min(reach, length - reach)
+        steps.append(step)
+        reach += step
+    return steps

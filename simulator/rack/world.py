@@ -1,0 +1,105 @@
+"""The rack in virtual time. In one moment: ends; if there were any, one pass over the waiting jobs in the order of
+their planned starts, in which a job may only move forward; arrivals; starts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from simulator.kernel import Appointment, Kernel
+from simulator.rack.algorithms import Algorithm, Outlook
+from simulator.rack.lattice import Lattice
+from simulator.rack.planner import Plan, Planner
+from simulator.rack.rack import Rack
+from simulator.rack.timetable import Timetable
+from simulator.rack.workload import Job
+
+
+@dataclass(slots=True)
+class Life:
+    """Of one job: what its user was told, and when; the last that was told is what came true."""
+
+    job: Job
+    told: list[tuple[int, Plan]] = field(default_factory=list)
+    starting: Appointment | None = None
+
+    @property
+    def plan(self) -> Plan:
+        return self.told[-1][1]
+
+    @property
+    def end(self) -> int:
+        return self.plan.start + self.job.runs
+
+    @property
+    def wait(self) -> int:
+        return self.plan.start - self.job.arrival
+
+
+class RackWorld:
+    """One run: ``jobs`` by ``algorithm`` on ``rack``."""
+
+    def __init__(self, rack: Rack, algorithm: Algorithm, jobs: Sequence[Job]) -> None:
+        self.kernel = Kernel()
+        self.lives = {job.number: Life(job) for job in jobs}
+        self.planner = Planner(rack, algorithm.thrifty, Timetable())
+        self._algorithm = algorithm
+        self._waiting: dict[int, Life] = {}
+        self._arrived: list[Life] = []
+        self._ended: list[Life] = []
+        self._backlog = 0  # nodes x steps by their limits, of those that wait
+        self._ran = self._limits = 0  # nodes x steps, of those that ended
+
+    def run(self) -> None:
+        for life in self.lives.values():
+            self.kernel.at(life.job.arrival, lambda life=life: self._note(self._arrived, life))
+        self.kernel.run()
+
+    def _note(self, what: list[Life], life: Life) -> None:
+        """All that comes at one moment is known before anything is decided."""
+        if not self._arrived and not self._ended:
+            self.kernel.at(self.kernel.now, self._decide)
+        what.append(life)
+
+    def _decide(self) -> None:
+        now = int(self.kernel.now)
+        self.planner.timetable.forget(now)
+        ended, arrived = self._ended, self._arrived
+        self._ended, self._arrived = [], []
+        for life in ended:
+            self._end(life, now)
+        if ended:
+            self._move_forward(now)
+        for life in arrived:
+            self._backlog += life.job.nodes * life.job.limit
+            self._waiting[life.job.number] = life
+            self._tell(life, self.planner.plan(life.job, now, self._lattice()), now)
+
+    def _end(self, life: Life, now: int) -> None:
+        self.planner.cut(life.job, life.plan, now)
+        self._ran += life.job.nodes * life.job.runs
+        self._limits += life.job.nodes * life.job.limit
+
+    def _move_forward(self, now: int) -> None:
+        lattice = self._lattice()
+        for life in sorted(self._waiting.values(), key=lambda life: (life.plan.start, life.job.number)):
+            plan = self.planner.move_forward(life.job, life.plan, now, lattice)
+            if plan is not life.plan:
+                self._tell(life, plan, now)
+
+    def _tell(self, life: Life, plan: Plan, now: int) -> None:
+        """The user, and the rack: the job will start then."""
+        life.told.append((now, plan))
+        if life.starting is not None:
+            life.starting.cancel()
+        life.starting = self.kernel.at(plan.start, lambda: self._start(life))
+
+    def _start(self, life: Life) -> None:
+        del self._waiting[life.job.number]
+        self._backlog -= life.job.nodes * life.job.limit
+        self.kernel.at(life.end, lambda: self._note(self._ended, life))
+
+    def _lattice(self) -> Lattice:
+        backlog = self._backlog / self.planner.rack.nodes
+        return self._algorithm.lattice(Outlook(backlog, self._ran / self._limits if self._limits else 1.0))
