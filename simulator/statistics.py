@@ -34,9 +34,29 @@ class Estimate:
         return Estimate(self.mean / reference, self.half_width / abs(reference))
 
 
+@dataclass(frozen=True, slots=True)
+class Line:
+    """The straight line with the least squares through points, and how near to it they lie."""
+
+    slope: float
+    intercept: float
+    correlation: float  # Pearson's; 0 where all points have the same x or the same y
+    residual: float  # root of the mean square of what is left of y
+
+
 def moments(values: Sequence[float]) -> Moments:
     mean = fmean(values)
     return Moments(mean, fmean((value - mean) ** 2 for value in values))
+
+
+def line(xs: Sequence[float], ys: Sequence[float]) -> Line:
+    """Of one run's points."""
+    of_x, of_y = moments(xs), moments(ys)
+    together = fmean((x - of_x.mean) * (y - of_y.mean) for x, y in zip(xs, ys, strict=True))
+    slope = together / of_x.variance if of_x.variance else 0.0
+    residual = math.sqrt(max(0.0, of_y.variance - slope * together))
+    spread = math.sqrt(of_x.variance * of_y.variance)
+    return Line(slope, of_y.mean - slope * of_x.mean, together / spread if spread else 0.0, residual)
 
 
 def estimate(values: Sequence[float]) -> Estimate:

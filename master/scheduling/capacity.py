@@ -17,7 +17,7 @@ class Capacity:
     """
 
     def __init__(self) -> None:
-        self._of: dict[str, tuple[int, int]] = {}  # by worker: level, millionths of reference CPU-seconds a second
+        self._of: dict[str, tuple[float, int]] = {}  # by worker: speed, slots
         self._tree = [0] * (_LEVELS + 1)
         self._total = 0
 
@@ -28,16 +28,14 @@ class Capacity:
 
     def place(self, worker: str, speed: float, slots: int) -> None:
         """So many slots of this speed; 0: the worker is not there."""
-        new = (_level(speed), round(speed * slots * _MICRO)) if slots else None
-        old = self._of.pop(worker, None)
-        if new is not None:
-            self._of[worker] = new
-        if old == new:
+        old = self._of.get(worker, (speed, 0))
+        if old == (speed, slots):
             return
-        if old is not None:
-            self._add(old[0], -old[1])
-        if new is not None:
-            self._add(*new)
+        self._add(*old, sign=-1)
+        self._add(speed, slots, sign=1)
+        self._of[worker] = (speed, slots)
+        if not slots:
+            del self._of[worker]
 
     @property
     def total(self) -> float:
@@ -55,10 +53,11 @@ class Capacity:
             stride //= 2
         return _slowest_of(level)
 
-    def _add(self, level: int, amount: int) -> None:
+    def _add(self, speed: float, slots: int, sign: int) -> None:
+        amount = sign * round(speed * slots * _MICRO)
         self._total += amount
-        at = level + 1
-        while at <= _LEVELS:
+        at = _level(speed) + 1
+        while amount and at <= _LEVELS:
             self._tree[at] += amount
             at += at & -at
 

@@ -12,7 +12,7 @@ from shared.sweep import size_at
 _PRIOR_S = 50.0
 """A worker's benchmark counts as so many seconds of experience with it."""
 _AGAIN = 1.1
-_STEPS = 8
+_STEPS = 4
 """The share that owners leave over is known to one part in so many of a factor of two: it changes rarely."""
 _DEFAULT_WORK = 60.0
 """Reference CPU-seconds of a task in a grid that knows nothing yet."""

@@ -29,6 +29,9 @@ LIVE = (AttemptState.DISPATCHED, AttemptState.RUNNING)
 OCCUPYING = (AttemptState.DISPATCHED, AttemptState.RUNNING, AttemptState.CANCELLING)
 """An attempt that takes up slots on its worker."""
 
+_LIVE_JOB = (JobState.QUEUED, JobState.RUNNING)
+_OPEN_TASK = (TaskState.QUEUED, TaskState.RUNNING)
+
 UNKNOWN_WEIGHT = 1e300
 """A job of unknown size counts as larger than any other."""
 
@@ -85,7 +88,7 @@ class Job:
 
     @property
     def is_live(self) -> bool:
-        return self.state in (JobState.QUEUED, JobState.RUNNING)
+        return self.state in _LIVE_JOB
 
     @property
     def is_computed(self) -> bool:
@@ -118,7 +121,7 @@ class Task:
 
     @property
     def is_open(self) -> bool:
-        return self.state in (TaskState.QUEUED, TaskState.RUNNING)
+        return self.state in _OPEN_TASK
 
 
 @dataclass(slots=True)

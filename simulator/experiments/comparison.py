@@ -86,7 +86,10 @@ def _row(
         return estimate([value(run) for run in runs])
 
     def cells(part: str) -> dict[str, Cell]:
-        return {time: _cell([getattr(getattr(r, time), part) for r in runs], known.get(time), part) for time in times}
+        return {
+            time: cell([getattr(getattr(r, time), part) for r in runs], getattr(known.get(time), part, None))
+            for time in times
+        }
 
     times = paper.TIMES
     return Row(
@@ -105,9 +108,7 @@ def _row(
     )
 
 
-def _cell(values: Sequence[float], known: Moments | None, part: str) -> Cell:
+def cell(values: Sequence[float], reference: float | None = None) -> Cell:
+    """From one value a seed, beside the paper's figure where it has one."""
     ours = estimate(values)
-    if known is None:
-        return Cell(ours)
-    reference: float = getattr(known, part)
-    return Cell(ours, reference, ours.over(reference))
+    return Cell(ours) if reference is None else Cell(ours, reference, ours.over(reference))

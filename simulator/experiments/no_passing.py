@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json as json_format
-import math
 import time
 from pathlib import Path
 from typing import Annotated, Any
@@ -14,6 +13,7 @@ from rich.console import Console
 from master.scheduling.policies import REGISTRY
 from shared.model import Order
 from simulator.experiments import paper
+from simulator.experiments.answers import effort, wide_console, without_nan
 from simulator.experiments.comparison import compare
 from simulator.experiments.options import (
     JOBS,
@@ -26,12 +26,10 @@ from simulator.experiments.options import (
     known_policy,
 )
 from simulator.machines import FITTED
-from simulator.progress import peak_memory_bytes, progress_bar
+from simulator.progress import progress_bar
 from simulator.sweep import sweep
 from simulator.trial import Answer, Case, run
 from simulator.workload import Workload
-
-_WIDTH = 100
 
 
 def default_policies() -> tuple[str, ...]:
@@ -92,19 +90,12 @@ def _show(answers: list[Answer], runs: SweepOptions, took_s: float) -> None:
         return
     from simulator.experiments import tables
 
-    console = Console(highlight=False, width=min(_WIDTH, Console().width) if Console().is_terminal else _WIDTH)
+    console = wide_console()
     console.print(
         f"{case.workload.jobs} jobs of {case.workload.tasks} tasks on {case.park.count} PCs; {_fit(case)}\n"
     )
     console.print(tables.picture(comparisons))
-    events = sum(answer.events for answer in answers)
-    speed = f"{events:,} events in {took_s:.1f} s: {events / took_s:,.0f} events per second"
-    console.print(f"{len(answers)} runs, {speed}{_memory()}", soft_wrap=True)
-
-
-def _memory() -> str:
-    peak = peak_memory_bytes()
-    return f"; at most {peak / 1e6:,.0f} MB in a process" if peak else ""
+    console.print(effort(len(answers), sum(answer.events for answer in answers), took_s), soft_wrap=True)
 
 
 def is_as_in_paper(case: Case) -> bool:
@@ -132,21 +123,13 @@ def _document(answers: list[Answer], comparisons: list[Any]) -> dict[str, Any]:
         "comparisons": [dataclasses.asdict(comparison) for comparison in comparisons],
         "runs": [_run(answer) for answer in answers],
     }
-    return dict(_without_nan(document))
+    return dict(without_nan(document))
 
 
 def _run(answer: Answer) -> dict[str, Any]:
     case = answer.case
     head = {"seed": case.seed, "interval": case.workload.interval, "policy": case.policy, "order": case.order}
     return {**head, "events": answer.events, **dataclasses.asdict(answer.measures)}
-
-
-def _without_nan(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _without_nan(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_without_nan(item) for item in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _draw(folder: Path, cases: list[Case]) -> None:

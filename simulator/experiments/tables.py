@@ -22,10 +22,10 @@ _CLOSE, _NEAR = 0.08, 0.25
 
 def picture(comparisons: Sequence[Comparison]) -> RenderableType:
     tables = [_times(comparison) for comparison in comparisons]
-    return Group(*_spaced([*tables, _promises(comparisons), _legend(comparisons)]))
+    return Group(*spaced([*tables, _promises(comparisons), _legend(comparisons)]))
 
 
-def _spaced(parts: Sequence[RenderableType]) -> Iterator[RenderableType]:
+def spaced(parts: Sequence[RenderableType]) -> Iterator[RenderableType]:
     for part in parts:
         yield part
         yield Text()
@@ -33,7 +33,7 @@ def _spaced(parts: Sequence[RenderableType]) -> Iterator[RenderableType]:
 
 def _times(comparison: Comparison) -> Table:
     beside_paper = any(cell.paper is not None for row in comparison.rows for cell in row.means.values())
-    table = _table(_title(comparison))
+    table = bare_table(_title(comparison))
     table.add_column("", no_wrap=True, min_width=15)
     for time in TIMES:
         table.add_column(time, justify="right", style="bold")
@@ -48,7 +48,7 @@ def _times(comparison: Comparison) -> Table:
     return table
 
 
-def _table(title: str) -> Table:
+def bare_table(title: str) -> Table:
     return Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), show_edge=False)
 
 
@@ -62,18 +62,18 @@ def _columns(cell: Cell, beside_paper: bool) -> Iterator[Text]:
     if beside_paper:
         yield Text("" if cell.paper is None else number(cell.paper))
     if cell.ratio is not None:
-        yield Text(f"{cell.ratio.mean:.2f} ±{_plain(cell.ratio.half_width)}", _colour(cell.ratio.mean))
+        yield Text(f"{cell.ratio.mean:.2f} ±{plain(cell.ratio.half_width)}", colour(cell.ratio.mean))
     else:
-        yield Text(_half_width(cell.ours), "dim")
+        yield Text(half_width(cell.ours), "dim")
 
 
-def _colour(ratio: float) -> str:
+def colour(ratio: float) -> str:
     off = abs(ratio - 1)
     return "green" if off <= _CLOSE else "yellow" if off <= _NEAR else "red"
 
 
 def _promises(comparisons: Sequence[Comparison]) -> Table:
-    table = _table("[bold]What each promises, and its price[/]")
+    table = bare_table("[bold]What each promises, and its price[/]")
     for title in ("every", "", "order"):
         table.add_column(title)
     for title in ("passed", "passable", "total ±", "lost", "(work)", "held", "slowdown", "worst"):
@@ -91,7 +91,7 @@ def _promise(row: Row) -> Iterator[RenderableType]:
     yield Text(f"{row.passed:,}", "red" if row.passed else "green")
     yield f"{row.passable:,}"
     share = row.total_to_base
-    yield "" if share is None else f"{share.mean:.3f} ±{_plain(share.half_width, 3)}"
+    yield "" if share is None else f"{share.mean:.3f} ±{plain(share.half_width, 3)}"
     yield f"{row.lost_time.mean:.1%}"
     yield f"{row.lost_work.mean:.1%}"
     yield number(row.held.mean)
@@ -125,11 +125,11 @@ def number(value: float) -> str:
     return f"{value / 1e6:.2f}M" if abs(value) < 1e9 else f"{value:.2g}"
 
 
-def _half_width(estimate: Estimate) -> str:
+def half_width(estimate: Estimate) -> str:
     return f"±{number(estimate.half_width)}"
 
 
-def _plain(half_width: float, digits: int = 2) -> str:
+def plain(half_width: float, digits: int = 2) -> str:
     """Without its leading zero where it is below one: ``.03``."""
     text = "?" if math.isnan(half_width) else f"{half_width:.{digits}f}"
     return text.removeprefix("0") if text.startswith("0.") else text

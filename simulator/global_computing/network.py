@@ -7,10 +7,11 @@ included. A foreign packet that finds it full is lost, a request's is tried agai
 from __future__ import annotations
 
 import math
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 
 from simulator.global_computing.traffic import Packets
 from simulator.kernel import Kernel
@@ -43,6 +44,11 @@ class Network:
         leaving.append(leaves)
         return leaves
 
+    @property
+    def full_until(self) -> float:
+        """When the packet leaves that is being sent: before then, a network that was found full stays so."""
+        return self._leaving[0]
+
     def _advance(self, now: float) -> None:
         """Let the foreign packets in that have come by ``now``, and those out that are done."""
         if now - self._seen > self._memory_s:
@@ -69,10 +75,7 @@ class Network:
                 leaving.append((leaving[-1] if leaving else at) + sizes[index] / bandwidth)
                 index += 1
             else:  # all that come before the next one leaves are lost
-                first = leaving[0]
-                index += 1
-                while index < end and times[index] < first:
-                    index += 1
+                index = bisect_left(times, leaving[0], index + 1)
         self.passed += index - began
         self._index = index
 
@@ -96,29 +99,42 @@ class Line:
         self._kernel, self._gaps, self._packet_bytes = kernel, gaps, packet_bytes
         self._waiting: deque[_Data] = deque()
 
-    def send(self, network: Network, packets: int, arrived: Callable[[], None]) -> None:
-        """Call ``arrived`` when the last of the ``packets`` has left the network."""
+    def send(self, network: Network, packets: int, arrived: Callable[[float], None]) -> None:
+        """When the last of the ``packets`` has left the network, call ``arrived`` with when the first had its turn."""
         self._waiting.append(_Data(network, packets, arrived))
         if len(self._waiting) == 1:
-            self._try_later()
+            self._turn()
 
-    def _try_later(self) -> None:
-        self._kernel.at(self._kernel.now + next(self._gaps), self._try)
+    def _turn(self) -> None:
+        self._waiting[0].began = self._kernel.now
+        self._try_later()
+
+    def _try_later(self, full_until: float = 0.0) -> None:
+        """At the next moment of the process; those at which the network is known to be full are passed over."""
+        at = self._kernel.now + next(self._gaps)
+        while at < full_until:
+            at += next(self._gaps)
+        self._kernel.at(at, self._try)
 
     def _try(self) -> None:
         data = self._waiting[0]
         leaves = data.network.offer(self._kernel.now, self._packet_bytes)
-        if leaves is not None:
-            data.packets -= 1
-            if not data.packets:
-                self._waiting.popleft()
-                self._kernel.at(leaves, data.arrived)
-        if self._waiting:
+        if leaves is None:
+            self._try_later(data.network.full_until)
+            return
+        data.packets -= 1
+        if data.packets:
             self._try_later()
+            return
+        self._waiting.popleft()
+        self._kernel.at(leaves, partial(data.arrived, data.began))
+        if self._waiting:
+            self._turn()
 
 
 @dataclass(slots=True)
 class _Data:
     network: Network
     packets: int  # that have not yet entered it
-    arrived: Callable[[], None]
+    arrived: Callable[[float], None]
+    began: float = 0.0

@@ -128,7 +128,7 @@ class Scenario(Part):
             raise ValueError(f"{how_many} the site {site} and the server {server}: there must be one")
         return found[0]
 
-    def program_of(self, client: Client) -> Any:
+    def program_of(self, client: Client) -> Program:
         return client.program or self.program
 
     def packets_of(self, client: Client) -> tuple[int, int]:

@@ -163,9 +163,8 @@ class Packets:
         """When the packets of the window ``number`` (never one before the last asked for) come, and their bytes."""
         random = stream(self._seed, *self._name, number)
         edges, rates = self._rate.steps(number * self.window_s, (number + 1) * self.window_s)
-        lengths = np.diff(edges)
-        counts = random.poisson(rates * lengths / self._packet_bytes)
-        total = int(counts.sum())
-        times = np.repeat(edges[:-1], counts) + np.repeat(lengths, counts) * random.random(total)
-        times.sort()
-        return times.tolist(), (self._packet_bytes * self._law.draw(random, total)).tolist()
+        passed = np.concatenate(([0.0], np.cumsum(rates * np.diff(edges))))  # bytes, by then
+        count = random.poisson(passed[-1] / self._packet_bytes)
+        sums = np.cumsum(random.standard_exponential(count + 1))  # so many uniform numbers, in order, are their shares
+        times = np.interp(sums[:-1] / sums[-1] * passed[-1], passed, edges)
+        return times.tolist(), (self._packet_bytes * self._law.draw(random, count)).tolist()

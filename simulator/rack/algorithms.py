@@ -23,13 +23,13 @@ class Outlook:
 
     backlog: float  # work of the waiting jobs by their limits, in steps of time of the whole rack
     used: float  # of their limits by the jobs that ended; 1 before any did
+    waited: float  # by the job, in steps
 
 
 @dataclass(frozen=True, slots=True)
 class Algorithm:
     """Tries the times of ``usual``; of ``busy`` once the backlog exceeds ``backlog``; of ``loose`` while jobs use
-    less than ``used`` of their limits. A thrifty one leaves out times by which, since the one it tried before,
-    nothing becomes free: the answer there is known.
+    less than ``used`` of their limits. A thrifty one calls Bottom-Left only where the answer is not known.
     """
 
     usual: Lattice
@@ -37,9 +37,13 @@ class Algorithm:
     backlog: float = 0.0
     loose: Lattice | None = None
     used: float = 0.0
+    old: Lattice | None = None
+    age: float = 0.0
     thrifty: bool = False
 
     def lattice(self, outlook: Outlook) -> Lattice:
+        if self.old is not None and outlook.waited > self.age:
+            return self.old
         if self.loose is not None and outlook.used < self.used:
             return self.loose
         if self.busy is not None and outlook.backlog > self.backlog:
@@ -55,6 +59,10 @@ OURS = {
     "by-limits": Algorithm(CURRENT, loose=BOLD, used=0.75),
     "by-limits-fine": Algorithm(CURRENT, loose=NAIVE, used=0.75),
 }
+OURS |= {f"bold-old{a}": Algorithm(BOLD, old=NAIVE, age=a) for a in (10,20,40,60,80)}
+OURS |= {f"lim-old{a}": Algorithm(CURRENT, loose=BOLD,used=.75, old=NAIVE, age=a) for a in (10,20,40,60,80)}
+OURS |= {f"bold{g}": Algorithm(Lattice(g)) for g in (4,8,16,64)}
+OURS |= {f"lim{g}": Algorithm(CURRENT, loose=Lattice(g),used=.75) for g in (4,8,16)}
 _NAMED = PAPERS | OURS
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,15 +16,8 @@ class Lattice:
     base: int = 1
     count: int = 1
 
-    def offset(self, index: int) -> int:
-        """Of the ``index``-th time, from 0."""
-        if self.base == 1:
-            return index * self.first
-        level, steps = divmod(index, self.count)
-        return self._start(level) + steps * self._step(level)
-
     def index(self, offset: int) -> int:
-        """Of the first time that is not before ``offset``; so many are before it."""
+        """Of the first time that is not before ``offset``, from 0; so many are before it."""
         if self.base == 1:
             return -(-offset // self.first)
         level = 0
@@ -31,8 +25,31 @@ class Lattice:
             level += 1
         return level * self.count - (self._start(level) - offset) // self._step(level)
 
+    def not_before(self, offset: int) -> int:
+        """The first time that is not."""
+        if self.base == 1:
+            return self.index(offset) * self.first
+        level, steps = divmod(self.index(offset), self.count)
+        return self._start(level) + steps * self._step(level)
+
+    def before(self, horizon: int) -> int:
+        """All times before ``horizon``, one bit each."""
+        return _bits(self, 1 << horizon.bit_length()) & ((1 << horizon) - 1)
+
     def _step(self, level: int) -> int:
         return self.first * self.base**level
 
     def _start(self, level: int) -> int:
         return self.count * self.first * (self.base**level - 1) // (self.base - 1)
+
+
+@lru_cache(maxsize=256)
+def _bits(lattice: Lattice, horizon: int) -> int:
+    """At least the times before ``horizon``."""
+    if lattice.base == 1:  # 1 + 2^first + 2^(2 first) + ...
+        return ((1 << lattice.first * (lattice.index(horizon) + 1)) - 1) // ((1 << lattice.first) - 1)
+    bits, time = 0, 0
+    while time < horizon:
+        bits |= 1 << time
+        time = lattice.not_before(time + 1)
+    return bits

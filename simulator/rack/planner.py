@@ -1,16 +1,16 @@
-"""The plan: for every job a place and a time to start, the first that a scan finds (the paper's section on
-scheduling: Bottom-Left at each time of the lattice until the job fits from then on for as long as its limit).
+"""The plan: for every job a place and a time to start, the first that a scan finds: Bottom-Left at each time of the
+lattice, until the job fits from then on for as long as its limit.
 
-Only at a time by which cells become free can a job fit that did not fit at the time before: what is between two of
-these is counted but not computed.
+Calls are counted as the paper counts them, one a time of the lattice. What is computed is less: where a job does not
+fit, it does not until cells become free, and what is known from the scan before holds until cells are given back.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 from simulator.rack.lattice import Lattice
+from simulator.rack.memory import Memory, Times
 from simulator.rack.rack import Place, Rack
 from simulator.rack.timetable import Timetable
 from simulator.rack.workload import Job
@@ -24,64 +24,75 @@ class Plan:
     place: Place
 
 
-@dataclass(slots=True)
 class Planner:
-    """Keeps the timetable of all that runs or is planned, and counts calls of Bottom-Left."""
+    """Keeps the timetable of all that runs or is planned."""
 
-    rack: Rack
-    thrifty: bool
-    timetable: Timetable
-    calls: int = 0  # as the paper counts: one a time of the lattice; of a thrifty algorithm, those that were made
+    def __init__(self, rack: Rack) -> None:
+        self.calls = 0  # of Bottom-Left, as the paper counts them
+        self.needed = 0  # of these, those whose answer was not known
+        self._rack = rack
+        self._timetable = Timetable()
+        self._memory = Memory()
 
     def plan(self, job: Job, now: int, lattice: Lattice) -> Plan:
         """Of a job that has just come."""
-        found = self._scan(job, now, lattice, None)
+        self._timetable.forget(now)
+        horizon = lattice.not_before(max(0, self._timetable.last - now)) + 1
+        found = self._scan(job, now, lattice, horizon, 0)
         assert found is not None  # once all has ended, every job fits
         self._take(job, found)
         return found
 
+    def begin_pass(self, now: int) -> None:
+        self._timetable.forget(now)
+        self._memory.begin_pass(now)
+
     def move_forward(self, job: Job, plan: Plan, now: int, lattice: Lattice) -> Plan:
         """A better plan of a waiting job, or the one that it has."""
-        if plan.start == now:
+        known, horizon = self._memory.recall(job), plan.start - now
+        if not lattice.before(horizon) & ~known:
+            self.calls += lattice.index(horizon)
+            self._memory.remember(job, now, known)
             return plan
-        self.timetable.give_back(plan.start, plan.start + job.limit, self._cells(job, plan))
-        found = self._scan(job, now, lattice, plan.start) or plan
-        self._take(job, found)
+        self._timetable.give_back(plan.start, plan.start + job.limit, self._cells(job, plan))
+        found = self._scan(job, now, lattice, horizon, known)
+        if found is not None:
+            self._memory.give_back(plan.start, plan.start + job.limit)
+        self._take(job, found or plan)
+        return found or plan
+
+    def start(self, job: Job) -> None:
+        """From now on its place is its own."""
+        self._memory.drop(job)
+
+    def end(self, job: Job, plan: Plan, now: int) -> None:
+        """It may have ended before its limit."""
+        if now < plan.start + job.limit:
+            self._timetable.give_back(now, plan.start + job.limit, self._cells(job, plan))
+            self._memory.give_back(now, plan.start + job.limit)
+
+    def _scan(self, job: Job, now: int, lattice: Lattice, horizon: int, known: Times) -> Plan | None:
+        """The first time of the lattice before now + ``horizon`` at which the job fits, and where."""
+        untried, found = lattice.before(horizon) & ~known, None
+        while untried and found is None:
+            offset = (untried & -untried).bit_length() - 1
+            self.needed += 1
+            found = self._fit(job, now + offset)
+            if found is None:
+                until = self._timetable.next_release(now + offset) - now
+                known |= (1 << until) - (1 << offset)
+                untried = untried >> until << until
+        self.calls += lattice.index(horizon if found is None else offset + 1)
+        self._memory.remember(job, now, known)
         return found
 
-    def cut(self, job: Job, plan: Plan, now: int) -> None:
-        """The job has ended before its limit."""
-        if now < plan.start + job.limit:
-            self.timetable.give_back(now, plan.start + job.limit, self._cells(job, plan))
-
-    def _scan(self, job: Job, now: int, lattice: Lattice, before: int | None) -> Plan | None:
-        """The first time of the lattice (before ``before``) at which the job fits, and where."""
-        tried = 0
-        for index in self._worth_trying(now, lattice, before):
-            tried += 1
-            start = now + lattice.offset(index)
-            place = self.rack.bottom_left(self.timetable.taken(start, start + job.limit), job.width, job.height)
-            if place is not None:
-                self.calls += tried if self.thrifty else index + 1
-                return Plan(start, place)
-        assert before is not None
-        self.calls += tried if self.thrifty else lattice.index(before - now)
-        return None
-
-    def _worth_trying(self, now: int, lattice: Lattice, before: int | None) -> Iterator[int]:
-        """Times of the lattice, by index: now, and the first after each release."""
-        yield 0
-        last, end = 0, None if before is None else lattice.index(before - now)
-        for release in self.timetable.releases(now):
-            index = lattice.index(release - now)
-            if end is not None and index >= end:
-                return
-            if index != last:
-                yield index
-                last = index
+    def _fit(self, job: Job, start: int) -> Plan | None:
+        taken = self._timetable.taken(start, start + job.limit)
+        place = self._rack.bottom_left(taken, job.width, job.height)
+        return None if place is None else Plan(start, place)
 
     def _take(self, job: Job, plan: Plan) -> None:
-        self.timetable.take(plan.start, plan.start + job.limit, self._cells(job, plan))
+        self._timetable.take(plan.start, plan.start + job.limit, self._cells(job, plan))
 
     def _cells(self, job: Job, plan: Plan) -> int:
-        return self.rack.rectangle(plan.place, job.width, job.height)
+        return self._rack.rectangle(plan.place, job.width, job.height)

@@ -61,14 +61,15 @@ def _rectangle(row: int, width: int, height: int) -> Cells:
 @cache
 def _shifts(row: int, width: int, height: int) -> tuple[int, ...]:
     """By how many bits to shift and mask, one after the other, to keep the cells at which width x height fits."""
-    return (*_doublings(width), *(row * step for step in _doublings(height)))
+    return (*doublings(width), *(row * step for step in doublings(height)))
 
 
-def _doublings(length: int) -> list[int]:
+@cache
+def doublings(length: int) -> tuple[int, ...]:
     """1, 2, 4, ... and the rest, so that together they are ``length`` - 1."""
     steps, reach = [], 1
     while reach < length:
         step = min(reach, length - reach)
         steps.append(step)
         reach += step
-    return steps
+    return tuple(steps)

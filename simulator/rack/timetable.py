@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator
 
 from simulator.rack.rack import Cells
 
@@ -18,9 +17,6 @@ class Timetable:
     def __init__(self, start: int = 0) -> None:
         self._starts = [start]  # of the pieces
         self._cells: list[Cells] = [0]  # that are taken in each
-
-    def __len__(self) -> int:
-        return len(self._starts)
 
     def take(self, start: int, end: int, cells: Cells) -> None:
         first, last = self._cut(start), self._cut(end)
@@ -46,12 +42,18 @@ class Timetable:
             piece += 1
         return cells
 
-    def releases(self, after: int) -> Iterator[int]:
-        """Times after ``after`` at which a cell becomes free: only there can something fit that did not before."""
-        pieces, starts = self._cells, self._starts
-        for piece in range(bisect_right(starts, after), len(starts)):
-            if pieces[piece - 1] & ~pieces[piece]:
-                yield starts[piece]
+    def next_release(self, after: int) -> int:
+        """The first time after ``after`` at which a cell becomes free: until then nothing fits that does not now."""
+        pieces = self._cells
+        piece = bisect_right(self._starts, after)
+        while not pieces[piece - 1] & ~pieces[piece]:
+            piece += 1
+        return self._starts[piece]
+
+    @property
+    def last(self) -> int:
+        """From then on all cells are free."""
+        return self._starts[-1]
 
     def forget(self, before: int) -> None:
         """What was, before then."""

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from enum import StrEnum
+from itertools import islice
+from pathlib import Path
 
+from shared.errors import LooplineError
 from simulator.rack.rack import Rack
 from simulator.streams import Generator, stream
-from simulator.traces.swf import SwfJob
+from simulator.traces.files import named, opened
+from simulator.traces.swf import SwfJob, read_jobs
 from simulator.workload import Arrivals, arrival_times
 
 
@@ -89,21 +93,40 @@ class Drawn:
         return self.used * (1 + self.longest) / 2 + rounding
 
 
-def logged(jobs: Iterable[SwfJob], rack: Rack, step_s: float, load: float | None = None) -> list[Job]:
-    """The jobs of a log that have processors, a run time, and room in the rack: each as the squarest rectangle of at
-    least as many nodes as it asked for. Without a requested time the run time is its limit. ``load``: the times
-    between arrivals are stretched until it comes out; by default they are as logged.
+@dataclass(frozen=True, slots=True)
+class Logged:
+    """The jobs of a file in the Standard Workload Format that have processors, a run time, and room in the rack: each
+    as the squarest rectangle of at least as many nodes as it asked for. Without a requested time its run time is its
+    limit. ``load``: times between arrivals are stretched until it comes out; by default they are as logged.
     """
-    known = sorted(_rectangles(jobs, rack, step_s), key=lambda job: (job.arrival, job.number))
-    if not known:
-        return []
-    first, span = known[0].arrival, max(1, known[-1].arrival - known[0].arrival)
-    work = sum(job.nodes * job.runs for job in known)
-    stretch = 1.0 if load is None else work / (load * rack.nodes * span)
-    return [
-        Job(number, int((job.arrival - first) * stretch), job.width, job.height, job.limit, job.runs)
-        for number, job in enumerate(known)
-    ]
+
+    file: Path
+    step_s: float = 60.0  # one step of time
+    first: int | None = None  # so many jobs
+    load: float | None = None
+
+    def of(self, seed: int, rack: Rack) -> list[Job]:
+        """The same ones for every seed."""
+        with opened(self.file) as lines, named(self.file):
+            jobs = list(islice(_rectangles(read_jobs(lines), rack, self.step_s), self.first))
+        if not jobs:
+            hint = "a job must have processors, at most as many as the rack has nodes, and a run time"
+            raise LooplineError("trace", f"{self.file}: no job in it can run", hint)
+        return self._stretched(sorted(jobs, key=lambda job: (job.arrival, job.number)), rack)
+
+    def _stretched(self, jobs: list[Job], rack: Rack) -> list[Job]:
+        first = jobs[0].arrival
+        factor = 1.0 if self.load is None else load_of(jobs, rack) / self.load
+        times = [int((job.arrival - first) * factor) for job in jobs]
+        return [
+            replace(job, number=number, arrival=time) for number, (job, time) in enumerate(zip(jobs, times, strict=True))
+        ]
+
+
+def load_of(jobs: Sequence[Job], rack: Rack) -> float:
+    """Work that arrives, as a share of what the rack can do meanwhile."""
+    span = max(job.arrival for job in jobs) - min(job.arrival for job in jobs)
+    return sum(job.nodes * job.runs for job in jobs) / (rack.nodes * max(1, span))
 
 
 def _rectangles(jobs: Iterable[SwfJob], rack: Rack, step_s: float) -> Iterator[Job]:
@@ -112,7 +135,7 @@ def _rectangles(jobs: Iterable[SwfJob], rack: Rack, step_s: float) -> Iterator[J
         if not count or not job.run_time:
             continue
         width, height = squarest(count, rack)
-        if height <= rack.height:
+        if count <= rack.nodes and height <= rack.height:
             limit = math.ceil((job.requested_time or job.run_time) / step_s)
             runs = min(limit, math.ceil(job.run_time / step_s))
             yield Job(job.number, int(job.submitted / step_s), width, height, limit, runs)

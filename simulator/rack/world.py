@@ -12,7 +12,6 @@ from simulator.rack.algorithms import Algorithm, Outlook
 from simulator.rack.lattice import Lattice
 from simulator.rack.planner import Plan, Planner
 from simulator.rack.rack import Rack
-from simulator.rack.timetable import Timetable
 from simulator.rack.workload import Job
 
 
@@ -43,7 +42,8 @@ class RackWorld:
     def __init__(self, rack: Rack, algorithm: Algorithm, jobs: Sequence[Job]) -> None:
         self.kernel = Kernel()
         self.lives = {job.number: Life(job) for job in jobs}
-        self.planner = Planner(rack, algorithm.thrifty, Timetable())
+        self.planner = Planner(rack)
+        self._nodes = rack.nodes
         self._algorithm = algorithm
         self._waiting: dict[int, Life] = {}
         self._arrived: list[Life] = []
@@ -64,7 +64,6 @@ class RackWorld:
 
     def _decide(self) -> None:
         now = int(self.kernel.now)
-        self.planner.timetable.forget(now)
         ended, arrived = self._ended, self._arrived
         self._ended, self._arrived = [], []
         for life in ended:
@@ -74,17 +73,17 @@ class RackWorld:
         for life in arrived:
             self._backlog += life.job.nodes * life.job.limit
             self._waiting[life.job.number] = life
-            self._tell(life, self.planner.plan(life.job, now, self._lattice()), now)
+            self._tell(life, self.planner.plan(life.job, now, self._lattice(life, now)), now)
 
     def _end(self, life: Life, now: int) -> None:
-        self.planner.cut(life.job, life.plan, now)
+        self.planner.end(life.job, life.plan, now)
         self._ran += life.job.nodes * life.job.runs
         self._limits += life.job.nodes * life.job.limit
 
     def _move_forward(self, now: int) -> None:
-        lattice = self._lattice()
+        self.planner.begin_pass(now)
         for life in sorted(self._waiting.values(), key=lambda life: (life.plan.start, life.job.number)):
-            plan = self.planner.move_forward(life.job, life.plan, now, lattice)
+            plan = self.planner.move_forward(life.job, life.plan, now, self._lattice(life, now))
             if plan is not life.plan:
                 self._tell(life, plan, now)
 
@@ -97,9 +96,10 @@ class RackWorld:
 
     def _start(self, life: Life) -> None:
         del self._waiting[life.job.number]
+        self.planner.start(life.job)
         self._backlog -= life.job.nodes * life.job.limit
         self.kernel.at(life.end, lambda: self._note(self._ended, life))
 
-    def _lattice(self) -> Lattice:
-        backlog = self._backlog / self.planner.rack.nodes
-        return self._algorithm.lattice(Outlook(backlog, self._ran / self._limits if self._limits else 1.0))
+    def _lattice(self, life: Life, now: int) -> Lattice:
+        used = self._ran / self._limits if self._limits else 1.0
+        return self._algorithm.lattice(Outlook(self._backlog / self._nodes, used, now - life.job.arrival))

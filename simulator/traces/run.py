@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import gzip
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
-from typing import TextIO
 
 from master.scheduling.events import SchedulerSettings
 from shared.errors import LooplineError
@@ -20,6 +17,7 @@ from simulator.fast import Arrival, Host
 from simulator.machines import Park
 from simulator.metrics import Measures, Recorder
 from simulator.streams import stream
+from simulator.traces.files import named, opened
 from simulator.traces.intervals import Machine, read_machines
 from simulator.traces.swf import Selection, arrivals, read_jobs
 
@@ -68,7 +66,7 @@ def run(case: TraceCase) -> TraceAnswer:
 
 
 def load_jobs(file: Path, selection: Selection) -> list[Arrival]:
-    with _opened(file) as lines, _named(file):
+    with opened(file) as lines, named(file):
         jobs = list(arrivals(read_jobs(lines), selection))
     if not jobs:
         hint = "a job must have a run time and processors; are --since and --until in the file's seconds?"
@@ -77,7 +75,7 @@ def load_jobs(file: Path, selection: Selection) -> list[Arrival]:
 
 
 def load_machines(file: Path) -> dict[str, Machine]:
-    with _opened(file) as lines, _named(file):
+    with opened(file) as lines, named(file):
         return read_machines(lines)
 
 
@@ -123,25 +121,3 @@ def _drawn_stays(case: TraceCase, hosts: Sequence[Host]) -> dict[str, list[Inter
 
 def _from_zero(stay: Interval) -> Interval:
     return Interval(max(0.0, stay.start), stay.end)
-
-
-@contextmanager
-def _opened(file: Path) -> Iterator[TextIO]:
-    """A text file, or one packed by gzip."""
-    try:
-        with (
-            gzip.open(file, "rt", errors="replace") if file.suffix == ".gz" else file.open(errors="replace") as lines
-        ):
-            yield lines
-    except (OSError, EOFError) as error:  # EOFError: half a gzip file
-        reason = getattr(error, "strerror", None) or str(error)
-        raise LooplineError("trace", f"{file} cannot be read: {reason}") from None
-
-
-@contextmanager
-def _named(file: Path) -> Iterator[None]:
-    """Errors name the file as well as the line."""
-    try:
-        yield
-    except LooplineError as error:
-        raise LooplineError(error.code, f"{file}: {error.message}", error.hint) from None

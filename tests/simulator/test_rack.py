@@ -52,6 +52,4 @@ def test_it_agrees_with_the_literal_rack_move_for_move(case: tuple[Rack, list[Jo
     world = lived(rack, jobs, Algorithm(lattice))
     assert told(world) == sorted(literal.told)
     assert world.planner.calls == literal.calls
-    thrifty = lived(rack, jobs, Algorithm(lattice, thrifty=True))
-    assert told(thrifty) == told(world)
-    assert thrifty.planner.calls <= literal.calls
+    assert world.planner.needed <= literal.calls
