@@ -42,6 +42,7 @@ _HINT = "send Authorization: Bearer <token>; an admin makes tokens with `looplin
 class Caller:
     name: str
     role: Role
+    worker: str | None = None  # the only one that it may be
 
     def check_may_steer(self, owner: str) -> None:
         """Users steer what is theirs, admins everything."""
@@ -96,7 +97,7 @@ class Auth:
         """Let a computer in with the token that it made up; again and again, should it not have heard our answer."""
         if self._failures.is_empty(address):
             raise _too_many_failures()
-        token = TokenView(id=wish.token, name=wish.worker, role="worker", created_at=time.time())
+        token = TokenView(id=wish.token, name=wish.worker, role="worker", worker=wish.worker, created_at=time.time())
         outcome = await self._tokens.join(_hash(wish.secret), token, wish.hash)
         if isinstance(outcome, TokenView):
             return outcome
@@ -110,7 +111,7 @@ class Auth:
             token = await self._tokens.by_hash(key)
             if token is None or token.revoked_at is not None:
                 return None
-            known[key] = Caller(token.name, token.role)
+            known[key] = Caller(token.name, token.role, token.worker)
         return known[key]
 
     async def _caller(self, request: web.Request) -> Caller:

@@ -54,7 +54,7 @@ class Links:
         for link in self._open.values():
             link.close("the master is stopping", WSCloseCode.GOING_AWAY)
 
-    async def serve(self, request: web.Request) -> web.WebSocketResponse:
+    async def serve(self, request: web.Request, only: str | None = None) -> web.WebSocketResponse:
         """One connection, from its opening to its end."""
         socket = web.WebSocketResponse(
             compress=False, decode_text=False, max_msg_size=MAX_FRAME_BYTES, timeout=CLOSE_WITHIN_S
@@ -62,7 +62,7 @@ class Links:
         await socket.prepare(request)
         link = Link(request, socket, next(self._sessions), self._max_frames)
         try:
-            await self._keep(link)
+            await self._keep(link, only)
         except ProtocolError as error:
             log.warning("link from %s: %s", request.remote, error)
             link.close(str(error), WSCloseCode.PROTOCOL_ERROR)
@@ -70,11 +70,11 @@ class Links:
             await link.end()
         return socket
 
-    async def _keep(self, link: Link) -> None:
+    async def _keep(self, link: Link, only: str | None) -> None:
         hello = await link.hello()
         if hello is None:
             return
-        if refused := link.refusal() or await self._join(hello, link):
+        if refused := link.refusal() or _another(hello, only) or await self._join(hello, link):
             link.send(refused)
             link.close(refused.message)
             return
@@ -93,6 +93,14 @@ class Links:
     async def _join(self, hello: Hello, link: Link) -> Refused | None:
         reply = await self._engine.post(WorkerJoined(hello.worker, link.session, hello.boot, hello.facts))
         return Refused(reply.code, reply.message, reply.hint) if isinstance(reply, Declined) else None
+
+
+def _another(hello: Hello, only: str | None) -> Refused | None:
+    """A token with which one computer has joined lets no other in."""
+    if only is None or hello.worker == only:
+        return None
+    hint = "start it without --name, or join again with a new line (`loopline token join`)"
+    return Refused("wrong_name", f"this token is worker {only}'s, not {hello.worker}'s", hint)
 
 
 @dataclass(frozen=True, slots=True)

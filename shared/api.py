@@ -219,6 +219,7 @@ class TokenView(Body):
     id: Annotated[str, Field(max_length=32)]
     name: str
     role: Role
+    worker: str | None = None  # the only worker that it lets in; null: any, where its role does
     created_at: float
     revoked_at: float | None = None
 

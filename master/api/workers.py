@@ -9,7 +9,7 @@ from aiohttp import web
 from master.api.operations import Routes
 from master.api.parameters import Cursor, Limit, WorkerName
 from master.api.services import Services, found
-from master.auth import ADMINS, READERS, WORKERS
+from master.auth import ADMINS, READERS, WORKERS, Caller
 from master.scheduling.events import Event, WorkerDrained, WorkerUndrained
 from shared.api import Page, WorkerView
 
@@ -41,9 +41,9 @@ async def undrain_worker(services: Services, worker: WorkerName) -> WorkerView:
 
 
 @routes("GET /link", WORKERS, is_documented=False)
-async def open_link(services: Services, request: web.Request) -> web.WebSocketResponse:
+async def open_link(services: Services, caller: Caller, request: web.Request) -> web.WebSocketResponse:
     """The WebSocket of a worker; shared/protocol says what is spoken on it."""
-    return await services.links.serve(request)
+    return await services.links.serve(request, caller.worker)
 
 
 async def _steer(services: Services, worker: str, event: Callable[[str], Event]) -> WorkerView:

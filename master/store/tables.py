@@ -210,6 +210,7 @@ tokens = Table(
     Column("id", Text, primary_key=True),
     Column("name", Text, nullable=False),
     Column("role", Text, nullable=False),
+    Column("worker", Text),
     Column("hash", Text, nullable=False, unique=True),  # SHA-256 of the secret, in hex
     Column("created_at", Double, nullable=False),
     Column("revoked_at", Double),

@@ -22,6 +22,8 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("id", name="pk_join_tokens"),
         sa.UniqueConstraint("hash", name="uq_join_tokens_hash"),
     )
+    with op.batch_alter_table("tokens") as batch:
+        batch.add_column(sa.Column("worker", sa.Text(), nullable=True))
     with op.batch_alter_table("attempts") as batch:
         batch.add_column(sa.Column("frozen", sa.Boolean(), nullable=False, server_default=sa.false()))
     with op.batch_alter_table("attempts") as batch:
@@ -31,4 +33,6 @@ def upgrade() -> None:
 def downgrade() -> None:
     with op.batch_alter_table("attempts") as batch:
         batch.drop_column("frozen")
+    with op.batch_alter_table("tokens") as batch:
+        batch.drop_column("worker")
     op.drop_table("join_tokens")

@@ -41,6 +41,16 @@ async def test_who_has_joined_is_a_worker_and_no_more(master: Bench) -> None:
         pass
 
 
+async def test_its_token_is_nobody_elses(master: Bench) -> None:
+    """A computer that has joined cannot pass for another."""
+    made = await line(master)
+    await joins(master, wish(made["secret"]))
+    master.tokens["worker"] = TOKEN
+    with pytest.raises(Exception, match="this token is worker pc-1's, not pc-2's"):
+        async with master.worker("pc-2"):
+            pass
+
+
 async def test_an_answer_that_was_lost_is_given_again_and_counts_once(master: Bench) -> None:
     made = await line(master)
     statuses = await asyncio.gather(*(joins(master, wish(made["secret"])) for _ in range(5)))
