@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 from aiohttp import web
 
 from master.settings import MasterSettings, is_loopback
-from master.store.tokens import Tokens
+from master.store.tokens import TOKEN_REFUSED, Tokens
 from shared.api import JoinRequest, JoinTokenCreated, JoinTokenRequest, JoinTokenView, Role, TokenCreated, TokenView
 from shared.errors import LooplineError
 from shared.joining import hash_of as _hash
@@ -102,7 +102,8 @@ class Auth:
         if isinstance(outcome, TokenView):
             return outcome
         self._failures.take(address)
-        raise LooplineError("join_refused", f"this line lets nobody in: {outcome}", _JOIN_HINT, status=403)
+        code = "join_token_refused" if outcome == TOKEN_REFUSED else "join_refused"
+        raise LooplineError(code, f"this line lets nobody in: {outcome}", _JOIN_HINT, status=403)
 
     async def find(self, secret: str) -> Caller | None:
         """Whose token this is, if it is valid."""

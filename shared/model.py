@@ -136,7 +136,7 @@ Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 Name = Annotated[str, Field(min_length=1, max_length=100, pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
 """A worker's, label's or user's name: safe in a URL, a shell and a file system."""
 ShortText = Annotated[str, Field(max_length=500, pattern=NO_NUL)]
-Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Seconds = Annotated[float, Field(ge=0, le=1e10, allow_inf_nan=False)]
 Count = Annotated[int, Field(ge=0, le=MAX_ID)]
 Percent = Annotated[float, Field(ge=0, le=100)]
 
@@ -154,7 +154,7 @@ class Facts:
     memory_bytes: Count
     slots: Annotated[int, Field(ge=1, le=65536)]  # the most it will ever offer
     labels: tuple[Name, ...] = ()
-    speed: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 1.0  # reference CPU-seconds per second
+    speed: Annotated[float, Field(ge=1e-6, le=1e6)] = 1.0  # reference CPU-seconds per second
     network: bool = True  # tasks that ask for the network have it
 
 

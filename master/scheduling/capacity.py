@@ -42,16 +42,23 @@ class Capacity:
         """Reference CPU-seconds a second."""
         return self._total / _MICRO
 
+    def is_fast(self, speed: float) -> bool:
+        """Whether a worker of this speed belongs to the faster half."""
+        return _level(speed) >= self._median_level()
+
     @property
     def median(self) -> float:
         """The greatest speed such that the workers at least as fast deliver half of the total."""
+        return _slowest_of(self._median_level())
+
+    def _median_level(self) -> int:
         level, rest, stride = 0, self._total // 2, _LEVELS
         while stride:
             if level + stride <= _LEVELS and self._tree[level + stride] <= rest:
                 level += stride
                 rest -= self._tree[level]
             stride //= 2
-        return _slowest_of(level)
+        return level
 
     def _add(self, speed: float, slots: int, sign: int) -> None:
         amount = sign * round(speed * slots * _MICRO)

@@ -98,9 +98,12 @@ def _held(state: State, job: Job) -> Reason:
 
 def _for_slot(state: State, job: Job, count: int) -> Reason:
     able = [w for w in state.index.demand.available.values() if state.index.demand.fits(job, w)]
-    slots, used = sum(w.offered for w in able), sum(state.index.used.get(w.name, 0) for w in able)
+    used = sum(state.index.used.get(worker.name, 0) for worker in able)
+    slots = sum(max(worker.offered, state.index.used.get(worker.name, 0)) for worker in able)  # some may be withheld
     verb = "waits" if count == 1 else "wait"
     detail = f"{_tasks(count)} {verb} for a free slot: {used} of {slots} in use on {_count(len(able), 'worker')}"
+    if any(state.index.free_slots(worker) >= job.spec.requires.slots for worker in able):
+        detail += f"; policy {state.settings.policy} has another use for what is free, or none for this job yet"
     reasons = [worker.load.withheld for worker in able if worker.load and worker.load.withheld]
     if reasons:
         detail += f"; {len(reasons)} of them {'keeps' if len(reasons) == 1 else 'keep'} slots back: {reasons[0]}"

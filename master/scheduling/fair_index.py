@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from heapq import merge
+from itertools import islice
 from math import inf
 
 from sortedcontainers import SortedSet
@@ -30,10 +31,11 @@ class FairIndex:
     capacity: Capacity = field(default_factory=Capacity)
     idle: Ranking[str, tuple[float, str]] = field(default_factory=Ranking)  # (-speed, worker)
     new: Families = field(default_factory=dict)  # jobs never run, with a task to start
-    open: Families = field(default_factory=dict)  # jobs with a task to start, or with tasks that run only once
+    ready: Families = field(default_factory=dict)  # jobs with a task to start
+    tails: Families = field(default_factory=dict)  # jobs with none, of which tasks run that could be copied
     alone: dict[int, Ranking[int, tuple[float, int]]] = field(default_factory=dict)
     """By job: tasks of one attempt with room for another, as (expected end, task)."""
-    sizes: dict[int, BySize] = field(default_factory=dict)  # by job, where tasks differ
+    sizes: dict[int, BySize | None] = field(default_factory=dict)  # by job; None: its tasks do not differ
 
     def __post_init__(self) -> None:
         self.place_grid()
@@ -61,9 +63,10 @@ class FairIndex:
         job, pool = self.state.jobs[task.job], self.state.index.pools[task.job]
         if not job.is_live:
             return
-        if job.id in self.sizes:
+        by_size = self.sizes.get(job.id)
+        if by_size is not None:
             is_waiting = task.number in pool.waiting
-            self.sizes[job.id].place(task.number, is_waiting or task.number in self.state.fresh[job.id])
+            by_size.place(task.number, is_waiting or task.number in self.state.fresh[job.id])
         alive = self._alive(task.id) if task.number in pool.replicable else []
         ends = (alive[0].dispatched_at + alive[0].expected_s, task.number) if len(alive) == 1 else None
         ranking = self.alone.get(job.id)
@@ -78,12 +81,13 @@ class FairIndex:
         if not job.is_live:
             self.sizes.pop(job.id, None)
             self.alone.pop(job.id, None)
-        elif job.id not in self.sizes and (sizes := _differing_sizes(job)):
-            self._sort_by_size(job, sizes)
+        elif job.id not in self.sizes:
+            self.sizes[job.id] = self._by_size(job)
         is_ready = job.arrival in self.state.index.ready.get(key, ())
         has_alone = job.id in self.alone and not job.paused
         toggle_under(self.new, key, turn, is_ready and job.state is JobState.QUEUED, SortedSet)
-        toggle_under(self.open, key, turn, is_ready or has_alone, SortedSet)
+        toggle_under(self.ready, key, turn, is_ready, SortedSet)
+        toggle_under(self.tails, key, turn, has_alone and not is_ready, SortedSet)
 
     def fastest_idle(self) -> Iterator[Worker]:
         """Workers with free slots, the fastest first. One that was given nothing is not offered again."""
@@ -95,28 +99,36 @@ class FairIndex:
             if self.state.index.free_slots(worker) == free:
                 passed_over = entry
 
-    def in_turn(self, families: Families, keys: list[Key]) -> Iterator[Job]:
-        """Jobs of these requirements, in the order of fair sharing."""
-        for _, arrival in merge(*(families[key] for key in keys if key in families)):
+    def keys(self) -> set[Key]:
+        """The requirements of all jobs for which anything could be done."""
+        return self.ready.keys() | self.tails.keys()
+
+    def in_turn(self, keys: list[Key], *families: Families, most: int) -> Iterator[Job]:
+        """Jobs of these requirements, in the order of fair sharing: at most so many of each family."""
+        turns = (islice(merge(*(family[key] for key in keys if key in family)), most) for family in families)
+        for _, arrival in merge(*turns):
             yield self.state.index.live[arrival]
 
     def unassigned(self, job: Job) -> float:
         """Work of its tasks that wait to be started, the held one included; reference CPU-seconds."""
-        if job.id in self.sizes:
-            return self.sizes[job.id].work
+        by_size = self.sizes[job.id]
+        if by_size is not None:
+            return by_size.work
         count = len(self.state.fresh[job.id]) + len(self.state.index.pools[job.id].waiting)
         return count * measure.mean_work(self.state.grid, job)
 
     def largest(self, job: Job, limit: float) -> int | None:
         """The largest of its tasks that may be started, of a size of at most ``limit``."""
-        if job.id in self.sizes:
-            return self.sizes[job.id].largest(limit, but=self._held_back(job))
+        by_size = self.sizes[job.id]
+        if by_size is not None:
+            return by_size.largest(limit, but=self._held_back(job))
         return self._any_startable(job) if measure.mean_work(self.state.grid, job) <= limit else None
 
     def smallest(self, job: Job) -> int | None:
         """The smallest of its tasks that may be started."""
-        if job.id in self.sizes:
-            return self.sizes[job.id].smallest(but=self._held_back(job))
+        by_size = self.sizes[job.id]
+        if by_size is not None:
+            return by_size.smallest(but=self._held_back(job))
         return self._any_startable(job)
 
     def extremes(self, job: Job) -> list[Attempt]:
@@ -140,11 +152,15 @@ class FairIndex:
         waiting = next(iter(self.state.index.pools[job.id].waiting), None)
         return waiting or (None if self.state.index.is_held(job) else self.state.fresh[job.id].first_after(0))
 
-    def _sort_by_size(self, job: Job, sizes: list[float]) -> None:
-        self.sizes[job.id] = BySize(sizes)
-        self.sizes[job.id].place_all(self.state.fresh[job.id])
+    def _by_size(self, job: Job) -> BySize | None:
+        sizes = _differing_sizes(job)
+        if not sizes:
+            return None
+        by_size = BySize(sizes)
+        by_size.place_all(self.state.fresh[job.id])
         for number in self.state.index.pools[job.id].waiting:
-            self.sizes[job.id].place(number, True)
+            by_size.place(number, True)
+        return by_size
 
 
 def _differing_sizes(job: Job) -> list[float]:

@@ -26,7 +26,7 @@ def start_attempt(state: State, job: Job, number: int, worker: Worker) -> Attemp
         dispatched_at=state.now,
         expected_s=measure.work_of(state.grid, job, number) / measure.speed_of(state.grid, worker),
     )
-    task.attempts = attempt.number
+    task.attempts, state.grid.last_start = attempt.number, state.now
     if not task.started:
         _start_task(state, job, task)
     if is_last_fresh and job.order is not Order.DELIVER:

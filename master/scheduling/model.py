@@ -44,10 +44,11 @@ class Grid:
     sequence: int = 0  # counts arrivals and departures of jobs together, so that they can be ordered
     pointer: int = 0  # arrival of the job whose turn was last (round robin)
     now: float = 0.0  # time of the last step; seconds since 1970
+    last_start: float = 0.0  # when an attempt was last dispatched
     virtual: float = 0.0  # clock of fair sharing, in reference CPU-seconds of each job's share
     share: float = 1.0  # of what their benchmarks promise, that workers turned out to deliver
-    work_done: float = 0.0  # by attempts at tasks of known size, in reference CPU-seconds ...
-    benchmark_done: float = 0.0  # ... and what the benchmarks promised for that time
+    log_share: float = 0.0  # mean of its logarithm over attempts at tasks of known size, exact ...
+    measured: int = 0  # ... and how many they were
     work_accepted: float = 0.0  # of the tasks that succeeded
     tasks_accepted: int = 0
 

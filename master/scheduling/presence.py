@@ -39,9 +39,9 @@ def join(state: State, event: WorkerJoined) -> Reply:
 
 def renew_lease(state: State, worker: Worker) -> None:
     """It was heard of. A lease that is almost new is left as it is, so that most reports change none."""
-    renewed = state.now + state.settings.lease_s
-    if abs(renewed - worker.lease_until) > _ALMOST_NEW * state.settings.lease_s:
-        worker.lease_until = renewed
+    lease_s, spare_s = state.settings.lease_s, state.settings.lease_s - state.settings.report_every_s
+    if abs(state.now + lease_s - worker.lease_until) > min(_ALMOST_NEW * lease_s, spare_s / 2):
+        worker.lease_until = state.now + lease_s
 
 
 def leave(state: State, name: str, session: int) -> Reply:

@@ -56,6 +56,7 @@ def retry(state: State, event: JobRetried) -> Reply:
     job.state = states.check(states.JOB, job.state, JobState.QUEUED)
     job.arrival, job.departure, job.finished_at = state.next_sequence(), None, None
     job.failed, job.held_at, job.released_at, job.cursor = 0, None, None, 0
+    _start_clock(state)
     job.tag = measure.tag_of(state.grid, job)
     for task in tasks:
         task.started, task.failures, task.finished_at = False, 0, None
@@ -100,9 +101,16 @@ def _new_job(state: State, event: JobSubmitted) -> Job:
         submitted_at=state.now,
         idempotency_key=event.idempotency_key,
     )
+    _start_clock(state)
     job.tag = measure.tag_of(state.grid, job)
     state.grid.next_job += 1
     return job
+
+
+def _start_clock(state: State) -> None:
+    """The clock of fair sharing begins anew with the first job of a busy time, lest it lose its precision."""
+    if not state.index.live:
+        state.grid.virtual = 0.0
 
 
 def _replicas(spec: JobSpec, default: int | None) -> int | None:

@@ -108,7 +108,8 @@ class State:
         while self._moved_jobs:
             moved, self._moved_jobs = self._moved_jobs, {}
             for job in moved.values():
-                self._place_job(job)
+                if job.id in self.jobs:  # not one that was forgotten meanwhile
+                    self._place_job(job)
         self._moved_workers, self._moved_tasks = {}, {}
 
     def gather(self) -> Effects:

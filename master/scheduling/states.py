@@ -11,7 +11,8 @@ from typing import TypeVar
 from shared.model import AttemptState, JobState, Outcome, TaskState
 
 JOB: Mapping[JobState, frozenset[JobState]] = {
-    JobState.QUEUED: frozenset({JobState.RUNNING, JobState.CANCELLED}),
+    # queued to succeeded: cancelled when it was computed (order *deliver*), and retried with nothing left to run
+    JobState.QUEUED: frozenset({JobState.RUNNING, JobState.SUCCEEDED, JobState.CANCELLED}),
     JobState.RUNNING: frozenset({JobState.SUCCEEDED, JobState.FAILED, JobState.CANCELLED}),
     JobState.SUCCEEDED: frozenset(),
     JobState.FAILED: frozenset({JobState.QUEUED}),  # retried

@@ -126,6 +126,10 @@ class View:
         fresh = None if self.is_held(job) else self.fresh(job).first_after(0)
         return _least(pool.waiting.first_after(0), fresh, self.first_stranded(job, worker))
 
+    def has_stranded(self, job: Job) -> bool:
+        """All that runs of one of its tasks is frozen, and it may have another attempt."""
+        return bool(self._index.pools[job.id].stranded)
+
     def first_stranded(self, job: Job, worker: Worker) -> int | None:
         """Its first task of which all that runs is frozen, and that may have another attempt, on this worker."""
         return self._first_elsewhere(self._index.pools[job.id].stranded, job, worker, 0)

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import Connection, Row, insert, select, update
+from sqlalchemy import Connection, Row, insert, or_, select, update
 
 from master.store.database import Transact
 from master.store.pages import after, page_of, word
 from master.store.tables import join_tokens, tokens
 from master.store.writer import Writer
 from shared.api import JoinTokenView, Page, TokenView
+
+TOKEN_REFUSED = "its token is another worker's, or revoked"
+"""Why a computer may not join that had better make up another token."""
 
 
 class Tokens:
@@ -48,11 +52,11 @@ class Tokens:
             row = connection.execute(select(join_tokens).where(join_tokens.c.hash == hash_)).first()
             if row is None:
                 return "it is not known here"
-            known = connection.execute(select(tokens).where(tokens.c.id == token.id)).first()
-            if known is not None:
-                is_same = known.hash == token_hash and known.name == token.name and known.revoked_at is None
-                return TokenView(**known._mapping) if is_same else "its token is another worker's, or revoked"
-            if reason := _unfit(row, token.created_at):
+            of_either = select(tokens).where(or_(tokens.c.id == token.id, tokens.c.hash == token_hash))
+            if known := connection.execute(of_either).all():
+                is_this = _is_this(known, token, token_hash)
+                return TokenView(**known[0]._mapping) if is_this else TOKEN_REFUSED
+            if reason := _unfit(row, token.created_at) or _taken(connection, token.worker):
                 return reason
             used = update(join_tokens).where(join_tokens.c.id == row.id).values(used=row.used + 1)
             connection.execute(used)
@@ -98,6 +102,20 @@ def _unfit(join_token: Row[Any], now: float) -> str:
     if join_token.expires_at < now:
         return "it has expired"
     return "it has been used up" if join_token.used >= join_token.uses else ""
+
+
+def _is_this(known: Sequence[Row[Any]], token: TokenView, hash_: str) -> bool:
+    """Whether what is kept under this id or this hash is this token alone, and good."""
+    (row, *others) = known
+    is_same = (row.id, row.hash, row.name) == (token.id, hash_, token.name)
+    return is_same and row.revoked_at is None and not others
+
+
+def _taken(connection: Connection, worker: str | None) -> str:
+    """Two computers of one name could not be told apart: who has joined under it keeps it, until it is revoked."""
+    held = select(tokens.c.id).where(tokens.c.worker == worker, tokens.c.revoked_at.is_(None))
+    holder = connection.execute(held).first()
+    return f"a computer has joined as {worker} already; another --name, or revoke {holder.id}" if holder else ""
 
 
 def _view(row: Row[Any] | None) -> TokenView | None:

@@ -10,10 +10,11 @@ WHOLE = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
 REAL = sa.Double()
 ADDED: dict[str, dict[str, tuple[sa.types.TypeEngine[float], str]]] = {  # of rows that are there already
     "grid": {
+        "last_start": (REAL, "0"),
         "virtual": (REAL, "0"),
         "share": (REAL, "1"),
-        "work_done": (REAL, "0"),
-        "benchmark_done": (REAL, "0"),
+        "log_share": (REAL, "0"),
+        "measured": (WHOLE, "0"),
         "work_accepted": (REAL, "0"),
         "tasks_accepted": (WHOLE, "0"),
     },

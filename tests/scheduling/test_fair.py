@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -13,9 +14,9 @@ from master.scheduling.capacity import Capacity
 from master.scheduling.measure import speed_of
 from master.scheduling.ranges import Ranges
 from master.scheduling.tags import Tags
-from shared.model import AttemptId, TaskId
+from shared.model import AttemptId, Outcome, TaskId
 from shared.spec import JobSpec, TaskSpec
-from tests.scheduling.driver import PATIENT, Grid, result
+from tests.scheduling.driver import PATIENT, Grid, facts, result
 
 sizes = st.lists(st.sampled_from([1.0, 2.0, 2.0, 3.5, 10.0]), min_size=1, max_size=12)
 
@@ -234,3 +235,79 @@ def test_it_decides_from_rows_alone(seed: int) -> None:
         twin = type(grid.scheduler)(grid.store.snapshot())
         twin.govern(grid.settings)
         assert twin.state.own == grid.scheduler.state.own
+
+
+# --- what once went wrong ---------------------------------------------------------------------------------------
+
+
+def silent(*names: str, **chosen: object) -> Grid:
+    grid = Grid(policy="fair", lease_s=1e9, **chosen)
+    grid.workers(*names)
+    return grid
+
+
+def test_a_crowd_of_running_jobs_hides_nobody() -> None:
+    grid = silent(*(f"w{number}" for number in range(101)))
+    for number in range(101):
+        grid.submit(1, 2000.0 - number)
+    last = grid.submit(20, 20_000.0)
+    grid.workers("x", "y", "z")
+    assert grid.job(last).running == 3
+
+
+def test_a_slow_worker_does_not_wait_for_ever_for_faster_ones_to_come_free() -> None:
+    grid = known(1.0, 0.05)
+    grid.submit(1, 36_000.0, max_replicas=1)
+    job = grid.submit(10, 600.0, max_replicas=1)
+    for _ in range(130):
+        grid.now += 10
+        grid.report("w1")
+    assert [attempt.job for attempt in grid.running("w1")] == [job]
+
+
+@pytest.mark.parametrize(("straggler", "other"), ["ab", "ba"])
+def test_a_worker_that_runs_the_straggler_itself_bars_nobody_else(straggler: str, other: str) -> None:
+    grid = Grid(policy="fair", lease_s=1e9)
+    grid.workers(straggler, slots=8)
+    grid.submit(1, 100.0)
+    grid.workers(other)
+    for _ in range(50):
+        grid.now += 100
+        grid.report(straggler)
+        grid.report(other)
+    assert grid.running(other) == [AttemptId(1, 1, 2)]
+
+
+@pytest.mark.parametrize("wrong", [(1e12, 1.0, 1.0), (1e15, 0.0, 1e-6), (1e-3, 1e10, 1e6)])
+def test_one_wrong_size_or_benchmark_spoils_nothing(wrong: tuple[float, float, float]) -> None:
+    size, wall_s, speed = wrong
+    grid = Grid(policy="fair", lease_s=1e9)
+    grid.join("a", replace(facts(), speed=speed))
+    grid.submit(1, size)
+    grid.end(grid.running("a")[0], wall_s=wall_s)
+    grid.join("b")
+    for _ in range(30):
+        grid.submit(2, 20.0)
+        while running := [attempt for name in "ab" for attempt in grid.running(name)]:
+            grid.end(running[0], wall_s=10.0)
+    state = grid.scheduler.state
+    assert speed_of(state.grid, state.workers["b"]) == pytest.approx(1.0, rel=0.9)
+
+
+def test_a_job_that_is_retried_is_served_by_what_is_left_of_it() -> None:
+    grid = silent("a")
+    job = grid.submit(4, 400.0, max_attempts=1)
+    for _ in range(3):
+        grid.end(grid.running("a")[0], wall_s=100.0)
+    grid.end(grid.running("a")[0], Outcome.FAILED)
+    grid.step(grid.retry_event(job))
+    assert grid.job(job).tag - grid.store.grid.virtual == pytest.approx(100.0)
+
+
+def test_the_clock_begins_anew_when_nothing_is_left_to_do() -> None:
+    grid = silent("a")
+    for _ in range(3):
+        grid.submit(1, 1e15)
+        grid.end(grid.running("a")[0], wall_s=10.0)
+    grid.submit(1, 2.0)
+    assert grid.job(4).tag == 2.0

@@ -12,7 +12,7 @@ import pytest
 from master.scheduling import states
 from master.scheduling.effects import Effects
 from master.scheduling.events import JobCancelled
-from shared.model import AttemptId, AttemptState, JobState, Outcome, TaskState
+from shared.model import AttemptId, AttemptState, JobState, Order, Outcome, TaskId, TaskState
 from tests.scheduling.driver import Grid, facts, result
 
 Table = Mapping[Any, frozenset[Any]]
@@ -153,6 +153,18 @@ def jobs_are_retried(grid: Witness) -> None:
     grid.end(grid.running("a")[0])
 
 
+def a_job_is_computed_cancelled_and_retried(grid: Witness) -> None:
+    """Under order *deliver*: with nothing left to run, it completes when nobody holds it any more."""
+    grid.join("b", facts(1))
+    first, second = grid.submit(1, 10.0, max_replicas=1), grid.submit(1, 10.0)
+    grid.end(grid.attempts_of(TaskId(second, 1))[0])
+    grid.step(JobCancelled(second))
+    grid.step(grid.retry_event(second))
+    assert grid.job(second).state == "queued"
+    grid.end(grid.attempts_of(TaskId(first, 1))[0])
+    assert grid.job(second).state == "succeeded"
+
+
 STORIES: list[Callable[[Witness], None]] = [
     attempts_end_in_each_way,
     attempts_are_cancelled,
@@ -160,6 +172,7 @@ STORIES: list[Callable[[Witness], None]] = [
     a_lost_attempt_finds_its_place_taken,
     a_queued_task_is_cancelled,
     jobs_are_retried,
+    a_job_is_computed_cancelled_and_retried,
 ]
 
 
@@ -167,7 +180,7 @@ def test_every_transition_of_the_tables_happens_and_no_other(monkeypatch: pytest
     seen: set[Edge] = set()
     for story in STORIES:
         with monkeypatch.context() as patch:
-            grid = Witness(patch, lease_s=30.0)
+            grid = Witness(patch, lease_s=30.0, order=Order.DELIVER)
             grid.join("a", facts(1))
             story(grid)
             seen |= grid.seen

@@ -8,7 +8,6 @@ The source is fair-hold.md; what was tried beside it, and what came of it, is in
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import islice
 from math import inf
 
 from master.scheduling import measure
@@ -20,7 +19,7 @@ from master.scheduling.view import Placement, View
 _WORTH = 0.7
 """A copy has to take less than this part of what its original is expected to take still."""
 _LOOK_AHEAD = 100
-"""So many jobs are looked at for one worker."""
+"""So many jobs with tasks to start are looked at for one worker, and so many others."""
 
 
 def plan(view: View) -> Iterator[Placement]:
@@ -28,29 +27,33 @@ def plan(view: View) -> Iterator[Placement]:
     in_vain: set[Key] = set()  # requirements for which a faster worker found nothing to do: neither will others
     for worker in index.fastest_idle():
         keys = [key for key in view.keys_met(worker) if key not in in_vain]
-        wish = _Turn(view, index, worker, keys).wish() if keys else None
+        turn = _Turn(view, index, worker, keys)
+        wish = turn.wish() if keys else None
         if wish is not None:
             yield wish
-        in_vain.update(keys if wish is None else ())
-        if index.open.keys() <= in_vain:
+        elif not turn.is_barred:
+            in_vain.update(keys)
+        if index.keys() <= in_vain:
             return
 
 
 class _Turn:
-    """One idle worker, and the requirements it meets."""
+    """One idle worker, and the requirements it meets. It is *barred* where another one could do what it may not:
+    run an attempt of a task of which it has one.
+    """
 
     def __init__(self, view: View, index: FairIndex, worker: Worker, keys: list[Key]) -> None:
         self._view, self._index, self._worker, self._keys = view, index, worker, keys
         self._speed = measure.speed_of(view.grid, worker)
-        self._median = index.capacity.median
-        self._is_fast = self._speed >= self._median
+        self._is_fast = index.capacity.is_fast(self._speed)
+        self.is_barred = False
 
     def wish(self) -> Placement | None:
         return self._express() or self._serve()
 
     def _express(self) -> Placement | None:
         """A job that has never run gets a task started at once: its largest, or on a slow worker its smallest."""
-        for job in self._index.in_turn(self._index.new, self._keys):
+        for job in self._index.in_turn(self._keys, self._index.new, most=_LOOK_AHEAD):
             task = self._index.largest(job, inf) if self._is_fast else self._index.smallest(job)
             if task is not None:
                 return self._place(job, task)
@@ -58,25 +61,39 @@ class _Turn:
 
     def _serve(self) -> Placement | None:
         """The first job in turn whose expected end an attempt here would not delay."""
-        ahead, capacity = 0.0, self._index.capacity.total
-        for job in islice(self._index.in_turn(self._index.open, self._keys), _LOOK_AHEAD):
+        ahead, capacity = 0.0, self._index.capacity
+        for job in self._index.in_turn(self._keys, self._index.ready, self._index.tails, most=_LOOK_AHEAD):
             ahead += self._index.unassigned(job)
-            ends_in = ahead / capacity + measure.mean_work(self._view.grid, job) / self._median
-            task = self._view.first_stranded(job, self._worker)
-            task = task or self._index.largest(job, inf if self._is_fast else ends_in * self._speed)
-            if task is None and self._index.smallest(job) is None:
-                task = self._rescue(job, ends_in)
+            ends_in = ahead / capacity.total + measure.mean_work(self._view.grid, job) / capacity.median
+            task = self._shadow(job) or self._start(job, ends_in) or self._rescue(job, ends_in)
             if task is not None:
                 return self._place(job, task)
         return None
 
+    def _shadow(self, job: Job) -> int | None:
+        """A task of which all that runs stands still."""
+        task = self._view.first_stranded(job, self._worker)
+        self.is_barred |= task is None and self._view.has_stranded(job)
+        return task
+
+    def _start(self, job: Job, ends_in: float) -> int | None:
+        """Its largest task that a fast worker takes in any case, a slow one if it is done by then; or if it could
+        have been done since anything was last started: those that are faster do not come free.
+        """
+        waited = self._view.now - self._view.grid.last_start
+        return self._index.largest(job, inf if self._is_fast else max(ends_in, waited) * self._speed)
+
     def _rescue(self, job: Job, ends_in: float) -> int | None:
         """All its tasks are started: the one with most time left, if that is too much and a copy is worth it."""
-        left, task = max(((self._index.left(job, a), a.task) for a in self._index.extremes(job)), default=(0.0, 0))
-        if left <= ends_in or self._view.is_on(job, task, self._worker):
+        if self._index.smallest(job) is not None:
             return None
-        copy_takes = measure.work_of(self._view.grid, job, task) / self._speed
-        return task if copy_takes < _WORTH * left else None
+        left, task = max(((self._index.left(job, a), a.task) for a in self._index.extremes(job)), default=(0.0, 0))
+        copy_takes = measure.work_of(self._view.grid, job, max(1, task)) / self._speed
+        if left <= ends_in or copy_takes >= _WORTH * left:
+            return None
+        is_here = self._view.is_on(job, task, self._worker)
+        self.is_barred |= is_here
+        return None if is_here else task
 
     def _place(self, job: Job, task: int) -> Placement:
         return Placement(job.id, task, self._worker.name)
