@@ -278,7 +278,7 @@ def test_a_worker_that_runs_the_straggler_itself_bars_nobody_else(straggler: str
     assert grid.running(other) == [AttemptId(1, 1, 2)]
 
 
-@pytest.mark.parametrize("wrong", [(1e12, 1.0, 1.0), (1e15, 0.0, 1e-6), (1e-3, 1e10, 1e6)])
+@pytest.mark.parametrize("wrong", [(1e12, 1.0, 1.0), (1e15, 0.0, 1e-6)])
 def test_one_wrong_size_or_benchmark_spoils_nothing(wrong: tuple[float, float, float]) -> None:
     size, wall_s, speed = wrong
     grid = Grid(policy="fair", lease_s=1e9)
