@@ -9,14 +9,13 @@ from itertools import groupby, pairwise
 from pathlib import Path
 from typing import Any
 
-from shared.errors import LooplineError
+from simulator.drawing import save
 from simulator.metrics import AttemptRecord, JobRecord
 from simulator.trial import Case, record
 
 _SIZE_INCHES = (16, 9.6)
 _DPI = 110
 _FAINT = 0.28
-_STYLE: Any = {"svg.hashsalt": "loopline", "font.family": "DejaVu Sans", "font.size": 11, "hatch.linewidth": 0.5}
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,23 +45,7 @@ def _by_speed(case: Case) -> list[tuple[Any, float]]:
 
 def draw(chart: Chart, stem: Path) -> list[Path]:
     """The files written: ``stem`` with .png and with .svg."""
-    import matplotlib as mpl
-
-    with mpl.rc_context(_STYLE):
-        figure = _figure(chart)
-        files = [stem.with_name(f"{stem.name}.{kind}") for kind in ("png", "svg")]
-        try:
-            stem.parent.mkdir(parents=True, exist_ok=True)
-            for file in files:
-                figure.savefig(file, dpi=_DPI, metadata=_metadata(file))
-        except OSError as error:
-            raise LooplineError("unwritable", f"{error.filename or stem}: {error.strerror}") from None
-    return files
-
-
-def _metadata(file: Path) -> dict[str, None]:
-    """Neither the date nor the library's version: they would change the bytes."""
-    return {"Date": None, "Creator": None} if file.suffix == ".svg" else {"Software": None}
+    return save(lambda: _figure(chart), stem, kinds=("png", "svg"), dpi=_DPI)
 
 
 def _figure(chart: Chart) -> Any:

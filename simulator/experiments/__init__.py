@@ -20,4 +20,12 @@ EXPERIMENTS: dict[str, tuple[str, str]] = {
         "simulator.experiments.trace:trace",
         "A workload that others wrote (SWF), on machines as others saw them come and go.",
     ),
+    "rack": (
+        "simulator.experiments.rack:rack",
+        "Rectangles in a supercomputer's rack: utilisation, fairness, cost; beside the paper's Table 1.",
+    ),
+    "global-computing": (
+        "simulator.experiments.global_computing:global_computing",
+        "Takefusa et al.'s clients, networks and servers: Tables 1 to 4 beside the paper's, and scenarios of yours.",
+    ),
 }

@@ -172,5 +172,13 @@ class SweepOptions:
         return on_dask(self.dask) if self.dask else on_cores(self.processes)
 
 
-JOBS, MACHINES, RUNS = JobOptions(), MachineOptions(), SweepOptions()
+@Parameter(name="*", group=Group("Runs", sort_key=3))
+@dataclass(frozen=True, kw_only=True)
+class ManyRuns(SweepOptions):
+    """The same, with the 30 replications of the older papers."""
+
+    seeds: Count = 30
+
+
+JOBS, MACHINES, RUNS, MANY_RUNS = JobOptions(), MachineOptions(), SweepOptions(), ManyRuns()
 """What holds where nothing is said."""

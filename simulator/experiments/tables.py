@@ -43,8 +43,8 @@ def _times(comparison: Comparison) -> Table:
     for row in comparison.rows:
         for label, cells in ((row.policy, row.means), ("  variance", row.variances)):
             is_variance = cells is row.variances
-            columns = [text for time in TIMES for text in _columns(cells[time], beside_paper)]
-            table.add_row(Text(label, "dim" if is_variance else "bold cyan"), *columns, end_section=is_variance)
+            texts = [text for time in TIMES for text in columns(cells[time], beside_paper)]
+            table.add_row(Text(label, "dim" if is_variance else "bold cyan"), *texts, end_section=is_variance)
     return table
 
 
@@ -57,7 +57,8 @@ def _title(comparison: Comparison) -> str:
     return f"[bold]{known}a job every {comparison.interval:.4g} s[/] [dim](load {comparison.load:.2f})[/]"
 
 
-def _columns(cell: Cell, beside_paper: bool) -> Iterator[Text]:
+def columns(cell: Cell, beside_paper: bool) -> Iterator[Text]:
+    """Ours, the paper's, and how far apart; without a paper, ours and how sure it is."""
     yield Text(number(cell.ours.mean))
     if beside_paper:
         yield Text("" if cell.paper is None else number(cell.paper))

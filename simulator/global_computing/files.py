@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from shared.errors import LooplineError
 from simulator.global_computing.scenario import Scenario
-from simulator.global_computing.traffic import Trace, read_trace
+from simulator.global_computing.traffic import Trace, Traffic, read_trace
 
 TABLES = (1, 2, 3, 4)
 READINGS = ("text", "fitted")
@@ -48,13 +48,13 @@ def merged(base: Mapping[str, Any], change: Mapping[str, Any]) -> dict[str, Any]
     """``base`` with what ``change`` says: tables key by key (one of another ``kind`` as a whole), lists and values as
     a whole.
     """
-    result = dict(base)
-    for key, value in change.items():
-        old = result.get(key)
-        are_tables = isinstance(old, dict) and isinstance(value, dict)
-        same_kind = are_tables and value.get("kind", old.get("kind")) == old.get("kind")
-        result[key] = merged(old, value) if same_kind else value
-    return result
+    return {**base, **{key: _changed(base.get(key), value) for key, value in change.items()}}
+
+
+def _changed(old: Any, new: Any) -> Any:
+    if not (isinstance(old, dict) and isinstance(new, dict)):
+        return new
+    return merged(old, new) if new.get("kind", old.get("kind")) == old.get("kind") else new
 
 
 def _scenario(name: str, content: Mapping[str, Any]) -> Scenario:
@@ -72,12 +72,11 @@ def _scenario(name: str, content: Mapping[str, Any]) -> Scenario:
 
 def _with_traces(scenario: Scenario, folder: Path) -> Scenario:
     """Its traces found, beside the file that names them."""
-    networks = []
-    for network in scenario.networks:
-        if isinstance(network.traffic, Trace):
-            traffic = trace(folder / network.traffic.file, absolute=network.traffic.absolute)
-            network = network.model_copy(update={"traffic": traffic})
-        networks.append(network)
+
+    def found(traffic: Traffic) -> Traffic:
+        return trace(folder / traffic.file, absolute=traffic.absolute) if isinstance(traffic, Trace) else traffic
+
+    networks = [network.model_copy(update={"traffic": found(network.traffic)}) for network in scenario.networks]
     return scenario.model_copy(update={"networks": networks})
 
 

@@ -70,7 +70,7 @@ class Pareto(Part):
         chance = float(random.random())
         if chance < self.least:  # the moment falls before the period's least length
             return chance
-        return self.least * float(1 - random.random()) ** (-1 / (self.shape - 1))
+        return float(self.least * (1 - random.random()) ** (-1 / (self.shape - 1)))
 
 
 Law = Annotated[Exponential | Constant | Uniform | Lognormal | Pareto, Field(discriminator="kind")]

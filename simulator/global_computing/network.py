@@ -11,13 +11,14 @@ from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import partial
+
+import numpy as np
 
 from simulator.global_computing.traffic import Packets
 from simulator.kernel import Kernel
 
 _MEMORY = 40.0
-"""After so many relaxation times of the queue its state owes nothing (e ** -40) to what it was."""
+"""After so many relaxation times of the queue, how full it is has the same law whatever it was (to e ** -40)."""
 
 
 class Network:
@@ -31,7 +32,7 @@ class Network:
         self._memory_s = _MEMORY / slowest
         self._leaving: deque[float] = deque()  # when each packet in it will have left
         self._times: list[float] = []
-        self._sizes: list[float] = []
+        self._sizes = np.empty(0)  # few of them are ever looked at
         self._index, self._window, self._seen = 0, -1, 0.0
 
     def offer(self, now: float, size: float) -> float | None:
@@ -72,7 +73,7 @@ class Network:
             while leaving and leaving[0] <= at:
                 leaving.popleft()
             if len(leaving) < places:
-                leaving.append((leaving[-1] if leaving else at) + sizes[index] / bandwidth)
+                leaving.append((leaving[-1] if leaving else at) + sizes.item(index) / bandwidth)
                 index += 1
             else:  # all that come before the next one leaves are lost
                 index = bisect_left(times, leaving[0], index + 1)
@@ -98,15 +99,21 @@ class Line:
     def __init__(self, kernel: Kernel, gaps: Iterator[float], packet_bytes: float) -> None:
         self._kernel, self._gaps, self._packet_bytes = kernel, gaps, packet_bytes
         self._waiting: deque[_Data] = deque()
+        self._since = 0.0
 
-    def send(self, network: Network, packets: int, arrived: Callable[[float], None]) -> None:
-        """When the last of the ``packets`` has left the network, call ``arrived`` with when the first had its turn."""
-        self._waiting.append(_Data(network, packets, arrived))
+    def send(
+        self, network: Network, packets: int, arrived: Callable[[], None], sent: Callable[[float], None]
+    ) -> None:
+        """Call ``sent`` of each of the ``packets`` with how long it stood at the head, and ``arrived`` when the last
+        has left the network.
+        """
+        self._waiting.append(_Data(network, packets, arrived, sent))
         if len(self._waiting) == 1:
             self._turn()
 
     def _turn(self) -> None:
-        self._waiting[0].began = self._kernel.now
+        """Of another packet."""
+        self._since = self._kernel.now
         self._try_later()
 
     def _try_later(self, full_until: float = 0.0) -> None:
@@ -122,12 +129,11 @@ class Line:
         if leaves is None:
             self._try_later(data.network.full_until)
             return
+        data.sent(self._kernel.now - self._since)
         data.packets -= 1
-        if data.packets:
-            self._try_later()
-            return
-        self._waiting.popleft()
-        self._kernel.at(leaves, partial(data.arrived, data.began))
+        if not data.packets:
+            self._waiting.popleft()
+            self._kernel.at(leaves, data.arrived)
         if self._waiting:
             self._turn()
 
@@ -136,5 +142,5 @@ class Line:
 class _Data:
     network: Network
     packets: int  # that have not yet entered it
-    arrived: Callable[[float], None]
-    began: float = 0.0
+    arrived: Callable[[], None]
+    sent: Callable[[float], None]

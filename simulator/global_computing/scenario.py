@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Annotated, Any, Self
+from typing import Annotated, Self
 
 from pydantic import Field, field_validator, model_validator
 
@@ -53,8 +53,8 @@ class Server(Part):
 
 
 class Network(Part):
-    """Joins every one of ``sites`` with every one of ``servers`` (left out: all), each pair by a queue of its own there
-    and one back. ``throughput_kb_s`` is what a request is to get of the bandwidth: the rest is traffic.
+    """Joins every one of ``sites`` with every one of ``servers`` (left out: all), each pair by queues of its own,
+    there and back. ``throughput_kb_s`` is what a request is to get of the bandwidth: the rest is traffic.
     """
 
     sites: Several | None = None
@@ -88,7 +88,7 @@ class Scenario(Part):
     """One setting. A run ends with the completion of the ``completions``-th request, and counts those alone."""
 
     title: Name
-    assumptions: list[str] = []
+    assumptions: list[str] = Field(default=[])
     completions: Annotated[int, Field(ge=1, le=10**6)] = 50
     packet_kb: Positive = 100.0
     packet_intervals: Law = Exponential()
@@ -97,7 +97,7 @@ class Scenario(Part):
     clients: Annotated[list[Client], Field(min_length=1, max_length=1000)]
     servers: Annotated[list[Server], Field(min_length=1, max_length=1000)]
     networks: Annotated[list[Network], Field(min_length=1, max_length=1000)]
-    schedulers: Several = list(SCHEDULERS)
+    schedulers: Several = Field(default=list(SCHEDULERS))
     round_robin_from: Name | None = None
 
     @field_validator("schedulers")
@@ -147,8 +147,10 @@ class Scenario(Part):
         sending = (program.out_bytes + program.back_bytes) / (network.throughput_kb_s * KB)
         return float(sending + program.work_mop / server.speed_mops)
 
-    def with_traffic(self, traffic: Any) -> Self:
-        """The same, disturbed otherwise."""
+    def with_traffic(self, traffic: Traffic | None) -> Self:
+        """The same with this on every network; None: as it is."""
+        if traffic is None:
+            return self
         networks = [network.model_copy(update={"traffic": traffic}) for network in self.networks]
         return self.model_copy(update={"networks": networks})
 

@@ -33,7 +33,7 @@ class Grid(Protocol):
         """D: the request's data, there and back, at the throughput that the scenario states."""
 
     def seen_transfer_s(self, client: int, server: int) -> float:
-        """D: the same at the throughput of transfers lately seen; before the first, at full bandwidth."""
+        """D: the same at the pace of the packets lately sent; before the first, at full bandwidth."""
 
 
 class Scheduler(Protocol):
@@ -95,7 +95,7 @@ class Turnaround:
 
 
 class SeenTurnaround(Turnaround):
-    """The same, told nothing about networks: D is what earlier transfers took."""
+    """The same, told nothing about networks: D is by how packets got on lately."""
 
     def _delay_s(self, client: int, server: int, grid: Grid) -> float:
         return grid.seen_transfer_s(client, server)

@@ -159,12 +159,12 @@ class Packets:
         often = mean_rate / packet_bytes
         self.window_s = min(_PACKETS_A_WINDOW / often, _LONGEST_WINDOW_S) if often else _LONGEST_WINDOW_S
 
-    def window(self, number: int) -> tuple[list[float], list[float]]:
+    def window(self, number: int) -> tuple[list[float], Numbers]:
         """When the packets of the window ``number`` (never one before the last asked for) come, and their bytes."""
         random = stream(self._seed, *self._name, number)
         edges, rates = self._rate.steps(number * self.window_s, (number + 1) * self.window_s)
         passed = np.concatenate(([0.0], np.cumsum(rates * np.diff(edges))))  # bytes, by then
         count = random.poisson(passed[-1] / self._packet_bytes)
-        sums = np.cumsum(random.standard_exponential(count + 1))  # so many uniform numbers, in order, are their shares
+        sums = np.cumsum(random.standard_exponential(count + 1))  # their shares are uniform numbers in order
         times = np.interp(sums[:-1] / sums[-1] * passed[-1], passed, edges)
-        return times.tolist(), (self._packet_bytes * self._law.draw(random, count)).tolist()
+        return times.tolist(), self._packet_bytes * self._law.draw(random, count)

@@ -16,8 +16,8 @@ from simulator.global_computing.traffic import Packets
 from simulator.kernel import Kernel
 from simulator.streams import stream
 
-_NEWS = 0.25
-"""Weight of the last transfer in what is believed of a network."""
+_NEWS = 0.05
+"""Weight of the last packet, once there have been many, in what is believed of a network."""
 _WAYS = ("out", "back")
 
 
@@ -31,6 +31,18 @@ class Request:
     arrived: float = 0.0  # its data, at the server
     computed: float = 0.0
     ended: float = 0.0
+
+
+@dataclass(slots=True)
+class Lately:
+    """A mean in which what is old fades; before anything has been seen, what is believed instead."""
+
+    mean: float
+    seen: int = 0
+
+    def learn(self, value: float) -> None:
+        self.seen += 1
+        self.mean += max(1 / self.seen, _NEWS) * (value - self.mean)
 
 
 class World:
@@ -54,7 +66,11 @@ class World:
             for number, name in enumerate(names)
             for way in _WAYS
         }
-        self._seconds_a_packet: dict[tuple[str, int], float] = {}  # lately seen, by site and server
+        self._lately = {
+            (site, number): Lately(scenario.packet_kb / scenario.network(site, name).bandwidth_kb_s)
+            for site in self._sites
+            for number, name in enumerate(names)
+        }
         self._lines = [{way: self._line(client, way) for way in _WAYS} for client in scenario.clients]
         for number, client in enumerate(scenario.clients):
             self._add_client(number, client)
@@ -82,9 +98,7 @@ class World:
         return self._packets(client) * self._scenario.packet_kb / network.throughput_kb_s
 
     def seen_transfer_s(self, client: int, server: int) -> float:
-        network = self._scenario.network(self._sites[client], self._scenario.servers[server].name)
-        at_best = self._scenario.packet_kb / network.bandwidth_kb_s
-        return self._packets(client) * self._seconds_a_packet.get((self._sites[client], server), at_best)
+        return self._packets(client) * self._lately[self._sites[client], server].mean
 
     def _work(self, client: int) -> float:
         return self._scenario.program_of(self._scenario.clients[client]).work_mop
@@ -144,16 +158,10 @@ class World:
         self._transfer(request, "out", self._compute)
 
     def _transfer(self, request: Request, way: str, then: Callable[[Request], None]) -> None:
-        site, count = self._sites[request.client], self._count(request.client, way)
-
-        def arrived(began: float) -> None:
-            self._learn(site, request.server, (self.kernel.now - began) / count)
-            then(request)
-
-        self._lines[request.client][way].send(self._networks[site, request.server, way], count, arrived)
-
-    def _count(self, client: int, way: str) -> int:
-        return self._scenario.packets_of(self._scenario.clients[client])[_WAYS.index(way)]
+        site, client = self._sites[request.client], self._scenario.clients[request.client]
+        network, packets = self._networks[site, request.server, way], self._scenario.packets_of(client)
+        learn = self._lately[site, request.server].learn
+        self._lines[request.client][way].send(network, packets[_WAYS.index(way)], partial(then, request), learn)
 
     def _compute(self, request: Request) -> None:
         request.arrived = self.kernel.now
@@ -169,10 +177,6 @@ class World:
         self.ended.append(request)
         if len(self.ended) == self._scenario.completions:
             raise _Enough
-
-    def _learn(self, site: str, server: int, seconds_a_packet: float) -> None:
-        old = self._seconds_a_packet.get((site, server), seconds_a_packet)
-        self._seconds_a_packet[site, server] = old + _NEWS * (seconds_a_packet - old)
 
 
 class _Enough(Exception):  # noqa: N818  # not an error

@@ -1,7 +1,7 @@
-"""Which times a scan tries: the paper's three algorithms, and ours that choose by load or by how good limits are.
+"""Which times a scan tries: the paper's three algorithms, and ours, which choose among these.
 
-An algorithm is named in words that a command line takes: ``naive``, ``current``, ``bold``; ``powers:FIRST,BASE,COUNT``
-for another series; ``thrifty-`` before any of them for the same plans with fewer calls.
+An algorithm has a name for the command line: ``naive``, ``current``, ``bold``, ...; ``powers:FIRST,BASE,COUNT`` for
+another series; ``thrifty-`` before any of them for the same plans with fewer calls.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import difflib
 import re
 from dataclasses import dataclass, replace
+from typing import Literal, TypeAlias
 
 from shared.errors import LooplineError
 from simulator.rack.lattice import Lattice
@@ -19,50 +20,50 @@ _POWERS = re.compile(r"powers:([1-9]\d{0,4}),([1-9]\d{0,2}),([1-9]\d{0,3})")
 
 @dataclass(frozen=True, slots=True)
 class Outlook:
-    """What is known when a scan begins."""
+    """What is known when a job is scanned for."""
 
     backlog: float  # work of the waiting jobs by their limits, in steps of time of the whole rack
     used: float  # of their limits by the jobs that ended; 1 before any did
-    waited: float  # by the job, in steps
+    waited: float  # by this job, as a multiple of the mean limit of the jobs that came
+
+
+@dataclass(frozen=True, slots=True)
+class Pick:
+    """One choice where what is known is at most ``limit``, another ``above`` it."""
+
+    by: Literal["backlog", "used", "waited"]
+    limit: float
+    below: Choice
+    above: Choice
+
+
+Choice: TypeAlias = Lattice | Pick
 
 
 @dataclass(frozen=True, slots=True)
 class Algorithm:
-    """Tries the times of ``usual``; of ``busy`` once the backlog exceeds ``backlog``; of ``loose`` while jobs use
-    less than ``used`` of their limits. A thrifty one calls Bottom-Left only where the answer is not known.
-    """
+    """Tries the times that its choice comes to; a thrifty one, only those whose answer is not known."""
 
-    usual: Lattice
-    busy: Lattice | None = None
-    backlog: float = 0.0
-    loose: Lattice | None = None
-    used: float = 0.0
-    old: Lattice | None = None
-    age: float = 0.0
+    choice: Choice
     thrifty: bool = False
 
     def lattice(self, outlook: Outlook) -> Lattice:
-        if self.old is not None and outlook.waited > self.age:
-            return self.old
-        if self.loose is not None and outlook.used < self.used:
-            return self.loose
-        if self.busy is not None and outlook.backlog > self.backlog:
-            return self.busy
-        return self.usual
+        choice = self.choice
+        while isinstance(choice, Pick):
+            choice = choice.above if getattr(outlook, choice.by) > choice.limit else choice.below
+        return choice
 
 
 NAIVE, CURRENT, BOLD = Lattice(1), Lattice(2, 2, 8), Lattice(32)
+BOLD_FOR_THE_YOUNG = Pick("waited", 2.0, BOLD, NAIVE)
 PAPERS = {"naive": Algorithm(NAIVE), "current": Algorithm(CURRENT), "bold": Algorithm(BOLD)}
 OURS = {
-    "by-load": Algorithm(CURRENT, busy=BOLD, backlog=20.0),
-    "by-load-fine": Algorithm(CURRENT, busy=NAIVE, backlog=20.0),
-    "by-limits": Algorithm(CURRENT, loose=BOLD, used=0.75),
-    "by-limits-fine": Algorithm(CURRENT, loose=NAIVE, used=0.75),
+    "by-load": Algorithm(Pick("backlog", 20.0, CURRENT, BOLD)),
+    "by-limits": Algorithm(Pick("used", 0.75, BOLD, CURRENT)),
+    "by-age": Algorithm(BOLD_FOR_THE_YOUNG),
+    "blend": Algorithm(Pick("used", 0.75, BOLD_FOR_THE_YOUNG, CURRENT)),
 }
-OURS |= {f"bold-old{a}": Algorithm(BOLD, old=NAIVE, age=a) for a in (10,20,40,60,80)}
-OURS |= {f"lim-old{a}": Algorithm(CURRENT, loose=BOLD,used=.75, old=NAIVE, age=a) for a in (10,20,40,60,80)}
-OURS |= {f"bold{g}": Algorithm(Lattice(g)) for g in (4,8,16,64)}
-OURS |= {f"lim{g}": Algorithm(CURRENT, loose=Lattice(g),used=.75) for g in (4,8,16)}
+"""Blends of the paper's: by load, by how good limits are, by how long a job has waited, by both of these."""
 _NAMED = PAPERS | OURS
 
 
@@ -75,5 +76,7 @@ def algorithm(name: str) -> Algorithm:
     if name not in _NAMED:
         close = difflib.get_close_matches(name, _NAMED, n=1)
         others = f"there are {', '.join(_NAMED)}, powers:FIRST,BASE,COUNT, and {THRIFTY} before any of them"
-        raise LooplineError("usage", f"there is no algorithm {name!r}", f"did you mean {close[0]}?" if close else others)
+        raise LooplineError(
+            "usage", f"there is no algorithm {name!r}", f"did you mean {close[0]}?" if close else others
+        )
     return _NAMED[name]

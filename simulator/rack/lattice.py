@@ -37,10 +37,10 @@ class Lattice:
         return _bits(self, 1 << horizon.bit_length()) & ((1 << horizon) - 1)
 
     def _step(self, level: int) -> int:
-        return self.first * self.base**level
+        return self.first * int(self.base**level)
 
     def _start(self, level: int) -> int:
-        return self.count * self.first * (self.base**level - 1) // (self.base - 1)
+        return self.count * self.first * (int(self.base**level) - 1) // (self.base - 1)
 
 
 @lru_cache(maxsize=256)

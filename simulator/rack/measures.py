@@ -23,7 +23,9 @@ class Measures:
     residual: float  # what the line of waits over nodes leaves, root of the mean square
     largest_wait: float
     mean_wait: float
-    calls: float  # of Bottom-Left, as the paper counts them; of a thrifty algorithm, those whose answer it did not know
+    calls: (
+        float  # of Bottom-Left, as the paper counts them; of a thrifty algorithm, those whose answer it did not know
+    )
     needed: float  # of these, those whose answer was not known
     moved: float  # share of the jobs whose promise moved
     moves: float  # of a promise, in the mean over all jobs

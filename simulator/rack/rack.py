@@ -28,17 +28,15 @@ class Rack:
     def nodes(self) -> int:
         return self.width * self.height
 
-    @property
-    def all(self) -> Cells:
-        return _all(self.width, self.height)
-
     def bottom_left(self, taken: Cells, width: int, height: int) -> Place | None:
         """Where a rectangle goes that keeps clear of ``taken``: least y, then least x; None where it does not fit."""
-        free = self.all & ~taken
+        free = _all(self.width, self.height) & ~taken
+        if free.bit_count() < width * height:
+            return None
         for shift in _shifts(self.width + 1, width, height):
             free &= free >> shift
-        if not free:
-            return None
+            if not free:
+                return None
         y, x = divmod((free & -free).bit_length() - 1, self.width + 1)
         return x, y
 

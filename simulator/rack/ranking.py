@@ -1,12 +1,11 @@
-"""Algorithms beside one another on the same seeds: in the order in which Table 1 has them, and against one of them."""
+"""Algorithms beside one another on the same seeds: in their order beside that of Table 1, and against one of them."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
-from itertools import combinations
+from itertools import combinations, pairwise
 from statistics import fmean
 
 from simulator.rack.trial import Answer
@@ -16,6 +15,8 @@ MORE_IS_BETTER = {"utilisation": True, "correlation": True, "residual": False, "
 """The measures that decide."""
 PAPERS = ("naive", "current", "bold")
 
+SCENARIOS = {1.0: 1, 0.5: 2}
+"""Of the paper, by the share of limits used."""
 TABLE_1: dict[float, dict[str, str]] = {  # by the share of limits used: per algorithm
     1.0: {"utilisation": "◎○△", "fairness": "△◎×", "speed": "×○◎"},
     0.5: {"utilisation": "△○◎", "fairness": "◎◎×", "speed": "×○◎"},
@@ -38,16 +39,12 @@ class Outcome(StrEnum):
     SAME = "same"
 
 
-@dataclass(frozen=True, slots=True)
-class Setting:
-    """What algorithms are compared in. None: all of them together; ``used`` None is a log's own."""
-
-    used: float | None
-    load: float | None
+Loads = Sequence[float | None]
+"""None: as logged. Of several, a seed's value is their mean."""
 
 
 class Results:
-    """Answers by setting, algorithm and seed."""
+    """Answers by scenario (the share of limits used; None: as logged), load, algorithm and seed."""
 
     def __init__(self, answers: Sequence[Answer]) -> None:
         self.algorithms = list(dict.fromkeys(answer.case.algorithm for answer in answers))
@@ -56,31 +53,31 @@ class Results:
         self.seeds = list(dict.fromkeys(answer.case.seed for answer in answers))
         self._by_case = {_key(answer): answer for answer in answers}
 
-    def of(self, used: float | None, algorithm: str, loads: Sequence[float | None]) -> list[Answer]:
+    def of(self, used: float | None, algorithm: str, loads: Loads) -> list[Answer]:
         return [self._by_case[seed, used, load, algorithm] for seed in self.seeds for load in loads]
 
-    def values(self, measure: str, used: float | None, algorithm: str, loads: Sequence[float | None]) -> list[float]:
-        """One a seed: the mean over the loads."""
+    def values(self, measure: str, used: float | None, algorithm: str, loads: Loads) -> list[float]:
+        """One a seed."""
         return [
             fmean(getattr(self._by_case[seed, used, load, algorithm].measures, measure) for load in loads)
             for seed in self.seeds
         ]
 
-    def against(self, measure: str, used: float | None, one: str, other: str, loads: Sequence[float | None]) -> Estimate:
+    def against(self, measure: str, used: float | None, one: str, other: str, loads: Loads) -> Estimate:
         """What ``one`` has more than ``other``, over the seeds."""
         return difference(self.values(measure, used, one, loads), self.values(measure, used, other, loads))
 
-    def order(self, measure: str, used: float | None, loads: Sequence[float | None], names: Sequence[str]) -> str:
+    def order(self, measure: str, used: float | None, loads: Loads, names: Sequence[str]) -> str:
         """Best first, by their initials: ``n=c>b``; ``=`` where a paired interval does not tell neighbours apart."""
         sign = -1 if MORE_IS_BETTER[measure] else 1
         best = sorted(names, key=lambda name: sign * fmean(self.values(measure, used, name, loads)))
         text = best[0][0]
-        for better, worse in zip(best, best[1:], strict=False):
+        for better, worse in pairwise(best):
             found = outcome(measure, self.against(measure, used, better, worse, loads))
             text += (">" if found is Outcome.BETTER else "=") + worse[0]
         return text
 
-    def agreement(self, measure: str, used: float, loads: Sequence[float | None]) -> Outcome:
+    def agreement(self, measure: str, used: float, loads: Loads) -> Outcome:
         """With Table 1: better where every pair that it ranks comes out so, worse where one comes out reversed."""
         outcomes = [
             outcome(measure, self.against(measure, used, better, worse, loads))

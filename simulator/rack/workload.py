@@ -69,7 +69,7 @@ class Drawn:
     def _side(self, random: Generator) -> int:
         if self.sides is Sides.UNIFORM:
             return int(random.integers(1, self.largest_side + 1))
-        return 2 ** int(random.integers(self.largest_side.bit_length()))
+        return 1 << int(random.integers(self.largest_side.bit_length()))
 
     @property
     def _shares(self) -> tuple[float, float]:
@@ -77,14 +77,14 @@ class Drawn:
 
     def _interval(self, rack: Rack) -> float:
         """Between two arrivals, in the mean."""
-        return self._mean_side**2 * self._mean_run / (self.load * rack.nodes)
+        return self._mean_side * self._mean_side * self._mean_run / (self.load * rack.nodes)
 
     @property
     def _mean_side(self) -> float:
         if self.sides is Sides.UNIFORM:
             return (1 + self.largest_side) / 2
         kinds = self.largest_side.bit_length()
-        return (2**kinds - 1) / kinds
+        return ((1 << kinds) - 1) / kinds
 
     @property
     def _mean_run(self) -> float:
@@ -119,7 +119,8 @@ class Logged:
         factor = 1.0 if self.load is None else load_of(jobs, rack) / self.load
         times = [int((job.arrival - first) * factor) for job in jobs]
         return [
-            replace(job, number=number, arrival=time) for number, (job, time) in enumerate(zip(jobs, times, strict=True))
+            replace(job, number=number, arrival=time)
+            for number, (job, time) in enumerate(zip(jobs, times, strict=True))
         ]
 
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 from simulator.kernel import Appointment, Kernel
 from simulator.rack.algorithms import Algorithm, Outlook
@@ -50,17 +51,25 @@ class RackWorld:
         self._ended: list[Life] = []
         self._backlog = 0  # nodes x steps by their limits, of those that wait
         self._ran = self._limits = 0  # nodes x steps, of those that ended
+        self._came = self._came_limits = 0  # jobs, and steps by their limits
 
     def run(self) -> None:
         for life in self.lives.values():
-            self.kernel.at(life.job.arrival, lambda life=life: self._note(self._arrived, life))
+            self.kernel.at(life.job.arrival, partial(self._note_arrival, life))
         self.kernel.run()
 
-    def _note(self, what: list[Life], life: Life) -> None:
+    def _note_arrival(self, life: Life) -> None:
+        self._decide_soon()
+        self._arrived.append(life)
+
+    def _note_end(self, life: Life) -> None:
+        self._decide_soon()
+        self._ended.append(life)
+
+    def _decide_soon(self) -> None:
         """All that comes at one moment is known before anything is decided."""
         if not self._arrived and not self._ended:
             self.kernel.at(self.kernel.now, self._decide)
-        what.append(life)
 
     def _decide(self) -> None:
         now = int(self.kernel.now)
@@ -71,9 +80,14 @@ class RackWorld:
         if ended:
             self._move_forward(now)
         for life in arrived:
-            self._backlog += life.job.nodes * life.job.limit
-            self._waiting[life.job.number] = life
+            self._come(life)
             self._tell(life, self.planner.plan(life.job, now, self._lattice(life, now)), now)
+
+    def _come(self, life: Life) -> None:
+        self._waiting[life.job.number] = life
+        self._backlog += life.job.nodes * life.job.limit
+        self._came += 1
+        self._came_limits += life.job.limit
 
     def _end(self, life: Life, now: int) -> None:
         self.planner.end(life.job, life.plan, now)
@@ -92,14 +106,15 @@ class RackWorld:
         life.told.append((now, plan))
         if life.starting is not None:
             life.starting.cancel()
-        life.starting = self.kernel.at(plan.start, lambda: self._start(life))
+        life.starting = self.kernel.at(plan.start, partial(self._start, life))
 
     def _start(self, life: Life) -> None:
         del self._waiting[life.job.number]
         self.planner.start(life.job)
         self._backlog -= life.job.nodes * life.job.limit
-        self.kernel.at(life.end, lambda: self._note(self._ended, life))
+        self.kernel.at(life.end, partial(self._note_end, life))
 
     def _lattice(self, life: Life, now: int) -> Lattice:
         used = self._ran / self._limits if self._limits else 1.0
-        return self._algorithm.lattice(Outlook(self._backlog / self._nodes, used, now - life.job.arrival))
+        waited = (now - life.job.arrival) * self._came / self._came_limits
+        return self._algorithm.lattice(Outlook(self._backlog / self._nodes, used, waited))

@@ -1,17 +1,18 @@
 """The rack: against a literal version move for move, and against cases worked out by hand."""
 
-from itertools import accumulate, chain, combinations, repeat
+from itertools import combinations
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from simulator.rack.algorithms import BOLD, CURRENT, NAIVE, Algorithm, Outlook, algorithm
+from simulator.rack.algorithms import BOLD, CURRENT, NAIVE, OURS, PAPERS, Algorithm, Outlook, algorithm
 from simulator.rack.lattice import Lattice
-from simulator.rack.planner import Plan
+from simulator.rack.measures import fairness, measure, utilisation, window
+from simulator.rack.memory import Memory
 from simulator.rack.rack import Rack
 from simulator.rack.timetable import Timetable
-from simulator.rack.workload import Drawn, Job, Sides
+from simulator.rack.workload import Drawn, Job
 from simulator.rack.world import Life, RackWorld
 from tests.simulator.rack_literal import LiteralRack
 
@@ -53,3 +54,183 @@ def test_it_agrees_with_the_literal_rack_move_for_move(case: tuple[Rack, list[Jo
     assert told(world) == sorted(literal.told)
     assert world.planner.calls == literal.calls
     assert world.planner.needed <= literal.calls
+
+
+@settings(max_examples=100, deadline=None)
+@given(racks_and_jobs(), st.sampled_from(sorted(PAPERS | OURS)))
+def test_what_is_remembered_changes_no_plan(case: tuple[Rack, list[Job]], name: str) -> None:
+    rack, jobs = case
+    world = lived(rack, jobs, algorithm(name))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Memory, "recall", lambda memory, job: 0)
+        forgetful = lived(rack, jobs, algorithm(name))
+    assert told(forgetful) == told(world)
+    assert forgetful.planner.calls == world.planner.calls
+    assert forgetful.planner.needed >= world.planner.needed
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.integers(1, 7), st.integers(1, 7), st.data())
+def test_bottom_left_is_the_least_y_and_in_it_the_least_x(width: int, height: int, data: st.DataObject) -> None:
+    rack = Rack(width, height)
+    cells = [(x, y) for y in range(height) for x in range(width)]
+    free = data.draw(st.sets(st.sampled_from(cells)))
+    taken = sum(rack.rectangle(cell, 1, 1) for cell in cells if cell not in free)
+    w, h = data.draw(st.integers(1, width)), data.draw(st.integers(1, height))
+    fitting = [(x, y) for x, y in cells if {(x + i, y + j) for i in range(w) for j in range(h)} <= free]
+    assert rack.bottom_left(taken, w, h) == next(iter(fitting), None)
+
+
+@given(st.lists(st.tuples(st.integers(0, 20), st.integers(1, 9), st.integers(0, 11), st.booleans()), max_size=25))
+def test_a_timetable_knows_what_is_taken_when(bookings: list[tuple[int, int, int, bool]]) -> None:
+    timetable, literal = Timetable(), [0] * 40
+    for start, length, cell, given_back in bookings:
+        span, bit = range(start, start + length), 1 << cell
+        if any(literal[time] & bit for time in span):
+            continue
+        timetable.take(start, start + length, bit)
+        if given_back:
+            timetable.give_back(start, start + length, bit)
+        else:
+            for time in span:
+                literal[time] |= bit
+    for start in range(25):
+        assert timetable.taken(start, start + 3) == literal[start] | literal[start + 1] | literal[start + 2]
+    for time in range(20):
+        later = [t for t in range(time + 1, 40) if literal[t - 1] & ~literal[t]]
+        if later:
+            assert timetable.next_release(time) == later[0]
+    timetable.forget(10)
+    assert timetable.taken(10, 40) == 0 or timetable.last > 10
+    assert all(timetable.taken(time, time + 1) == literal[time] for time in range(10, 40))
+
+
+def test_the_papers_times() -> None:
+    def times(lattice: Lattice, horizon: int) -> list[int]:
+        return [time for time in range(horizon) if lattice.before(horizon) >> time & 1]
+
+    assert times(NAIVE, 5) == [0, 1, 2, 3, 4]
+    assert times(CURRENT, 66) == [0, 2, 4, 6, 8, 10, 12, 14, 16, 20, 24, 28, 32, 36, 40, 44, 48, 56, 64]
+    assert times(BOLD, 97) == [0, 32, 64, 96]
+    assert times(Lattice(3), 10) == [0, 3, 6, 9]
+
+
+@given(st.builds(Lattice, st.integers(1, 5), st.integers(1, 4), st.integers(1, 5)), st.integers(0, 300))
+def test_times_are_counted_as_they_come(lattice: Lattice, offset: int) -> None:
+    assert lattice.index(offset) == lattice.before(offset).bit_count()
+    assert lattice.before(lattice.not_before(offset) + 1) >> offset == 1 << (lattice.not_before(offset) - offset)
+
+
+ALL = Rack(4, 4)
+WHOLE = [Job(0, 0, 4, 4, 10, 4), Job(1, 1, 4, 4, 5, 5)]
+
+
+@pytest.mark.parametrize(
+    ("name", "promised", "calls"),
+    [("naive", 10, 1 + 10 + 1), ("current", 11, 1 + 6 + 1), ("bold", 33, 1 + 2 + 1), ("powers:3,1,1", 10, 1 + 4 + 1)],
+)
+def test_a_promise_is_kept_early_when_the_rack_is_left_early(name: str, promised: int, calls: int) -> None:
+    world = lived(ALL, WHOLE, algorithm(name))
+    assert told(world) == [(0, 0, 0, 0, 0), (1, 1, promised, 0, 0), (1, 4, 4, 0, 0)]
+    assert world.planner.calls == calls
+    found = measure(list(world.lives.values()), ALL, calls, world.planner.needed)
+    assert (found.moved, found.moves, found.step, found.sooner) == (0.5, 0.5, promised - 4, (promised - 4) / 2)
+    assert (found.largest_wait, found.mean_wait, found.soonest) == (3, 1.5, promised - 4)
+
+
+def test_small_jobs_fill_the_gap_that_a_large_one_leaves() -> None:
+    jobs = [Job(0, 0, 3, 4, 10, 10), Job(1, 1, 4, 4, 2, 2), Job(2, 2, 1, 2, 8, 8), Job(3, 2, 1, 2, 9, 9)]
+    assert told(lived(ALL, jobs, algorithm("naive"))) == [
+        (0, 0, 0, 0, 0),
+        (1, 1, 10, 0, 0),
+        (2, 2, 2, 3, 0),  # ends at 10, just in time
+        (3, 2, 12, 0, 0),  # would not
+    ]
+
+
+def test_a_job_never_moves_back_and_a_gap_goes_to_the_earliest_plan() -> None:
+    """When 0 ends early both 1 and 2 would like its place: 1 is planned to start sooner, and gets it."""
+    jobs = [Job(0, 0, 4, 4, 10, 3), Job(1, 1, 4, 3, 6, 6), Job(2, 1, 4, 2, 6, 6)]
+    assert told(lived(ALL, jobs, algorithm("naive"))) == [
+        (0, 0, 0, 0, 0),
+        (1, 1, 10, 0, 0),
+        (1, 3, 3, 0, 0),
+        (2, 1, 16, 0, 0),
+        (2, 3, 9, 0, 0),
+    ]
+
+
+@pytest.mark.parametrize("name", [*PAPERS, *OURS, "powers:1,3,4"])
+@pytest.mark.parametrize("used", [1.0, 0.5])
+def test_no_two_jobs_overlap_and_none_leaves_the_rack(name: str, used: float) -> None:
+    rack = Rack(8, 6)
+    jobs = Drawn(count=150, largest_side=6, used=used, load=1.2).of(1, rack)
+    lives = list(lived(rack, jobs, algorithm(name)).lives.values())
+    assert len(lives) == 150
+    for life in lives:
+        x, y = life.plan.place
+        assert 0 <= x <= rack.width - life.job.width
+        assert 0 <= y <= rack.height - life.job.height
+        starts = [plan.start for _, plan in life.told]
+        assert starts == sorted(set(starts), reverse=True)
+        assert starts[-1] >= life.told[-1][0] >= life.told[0][0] == life.job.arrival
+    for one, other in combinations(lives, 2):
+        in_time = one.plan.start < other.end and other.plan.start < one.end
+        across = overlap(one.plan.place[0], one.job.width, other.plan.place[0], other.job.width)
+        along = overlap(one.plan.place[1], one.job.height, other.plan.place[1], other.job.height)
+        assert not (in_time and across and along)
+
+
+def overlap(one: int, length: int, other: int, others: int) -> bool:
+    return one < other + others and other < one + length
+
+
+@pytest.mark.parametrize("name", ["naive", "current", "bold", "blend"])
+def test_the_thrifty_plan_alike(name: str) -> None:
+    jobs = Drawn(count=150, used=0.5, load=1.1).of(2, Rack())
+    plain, thrifty = (lived(Rack(), jobs, algorithm(each)) for each in (name, f"thrifty-{name}"))
+    assert told(plain) == told(thrifty)
+    assert plain.planner.needed < plain.planner.calls
+
+
+def test_a_blend_looks_at_limits_and_age_and_another_at_the_backlog() -> None:
+    blend, by_load = algorithm("blend"), algorithm("by-load")
+    assert blend.lattice(Outlook(99.0, 0.76, 99.0)) is CURRENT
+    assert blend.lattice(Outlook(99.0, 0.75, 2.0)) is BOLD
+    assert blend.lattice(Outlook(0.0, 0.75, 2.1)) is NAIVE
+    assert by_load.lattice(Outlook(20.0, 0.1, 99.0)) is CURRENT
+    assert by_load.lattice(Outlook(20.1, 1.0, 0.0)) is BOLD
+
+
+def test_where_limits_are_good_the_blend_plans_as_current() -> None:
+    jobs = Drawn(count=150, used=1.0, load=1.1).of(2, Rack())
+    assert told(lived(Rack(), jobs, algorithm("blend"))) == told(lived(Rack(), jobs, algorithm("current")))
+
+
+def test_what_a_blend_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[Outlook] = []
+    monkeypatch.setattr(Algorithm, "lattice", lambda self, outlook: seen.append(outlook) or NAIVE)
+    lived(ALL, WHOLE, algorithm("naive"))
+    assert seen == [Outlook(10.0, 1.0, 0.0), Outlook(5.0, 1.0, 0.0), Outlook(5.0, 0.4, 3 / 7.5)]
+
+
+def test_utilisation_and_fairness_by_hand() -> None:
+    jobs = [Job(0, 0, 1, 2, 10, 10), Job(1, 5, 2, 2, 4, 4), Job(2, 10, 1, 1, 3, 3)]
+    lives: list[Life] = list(lived(Rack(2, 2), jobs, algorithm("naive")).lives.values())
+    assert [life.wait for life in lives] == [0, 5, 4]
+    assert utilisation(lives, Rack(2, 2), 10, 12) == 1.0
+    found = measure(lives, Rack(2, 2), 7, 3)
+    assert window(lives) == (2.0, 10)
+    assert found.utilisation == 0.5  # by the first alone
+    assert (found.correlation, found.residual) == (
+        pytest.approx(0.371154, abs=1e-6),
+        pytest.approx(2.005944, abs=1e-6),
+    )
+    fit = fairness(lives)
+    assert (fit.slope, fit.intercept) == (pytest.approx(9 / 14), pytest.approx(1.5))
+    assert (found.calls, found.needed, found.moved) == (7, 3, 0.0)
+
+
+def test_jobs_that_all_come_at_once_are_measured_until_the_last_ends() -> None:
+    lives = list(lived(Rack(2, 2), [Job(0, 3, 2, 1, 4, 4), Job(1, 3, 2, 2, 4, 4)], algorithm("naive")).lives.values())
+    assert measure(lives, Rack(2, 2), 0, 0).utilisation == 0.75

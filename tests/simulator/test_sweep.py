@@ -52,19 +52,23 @@ def test_there_is_a_core() -> None:
     assert available_cores() >= 1
 
 
-def json_of_a_process(hash_seed: str, *more: str) -> str:
-    command = [sys.executable, "-m", "simulator", *SMALL, *more]
+GLOBAL_COMPUTING = ["global-computing", "--json", "--seeds", "3", "--tables", "4", "--readings", "text"]
+
+
+def json_of_a_process(hash_seed: str, *words: str) -> str:
+    command = [sys.executable, "-m", "simulator", *words]
     done = subprocess.run(
         command, cwd=ROOT, env={"PYTHONHASHSEED": hash_seed, "PATH": ""}, capture_output=True, check=True, timeout=60
     )
     return done.stdout.decode()
 
 
-def test_a_seed_gives_the_same_bytes_on_any_number_of_processes_and_under_any_hash_seed() -> None:
-    alone = json_of_a_process("0", "--processes", "1")
+@pytest.mark.parametrize("words", [SMALL, GLOBAL_COMPUTING], ids=lambda words: words[0])
+def test_a_seed_gives_the_same_bytes_on_any_number_of_processes_and_under_any_hash_seed(words: list[str]) -> None:
+    alone = json_of_a_process("0", *words, "--processes", "1")
     assert '"runs"' in alone
-    assert json_of_a_process("4711", "--processes", "3") == alone
-    assert json_of_a_process("1", "--processes", "1", "--first-seed", "2") != alone
+    assert json_of_a_process("4711", *words, "--processes", "3") == alone
+    assert json_of_a_process("1", *words, "--processes", "1", "--first-seed", "2") != alone
 
 
 @pytest.fixture(scope="module")

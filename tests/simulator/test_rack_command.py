@@ -1,0 +1,151 @@
+"""``simulate rack``: what is printed beside the paper's table, its pictures, and what is refused."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from simulator.__main__ import main
+from simulator.rack import tables
+from simulator.rack.measures import Measures
+from simulator.rack.rack import Rack
+from simulator.rack.ranking import Outcome, Results, ranked_pairs
+from simulator.rack.trial import Answer, Case
+from simulator.rack.workload import Drawn
+from tests.simulator.test_rack_workload import LOG
+
+SMALL = ["rack", "--jobs", "60", "--seeds", "2", "--loads", "0.9", "1.1"]
+
+
+def run_json(capsys: pytest.CaptureFixture[str], *words: str) -> str:
+    assert main([*SMALL, *words, "--json"]) == 0
+    return capsys.readouterr().out
+
+
+def test_the_same_bytes_on_any_number_of_processes(capsys: pytest.CaptureFixture[str]) -> None:
+    alone = run_json(capsys, "--processes", "1")
+    assert run_json(capsys, "--processes", "2") == alone
+    assert run_json(capsys, "--processes", "1", "--first-seed", "2") != alone
+    runs = json.loads(alone)["runs"]
+    assert len(runs) == 2 * 2 * 2 * 3
+    assert {(run["used"], run["load"]) for run in runs} == {(1.0, 0.9), (1.0, 1.1), (0.5, 0.9), (0.5, 1.1)}
+    naive, current, bold = (
+        sum(r["calls"] for r in runs if r["algorithm"] == a) for a in ("naive", "current", "bold")
+    )
+    assert naive > current > bold
+    assert all(run["moved"] == 0 for run in runs if run["algorithm"] == "naive" and run["used"] == 1)
+
+
+def test_of_the_thrifty_only_the_calls_differ(capsys: pytest.CaptureFixture[str]) -> None:
+    printed = run_json(capsys, "--algorithms", "current", "thrifty-current", "--scenarios", "2", "--processes", "1")
+    runs = json.loads(printed)["runs"]
+    for plain, thrifty in zip(runs[::2], runs[1::2], strict=True):
+        assert thrifty["calls"] == thrifty["needed"] < plain["calls"]
+        assert thrifty == {**plain, "algorithm": "thrifty-current", "calls": plain["needed"]}
+
+
+def answers(**values: dict[str, list[float]]) -> Results:
+    """Of the three algorithms in scenario 1; what is not said is 1."""
+    found = []
+    for name in ("naive", "current", "bold"):
+        for seed in range(3):
+            told = {measure: by_name.get(name, [1.0] * 3)[seed] for measure, by_name in values.items()}
+            measures = Measures(**(dict.fromkeys(Measures.__slots__, 1.0) | told))
+            found.append(Answer(Case(seed, name, Rack(), Drawn()), 1, measures, 1, 1.0))
+    return Results(found)
+
+
+def test_orders_are_told_by_paired_seeds() -> None:
+    """Current is above bold by 0.1 on each seed, however the seeds differ; naive is above neither for sure."""
+    results = answers(
+        utilisation={"naive": [0.9, 0.5, 0.8], "current": [0.8, 0.6, 0.7], "bold": [0.71, 0.49, 0.6]},
+        calls={"naive": [9.0, 9.0, 9.1], "current": [5.0, 5.1, 5.0], "bold": [1.0, 1.1, 1.0]},
+        largest_wait={"naive": [5.0, 5.0, 5.1], "current": [7.0, 7.0, 7.1]},
+    )
+    loads = results.loads
+    names = results.algorithms
+    assert results.order("utilisation", 1.0, loads, names) == "n=c>b"
+    assert results.agreement("utilisation", 1.0, loads) is Outcome.SAME
+    assert results.order("calls", 1.0, loads, names) == "b>c>n"
+    assert results.agreement("calls", 1.0, loads) is Outcome.BETTER
+    assert results.order("largest_wait", 1.0, loads, names) == "b>n>c"
+    assert results.agreement("largest_wait", 1.0, loads) is Outcome.WORSE
+    assert results.against("utilisation", 1.0, "current", "bold", loads).mean == pytest.approx(0.1)
+
+
+def test_what_the_paper_ranks() -> None:
+    assert list(ranked_pairs(1.0, "fairness")) == [("current", "naive"), ("naive", "bold"), ("current", "bold")]
+    assert list(ranked_pairs(0.5, "fairness")) == [("naive", "bold"), ("current", "bold")]
+    assert list(ranked_pairs(0.5, "utilisation")) == [("current", "naive"), ("bold", "naive"), ("bold", "current")]
+
+
+def test_what_is_printed_fits_into_100_columns(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["--algorithms", "naive", "current", "bold", "thrifty-blend", "--processes", "1"]
+    assert main([*SMALL, *words]) == 0
+    printed = capsys.readouterr().out
+    assert max(len(line.rstrip()) for line in printed.splitlines()) <= 100
+    assert "…" not in printed
+    for part in ("scenario 1", "n△ c◎ b×", "Against current", "thrifty-blend", "events per second"):
+        assert part in printed
+
+
+def test_a_difference_is_green_where_it_is_better() -> None:
+    results = answers(calls={"naive": [9.0, 9.0, 9.1], "current": [5.0, 5.1, 5.0], "bold": [1.0, 1.1, 1.0]})
+    console = Console(width=100, record=True, force_terminal=True, file=open("/dev/null", "w"))  # noqa: SIM115, PTH123
+    console.print(tables.picture(results))
+    styled = console.export_text(styles=True)
+    assert re.search(r"\x1b\[32m *-79 ±0", styled)
+    assert re.search(r"\x1b\[31m *\+79 ±5", styled)
+
+
+def test_a_log_is_run_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "log.swf").write_text(LOG)
+    words = ["rack", "--swf", str(tmp_path / "log.swf"), "--processes", "1", "--seeds", "3"]
+    assert main([*words, "--json"]) == 0
+    runs = json.loads(capsys.readouterr().out)["runs"]
+    assert [(run["algorithm"], run["jobs"], run["load"]) for run in runs] == [
+        (name, 4, None) for name in ("naive", "current", "bold")
+    ]
+    assert main([*words, "--loads", "0.5", "2", "--pictures", str(tmp_path / "pictures")]) == 0
+    assert "as logged" in capsys.readouterr().out
+    assert {file.name for file in (tmp_path / "pictures").iterdir()} == {
+        "rack-frames-log.png",
+        "rack-waits-log.png",
+        "rack-utilisation-log.png",
+    }
+
+
+def test_pictures_are_of_the_same_bytes_every_time(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["--scenarios", "2", "--algorithms", "naive", "bold", "--processes", "1", "--pictures"]
+    for folder in ("one", "two"):
+        run_json(capsys, *words, str(tmp_path / folder))
+    one, two = (sorted((tmp_path / folder).iterdir()) for folder in ("one", "two"))
+    assert [file.name for file in one] == [
+        "rack-frames-used-50.png",
+        "rack-utilisation-used-50.png",
+        "rack-waits-used-50.png",
+    ]
+    assert [file.read_bytes() for file in one] == [file.read_bytes() for file in two]
+    assert all(file.read_bytes().startswith(b"\x89PNG") for file in one)
+
+
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        ("--algorithms curent", "did you mean current?"),
+        ("--algorithms thrifty-", "there is no algorithm"),
+        ("--algorithms powers:0,2,8", "powers:FIRST,BASE,COUNT"),
+        ("--largest-side 17", "does not fit in a rack of 16 x 16"),
+        ("--scenarios 3", "3"),
+        ("--used 1.5", "<= 1"),
+        ("--loads 0", "> 0"),
+    ],
+)
+def test_bad_input_is_refused_plainly(words: str, complaint: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["rack", *words.split()]) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert complaint in captured.err
+    assert "Traceback" not in captured.err
