@@ -24,6 +24,7 @@ _LINE = re.compile(
     r"(?P<master>https?://[^\s#]+)#(?P<secret>lj_[0-9a-f]+_[A-Za-z0-9_-]+)"  # where, and what lets in
     r"(?:\.(?P<print>[0-9a-f]{64}))?"  # whom to believe
 )
+_PORTS = {"http": 80, "https": 443}
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,9 +42,10 @@ class JoinLine:
     def parse(cls, text: str) -> JoinLine:
         """ValueError where it is none."""
         found = _LINE.fullmatch(text.strip().removeprefix("loopline join ").strip())
-        if not found or not urlsplit(found["master"]).hostname:
+        master = _normal(found["master"]) if found else ""
+        if not found or not master:
             raise ValueError("expected the line that `loopline token join` printed, as in http://lab-pc:7461#lj_...")
-        return cls(found["master"].rstrip("/"), found["secret"], found["print"] or "")
+        return cls(master, found["secret"], found["print"] or "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,9 +85,39 @@ class Membership:
             raise LooplineError("membership", f"cannot write {file}: {error.strerror}") from None
         return file
 
+    @staticmethod
+    def confirm() -> Path:
+        """What was asked for is granted: from now on it is what counts."""
+        file = membership_file()
+        try:
+            pending_file().replace(file)
+        except OSError as error:
+            raise LooplineError("membership", f"cannot write {file}: {error.strerror}") from None
+        return file
+
 
 def membership_file() -> Path:
     return platformdirs.user_config_path("loopline", appauthor=False) / "membership.json"
+
+
+def pending_file() -> Path:
+    """What was asked for, until the master has answered: what was granted before stays good meanwhile."""
+    return membership_file().with_name("membership.pending.json")
+
+
+def _normal(url: str) -> str:
+    """A master's address in one way of writing: the host in lower case, no port that goes without saying.
+
+    Empty where it is none.
+    """
+    try:
+        parts = urlsplit(url)
+        host, port = parts.hostname or "", parts.port
+    except ValueError:
+        return ""
+    name = f"[{host}]" if ":" in host else host
+    at = "" if port is None or port == _PORTS[parts.scheme] else f":{port}"
+    return f"{parts.scheme}://{name}{at}{parts.path.rstrip('/')}" if host else ""
 
 
 def new_worker_token() -> str:

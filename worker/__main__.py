@@ -35,11 +35,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(options: dict[str, object]) -> None:
-    from worker import agent
+    from worker import agent, descriptors
     from worker.home import Home
     from worker.settings import WorkerSettings
     from worker.whereabouts import with_master
 
+    descriptors.take_all()
     settings = with_master(WorkerSettings.load(**options))
     home = Home(settings.data_dir)
     try:

@@ -215,7 +215,9 @@ def _has_network(settings: WorkerSettings) -> bool:
 
 def _sandbox(settings: WorkerSettings) -> Sandbox | None:
     """LooplineError where one is asked for that this computer cannot have."""
-    return open_sandbox(settings.sandbox_network, settings.sandbox_shows) if settings.sandbox else None
+    if not settings.sandbox:
+        return None
+    return open_sandbox(settings.sandbox_network, settings.sandbox_shows, hides=[settings.data_dir])
 
 
 def _detail(result: Result) -> str:

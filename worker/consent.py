@@ -59,6 +59,7 @@ class Consent:
     short_of_memory: bool = False  # nothing new, and less of what there is: standing still would not help
 
 
+_TOO_LITTLE_MEMORY = "too little memory would be left to the owner"
 _UNKNOWN = "nobody can tell whether somebody is using this computer (`loopline doctor` says why)"
 
 
@@ -72,7 +73,8 @@ def decide(terms: Terms, signs: Signs, most: int, before: int) -> Consent:
     if signs.paused:
         return Consent(0, f"paused by the owner {signs.paused}", at_once=True)
     if obstacle := _obstacle(terms, signs):
-        return Consent(0, obstacle)
+        short = terms.policy is not Policy.ALWAYS and _is_short_of_memory(terms, signs)
+        return Consent(0, f"{obstacle}, and {_TOO_LITTLE_MEMORY}" if short else obstacle, short_of_memory=short)
     if terms.policy is Policy.ALWAYS:
         return Consent(most)
     return _beside_the_owner(terms, signs, most, before)
@@ -95,6 +97,10 @@ def _beside_the_owner(terms: Terms, signs: Signs, most: int, before: int) -> Con
     if terms.heed_load or terms.policy is Policy.SPARE:
         left = terms.leave_cores if is_there(terms, signs) else 0.0
         slots = fit(before, signs.spare_cpu - left, most, cores_per_slot(signs.cores, most))
-    if signs.memory_available_bytes < terms.leave_memory_bytes:
-        return Consent(slots, "too little memory would be left to the owner", short_of_memory=True)
+    if _is_short_of_memory(terms, signs):
+        return Consent(slots, _TOO_LITTLE_MEMORY, short_of_memory=True)
     return Consent(slots, "the owner's programs need the processor" if slots < most else "")
+
+
+def _is_short_of_memory(terms: Terms, signs: Signs) -> bool:
+    return signs.memory_available_bytes < terms.leave_memory_bytes

@@ -23,6 +23,8 @@ class Hours:
     def parse(cls, text: str) -> Hours:
         """ValueError says what was expected. A span that ends before it begins ends on the next day."""
         entries = [entry.strip() for entry in text.lower().split(",") if entry.strip()]
+        if text.strip() and not entries:
+            raise ValueError(f"{_EXPECTED}, got {text!r}")
         return cls(text.strip(), tuple(span for entry in entries for span in _spans(entry)))
 
     def include(self, weekday: int, minute: int) -> bool:

@@ -46,6 +46,11 @@ class Ladder:
     def frozen(self) -> tuple[AttemptId, ...]:
         return tuple(self._frozen)
 
+    @property
+    def youngest(self) -> AttemptId | None:
+        """It has least to lose."""
+        return next(reversed(self._slots), None)
+
     def has_room(self, slots: int, allowed: int) -> bool:
         """Whether one more attempt would run."""
         return self.slots_in_hand + slots <= allowed

@@ -26,6 +26,8 @@ class Offer:
         self._obstacle = ""
         self._trouble = ""
         self._closed = False
+        self.disk_shortage = ""
+        """Why something of what runs has to go; empty where the disk has room."""
 
     @property
     def slots(self) -> int:
@@ -53,7 +55,13 @@ class Offer:
             return
         if self._trouble and self._home.is_writable():
             self._trouble = ""
+        is_short = self._home.free_bytes() < self._disk_reserve_bytes
+        self.disk_shortage = self._about_disk() if is_short else ""
         self._note(self._find_obstacle())
+
+    def _about_disk(self) -> str:
+        limit = f"less than {self._disk_reserve_bytes:,} bytes are free on its disk"
+        return f"{limit} (disk_reserve_bytes of this worker)"
 
     def _find_obstacle(self) -> str:
         if self._trouble:

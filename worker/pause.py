@@ -7,6 +7,7 @@ import logging
 import math
 import re
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 log = logging.getLogger(__name__)
@@ -30,30 +31,49 @@ def end_of(words: str, now: float) -> float:
 
 
 class Pause:
-    """``until`` is seconds since 1970, FOR_GOOD, or 0 where there is none."""
+    """``until`` is seconds since 1970, FOR_GOOD, or 0 where there is none.
+
+    What the owner says counts at once, whether or not the disk takes it; ``trouble`` is why that would not outlive
+    the agent, empty where it would.
+    """
 
     def __init__(self, file: Path) -> None:
         self._file = file
+        self.trouble = ""
         self.until = self._read()
 
     def set(self, until: float) -> None:
-        unfinished = self._file.with_suffix(".tmp")
-        unfinished.write_text(json.dumps({"until": None if until == FOR_GOOD else until}), "utf-8")
-        unfinished.replace(self._file)
         self.until = until
+        self._keep(lambda: self._write(until))
 
     def clear(self) -> None:
-        self._file.unlink(missing_ok=True)
         self.until = 0.0
+        self._keep(lambda: self._file.unlink(missing_ok=True))
 
     def words(self, now: float) -> str:
         """``until 14:30``, ``for good``; empty where nothing is paused."""
         if self.until <= now:
             return ""
+        return self._end(now) + (f", but only until the worker restarts: {self.trouble}" if self.trouble else "")
+
+    def _end(self, now: float) -> str:
         if self.until == FOR_GOOD:
             return "for good"
         end = time.localtime(self.until)
         return time.strftime("until %H:%M" if self.until - now < 86400 / 2 else "until %a %d %b %H:%M", end)
+
+    def _keep(self, change: Callable[[], None]) -> None:
+        self.trouble = ""
+        try:
+            change()
+        except OSError as error:
+            self.trouble = f"cannot be kept on disk ({error.strerror})"
+            log.warning("what the owner said about a pause %s: it holds until the worker restarts", self.trouble)
+
+    def _write(self, until: float) -> None:
+        unfinished = self._file.with_suffix(".tmp")
+        unfinished.write_text(json.dumps({"until": None if until == FOR_GOOD else until}), "utf-8")
+        unfinished.replace(self._file)
 
     def _read(self) -> float:
         """What cannot be read was meant as a pause: it is the owner's computer."""

@@ -27,7 +27,12 @@ def _split(value: object) -> object:
 
 
 def _hours(value: object) -> object:
-    return Hours.parse(value) if isinstance(value, str) else value
+    """A table of an hours' own parts must not pass for one."""
+    if isinstance(value, Hours):
+        return value
+    if not isinstance(value, str):
+        raise ValueError("expected a text such as 'mon-fri 18:00-08:00, sat, sun'")
+    return Hours.parse(value)
 
 
 def _default_data_dir() -> Path:
@@ -76,7 +81,7 @@ class WorkerSettings(Settings):
 
     def belongs_to(self, member: Membership) -> bool:
         """A token is for the master that gave it, and for nobody else."""
-        return str(self.master).rstrip("/") == member.master
+        return str(self.master).rstrip("/") == str(AnyHttpUrl(member.master)).rstrip("/")
 
     def find_token(self) -> str | None:
         """The join token as it is now; None where there is none. LooplineError for a file that was named in vain."""

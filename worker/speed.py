@@ -41,7 +41,10 @@ def kept(file: Path, model: str, cpus: int) -> float:
         pass
     speed = measure()
     log.info("one core of this computer has speed %.2f", speed)
-    file.write_text(json.dumps({"computer": here, "speed": speed}), "utf-8")
+    try:
+        file.write_text(json.dumps({"computer": here, "speed": speed}), "utf-8")
+    except OSError as error:
+        log.warning("cannot keep that, so it is measured again at the next start: %s", error)
     return speed
 
 

@@ -14,6 +14,10 @@ from worker.limits import Breach, Limits
 _LOOK_EVERY_S = 0.5
 _DISK_SHARE = 50
 """Time between two looks at the disk, as a multiple of what a look takes."""
+_DISK_GAP_S = 30.0
+"""But no longer than this, however long a look takes."""
+_ENTRY_BYTES = 4096
+"""What a file or folder takes at least: an empty one has a name and an inode too, and of those a disk has so many."""
 
 
 class Watch:
@@ -56,15 +60,15 @@ class Watch:
             return None
         is_full = await asyncio.to_thread(fills, self._folder, self._limits.scratch_bytes)
         ended = time.monotonic()
-        self._next_disk_look = ended + _DISK_SHARE * (ended - began)
+        self._next_disk_look = ended + min(_DISK_SHARE * (ended - began), _DISK_GAP_S)
         return Breach.SCRATCH if is_full else None
 
 
 def fills(folder: Path, limit_bytes: int) -> bool:
-    """Whether the files in a folder take so much of the disk; what it may not read does not count."""
+    """Whether the files and folders in a folder take so much of the disk; what it may not read does not count."""
     left = limit_bytes
-    for place, _, names in os.walk(folder):
-        for name in names:
+    for place, folders, names in os.walk(folder):
+        for name in (*folders, *names):
             left -= _disk_bytes(os.path.join(place, name))  # noqa: PTH118 - there may be very many
             if left <= 0:
                 return True
@@ -73,9 +77,10 @@ def fills(folder: Path, limit_bytes: int) -> bool:
 
 def _disk_bytes(file: str) -> int:
     try:
-        return 512 * os.lstat(file).st_blocks if hasattr(os.stat_result, "st_blocks") else os.lstat(file).st_size
+        status = os.lstat(file)
     except OSError:
         return 0
+    return max(_ENTRY_BYTES, 512 * status.st_blocks if hasattr(status, "st_blocks") else status.st_size)
 
 
 def _is_over(value: int, limit: int | None) -> bool:

@@ -23,11 +23,14 @@ _LISTEN_S = 3.0
 
 def with_master(settings: WorkerSettings) -> WorkerSettings:
     """The settings with a master in them; those that were given stay."""
-    if "master" in settings.model_fields_set:
+    is_set = "master" in settings.model_fields_set
+    member = Membership.read()
+    if member and not is_set:
+        settings = settings.model_copy(update={"master": AnyHttpUrl(member.master)})
+    if member and settings.belongs_to(member):  # its token is good for its name only
+        return settings.model_copy(update={"name": settings.name or member.name})
+    if is_set:
         return settings
-    if member := Membership.read():
-        name = settings.name or member.name
-        return settings.model_copy(update={"master": AnyHttpUrl(member.master), "name": name})
     if settings.find_token() is None and (found := announced()):
         log.warning("a master announces itself at %s; if it is yours, get a line of it: loopline token join", found)
     return settings

@@ -83,6 +83,7 @@ class Yielding:
         self._signs = Signs(computer.cores, computer.cores)
         self._was_there = False
         self._stopping: _Stopping | None = None
+        self._leaving: AttemptId | None = None  # for want of disk space
         self.consent = Consent(offer.most)
 
     # What the agent tells.
@@ -100,7 +101,7 @@ class Yielding:
 
     def refusal(self, slots: int) -> str:
         """Why an attempt that has just been assigned cannot run here; empty where it can."""
-        if self._ladder.has_room(slots, self.consent.slots):
+        if self._ladder.has_room(slots, self.consent.slots) and not self.consent.short_of_memory:
             return ""
         return self.consent.why
 
@@ -112,6 +113,7 @@ class Yielding:
         self._ladder.ended(attempt)
         if self._stopping:
             self._stopping.attempts.pop(attempt, None)
+        self._limit_offer()  # what it leaves is not lent again while memory is short
 
     def load(self, load: Load) -> Load:
         """With what there is to say of the owner."""
@@ -150,14 +152,26 @@ class Yielding:
         )
         for attempt in self._ladder.frozen:  # a process that was just being made when the others stopped goes on
             self._runner.freeze(attempt)
+        self._relieve_disk()
+
+    def _relieve_disk(self) -> None:
+        """One attempt at a time, the youngest, and the next when what it left is gone."""
+        in_hand = {held.attempt for _, held in self._runner.in_hand()}
+        attempt = self._ladder.youngest
+        if not self._offer.disk_shortage or attempt is None or self._leaving in in_hand:
+            return
+        self._leaving = attempt
+        log.info("attempt %s is given back: %s", attempt, self._offer.disk_shortage)
+        self._runner.give_back(attempt, self._offer.disk_shortage)
+        self.ended(attempt)
 
     def look(self) -> None:
         now = time.monotonic()
         self.sight = self._desk.look() if self._desk else Sight(math.inf, "")
         signs = replace(self._signs, idle_s=self.sight.idle_s, paused=self.pause.words(time.time()))
-        input_at = self._input.looked(self.sight.certain_idle_s, now)
+        input_at = self._input.looked(self.sight.certain_idle_s, now, is_fresh=self.sight.is_fresh)
         is_here = is_there(self.terms, signs)
-        has_come = is_here and not self._was_there
+        has_come = is_here and not self._was_there and self.sight.idle_s is not None
         consent = decide(self.terms, signs, self._offer.most, self.consent.slots)
         steps = self._ladder.step(consent, now)
         has_news = consent != self.consent or is_here != self._was_there or steps != Steps()
@@ -189,6 +203,10 @@ class Yielding:
         if consent != self.consent:
             log.info("tasks may use %d of %d slots%s", consent.slots, self._offer.most, _because(consent.why))
         self.consent = consent
+        self._limit_offer()
+
+    def _limit_offer(self) -> None:
+        consent = self.consent
         slots = min(consent.slots, self._ladder.slots_in_hand) if consent.short_of_memory else consent.slots
         self._offer.limit(slots)
 

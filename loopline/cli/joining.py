@@ -5,6 +5,9 @@ from __future__ import annotations
 import re
 import secrets
 import socket
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
 from typing import Annotated, Any
 
 from cyclopts import Parameter
@@ -15,7 +18,15 @@ from loopline.cli.errors import usage
 from loopline.client import AsyncClient
 from shared.api import JoinRequest
 from shared.errors import LooplineError
-from shared.joining import JoinLine, Membership, hash_of, membership_file, new_worker_token, token_id
+from shared.joining import (
+    JoinLine,
+    Membership,
+    hash_of,
+    membership_file,
+    new_worker_token,
+    pending_file,
+    token_id,
+)
 
 _PATIENCE_S = 10.0
 
@@ -45,16 +56,28 @@ async def join(
     if common.master or common.token:
         raise usage("the line says where the master is and who is asking", "leave --master and --token out")
     member = _prepared(line, name)
-    file = member.write()  # first of all: whatever happens next, asking again lets the same token in
+    try:
+        await _ask(line, member)
+    except LooplineError as error:
+        if error.code != "join_token_refused":
+            raise
+        member = replace(member, token=new_worker_token())  # the one from before was revoked: this one was not
+        await _ask(line, member)
+    file = Membership.confirm()
+    document: dict[str, Any] = {"worker": member.name, "master": member.master, "file": str(file)}
+    if service:
+        document["service"] = _install(member)
+    common.show(document, lambda: _told(member, service))
+
+
+async def _ask(line: JoinLine, member: Membership) -> None:
+    """The token is kept first of all: whatever happens next, asking again lets the same one in."""
+    member.write(pending_file())
     wish = JoinRequest(
         secret=line.secret, worker=member.name, token=token_id(member.token), hash=hash_of(member.token)
     )
     async with AsyncClient(line.master, patience_s=_PATIENCE_S, fingerprint=line.fingerprint) as client:
         await client.join(wish)
-    document: dict[str, Any] = {"worker": member.name, "master": member.master, "file": str(file)}
-    if service:
-        document["service"] = _install(member)
-    common.show(document, lambda: _told(member, service))
 
 
 def _install(member: Membership) -> dict[str, Any]:
@@ -69,10 +92,18 @@ def _install(member: Membership) -> dict[str, Any]:
 
 def _prepared(line: JoinLine, name: str | None) -> Membership:
     """What a first, broken off try has left is used again, so that it counts as the same computer."""
-    before = Membership.read() if membership_file().exists() else None
-    if before and before.master == line.master and name in (None, before.name):
-        return before
+    for file in (pending_file(), membership_file()):
+        before = _kept(file)
+        if before and before.master == line.master and name in (None, before.name):
+            return replace(before, fingerprint=line.fingerprint)
     return Membership(line.master, name or _made_up_name(), new_worker_token(), line.fingerprint)
+
+
+def _kept(file: Path) -> Membership | None:
+    """None also for what cannot be read: joining again is what repairs it."""
+    with suppress(LooplineError):
+        return Membership.read(file)
+    return None
 
 
 def _made_up_name() -> str:

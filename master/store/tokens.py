@@ -13,7 +13,7 @@ from master.store.tables import join_tokens, tokens
 from master.store.writer import Writer
 from shared.api import JoinTokenView, Page, TokenView
 
-TOKEN_REFUSED = "its token is another worker's, or revoked"
+TOKEN_REFUSED = "its token is another worker's, or revoked"  # noqa: S105 - no secret
 """Why a computer may not join that had better make up another token."""
 
 

@@ -63,8 +63,9 @@ async def test_an_answer_that_was_lost_is_given_again_and_counts_once(master: Be
 async def test_it_is_good_for_so_many_computers(master: Bench) -> None:
     made = await line(master, uses=2)
     tokens = [f"ll_0000000{number}_x" for number in range(3)]
-    assert [await joins(master, wish(made["secret"], token)) for token in tokens] == [201, 201, 403]
-    assert await joins(master, wish(made["secret"], tokens[0])) == 201  # who is in stays in
+    wishes = [wish(made["secret"], token, f"pc-{number}") for number, token in enumerate(tokens)]
+    assert [await joins(master, each) for each in wishes] == [201, 201, 403]
+    assert await joins(master, wishes[0]) == 201  # who is in stays in
 
 
 @pytest.mark.parametrize("changed", [{"hash": "0" * 64}, {"worker": "pc-2"}])
@@ -72,6 +73,32 @@ async def test_nobody_takes_over_anothers_token(master: Bench, changed: dict[str
     made = await line(master, uses=9)
     assert await joins(master, wish(made["secret"])) == 201
     assert await joins(master, wish(made["secret"]) | changed) == 403
+
+
+async def test_two_tokens_of_one_hash_break_nothing(master: Bench) -> None:
+    """The store keeps each hash once: it must not come to that, for the store would take no more writes."""
+    made = await line(master, uses=9)
+    assert await joins(master, wish(made["secret"])) == 201
+    other = wish(made["secret"], worker="pc-2") | {"token": "11111111"}
+    answer = await master.ask("POST", "/join", role=None, json=other)
+    assert (answer.status, answer.body["code"]) == (403, "join_token_refused")
+    mixed = wish(made["secret"], "ll_22222222_x", "pc-3")
+    assert await joins(master, mixed) == 201
+    assert await joins(master, mixed | {"hash": hash_of(TOKEN)}) == 403  # its id is one's, its hash another's
+    assert (await master.ask("POST", "/tokens", json={"name": "u", "role": "user"})).status == 201
+
+
+async def test_a_name_is_one_computers_until_its_token_is_revoked(master: Bench) -> None:
+    made = await line(master, uses=2)
+    again = wish(made["secret"], "ll_22222222_x")
+    assert await joins(master, wish(made["secret"])) == 201
+    answer = await master.ask("POST", "/join", role=None, json=again)
+    assert (answer.status, answer.body["code"]) == (403, "join_refused")
+    assert "joined as pc-1 already" in answer.body["detail"]
+    (view,) = (await master.get("/join-tokens"))["items"]
+    assert view["used"] == 1
+    await master.ask("POST", f"/tokens/{TOKEN.split('_')[1]}/revoke")
+    assert await joins(master, again) == 201
 
 
 async def test_an_expired_one_lets_nobody_in(master: Bench, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -70,6 +70,45 @@ def test_a_second_try_is_the_same_computer(run: Run, fake: FakeMaster, tmp_path:
     assert first == second
 
 
+def test_a_failed_try_leaves_what_was_joined_before_as_it_was(run: Run, fake: FakeMaster, tmp_path: Path) -> None:
+    before = Membership("http://other:7461", "pc-1", "ll_12345678_x")
+    before.write(tmp_path / "config" / "loopline" / "membership.json")
+    fake.on("POST /join", refuse(403, "join_refused"), ok(IN, 201))
+    assert run("join", f"{fake.url}#lj_a1_x").code == Exit.NOT_AUTHORISED
+    assert member(tmp_path) == before
+    assert run("join", f"{fake.url}#lj_a1_x").code == Exit.OK
+    assert member(tmp_path).master == fake.url
+    assert [file.name for file in (tmp_path / "config" / "loopline").iterdir()] == ["membership.json"]
+
+
+def test_joining_again_takes_the_masters_new_certificate(run: Run, fake: FakeMaster, tmp_path: Path) -> None:
+    before = Membership(fake.url, "pc-1", "ll_12345678_x", "ab" * 32)
+    before.write(tmp_path / "config" / "loopline" / "membership.json")
+    fake.on("POST /join", ok(IN, 201))
+    assert run("join", f"{fake.url}#lj_b2_x.{'cd' * 32}").code == Exit.OK
+    assert member(tmp_path) == Membership(fake.url, "pc-1", "ll_12345678_x", "cd" * 32)
+
+
+def test_joining_again_after_its_token_was_revoked_makes_another(run: Run, fake: FakeMaster, tmp_path: Path) -> None:
+    before = Membership(fake.url, "pc-1", "ll_12345678_x")
+    before.write(tmp_path / "config" / "loopline" / "membership.json")
+    fake.on("POST /join", refuse(403, "join_token_refused"), ok(IN, 201))
+    assert run("join", f"{fake.url}#lj_b2_x").code == Exit.OK
+    first, second = (seen.body for seen in fake.asked("POST /join"))
+    assert first["hash"] == hash_of("ll_12345678_x")
+    assert (second["worker"], second["hash"]) == ("pc-1", hash_of(member(tmp_path).token))
+    assert second["hash"] != first["hash"]
+
+
+def test_joining_again_repairs_what_cannot_be_read(run: Run, fake: FakeMaster, tmp_path: Path) -> None:
+    file = tmp_path / "config" / "loopline" / "membership.json"
+    file.parent.mkdir(parents=True)
+    file.write_text("{")
+    fake.on("POST /join", ok(IN, 201))
+    assert run("join", f"{fake.url}#lj_a1_x").code == Exit.OK
+    assert member(tmp_path).master == fake.url
+
+
 def test_a_lost_answer_is_asked_for_again(run: Run, fake: FakeMaster) -> None:
     fake.on("POST /join", hang_up(), ok(IN, 201))
     assert run("join", f"{fake.url}#lj_a1_x").code == Exit.OK

@@ -15,7 +15,30 @@ def test_a_line_is_read_as_it_was_written(fingerprint: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "lab-pc:7461", "http://lab-pc:7461", "http://#lj_1_x", "ftp://a#lj_1_x", "http://a#ll_1_x"]
+    ("written", "meant"),
+    [
+        ("http://Lab-PC:7461/", "http://lab-pc:7461"),
+        ("http://lab:80", "http://lab"),
+        ("https://LAB:443/Grid/", "https://lab/Grid"),
+        ("https://lab:80", "https://lab:80"),
+        ("http://[FE80::1]:7461", "http://[fe80::1]:7461"),
+    ],
+)
+def test_an_address_is_written_in_one_way(written: str, meant: str) -> None:
+    assert JoinLine.parse(f"{written}#lj_1_x").master == meant
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "lab-pc:7461",
+        "http://lab-pc:7461",
+        "http://#lj_1_x",
+        "ftp://a#lj_1_x",
+        "http://a#ll_1_x",
+        "http://a:x#lj_1_x",
+    ],
 )
 def test_anything_else_is_none(text: str) -> None:
     with pytest.raises(ValueError, match="loopline token join"):

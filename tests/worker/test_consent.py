@@ -122,3 +122,12 @@ def test_too_little_memory_is_said() -> None:
     consent = asked(replace(AWAY, memory_available_bytes=99))
     assert (consent.slots, consent.short_of_memory) == (4, True)
     assert "memory" in consent.why
+
+
+def test_too_little_memory_is_seen_while_the_owner_is_there_too() -> None:
+    """What stands still holds its memory: it has to go, most of all then."""
+    consent = asked(replace(HERE, memory_available_bytes=99), policy=Policy.WHEN_IDLE)
+    assert (consent.slots, consent.short_of_memory) == (0, True)
+    assert consent.why == "somebody is using this computer, and too little memory would be left to the owner"
+    always = asked(replace(HERE, memory_available_bytes=99, program="zoom"), policy=Policy.ALWAYS)
+    assert always == Consent(0, "zoom is running")

@@ -3,6 +3,7 @@
 import asyncio
 import os
 import signal
+import subprocess
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
@@ -16,6 +17,7 @@ from tests.worker.small_master import SmallMaster
 
 Program = asyncio.subprocess.Process
 Start = Callable[..., Awaitable[Program]]
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture
@@ -108,3 +110,20 @@ async def test_a_wrong_option_is_exit_code_2(start: Start) -> None:
     agent = await start("--slots", "0")
     assert "error: --slots: Input should be greater than or equal to 1" in await said(agent)
     assert agent.returncode == 2
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs Linux")
+def test_the_agent_takes_all_file_descriptors_and_its_tasks_what_is_usual() -> None:
+    code = """
+import resource, subprocess, sys
+resource.setrlimit(resource.RLIMIT_NOFILE, (100, 500))
+from worker import descriptors
+descriptors.take_all()
+child = subprocess.Popen(["sleep", "100"])
+descriptors.as_it_was(child.pid)
+print(resource.getrlimit(resource.RLIMIT_NOFILE)[0], resource.prlimit(child.pid, resource.RLIMIT_NOFILE)[0])
+child.kill()
+child.wait()
+"""
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
+    assert said.stdout.split() == ["500", "100"]

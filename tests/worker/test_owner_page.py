@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
 import os
 import stat
@@ -20,11 +21,12 @@ from tests.worker.presence.witnesses import Hand
 from tests.worker.small_master import SmallMaster
 from tests.worker.test_agent import Started
 from worker import agent as agent_module
-from worker import yielding
+from worker import speed, yielding
 from worker.consent import Consent
 from worker.owner.page import headline, presence, render
+from worker.owner.server import OwnerServer
 from worker.owner.state import Gave, Running, State
-from worker.pause import Pause
+from worker.pause import FOR_GOOD, Pause
 from worker.presence.desk import Desk
 
 STATE = State(
@@ -110,7 +112,6 @@ async def test_whoever_does_not_know_the_secret_sees_nothing(agent: Started) -> 
         for method in ("GET", "POST"):
             assert (await ask(method, root + path))[0] in (404, 405)
     assert stat.S_IMODE((agent.folder / "owner-page").stat().st_mode) == 0o600
-    assert stat.S_IMODE((agent.folder / "owner-secret").stat().st_mode) == 0o600
 
 
 @pytest.mark.parametrize(
@@ -136,22 +137,66 @@ async def test_it_is_on_loopback_only_and_gone_when_the_agent_stops(agent: Start
     assert url.startswith("http://127.0.0.1:")
     page = agent.agent._page
     assert page
-    assert page._runner
-    assert [sockname[0] for sockname in page._runner.addresses] == ["127.0.0.1"]
+    assert page._listener
+    assert [socket.getsockname()[0] for socket in page._listener.sockets] == ["127.0.0.1"]
     await agent.stop()
     assert not (agent.folder / "owner-page").exists()
     with pytest.raises(aiohttp.ClientConnectionError):
         await ask("GET", url)
 
 
-async def test_the_secret_stays_the_same(tmp_path: Path, agent: Started, master: SmallMaster) -> None:
-    secret = address(agent).rsplit("/", 2)[1]
-    await agent.stop()
-    agent.home.close()
-    again = Started(tmp_path / "data", master.url, {"dedicated": True})
-    await until(lambda: (tmp_path / "data" / "owner-page").exists())
-    assert address(again).rsplit("/", 2)[1] == secret
-    await again.crash()
+async def test_an_address_that_a_killed_agent_left_is_of_no_use(tmp_path: Path, unused_tcp_port: int) -> None:
+    """Somebody else may have its port now, and would be handed the secret."""
+    (tmp_path / "owner-page").write_text(f"http://127.0.0.1:{unused_tcp_port}/old/\n")
+    thief = await asyncio.start_server(lambda *_: None, "127.0.0.1", unused_tcp_port)
+    page = OwnerServer(tmp_path, _nobody(), unused_tcp_port)
+    await page.open()
+    assert not (tmp_path / "owner-page").exists()
+    await page.close()
+    thief.close()
+
+
+async def test_every_start_has_a_secret_of_its_own(tmp_path: Path) -> None:
+    secrets = []
+    for _ in range(2):
+        page = OwnerServer(tmp_path, _nobody())
+        await page.open()
+        secrets.append((tmp_path / "owner-page").read_text().rsplit("/", 2)[1])
+        await page.close()
+    assert secrets[0] != secrets[1]
+
+
+async def test_a_full_disk_costs_the_page_and_no_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Path, "write_text", _full)
+    page = OwnerServer(tmp_path, _nobody())
+    await page.open()
+    assert list(tmp_path.iterdir()) == []
+    assert speed.kept(tmp_path / "speed.json", "cpu", 1) > 0
+    await page.close()
+
+
+def test_a_pause_counts_also_where_it_cannot_be_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pause = Pause(tmp_path / "pause.json")
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "write_text", _full)
+        pause.set(FOR_GOOD)
+    assert pause.until == FOR_GOOD
+    assert pause.words(0.0) == (
+        "for good, but only until the worker restarts: cannot be kept on disk (No space left on device)"
+    )
+    pause.set(FOR_GOOD)
+    assert pause.words(0.0) == "for good"
+    pause.clear()
+    assert (pause.until, list(tmp_path.iterdir())) == (0.0, [])
+
+
+def _full(*_: Any) -> int:
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def _nobody() -> Any:
+    """Who watches nothing."""
+    return None
 
 
 async def owner(folder: Path, *words: str) -> tuple[int, str, str]:
@@ -190,3 +235,18 @@ async def test_what_goes_wrong_is_said(tmp_path: Path, words: tuple[str, ...], c
         (tmp_path / "owner-page").write_text("http://127.0.0.1:1/x/\n")
     status, _, said = await owner(tmp_path, *words)
     assert (status, said.startswith(says)) == (code, True), said
+
+
+async def test_silent_connections_make_way(agent: Started) -> None:
+    """Any user of the computer may open them, and each takes one of the agent's file descriptors."""
+    port = int(address(agent).split("/")[2].partition(":")[2])
+    silent = [(await asyncio.open_connection("127.0.0.1", port))[1] for _ in range(60)]
+    page = agent.agent._page
+    assert page
+    assert page._runner
+    assert page._runner.server
+    server = page._runner.server
+    await until(lambda: len(server.connections) <= 16)
+    assert (await ask("GET", address(agent)))[0] == 200
+    for writer in silent:
+        writer.close()

@@ -1,9 +1,10 @@
 """What owners write and read: hours, pauses, names of programs, terms, figures."""
 
 import json
+import sys
 import time
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
 
 import psutil
 import pytest
@@ -173,19 +174,56 @@ def test_this_program_is_found() -> None:
     assert Programs([psutil.Process().name()]).found()
 
 
-def test_a_computer_without_a_battery_is_asked_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    states: list[Any] = [None]
-    monkeypatch.setattr(psutil, "sensors_battery", lambda: states.pop(), raising=False)
+MAINS, CELL = {"type": "Mains"}, {"type": "Battery"}
+MOUSE = {"type": "Battery", "scope": "Device", "status": "Discharging"}
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs Linux")
+@pytest.mark.parametrize(
+    ("supplies", "in_use"),
+    [
+        ([], False),
+        ([MAINS | {"online": "1"}], False),
+        ([MOUSE], False),
+        ([MAINS | {"online": "0"}, MOUSE], False),
+        ([MAINS | {"online": "1"}, CELL | {"status": "Discharging"}], False),
+        ([MAINS | {"online": "0"}, CELL | {"status": "Discharging"}], True),
+        ([MAINS | {"online": "0"}, CELL | {"status": "Unknown"}], True),
+        ([MAINS | {"online": "0"}, CELL | {"status": "Charging"}], False),  # by USB
+        ([CELL | {"status": "Discharging"}, MOUSE], True),
+        ([CELL | {"status": "Full"}], False),
+    ],
+)
+def test_on_battery(tmp_path: Path, supplies: list[dict[str, str]], in_use: bool) -> None:
+    for number, supply in enumerate(supplies):
+        (tmp_path / str(number)).mkdir()
+        for name, word in supply.items():
+            (tmp_path / str(number) / name).write_text(f"{word}\n")
+    assert Battery(tmp_path).is_in_use() == in_use
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs Linux")
+def test_a_battery_that_cannot_be_seen_now_is_looked_for_again(tmp_path: Path) -> None:
+    battery = Battery(tmp_path / "supplies")
+    assert not battery.is_in_use()
+    (tmp_path / "supplies" / "BAT0").mkdir(parents=True)
+    (tmp_path / "supplies" / "BAT0" / "type").write_text("Battery\n")
+    (tmp_path / "supplies" / "BAT0" / "status").write_text("Discharging\n")
+    assert battery.is_in_use()
+
+
+def test_on_battery_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken() -> None:
+        raise FileNotFoundError
+
+    monkeypatch.setattr(sys, "platform", "elsewhere")
+    monkeypatch.setattr(psutil, "sensors_battery", broken, raising=False)
     battery = Battery()
     assert not battery.is_in_use()
-    assert not battery.is_in_use()
-
-
-@pytest.mark.parametrize(("plugged", "in_use"), [(True, False), (False, True), (None, False)])
-def test_on_battery(monkeypatch: pytest.MonkeyPatch, plugged: bool | None, in_use: bool) -> None:
-    state = type("Battery", (), {"power_plugged": plugged})
-    monkeypatch.setattr(psutil, "sensors_battery", lambda: state, raising=False)
-    assert Battery().is_in_use() == in_use
+    for plugged in (True, False, None):
+        state = SimpleNamespace(power_plugged=plugged)
+        monkeypatch.setattr(psutil, "sensors_battery", lambda state=state: state)
+        assert battery.is_in_use() == (plugged is False)
 
 
 def test_pressure_as_the_kernel_writes_it(tmp_path: Path) -> None:

@@ -3,15 +3,19 @@
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from shared.model import Outcome, Result
 from shared.protocol.messages import Run
 from tests.worker.bench import Bench, processes_of, python, run_of, until
+from worker import watch as watch_module
 from worker.launch import delegation
 from worker.launch.groups import remove_places
-from worker.limits import Quota
+from worker.launch.trees import Usage
+from worker.limits import Breach, Limits, Quota
+from worker.watch import fills
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="needs Linux")
 
@@ -142,3 +146,24 @@ async def test_groups_are_gone_when_all_is_over(tmp_path: Path) -> None:
         await bench.result(run_of("true"))
         await until(lambda: not any(list(place.glob("1.1.1")) for place in places))
     await until(lambda: not any(place.exists() for place in places))
+
+
+def test_folders_and_empty_files_take_some_of_the_disk_too(tmp_path: Path) -> None:
+    for number in range(300):
+        (tmp_path / f"folder-{number}").mkdir()
+    assert fills(tmp_path, MIB)
+    for number in range(300):
+        (tmp_path / f"folder-{number}").rmdir()
+        (tmp_path / f"file-{number}").touch()
+    assert fills(tmp_path, MIB)
+    assert not fills(tmp_path, 3 * MIB)
+
+
+async def test_the_disk_is_looked_at_twice_a_minute_however_long_a_look_takes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = iter((100.0, 160.0))
+    monkeypatch.setattr(watch_module, "time", SimpleNamespace(monotonic=lambda: next(clock)))
+    watch = watch_module.Watch(Limits(scratch_bytes=MIB), tmp_path, Usage, int, list[Breach]().append)
+    assert await watch._look_at_disk() is None
+    assert watch._next_disk_look == 190.0

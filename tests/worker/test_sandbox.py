@@ -29,6 +29,13 @@ async def walled(tmp_path: Path) -> AsyncIterator[Bench]:
         yield bench
 
 
+@pytest.fixture
+async def walled_in_name(tmp_path: Path) -> AsyncIterator[Bench]:
+    """Whose sandbox is none, and ends well."""
+    async with Bench(tmp_path, sandbox=Sandbox("/bin/true")) as bench:
+        yield bench
+
+
 @needs_one
 async def test_only_its_scratch_folder_can_be_written(walled: Bench, tmp_path: Path) -> None:
     code = """
@@ -88,9 +95,67 @@ async def test_how_it_ended_is_told(walled: Bench) -> None:
 
 
 def test_folders_of_a_home_are_shown_where_the_worker_says_so(tmp_path: Path) -> None:
-    command = Sandbox("bwrap", shows=(tmp_path,)).wrap(Job(["true"], tmp_path / "1.1.1", {}))
-    at = command.index("--ro-bind", command.index("--tmpfs"))
-    assert command[at : at + 3] == ["--ro-bind", str(tmp_path), str(tmp_path)]
+    options = Sandbox("bwrap", shows=(tmp_path,)).options(Job(["true"], tmp_path / "1.1.1", {}))
+    at = options.index("--ro-bind", options.index("--tmpfs"))
+    assert options[at : at + 3] == ["--ro-bind", str(tmp_path), str(tmp_path)]
+
+
+def test_of_what_is_shown_and_hidden_the_inner_counts(tmp_path: Path) -> None:
+    data, python = tmp_path / "data", tmp_path / "data" / "python"
+    options = Sandbox("bwrap", shows=(python, tmp_path), hides=(data,)).options(Job([], data / "scratch", {}))
+    outer, inner, own = (options.index(str(folder)) for folder in (tmp_path, python, data / "scratch"))
+    assert options[options.index(str(data)) - 1] == "--tmpfs"
+    assert outer < options.index(str(data)) < inner < own
+
+
+def test_names_can_be_looked_up_where_there_is_network(tmp_path: Path) -> None:
+    job = Job([], tmp_path, {}, network=True)
+    assert "/run/systemd/resolve" in Sandbox("bwrap", allows_network=True).options(job)
+    assert "/run/systemd/resolve" not in Sandbox("bwrap").options(job)
+
+
+@needs_one
+async def test_what_others_have_in_the_data_folder_is_not_seen(tmp_path: Path) -> None:
+    walls = open_sandbox(hides=[Path("/usr/share")])  # as if the data folder were there
+    async with Bench(tmp_path, sandbox=walls) as bench:
+        assert (await bench.result(run_of("ls", "-A", "/usr/share"))).stdout.data == b""
+
+
+async def test_the_sandbox_itself_has_nothing_of_the_jobs_environment(tmp_path: Path) -> None:
+    """A library that an earlier task left, named in LD_PRELOAD, would run with all that the agent may do."""
+    seen, program = tmp_path / "seen", tmp_path / "walls"
+    program.write_text(f"#!/bin/sh\ncat /proc/$$/environ /proc/$$/cmdline > {seen}\n")
+    program.chmod(0o700)
+    async with Bench(tmp_path, sandbox=Sandbox(str(program))) as bench:
+        await bench.result(run_of("true", environment={"LD_PRELOAD": "/evil.so", "KEY": "secret"}))
+    found = seen.read_bytes()
+    assert b"LOOPLINE_SCRATCH=" in found
+    assert b"--args" in found
+    for word in (b"evil", b"LD_PRELOAD", b"KEY", b"secret", b"PATH="):
+        assert word not in found
+
+
+@needs_one
+async def test_the_task_has_all_of_it(walled: Bench) -> None:
+    code = """
+import os
+print(os.environ["KEY"], len(os.environ["LONG"]), os.environ["LOOPLINE_JOB"], [fd for fd in range(3, 50)
+    if os.path.exists(f"/proc/self/fd/{fd}")])
+"""
+    run = python(code, environment={"KEY": "--bind", "LONG": "x" * 100_000})
+    assert (await walled.result(run)).stdout.data == b"--bind 100000 1 []\n"
+
+
+async def test_an_environment_cannot_tell_the_sandbox_what_to_do(walled_in_name: Bench) -> None:
+    result = await walled_in_name.result(run_of("true", environment={"X": "\0--bind\0/\0/"}))
+    assert result.outcome is Outcome.FAILED
+    assert "null byte" in result.reason
+
+
+@needs_one
+async def test_the_first_process_of_a_sandbox_is_not_left_running(walled: Bench) -> None:
+    runs = [run_of("true", task=number) for number in range(1, 6)]
+    assert [(await walled.result(run)).reason for run in runs] == [""] * 5
 
 
 def test_where_there_can_be_none_it_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -62,6 +62,19 @@ def test_a_wrong_value_says_where_it_came_from(monkeypatch: pytest.MonkeyPatch) 
     assert mistake().message.startswith("loopline.toml: master: ")
 
 
+@pytest.mark.parametrize("hours", ["{text = 'mon'}", "{}", "3", "','", "' , '"])
+def test_hours_that_say_nothing_are_not_any_time(hours: str) -> None:
+    Path("loopline.toml").write_text(f"[worker]\nhours = {hours}\n")
+    error = mistake()
+    assert "hours" in error.message
+    assert "mon-fri 18:00-08:00" in error.message
+
+
+def test_no_hours_are_any_time() -> None:
+    assert WorkerSettings.load(hours="").hours.include(0, 0)
+    assert WorkerSettings.load(hours="sat").hours.spans
+
+
 def test_where_the_token_comes_from(tmp_path: Path) -> None:
     assert WorkerSettings.load().find_token() is None
     (tmp_path / "own").write_text("of-own-master\n")

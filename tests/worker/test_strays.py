@@ -1,7 +1,9 @@
 """Nothing of an attempt outlives it, whatever it does and whoever is killed; and all of it yields to the owner."""
 
+import errno
 import os
 import signal
+from functools import partial
 from pathlib import Path
 
 import psutil
@@ -11,6 +13,8 @@ from shared.model import Outcome
 from shared.protocol.messages import Run
 from tests.worker.bench import Bench, processes_of, python, run_of, until
 from worker.launch import processes
+from worker.launch.posix import PosixTree, _signal_without_proc, _tree_of, _UsedByTree
+from worker.launch.windows import WindowsTree
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/autogroup").exists(), reason="needs Linux")
 
@@ -123,3 +127,96 @@ async def test_on_a_dedicated_computer_tasks_need_not_yield(bench: Bench) -> Non
     result = await bench.result(run_of("sh", "-c", "nice; cat /proc/self/autogroup"))
     assert result.stdout.data.split()[0] == b"0"
     assert result.stdout.data.endswith(b" nice 0\n")
+
+
+def short_of_files(*_: object, **__: object) -> int:
+    raise OSError(errno.EMFILE, "too many open files")
+
+
+async def test_without_file_descriptors_nothing_is_still_and_no_thaw_is_forgotten(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = run_of("sh", "-c", "echo > begun; while :; do sleep 0.01; done")
+    await bench.begins(run)
+    attempt = bench.runner._attempts[run.attempt]
+    await until(lambda: attempt._tree and attempt._tree._guard)  # type: ignore[attr-defined]
+    tree = attempt._tree
+    assert isinstance(tree, PosixTree)
+
+    def stands() -> bool:
+        states = [process.state for process in _tree_of(tree._guard)]
+        return tree._group.is_frozen() or (bool(states) and all(state in "Tt" for state in states))
+
+    with monkeypatch.context() as short:
+        short.setattr(os, "open", short_of_files)
+        short.setattr(os, "scandir", short_of_files)
+        attempt.freeze()
+        assert not attempt.is_still()
+        cpu_s = attempt.usage.cpu_s
+        bench.runner.measure()
+        assert attempt.usage.cpu_s == cpu_s
+    await until(lambda: bench.runner.freeze(run.attempt))
+    await until(stands)
+    with monkeypatch.context() as short:
+        short.setattr(os, "open", short_of_files)
+        short.setattr(os, "scandir", short_of_files)
+        attempt.thaw()
+    assert stands()
+    bench.runner.measure()
+    await until(lambda: not stands())
+    with monkeypatch.context() as blind:
+        blind.setattr(processes, "descendants", lambda pid: [])
+        assert not attempt.is_still()
+
+
+def process(pid: int, parent: int, cpu_s: int, waited_s: int) -> processes.Process:
+    ticks = os.sysconf("SC_CLK_TCK")
+    fields = ["S", parent, 0, 7, 0, *[0] * 6, cpu_s * ticks, 0, waited_s * ticks, 0, 0, 0, 1, 0, 0, 0, 0]
+    return processes.Process(pid, f"{pid} (x) {' '.join(map(str, fields))}".encode())
+
+
+def test_the_time_of_children_that_nobody_waits_for_is_not_lost() -> None:
+    used = _UsedByTree()
+    assert used.cpu_s(process(1, 0, 0, 0), [process(2, 1, 3, 0), process(3, 2, 5, 0), process(4, 2, 2, 0)]) == 10
+    assert (
+        used.cpu_s(process(1, 0, 0, 0), [process(2, 1, 4, 0), process(4, 2, 2, 0)]) == 11
+    )  # 3 is gone without trace
+    assert used.cpu_s(process(1, 0, 0, 0), [process(2, 1, 4, 2)]) == 11  # 4 was waited for
+    assert used.cpu_s(process(1, 0, 0, 6), []) == 11
+
+
+@pytest.mark.parametrize("pause", ["suspend", "stop"])
+async def test_without_proc_a_tree_is_stopped_by_groups_and_one_by_one(pause: str) -> None:
+    """As on macOS (by signals) and Windows (where suspensions are counted)."""
+    code = "sleep 100 & setsid sleep 100 & wait"
+    guard = psutil.Popen(["setsid", "sh", "-c", f"setsid sh -c '{code}' & wait"])
+    try:
+        await until(lambda: len(guard.children(recursive=True)) == 3)
+        below = guard.children(recursive=True)
+        await until(lambda: [child.name() for child in below].count("sleep") == 2)
+        tree = WindowsTree(guard, None)  # type: ignore[arg-type]
+        freeze, thaw = tree.freeze, tree.thaw
+        if pause == "stop":
+            freeze, thaw = (
+                partial(_signal_without_proc, guard.pid, what) for what in (signal.SIGSTOP, signal.SIGCONT)
+            )
+        freeze()
+        await until(lambda: all(child.status() == psutil.STATUS_STOPPED for child in below))
+        assert (guard.status() == psutil.STATUS_STOPPED) == (pause == "suspend")
+        thaw()
+        await until(lambda: not any(child.status() == psutil.STATUS_STOPPED for child in [guard, *below]))
+    finally:
+        for child in [*guard.children(recursive=True), guard]:
+            child.kill()
+        guard.wait()
+
+
+def test_on_windows_each_process_is_suspended_once_and_resumed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+    monkeypatch.setattr(psutil.Process, "suspend", lambda process: asked.append("suspend"))
+    monkeypatch.setattr(psutil.Process, "resume", lambda process: asked.append("resume"))
+    monkeypatch.setattr(psutil.Process, "children", lambda process, recursive: [])
+    tree = WindowsTree(psutil.Process(), None)  # type: ignore[arg-type]
+    for act in (tree.freeze, tree.freeze, tree.thaw, tree.thaw):
+        act()
+    assert asked == ["suspend", "resume"]

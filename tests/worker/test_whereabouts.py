@@ -4,11 +4,13 @@ import logging
 import socket
 from pathlib import Path
 
+import aiohttp
 import pytest
 
 from shared.joining import Membership, membership_file
 from worker import settings as module
 from worker import whereabouts
+from worker.gate import _certificate
 from worker.settings import WorkerSettings
 from worker.whereabouts import with_master
 
@@ -37,6 +39,24 @@ def test_what_is_set_comes_first_and_gets_no_token_of_another_master() -> None:
     JOINED.write()
     settings = with_master(WorkerSettings.load(master="http://other:1", name="mine"))
     assert (str(settings.master), settings.name, settings.find_token()) == ("http://other:1/", "mine", None)
+
+
+@pytest.mark.parametrize("master", ["http://lab-pc:7461", "http://LAB-PC:7461/"])
+def test_the_name_goes_with_the_token_also_where_its_master_is_set(master: str) -> None:
+    JOINED.write()
+    settings = with_master(WorkerSettings.load(master=master))
+    assert (settings.name, settings.find_token()) == ("pc-1", "ll_1_x")
+
+
+@pytest.mark.parametrize("master", ["http://Lab-PC:80", "https://LAB:443", "http://lab-pc/grid"])
+def test_however_the_address_is_written_it_is_the_same_master(master: str) -> None:
+    """A membership of an earlier release has it as it was in the line."""
+    member = Membership(master, "pc-1", "ll_1_x", "ab" * 32)
+    member.write()
+    settings = with_master(WorkerSettings.load())
+    assert settings.belongs_to(member)
+    assert settings.find_token() == "ll_1_x"
+    assert isinstance(_certificate(settings), aiohttp.Fingerprint)
 
 
 def test_a_name_that_is_set_stays() -> None:

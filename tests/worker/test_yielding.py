@@ -13,10 +13,10 @@ from typing import Any
 import psutil
 import pytest
 
-from shared.model import Load, Outcome
+from shared.model import AttemptId, Load, Outcome
 from shared.protocol.messages import Run
 from tests.worker.bench import processes_of, python, run_of, until
-from tests.worker.presence.witnesses import Hand, move_mouse, terminal, type_at, x_server
+from tests.worker.presence.witnesses import Hand, move_mouse, only_display, terminal, type_at, x_server
 from tests.worker.small_master import SmallMaster
 from tests.worker.test_agent import Started
 from worker import agent as agent_module
@@ -28,7 +28,6 @@ from worker.pause import Pause
 from worker.presence.desk import Desk
 from worker.presence.probe import Probe
 from worker.presence.terminals import Terminals
-from worker.presence.x11 import X11
 from worker.stopwatch import Stopwatch
 
 STOPPED = (psutil.STATUS_STOPPED, psutil.STATUS_TRACING_STOP)
@@ -290,9 +289,9 @@ def _tasks_cpu_s(agent: Started) -> float:
         return 0.0
 
 
-async def test_x11_from_the_mouse_to_frozen_tasks(master: SmallMaster, start: Start) -> None:
+async def test_x11_from_the_mouse_to_frozen_tasks(master: SmallMaster, start: Start, tmp_path: Path) -> None:
     with x_server() as display:
-        agent = start(X11(display), idle_s=1)
+        agent = start(only_display(display, tmp_path), idle_s=1)
         await runs(master, agent, run_of("sh", "-c", FAMILY))
         move_mouse(display, 30)
         await until(lambda: frozen(master) == [True])
@@ -326,3 +325,41 @@ async def test_nothing_is_left_of_the_desk_when_the_agent_stops(start: Start, ma
     await until(lambda: master.reports)
     await agent.stop()
     assert closed.is_set()
+
+
+async def test_while_memory_is_short_nothing_new_is_taken(master: SmallMaster, start: Start) -> None:
+    agent = start(policy="spare", leave_memory_bytes=2**60)
+    await until(lambda: master.reports)
+    owner, offer = agent.agent._yielding, agent.agent._offer
+    assert "memory" in owner.refusal(1)
+    owner._ladder.took(AttemptId(1, 1, 1), 1)
+    owner._limit_offer()
+    assert offer.slots == 1
+    owner.ended(AttemptId(1, 1, 1))
+    assert offer.slots == 0
+
+
+async def test_where_the_disk_is_short_the_youngest_is_given_back(
+    master: SmallMaster, start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    agent = start(disk_reserve_bytes=1)
+    old, young = (run_of("sh", "-c", "echo > begun; sleep 100", task=number) for number in (1, 2))
+    await runs(master, agent, old, young)
+    free = {True: 0, False: 2}  # what it leaves is room enough
+    held = agent.agent._runner._attempts
+    monkeypatch.setattr(agent.home, "free_bytes", lambda: free[young.attempt in held])
+    (result,) = await master.results_of(young)
+    assert result.outcome is Outcome.GIVEN_BACK
+    assert result.reason == "less than 1 bytes are free on its disk (disk_reserve_bytes of this worker)"
+    assert old.attempt in held
+
+
+async def test_where_nobody_can_tell_any_more_no_input_is_counted(
+    master: SmallMaster, start: Start, hand: Hand
+) -> None:
+    agent = start()
+    await runs(master, agent, run_of("sh", "-c", FAMILY))
+    hand.idle_s = None
+    await until(lambda: frozen(master) == [True])
+    await until(lambda: agent.agent._yielding._stopping is None)
+    assert agent.agent._yielding.journal.yielded().count == 0

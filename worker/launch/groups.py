@@ -61,6 +61,10 @@ class Group:
             return False
         return "core" in self._folders
 
+    def is_told_to_freeze(self) -> bool:
+        """Whether it stands, or is about to, by our own word."""
+        return self._read("core", "cgroup.freeze").strip() == b"1"
+
     def is_frozen(self) -> bool:
         """Whether all of it has stopped, where it was this that stopped it."""
         return bool(self._stat("core", "cgroup.events").get("frozen"))

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 _RETRY_S = 0.02
 _TRIES = 100
+_DEAD = "ZX"
 _MAXRSS_UNIT = 1 if sys.platform == "darwin" else 1024
 
 
@@ -43,6 +44,7 @@ class Guard:
         self._status: int | None = None  # of the task, once it ended
         self._killed = False
         self._strays = 0
+        self._is_walled = False
         self._group = Group({}, "")
 
     def run(self) -> None:
@@ -64,6 +66,7 @@ class Guard:
         self._remove_group(wakeup)
 
     def _start(self, job: Job) -> bool:
+        self._is_walled = bool(job["sandbox"])
         self._group = Group(job["places"], job["name"])
         try:
             self._group.make(job["limits"].get("memory_bytes"), job["limits"].get("processes"))
@@ -103,15 +106,23 @@ class Guard:
         A killed process can fork no more, and its children become ours: every round leaves fewer.
         """
         if not self._killed:
-            self._strays = len(processes.descendants(os.getpid()))
+            with suppress(OSError):
+                self._strays = self._count_strays()
         self._group.kill()
         with suppress(OSError):
             os.killpg(self._task, signal.SIGKILL)  # at one stroke; off Linux, all that can be found
         while self._reap():
-            for pid in processes.descendants(os.getpid()):
-                with suppress(OSError):
-                    os.kill(pid, signal.SIGKILL)
+            with suppress(OSError):  # no file descriptor left: soon again
+                for pid in processes.descendants(os.getpid()):
+                    with suppress(OSError):
+                        os.kill(pid, signal.SIGKILL)
             wakeup.pause(_RETRY_S)
+
+    def _count_strays(self) -> int:
+        """What the task has left running; not the first process of its sandbox, below which all of it is."""
+        first = set(processes.children(os.getpid())) if self._is_walled else set()
+        found = (processes.look(pid) for pid in processes.descendants(os.getpid()) if pid not in first)
+        return sum(process is not None and process.state not in _DEAD for process in found)
 
     def _remove_group(self, wakeup: Wakeup) -> None:
         """The dead may stay in it for a moment."""
@@ -149,4 +160,6 @@ class Guard:
         assert self._status is not None
         if os.WIFSIGNALED(self._status) and os.WTERMSIG(self._status) == signal.SIGXFSZ:
             return "scratch"
-        return self._group.breach() if self._status else ""
+        with suppress(OSError):  # no file descriptor left
+            return self._group.breach() if self._status else ""
+        return ""

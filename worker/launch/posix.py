@@ -16,6 +16,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import psutil
+
+from worker import descriptors
 from worker.launch import delegation, priority, processes
 from worker.launch.groups import Group, Places
 from worker.launch.trees import Ended, Job, Usage, usage_of
@@ -45,6 +48,7 @@ class PosixLauncher:
         self._users_threads = _UsersThreads()
         self._process: subprocess.Popen[bytes] | None = None
         self._socket: socket.socket | None = None
+        self._cpu_s = 0.0
 
     async def start(self, job: Job, stdout: int, stderr: int) -> PosixTree:
         ours, theirs = socket.socketpair()
@@ -55,8 +59,10 @@ class PosixLauncher:
         return PosixTree(reader, writer, Group(self._places, job.folder.name), job.limits, self._yields)
 
     def cpu_s(self) -> float:
-        process = processes.look(self._process.pid) if self._process else None
-        return process.cpu_s if process else 0.0
+        with suppress(OSError):  # no file descriptor left: as it was
+            process = processes.look(self._process.pid) if self._process else None
+            self._cpu_s = process.cpu_s if process else 0.0
+        return self._cpu_s
 
     def close(self) -> None:
         """Guards kill what still runs, and the launcher ends after the last of them."""
@@ -81,7 +87,8 @@ class PosixLauncher:
         if "pids" not in self._places and job.limits.processes:  # a stop for what is faster than we watch
             limits["user_threads"] = self._users_threads.now() + 2 * job.limits.processes
         return {
-            "command": self._sandbox.wrap(job) if self._sandbox else list(job.command),
+            "command": list(job.command),
+            "sandbox": self._sandbox.options(job) if self._sandbox else [],
             "folder": str(job.folder),
             "environment": job.environment,
             "yields": self._yields,
@@ -112,6 +119,7 @@ class PosixLauncher:
                 env={name: os.environ[name] for name in _NEEDED if name in os.environ},
                 stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
             )  # fmt: skip
+        descriptors.as_it_was(self._process.pid)
 
 
 class PosixTree:
@@ -128,7 +136,11 @@ class PosixTree:
         self._guard = 0
         self._low_sessions: set[int] = set()
         self._is_frozen = False
+        self._must_thaw = False  # it could not be, the last time
+        self._has_ended = False
         self._seen_cpu_s: dict[int, float] = {}  # of processes that are to stop
+        self._used = _UsedByTree()
+        self._usage = Usage()
 
     def kill(self) -> None:
         self._writer.write_eof()
@@ -143,19 +155,32 @@ class PosixTree:
         """Stopped, or without processor time since the last call: it is waiting for its turn to stop.
 
         A process that is told to stop never again runs a line of its program; but on a busy computer one of the
-        lowest priority may wait long until it shows.
+        lowest priority may wait long until it shows. What cannot be seen is not known to stand still.
         """
         if not self._guard or sys.platform != "linux":  # elsewhere, signalled is all that can be known
             return bool(self._guard)
-        if self._group.is_frozen():
+        if self._has_ended:
             return True
-        tree = [process for pid in processes.descendants(self._guard) if (process := processes.look(pid))]
+        try:
+            if self._group.is_frozen():
+                return True
+            tree = _tree_of(self._guard)
+        except OSError:
+            return False
         before, self._seen_cpu_s = self._seen_cpu_s, {process.pid: process.cpu_s for process in tree}
-        return all(process.state in _STOPPED or before.get(process.pid) == process.cpu_s for process in tree)
+        still = [process.state in _STOPPED or before.get(process.pid) == process.cpu_s for process in tree]
+        return bool(still) and all(still)
 
     def measure(self) -> Usage:
         if not self._guard:
             return Usage()
+        if self._must_thaw:
+            self._set_frozen(False)
+        with suppress(OSError):  # no file descriptor left: as it was
+            self._usage = self._measure()
+        return self._usage
+
+    def _measure(self) -> Usage:
         if sys.platform != "linux":
             return usage_of(self._guard)
         cpu_s, memory_bytes, number = self._group.cpu_s(), self._group.memory_bytes(), self._group.processes()
@@ -185,6 +210,7 @@ class PosixTree:
             if self._is_frozen:
                 self._set_frozen(True)
             return None
+        self._has_ended = True
         if "errno" not in message:
             return Ended(**message | {"breach": _breach(message.get("breach", ""))})
         number, reason = message["errno"], message["reason"]
@@ -193,21 +219,40 @@ class PosixTree:
         return Ended(exit_code=127 if number == errno.ENOENT else 126, refusal=reason)
 
     def _set_frozen(self, frozen: bool) -> None:
-        """Now, or as soon as it runs."""
+        """Now, or as soon as it runs; where we lack the means, again when it is next looked at."""
         self._is_frozen = frozen
         if not frozen:
             self._seen_cpu_s.clear()
-        if self._guard and not self._group.freeze(frozen):
-            _signal_all(self._guard, signal.SIGSTOP if frozen else signal.SIGCONT)
+        if not self._guard:
+            return
+        try:
+            if frozen:
+                self._stop()
+            else:
+                self._go_on()
+            self._must_thaw = False
+        except OSError:
+            self._must_thaw = not frozen
+
+    def _stop(self) -> None:
+        if not self._group.freeze(True):
+            _signal_all(self._guard, signal.SIGSTOP)
+
+    def _go_on(self) -> None:
+        """By both means, for either may have stopped some of it. OSError where it may still stand."""
+        is_thawed = self._group.freeze(False)
+        _signal_all(self._guard, signal.SIGCONT)
+        if not is_thawed and self._group.is_told_to_freeze():
+            raise OSError("its control group is still frozen")
 
     def _measure_tree(self) -> Usage:
         guard = processes.look(self._guard)
         if guard is None:
             return Usage()
-        tree = [process for pid in processes.descendants(guard.pid) if (process := processes.look(pid))]
+        tree = _tree_of(guard.pid)
         if self._yields:
             self._keep_low(tree)
-        cpu_s = guard.waited_cpu_s + sum(process.cpu_s + process.waited_cpu_s for process in tree)
+        cpu_s = self._used.cpu_s(guard, tree)
         memory_bytes, limit_bytes = sum(process.memory_bytes for process in tree), self._limits.memory_bytes
         if limit_bytes is not None and memory_bytes > limit_bytes:  # much of it may be shared
             memory_bytes = sum(processes.own_memory_bytes(process.pid) for process in tree)
@@ -220,14 +265,66 @@ class PosixTree:
                 self._low_sessions.add(process.session)
 
 
+class _UsedByTree:
+    """CPU time of a whole tree, with that of processes whose parents do not wait for them (SIGCHLD ignored).
+
+    What is waited for is found again in a parent's account; what goes and is not was lost, and is remembered here.
+    """
+
+    def __init__(self) -> None:
+        self._lost_cpu_s = 0.0
+        self._seen_cpu_s: dict[int, float] = {}  # each one's own, and of those that it had waited for
+        self._seen_waited_s: dict[int, float] = {}
+
+    def cpu_s(self, guard: processes.Process, tree: list[processes.Process]) -> float:
+        """Until now; what came and went since the last look is missing."""
+        now_s = {process.pid: process.cpu_s + process.waited_cpu_s for process in tree}
+        waited_s = {process.pid: process.waited_cpu_s for process in (guard, *tree)}
+        gone_s = sum(used_s for pid, used_s in self._seen_cpu_s.items() if pid not in now_s)
+        found_s = sum(s - self._seen_waited_s[pid] for pid, s in waited_s.items() if pid in self._seen_waited_s)
+        self._lost_cpu_s += max(0.0, gone_s - max(0.0, found_s))
+        self._seen_cpu_s, self._seen_waited_s = now_s, waited_s
+        return guard.waited_cpu_s + sum(now_s.values()) + self._lost_cpu_s
+
+
+def _tree_of(guard: int) -> list[processes.Process]:
+    """What is below a guard. OSError where it cannot be looked at."""
+    return [process for pid in processes.descendants(guard) if (process := processes.look(pid))]
+
+
 def _signal_all(guard: int, signum: int) -> None:
-    """Signal all below a guard, and what they start meanwhile."""
+    """Signal all below a guard, and what they start meanwhile. OSError where it cannot be looked at."""
+    if sys.platform != "linux":
+        _signal_without_proc(guard, signum)
+        return
     done: set[int] = set()
     while fresh := set(processes.descendants(guard)) - done:
         for pid in fresh:
             with suppress(OSError):
                 os.kill(pid, signum)
         done |= fresh
+
+
+def _signal_without_proc(guard: int, signum: int) -> None:
+    """The process groups of the guard's children at one stroke, then whoever else psutil finds below it."""
+    with suppress(psutil.Error):
+        root = psutil.Process(guard)
+        groups = {group for child in root.children() if (group := _group_of(child.pid)) and group != _group_of(guard)}
+        for group in groups:
+            with suppress(OSError):
+                os.killpg(group, signum)
+        for process in root.children(recursive=True):
+            if _group_of(process.pid) not in groups:
+                with suppress(psutil.Error, OSError):
+                    process.send_signal(signum)
+
+
+def _group_of(pid: int) -> int:
+    """0 where it has ended."""
+    try:
+        return os.getpgid(pid)
+    except OSError:
+        return 0
 
 
 class _UsersThreads:

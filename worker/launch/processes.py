@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import errno
 import os
 
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 100
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 4096
+_SHORTAGES = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
+"""Ours, not the process's: raised, lest what cannot be looked at now is taken for gone."""
 
 
 class Process:
     """One process, as it is now."""
 
-    __slots__ = ("cpu_s", "memory_bytes", "parent", "pid", "session", "state", "threads", "waited_cpu_s")
+    __slots__ = ("cpu_s", "memory_bytes", "parent", "pid", "session", "state", "terminal", "threads", "waited_cpu_s")
 
     def __init__(self, pid: int, stat: bytes) -> None:
         fields = stat[stat.rindex(b")") + 2 :].split()  # the name before may hold anything, brackets included
@@ -20,6 +23,7 @@ class Process:
         self.state = fields[0].decode()
         self.parent = int(fields[1])
         self.session = int(fields[3])
+        self.terminal = _device(int(fields[4]))  # that it is controlled by; 0: none
         self.threads = int(fields[17])
         self.cpu_s = user + system
         self.waited_cpu_s = waited_user + waited_system  # of children that have ended, and of theirs
@@ -69,10 +73,12 @@ def children(pid: int) -> list[int]:
 
 
 def read(path: str) -> bytes:
-    """A small file whole; empty where it cannot be read."""
+    """A small file whole; empty where it cannot be read, OSError where we have no file descriptor left for it."""
     try:
         fd = os.open(path, os.O_RDONLY)
-    except OSError:
+    except OSError as error:
+        if error.errno in _SHORTAGES:
+            raise
         return b""
     try:
         content = b""
@@ -97,8 +103,15 @@ def _pids(folder: str) -> list[int]:
     try:
         with os.scandir(folder) as entries:
             return [int(entry.name) for entry in entries if entry.name.isdigit()]
-    except OSError:
+    except OSError as error:
+        if error.errno in _SHORTAGES:
+            raise
         return []
+
+
+def _device(number: int) -> int:
+    """As os.stat tells of a device; the kernel writes it here in another form."""
+    return os.makedev(number >> 8 & 0xFFF, number & 0xFF | number >> 12 & 0xFFF00) if number else 0
 
 
 _OWN = os.getpid()

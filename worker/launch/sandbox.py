@@ -24,32 +24,44 @@ _PYTHON = (Path(sys.base_prefix), Path(sys.prefix))
 _PROBE_WITHIN_S = 10.0
 _EMPTY = ("/tmp", "/var/tmp", "/run", "/home", "/root", "/mnt", "/media")  # noqa: S108
 _ALONE = ("--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try", "--die-with-parent")
+_NETWORK = ("--ro-bind-try", "/run/systemd/resolve", "/run/systemd/resolve")
+"""Where /etc/resolv.conf may lead."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sandbox:
-    """``shows``: folders that tasks may read although they are in a home or the like."""
+    """``shows``: folders that tasks may read although they are in a home or the like; ``hides``: that they may not.
+
+    Of two that are within each other, the inner one's word counts.
+    """
 
     program: str
     allows_network: bool = False
     shows: tuple[Path, ...] = ()
+    hides: tuple[Path, ...] = ()
 
-    def wrap(self, job: Job) -> list[str]:
-        """The command line that runs a job's command in here."""
-        folder = str(job.folder)
-        network = [] if job.network and self.allows_network else ["--unshare-net"]
-        shown = [word for path in self.shows for word in ("--ro-bind", str(path), str(path))]
+    def options(self, job: Job) -> list[str]:
+        """The program, and what it is to be told for a job: its task's environment too, which it must not have."""
+        folder = str(job.folder.resolve())
         own = ["--bind", folder, folder, "--chdir", folder]
-        return [self.program, *_system(), *shown, *own, *_ALONE, *network, "--", *job.command]
+        network = _NETWORK if job.network and self.allows_network else ("--unshare-net",)
+        environment = [word for pair in job.environment.items() for word in ("--setenv", *pair)]
+        return [self.program, *_system(), *self._folders(), *own, *_ALONE, *network, *environment]
+
+    def _folders(self) -> list[str]:
+        shown = [(path, ("--ro-bind", str(path), str(path))) for path in self.shows]
+        hidden = [(path, ("--tmpfs", str(path))) for path in self.hides]
+        return [word for _, words in sorted([*shown, *hidden], key=_depth) for word in words]
 
 
-def open_sandbox(allows_network: bool = False, shows: Sequence[Path] = ()) -> Sandbox:
+def open_sandbox(allows_network: bool = False, shows: Sequence[Path] = (), hides: Sequence[Path] = ()) -> Sandbox:
     """LooplineError where this computer can have none."""
     if reason := why_not():
         hint = "install bubblewrap (on Debian or Ubuntu: sudo apt install bubblewrap), or leave --sandbox out"
         raise LooplineError("sandbox", f"this computer can have no sandbox: {reason}", hint)
     folders = [*_PYTHON, *shows]
-    return Sandbox(_find() or "", allows_network, tuple(folder.absolute() for folder in folders if folder.exists()))
+    there = tuple(folder.absolute() for folder in folders if folder.exists())
+    return Sandbox(_find() or "", allows_network, there, tuple(folder.resolve() for folder in hides))
 
 
 def why_not() -> str:
@@ -64,6 +76,10 @@ def why_not() -> str:
             return ""
         return tried.stderr.decode(errors="replace").strip() or f"bwrap failed with {tried.returncode}"
     return "bwrap hangs"
+
+
+def _depth(folder: tuple[Path, tuple[str, ...]]) -> int:
+    return len(folder[0].parts)
 
 
 def _find() -> str | None:

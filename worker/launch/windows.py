@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import os
 import subprocess
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 
@@ -74,6 +73,7 @@ class WindowsTree:
         self._process = process
         self._group = group
         self._ended = Ended(exit_code=127, refusal=refusal)
+        self._suspended: dict[int, float] = {}  # which, and since when they run: each suspension is counted
 
     def kill(self) -> None:
         if self._process and self._group and self._process.poll() is None:
@@ -81,10 +81,19 @@ class WindowsTree:
             self._group.kill()
 
     def freeze(self) -> None:
-        self._each(psutil.Process.suspend)
+        """Also of what has come since the last call; what is suspended already is left, for Windows would count."""
+        for process in self._tree():
+            with suppress(psutil.Error):
+                if self._suspended.get(process.pid) != process.create_time():
+                    process.suspend()
+                    self._suspended[process.pid] = process.create_time()
 
     def thaw(self) -> None:
-        self._each(psutil.Process.resume)
+        for process in self._tree():
+            with suppress(psutil.Error):
+                if self._suspended.get(process.pid) == process.create_time():
+                    process.resume()
+        self._suspended.clear()
 
     def is_still(self) -> bool:
         return True
@@ -110,11 +119,10 @@ class WindowsTree:
         self._group.close()
         return replace(self._ended, exit_code=exit_code)
 
-    def _each(self, act: Callable[[psutil.Process], None]) -> None:
+    def _tree(self) -> list[psutil.Process]:
         if self._process is None:
-            return
+            return []
         with suppress(psutil.Error):
             root = psutil.Process(self._process.pid)
-            for process in [root, *root.children(recursive=True)]:
-                with suppress(psutil.Error):
-                    act(process)
+            return [root, *root.children(recursive=True)]
+        return []

@@ -11,6 +11,7 @@ import os
 import signal
 import socket
 import time
+from contextlib import suppress
 
 from worker.launch import kinship, priority, processes
 from worker.launch.groups import remove_places
@@ -91,9 +92,10 @@ def _fork_guard(agent: socket.socket, files: list[int], guards: set[int]) -> Non
 
 def _reap(guards: set[int], options: int) -> bool:
     """Take leave of one child that ended, and kill what is ours without being a guard: its guard was killed."""
-    for pid in processes.children(os.getpid()):
-        if pid not in guards:
-            os.kill(pid, signal.SIGKILL)
+    with suppress(OSError):  # no file descriptor left: soon again
+        for pid in processes.children(os.getpid()):
+            if pid not in guards:
+                os.kill(pid, signal.SIGKILL)
     try:
         pid, _ = os.waitpid(-1, options)
     except ChildProcessError:

@@ -1,12 +1,14 @@
 """The owner's page, served on the loopback interface.
 
 Other users of this computer and pages of the web can reach a loopback port too. So every address begins with a
-secret that only this user can read (a file in the agent's data folder), names other than loopback's are refused (a
-web page may have its own name point here), and so is what another page sends. The page runs no script.
+secret that only this user can read (a file in the agent's data folder), another one at every start; names other than
+loopback's are refused (a web page may have its own name point here), and so is what another page sends. The page runs
+no script.
 """
 
 from __future__ import annotations
 
+import asyncio
 import hmac
 import json
 import logging
@@ -25,7 +27,6 @@ from worker.pause import end_of
 log = logging.getLogger(__name__)
 
 ADDRESS_FILE = "owner-page"
-_SECRET_FILE = "owner-secret"  # noqa: S105 - where it is
 _HEADERS = {
     "Cache-Control": "no-store",
     "Content-Security-Policy": (
@@ -38,6 +39,7 @@ _HEADERS = {
     "X-Frame-Options": "DENY",
 }
 _MOST_BYTES = 4096
+_MOST_CONNECTIONS = 16
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
@@ -48,15 +50,20 @@ class OwnerServer:
         self._folder = folder
         self._watcher = watcher
         self._port = port
-        self._secret = _kept_secret(folder / _SECRET_FILE)
+        self._secret = secrets.token_urlsafe(32)
         self._runner: web.AppRunner | None = None
+        self._listener: asyncio.Server | None = None
 
     @property
     def address(self) -> str:
         return f"http://127.0.0.1:{self._port}/{self._secret}/"
 
     async def open(self) -> None:
-        """An agent whose page cannot be had, since somebody else has its port, says so and works without."""
+        """An agent whose page cannot be had (its port is taken, the disk is full) says so and works without.
+
+        First of all the address that a killed agent left goes: whoever has its port now must not be asked there.
+        """
+        self._forget_address()
         app = web.Application(client_max_size=_MOST_BYTES, middlewares=[self._guard])
         app.router.add_get("/{secret}/", self._show)
         app.router.add_get("/{secret}/state", self._tell)
@@ -65,18 +72,37 @@ class OwnerServer:
         self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
         await self._runner.setup()
         try:
-            await web.TCPSite(self._runner, "127.0.0.1", self._port).start()
+            self._listener = await asyncio.get_running_loop().create_server(
+                self._admit, "127.0.0.1", self._port, backlog=_MOST_CONNECTIONS
+            )
+            self._port = self._listener.sockets[0].getsockname()[1]
+            _write_privately(self._folder / ADDRESS_FILE, self.address)
         except OSError as error:
             log.warning("no owner's page: %s", error)
+            self._forget_address()  # whole or not at all
             return
-        self._port = self._runner.addresses[0][1]
-        _write_privately(self._folder / ADDRESS_FILE, self.address)
         log.info("the owner's page: `loopline owner` shows it and says where it is")
 
     async def close(self) -> None:
-        (self._folder / ADDRESS_FILE).unlink(missing_ok=True)
+        self._forget_address()
+        if self._listener:
+            self._listener.close()
         if self._runner:
             await self._runner.cleanup()
+
+    def _admit(self) -> asyncio.BaseProtocol:
+        """For one more connection the oldest makes way: silent ones may not take the agent's file descriptors."""
+        assert self._runner
+        assert self._runner.server
+        for oldest in self._runner.server.connections[: 1 - _MOST_CONNECTIONS]:
+            oldest.force_close()
+        return self._runner.server()
+
+    def _forget_address(self) -> None:
+        try:
+            (self._folder / ADDRESS_FILE).unlink(missing_ok=True)
+        except OSError as error:
+            log.warning("cannot remove the owner's page's address: %s", error)
 
     @web.middleware
     async def _guard(self, request: web.Request, handler: Handler) -> web.StreamResponse:
@@ -124,15 +150,6 @@ class OwnerServer:
 
     def _state(self) -> web.Response:
         return web.json_response(text=json.dumps(asdict(self._watcher.state())))
-
-
-def _kept_secret(file: Path) -> str:
-    """Made at the first start, the same ever after: an owner may keep the address."""
-    kept = file.read_text("ascii").strip() if file.exists() else ""
-    if len(kept) < 32:
-        kept = secrets.token_urlsafe(32)
-        _write_privately(file, kept)
-    return kept
 
 
 def _write_privately(file: Path, text: str) -> None:

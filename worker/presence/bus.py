@@ -6,6 +6,7 @@ import asyncio
 import time
 from abc import abstractmethod
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from worker.presence.probe import Probe, Reading
@@ -62,6 +63,7 @@ class BusProbe(Probe):
     """``look`` answers with what ``keep_up`` last learned, for as long as that is fresh."""
 
     is_of_system: bool
+    zero_is_in_use = False  # an idle time of 0 is not an input now, but somebody there until it is learned otherwise
 
     def __init__(self) -> None:
         self._trouble = "not connected yet"
@@ -75,8 +77,10 @@ class BusProbe(Probe):
         if self._learned is None or time.monotonic() - self._learned[0] > _STALE_S:
             return Reading(self.name, detail=self._trouble)
         at, reading = self._learned
-        idle_s = None if reading.idle_s is None else reading.idle_s + time.monotonic() - at
-        return Reading(self.name, idle_s, reading.sees_desktop, reading.detail)
+        idle_s = reading.idle_s
+        if idle_s is not None and not (idle_s == 0 and self.zero_is_in_use):
+            idle_s += time.monotonic() - at
+        return replace(reading, idle_s=idle_s, is_fresh=False)
 
     def learn(self, reading: Reading) -> None:
         self._learned = (time.monotonic(), reading)

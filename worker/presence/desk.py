@@ -18,6 +18,7 @@ class Sight:
 
     idle_s: float | None  # None: nobody can tell, so it is in use
     by: str
+    is_fresh: bool = True  # asked for just now, not remembered
 
     @property
     def certain_idle_s(self) -> float:
@@ -30,7 +31,7 @@ def judge(readings: Sequence[Reading]) -> Sight:
     if not any(reading.sees_desktop for _, reading in answers):
         return Sight(None, "no probe can tell whether somebody is using this computer's desktop")
     idle_s, least = min(answers, key=lambda answer: answer[0])
-    return Sight(idle_s, least.probe)
+    return Sight(idle_s, least.probe, least.is_fresh)
 
 
 class Desk:
@@ -61,13 +62,14 @@ class InputClock:
     def __init__(self) -> None:
         self._last_look: float | None = None
 
-    def looked(self, idle_s: float, now: float) -> float:
+    def looked(self, idle_s: float, now: float, *, is_fresh: bool = True) -> float:
         """The moment of the latest input on the clock of ``now``; not before the look that did not show it.
 
-        Some probes only know whole seconds, so that their answer alone would make us seem slower than we are.
+        Some probes only know whole seconds, so that their answer alone would make us seem slower than we are. Those
+        that remember what they were last told did not look when we did: an older input may be news.
         """
         moment = now - idle_s
-        if self._last_look is not None and moment < self._last_look and idle_s < _COARSE_S:
+        if is_fresh and self._last_look is not None and moment < self._last_look and idle_s < _COARSE_S:
             moment = self._last_look
         self._last_look = now
         return moment

@@ -30,6 +30,7 @@ _GRAPHICAL = ("x11", "wayland", "mir")
 class Logind(BusProbe):
     name = "logind"
     is_of_system = True
+    zero_is_in_use = True
 
     def __init__(self) -> None:
         super().__init__()
@@ -87,7 +88,8 @@ async def _sessions(bus: Bus) -> dict[str, dict[str, Any]]:
 def _is_somebody(session: Mapping[str, Any]) -> bool:
     """Not a login screen, not one that is closing, and not one in the background, which gets no input."""
     in_front = session.get("Active", True) or session.get("Remote", False)
-    return session.get("Class") == "user" and session.get("State") != "closing" and bool(in_front)
+    is_user = str(session.get("Class")).startswith("user")  # user-early and user-light too
+    return is_user and session.get("State") != "closing" and bool(in_front)
 
 
 def _without_desktop(somebody: bool) -> str:

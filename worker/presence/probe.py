@@ -16,6 +16,7 @@ class Reading:
     idle_s: float | None = None  # since the last input that it can see; None: it cannot tell
     sees_desktop: bool = False  # input at a screen of this computer cannot escape it
     detail: str = ""  # for people: what it went by, or why it cannot tell
+    is_fresh: bool = True  # asked for just now, not remembered
 
 
 class Probe(ABC):

@@ -18,11 +18,14 @@ from pathlib import Path
 import psutil
 
 from worker.cgroup import is_contained
+from worker.launch import processes
 from worker.presence.probe import Probe, Reading
 
 _CONSOLE = re.compile(r"ttys\d+|console" if sys.platform == "darwin" else r"tty[1-9]\d*|ttyS\d+")
 _DISPLAY_SOCKET = re.compile(r"/\.X11-unix/X\d+|/wayland-\d+$")
 _SURVEY_EVERY_S = 5.0
+_JUST_NOW_S = 1.0
+_Terminal = tuple[int, int]  # device and when it was made: numbers are given again
 
 
 class Terminals(Probe):
@@ -39,13 +42,22 @@ class Terminals(Probe):
         self._contained = is_contained() if contained is None else contained
         self._consoles: list[str] = []
         self._headless = False
+        self._of_tasks: set[_Terminal] = set()
+        self._latest = 0.0
         self._surveyed = float("-inf")
 
     def look(self) -> Reading:
         if time.monotonic() - self._surveyed > _SURVEY_EVERY_S:
             self._survey()
-        latest, where = max(self._times(), default=(psutil.boot_time(), "no terminal since the computer started"))
+        latest, where = self._find_latest()
+        if latest != self._latest or time.time() - latest < _JUST_NOW_S:  # a task may have opened it meanwhile
+            self._of_tasks = self._find_of_tasks()
+            latest, where = self._find_latest()
+        self._latest = latest
         return Reading(self.name, max(0.0, time.time() - latest), self._headless, where)
+
+    def _find_latest(self) -> tuple[float, str]:
+        return max(self._times(), default=(psutil.boot_time(), "no terminal since the computer started"))
 
     def _survey(self) -> None:
         """What hardly changes: which consoles there are, and whether there is certainly no graphical desktop."""
@@ -56,8 +68,23 @@ class Terminals(Probe):
     def _times(self) -> Iterator[tuple[float, str]]:
         windows = (f"pts/{name}" for name in _entries(self._devices / "pts") if name.isdigit())
         for path in (*self._consoles, *windows):
-            if at := _accessed(f"{self._devices}/{path}"):
-                yield at, f"/dev/{path}"
+            status = _status(f"{self._devices}/{path}")
+            if status and _terminal(status) not in self._of_tasks:
+                yield status.st_atime, f"/dev/{path}"
+
+    def _find_of_tasks(self) -> set[_Terminal]:
+        """Pseudo-terminals that a program of ours opened for itself (``script``, pexpect): nobody types there.
+
+        What counts is whose session a terminal controls: no task can pass the owner's off as its own.
+        """
+        try:
+            below = [process for pid in processes.descendants(os.getpid()) if (process := processes.look(pid))]
+        except OSError:  # no file descriptor left
+            return self._of_tasks
+        devices = {process.terminal for process in below if process.session != _OWN_SESSION} - {0}
+        names = _entries(self._devices / "pts") if devices else []
+        known = [status for name in names if (status := _status(f"{self._devices}/pts/{name}"))]
+        return {_terminal(status) for status in known if status.st_rdev in devices}
 
 
 def has_display(sockets: Path = Path("/proc/net/unix")) -> bool:
@@ -76,9 +103,17 @@ def _entries(folder: Path) -> list[str]:
         return []
 
 
-def _accessed(file: str) -> float:
-    """0 where it has just gone."""
+def _status(file: str) -> os.stat_result | None:
+    """None where it has just gone."""
     try:
-        return os.stat(file).st_atime  # noqa: PTH116
+        return os.stat(file)  # noqa: PTH116
     except OSError:
-        return 0.0
+        return None
+
+
+def _terminal(status: os.stat_result) -> _Terminal:
+    return status.st_rdev, status.st_ctime_ns
+
+
+_OWN_SESSION = os.getsid(0) if hasattr(os, "getsid") else 0
+"""A worker started from a terminal shares it with its owner."""

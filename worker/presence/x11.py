@@ -22,6 +22,10 @@ _PATIENCE_S = 0.25
 _AGAIN_S = 5.0
 _COOKIE = b"MIT-MAGIC-COOKIE-1"
 _EXTENSION = b"MIT-SCREEN-SAVER"
+_MARK_OF_XWAYLAND = b"XWAYLAND"
+_LOCAL = re.compile(r"(?:unix)?:(\d+)(?:\.\d+)?")
+_X_SOCKET = re.compile(r"/\.X11-unix/X(\d+)$", re.MULTILINE)
+_WAYLAND = re.compile(r"/wayland-\d+$", re.MULTILINE)
 _QUERY_EXTENSION, _QUERY_INFO = 98, 1
 
 
@@ -30,52 +34,95 @@ class X11Error(OSError):
 
 
 class X11(Probe):
+    """Every X server of this computer, found by its socket: a service knows of no display, or not of all.
+
+    It vouches for the desktop only where each of them answers, none is Xwayland, and no Wayland compositor listens.
+    """
+
     name = "x11"
 
-    def __init__(self, environment: dict[str, str] | None = None, sockets: Path = Path("/tmp/.X11-unix")) -> None:  # noqa: S108
+    def __init__(
+        self,
+        environment: dict[str, str] | None = None,
+        sockets: Path = Path("/tmp/.X11-unix"),  # noqa: S108
+        listening: Path = Path("/proc/net/unix"),
+    ) -> None:
         self._environment = dict(os.environ) if environment is None else environment
         self._sockets = sockets
-        self._server: XServer | None = None
-        self._trouble = "not connected yet"
-        self._again = float("-inf")  # when it may be tried again
+        self._listening = listening
+        self._servers: dict[str, XServer] = {}
+        self._troubles: dict[str, str] = {}  # of displays that do not tell
+        self._may_be_wayland = True
+        self._surveyed = float("-inf")
 
     def look(self) -> Reading:
-        try:
-            server = self._connected()
-            return Reading(self.name, server.idle_s(), not self._is_wayland(), f"display :{server.display}")
-        except (OSError, struct.error) as error:
-            self.close()
-            self._trouble = getattr(error, "strerror", None) or str(error)
-            self._again = max(self._again, time.monotonic() + _AGAIN_S)
-            return Reading(self.name, detail=self._trouble)
+        if time.monotonic() - self._surveyed > _AGAIN_S:
+            self._survey()
+        idle = {display: idle_s for display in list(self._servers) if (idle_s := self._ask(display)) is not None}
+        troubles = "; ".join(self._troubles.values())
+        if not idle:
+            return Reading(self.name, detail=troubles or self._about_none())
+        words = ", ".join(f"display :{display}" for display in idle)
+        vouches = not self._troubles and not self._may_be_wayland
+        return Reading(self.name, min(idle.values()), vouches, f"{words}; {troubles}" if troubles else words)
 
     def close(self) -> None:
-        if self._server:
-            self._server.close()
-        self._server = None
+        for server in self._servers.values():
+            server.close()
+        self._servers.clear()
 
-    def _connected(self) -> XServer:
-        if self._server is None:
-            if time.monotonic() < self._again:
-                raise X11Error(self._trouble)
-            self._server = XServer(self._display(), _authority(self._environment))
-        return self._server
+    def _survey(self) -> None:
+        """What hardly changes: which servers there are, and whether there may be a desktop beside theirs."""
+        self._surveyed = time.monotonic()
+        listening = self._read_listening()
+        self._troubles.clear()
+        for display in self._displays(listening):
+            if display not in self._servers:
+                self._connect(display)
+        variables = "WAYLAND_DISPLAY" in self._environment or self._environment.get("XDG_SESSION_TYPE") == "wayland"
+        compositor = listening is None or _WAYLAND.search(listening)
+        under_one = any(server.is_xwayland for server in self._servers.values())
+        self._may_be_wayland = bool(variables or compositor or under_one)
 
-    def _display(self) -> str:
+    def _read_listening(self) -> str | None:
+        """None where it cannot be known what listens on this computer."""
+        try:
+            return self._listening.read_text(errors="replace")
+        except OSError:
+            return None
+
+    def _displays(self, listening: str | None) -> list[str]:
         """Of this computer: one that is reached by the network is another desk."""
-        named = self._environment.get("DISPLAY", "")
-        if named:
-            found = re.fullmatch(r"(?:unix)?:(\d+)(?:\.\d+)?", named)
-            if not found:
-                raise X11Error(f"DISPLAY {named!r} is not on this computer")
-            return found[1]
-        there = sorted(file.name[1:] for file in self._sockets.glob("X*") if file.name[1:].isdigit())
-        if not there:
-            raise X11Error("there is no X server")
-        return there[0]
+        named = _LOCAL.fullmatch(self._environment.get("DISPLAY", ""))
+        found = {file.name[1:] for file in self._sockets.glob("X*") if file.name[1:].isdigit()}
+        return sorted({*found, *_X_SOCKET.findall(listening or ""), *([named[1]] if named else [])}, key=int)
 
-    def _is_wayland(self) -> bool:
-        return "WAYLAND_DISPLAY" in self._environment or self._environment.get("XDG_SESSION_TYPE") == "wayland"
+    def _connect(self, display: str) -> None:
+        try:
+            self._servers[display] = XServer(display, _authority(self._environment))
+        except (ConnectionRefusedError, FileNotFoundError):
+            pass  # a socket that was left behind: no server
+        except (OSError, struct.error) as error:
+            self._note(display, error)
+
+    def _ask(self, display: str) -> float | None:
+        try:
+            return self._servers[display].idle_s()
+        except (OSError, struct.error) as error:
+            self._servers.pop(display).close()
+            self._note(display, error)
+            return None
+
+    def _note(self, display: str, error: Exception) -> None:
+        """Until the next survey, which tries again."""
+        words = getattr(error, "strerror", None) or str(error)
+        self._troubles[display] = words if f":{display}" in words else f"display :{display}: {words}"
+
+    def _about_none(self) -> str:
+        named = self._environment.get("DISPLAY", "")
+        if named and not _LOCAL.fullmatch(named):
+            return f"DISPLAY {named!r} is not on this computer"
+        return "there is no X server"
 
 
 class XServer:
@@ -88,7 +135,10 @@ class XServer:
         try:
             self._connect()
             self._root = self._greet(_cookie(authority, display))
-            self._opcode = self._find_extension()
+            self._opcode = self._find_extension(_EXTENSION)
+            if not self._opcode:
+                raise X11Error(f"display :{display} has no {_EXTENSION.decode()} extension")
+            self.is_xwayland = bool(self._find_extension(_MARK_OF_XWAYLAND))
         except BaseException:
             self._socket.close()
             raise
@@ -122,13 +172,12 @@ class XServer:
         root: int = struct.unpack_from("=I", body, 32 + len(_padded(bytes(vendor_length))) + 8 * formats)[0]
         return root
 
-    def _find_extension(self) -> int:
-        name = _padded(_EXTENSION)
-        request = struct.pack("=BxHHxx", _QUERY_EXTENSION, 2 + len(name) // 4, len(_EXTENSION)) + name
+    def _find_extension(self, extension: bytes) -> int:
+        """By what number its requests go; 0 where the server has none of that name."""
+        name = _padded(extension)
+        request = struct.pack("=BxHHxx", _QUERY_EXTENSION, 2 + len(name) // 4, len(extension)) + name
         present, opcode = struct.unpack_from("=8xBB", self._ask(request))
-        if not present:
-            raise X11Error(f"display :{self.display} has no {_EXTENSION.decode()} extension")
-        return int(opcode)
+        return int(opcode) if present else 0
 
     def _ask(self, request: bytes) -> bytes:
         """The reply's first 32 bytes; events that come between are of no interest."""

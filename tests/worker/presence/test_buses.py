@@ -19,6 +19,7 @@ from worker.presence.bus import Bus, BusProbe
 from worker.presence.desk import Desk
 from worker.presence.logind import Logind
 from worker.presence.mutter import Mutter
+from worker.presence.probe import Reading
 
 dbus_fast = pytest.importorskip("dbus_fast")
 from dbus_fast.aio import MessageBus  # noqa: E402
@@ -116,7 +117,7 @@ async def test_logind_knows_that_nobody_is_there_and_who_comes(monkeypatch: pyte
             await login.sets(path, logind._SESSION, Type=("s", "wayland"), Class=("s", "user"))
             desk.stirred.clear()
             monkeypatch.setattr(logind, "_EVERY_S", 0.05)
-            await until(lambda: (probe.look().idle_s or 9) < 5)
+            await until(lambda: probe.look().idle_s == 0)
             await desk.stirred.wait()
             assert probe.look().detail == "session c1 is in use"
             await login.sets(path, logind._SESSION, LockedHint=("b", True))
@@ -148,6 +149,8 @@ OTHERS = {"User": (OURS + 1, "/")}
         ([session(**OTHERS)], 0.0, True),
         ([session(IdleHint=True, IdleSinceHint=900 * 10**6), session(**OTHERS)], 0.0, True),
         ([session(IdleHint=True, IdleSinceHint=900 * 10**6), session()], 100.0, False),
+        ([session(Class="user-light", **OTHERS)], 0.0, True),
+        ([session(Class="user-early")], None, False),
         ([session(Type="tty")], None, False),
         ([session(Type="tty", Remote=True), session(IdleHint=True, IdleSinceHint=900 * 10**6)], 100.0, True),
         ([session(LockedHint=True)], 0.0, True),
@@ -171,3 +174,10 @@ def test_after_a_logout_nobody_is_there(gone: dict[str, Any]) -> None:
     probe.judge({"1": session()}, now=1000.0)
     reading = probe.judge({"1": session(**gone)}, now=1060.0)
     assert (reading.idle_s, reading.sees_desktop, reading.detail) == (60.0, True, "nobody is logged in")
+
+
+def test_between_two_polls_in_use_stays_in_use_and_an_input_grows_older() -> None:
+    for probe, idle_s, told in ((Logind(), 0.0, 0.0), (Logind(), 9.0, 13.0), (Mutter(), 0.0, 4.0)):
+        probe._learned = (time.monotonic() - 4, Reading(probe.name, idle_s, sees_desktop=True))
+        assert probe.look().idle_s == pytest.approx(told, abs=0.5)
+        assert not probe.look().is_fresh

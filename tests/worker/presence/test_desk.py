@@ -42,6 +42,12 @@ def test_an_input_came_after_the_look_that_did_not_show_it() -> None:
     assert clock.looked(0.3, now=1000.5) == 1000.2
     assert clock.looked(0.9, now=1001.0) == 1000.5  # a probe that only knows whole seconds
     assert clock.looked(30.0, now=1002.0) == 972.0
+    assert clock.looked(1.5, now=1002.1, is_fresh=False) == pytest.approx(1000.6)  # remembered: nobody had looked
+
+
+def test_whether_it_was_asked_for_just_now_is_told() -> None:
+    assert judge([Reading("x11", 5.0, sees_desktop=True)]).is_fresh
+    assert not judge([Reading("gnome", 5.0, sees_desktop=True, is_fresh=False)]).is_fresh
 
 
 async def test_a_desk_is_looked_at_through_its_probes() -> None:

@@ -1,6 +1,8 @@
 """Terminals: a real pseudo-terminal, and made-up folders of devices."""
 
 import os
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -76,3 +78,29 @@ def test_a_server_vouches_for_itself_only_without_any_display(tmp_path: Path, so
 
 def test_where_displays_cannot_be_seen_there_may_be_one(tmp_path: Path) -> None:
     assert has_display(tmp_path / "nothing")
+
+
+OPENS_ONE = """
+import os, pty, sys, time
+pid, person = pty.fork()
+if pid == 0:
+    os.write(1, os.ttyname(0).encode())
+    time.sleep(100)
+print(os.read(person, 100).decode(), flush=True)
+time.sleep(100)
+"""
+
+
+def test_a_terminal_that_a_task_opens_for_itself_is_no_owner(tmp_path: Path) -> None:
+    task = subprocess.Popen([sys.executable, "-I", "-S", "-c", OPENS_ONE], stdout=subprocess.PIPE, text=True)
+    try:
+        assert task.stdout
+        opened = Path(task.stdout.readline().strip())
+        with terminal() as (device, _):
+            os.utime(device, (LONG_AGO, LONG_AGO))
+            probe = Terminals(only(device, tmp_path))
+            (tmp_path / "pts" / opened.name).symlink_to(opened)
+            assert probe.look().detail == f"/dev/pts/{device.name}"
+    finally:
+        task.kill()
+        task.communicate()

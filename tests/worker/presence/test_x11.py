@@ -6,13 +6,14 @@ from pathlib import Path
 import pytest
 
 from tests.worker.bench import until
-from tests.worker.presence.witnesses import move_mouse, x_server
-from worker.presence.x11 import X11, _cookie
+from tests.worker.presence.witnesses import move_mouse, only_display, x_server
+from worker.presence import x11
+from worker.presence.x11 import X11, XServer, _cookie
 
 
-async def test_a_moved_mouse_is_seen() -> None:
+async def test_a_moved_mouse_is_seen(tmp_path: Path) -> None:
     with x_server() as display:
-        probe = X11(display)
+        probe = only_display(display, tmp_path)
         await until(lambda: (probe.look().idle_s or 0) > 0.2)
         before = probe.look()
         assert before.sees_desktop
@@ -23,28 +24,71 @@ async def test_a_moved_mouse_is_seen() -> None:
         probe.close()
 
 
-async def test_a_server_that_goes_takes_nothing_with_it() -> None:
+async def test_a_server_that_goes_takes_nothing_with_it(tmp_path: Path) -> None:
     with x_server() as display:
-        probe = X11(display)
+        probe = only_display(display, tmp_path)
         assert probe.look().idle_s is not None
     assert probe.look().idle_s is None
     assert probe.look().detail
 
 
-def test_under_wayland_it_does_not_vouch_for_the_desktop() -> None:
+def test_under_wayland_it_does_not_vouch_for_the_desktop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with x_server() as display:
         for more in ({"WAYLAND_DISPLAY": "wayland-0"}, {"XDG_SESSION_TYPE": "wayland"}):
-            reading = X11(display | more).look()
+            reading = only_display(display | more, tmp_path).look()
             assert reading.idle_s is not None
             assert not reading.sees_desktop
+        monkeypatch.setattr(x11, "_MARK_OF_XWAYLAND", b"MIT-SCREEN-SAVER")
+        assert not only_display(display, tmp_path).look().sees_desktop
 
 
-def test_a_display_of_another_computer_is_another_desk() -> None:
-    assert X11({"DISPLAY": "localhost:10.0"}).look().detail == "DISPLAY 'localhost:10.0' is not on this computer"
+def test_without_a_word_in_the_environment_a_compositor_is_found_by_its_socket(tmp_path: Path) -> None:
+    with x_server() as display:
+        assert only_display(display, tmp_path).look().sees_desktop
+        (tmp_path / "listening").write_text("0: 2 0 10000 1 1 77 /run/user/1000/wayland-0\n")
+        reading = X11(display, tmp_path, tmp_path / "listening").look()
+        assert reading.idle_s is not None
+        assert not reading.sees_desktop
+        assert not X11(display, tmp_path, tmp_path / "nothing").look().sees_desktop
+
+
+async def test_all_servers_are_asked_and_each_has_to_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with x_server() as one, x_server() as other:
+        for display in (one, other):
+            (tmp_path / f"X{display['DISPLAY'][1:]}").touch()
+        (tmp_path / "X9876543").touch()  # left behind
+        probe = only_display({}, tmp_path)
+        await until(lambda: (probe.look().idle_s or 0) > 0.1)
+        assert probe.look().sees_desktop
+        assert list(probe._servers) == sorted((display["DISPLAY"][1:] for display in (one, other)), key=int)
+        idle = dict.fromkeys(probe._servers, 500.0)
+        monkeypatch.setattr(XServer, "idle_s", lambda server: idle[server.display])
+        for number in idle:
+            idle[number] = 3.0
+            assert probe.look().idle_s == 3.0
+            idle[number] = 500.0
+        probe._servers[one["DISPLAY"][1:]].close()
+        monkeypatch.undo()
+        reading = probe.look()
+        assert reading.idle_s is not None
+        assert not reading.sees_desktop
+        probe.close()
+
+
+def test_displays_come_in_the_order_of_their_numbers(tmp_path: Path) -> None:
+    for name in ("X10", "X2", "X0-lock"):
+        (tmp_path / name).touch()
+    listening = "0: 2 0 10000 1 1 77 @/tmp/.X11-unix/X3\n"
+    assert X11({"DISPLAY": ":1.0"}, tmp_path)._displays(listening) == ["1", "2", "3", "10"]
+
+
+def test_a_display_of_another_computer_is_another_desk(tmp_path: Path) -> None:
+    reading = only_display({"DISPLAY": "localhost:10.0"}, tmp_path).look()
+    assert reading.detail == "DISPLAY 'localhost:10.0' is not on this computer"
 
 
 def test_without_any_display(tmp_path: Path) -> None:
-    assert X11({}, tmp_path).look().detail == "there is no X server"
+    assert only_display({}, tmp_path).look().detail == "there is no X server"
 
 
 def entry(number: bytes, cookie: bytes, name: bytes = b"MIT-MAGIC-COOKIE-1") -> bytes:

@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from worker.presence.probe import Probe, Reading
+from worker.presence.x11 import X11
 
 DBUS = "org.freedesktop.DBus"
 MOCK = f"{DBUS}.Mock"
@@ -60,6 +61,13 @@ def x_server() -> Iterator[dict[str, str]]:
     finally:
         server.kill()
         server.wait()
+
+
+def only_display(display: dict[str, str], folder: Path) -> X11:
+    """A probe that knows of this X server and no other, nor of any Wayland."""
+    listening = folder / "listening"
+    listening.touch()
+    return X11(display, folder, listening)
 
 
 def move_mouse(display: dict[str, str], place: int) -> None:
