@@ -62,12 +62,10 @@ def global_computing(
     if scenario is not None and tables:
         raise usage("either --tables of the paper or a --scenario of yours")
     settings = [(None, "", each) for each in read_scenarios(scenario)] if scenario else list(_paper(tables, readings))
-    others: list[Traffic | None] = [_TRAFFIC[name] for name in dict.fromkeys(traffic)]
-    if trace_file:
-        others.append(trace(trace_file))
+    others = _traffics(traffic, trace_file)
     cases = [
         Case(seed, scheduler, each.with_traffic(other), table, reading)
-        for other in others or [None]
+        for other in others
         for table, reading, each in settings
         for scheduler in (chosen or _schedulers(each))
         for seed in runs.seed_numbers
@@ -77,6 +75,12 @@ def global_computing(
         answers = sweep(run, cases, runs.executor(), shown)
     _show(answers, runs, time.monotonic() - began)
     return 0
+
+
+def _traffics(names: Sequence[str], trace_file: Path | None) -> list[Traffic | None]:
+    """What fills the networks, one after the other; None: what the scenario says."""
+    chosen = [_TRAFFIC[name] for name in dict.fromkeys(names)]
+    return [*chosen, *([trace(trace_file)] if trace_file else [])] or [None]
 
 
 def _known(scheduler: str) -> str:
