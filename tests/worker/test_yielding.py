@@ -115,6 +115,7 @@ async def test_the_whole_tree_stands_still_and_goes_on(
     await runs(master, agent, run_of("sh", "-c", FAMILY))
     await until(lambda: len(processes_of(agent.folder)) >= 2)
     (attempt,) = agent.agent._runner._attempts.values()
+    await until(lambda: attempt._tree is not None and attempt._tree._guard > 0)  # it has said who it is
     guard = psutil.Process(attempt._tree._guard)  # type: ignore[union-attr]
     hand.idle_s = 0.0
     await until(lambda: frozen(master) == [True])
