@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator
-from typing import Literal, Self, TypeVar
+from typing import Any, Self, TypeVar
 from urllib.parse import quote
 from uuid import uuid4
 
-from loopline.http import AwayError, Http, Model, parse
+from loopline.http import ENDLESS, AwayError, Http, Model, parse
 from loopline.settings import ClientSettings
 from shared.api import (
     AttemptView,
@@ -29,11 +29,10 @@ from shared.api import (
     Whoami,
     WorkerView,
 )
-from shared.model import JobState, TaskId, TaskState
+from shared.model import JobState, Stream, TaskId, TaskState
 from shared.spec import JobSpec
 
 Item = TypeVar("Item")
-Stream = Literal["stdout", "stderr"]
 LARGEST_PAGE = 1000
 
 
@@ -101,13 +100,18 @@ class AsyncClient:
     def attempts(self, job: int) -> AsyncIterator[AttemptView]:
         return self._pages(Page[AttemptView], f"/jobs/{job}/attempts")
 
-    async def output(self, task: TaskId, stream: Stream = "stdout") -> AsyncGenerator[bytes, None]:
-        """What the task's accepted attempt, else its latest, wrote; in pieces."""
+    async def output(
+        self, task: TaskId, stream: Stream = "stdout", *, follow: bool = False
+    ) -> AsyncGenerator[bytes, None]:
+        """What the task's accepted attempt, else its latest, wrote; in pieces. ``follow``: as it writes it, until the
+        task is over.
+        """
+        more: dict[str, Any] = {"params": {"follow": "true"}, "timeout": ENDLESS} if follow else {}
         done, patience = 0, self._http.patience()
         while True:
             skip = done  # of what came before the connection was lost
             try:
-                async with self._http.open("GET", f"{_at(task)}/{stream}") as answer:
+                async with self._http.open("GET", f"{_at(task)}/{stream}", **more) as answer:
                     async for piece in answer.content.iter_any():
                         fresh = piece[skip:]
                         skip -= len(piece) - len(fresh)

@@ -19,6 +19,8 @@ from shared.errors import LooplineError
 
 FIRST_PAUSE_S = 0.1
 LONGEST_PAUSE_S = 5.0
+ENDLESS = aiohttp.ClientTimeout(total=None, sock_connect=10)
+"""For an answer that may pause as long as it likes."""
 _TIMEOUT = aiohttp.ClientTimeout(total=None, sock_connect=10, sock_read=60)
 _WHO = "give yours with --token, LOOPLINE_TOKEN or LOOPLINE_TOKEN_FILE; an admin makes them: loopline token create"
 _AWAY = (aiohttp.ClientConnectionError, aiohttp.ClientPayloadError, TimeoutError)

@@ -19,8 +19,19 @@ from master.engine import Engine
 from master.scheduling.effects import Declined
 from master.scheduling.events import WorkerJoined, WorkerLeft, WorkerReported
 from master.settings import MasterSettings
-from shared.errors import ProtocolError
-from shared.protocol.messages import MAX_FRAME_BYTES, Assign, Hello, Refused, Report, Welcome
+from shared.errors import LooplineError, ProtocolError
+from shared.model import AttemptId, Stream
+from shared.protocol.messages import (
+    MAX_FRAME_BYTES,
+    MAX_READS,
+    Assign,
+    Hello,
+    Read,
+    Refused,
+    Report,
+    Welcome,
+    Wrote,
+)
 from shared.protocol.session import MasterSession
 
 log = logging.getLogger(__name__)
@@ -44,6 +55,14 @@ class Links:
         """For the worker if it is here; one that is not learns all when it is back."""
         if link := self._open.get(worker):
             link.send(assign)
+
+    async def read(self, worker: str, attempt: AttemptId, stream: Stream, offset: int) -> Wrote | None:
+        """What an attempt has written from this byte on, once there is some; None: its worker is not here (any more).
+
+        LooplineError where too many ask at once.
+        """
+        link = self._open.get(worker)
+        return await link.read(attempt, stream, offset) if link else None
 
     def close(self, worker: str, session: int) -> None:
         link = self._open.get(worker)
@@ -95,6 +114,12 @@ class Links:
         return Refused(reply.code, reply.message, reply.hint) if isinstance(reply, Declined) else None
 
 
+def _resolve(answer: asyncio.Future[Wrote | None] | None, wrote: Wrote | None) -> None:
+    """Who asked may have gone."""
+    if answer is not None and not answer.done():
+        answer.set_result(wrote)
+
+
 def _another(hello: Hello, only: str | None) -> Refused | None:
     """A token with which one computer has joined lets no other in."""
     if only is None or hello.worker == only:
@@ -118,7 +143,9 @@ class Link:
         self._transport = request.transport
         self._socket = socket
         self._protocol = MasterSession()
-        self._outgoing: asyncio.Queue[Welcome | Refused | Assign | _Farewell] = asyncio.Queue(max_frames)
+        self._outgoing: asyncio.Queue[Welcome | Refused | Assign | Read | _Farewell] = asyncio.Queue(max_frames)
+        self._reads: dict[int, asyncio.Future[Wrote | None]] = {}
+        self._numbers = count(1)
         self._sending = asyncio.create_task(self._send_all())
         self._sending.add_done_callback(self._has_stopped)
 
@@ -139,6 +166,17 @@ class Link:
             if isinstance(message, Report):
                 yield message
 
+    async def read(self, attempt: AttemptId, stream: Stream, offset: int) -> Wrote | None:
+        """None: the connection is over."""
+        if len(self._reads) >= MAX_READS:
+            message = f"{MAX_READS} readers are waiting for what tasks on this worker write"
+            raise LooplineError("too_many_readers", message, "try again in a moment", status=503)
+        number = next(self._numbers)
+        answer: asyncio.Future[Wrote | None] = asyncio.get_running_loop().create_future()
+        self._reads[number] = answer
+        self._put(Read(number, attempt, stream, offset))
+        return await answer
+
     def send(self, message: Welcome | Refused | Assign) -> None:
         """Without waiting. A worker too slow to listen is cut off: its next first Report tells all."""
         self._put(message)
@@ -150,6 +188,9 @@ class Link:
 
     async def end(self) -> None:
         """Once nothing more is read: what is waiting is still sent if it can be."""
+        for answer in self._reads.values():
+            _resolve(answer, None)
+        self._reads.clear()
         try:
             if not self._socket.closed:
                 self.close("good-bye")
@@ -157,7 +198,7 @@ class Link:
         finally:
             self._sending.cancel()
 
-    def _put(self, item: Welcome | Refused | Assign | _Farewell) -> None:
+    def _put(self, item: Welcome | Refused | Assign | Read | _Farewell) -> None:
         try:
             self._outgoing.put_nowait(item)
         except asyncio.QueueFull:
@@ -170,9 +211,12 @@ class Link:
         await self._socket.close(code=item.code, message=reason)
 
     async def _receive(self) -> Hello | Report | None:
-        """The next message; None: the connection is over."""
+        """The next message that is not an answer; None: the connection is over."""
         while (frame := await self._socket.receive()).type in (WSMsgType.BINARY, WSMsgType.TEXT):
-            if message := self._protocol.receive(frame.data):
+            message = self._protocol.receive(frame.data)
+            if isinstance(message, Wrote):
+                _resolve(self._reads.pop(message.number, None), message)
+            elif message:
                 return message
         return None
 

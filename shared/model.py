@@ -8,7 +8,7 @@ from __future__ import annotations
 import base64
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Annotated, Any, NamedTuple, Self
+from typing import Annotated, Any, Literal, NamedTuple, Self
 
 from pydantic import BeforeValidator, Field, GetCoreSchemaHandler, PlainSerializer
 from pydantic_core import CoreSchema, core_schema
@@ -129,6 +129,10 @@ Data = Annotated[
     PlainSerializer(lambda data: base64.b64encode(data).decode(), return_type=str, when_used="json"),
 ]
 """Raw bytes; base64 in JSON."""
+
+Stream = Literal["stdout", "stderr"]
+"""What a task writes to."""
+STREAMS: tuple[Stream, ...] = ("stdout", "stderr")
 
 NO_NUL = r"^[^\x00]*$"
 """What no database keeps."""

@@ -66,6 +66,17 @@ class Table(Spec):
     rows: Annotated[list[Row], Field(min_length=1, max_length=1_000_000, fail_fast=True)]
 
 
+class RowFile(Spec):
+    """One task per line of an uploaded file, whose lines are rows as JSON objects (NDJSON)."""
+
+    file: Annotated[str, Field(pattern=r"^sha256:[0-9a-f]{64}$", description="uploaded to /files before")]
+    count: Annotated[int, Field(ge=1, le=MAX_TASKS, description="of its lines; the master counts them")] | None = None
+
+    @property
+    def sha256(self) -> str:
+        return self.file.removeprefix("sha256:")
+
+
 def _values_kind(value: object) -> str:
     return "range" if isinstance(value, dict | Range) else "list"
 
@@ -80,13 +91,20 @@ Grid = Annotated[dict[ParameterName, Values], Field(min_length=1, max_length=50)
 
 
 def _parameters_kind(value: object) -> str:
-    """``{"rows": [{...}]}`` is a table, unless what stands in it are values of a parameter called rows."""
-    rows = value.get("rows") if isinstance(value, dict) else None
-    is_table = isinstance(value, Table) or (isinstance(rows, list) and isinstance(next(iter(rows), None), dict))
-    return "table" if is_table else "grid"
+    """``{"rows": [{...}]}`` is a table and ``{"file": "..."}`` a row file, unless what stands in them are values of
+    parameters called so.
+    """
+    given = value if isinstance(value, dict) else {}
+    rows = given.get("rows")
+    if isinstance(value, Table) or (isinstance(rows, list) and isinstance(next(iter(rows), None), dict)):
+        return "table"
+    return "file" if isinstance(value, RowFile) or isinstance(given.get("file"), str) else "grid"
 
 
-Parameters = Annotated[Annotated[Table, Tag("table")] | Annotated[Grid, Tag("grid")], Discriminator(_parameters_kind)]
+Parameters = Annotated[
+    Annotated[Table, Tag("table")] | Annotated[RowFile, Tag("file")] | Annotated[Grid, Tag("grid")],
+    Discriminator(_parameters_kind),
+]
 
 
 class Requirements(Spec):
@@ -155,6 +173,8 @@ class JobSpec(Spec):
             return 1
         if isinstance(self.parameters, Table):
             return len(self.parameters.rows)
+        if isinstance(self.parameters, RowFile):
+            return self.parameters.count or 0  # not yet counted
         count = 1
         for values in self.parameters.values():
             count *= len(values)
@@ -193,8 +213,8 @@ def _run_length(command: Iterable[str], lengths: Mapping[str, int]) -> int:
     return filled + sum(lengths.get(name, 0) for name in names)
 
 
-def _longest_values(parameters: Table | dict[str, Values] | None) -> dict[str, int]:
-    if parameters is None:
+def _longest_values(parameters: Table | RowFile | dict[str, Values] | None) -> dict[str, int]:
+    if parameters is None or isinstance(parameters, RowFile):  # its lines are measured as they are counted
         return {}
     if not isinstance(parameters, Table):
         return {name: _longest_value(values) for name, values in parameters.items()}

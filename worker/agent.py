@@ -12,7 +12,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, NoReturn
 
 from shared.model import Facts, Result
-from shared.protocol.messages import Assign
+from shared.protocol.messages import MAX_WROTE_BYTES, Assign, Read, Wrote
 from shared.protocol.session import WorkerSession
 from worker import speed
 from worker.computer import Computer, facts, processor
@@ -44,6 +44,7 @@ _REPORT_WITHIN_S = 0.5
 _STOP_WITHIN_S = 5.0
 _FAREWELL_WITHIN_S = 2.0
 _FIRST_SAMPLE_S = 0.1
+_READ_WITHIN_S = 15.0
 
 
 async def run(settings: WorkerSettings, home: Home, on_start: Callable[[Agent], None]) -> None:
@@ -142,6 +143,15 @@ class Agent:
         if self._core.has_results:  # more than one Report may bring
             self.news.set()
         return frame
+
+    async def wrote(self, read: Read) -> Wrote:
+        """What an attempt wrote; after a while without any, that there is none yet."""
+        try:
+            async with asyncio.timeout(_READ_WITHIN_S):
+                data = await self._runner.read(read.attempt, read.stream, read.offset, MAX_WROTE_BYTES)
+        except TimeoutError:
+            return Wrote(read.number, b"", is_over=False)
+        return Wrote(read.number, data, is_over=not data)
 
     def _report_news(self) -> None:
         if self._core.has_news:

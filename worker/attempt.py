@@ -7,7 +7,7 @@ import os
 from dataclasses import replace
 from pathlib import Path
 
-from shared.model import Held, Outcome, Result
+from shared.model import STREAMS, Held, Outcome, Result, Stream
 from shared.protocol.messages import Run
 from worker import scratch
 from worker.capture import Capture
@@ -65,6 +65,10 @@ class Attempt:
         if self._tree:
             self._ran.start()
             self._tree.thaw()
+
+    async def read(self, stream: Stream, offset: int, most_bytes: int) -> bytes:
+        """What it wrote from this byte on, as soon as there is any; empty: it will write no more."""
+        return await self._captures[STREAMS.index(stream)].read(offset, most_bytes)
 
     def is_still(self) -> bool:
         """Whether nothing of it runs."""

@@ -32,6 +32,7 @@ class Capture(asyncio.Protocol):
         self._file: BinaryIO | None = None
         self._transport: asyncio.BaseTransport | None = None
         self._at_end = asyncio.Event()
+        self._more = asyncio.Event()  # something was kept since it was last looked, or it is at its end
 
     @property
     def size_bytes(self) -> int:
@@ -59,6 +60,16 @@ class Capture(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._at_end.set()
+        self._more.set()
+
+    async def read(self, offset: int, most_bytes: int) -> bytes:
+        """What was kept from this byte on, as soon as there is any; empty: this is the end."""
+        while offset >= self._kept_bytes and not self._at_end.is_set():
+            self._more.clear()
+            await self._more.wait()
+        if offset < len(self._head):
+            return bytes(self._head[offset:][:most_bytes])
+        return await asyncio.to_thread(_read, self._path, offset, most_bytes) if offset < self._kept_bytes else b""
 
     async def drain(self) -> None:
         """To the end of the pipe: near, once the whole tree is dead."""
@@ -86,6 +97,14 @@ class Capture(asyncio.Protocol):
         if self._file:
             self._file.write(data)
         self._head += data[: INLINE_LIMIT_BYTES - len(self._head)]
+        self._more.set()
+
+
+def _read(file: Path, offset: int, most_bytes: int) -> bytes:
+    with suppress(OSError), file.open("rb") as stream:
+        stream.seek(offset)
+        return stream.read(most_bytes)
+    return b""  # sent and forgotten meanwhile
 
 
 def _close(file: BinaryIO, durably: bool) -> None:

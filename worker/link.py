@@ -11,7 +11,8 @@ from typing import NoReturn, Protocol
 import aiohttp
 
 from shared.errors import LooplineError, ProtocolError
-from shared.protocol.messages import MAX_FRAME_BYTES, Assign, Refused, Welcome
+from shared.protocol import codec
+from shared.protocol.messages import MAX_FRAME_BYTES, MAX_READS, Assign, Read, Refused, Welcome, Wrote
 from shared.protocol.session import WorkerSession
 from worker.gate import Gate
 
@@ -35,6 +36,7 @@ class Speaker(Protocol):
     def new_session(self) -> WorkerSession: ...
     def assigned(self, assign: Assign) -> None: ...
     def report(self, session: WorkerSession) -> bytes: ...
+    async def wrote(self, read: Read) -> Wrote: ...
 
 
 class Link:
@@ -73,12 +75,13 @@ class Link:
             self._backoff.reset()
             self._complaint = ""
             self._was_welcome = self.is_open = True
-            reporting = asyncio.create_task(self._report(socket, session, welcome))
-            listening = asyncio.create_task(self._listen(socket, session, welcome))
-            try:
-                await _first_to_fail(reporting, listening)
-            finally:
-                self.is_open = False
+            async with _Answers(socket, self._speaker) as answers:
+                reporting = asyncio.create_task(self._report(socket, session, welcome))
+                listening = asyncio.create_task(self._listen(socket, session, welcome, answers))
+                try:
+                    await _first_to_fail(reporting, listening)
+                finally:
+                    self.is_open = False
 
     @asynccontextmanager
     async def _open(self) -> AsyncIterator[aiohttp.ClientWebSocketResponse]:
@@ -122,7 +125,7 @@ class Link:
                     await self._speaker.news.wait()
 
     async def _listen(
-        self, socket: aiohttp.ClientWebSocketResponse, session: WorkerSession, welcome: Welcome
+        self, socket: aiohttp.ClientWebSocketResponse, session: WorkerSession, welcome: Welcome, answers: _Answers
     ) -> NoReturn:
         """Every Report is answered: a master that is silent for a lease is not there any more."""
         patience_s = max(welcome.lease_s, welcome.report_every_s, 1.0)
@@ -134,12 +137,41 @@ class Link:
             message = session.receive(frame)
             if isinstance(message, Assign):
                 self._speaker.assigned(message)
+            elif isinstance(message, Read):
+                answers.begin(message)
 
     def _complain(self, reason: str, pause_s: float) -> None:
         """Once for each reason: an absent master must not fill the log."""
         level = logging.DEBUG if reason == self._complaint else logging.WARNING
         self._complaint = reason
         log.log(level, "not connected: %s; trying again in %.1f s", reason, pause_s)
+
+
+class _Answers:
+    """What the master wants to read: each question is answered when there is something to say."""
+
+    def __init__(self, socket: aiohttp.ClientWebSocketResponse, speaker: Speaker) -> None:
+        self._socket = socket
+        self._speaker = speaker
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def __aenter__(self) -> _Answers:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        for task in self._tasks:
+            task.cancel()
+
+    def begin(self, read: Read) -> None:
+        if len(self._tasks) >= MAX_READS:
+            raise ProtocolError(f"more than {MAX_READS} questions at once")
+        task = asyncio.create_task(self._answer(read))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _answer(self, read: Read) -> None:
+        with suppress(OSError, aiohttp.ClientError):  # the link is going: whoever asked will ask again
+            await self._socket.send_bytes(codec.encode(await self._speaker.wrote(read)))
 
 
 def _frame(message: aiohttp.WSMessage) -> bytes:

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-from shared.model import AttemptId, Held, Outcome, Result
+from shared.model import AttemptId, Held, Outcome, Result, Stream
 from shared.protocol.messages import Run
 from worker import scratch
 from worker.attempt import Attempt
@@ -74,6 +74,12 @@ class Runner:
     def thaw(self, attempt: AttemptId) -> None:
         if attempt in self._attempts:
             self._attempts[attempt].thaw()
+
+    async def read(self, attempt: AttemptId, stream: Stream, offset: int, most_bytes: int) -> bytes:
+        """What it wrote from this byte on, as soon as there is any; empty: it will write no more, or is not here."""
+        if attempt not in self._attempts:
+            return b""
+        return await self._attempts[attempt].read(stream, offset, most_bytes)
 
     def in_hand(self) -> list[tuple[str, Held]]:
         """The job's name and the state of every attempt, the oldest first."""

@@ -16,9 +16,10 @@ from rich.text import Text
 from loopline.cli import human
 from loopline.cli.common import PATIENCE_S, PLAIN, Common, stderr
 from loopline.cli.subjects import Job
-from loopline.client import AsyncClient, Stream
+from loopline.client import AsyncClient
 from shared.api import JobView, TaskView
 from shared.errors import LooplineError
+from shared.model import Stream
 
 AT_ONCE = 8
 

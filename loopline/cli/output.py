@@ -4,13 +4,23 @@ from __future__ import annotations
 
 import sys
 from contextlib import aclosing
+from typing import Annotated
+
+from cyclopts import Parameter
 
 from loopline.cli.common import PATIENCE_S, PLAIN, Common
 from loopline.cli.subjects import Job, Task
-from loopline.client import Stream
+from shared.model import Stream
 
 
-async def logs(task: Task, /, *, stderr: bool = False, common: Common = PLAIN) -> None:
+async def logs(
+    task: Task,
+    /,
+    *,
+    stderr: bool = False,
+    follow: Annotated[bool, Parameter(alias="-f")] = False,
+    common: Common = PLAIN,
+) -> None:
     """Print what a task wrote.
 
     Parameters
@@ -19,16 +29,18 @@ async def logs(task: Task, /, *, stderr: bool = False, common: Common = PLAIN) -
         A task such as 12.3.
     stderr
         What it wrote to stderr, rather than to stdout.
+    follow
+        Print what it writes while it writes it, until it is over.
     """
     stream: Stream = "stderr" if stderr else "stdout"
-    async with common.client() as client, aclosing(client.output(task, stream)) as pieces:
+    async with common.client() as client, aclosing(client.output(task, stream, follow=follow)) as pieces:
         if common.json:
             text = b"".join([piece async for piece in pieces]).decode(errors="replace")
             common.show({"task": str(task), "stream": stream, "text": text}, str)
             return
         async for piece in pieces:
             sys.stdout.buffer.write(piece)
-        sys.stdout.flush()
+            sys.stdout.flush()
 
 
 async def results(job: Job, /, *, common: Common = PLAIN) -> None:

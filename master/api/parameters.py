@@ -31,6 +31,7 @@ ResultCursor = Annotated[
     str, Field(pattern=r"^\d{1,15}\.\d{1,12}@\d{1,15}$", description="Where to go on: `cursor` of a line before")
 ]
 Follow = Annotated[bool, BeforeValidator(_flag), Field(description="Go on until the job has ended")]
+FollowTask = Annotated[bool, BeforeValidator(_flag), Field(description="Go on until the task is over")]
 IdempotencyKey = Annotated[
     str,
     Header("Idempotency-Key"),

@@ -89,15 +89,15 @@ async def _results(services: Services, job: int, cursor: str | None, follow: boo
                 yield result.model_copy(update={"cursor": cursor}).model_dump_json().encode()
             if is_over or not follow:
                 return
-            if not await _has_changed(news, job):
+            if not await has_changed(news, job, STILL_HERE_EVERY_S):
                 yield b""
             await asyncio.sleep(REST_S)
 
 
-async def _has_changed(news: Subscription, job: int) -> bool:
-    """Wait for news of a job; False: there was none for a while."""
+async def has_changed(news: Subscription, job: int, within_s: float) -> bool:
+    """Wait for news of a job; False: there was none within that time."""
     try:
-        async with asyncio.timeout(STILL_HERE_EVERY_S):
+        async with asyncio.timeout(within_s):
             while True:
                 change = await news.next()
                 if job in change.jobs or change.missed:

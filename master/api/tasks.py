@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from aiohttp import web
 
+from master.api.following import follow_task
 from master.api.operations import Routes
-from master.api.parameters import Cursor, InTaskState, JobNumber, Limit, Moment, TaskNumber
+from master.api.parameters import Cursor, FollowTask, InTaskState, JobNumber, Limit, Moment, TaskNumber
 from master.api.services import Services, found, job_view
 from master.auth import READERS
 from master.scheduling.explain import explain_task
-from master.store.attempts import Stream
 from shared.api import AttemptView, Explanation, Page, TaskDetail, TaskView
 from shared.errors import LooplineError
-from shared.model import MAX_ID, TaskId, TaskState
+from shared.model import MAX_ID, Stream, TaskId, TaskState
 
 routes = Routes("tasks")
 
@@ -38,16 +38,20 @@ async def get_task(services: Services, job: JobNumber, task: TaskNumber) -> Task
     return found(await services.store.tasks.detail(TaskId(job, task)), f"task {job}.{task}")
 
 
-@routes("GET /jobs/{job}/tasks/{task}/stdout", READERS, **PRINTED)
-async def get_stdout(services: Services, job: JobNumber, task: TaskNumber) -> web.StreamResponse:
+@routes("GET /jobs/{job}/tasks/{task}/stdout", READERS, declines=(503,), **PRINTED)
+async def get_stdout(
+    services: Services, request: web.Request, job: JobNumber, task: TaskNumber, follow: FollowTask = False
+) -> web.StreamResponse:
     """What a task wrote to stdout: its accepted attempt, else the one that ended last."""
-    return await _output(services, TaskId(job, task), "stdout")
+    return await _output(services, request, TaskId(job, task), "stdout", follow)
 
 
-@routes("GET /jobs/{job}/tasks/{task}/stderr", READERS, **PRINTED)
-async def get_stderr(services: Services, job: JobNumber, task: TaskNumber) -> web.StreamResponse:
+@routes("GET /jobs/{job}/tasks/{task}/stderr", READERS, declines=(503,), **PRINTED)
+async def get_stderr(
+    services: Services, request: web.Request, job: JobNumber, task: TaskNumber, follow: FollowTask = False
+) -> web.StreamResponse:
     """What a task wrote to stderr: its accepted attempt, else the one that ended last."""
-    return await _output(services, TaskId(job, task), "stderr")
+    return await _output(services, request, TaskId(job, task), "stderr", follow)
 
 
 @routes("GET /jobs/{job}/tasks/{task}/explain", READERS)
@@ -81,12 +85,17 @@ async def list_attempts(
     return await services.store.attempts.between(since, end, cursor=cursor, limit=services.page_size(limit))
 
 
-async def _output(services: Services, task: TaskId, stream: Stream) -> web.StreamResponse:
+async def _output(
+    services: Services, request: web.Request, task: TaskId, stream: Stream, is_followed: bool
+) -> web.StreamResponse:
     """Bytes as they were written; said to be UTF-8, which readers should not rely on."""
-    output = await services.store.attempts.output(task, stream)
-    if output is None:
+    if is_followed:
+        return await follow_task(services, request, task, stream)
+    kept = await services.store.attempts.output(task, stream)
+    if kept is None:
         hint = "there is some once an attempt has ended; explain says how far it is"
         raise LooplineError("no_output", f"there is no output of task {task}", hint, status=404)
+    _, output = kept
     headers = {"Content-Type": "text/plain; charset=utf-8", "X-Loopline-Cut": str(output.cut).lower()}
     if output.sha256 is None:
         return web.Response(body=output.data, headers=headers)

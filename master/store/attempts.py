@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any
 
 from sqlalchemy import Connection, Row, Select, or_, select, tuple_
 
@@ -10,12 +10,11 @@ from master.store.database import Transact
 from master.store.pages import after, moment, page_of
 from master.store.tables import attempts
 from shared.api import AttemptView, Page
-from shared.model import AttemptId, Output, TaskId
+from shared.model import AttemptId, Output, Stream, TaskId
 
 MAX_OF_TASK = 1000
 """A task's detail lists at most this many of its latest attempts."""
 
-Stream = Literal["stdout", "stderr"]
 _key = tuple_(attempts.c.job, attempts.c.task, attempts.c.number)
 
 
@@ -43,18 +42,20 @@ class Attempts:
         views = await self._views(query.order_by(attempts.c.dispatched_at, *_key.clauses).limit(limit + 1))
         return page_of(views, limit, lambda attempt: f"{attempt.dispatched_at!r}@{attempt.id}")
 
-    async def output(self, task: TaskId, stream: Stream) -> Output | None:
-        """What the task's accepted attempt wrote, else the one that ended last; None: none has ended."""
+    async def output(self, task: TaskId, stream: Stream) -> tuple[int, Output] | None:
+        """What the task's accepted attempt wrote, else the one that ended last, with that attempt's number; None:
+        none has ended.
+        """
         rank = (attempts.c.accepted.desc(), attempts.c.ended_at.desc(), attempts.c.number.desc())
         query = (
-            select(attempts.c[stream])
+            select(attempts.c.number, attempts.c[stream])
             .where(attempts.c.job == task.job, attempts.c.task == task.task)
             .where(attempts.c[stream].is_not(None))
             .order_by(*rank)
             .limit(1)
         )
-        output: Output | None = await self._read(lambda connection: connection.scalar(query))
-        return output
+        row = await self._read(lambda connection: connection.execute(query).first())
+        return None if row is None else (row[0], row[1])
 
     async def _views(self, query: Select[Any]) -> list[AttemptView]:
         return await self._read(lambda connection: [_view(row) for row in connection.execute(query)])

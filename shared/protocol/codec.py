@@ -13,28 +13,30 @@ from shared.protocol.messages import (
     FromMaster,
     FromWorker,
     Hello,
+    Read,
     Refused,
     Report,
     Welcome,
+    Wrote,
 )
 
 Message = TypeVar("Message")
 
-_from_worker: TypeAdapter[Hello | Report] = TypeAdapter(FromWorker)
-_from_master: TypeAdapter[Welcome | Refused | Assign] = TypeAdapter(FromMaster)
+_from_worker: TypeAdapter[Hello | Report | Wrote] = TypeAdapter(FromWorker)
+_from_master: TypeAdapter[Welcome | Refused | Assign | Read] = TypeAdapter(FromMaster)
 
 
-def encode(message: Hello | Report | Welcome | Refused | Assign) -> bytes:
-    adapter: TypeAdapter[Any] = _from_worker if isinstance(message, Hello | Report) else _from_master
+def encode(message: Hello | Report | Wrote | Welcome | Refused | Assign | Read) -> bytes:
+    adapter: TypeAdapter[Any] = _from_worker if isinstance(message, Hello | Report | Wrote) else _from_master
     return adapter.dump_json(message)
 
 
-def decode_from_worker(frame: bytes) -> Hello | Report:
+def decode_from_worker(frame: bytes) -> Hello | Report | Wrote:
     """ProtocolError where the frame is none that a worker may send."""
     return _decode(_from_worker, frame)
 
 
-def decode_from_master(frame: bytes) -> Welcome | Refused | Assign:
+def decode_from_master(frame: bytes) -> Welcome | Refused | Assign | Read:
     """ProtocolError where the frame is none that a master may send."""
     return _decode(_from_master, frame)
 

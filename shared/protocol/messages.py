@@ -11,13 +11,29 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from shared.model import MAX_ID, NO_NUL, AttemptId, Facts, Held, Load, Name, Result, Seconds, ShortText
+from shared.model import (
+    MAX_ID,
+    NO_NUL,
+    AttemptId,
+    Count,
+    Data,
+    Facts,
+    Held,
+    Load,
+    Name,
+    Result,
+    Seconds,
+    ShortText,
+    Stream,
+)
 from shared.scalar import Scalar
 
-PROTOCOL_VERSION = 1
+PROTOCOL_VERSION = 2
 MAX_FRAME_BYTES = 64 * 2**20
 MAX_RUNS_PER_ASSIGN = 50  # each of at most MAX_RUN_CHARACTERS, a character of at most 6 bytes
 MAX_RESULTS_PER_REPORT = 500
+MAX_WROTE_BYTES = 64 * 1024
+MAX_READS = 100  # unanswered at once, on one link
 
 Sequence = Annotated[int, Field(ge=0, le=MAX_ID)]
 
@@ -93,5 +109,26 @@ class Assign:
     kind: Literal["assign"] = "assign"
 
 
-FromWorker = Annotated[Hello | Report, Field(discriminator="kind")]
-FromMaster = Annotated[Welcome | Refused | Assign, Field(discriminator="kind")]
+@dataclass(frozen=True, slots=True)
+class Read:
+    """Master to worker: what has this attempt written from this byte on? Answered once there is some, or no more."""
+
+    number: Sequence  # of the question, on this link
+    attempt: AttemptId
+    stream: Stream
+    offset: Count
+    kind: Literal["read"] = "read"
+
+
+@dataclass(frozen=True, slots=True)
+class Wrote:
+    """Worker to master: the answer to a Read. ``is_over``: nothing will follow, or the attempt is not here."""
+
+    number: Sequence
+    data: Annotated[Data, Field(max_length=MAX_WROTE_BYTES)]
+    is_over: bool
+    kind: Literal["wrote"] = "wrote"
+
+
+FromWorker = Annotated[Hello | Report | Wrote, Field(discriminator="kind")]
+FromMaster = Annotated[Welcome | Refused | Assign | Read, Field(discriminator="kind")]

@@ -1,8 +1,9 @@
 """Both ends of a worker link without I/O: frames in, messages out, and the other way round.
 
-A session lives as long as one connection. It opens with Hello / Welcome; afterwards each direction numbers
-its frames 1, 2, 3, ...: a number seen before is a duplicate and dropped; a gap means that frames were lost,
-which closes the link (ProtocolError), and the next session's first Report tells all.
+A session lives as long as one connection. It opens with Hello / Welcome; afterwards Reports and
+Assigns are numbered 1, 2, 3, ...: a number seen before is a duplicate and dropped; a gap means that frames were lost,
+which closes the link (ProtocolError), and the next session's first Report tells all. A Read and its answer, Wrote,
+are asked again by whoever still wants to know.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from collections.abc import Sequence
 from shared.errors import ProtocolError
 from shared.model import Facts, Held, Load, Result
 from shared.protocol import codec
-from shared.protocol.messages import PROTOCOL_VERSION, Assign, Hello, Refused, Report, Welcome
+from shared.protocol.messages import PROTOCOL_VERSION, Assign, Hello, Read, Refused, Report, Welcome, Wrote
 
 
 class _Inbound:
@@ -42,13 +43,13 @@ class WorkerSession:
     def hello(self) -> bytes:
         return codec.encode(self._hello)
 
-    def receive(self, frame: bytes) -> Welcome | Refused | Assign | None:
+    def receive(self, frame: bytes) -> Welcome | Refused | Assign | Read | None:
         """The message in a frame; None for a duplicate; ProtocolError closes the link."""
         message = codec.decode_from_master(frame)
-        if isinstance(message, Assign):
+        if isinstance(message, Assign | Read):
             if self.welcome is None:
-                raise ProtocolError("assign before welcome")
-            return message if self._inbound.is_new(message.seq) else None
+                raise ProtocolError(f"{message.kind} before welcome")
+            return message if isinstance(message, Read) or self._inbound.is_new(message.seq) else None
         if self.welcome is not None:
             return None
         if isinstance(message, Welcome):
@@ -69,13 +70,13 @@ class MasterSession:
         self.hello: Hello | None = None
         self._inbound = _Inbound()
 
-    def receive(self, frame: bytes) -> Hello | Report | None:
+    def receive(self, frame: bytes) -> Hello | Report | Wrote | None:
         """The message in a frame; None for a duplicate; ProtocolError closes the link."""
         message = codec.decode_from_worker(frame)
-        if isinstance(message, Report):
+        if isinstance(message, Report | Wrote):
             if self.hello is None:
-                raise ProtocolError("report before hello")
-            return message if self._inbound.is_new(message.seq) else None
+                raise ProtocolError(f"{message.kind} before hello")
+            return message if isinstance(message, Wrote) or self._inbound.is_new(message.seq) else None
         if self.hello is not None:
             return None
         self.hello = message
@@ -92,5 +93,5 @@ class MasterSession:
             "install the same loopline release on both",
         )
 
-    def send(self, message: Welcome | Refused | Assign) -> bytes:
+    def send(self, message: Welcome | Refused | Assign | Read) -> bytes:
         return codec.encode(message)

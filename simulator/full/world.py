@@ -32,7 +32,7 @@ from master.scheduling.model import LIVE, Job
 from master.scheduling.scheduler import Scheduler
 from shared.errors import ProtocolError
 from shared.model import AttemptId
-from shared.protocol.messages import Hello, Welcome
+from shared.protocol.messages import Hello, Report, Welcome
 from shared.spec import JobSpec
 from simulator.full import ending
 from simulator.full.machine import CLOSED, Link, Machine
@@ -191,7 +191,7 @@ class World:
         if isinstance(message, Hello):
             assert link.master.refusal() is None
             self.inbox.append(WorkerJoined(link.name, link.number, message.boot, message.facts))
-        elif message is not None:
+        elif isinstance(message, Report):
             self.inbox.append(WorkerReported(link.name, link.number, message))
 
     def _master_loses(self, link: Link) -> None:

@@ -117,10 +117,10 @@ async def test_output_of_the_winner_else_of_the_last_to_end(store):
     await keep(
         store, an_attempt(**lost), an_attempt(number=2, **lost | ended(b"second", accepted=False, ended_at=9.5))
     )
-    assert (await store.attempts.output(task, "stdout")).data == b"second"
+    assert (await store.attempts.output(task, "stdout"))[1].data == b"second"
     await keep(store, an_attempt(**ended(b"won", ended_at=8.0)))
-    assert (await store.attempts.output(task, "stdout")).data == b"won"
-    assert (await store.attempts.output(task, "stderr")).data == b""
+    assert (await store.attempts.output(task, "stdout"))[1].data == b"won"
+    assert (await store.attempts.output(task, "stderr"))[1].data == b""
 
 
 async def test_workers_and_what_they_have_in_hand(store):
