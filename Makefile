@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test lint format test-compose constraints clean check-python
+.PHONY: demo test lint format test-compose test-snakemake constraints clean check-python
 
 demo: .venv/installed
 	$(BIN)/loopline demo
@@ -22,6 +22,9 @@ format: .venv/installed
 
 test-compose: .venv/installed
 	$(BIN)/python -m pytest tests/compose -p no:cacheprovider -p no:xdist
+
+test-snakemake: .venv/installed
+	$(BIN)/python -m pytest tests/snakemake -p no:cacheprovider -p no:xdist
 
 constraints: .venv/installed
 	$(BIN)/uv pip compile pyproject.toml --all-extras --group dev --generate-hashes --universal \

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator
-from typing import Any, Self, TypeVar
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 from urllib.parse import quote
 from uuid import uuid4
 
-from loopline.http import ENDLESS, AwayError, Http, Model, parse
+from loopline.http import ENDLESS, NO_HURRY, AwayError, Http, Model, parse
 from loopline.settings import ClientSettings
 from shared.api import (
     AttemptView,
     Explanation,
+    ForecastReport,
+    GridChange,
+    HistoryReport,
+    HistorySubject,
     JobDetail,
     JobView,
     JoinRequest,
@@ -19,6 +23,8 @@ from shared.api import (
     JoinTokenView,
     Page,
     PassingReport,
+    Preview,
+    PruneReport,
     Role,
     Submission,
     TaskDetail,
@@ -29,8 +35,13 @@ from shared.api import (
     Whoami,
     WorkerView,
 )
+from shared.errors import LooplineError
 from shared.model import JobState, Stream, TaskId, TaskState
+from shared.scalar import Scalar
 from shared.spec import JobSpec
+
+if TYPE_CHECKING:
+    from loopline.job import AsyncJob
 
 Item = TypeVar("Item")
 LARGEST_PAGE = 1000
@@ -66,6 +77,21 @@ class AsyncClient:
         """Answered once the job is on the master's disk; done once however often it must be repeated."""
         headers = {"Idempotency-Key": uuid4().hex}
         return await self._http.ask(Submission, "POST", "/jobs", json=job.to_json(), headers=headers)
+
+    async def submit_rows(self, job: JobSpec, rows: Iterable[Mapping[str, Scalar]]) -> Submission:
+        """Submit a job that has a task for each row of parameters, such as ``{"lr": 0.1, "seed": 7}``. They are taken
+        one by one, and there may be a million.
+        """
+        from loopline import rows as of_rows
+
+        async with of_rows.written(rows) as lines:
+            if not lines.are_few:
+                await of_rows.upload(self, lines)
+            return await self.submit(job.model_copy(update={"parameters": lines.parameters()}))
+
+    async def preview(self, job: JobSpec) -> Preview:
+        """What would come of submitting a job; nothing is submitted."""
+        return await self._http.ask(Preview, "POST", "/jobs/preview", json=job.to_json())
 
     def jobs(self, state: JobState | None = None, *, page_size: int = LARGEST_PAGE) -> AsyncIterator[JobView]:
         """The newest first."""
@@ -122,27 +148,77 @@ class AsyncClient:
             except AwayError as fault:
                 await patience.after(fault)
 
-    async def results(self, job: int) -> AsyncGenerator[TaskResult, None]:
-        """Every task's result as it finishes, until the job is over."""
-        query: dict[str, str] = {}
+    async def results(self, job: int, *, cursor: str = "", follow: bool = True) -> AsyncGenerator[TaskResult, None]:
+        """Every task's result as it finishes, until the job is over; or, without ``follow``, those that are there.
+        ``cursor``: of the result after which to go on.
+        """
+        query = ({"cursor": cursor} if cursor else {}) | ({} if follow else {"follow": "false"})
         patience = self._http.patience()
         while True:
             try:
                 async with self._http.open("GET", f"/jobs/{job}/results", params=query) as answer:
                     async for line in _lines(answer.content.iter_any()):
                         result = parse(TaskResult, line)
-                        query = {"cursor": result.cursor}  # where to go on once the connection is lost
+                        query["cursor"] = result.cursor  # where to go on once the connection is lost
                         patience.restart()
                         yield result
                     return
             except AwayError as fault:
                 await patience.after(fault)
 
+    # Functions
+
+    async def map(self, function: Callable[..., Any], *iterables: Iterable[Any], **options: Any) -> AsyncJob:
+        """One job that calls a function on the items of iterables taken together, as ``map`` does.
+
+        ``options`` are those of CallOptions: name, size, requires, environment, timeout_s, max_attempts, ...
+        """
+        return await self.starmap(function, zip(*iterables, strict=False), **options)
+
+    async def starmap(self, function: Callable[..., Any], calls: Iterable[Iterable[Any]], **options: Any) -> AsyncJob:
+        """One job that calls a function with each of these lists of arguments."""
+        from loopline import calls as of_calls
+
+        await of_calls.check_workers(self)
+        arguments = [of_calls.pickled((tuple(call), {})) for call in calls]
+        pickle, session = of_calls.pickled(function), uuid4().hex
+        return self.attach(
+            await of_calls.submit_calls(self, pickle, arguments, of_calls.CallOptions(**options), session)
+        )
+
+    def attach(self, job: int) -> AsyncJob:
+        """A job as an object, whoever submitted it."""
+        from loopline.job import AsyncJob
+
+        return AsyncJob(self, job)
+
     # The grid
 
-    async def explain(self, subject: TaskId | int) -> Explanation:
-        """Why a job or a task is where it is."""
-        return await self._get(Explanation, f"{_at(subject)}/explain")
+    async def changes(self, *, rest_s: float = 0.1) -> AsyncGenerator[GridChange, None]:
+        """What changes, at most once in ``rest_s``, for ever. The first one, and the first after each loss of the
+        connection, says ``missed``: look at everything once.
+        """
+        patience = self._http.patience()
+        while True:
+            try:
+                async with self._http.open("GET", "/events", params={"rest_s": repr(rest_s)}) as answer:
+                    async for line in _lines(answer.content.iter_any()):
+                        patience.restart()
+                        if line.startswith(b"data:"):
+                            yield parse(GridChange, line.removeprefix(b"data:"))
+                fault = AwayError(_hung_up(self.master), may_have_acted=False)
+            except AwayError as away:
+                fault = away
+            await patience.after(fault)
+
+    async def explain(self, subject: TaskId | int | str) -> Explanation:
+        """Why a job, a task or a worker (by its name) is where it is."""
+        place = f"/workers/{quote(subject, safe='')}" if isinstance(subject, str) else _at(subject)
+        return await self._get(Explanation, f"{place}/explain")
+
+    async def forecasts(self) -> ForecastReport:
+        """How well past ETAs held."""
+        return await self._get(ForecastReport, "/forecasts")
 
     def workers(self) -> AsyncIterator[WorkerView]:
         return self._pages(Page[WorkerView], "/workers")
@@ -157,6 +233,15 @@ class AsyncClient:
     async def passing(self) -> PassingReport:
         """The audit: has any job passed one that it must not pass?"""
         return await self._get(PassingReport, "/passing")
+
+    async def history(self, by: HistorySubject = "user", *, since: float = 0.0, limit: int = 100) -> HistoryReport:
+        """Who used how much processor time, of what has ended since then; the greatest first."""
+        return await self._get(HistoryReport, "/history", {"by": by, "since": repr(since), "limit": str(limit)})
+
+    async def prune(self, older_than_s: float | None = None, *, delete: bool = False) -> PruneReport:
+        """Files that nobody needs, and of jobs that have been over for so long; with ``delete`` they are removed."""
+        wish = {"older_than_s": older_than_s, "delete": delete}
+        return await self._http.ask(PruneReport, "POST", "/prune", json=wish, timeout=NO_HURRY)
 
     # Access
 
@@ -204,6 +289,10 @@ class AsyncClient:
 
 def _at(subject: TaskId | int) -> str:
     return f"/jobs/{subject.job}/tasks/{subject.task}" if isinstance(subject, TaskId) else f"/jobs/{subject}"
+
+
+def _hung_up(master: str) -> LooplineError:
+    return LooplineError("unreachable", f"{master} has ended the stream of changes", status=503)
 
 
 async def _lines(pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:

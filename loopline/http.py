@@ -6,7 +6,7 @@ import asyncio
 import os
 import random
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Container
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
@@ -22,6 +22,8 @@ LONGEST_PAUSE_S = 5.0
 ENDLESS = aiohttp.ClientTimeout(total=None, sock_connect=10)
 """For an answer that may pause as long as it likes."""
 _TIMEOUT = aiohttp.ClientTimeout(total=None, sock_connect=10, sock_read=60)
+NO_HURRY = aiohttp.ClientTimeout(total=None, sock_connect=10, sock_read=3600)
+"""For what takes long and says nothing meanwhile."""
 _WHO = "give yours with --token, LOOPLINE_TOKEN or LOOPLINE_TOKEN_FILE; an admin makes them: loopline token create"
 _AWAY = (aiohttp.ClientConnectionError, aiohttp.ClientPayloadError, TimeoutError)
 
@@ -91,13 +93,17 @@ class Http:
                 await patience.after(fault)
 
     @asynccontextmanager
-    async def open(self, method: str, path: str, **options: Any) -> AsyncIterator[aiohttp.ClientResponse]:
-        """One request, made once; its answer is read inside. Raises AwayError, or what the master reports."""
+    async def open(
+        self, method: str, path: str, allow: Container[int] = (), **options: Any
+    ) -> AsyncIterator[aiohttp.ClientResponse]:
+        """One request, made once; its answer is read inside. Raises AwayError, or what the master reports, unless the
+        caller wants to ``allow`` that status.
+        """
         session = self._session = self._session or aiohttp.ClientSession(headers=self._headers, timeout=_TIMEOUT)
         try:
             address, options = f"{self.url}{API_PREFIX}{path}", {"ssl": self._certificate, **options}
             async with session.request(method, address, **options) as response:
-                if response.status >= 400:
+                if response.status >= 400 and response.status not in allow:
                     raise _refusal(self.url, response.status, await response.read())
                 yield response
         except aiohttp.ServerFingerprintMismatch as error:

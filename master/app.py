@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import errno
 import json
+import logging
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +15,21 @@ from typing import Any
 
 from aiohttp import web
 
-from master.api import docs, files, jobs, joining, streams, system, tasks, tokens, workers
+from master.api import (
+    docs,
+    files,
+    history,
+    jobs,
+    joining,
+    outputs,
+    previews,
+    pruning,
+    streams,
+    system,
+    tasks,
+    tokens,
+    workers,
+)
 from master.api.openapi import document
 from master.api.operations import Operation
 from master.api.problems import problems
@@ -23,8 +38,13 @@ from master.auth import Auth, write_first_tokens
 from master.blobs import Blobs
 from master.clock import Clock
 from master.engine import Engine
+from master.forecasting import Forecaster
+from master.keeper import Keeper
 from master.links import Links
 from master.metrics import Metrics
+from master.notifying.notifier import Notifier
+from master.notifying.webhook import Webhooks, secret_in
+from master.rows import RowFiles
 from master.scheduling.effects import Effects
 from master.scheduling.events import MasterStarted
 from master.scheduling.scheduler import Scheduler
@@ -32,9 +52,11 @@ from master.settings import MasterSettings
 from master.store import Store, open_store
 from shared.errors import LooplineError
 
+log = logging.getLogger(__name__)
+
 STOP_WITHIN_S = 3.0
 
-SUBJECTS = (jobs, tasks, streams, workers, files, tokens, joining, system, docs)
+SUBJECTS = (jobs, previews, tasks, outputs, streams, workers, files, pruning, history, tokens, joining, system, docs)
 OPERATIONS: list[Operation] = [operation for subject in SUBJECTS for operation in subject.routes]
 
 
@@ -56,13 +78,37 @@ async def serving(settings: MasterSettings) -> AsyncIterator[Master]:
         await write_first_tokens(services.auth, settings)
         working = asyncio.create_task(services.engine.run(services.links))
         watching = asyncio.create_task(services.metrics.watch_loop())
+        foreseeing = asyncio.create_task(services.forecaster.watch(services.engine.news))
+        foreseeing.add_done_callback(_complain_of("ETAs are no longer held against what came of them"))
+        keeping = asyncio.create_task(services.keeper.keep())
+        telling = asyncio.create_task(_notifier(settings, store, services).run())
+        telling.add_done_callback(_complain_of("nobody is notified any more"))
         try:
             async with _listening(settings, web_app(services)) as url:
                 yield Master(url, services, working)
         finally:
             watching.cancel()
+            foreseeing.cancel()
+            keeping.cancel()
+            telling.cancel()
             services.engine.stop()
             await asyncio.wait([working])  # what it raises is for who runs the master
+
+
+def _notifier(settings: MasterSettings, store: Store, services: Services) -> Notifier:
+    webhooks = Webhooks(secret_in(settings.data_dir), settings.webhook_hosts)
+    return Notifier(
+        store, services.engine.news, Clock(services.scheduler.state.grid.now), webhooks, settings.notify_commands
+    )
+
+
+def _complain_of(what: str) -> Callable[[asyncio.Task[None]], None]:
+    def complain(ended: asyncio.Task[None]) -> None:
+        error = None if ended.cancelled() else ended.exception()
+        if error is not None:
+            log.error("%s, until the next start", what, exc_info=error)
+
+    return complain
 
 
 def _make_home(folder: Path) -> None:
@@ -82,7 +128,7 @@ def web_app(services: Services) -> web.Application:
     app.on_response_prepare.append(_harden)
     app.on_shutdown.append(_send_home)
     for operation in OPERATIONS:
-        app.router.add_route(operation.method, operation.path, operation.serve)
+        app.router.add_route(operation.method, operation.route, operation.serve)
     return app
 
 
@@ -94,16 +140,26 @@ async def _services(settings: MasterSettings, store: Store) -> Services:
     engine.post(MasterStarted(settings.for_scheduler()))
     await engine.turn()
     limits = settings.limits
+    blobs = Blobs(
+        settings.data_dir / "files",
+        limits.max_file_bytes,
+        limits.disk_reserve_bytes,
+        limits.max_unfinished_uploads,
+    )
+    rows = RowFiles(blobs, limits.max_tasks)
     return Services(
         settings=settings,
         store=store,
         scheduler=scheduler,
         engine=engine,
         auth=Auth(store.tokens, required=settings.tokens),
-        blobs=Blobs(settings.data_dir / "files", limits.max_file_bytes, limits.disk_reserve_bytes),
-        links=Links(engine, settings),
+        blobs=blobs,
+        rows=rows,
+        keeper=Keeper(store, blobs, settings),
+        links=Links(engine, settings, rows.complete),
         metrics=metrics,
         listeners=Listeners(limits.max_listeners),
+        forecaster=Forecaster(scheduler, store.forecasts, clock),
     )
 
 
@@ -118,6 +174,8 @@ class _MeteredEngine(Engine):
         with self._metrics.step_s.time():
             effects = await super().turn()
         self._metrics.count(effects)
+        for task in effects.mismatches:
+            log.warning("task %s: two of its results differ; `loopline explain %s` says more", task, task)
         return effects
 
 

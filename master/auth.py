@@ -146,7 +146,7 @@ async def _leave_token(auth: Auth, role: Role, files: list[Path]) -> None:
         secret = (await auth.create(role, role)).secret
     for file in files:
         if _read(file) != secret:
-            _write_private(file, secret)
+            write_private(file, secret)
 
 
 def _read(file: Path) -> str:
@@ -157,7 +157,8 @@ def _read(file: Path) -> str:
         return ""
 
 
-def _write_private(file: Path, text: str) -> None:
+def write_private(file: Path, text: str) -> None:
+    """Whole or not at all, for this user's eyes only."""
     part = file.with_name(f".{file.name}.{token_hex(4)}")
     try:
         with os.fdopen(os.open(part, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "w") as stream:

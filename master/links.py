@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import count
@@ -40,12 +40,16 @@ HELLO_WITHIN_S = 10.0
 CLOSE_WITHIN_S = 2.0
 _MAX_REASON_BYTES = 123  # of a WebSocket close frame
 
+Complete = Callable[[Assign], Awaitable[Assign]]
+"""Puts in what is not held in memory, just before an Assign is sent."""
+
 
 class Links:
     """Each worker's open link. The engine speaks through it, and never waits for it."""
 
-    def __init__(self, engine: Engine, settings: MasterSettings) -> None:
+    def __init__(self, engine: Engine, settings: MasterSettings, complete: Complete) -> None:
         self._engine = engine
+        self._complete = complete
         self._welcome = Welcome(settings.report_every_s, settings.lease_s)
         self._max_frames = settings.limits.max_frames
         self._sessions = count(1)
@@ -79,7 +83,7 @@ class Links:
             compress=False, decode_text=False, max_msg_size=MAX_FRAME_BYTES, timeout=CLOSE_WITHIN_S
         )
         await socket.prepare(request)
-        link = Link(request, socket, next(self._sessions), self._max_frames)
+        link = Link(request, socket, next(self._sessions), self._max_frames, self._complete)
         try:
             await self._keep(link, only)
         except ProtocolError as error:
@@ -137,8 +141,16 @@ class _Farewell:
 class Link:
     """One connection: a session, and a bounded queue of what is to be sent."""
 
-    def __init__(self, request: web.Request, socket: web.WebSocketResponse, session: int, max_frames: int) -> None:
+    def __init__(
+        self,
+        request: web.Request,
+        socket: web.WebSocketResponse,
+        session: int,
+        max_frames: int,
+        complete: Complete,
+    ) -> None:
         self.session = session
+        self._complete = complete
         self.remote = request.remote
         self._transport = request.transport
         self._socket = socket
@@ -206,7 +218,8 @@ class Link:
 
     async def _send_all(self) -> None:
         while not isinstance(item := await self._outgoing.get(), _Farewell):
-            await self._socket.send_bytes(self._protocol.send(item))
+            message = await self._complete(item) if isinstance(item, Assign) else item
+            await self._socket.send_bytes(self._protocol.send(message))
         reason = item.reason.encode()[:_MAX_REASON_BYTES].decode(errors="ignore").encode()
         await self._socket.close(code=item.code, message=reason)
 

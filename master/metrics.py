@@ -70,7 +70,7 @@ class Metrics:
     def render(self, scheduler: Scheduler, audit: PassingReport) -> bytes:
         state = scheduler.state
         connected = [worker for worker in state.workers.values() if worker.session is not None]
-        self._set("jobs", (job.state for job in state.jobs.values() if job.is_live))
+        self._set("jobs", (job.state for job in state.jobs.values() if not job.is_over))
         self._set("attempts", (attempt.state for attempt in state.attempts.values()))
         self._live["workers"].labels("connected").set(len(connected))
         self._live["workers"].labels("away").set(len(state.workers) - len(connected))

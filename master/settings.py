@@ -14,7 +14,7 @@ from master.scheduling.events import SchedulerSettings
 from master.scheduling.policies import REGISTRY
 from shared.address import DEFAULT_PORT
 from shared.errors import LooplineError
-from shared.model import Order
+from shared.model import Name, Order
 from shared.settings_source import Settings, meant
 
 _MIB = 2**20
@@ -50,6 +50,7 @@ class Limits(BaseModel):
     max_body_bytes: Annotated[Amount, Field(description="of one request, a job's above all")] = 16 * _MIB
     max_file_bytes: Annotated[Amount, Field(description="of one file under /files")] = 1024 * _MIB
     disk_reserve_bytes: Annotated[int, Field(ge=0, description="kept free of files, for the database")] = 256 * _MIB
+    max_unfinished_uploads: Annotated[Amount, Field(description="kept, to be gone on with")] = 1000
     max_page: Annotated[Amount, Field(description="items of one page")] = 1000
     max_inbox: Annotated[Amount, Field(description="requests waiting for the scheduler")] = 10_000
     max_frames: Annotated[Amount, Field(description="waiting to be sent to one worker")] = 100
@@ -76,6 +77,18 @@ class MasterSettings(Settings):
     ] = 2
     tokens: Annotated[bool, Field(description="false: all that can connect are admins; on loopback only")] = True
     worker_token_file: Annotated[Path | None, Field(description="where to write the workers' token as well")] = None
+    retention_days: Annotated[
+        float | None, Field(ge=0, le=36500, description="how long files of jobs that are over are kept; for ever")
+    ] = None
+    file_grace_s: Annotated[Period, Field(description="so old, a file that no job names is removed")] = 7 * 86400.0
+    prune_every_s: Annotated[Period, Field(description="how often files that nobody needs are looked for")] = 3600.0
+    webhook_hosts: Annotated[
+        list[str], Field(description="hosts and networks that webhooks may call although they are not public")
+    ] = []
+    notify_commands: Annotated[
+        dict[Name, Annotated[list[str], Field(min_length=1)]],
+        Field(description="commands that jobs may name, to have somebody told that they are over"),
+    ] = {}
     limits: Limits = Limits()
 
     @classmethod

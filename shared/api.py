@@ -17,6 +17,8 @@ from shared.model import (
     Load,
     Name,
     Order,
+    Output,
+    OutputFile,
     TaskId,
     TaskState,
 )
@@ -59,6 +61,40 @@ class Counts(Body):
     cancelled: int = 0
 
 
+class Ledger(Body):
+    """CPU seconds that a job took: useful, wasted and lost ones make up the whole; those of replicas are in them."""
+
+    useful_cpu_s: float = 0.0  # by attempts whose results count
+    replicated_cpu_s: float = 0.0  # by replicas, however they ended
+    won_cpu_s: float = 0.0  # by replicas that brought their task's result
+    wasted_cpu_s: float = 0.0  # by attempts that another one of their task made superfluous
+    lost_cpu_s: float = 0.0  # by attempts that failed, were lost, given back or cancelled with their job
+
+
+class Eta(Body):
+    """When a job will probably have completed: before p50_at in one of two cases, before p90_at in nine of ten."""
+
+    p50_at: float
+    p90_at: float
+    based_on: str
+    judged: int = 0  # ETAs of completed jobs, all and any
+    p50_held: float | None = None  # share of those jobs that had completed by then
+    p90_held: float | None = None
+
+
+class MomentReport(Body):
+    """How well those ETAs held that were given when so many per cent of a job's tasks were over (0: the first)."""
+
+    moment: int
+    jobs: int  # that have completed since
+    p50_held: float | None = None  # share of them that had completed by then
+    p90_held: float | None = None
+
+
+class ForecastReport(Body):
+    moments: list[MomentReport]
+
+
 class JobView(Body):
     id: int
     name: str
@@ -78,10 +114,17 @@ class JobView(Body):
     released_at: float | None
     max_attempts: int
     max_replicas: int | None  # null: unlimited
+    entered_at: float | None = None  # when it (last) entered the grid
+    waiting_for: list[int] = []  # jobs that have yet to succeed before it enters the grid
+    mismatches: int = 0  # tasks of which two results differ
+    ledger: Ledger = Ledger()
+    eta: Eta | None = None
+    eta_note: str = ""  # why there is none
 
 
 class JobDetail(JobView):
     spec: JobSpec
+    notification: str = ""  # what became of telling somebody that it is over; empty: not asked for, or not over
 
 
 class Submission(Body):
@@ -90,6 +133,29 @@ class Submission(Body):
     id: int
     task_count: int
     warnings: list[str] = []
+
+
+class PlannedTask(Body):
+    number: int
+    command: list[str]
+    parameters: dict[str, Scalar]
+
+
+class Expected(Body):
+    """In how many seconds a job would be over if it were submitted now: as likely as not, and nearly surely."""
+
+    p50_s: float
+    p90_s: float
+
+
+class Preview(Body):
+    """What would come of a submission. ``tasks``: the first ones; none where their row file is not here yet."""
+
+    task_count: int
+    size: float | None  # reference CPU-seconds; null: unknown, and so larger than any
+    tasks: list[PlannedTask]
+    warnings: list[str] = []
+    expected: Expected | None = None  # null: nothing is known to tell it by
 
 
 class AttemptView(Body):
@@ -109,6 +175,7 @@ class AttemptView(Body):
     peak_memory_bytes: int
     stdout_bytes: int = 0
     stderr_bytes: int = 0
+    output_count: int = 0  # files that it left
 
 
 class TaskView(Body):
@@ -121,12 +188,23 @@ class TaskView(Body):
     worker: str | None  # of the accepted result, else of the latest attempt
     exit_code: int | None
     reason: str
+    mismatch: bool = False  # two of its results differ
+
+
+class VoteView(Body):
+    """What one attempt brought, in short: equal digests, equal results."""
+
+    attempt: int
+    worker: str
+    digest: str
 
 
 class TaskDetail(TaskView):
     command: list[str]
     parameters: dict[str, Scalar]
+    votes: list[VoteView] = []  # results that were compared
     attempts: list[AttemptView]
+    outputs: list[OutputFile] = []  # of its accepted attempt
 
 
 class TaskResult(TaskView):
@@ -135,11 +213,42 @@ class TaskResult(TaskView):
     parameters: dict[str, Scalar]
     stdout: str
     stdout_cut: bool  # shortened, by the worker's cap or for this list
+    value: Output | None = None  # of a function: a pickle of what it returned, or of (exception, traceback)
     cursor: str = ""  # asking with it goes on after this line
+
+
+class OutputFiles(Body):
+    """What a task left, and its job wants back."""
+
+    items: list[OutputFile]
+
+
+class PruneRequest(Body):
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    older_than_s: Annotated[
+        float | None, Field(ge=0, le=1e10, allow_inf_nan=False, description="files of jobs over for so long, too")
+    ] = None
+    delete: bool = Field(default=False, description="false: only say what there is")
+
+
+class PruneReport(Body):
+    """Files that nobody needs: removed, or to be removed."""
+
+    deleted: bool
+    job_count: int  # whose files are not kept any more
+    jobs: list[int]  # the first of them
+    files: int
+    bytes: int
+    uploads: int  # that broke off, and nobody went on with
+    upload_bytes: int
+    older_than_s: float | None
+    grace_s: float  # what is younger stays
 
 
 class WorkerView(Body):
     name: str
+    mismatches: int = 0  # results of its that another worker's contradict
     connected: bool
     draining: bool
     facts: Facts
@@ -158,6 +267,7 @@ class Reason(Body):
     code: str
     count: int
     detail: str
+    job: int | None = None  # that is the reason, where it is another job
 
 
 class Explanation(Body):
@@ -259,6 +369,30 @@ class JoinRequest(Body):
     worker: Name
     token: Annotated[str, Field(pattern=r"^[0-9a-f]{8}$", description="the new token's id")]
     hash: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$", description="the new token's SHA-256")]
+
+
+HistorySubject = Literal["user", "worker", "job"]
+
+
+class HistoryLine(Body):
+    """What attempts of one user, worker or job came to, of those that ended within a time."""
+
+    subject: str
+    name: str  # a job's; else empty
+    jobs: int
+    tasks: int  # that they completed
+    attempts: int
+    wall_s: float  # on workers' slots
+    useful_cpu_s: float  # of results that were accepted
+    replicated_cpu_s: float  # of replicas, whether they won or lost
+    wasted_cpu_s: float  # of those that lost to another attempt, or were cancelled with their job
+    lost_cpu_s: float  # of those that failed, or were lost or given back with their worker
+
+
+class HistoryReport(Body):
+    since: float
+    until: float
+    lines: list[HistoryLine]
 
 
 class Whoami(Body):

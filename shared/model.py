@@ -8,13 +8,23 @@ from __future__ import annotations
 import base64
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Annotated, Any, Literal, NamedTuple, Self
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self
 
-from pydantic import BeforeValidator, Field, GetCoreSchemaHandler, PlainSerializer
+from pydantic import BeforeValidator, ConfigDict, Field, GetCoreSchemaHandler, PlainSerializer
 from pydantic_core import CoreSchema, core_schema
+
+from shared.paths import RelativePath
 
 INLINE_LIMIT_BYTES = 4096
 """Output up to this long travels inside its result; longer output is a blob named by its SHA-256."""
+
+MAX_OWN_INPUTS = 100
+"""Input files of one task's own, beside those that its job's tasks have in common."""
+MAX_OUTPUT_PATTERNS = 100
+MAX_OUTPUT_FILES = 1000
+"""That one attempt may bring back: their names travel inside its result."""
+MAX_OUTPUT_NAMES = 100_000
+"""Characters of their names altogether."""
 
 MAX_ID = 2**53 - 1
 """Largest number that survives every JSON reader."""
@@ -77,6 +87,7 @@ class AttemptId(_DottedId, _AttemptFields):
 
 
 class JobState(StrEnum):
+    WAITING = "waiting"  # for other jobs to succeed: not yet in the grid
     QUEUED = "queued"
     RUNNING = "running"
     SUCCEEDED = "succeeded"
@@ -139,6 +150,11 @@ NO_NUL = r"^[^\x00]*$"
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 Name = Annotated[str, Field(min_length=1, max_length=100, pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
 """A worker's, label's or user's name: safe in a URL, a shell and a file system."""
+PythonVersion = Annotated[str, Field(pattern=r"^\d{1,3}\.\d{1,3}$", examples=["3.11"])]
+"""Major and minor: pickles of functions hold for these alone."""
+FileName = Annotated[
+    str, Field(pattern=r"^sha256:[0-9a-f]{64}$", description="an uploaded file, by its content", examples=[])
+]
 ShortText = Annotated[str, Field(max_length=500, pattern=NO_NUL)]
 Seconds = Annotated[float, Field(ge=0, le=1e10, allow_inf_nan=False)]
 Count = Annotated[int, Field(ge=0, le=MAX_ID)]
@@ -160,6 +176,7 @@ class Facts:
     labels: tuple[Name, ...] = ()
     speed: Annotated[float, Field(ge=1e-6, le=1e6)] = 1.0  # reference CPU-seconds per second
     network: bool = True  # tasks that ask for the network have it
+    functions: PythonVersion | None = None  # that functions run under; None: it can run none
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,6 +231,38 @@ class Output:
 
 
 @dataclass(frozen=True, slots=True)
+class Function:
+    """What every task of a job calls, in place of a command: a pickle, for one version of Python only."""
+
+    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
+
+    file: Annotated[FileName, Field(description="the function, by cloudpickle")]
+    python: PythonVersion
+    session: Annotated[
+        str,
+        Field(pattern=r"^[A-Za-z0-9._-]{1,100}$", description="calls of one session may share an interpreter"),
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class InputFile:
+    """A file that a task finds in its scratch folder, by its content."""
+
+    sha256: Sha256
+    size_bytes: Count | None = None  # None: whoever has it knows
+    executable: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class OutputFile:
+    """A file that a task left in its scratch folder, and that its job wants back."""
+
+    path: RelativePath
+    sha256: Sha256
+    size_bytes: Count
+
+
+@dataclass(frozen=True, slots=True)
 class Result:
     """How an attempt ended: written to the worker's spool before it is sent."""
 
@@ -226,3 +275,5 @@ class Result:
     peak_memory_bytes: Count = 0
     stdout: Output = Output()
     stderr: Output = Output()
+    outputs: Annotated[tuple[OutputFile, ...], Field(max_length=MAX_OUTPUT_FILES)] = ()
+    value: Output | None = None  # what a function returned, or raised: a pickle

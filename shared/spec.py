@@ -8,14 +8,32 @@ from typing import Annotated, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, JsonValue, Tag, model_validator
 
-from shared.model import NO_NUL, Name
+from shared.manifest import MAX_FILES
+from shared.model import (
+    MAX_ID,
+    MAX_OUTPUT_PATTERNS,
+    MAX_OWN_INPUTS,
+    NO_NUL,
+    FileName,
+    Function,
+    InputFile,
+    Name,
+    PythonVersion,
+)
+from shared.paths import Pattern, RelativePath, tree_of
 from shared.scalar import Exact, Scalar
 
 MAX_TASKS = 100_000_000
 """Hard ceiling on the tasks of one job; a master's own limit (a setting) is lower."""
 
+MAX_AFTER = 1000
+"""Jobs that one job may wait for."""
+
 MAX_RUN_CHARACTERS = 200_000
 """What one task is started with, parameters put in; a frame to a worker holds many of them."""
+
+MAX_INPUTS = MAX_FILES
+"""Files that the tasks of one job have in common."""
 
 PLACEHOLDER = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]{0,63})\}")
 """What a parameter is put in place of, in a command's arguments."""
@@ -107,6 +125,37 @@ Parameters = Annotated[
 ]
 
 
+class Input(Spec):
+    """An uploaded file as tasks find it."""
+
+    file: FileName
+    executable: bool = False
+
+
+def _input_kind(value: object) -> str:
+    return "file" if isinstance(value, dict | Input) else "name"
+
+
+Inputs = dict[RelativePath, Annotated[Annotated[Input, Tag("file")] | Annotated[FileName, Tag("name")],
+                                      Discriminator(_input_kind)]]  # fmt: skip
+"""Files by where they are in the scratch folder: ``"sha256:..."``, or more of it."""
+
+
+def staged(inputs: Inputs) -> dict[str, InputFile]:
+    """As workers are told of them."""
+    files = {path: one if isinstance(one, Input) else Input(file=one) for path, one in inputs.items()}
+    return {path: InputFile(one.file[len("sha256:") :], None, one.executable) for path, one in files.items()}
+
+
+def named_files(spec: JobSpec) -> set[str]:
+    """SHA-256 of every file that a job's spec names; not of those that the lines of its row file may name."""
+    names = {spec.parameters.file} if isinstance(spec.parameters, RowFile) else set()
+    names |= {spec.function.file} if spec.function else set()
+    for inputs in (spec.inputs, *(task.inputs for task in spec.tasks or ())):
+        names |= {one.file if isinstance(one, Input) else one for one in inputs.values()}
+    return {name[len("sha256:") :] for name in names}
+
+
 class Requirements(Spec):
     """What a worker must be to run a job's tasks."""
 
@@ -115,6 +164,25 @@ class Requirements(Spec):
     labels: Annotated[list[Name], Field(max_length=50)] = []
     slots: Annotated[int, Field(ge=1, le=65536)] = 1
     network: bool = Field(default=False, description="tasks use the network; in a sandbox they have none otherwise")
+    python: PythonVersion | None = Field(default=None, description="that functions run under there: 3.11")
+
+
+class Notify(Spec):
+    """Who is told that the job is over: a URL, by a signed POST; or a command that the master's settings name."""
+
+    webhook: Annotated[str, Field(max_length=2000, pattern=r"^https?://[^\s\x00]+$")] | None = None
+    command: Name | None = None
+    on: Annotated[list[Literal["succeeded", "failed", "cancelled"]], Field(min_length=1, max_length=3)] = [
+        "succeeded",
+        "failed",
+        "cancelled",
+    ]
+
+    @model_validator(mode="after")
+    def _is_one(self) -> Self:
+        if (self.webhook is None) == (self.command is None):
+            raise ValueError("give either a webhook or a command")
+        return self
 
 
 class TaskSpec(Spec):
@@ -123,6 +191,7 @@ class TaskSpec(Spec):
     command: Command | None = None
     parameters: Row = {}
     size: Size | None = None
+    inputs: Annotated[Inputs, Field(max_length=MAX_OWN_INPUTS, description="beside, or instead of, its job's")] = {}
 
 
 class JobSpec(Spec):
@@ -141,6 +210,7 @@ class JobSpec(Spec):
 
     name: Annotated[str, Field(max_length=200, pattern=r"^[^\x00-\x1f\x7f]*$")] = ""
     command: Command | None = None
+    function: Function | None = None
     parameters: Parameters | None = None
     tasks: Annotated[list[TaskSpec], Field(min_length=1, max_length=1_000_000, fail_fast=True)] | None = None
     environment: Annotated[dict[str, Argument], Field(max_length=200)] = {}
@@ -149,15 +219,44 @@ class JobSpec(Spec):
     max_attempts: Annotated[int, Field(ge=1, le=1000)] | None = None
     max_replicas: Annotated[int, Field(ge=1, le=65536)] | Literal["unlimited"] | None = None
     timeout_s: Annotated[float, Field(gt=0, le=1e9, allow_inf_nan=False)] | None = None
+    notify: Notify | None = None
+    after: Annotated[
+        list[Annotated[int, Field(ge=1, le=MAX_ID)]],
+        Field(max_length=MAX_AFTER, description="jobs that must have succeeded before this one enters the grid"),
+    ] = []
+    quorum: Annotated[
+        int | None, Field(ge=2, le=100, description="a task's result is accepted when so many workers agree on it")
+    ] = None
+    replica_budget_s: Annotated[
+        float | None,
+        Field(ge=0, le=1e12, allow_inf_nan=False, description="CPU seconds that replicas of the job may take"),
+    ] = None
+
+    inputs: Annotated[Inputs, Field(max_length=MAX_INPUTS, description="files, by where tasks find them")] = {}
+    outputs: Annotated[
+        list[Pattern], Field(max_length=MAX_OUTPUT_PATTERNS, description="files to bring back, such as *.csv")
+    ] = []
+
+    @model_validator(mode="after")
+    def _has_places_for_its_inputs(self) -> Self:
+        common = tree_of(self.inputs)
+        for task in self.tasks or ():
+            if task.inputs:
+                tree_of(task.inputs, beside=common)
+        return self
 
     @model_validator(mode="after")
     def _is_complete(self) -> Self:
         if self.tasks is not None and self.parameters is not None:
             raise ValueError("give either tasks or parameters, not both")
-        if self.command is None and not (self.tasks and all(task.command for task in self.tasks)):
+        if self.function is not None:
+            _check_function(self)
+        elif self.command is None and not (self.tasks and all(task.command for task in self.tasks)):
             raise ValueError("a command is missing: give one to the job, or one to every task")
         if any(not name or "=" in name or "\x00" in name or len(name) > 200 for name in self.environment):
             raise ValueError("environment names must be 1 to 200 characters without '='")
+        if self.quorum and isinstance(self.max_replicas, int) and self.max_replicas < self.quorum:
+            raise ValueError(f"a quorum of {self.quorum} needs max_replicas of at least {self.quorum}")
         if self.task_count > MAX_TASKS:
             raise ValueError(f"{self.task_count:,} tasks are more than the limit of {MAX_TASKS:,}")
         if (longest := _longest_run(self)) > MAX_RUN_CHARACTERS:
@@ -194,15 +293,36 @@ class JobSpec(Spec):
         return document
 
 
+_INPUT_CHARACTERS = 130
+"""What a task's own input takes beside its path."""
+
+
+def _check_function(spec: JobSpec) -> None:
+    assert spec.function
+    if spec.command is not None or (spec.tasks and any(task.command for task in spec.tasks)):
+        raise ValueError("give either a command or a function, not both")
+    if spec.requires.python != spec.function.python:
+        raise ValueError(f"a function of Python {spec.function.python} has to say so in requires.python too")
+
+
+def run_length(spec: JobSpec, lengths: Mapping[str, int]) -> int:
+    """So many characters has what a task is started with whose parameters have values of these lengths."""
+    return _environment_length(spec) + _run_length(spec.command or [], lengths)
+
+
 def _longest_run(spec: JobSpec) -> int:
     """At most so many characters has what one task of the job is started with."""
-    environment = sum(len(name) + len(value) for name, value in spec.environment.items())
     if spec.tasks is None:
-        return environment + _run_length(spec.command or [], _longest_values(spec.parameters))
-    return environment + max(
+        return run_length(spec, _longest_values(spec.parameters))
+    return _environment_length(spec) + max(
         _run_length(task.command or spec.command or [], {n: len(str(v)) for n, v in task.parameters.items()})
+        + sum(len(path) + _INPUT_CHARACTERS for path in task.inputs)
         for task in spec.tasks
     )
+
+
+def _environment_length(spec: JobSpec) -> int:
+    return sum(len(name) + len(value) for name, value in spec.environment.items())
 
 
 def _run_length(command: Iterable[str], lengths: Mapping[str, int]) -> int:

@@ -54,6 +54,11 @@ def on_dask(address: str) -> MakeExecutor:
     return lambda: _dask(address)
 
 
+def on_grid(master: str | None = None) -> MakeExecutor:
+    """A Loopline grid, by its master's address; as whom and, by default, where: as every command of its client."""
+    return lambda: _grid(master)
+
+
 def available_cores() -> int:
     """Those that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
@@ -77,6 +82,18 @@ def _pool(processes: int) -> Iterator[Executor]:
 
 def _leave_interrupts_to_the_parent() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+@contextmanager
+def _grid(master: str | None) -> Iterator[Executor]:
+    from loopline import Executor as GridExecutor  # the client, and nothing of the daemons
+
+    with GridExecutor(master, name="simulate") as executor:
+        try:
+            yield executor
+        except BaseException:  # nothing of it goes on over there
+            executor.shutdown(cancel_futures=True)
+            raise
 
 
 @contextmanager

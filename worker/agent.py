@@ -12,12 +12,14 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, NoReturn
 
 from shared.model import Facts, Result
-from shared.protocol.messages import MAX_WROTE_BYTES, Assign, Read, Wrote
+from shared.protocol.messages import MAX_WROTE_BYTES, Assign, Read, Run, Wrote
 from shared.protocol.session import WorkerSession
 from worker import speed
+from worker.cache import Cache
 from worker.computer import Computer, facts, processor
 from worker.core import Core
 from worker.crew import Crew
+from worker.downloads import Downloads
 from worker.gate import Gate
 from worker.home import Home
 from worker.launch.sandbox import Sandbox, open_sandbox
@@ -31,7 +33,11 @@ from worker.pause import Pause
 from worker.runner import Runner
 from worker.settings import WorkerSettings
 from worker.spool import Spool
+from worker.task_files import Shelf
 from worker.uploads import Uploads
+from worker.warm.launcher import WarmLauncher
+from worker.warm.python import Python
+from worker.warm.python import find as find_python
 from worker.yielding import Yielding
 
 if TYPE_CHECKING:
@@ -64,13 +70,23 @@ class Agent:
         self.news = asyncio.Event()
         self._boot = secrets.token_hex(8)
         core_speed = speed.kept(home.speed, processor(), computer.cpus)
-        self._facts = facts(computer, settings.slots, settings.labels, core_speed, network=_has_network(settings))
+        python = find_python(settings.python)
+        self._facts = facts(
+            computer,
+            settings.slots,
+            settings.labels,
+            core_speed,
+            network=_has_network(settings),
+            functions=python.functions,
+        )
         self._crew = crew
         self._meter = Meter(computer)
         self._spool = Spool(home.spool, settings.spool_limit_bytes)
         self._offer = Offer(self._facts.slots, settings.disk_reserve_bytes, home, self._spool, self.news.set)
+        self._cache = Cache(home.cache, settings.cache_limit_bytes, Downloads(gate))
         self._outbox = Outbox(self._spool, Uploads(gate), crew, self._ready, self._offer.withdraw)
-        self._launcher = make_launcher(not settings.dedicated, _sandbox(settings))
+        launcher = make_launcher(not settings.dedicated, _sandbox(settings, python))
+        self._launcher = WarmLauncher(launcher, self._cache, (python.program,))
         self._runner = Runner(
             crew,
             self._launcher,
@@ -80,6 +96,7 @@ class Agent:
             settings.output_limit_bytes,
             self._ended,
             _quota(settings, self._facts),
+            Shelf(self._cache, self._spool, settings.scratch_limit_bytes, settings.outputs_limit_bytes),
         )
         self._home = home
         self._yielding = Yielding(
@@ -123,7 +140,7 @@ class Agent:
         todo = self._core.assigned(assign)
         for run in todo.start:
             refusal = self._yielding.refusal(run.slots)
-            log.info("attempt %s %s: %.200s", run.attempt, refusal or "starts", shlex.join(run.command))
+            log.info("attempt %s %s: %.200s", run.attempt, refusal or "starts", _what(run))
             self._runner.start(run, refusal)
             if not refusal:
                 self._yielding.took(run.attempt, run.slots)
@@ -174,7 +191,9 @@ class Agent:
         while True:
             self._sample()
             self._yielding.sample()
+            self._cache.make_room(self._settings.disk_reserve_bytes - self._home.free_bytes())  # before tasks do
             self._offer.review()
+            self._launcher.interpreters.keep(self._yielding.consent.slots - self._runner.slots_in_use)
             await asyncio.sleep(SAMPLE_EVERY_S)
 
     def _sample(self) -> None:
@@ -208,6 +227,10 @@ class Agent:
             await self._heard.wait()
 
 
+def _what(run: Run) -> str:
+    return "a function" if run.function else shlex.join(run.command)
+
+
 def _quota(settings: WorkerSettings, facts: Facts) -> Quota:
     return Quota(
         facts.memory_bytes,
@@ -223,11 +246,12 @@ def _has_network(settings: WorkerSettings) -> bool:
     return settings.sandbox_network or not settings.sandbox
 
 
-def _sandbox(settings: WorkerSettings) -> Sandbox | None:
+def _sandbox(settings: WorkerSettings, python: Python) -> Sandbox | None:
     """LooplineError where one is asked for that this computer cannot have."""
     if not settings.sandbox:
         return None
-    return open_sandbox(settings.sandbox_network, settings.sandbox_shows, hides=[settings.data_dir])
+    shows = [*settings.sandbox_shows, *python.folders]
+    return open_sandbox(settings.sandbox_network, shows, hides=[settings.data_dir])
 
 
 def _detail(result: Result) -> str:

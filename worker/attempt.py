@@ -7,13 +7,17 @@ import os
 from dataclasses import replace
 from pathlib import Path
 
-from shared.model import STREAMS, Held, Outcome, Result, Stream
+from shared.model import STREAMS, Held, Outcome, Output, OutputFile, Result, Stream
 from shared.protocol.messages import Run
 from worker import scratch
 from worker.capture import Capture
 from worker.launch.trees import Ended, Job, Launcher, Tree, Usage
 from worker.limits import Breach
+from worker.outputs import OutputsError
+from worker.staging import StagingError
 from worker.stopwatch import Stopwatch
+from worker.task_files import TaskFiles
+from worker.warm.value import take
 from worker.watch import Watch, fills
 
 _WHOLE = (Outcome.SUCCEEDED, Outcome.FAILED)
@@ -26,16 +30,31 @@ _KILLED_BY_OTHERS = "killed by another program, or by the system for lack of mem
 class Attempt:
     """Ends in exactly one Result, whatever happens."""
 
-    def __init__(self, run: Run, job: Job, launcher: Launcher, files: tuple[Path, Path], limit_bytes: int) -> None:
-        """``files``: where stdout and stderr go when they are long, each up to ``limit_bytes``."""
+    def __init__(
+        self,
+        run: Run,
+        job: Job,
+        launcher: Launcher,
+        files: tuple[Path, Path],
+        limit_bytes: int,
+        value_file: Path | None = None,
+        task_files: TaskFiles | None = None,
+    ) -> None:
+        """``files``: where stdout and stderr go when they are long, each up to ``limit_bytes``; ``value_file``: where
+        a function's value goes when it is; ``task_files``: what it takes and leaves.
+        """
         self.id = run.attempt
         self.job_name = run.job_name
+        self.slots = run.slots
         self.is_frozen = False
         self.trouble = ""  # what this computer could not do
         self.usage = Usage()  # when last measured
         self.spent_cpu_s = 0.0  # all that it cost here, known at its end
         self._timeout_s = run.timeout_s
         self._job = job
+        self._value_file = value_file
+        self._task_files = task_files
+        self._setting_up: asyncio.Task[None] | None = None
         self._launcher = launcher
         self._captures = [Capture(file, limit_bytes, self._give_up) for file in files]
         self._tree: Tree | None = None
@@ -50,6 +69,10 @@ class Attempt:
     def end(self, outcome: Outcome, reason: str = "") -> None:
         """Kill it, unless it has ended; the first call says what for."""
         self._verdict = self._verdict or (outcome, reason)
+        if self._setting_up:
+            self._setting_up.cancel()
+        if self._task_files:
+            self._task_files.give_up()
         if self._tree:
             self._tree.kill()
 
@@ -83,8 +106,9 @@ class Attempt:
     async def execute(self) -> Result:
         try:
             ended = Ended(killed=True) if self._verdict else await self._run()
-            outcome, reason = self._judge(ended)
+            outcome, reason, outputs = await self._collect(*self._judge(ended))
             stdout, stderr = [await capture.finish(outcome in _WHOLE) for capture in self._captures]
+            value = await self._take_value(outcome)
         except OSError as error:
             self.trouble = self.trouble or f"cannot run a task here: {error}"
             return Result(self.id, Outcome.GIVEN_BACK, reason=self.trouble[:500])
@@ -98,9 +122,35 @@ class Attempt:
             self._peak_memory_bytes,
             stdout,
             stderr,
+            outputs,
+            value,
         )
 
+    async def _take_value(self, outcome: Outcome) -> Output | None:
+        """What a function returned or raised."""
+        call, file = self._job.call, self._value_file
+        if call is None or file is None or outcome not in _WHOLE:
+            return None
+        return await asyncio.to_thread(take, call.value, file)
+
+    async def clear_up(self) -> None:
+        """Before its scratch folder goes."""
+        if self._task_files:
+            await self._task_files.clear_up()
+
+    async def _collect(self, outcome: Outcome, reason: str) -> tuple[Outcome, str, tuple[OutputFile, ...]]:
+        """With the files that a successful task left; without one of them it is none."""
+        if outcome is not Outcome.SUCCEEDED or self._task_files is None:
+            return outcome, reason, ()
+        try:
+            collected = await self._task_files.collect()
+        except OutputsError as error:
+            return *(self._verdict or (Outcome.FAILED, str(error))), ()
+        return outcome, "; ".join(filter(None, (reason, collected.remark))), collected.files
+
     async def _run(self) -> Ended:
+        if not await self._set_up():
+            return Ended(killed=True)
         tree = await self._start()
         self._ran.limit(self._timeout_s, self._time_out)
         watching = asyncio.create_task(self._watch().keep())
@@ -114,10 +164,24 @@ class Attempt:
             await capture.drain()
         return await self._notice_full_disk(ended)
 
+    async def _set_up(self) -> bool:
+        """Its scratch folder, and its inputs there; False: they cannot be had, or it was ended meanwhile."""
+        await asyncio.to_thread(scratch.make, self._job.folder)
+        if self._task_files and not self._verdict:
+            self._setting_up = asyncio.create_task(self._task_files.bring_in())
+            try:
+                await asyncio.wait([self._setting_up])
+            finally:
+                self._setting_up.cancel()
+            if not self._setting_up.cancelled() and (error := self._setting_up.exception()):
+                if not isinstance(error, StagingError):
+                    raise error
+                self.end(error.outcome, str(error))
+        return not self._verdict
+
     async def _start(self) -> Tree:
         pipes: list[int] = []
         try:
-            scratch.make(self._job.folder)
             for capture in self._captures:
                 pipes.append(await capture.open())
             self._ran = Stopwatch()
@@ -169,12 +233,12 @@ class Attempt:
             return Outcome.GIVEN_BACK, ended.trouble
         if ended.refusal:
             program = "".join(self._job.command[:1]) or "an empty command"
-            return Outcome.FAILED, f"cannot run {program}: {ended.refusal}"
+            return Outcome.FAILED, f"cannot run {'a function' if self._job.call else program}: {ended.refusal}"
         if ended.exit_code == 0:
             return Outcome.SUCCEEDED, _about_strays(ended.strays)
         if ended.breach:
             return Outcome.FAILED, self._job.limits.words(ended.breach)
-        return Outcome.FAILED, _KILLED_BY_OTHERS if ended.exit_code == -9 else ""
+        return Outcome.FAILED, ended.reason or (_KILLED_BY_OTHERS if ended.exit_code == -9 else "")
 
     def _time_out(self) -> None:
         self.end(Outcome.FAILED, f"timed out after {self._timeout_s:g} s")

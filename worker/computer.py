@@ -60,7 +60,13 @@ class Computer:
 
 
 def facts(
-    computer: Computer, slots: int | None, labels: tuple[str, ...], speed: float = 1.0, *, network: bool = True
+    computer: Computer,
+    slots: int | None,
+    labels: tuple[str, ...],
+    speed: float = 1.0,
+    *,
+    network: bool = True,
+    functions: str | None = None,
 ) -> Facts:
     """What the agent tells of its computer when it says hello."""
     machine = platform.machine().lower()
@@ -76,6 +82,7 @@ def facts(
         labels=labels,
         speed=speed,
         network=network,
+        functions=functions,
     )
 
 

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import accumulate, islice, takewhile
 
 from shared.model import AttemptId, Result
-from shared.protocol.messages import MAX_RESULTS_PER_REPORT, Assign, Run
+from shared.protocol.messages import MAX_OUTPUT_FILES_PER_REPORT, MAX_RESULTS_PER_REPORT, Assign, Run
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +79,8 @@ class Core:
         would take it for lost.
         """
         waiting = list(self._unsent)
-        now, later = waiting[:MAX_RESULTS_PER_REPORT], waiting[MAX_RESULTS_PER_REPORT:]
+        fits = _fits(self._unsent.values())
+        now, later = waiting[:fits], waiting[fits:]
         return (*self._held, *later), tuple(self._unsent[attempt] for attempt in now)
 
     def reported(self, seq: int, results: Iterable[Result]) -> None:
@@ -90,3 +92,9 @@ class Core:
 
     def _is_new(self, run: Run) -> bool:
         return not any(run.attempt in known for known in (self._held, self._unsent, self._sent))
+
+
+def _fits(results: Iterable[Result]) -> int:
+    """How many of them, from the first on, a Report can bring."""
+    files = accumulate(len(result.outputs) for result in islice(results, MAX_RESULTS_PER_REPORT))
+    return sum(1 for _ in takewhile(lambda count: count <= MAX_OUTPUT_FILES_PER_REPORT, files))

@@ -26,6 +26,7 @@ from worker.presence.probe import Reading
 from worker.pressure import Pressure
 from worker.settings import WorkerSettings
 from worker.terms import in_words, terms_of
+from worker.warm.python import find as find_python
 
 _LISTEN_S = 0.5
 """Until probes that have to connect first can say something, and the load has been measured."""
@@ -130,8 +131,17 @@ async def _find(settings: WorkerSettings, desk: Desk) -> Findings:
     return Findings(
         readings, sight.by, sight.idle_s, consent.slots, consent.why,
         round(meter.spare_cpu, 2), computer.cores, _speed(settings, computer),
-        Pressure.now(), battery, abilities(), in_words(settings, terms),
+        Pressure.now(), battery, [*abilities(), _functions(settings)], in_words(settings, terms),
     )  # fmt: skip
+
+
+def _functions(settings: WorkerSettings) -> Ability:
+    try:
+        python = find_python(settings.python)
+    except LooplineError as error:
+        return Ability("functions", False, error.message)
+    detail = python.obstacle or f"of Python {python.version}, warm between calls"
+    return Ability("functions", not python.obstacle, f"{detail} ({python.program})")
 
 
 def _speed(settings: WorkerSettings, computer: Computer) -> float:

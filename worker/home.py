@@ -32,6 +32,7 @@ class Home:
         self.folder = folder.absolute()
         self.scratch = self.folder / "scratch"
         self.spool = self.folder / "spool"
+        self.cache = self.folder / "cache"
         self.pause = self.folder / "pause.json"
         self.speed = self.folder / "speed.json"
         try:

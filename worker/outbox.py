@@ -62,11 +62,13 @@ class Outbox:
                 await asyncio.sleep(_RETRY_S)
 
     async def _deliver(self, result: Result) -> None:
-        delivered = await self._uploads.deliver(result, self._spool.output_files(result.attempt))
+        files, value_file = self._spool.output_files(result.attempt), self._spool.value_file(result.attempt)
+        delivered = await self._uploads.deliver(result, files, value_file, self._spool.files_folder(result.attempt))
         if delivered != result:
             await self._put(delivered)
         self._on_ready(delivered)
 
 
 def _names_blobs(result: Result) -> bool:
-    return bool(result.stdout.sha256 or result.stderr.sha256)
+    value = result.value
+    return bool(result.stdout.sha256 or result.stderr.sha256 or result.outputs or (value and value.sha256))

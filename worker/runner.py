@@ -14,6 +14,8 @@ from worker.crew import Crew
 from worker.launch.trees import Job, Launcher
 from worker.limits import Quota
 from worker.spool import Spool
+from worker.task_files import Shelf
+from worker.warm.calls import call_of, folder_of
 
 
 class Runner:
@@ -29,6 +31,7 @@ class Runner:
         output_limit_bytes: int,
         on_end: Callable[[Result, str], Awaitable[None]],
         quota: Quota | None = None,
+        shelf: Shelf | None = None,
     ) -> None:
         self._crew = crew
         self._launcher = launcher
@@ -38,6 +41,7 @@ class Runner:
         self._output_limit_bytes = output_limit_bytes
         self._on_end = on_end
         self._quota = quota or Quota()
+        self._shelf = shelf
         self._attempts: dict[AttemptId, Attempt] = {}
         self._none_left = asyncio.Event()
         self._closed = ""  # why nothing is started any more
@@ -45,13 +49,19 @@ class Runner:
 
     def start(self, run: Run, refusal: str = "") -> None:
         """``refusal``: why it is given back at once instead."""
-        folder = self._scratch / str(run.attempt)
+        folder = folder_of(run, self._scratch)
         environment = scratch.environment(run, self._worker, folder)
-        job = Job(run.command, folder, environment, self._quota.limits(run), run.network)
+        call = call_of(run, folder)
+        room = folder.parent if call else None
+        job = Job(run.command, folder, environment, self._quota.limits(run), run.network, call, room)
         files = self._spool.output_files(run.attempt)
-        attempt = Attempt(run, job, self._launcher, files, self._output_limit_bytes)
+        value_file = self._spool.value_file(run.attempt)
+        task_files = self._shelf.files_of(run, folder) if self._shelf else None
+        attempt = Attempt(run, job, self._launcher, files, self._output_limit_bytes, value_file, task_files)
         if self._closed or refusal:
             attempt.end(Outcome.GIVEN_BACK, self._closed or refusal)
+        elif run.row_file:
+            attempt.end(Outcome.FAILED, "its parameters are lost: the master no longer has the job's row file")
         self._attempts[run.attempt] = attempt
         self._crew.start(self._see_through(attempt, folder))
 
@@ -88,6 +98,10 @@ class Runner:
     def held(self, attempt: AttemptId) -> Held:
         return self._attempts[attempt].held if attempt in self._attempts else Held(attempt)
 
+    @property
+    def slots_in_use(self) -> int:
+        return sum(attempt.slots for attempt in self._attempts.values())
+
     def measure(self) -> float:
         """Measure what runs; CPU seconds that all attempts have taken since the beginning."""
         for attempt in self._attempts.values():
@@ -105,6 +119,7 @@ class Runner:
 
     async def _see_through(self, attempt: Attempt, folder: Path) -> None:
         result = await attempt.execute()
+        await attempt.clear_up()
         await asyncio.gather(asyncio.to_thread(scratch.remove, folder), self._on_end(result, attempt.trouble))
         self._past_cpu_s += attempt.spent_cpu_s
         del self._attempts[attempt.id]

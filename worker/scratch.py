@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 from shared.protocol.messages import Run
@@ -19,11 +21,21 @@ _INHERITED_ON_WINDOWS = ("SYSTEMROOT", "SYSTEMDRIVE", "COMSPEC", "PATHEXT", "WIN
 def make(folder: Path) -> None:
     """An empty folder for one attempt. OSError where there is no room."""
     remove(folder)
-    _temporary(folder).mkdir(parents=True)
+    temporary(folder).mkdir(parents=True)
 
 
 def remove(folder: Path) -> None:
     """With all that is in it; what cannot be removed is left to the next agent's sweep."""
+    try:
+        _remove(folder)
+    except RecursionError:  # a task may nest its folders deeper than Python goes
+        if os.name == "posix":
+            subprocess.run(["rm", "-rf", "--", str(folder)], stderr=subprocess.DEVNULL, check=False)
+
+
+def _remove(folder: Path) -> None:
+    if folder.is_symlink():  # planted by a task that shares a room with it: what it leads to is not ours
+        folder.unlink(missing_ok=True)
     shutil.rmtree(folder, ignore_errors=True)
     if folder.is_dir():  # a task may lock its own folders
         folder.chmod(0o700)
@@ -32,6 +44,11 @@ def remove(folder: Path) -> None:
                 if not inner.is_symlink():
                     inner.chmod(0o700)
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def remove_empty(folder: Path) -> None:
+    with suppress(OSError):  # there is still something in it
+        folder.rmdir()
 
 
 def environment(run: Run, worker: str, folder: Path) -> dict[str, str]:
@@ -51,11 +68,11 @@ def environment(run: Run, worker: str, folder: Path) -> dict[str, str]:
     ==================== ==========================================================================
     """
     names = _INHERITED + (_INHERITED_ON_WINDOWS if sys.platform == "win32" else ())
-    temporary = str(_temporary(folder))
+    for_files = str(temporary(folder))
     return {
         **{name: os.environ[name] for name in names if name in os.environ},
         "HOME": str(folder),
-        **dict.fromkeys(("TMPDIR", "TEMP", "TMP"), temporary),
+        **dict.fromkeys(("TMPDIR", "TEMP", "TMP"), for_files),
         **run.environment,
         "LOOPLINE_JOB": str(run.attempt.job),
         "LOOPLINE_JOB_NAME": run.job_name,
@@ -63,10 +80,11 @@ def environment(run: Run, worker: str, folder: Path) -> dict[str, str]:
         "LOOPLINE_ATTEMPT": str(run.attempt),
         "LOOPLINE_WORKER": worker,
         "LOOPLINE_SLOTS": str(run.slots),
-        "LOOPLINE_PARAMETERS": json.dumps(run.parameters),
+        "LOOPLINE_PARAMETERS": json.dumps({} if run.function else run.parameters),
         VARIABLE: str(folder),
     }
 
 
-def _temporary(folder: Path) -> Path:
+def temporary(folder: Path) -> Path:
+    """Of what lies there nothing is brought home."""
     return folder / ".tmp"

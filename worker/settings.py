@@ -66,11 +66,14 @@ class WorkerSettings(Settings):
 
     output_limit_bytes: Annotated[int, Field(ge=0, description="kept of each of stdout and stderr")] = 16 * _MIB
     spool_limit_bytes: Annotated[int, Field(ge=0, description="results kept for an absent master")] = 1024 * _MIB
+    cache_limit_bytes: Annotated[int, Field(ge=0, description="input files kept for the next task")] = 10240 * _MIB
+    outputs_limit_bytes: Annotated[int, Field(ge=0, description="files that one task brings back")] = 4096 * _MIB
     disk_reserve_bytes: Annotated[int, Field(ge=0, description="disk space left alone")] = 512 * _MIB
     task_memory_bytes: Annotated[int | None, Field(ge=_MIB, description="of a task whose job asks for none")] = None
     scratch_limit_bytes: Annotated[int, Field(ge=0, description="files of one task at a time")] = 10240 * _MIB
     output_flood_bytes: Annotated[int, Field(ge=0, description="of one task, then it is stopped")] = 1024 * _MIB
     max_processes: Annotated[int, Field(ge=1, description="of one task at once, with their threads")] = 1024
+    python: Annotated[str | None, Field(max_length=1000, description="that functions run under; the agent's")] = None
     sandbox: Annotated[bool, Field(description="run every task in a sandbox, by bubblewrap")] = False
     sandbox_network: Annotated[bool, Field(description="jobs may ask for network there")] = False
     sandbox_shows: Annotated[

@@ -1,7 +1,8 @@
 """Results on disk, from before they are sent until the master has them on its own disk.
 
 One file per result (``12.3.1.json``), and beside it what the task wrote where that is too long to be in the result
-(``12.3.1.stdout``, ``12.3.1.stderr``). Files of an attempt without a result are leftovers of a crash.
+(``12.3.1.stdout``, ``12.3.1.stderr``, ``12.3.1.value``), and a folder of the files that it left, by content
+(``12.3.1.files``). What there is of an attempt without a result is left over from a crash.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import shutil
 import sys
 from collections.abc import Iterable
 from contextlib import suppress
@@ -21,7 +23,9 @@ from shared.model import AttemptId, Result
 log = logging.getLogger(__name__)
 
 _adapter = TypeAdapter(Result)
-_STREAMS = ("stdout", "stderr")
+_VALUE = "value"
+_FILES = "files"
+_BESIDE = ("stdout", "stderr", _VALUE)
 
 
 class Spool:
@@ -31,6 +35,7 @@ class Spool:
         self._folder = folder
         self._limit_bytes = limit_bytes
         self._sizes: dict[AttemptId, int] = {}
+        self._there: dict[AttemptId, list[str]] = {}  # what there is of each, by suffix
         folder.mkdir(parents=True, exist_ok=True)
 
     @property
@@ -59,13 +64,24 @@ class Spool:
         """What cannot be removed is sent once more by the next agent, which harms nobody."""
         for attempt in attempts:
             with suppress(OSError):
-                for suffix in ("json", *_STREAMS):  # in this order: outputs alone are leftovers
-                    self._file(attempt, suffix).unlink(missing_ok=True)
+                for suffix in self._there.pop(attempt, ()):  # the result first: outputs alone are leftovers
+                    if suffix == _FILES:
+                        shutil.rmtree(self.files_folder(attempt), ignore_errors=True)
+                    else:
+                        self._file(attempt, suffix).unlink(missing_ok=True)
             self._sizes.pop(attempt, None)
 
     def output_files(self, attempt: AttemptId) -> tuple[Path, Path]:
         """Where long output goes: of stdout, of stderr."""
         return self._file(attempt, "stdout"), self._file(attempt, "stderr")
+
+    def value_file(self, attempt: AttemptId) -> Path:
+        """Where a long value goes, of a function."""
+        return self._file(attempt, _VALUE)
+
+    def files_folder(self, attempt: AttemptId) -> Path:
+        """Where the files go that a task left, named by their SHA-256; made by who has any."""
+        return self._file(attempt, _FILES)
 
     def _file(self, attempt: AttemptId, suffix: str) -> Path:
         return self._folder / f"{attempt}.{suffix}"
@@ -95,14 +111,20 @@ class Spool:
         return None
 
     def _weigh(self, attempt: AttemptId) -> None:
-        files = (self._file(attempt, suffix) for suffix in ("json", *_STREAMS))
-        self._sizes[attempt] = sum(file.stat().st_size for file in files if file.exists())
+        suffixes = [suffix for suffix in ("json", *_BESIDE, _FILES) if self._file(attempt, suffix).exists()]
+        files = [self._file(attempt, suffix) for suffix in suffixes if suffix != _FILES]
+        left = self.files_folder(attempt).iterdir() if _FILES in suffixes else ()
+        self._there[attempt] = suffixes
+        self._sizes[attempt] = sum(file.stat().st_size for file in (*files, *left))
 
     def _clear_leftovers(self, known: set[AttemptId]) -> None:
-        names = {f"{attempt}.{suffix}" for attempt in known for suffix in ("json", *_STREAMS)}
+        attempts = {str(attempt) for attempt in known}
+        names = {f"{attempt}.{suffix}" for attempt in attempts for suffix in ("json", *_BESIDE)}
         for file in self._folder.iterdir():
             if file.is_file() and file.name not in names:
                 file.unlink()
+            elif file.suffix == f".{_FILES}" and file.stem not in attempts:
+                shutil.rmtree(file, ignore_errors=True)
 
 
 def _sync_folder(folder: Path) -> None:

@@ -1,24 +1,34 @@
-"""Long output to the master, as blobs named by their SHA-256, before a result may name them."""
+"""What a task wrote and left, to the master: as files named by their SHA-256, before a result may name them."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from dataclasses import replace
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import aiohttp
 
 from shared.errors import LooplineError
-from shared.model import INLINE_LIMIT_BYTES, Output, Result, Sha256
+from shared.model import INLINE_LIMIT_BYTES, Outcome, Output, Result, Sha256
 from worker.gate import Gate
 
 log = logging.getLogger(__name__)
 
 _AT_ONCE = 2
-_TIMEOUT = aiohttp.ClientTimeout(total=600, sock_connect=10)
+_PIECE_BYTES = 2**20
+_TIMEOUT = aiohttp.ClientTimeout(total=None, sock_connect=10, sock_read=600)
 _PASSING = frozenset({401, 403, 404, 408, 409, 425, 429})
 """Answers below 500 that may be another one next time; the rest of them are final."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Refusal:
+    """The master will never have it: why, and whether it is this computer that lost it."""
+
+    reason: str
+    is_ours: bool = False
 
 
 class Uploads:
@@ -26,42 +36,95 @@ class Uploads:
         self._gate = gate
         self._turn = asyncio.Semaphore(_AT_ONCE)
 
-    async def deliver(self, result: Result, files: tuple[Path, Path]) -> Result:
-        """Until the master has what the result names; less of it where the master will never take it."""
+    async def deliver(
+        self, result: Result, files: tuple[Path, Path], value_file: Path | None = None, folder: Path | None = None
+    ) -> Result:
+        """Until the master has what the result names; less of it where the master will never take it.
+
+        ``folder``: where the files are that its task left, by their SHA-256. Without one of them it is no success.
+        """
         outputs = zip((result.stdout, result.stderr), files, strict=True)
         stdout, stderr = [await self._deliver(output, file) for output, file in outputs]
-        return replace(result, stdout=stdout, stderr=stderr)
+        value = result.value
+        if value and value_file:
+            value = await self._deliver(value, value_file)
+        result = replace(result, stdout=stdout, stderr=stderr, value=value)
+        return await self._deliver_files(result, folder) if folder and result.outputs else result
 
     async def _deliver(self, output: Output, file: Path) -> Output:
-        if output.sha256 is None or await self._insist(output.sha256, file):
+        if output.sha256 is None:
             return output
+        refusal = await self._insist(output.sha256, file)
+        if refusal is None:
+            return output
+        log.warning("%s: %s: only its beginning is sent", file.name, refusal.reason)
         return _beginning(output, file)
 
-    async def _insist(self, sha256: Sha256, file: Path) -> bool:
-        """True once the master has it, False where it never will; tries for as long as neither is sure."""
+    async def _deliver_files(self, result: Result, folder: Path) -> Result:
+        contents = {file.sha256: file.path for file in result.outputs}
+        refusals = await asyncio.gather(*(self._insist(sha256, folder / sha256) for sha256 in contents))
+        for path, refusal in zip(contents.values(), refusals, strict=True):
+            if refusal:
+                outcome = Outcome.GIVEN_BACK if refusal.is_ours else Outcome.FAILED
+                reason = f"its output {path} cannot be kept: {refusal.reason}"
+                return replace(result, outcome=outcome, reason=reason[:500], outputs=())
+        return result
+
+    async def _insist(self, sha256: Sha256, file: Path) -> _Refusal | None:
+        """Until the master has it, or never will; tries for as long as neither is sure."""
         backoff = self._gate.backoff()
         while True:
             try:
                 async with self._turn:
-                    status = await self._put(sha256, file)
-                if status < 300:
-                    return True
-                if status < 500 and status not in _PASSING:
-                    log.warning("the master refused %s with HTTP %d: only its beginning is sent", file.name, status)
-                    return False
+                    refusal = await self._bring(sha256, file)
+                if refusal is None or refusal.reason:
+                    return refusal
             except FileNotFoundError:
-                log.warning("%s is gone: only its size is sent", file)
-                return False
+                return _Refusal("it is gone from the worker's disk", is_ours=True)
             except (aiohttp.ClientError, OSError, TimeoutError, LooplineError) as error:
                 log.debug("cannot upload %s yet: %s", file.name, error)
             await asyncio.sleep(backoff.next_s())
 
-    async def _put(self, sha256: Sha256, file: Path) -> int:
-        with file.open("rb") as body:
-            async with self._gate.http.put(
-                self._gate.address(f"files/{sha256}"), data=body, headers=self._gate.headers(), timeout=_TIMEOUT
-            ) as answer:
-                return answer.status
+    async def _bring(self, sha256: Sha256, file: Path) -> _Refusal | None:
+        """One try; a refusal without a reason may be another answer next time."""
+        offset = await self._offset(sha256)
+        if offset is None:
+            return None
+        status = await self._put(sha256, file, offset)
+        if status < 300:
+            return None
+        is_final = status < 500 and status not in _PASSING
+        return _Refusal(f"the master refuses it with HTTP {status}{_MEANING.get(status, '')}" if is_final else "")
+
+    async def _offset(self, sha256: Sha256) -> int | None:
+        """From where on the master does not have it; None: it has it all."""
+        address = self._gate.address(f"files/{sha256}")
+        async with self._gate.http.head(address, headers=self._gate.headers(), timeout=_TIMEOUT) as answer:
+            if answer.status == 200:
+                return None
+            return int(answer.headers.get("Upload-Offset", 0))
+
+    async def _put(self, sha256: Sha256, file: Path, offset: int) -> int:
+        size_bytes = file.stat().st_size
+        headers = {**self._gate.headers(), "Content-Length": str(size_bytes - offset)}
+        if 0 < offset < size_bytes:
+            headers["Content-Range"] = f"bytes {offset}-{size_bytes - 1}/{size_bytes}"
+        else:
+            offset, headers["Content-Length"] = 0, str(size_bytes)
+        async with self._gate.http.put(
+            self._gate.address(f"files/{sha256}"), data=_rest(file, offset), headers=headers, timeout=_TIMEOUT
+        ) as answer:
+            return answer.status
+
+
+_MEANING = {413: ": it is larger than limits.max_file_bytes there", 422: ": it is not what it was"}
+
+
+async def _rest(file: Path, offset: int) -> AsyncIterator[bytes]:
+    with file.open("rb") as stream:
+        stream.seek(offset)
+        while piece := await asyncio.to_thread(stream.read, _PIECE_BYTES):
+            yield piece
 
 
 def _beginning(output: Output, file: Path) -> Output:

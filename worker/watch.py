@@ -65,7 +65,16 @@ class Watch:
 
 
 def fills(folder: Path, limit_bytes: int) -> bool:
-    """Whether the files and folders in a folder take so much of the disk; what it may not read does not count."""
+    """Whether the files and folders in a folder take so much of the disk, or are too deep for anybody to tell; what
+    it may not read does not count.
+    """
+    try:
+        return _fills(folder, limit_bytes)
+    except RecursionError:
+        return True
+
+
+def _fills(folder: Path, limit_bytes: int) -> bool:
     left = limit_bytes
     for place, folders, names in os.walk(folder):
         for name in (*folders, *names):

@@ -1,4 +1,4 @@
-"""``loopline fetch``: what all tasks of a job wrote, as files."""
+"""``loopline fetch``: what all tasks of a job wrote and left, as files."""
 
 from __future__ import annotations
 
@@ -8,20 +8,26 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import aclosing
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Annotated
 
+from cyclopts import Parameter
 from rich.markup import escape
 from rich.progress import Progress
 from rich.text import Text
 
+from loopline.bringing import Home, outputs_of
 from loopline.cli import human
 from loopline.cli.common import PATIENCE_S, PLAIN, Common, stderr
+from loopline.cli.errors import usage
+from loopline.cli.layout import DEFAULT, Layout, LayoutError, check_names
 from loopline.cli.subjects import Job
 from loopline.client import AsyncClient
-from shared.api import JobView, TaskView
+from shared.api import JobDetail, TaskView
 from shared.errors import LooplineError
-from shared.model import Stream
+from shared.model import Stream, TaskState
 
 AT_ONCE = 8
+PLACE = Parameter(metavar="FOLDERS")
 
 _STREAMS: tuple[tuple[Stream, str], ...] = (("stdout", "out"), ("stderr", "err"))
 _SAME_TIME_S = 0.01  # what file systems may make of a time
@@ -39,11 +45,13 @@ class Tally:
     unfinished: int = 0  # tasks
 
 
-async def fetch(job: Job, folder: Path, /, *, common: Common = PLAIN) -> None:
-    """Bring what all tasks wrote into a folder: `3.out` and `3.err` for task 3.
+async def fetch(
+    job: Job, folder: Path, /, *, layout: Annotated[str, PLACE] = DEFAULT, common: Common = PLAIN
+) -> None:
+    """Bring what all tasks wrote and left into a folder: `3.out`, `3.err` and the folder `3` for task 3.
 
     Run it again after an interruption, or when more tasks have finished: what is complete is not fetched again.
-    A file bears the time at which its task finished.
+    What a task printed bears the time at which it finished; files that it left are compared by their content.
 
     Parameters
     ----------
@@ -51,29 +59,70 @@ async def fetch(job: Job, folder: Path, /, *, common: Common = PLAIN) -> None:
         Its number.
     folder
         Where to; made if need be.
+    layout
+        The folder of each task in there, from its parameters: '{lr}/{seed}/' rather than '{task}/'.
     """
     try:
+        template = Layout(layout)
         folder.mkdir(parents=True, exist_ok=True)
         async with common.client(PATIENCE_S) as client:
-            tally = await _bring_all(client, await client.job(job), folder)
+            tally = await _Fetching(client, await client.job(job), folder, template).all()
+    except LayoutError as error:
+        raise usage(str(error)) from None
     except OSError as error:
         hint = "free some space there, or name another folder"
         raise LooplineError("folder", f"cannot write into {folder}: {error}", hint) from None
     common.show(asdict(tally), lambda: _summary(tally))
 
 
-async def _bring_all(client: AsyncClient, job: JobView, folder: Path) -> Tally:
-    tally = Tally(job.id, str(folder))
-    console = stderr()
-    with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
-        row = progress.add_task(escape(f"job {job.id} {job.name}"), total=job.task_count)
+class _Fetching:
+    """One job's tasks on their way home."""
 
-        async def bring(task: TaskView) -> None:
-            await _bring(client, task, folder, tally)
-            progress.advance(row)
+    def __init__(self, client: AsyncClient, job: JobDetail, folder: Path, layout: Layout) -> None:
+        self._client = client
+        self._job = job
+        self._home = Home(folder)
+        self._layout = layout
+        self._tally = Tally(job.id, str(folder))
 
-        await _each(client.tasks(job.id), bring)
-    return tally
+    async def all(self) -> Tally:
+        console, job = stderr(), self._job
+        with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
+            row = progress.add_task(escape(f"job {job.id} {job.name}"), total=job.task_count)
+
+            async def bring(task: TaskView) -> None:
+                await self._bring(task)
+                progress.advance(row)
+
+            await _each(self._client.tasks(job.id), bring)
+        self._home.clear()
+        return self._tally
+
+    async def _bring(self, task: TaskView) -> None:
+        if task.finished_at is None:
+            self._tally.unfinished += 1
+            return
+        place = await self._place(task)
+        for stream, suffix in _STREAMS:
+            file = self._home.target(f"{place}.{suffix}")
+            if _is_from(file, task.finished_at):
+                self._tally.present += 1
+            else:
+                self._count(1, 0, await _save(self._client, task, stream, file))
+        if self._job.spec.outputs and task.state is TaskState.SUCCEEDED:
+            outputs = await outputs_of(self._client, task.id)
+            check_names([output.path for output in outputs])
+            brought = await self._home.bring(self._client, task.id, outputs, place)
+            self._count(brought.fetched, brought.present, brought.bytes)
+
+    async def _place(self, task: TaskView) -> str:
+        parameters = (await self._client.task(task.id)).parameters if self._layout.needs_parameters else {}
+        return self._layout.folder(self._job.id, task.number, parameters)
+
+    def _count(self, fetched: int, present: int, size_bytes: int) -> None:
+        self._tally.fetched += fetched
+        self._tally.present += present
+        self._tally.bytes += size_bytes
 
 
 async def _each(tasks: AsyncIterator[TaskView], act: Callable[[TaskView], Awaitable[None]]) -> None:
@@ -93,20 +142,6 @@ async def _each(tasks: AsyncIterator[TaskView], act: Callable[[TaskView], Awaita
                 group.create_task(take(task))
     except ExceptionGroup as failures:
         raise failures.exceptions[0] from None
-
-
-async def _bring(client: AsyncClient, task: TaskView, folder: Path, tally: Tally) -> None:
-    if task.finished_at is None:
-        tally.unfinished += 1
-        return
-    for stream, suffix in _STREAMS:
-        file = folder / f"{task.number}.{suffix}"
-        if _is_from(file, task.finished_at):
-            tally.present += 1
-        else:
-            size = await _save(client, task, stream, file)  # others count meanwhile
-            tally.bytes += size
-            tally.fetched += 1
 
 
 def _is_from(file: Path, moment: float) -> bool:

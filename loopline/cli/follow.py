@@ -19,7 +19,7 @@ from shared.errors import LooplineError
 from shared.model import JobState
 
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.1, 1.0
-OPEN = (JobState.QUEUED, JobState.RUNNING)
+OPEN = (JobState.WAITING, JobState.QUEUED, JobState.RUNNING)
 
 
 async def follow(job: int, common: Common, warnings: Sequence[str] = ()) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from loopline.cli import tables
 from loopline.cli.common import PLAIN, Common, page_size, some
 from loopline.cli.follow import follow
-from loopline.cli.subjects import Job, Subject
+from loopline.cli.subjects import Job, SubjectOrWorker
 from shared.model import JobState, TaskState
 
 
@@ -59,13 +59,13 @@ async def tasks(job: Job, /, *, state: TaskState | None = None, limit: int = 100
     common.show(items, lambda: tables.cut(tables.tasks(items), len(items), limit))
 
 
-async def explain(subject: Subject, /, *, common: Common = PLAIN) -> None:
-    """Say why a job or a task is where it is.
+async def explain(subject: SubjectOrWorker, /, *, common: Common = PLAIN) -> None:
+    """Say why a job, a task or a worker is where it is, or where the time of one that is over went.
 
     Parameters
     ----------
     subject
-        A job such as 12, or a task such as 12.3.
+        A job such as 12, a task such as 12.3, or a worker's name.
     """
     async with common.client() as client:
         explanation = await client.explain(subject)

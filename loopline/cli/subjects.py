@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated
 
 from loopline.cli.common import read_by
@@ -33,6 +34,16 @@ def task(text: str) -> TaskId:
     return read
 
 
+def subject_or_worker(text: str) -> TaskId | int | str:
+    """``12``, ``12.3``, or else a worker's name; ValueError for what is none of these."""
+    if text.replace(".", "").isdigit():
+        return subject(text)
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", text):
+        raise ValueError(f"expected a job such as 12, a task such as 12.3, or a worker's name, got {text!r}")
+    return text
+
+
+SubjectOrWorker = Annotated[TaskId | int | str, read_by(subject_or_worker)]
 Subject = Annotated[TaskId | int, read_by(subject)]
 Job = Annotated[int, read_by(job)]
 Task = Annotated[TaskId, read_by(task)]

@@ -12,10 +12,12 @@ from rich.text import Text
 
 from loopline.cli import human
 from shared.api import (
+    Eta,
     Explanation,
     JobDetail,
     JobView,
     JoinTokenView,
+    Ledger,
     PassingReport,
     TaskView,
     TokenView,
@@ -24,6 +26,7 @@ from shared.api import (
 from shared.model import Load, Yielded
 
 _STYLES = {
+    "waiting": "dim yellow",
     "queued": "yellow",
     "running": "cyan",
     "dispatched": "cyan",
@@ -57,13 +60,20 @@ def jobs(items: Sequence[JobView]) -> RenderableType:
     if not items:
         return Text("no jobs; submit one: loopline submit -- hostname")
     now = time.time()
-    made = table("job", "name", "state", "tasks", "size", "submitted", "took", right=("job", "size"))
+    made = table("job", "name", "state", "tasks", "size", "submitted", "took", "done by", right=("job", "size"))
     for job in items:
         made.add_row(
             str(job.id), Text(job.name), job_state(job), counts(job), human.size(job.size),
-            human.ago(job.submitted_at, now), human.between(job.started_at, job.finished_at, now),
+            human.ago(job.submitted_at, now), human.between(job.started_at, job.finished_at, now), eta(job, now),
         )  # fmt: skip
     return made
+
+
+def eta(job: JobView, now: float) -> str:
+    """In how long it will probably be over: as likely as not, and nearly surely."""
+    if job.eta is None:
+        return "-"
+    return f"{human.duration(job.eta.p50_at - now)} to {human.duration(job.eta.p90_at - now)}"
 
 
 def job_state(job: JobView) -> Text:
@@ -100,8 +110,39 @@ def _facts(job: JobDetail, now: float) -> Iterable[tuple[str, RenderableType]]:
     if job.held_at is not None:
         yield "held", f"{human.moment(job.held_at)}  for {human.between(job.held_at, job.released_at, now)}"
     yield "finished", human.moment(job.finished_at)
+    if job.eta is not None:
+        yield "ETA", f"in {eta(job, now)}, from {job.eta.based_on}{_held_so_far(job.eta)}"
+    elif job.eta_note:
+        yield "ETA", f"none: {job.eta_note}"
+    if job.waiting_for:
+        yield "waits for", ", ".join(f"job {one}" for one in job.waiting_for)
     yield "took", human.between(job.started_at, job.finished_at, now)
+    yield "CPU time", _ledger(job.ledger)
+    if job.mismatches:
+        yield (
+            "mismatches",
+            Text(f"results of {human.plural(job.mismatches, 'task')} differ between workers", "bold red"),
+        )
     yield "a task", f"at most {human.plural(job.max_attempts, 'attempt')}, {job.max_replicas or 'any number'} at once"
+
+
+def _held_so_far(eta: Eta) -> str:
+    if eta.p50_held is None or eta.p90_held is None:
+        return ""
+    jobs = human.plural(eta.judged, "job")
+    return f"; of {jobs} so far, {eta.p50_held:.0%} were done by the first, {eta.p90_held:.0%} by the second"
+
+
+def _ledger(ledger: Ledger) -> str:
+    """What is nought is not spoken of."""
+    figures = {
+        "wasted by losers": ledger.wasted_cpu_s,
+        "lost": ledger.lost_cpu_s,
+        "on replicas": ledger.replicated_cpu_s,
+        "by replicas that won": ledger.won_cpu_s,
+    }
+    more = (f", {human.duration(seconds)} {what}" for what, seconds in figures.items() if seconds)
+    return f"{human.duration(ledger.useful_cpu_s)} useful{''.join(more)}"
 
 
 def tasks(items: Sequence[TaskView]) -> RenderableType:
@@ -111,9 +152,13 @@ def tasks(items: Sequence[TaskView]) -> RenderableType:
         made.add_row(
             str(task.id), state(task.state), task.worker or "-",
             human.between(task.started_at, task.finished_at, now),
-            "-" if task.exit_code is None else str(task.exit_code), str(task.failures), Text(task.reason),
+            "-" if task.exit_code is None else str(task.exit_code), str(task.failures), _why(task),
         )  # fmt: skip
     return made
+
+
+def _why(task: TaskView) -> Text:
+    return Text.assemble(task.reason, *([("; " if task.reason else "") + "results differ"] if task.mismatch else []))
 
 
 def explanation(item: Explanation) -> RenderableType:
@@ -141,16 +186,16 @@ def workers(items: Sequence[WorkerView]) -> RenderableType:
     for worker in items:
         load, facts = worker.load, worker.facts
         made.add_row(
-            worker.name, _worker_state(worker), f"{worker.slots_used}/{worker.slots}",
+            worker.name, worker_state(worker), f"{worker.slots_used}/{worker.slots}",
             f"{load.spare_cpu:.1f} of {facts.cpus}" if load else "-",
             human.amount(load.memory_available_bytes) if load else "-",
-            _owner(load) if load else "-", _yielded(load.yielded) if load else "-",
+            owner(load) if load else "-", _yielded(load.yielded) if load else "-",
             f"{facts.os} {facts.arch}", human.ago(worker.reported_at, now), " ".join(facts.labels),
         )  # fmt: skip
     return made
 
 
-def _owner(load: Load) -> str:
+def owner(load: Load) -> str:
     """Whether somebody is there, and why fewer slots are lent than there are."""
     there = "in use" if load.in_use else "-" if load.idle_s is None else f"away {human.duration(load.idle_s)}"
     return there if load.in_use or not load.withheld else f"{there}, {load.withheld}".removeprefix("-, ")
@@ -163,7 +208,7 @@ def _yielded(figures: Yielded) -> str:
     return f"p50 {figures.p50_s:.3f}s p99 {figures.p99_s:.3f}s of {figures.count:,}"
 
 
-def _worker_state(worker: WorkerView) -> Text:
+def worker_state(worker: WorkerView) -> Text:
     if not worker.connected:
         return Text("away", "red")
     return Text("draining", "yellow") if worker.draining else Text("connected", "green")

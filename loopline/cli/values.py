@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 
 Range = dict[str, list[int]]
 Value = str | int | float
@@ -65,12 +66,29 @@ def memory(text: str) -> int:
     return round(_measure(text, _BYTES, "an amount of memory such as 2GB or 512MiB"))
 
 
+def notification(text: str) -> dict[str, str]:
+    """``https://...`` or ``command:NAME``."""
+    if text.startswith(("https://", "http://")):
+        return {"webhook": text}
+    kind, _, name = text.partition(":")
+    if kind == "command" and name:
+        return {"command": name}
+    raise ValueError(f"expected a URL such as https://chat.example.org/hook, or command:NAME, got {text!r}")
+
+
 def pair(text: str) -> tuple[str, str]:
     """``NAME=VALUE``, as for an environment variable."""
     name, found, value = text.partition("=")
     if name and found:
         return name, value
     raise ValueError(f"expected NAME=VALUE, got {text!r}")
+
+
+def source(text: str) -> Path:
+    """A file to be read; ``-`` is stdin, what else begins with a hyphen is an option."""
+    if text.startswith("-") and text != "-":
+        raise ValueError(f"expected a file, or - for stdin, got {text!r}; a file called so is ./{text}")
+    return Path(text)
 
 
 def _range(bounds: re.Match[str]) -> Range:

@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
+from master.api.chains import RETRIES, ask_in_chain, ask_in_turn
+from master.api.endings import explain_ended_job
+from master.api.kept import keep_for_retry
 from master.api.operations import Routes
 from master.api.parameters import Cursor, IdempotencyKey, InJobState, JobNumber, Limit, OfOwner
 from master.api.services import Services, found, job_view
 from master.auth import READERS, USERS, Caller
+from master.inputs import list_inputs, warnings_about
+from master.rows import counted
 from master.scheduling.effects import Submitted
 from master.scheduling.events import Event, JobCancelled, JobPaused, JobResumed, JobSubmitted
 from master.scheduling.explain import explain_job
 from shared.api import Explanation, JobDetail, JobView, Page, Submission
 from shared.errors import LooplineError
 from shared.model import JobState
+from shared.settings_source import meant
 from shared.spec import JobSpec
 
 routes = Routes("jobs")
@@ -43,13 +50,14 @@ async def list_jobs(
     limit: Limit = 100,
 ) -> Page[JobView]:
     """List jobs, newest first."""
-    return await services.store.jobs.page(state=state, owner=owner, cursor=cursor, limit=services.page_size(limit))
+    page = await services.store.jobs.page(state=state, owner=owner, cursor=cursor, limit=services.page_size(limit))
+    return page.model_copy(update={"items": [services.forecaster.with_eta(job) for job in page.items]})
 
 
 @routes("GET /jobs/{job}", READERS)
 async def get_job(services: Services, job: JobNumber) -> JobDetail:
     """One job, with what was submitted."""
-    return found(await services.store.jobs.detail(job), f"job {job}")
+    return services.forecaster.with_eta(found(await services.store.jobs.detail(job), f"job {job}"))
 
 
 @routes("POST /jobs/{job}/cancel", USERS, declines=(409,))
@@ -70,29 +78,47 @@ async def resume_job(services: Services, caller: Caller, job: JobNumber) -> JobV
     return await _steer(services, caller, job, JobResumed)
 
 
-@routes("POST /jobs/{job}/retry", USERS, declines=(409, 503))
+@routes("POST /jobs/{job}/retry", USERS, declines=(409, 410, 503))
 async def retry_job(services: Services, caller: Caller, job: JobNumber) -> JobView:
     """Try the unsuccessful tasks of a failed or cancelled job again; it counts as the last to come."""
-    return await services.turns.take(("retry", job), _retry(services, caller, job))
+    return await services.turns.take(RETRIES, _retry(services, caller, job))
 
 
 @routes("GET /jobs/{job}/explain", READERS)
 async def explain_this_job(services: Services, job: JobNumber) -> Explanation:
     """Why a job is where it is."""
-    return explain_job(services.scheduler, job) or _explain_ended(await job_view(services, job))
+    view = await job_view(services, job)
+    ended = await services.store.jobs.states(view.waiting_for) if view.waiting_for else {}
+    waiting = explain_job(services.scheduler, job, ended)
+    if waiting is not None:
+        return waiting
+    story = found(await services.store.stories.of_job(job), f"job {job}")
+    return explain_ended_job(await job_view(services, job), story)
 
 
 async def _submit(services: Services, event: JobSubmitted) -> Submission:
-    reply = await services.ask(event)
+    _check_notify(services, event.spec)
+    spec, remarks = await services.rows.checked(event.spec)
+    event = replace(event, spec=spec, inputs=await list_inputs(services.blobs, spec))
+    reply = await (ask_in_chain(services, event) if spec.after else services.ask(event))
     assert isinstance(reply, Submitted)
-    return Submission(id=reply.job, task_count=event.spec.task_count, warnings=list(reply.warnings))
+    warnings = [*reply.warnings, *remarks, *warnings_about(spec)]
+    return Submission(id=reply.job, task_count=spec.task_count, warnings=warnings)
+
+
+def _check_notify(services: Services, spec: JobSpec) -> None:
+    """LooplineError where it names a command that this master does not have."""
+    known = services.settings.notify_commands
+    if spec.notify is not None and spec.notify.command is not None and spec.notify.command not in known:
+        message = f"this master knows no command {spec.notify.command}: {meant(spec.notify.command, known)}"
+        raise LooplineError("no_such_command", message, "its administrator sets notify_commands", status=422)
 
 
 async def _submit_once(services: Services, event: JobSubmitted, key: str) -> Submission:
     before = await services.store.jobs.by_key(event.owner, key)
     if before is None:
         return services.answers.keep((event.owner, key), await _submit(services, event))
-    if before.spec != event.spec:
+    if before.spec != counted(event.spec, before.task_count):
         message = f"job {before.id} was submitted under this Idempotency-Key with another body"
         raise LooplineError("key_used", message, "use a new key for each job", status=409)
     answer = Submission(id=before.id, task_count=before.task_count)
@@ -112,12 +138,8 @@ async def _retry(services: Services, caller: Caller, job: int) -> JobView:
     if view.state not in (JobState.FAILED, JobState.CANCELLED):
         hint = "only failed and cancelled jobs can be retried"
         raise LooplineError("not_retriable", f"job {job} is {view.state}", hint, status=409)
-    await services.ask(found(await services.store.retry_material(job), f"job {job}"))
+    event = found(await services.store.retry_material(job), f"job {job}")
+    await keep_for_retry(services, event.job)
+    await (ask_in_turn(services, event) if event.job.spec.after else services.ask(event))
+    await services.store.files.take_up(job)  # should they have been let go just now
     return await job_view(services, job)
-
-
-def _explain_ended(job: JobView) -> Explanation:
-    verb = "was" if job.state is JobState.CANCELLED else "has"
-    failed = f", {job.tasks.failed} failed" if job.tasks.failed else ""
-    sentence = f"it {verb} {job.state}: {job.tasks.succeeded} of {job.task_count} tasks succeeded{failed}"
-    return Explanation(subject=str(job.id), state=job.state, sentence=sentence)

@@ -76,11 +76,17 @@ class Operation:
     item: type[BaseModel] | None = None  # what an answer without end consists of
     takes: str | None = None  # media type of a body that the handler reads itself
     headers: Mapping[str, str] = field(default_factory=dict)  # of the answer, and what they say
+    rest: str = ""  # the parameter that takes all that is left of the path, slashes included
     is_documented: bool = True
 
     @property
     def id(self) -> str:
         return self.handler.__name__
+
+    @property
+    def route(self) -> str:
+        """The path as aiohttp's router reads it."""
+        return self.path.replace(f"{{{self.rest}}}", f"{{{self.rest}:.+}}") if self.rest else self.path
 
     @cached_property
     def signature(self) -> inspect.Signature:

@@ -8,6 +8,7 @@ from pydantic import BeforeValidator, Field
 
 from master.api.operations import Header
 from shared.model import MAX_ID, JobState, Name, Sha256, TaskState
+from shared.paths import MAX_PATH_CHARACTERS
 
 
 def _flag(value: object) -> object:
@@ -18,6 +19,9 @@ def _flag(value: object) -> object:
 JobNumber = Annotated[int, Field(ge=1, le=MAX_ID, description="The job's number", examples=[1])]
 TaskNumber = Annotated[int, Field(ge=1, le=MAX_ID, description="The task's number within its job", examples=[1])]
 WorkerName = Annotated[Name, Field(description="The worker's name")]
+OutputPath = Annotated[
+    str, Field(min_length=1, max_length=MAX_PATH_CHARACTERS, description="Of a file, as the task left it")
+]
 FileHash = Annotated[Sha256, Field(description="SHA-256 of the content, in hex")]
 InJobState = Annotated[JobState, Field(description="Only jobs in this state")]
 InTaskState = Annotated[TaskState, Field(description="Only tasks in this state")]
@@ -32,6 +36,12 @@ ResultCursor = Annotated[
 ]
 Follow = Annotated[bool, BeforeValidator(_flag), Field(description="Go on until the job has ended")]
 FollowTask = Annotated[bool, BeforeValidator(_flag), Field(description="Go on until the task is over")]
+RestSeconds = Annotated[float, Field(ge=0.005, le=60, description="Pause after each event: what changes is gathered")]
+ContentRange = Annotated[
+    str,
+    Header("Content-Range"),
+    Field(pattern=r"^bytes \d{1,15}-\d{1,15}/\d{1,15}$", description="Which part of the file this is: its end"),
+]
 IdempotencyKey = Annotated[
     str,
     Header("Idempotency-Key"),

@@ -14,8 +14,11 @@ from aiohttp import web
 from master.auth import Auth
 from master.blobs import Blobs
 from master.engine import Engine
+from master.keeper import Keeper
+from master.forecasting import Forecaster
 from master.links import Links
 from master.metrics import Metrics
+from master.rows import RowFiles
 from master.scheduling.effects import Declined, Done, Submitted
 from master.scheduling.events import Event
 from master.scheduling.scheduler import Scheduler
@@ -95,9 +98,12 @@ class Services:
     engine: Engine
     auth: Auth
     blobs: Blobs
+    rows: RowFiles
+    keeper: Keeper
     links: Links
     metrics: Metrics
     listeners: Listeners
+    forecaster: Forecaster
     turns: Turns = field(default_factory=Turns)
     answers: Answers = field(default_factory=Answers)
 

@@ -13,7 +13,7 @@ from contextlib import aclosing, suppress
 from aiohttp import web
 
 from master.api.operations import Routes
-from master.api.parameters import Follow, JobNumber, ResultCursor
+from master.api.parameters import Follow, JobNumber, RestSeconds, ResultCursor
 from master.api.services import Services, job_view
 from master.auth import READERS
 from master.engine import Subscription
@@ -51,7 +51,9 @@ async def stream_results(
 
 
 @routes("GET /events", READERS, media_type=_SSE, item=GridChange, declines=(503,))
-async def stream_events(services: Services, request: web.Request) -> web.StreamResponse:
+async def stream_events(
+    services: Services, request: web.Request, rest_s: RestSeconds = REST_S
+) -> web.StreamResponse:
     """Server-sent events: the numbers and names of jobs and workers that have changed, a GridChange each.
 
     The first one says `missed`: look at everything once, then at what is named.
@@ -68,7 +70,7 @@ async def stream_events(services: Services, request: web.Request) -> web.StreamR
             else:
                 named = GridChange(jobs=list(change.jobs), workers=list(change.workers), missed=change.missed)
                 await response.write(_event(named))
-                await asyncio.sleep(REST_S)
+                await asyncio.sleep(rest_s)
 
 
 async def _begin(request: web.Request, media_type: str) -> web.StreamResponse:
@@ -84,7 +86,8 @@ async def _results(services: Services, job: int, cursor: str | None, follow: boo
     with services.engine.news.subscribe() as news:
         while True:
             is_over = (await job_view(services, job)).finished_at is not None
-            async for after, result in services.store.results.of_job(job, beginning_of, cursor=cursor):
+            lines = services.rows.rows
+            async for after, result in services.store.results.of_job(job, beginning_of, cursor=cursor, lines=lines):
                 cursor = after
                 yield result.model_copy(update={"cursor": cursor}).model_dump_json().encode()
             if is_over or not follow:

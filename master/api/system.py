@@ -9,7 +9,7 @@ from master.api.services import Services
 from master.auth import OPEN, READERS
 from master.metrics import MEDIA_TYPE
 from shared.address import API_PREFIX
-from shared.api import Health, PassingReport
+from shared.api import ForecastReport, Health, PassingReport
 
 routes = Routes("system", prefix="")
 
@@ -18,6 +18,14 @@ routes = Routes("system", prefix="")
 async def get_passing(services: Services) -> PassingReport:
     """The audit of the order guarantee, from the stored rows: `passings` must be 0."""
     return await services.store.passings(services.settings.order)
+
+
+@routes(f"GET {API_PREFIX}/forecasts", READERS)
+async def get_forecasts(services: Services) -> ForecastReport:
+    """How well past ETAs held: of completed jobs, the shares that had completed by the p50 and the p90 that were told
+    at certain moments.
+    """
+    return services.forecaster.report()
 
 
 @routes("GET /healthz", OPEN)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from aiohttp import web
 
+from master.api.endings import explain_ended_task
 from master.api.following import follow_task
+from master.api.kept import kept
 from master.api.operations import Routes
 from master.api.parameters import Cursor, FollowTask, InTaskState, JobNumber, Limit, Moment, TaskNumber
 from master.api.services import Services, found, job_view
@@ -12,7 +14,7 @@ from master.auth import READERS
 from master.scheduling.explain import explain_task
 from shared.api import AttemptView, Explanation, Page, TaskDetail, TaskView
 from shared.errors import LooplineError
-from shared.model import MAX_ID, Stream, TaskId, TaskState
+from shared.model import MAX_ID, Stream, TaskId
 
 routes = Routes("tasks")
 
@@ -35,10 +37,12 @@ async def list_tasks(
 @routes("GET /jobs/{job}/tasks/{task}", READERS)
 async def get_task(services: Services, job: JobNumber, task: TaskNumber) -> TaskDetail:
     """One task, with its attempts."""
-    return found(await services.store.tasks.detail(TaskId(job, task)), f"task {job}.{task}")
+    task_id = TaskId(job, task)
+    detail = found(await services.store.tasks.detail(task_id, services.rows.rows), f"task {task_id}")
+    return detail.model_copy(update={"outputs": list(await services.store.files.of_task(task_id) or ())})
 
 
-@routes("GET /jobs/{job}/tasks/{task}/stdout", READERS, declines=(503,), **PRINTED)
+@routes("GET /jobs/{job}/tasks/{task}/stdout", READERS, declines=(410, 503), **PRINTED)
 async def get_stdout(
     services: Services, request: web.Request, job: JobNumber, task: TaskNumber, follow: FollowTask = False
 ) -> web.StreamResponse:
@@ -46,7 +50,7 @@ async def get_stdout(
     return await _output(services, request, TaskId(job, task), "stdout", follow)
 
 
-@routes("GET /jobs/{job}/tasks/{task}/stderr", READERS, declines=(503,), **PRINTED)
+@routes("GET /jobs/{job}/tasks/{task}/stderr", READERS, declines=(410, 503), **PRINTED)
 async def get_stderr(
     services: Services, request: web.Request, job: JobNumber, task: TaskNumber, follow: FollowTask = False
 ) -> web.StreamResponse:
@@ -58,7 +62,7 @@ async def get_stderr(
 async def explain_this_task(services: Services, job: JobNumber, task: TaskNumber) -> Explanation:
     """Why a task is where it is."""
     task_id = TaskId(job, task)
-    return explain_task(services.scheduler, task_id) or _explain_ended(
+    return explain_task(services.scheduler, task_id) or explain_ended_task(
         found(await services.store.tasks.detail(task_id), f"task {task_id}")
     )
 
@@ -91,22 +95,12 @@ async def _output(
     """Bytes as they were written; said to be UTF-8, which readers should not rely on."""
     if is_followed:
         return await follow_task(services, request, task, stream)
-    kept = await services.store.attempts.output(task, stream)
-    if kept is None:
+    written = await services.store.attempts.output(task, stream)
+    if written is None:
         hint = "there is some once an attempt has ended; explain says how far it is"
         raise LooplineError("no_output", f"there is no output of task {task}", hint, status=404)
-    _, output = kept
+    _, output = written
     headers = {"Content-Type": "text/plain; charset=utf-8", "X-Loopline-Cut": str(output.cut).lower()}
     if output.sha256 is None:
         return web.Response(body=output.data, headers=headers)
-    file = found(services.blobs.find(output.sha256), f"file {output.sha256} any more")
-    return web.FileResponse(file, headers=headers)
-
-
-def _explain_ended(task: TaskDetail) -> Explanation:
-    tries = f"{len(task.attempts)} attempt" + ("" if len(task.attempts) == 1 else "s")
-    place = f" on {task.worker}" if task.worker else ""
-    reason = f": {task.reason}" if task.reason else ""
-    verb = "was" if task.state is TaskState.CANCELLED else "has"
-    sentence = f"it {verb} {task.state}{place} after {tries}{reason}"
-    return Explanation(subject=str(task.id), state=task.state, sentence=sentence)
+    return web.FileResponse(await kept(services, task.job, output.sha256), headers=headers)

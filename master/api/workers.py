@@ -11,7 +11,8 @@ from master.api.parameters import Cursor, Limit, WorkerName
 from master.api.services import Services, found
 from master.auth import ADMINS, READERS, WORKERS, Caller
 from master.scheduling.events import Event, WorkerDrained, WorkerUndrained
-from shared.api import Page, WorkerView
+from master.scheduling.explain_worker import explain_worker
+from shared.api import Explanation, Page, WorkerView
 
 routes = Routes("workers")
 
@@ -26,6 +27,12 @@ async def list_workers(services: Services, cursor: Cursor | None = None, limit: 
 async def get_worker(services: Services, worker: WorkerName) -> WorkerView:
     """One worker."""
     return found(await services.store.workers.detail(worker), f"worker {worker}")
+
+
+@routes("GET /workers/{worker}/explain", READERS)
+async def explain_this_worker(services: Services, worker: WorkerName) -> Explanation:
+    """Why a worker does what it does, or nothing."""
+    return found(explain_worker(services.scheduler, worker), f"worker {worker}")
 
 
 @routes("POST /workers/{worker}/drain", ADMINS)

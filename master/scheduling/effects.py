@@ -45,6 +45,7 @@ class Effects:
     workers: dict[str, Worker] = field(default_factory=dict)
     exemptions: list[Exemption] = field(default_factory=list)
     completed: list[int] = field(default_factory=list)  # jobs that succeeded or failed: to be audited
+    mismatches: list[TaskId] = field(default_factory=list)  # tasks of which two results turned out to differ
     late: list[tuple[str, Result]] = field(default_factory=list)
     """(worker, result) of attempts no longer in memory; where the row says *lost*, it is recorded there."""
     assigns: dict[str, Assign] = field(default_factory=dict)  # by worker, for its open link

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 from pydantic import Field, TypeAdapter
 
 from master.scheduling.model import Job, Task
-from shared.model import Facts, Order
+from shared.model import Facts, JobState, Order
 from shared.protocol.messages import Report
 from shared.spec import JobSpec
 
@@ -42,6 +42,8 @@ class JobSubmitted:
     owner: str
     spec: JobSpec
     idempotency_key: str | None = None
+    ended: dict[int, JobState] = field(default_factory=dict)  # how those ended that it is to come after
+    inputs: str | None = None  # SHA-256 of the file that lists its tasks' inputs: on the master's disk already
     kind: Literal["job_submitted"] = "job_submitted"
 
 
@@ -72,6 +74,7 @@ class JobRetried:
     job: Job
     tasks: list[Task]
     succeeded: list[tuple[int, int]]
+    ended: dict[int, JobState] = field(default_factory=dict)  # as in JobSubmitted
     kind: Literal["job_retried"] = "job_retried"
 
 

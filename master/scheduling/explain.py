@@ -2,21 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
+
 from master.scheduling.demand import demand_of, meets
-from master.scheduling.model import LIVE, Job
+from master.scheduling.model import LIVE, Job, Task
 from master.scheduling.scheduler import Scheduler
 from master.scheduling.state import State
 from shared.api import Explanation, Reason
-from shared.model import TaskId, TaskState
+from shared.model import JobState, TaskId, TaskState
 from shared.spec import Requirements
 
+_MOST_LEADERS = 5
 
-def explain_job(scheduler: Scheduler, job_id: int) -> Explanation | None:
-    """None: the job is not in the grid (it has ended, or never was)."""
+
+def explain_job(
+    scheduler: Scheduler, job_id: int, ended: Mapping[int, JobState] = MappingProxyType({})
+) -> Explanation | None:
+    """None: the job has ended, or never was. ``ended``: how those ended that it waits for, of which some may be
+    forgotten here.
+    """
     job = scheduler.state.jobs.get(job_id)
-    if job is None or not job.is_live:
+    if job is None or job.is_over:
         return None
-    reasons = _reasons(scheduler.state, job)
+    reasons = _reasons(scheduler.state, job) if job.is_live else _chained(scheduler.state, job, ended)
     sentence = "; ".join(reason.detail for reason in reasons)
     return Explanation(subject=str(job_id), state=job.state.value, sentence=sentence, reasons=reasons)
 
@@ -25,18 +34,22 @@ def explain_task(scheduler: Scheduler, task_id: TaskId) -> Explanation | None:
     """None: the task is not in the grid (its job has ended, or it has itself)."""
     state = scheduler.state
     job, task = state.jobs.get(task_id.job), state.tasks.get(task_id)
-    if job is None or not job.is_live:
+    if job is None or job.is_over:
         return None
+    if not job.is_live:
+        return _explain(task_id, "queued", _chained(state, job, {})[:1])
     is_fresh = task_id.task in state.fresh[job.id]
     if not is_fresh and (task is None or not task.is_open):
         return None
     if task is not None and task.state is TaskState.RUNNING:
-        return _explain(task_id, "running", [_alive(state, task_id)])
+        return _explain(task_id, "running", [_alive(state, task_id, job, task)])
     if is_fresh and state.index.is_held(job):
         return _explain(task_id, "queued", [_held(state, job)])
     again = (
-        f"to be tried again after {_count(task.failures, 'failure')}; " if task is not None and task.failures else ""
+        f"to be tried again after {counted(task.failures, 'failure')}; " if task is not None and task.failures else ""
     )
+    if task is not None and task.votes:
+        again += f"{_voted(job, task)}; "
     waiting = _blocked(state, job) or _for_slot(state, job, 1)
     return _explain(task_id, "queued", [waiting.model_copy(update={"count": 1, "detail": again + waiting.detail})])
 
@@ -51,16 +64,25 @@ def _reasons(state: State, job: Job) -> list[Reason]:
     blocked, held = _blocked(state, job), state.index.is_held(job)
     unstarted = len(state.fresh[job.id]) + len(state.index.pools[job.id].waiting)
     unstarted -= held and not job.is_computed
+    asked = len(state.index.pools[job.id].asked)
     if blocked is not None:
         reasons.append(blocked)
     if held:
         reasons.append(_held(state, job))
     if job.running:
         workers = {a.worker for a in state.attempts.values() if a.job == job.id and a.state in LIVE}
-        detail = f"{_tasks(job.running)} of {job.task_count} running on {_count(len(workers), 'worker')}"
+        detail = f"{_tasks(job.running)} of {job.task_count} running on {counted(len(workers), 'worker')}"
         reasons.append(Reason(code="running", count=job.running, detail=detail))
     if unstarted and blocked is None:
         reasons.append(_for_slot(state, job, unstarted))
+    if asked:
+        reasons.append(_asked(state, job, asked))
+    if job.running and not state.index.may_replicate(job):
+        detail = f"no more replicas of it: its budget of {job.spec.replica_budget_s:g} s is spent"
+        reasons.append(Reason(code="replica_budget", count=job.running, detail=detail))
+    if job.mismatches:
+        detail = f"results of {_tasks(job.mismatches)} differ between workers"
+        reasons.append(Reason(code="mismatch", count=job.mismatches, detail=detail))
     done = job.succeeded + job.failed
     if done:
         failed = f", {job.failed} of them failed" if job.failed else ""
@@ -77,10 +99,14 @@ def _blocked(state: State, job: Job) -> Reason | None:
         return Reason(code="paused", count=unstarted, detail="paused by its owner: nothing more of it is started")
     if job.starved_since is None:
         return None
+    if job.spec.quorum and state.index.demand.workers[state.index.demand.key_of(job)]:
+        detail = f"no other worker is connected that its quorum of {job.spec.quorum} needs"
+        detail += ", so it holds no other job meanwhile" if job.stalled else ""
+        return Reason(code="no_worker", count=unstarted, detail=detail)
     key = demand_of(job.spec.requires)
     able = sum(meets(worker.facts, key) for worker in state.workers.values())
     detail = f"no connected worker can run it (it needs {_needs(job.spec.requires)}); "
-    detail += f"{able} of {_count(len(state.workers), 'known worker')} could"
+    detail += f"{able} of {counted(len(state.workers), 'known worker')} could"
     detail += ", so it holds no other job meanwhile" if job.stalled else ""
     return Reason(code="no_worker", count=unstarted, detail=detail)
 
@@ -89,11 +115,48 @@ def _held(state: State, job: Job) -> Reason:
     predecessors = state.index.hold.predecessors(job.arrival, job.weight)
     first = state.index.live[predecessors[0]]
     left = first.task_count - first.succeeded - first.failed
-    more = f", as did {_count(len(predecessors) - 1, 'other job')}" if len(predecessors) > 1 else ""
+    more = f", as did {counted(len(predecessors) - 1, 'other job')}" if len(predecessors) > 1 else ""
     came = f"job {first.id} ({_size(first)}) came first and is not larger{more}"
     what = "it is computed, its delivery is held" if job.is_computed else "its last task is held"
     detail = f"{what}: {came}; {left} of job {first.id}'s {_tasks(first.task_count)} are left"
-    return Reason(code="held", count=1, detail=detail)
+    return Reason(code="held", count=1, detail=detail, job=first.id)
+
+
+def _chained(state: State, job: Job, ended: Mapping[int, JobState]) -> list[Reason]:
+    """Whom it waits for, outside the grid: those first for whom somebody has to do something."""
+    reasons = [_leader(state, number, ended) for number in job.waiting_for]
+    reasons.sort(key=lambda reason: (reason.code != "waits_in_vain", reason.job or 0))
+    if len(reasons) > _MOST_LEADERS:
+        left = len(reasons) - _MOST_LEADERS
+        reasons[_MOST_LEADERS:] = [Reason(code="waits", count=left, detail=f"{counted(left, 'other job')} as well")]
+    return reasons
+
+
+def _leader(state: State, number: int, ended: Mapping[int, JobState]) -> Reason:
+    leader = state.jobs.get(number)
+    found = leader.state if leader is not None else ended.get(number)
+    if leader is not None and not leader.is_over:
+        left = leader.task_count - leader.succeeded - leader.failed
+        detail = f"waits for job {number} to succeed ({leader.state}, {left} of its {_tasks(leader.task_count)} left)"
+        return Reason(code="waits", count=left, detail=detail, job=number)
+    how = (
+        "has ended without success" if found is None else f"{'was' if found is JobState.CANCELLED else 'has'} {found}"
+    )
+    detail = f"waits in vain: job {number} {how}; retry that one, or cancel this one"
+    return Reason(code="waits_in_vain", count=1, detail=detail, job=number)
+
+
+def _asked(state: State, job: Job, count: int) -> Reason:
+    able = len(state.index.demand.workers[state.index.demand.key_of(job)])
+    verb = "needs" if count == 1 else "need"
+    detail = f"{_tasks(count)} {verb} a result from another worker: {job.spec.quorum} have to agree"
+    return Reason(code="quorum", count=count, detail=f"{detail}, {counted(able, 'worker')} could run it")
+
+
+def _voted(job: Job, task: Task) -> str:
+    agree = task.agreeing
+    differ = f", {len(task.votes) - agree} differ" if len(task.votes) > agree else ""
+    return f"{counted(len(task.votes), 'result')} so far{differ}: {job.spec.quorum} have to agree"
 
 
 def _for_slot(state: State, job: Job, count: int) -> Reason:
@@ -101,7 +164,7 @@ def _for_slot(state: State, job: Job, count: int) -> Reason:
     used = sum(state.index.used.get(worker.name, 0) for worker in able)
     slots = sum(max(worker.offered, state.index.used.get(worker.name, 0)) for worker in able)  # some may be withheld
     verb = "waits" if count == 1 else "wait"
-    detail = f"{_tasks(count)} {verb} for a free slot: {used} of {slots} in use on {_count(len(able), 'worker')}"
+    detail = f"{_tasks(count)} {verb} for a free slot: {used} of {slots} in use on {counted(len(able), 'worker')}"
     if any(state.index.free_slots(worker) >= job.spec.requires.slots for worker in able):
         detail += f"; policy {state.settings.policy} has another use for what is free, or none for this job yet"
     reasons = [worker.load.withheld for worker in able if worker.load and worker.load.withheld]
@@ -110,11 +173,12 @@ def _for_slot(state: State, job: Job, count: int) -> Reason:
     return Reason(code="no_slot", count=count, detail=detail)
 
 
-def _alive(state: State, task_id: TaskId) -> Reason:
+def _alive(state: State, task_id: TaskId, job: Job, task: Task) -> Reason:
     attempts = [a for a in state.index.of_task.get(task_id, {}).values() if a.state in LIVE]
     frozen = " (frozen: its owner is there)"
     places = " and ".join(sorted(a.worker + (frozen if a.frozen else "") for a in attempts))
-    return Reason(code="running", count=len(attempts), detail=f"running on {places}")
+    votes = f"; {_voted(job, task)}" if task.votes and job.spec.quorum else ""
+    return Reason(code="running", count=len(attempts), detail=f"running on {places}{votes}")
 
 
 def _needs(requires: Requirements) -> str:
@@ -122,17 +186,25 @@ def _needs(requires: Requirements) -> str:
     needs += [f"{requires.memory_bytes / 1e9:g} GB of memory"] if requires.memory_bytes else []
     needs += [f"label {label}" for label in requires.labels]
     needs += ["the network"] if requires.network else []
-    needs += [_count(requires.slots, "slot")]
+    needs += [f"functions of Python {requires.python}"] if requires.python else []
+    needs += [counted(requires.slots, "slot")]
     return ", ".join(needs)
 
 
 def _size(job: Job) -> str:
-    return "size unknown" if job.size is None else f"size {job.size:g} s"
+    return "size unknown" if job.size is None else f"size {spoken(job.size)}"
+
+
+def spoken(seconds: float) -> str:
+    """``45 s``, ``40 min``, ``2.5 h``."""
+    if seconds < 120:
+        return f"{seconds:.3g} s"
+    return f"{seconds / 60:.3g} min" if seconds < 7200 else f"{seconds / 3600:.3g} h"
 
 
 def _tasks(count: int) -> str:
-    return _count(count, "task")
+    return counted(count, "task")
 
 
-def _count(count: int, noun: str) -> str:
+def counted(count: int, noun: str) -> str:
     return f"{count} {noun}" + ("" if count == 1 else "s")

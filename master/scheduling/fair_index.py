@@ -84,7 +84,7 @@ class FairIndex:
         elif job.id not in self.sizes:
             self.sizes[job.id] = self._by_size(job)
         is_ready = job.arrival in self.state.index.ready.get(key, ())
-        has_alone = job.id in self.alone and not job.paused
+        has_alone = job.id in self.alone and not job.paused and self.state.index.may_replicate(job)
         toggle_under(self.new, key, turn, is_ready and job.state is JobState.QUEUED, SortedSet)
         toggle_under(self.ready, key, turn, is_ready, SortedSet)
         toggle_under(self.tails, key, turn, has_alone and not is_ready, SortedSet)

@@ -12,12 +12,14 @@ from typing import Any, Generic, TypeVar
 
 from sortedcontainers import SortedDict, SortedSet
 
+from master.scheduling import ledger
 from master.scheduling.demand import Demand, Key
 from master.scheduling.hold import HoldIndex
 from master.scheduling.model import LIVE, OCCUPYING, Attempt, Job, Task, Worker
 from master.scheduling.ranges import Ranges
 from master.scheduling.tags import Tags
-from shared.model import AttemptId, Order, TaskId, TaskState
+from master.scheduling.waiting import Waiting
+from shared.model import AttemptId, JobState, Order, TaskId, TaskState
 
 Rank = TypeVar("Rank", bound=tuple[float, int | str])
 Subject = TypeVar("Subject", int, str)
@@ -59,7 +61,8 @@ class Pool:
 
     waiting: Ranges = field(default_factory=Ranges)  # started once, queued again
     replicable: Ranges = field(default_factory=Ranges)  # running, with room for a replica
-    stranded: Ranges = field(default_factory=Ranges)  # of these: all that runs of them is frozen
+    stranded: Ranges = field(default_factory=Ranges)  # of these: all that runs of them is frozen, or asked
+    asked: Ranges = field(default_factory=Ranges)  # of these: the job's quorum needs another result
     kept: set[int] = field(default_factory=set)  # all that have a Task in memory
     attempts: int = 0  # in memory
 
@@ -86,12 +89,15 @@ class Index:
     frozen: dict[TaskId, int] = field(default_factory=dict)  # ... of them frozen
     standing_still: set[AttemptId] = field(default_factory=set)
     places: set[tuple[TaskId, str]] = field(default_factory=set)  # which task occupies slots of which worker
+    voters: dict[TaskId, frozenset[str]] = field(default_factory=dict)  # by open task: who has brought a result
+    reserved_ms: dict[int, int] = field(default_factory=dict)  # by job: what replicas at work are expected to take
     used: dict[str, int] = field(default_factory=dict)  # slots, by worker
     occupied: int = 0  # slots, in all
     idle: Ranking[str, tuple[int, str]] = field(default_factory=Ranking)  # (-free slots, worker)
     leases: Ranking[str, tuple[float, str]] = field(default_factory=Ranking)  # (until, worker)
     starving: Ranking[int, tuple[float, int]] = field(default_factory=Ranking)  # (since, job), not yet stalled
     demand: Demand = field(default_factory=Demand)
+    waiting: Waiting = field(default_factory=Waiting)  # outside the grid, for other jobs to succeed
 
     @classmethod
     def build(
@@ -113,13 +119,14 @@ class Index:
             index.place_attempt(attempt)
             index.place_worker(by_name[attempt.worker])
         for task in tasks:
-            index.place_task(task, by_id[task.job].max_replicas)
+            index.place_task(task, by_id[task.job])
         for job in sorted(by_id.values(), key=lambda job: job.arrival):
             index.place_job(job, fresh[job.id])
         return index
 
     def place_job(self, job: Job, fresh: Ranges) -> None:
         """Enter a job as it is now; one that is over leaves everything but its pool."""
+        self.waiting.place(job.id, job.waiting_for if job.state is JobState.WAITING else ())
         standing = (job.arrival, job.is_exempt) if job.is_live else None
         looks, at_last = self._looks_of(job, fresh), job.is_live and _is_at_last(job, fresh)
         stands = standing == self.standing.get(job.id)
@@ -135,14 +142,26 @@ class Index:
         since = (job.starved_since or 0.0, job.id)
         self.starving.place(job.id, since if starving and not job.stalled else None)
 
-    def place_task(self, task: Task, max_replicas: int | None) -> None:
-        pool = self.pools[task.job]
-        alive = self.alive.get(task.id, 0)
-        can_replicate = task.state is TaskState.RUNNING and (max_replicas is None or alive < max_replicas)
+    def place_task(self, task: Task, job: Job) -> None:
+        """Enter a task as it is now. One with votes waits among those to replicate: who has voted is barred. One that
+        has failed too often is only waited for: were it copied on and on, it would never end.
+        """
+        pool, quorum = self.pools[task.job], job.spec.quorum
+        alive, frozen = self.alive.get(task.id, 0), self.frozen.get(task.id, 0)
+        is_queued = task.state is TaskState.QUEUED and task.started
+        is_begun = task.state is TaskState.RUNNING or (is_queued and bool(task.votes))
+        has_room = job.max_replicas is None or alive < job.max_replicas
+        can_replicate = is_begun and has_room and task.setbacks < job.max_attempts
+        is_asked = can_replicate and quorum is not None and task.agreeing + alive - frozen < quorum
         _toggle(pool.kept, task.number, task.is_open or task.id in self.of_task)
-        _toggle(pool.waiting, task.number, task.state is TaskState.QUEUED and task.started)
+        _toggle(pool.waiting, task.number, is_queued and not task.votes)
         _toggle(pool.replicable, task.number, can_replicate)
-        _toggle(pool.stranded, task.number, can_replicate and self.frozen.get(task.id) == alive)
+        _toggle(pool.stranded, task.number, is_asked or (can_replicate and 0 < alive == frozen))
+        _toggle(pool.asked, task.number, is_asked)
+        if task.is_open and task.votes:
+            self.voters[task.id] = frozenset(vote.worker for vote in task.votes)
+        else:
+            self.voters.pop(task.id, None)
 
     def place_attempt(self, attempt: Attempt) -> None:
         """Enter an attempt as it is now; one that is over leaves. (Its worker is to be placed, too.)"""
@@ -168,6 +187,7 @@ class Index:
             self.places ^= {key}
             _count(self.used, attempt.worker, sign * attempt.slots)
             self.occupied += sign * attempt.slots
+            _count(self.reserved_ms, attempt.job, sign * ledger.expected_ms(attempt))
         if (attempt.state in LIVE) != (attempt.id in self.breathing):
             _count(self.alive, task, -1 if attempt.id in self.breathing else 1)
             self.breathing ^= {attempt.id}
@@ -188,8 +208,32 @@ class Index:
         return job.id in self.witness
 
     def on_worker(self, task: TaskId, worker: str) -> bool:
-        """An attempt of the task is on this worker. (What a lost one is, its first Report will have said.)"""
-        return (task, worker) in self.places
+        """An attempt of the task is on this worker, or has voted there. (What a lost one is, its first Report will
+        have said.)
+        """
+        return (task, worker) in self.places or worker in self.voters.get(task, ())
+
+    def is_stuck(self, job: Job, fresh: Ranges) -> bool:
+        """All that it could do next is to ask for results from others than those who are there."""
+        pool = self.pools[job.id]
+        if job.running or fresh or pool.waiting or not pool.asked:
+            return False
+        voters = self.voters.get(TaskId(job.id, next(iter(pool.asked))), frozenset())
+        return all(name in voters for name in self.demand.workers[self.demand.key_of(job)])
+
+    def to_replicate(self, job: Job) -> Ranges:
+        """Its tasks that may have another attempt beside those that they have."""
+        pool = self.pools[job.id]
+        return pool.replicable if self.may_replicate(job) else pool.asked
+
+    def to_shadow(self, job: Job) -> Ranges:
+        """... and that should: all that runs of them is frozen, or the job's quorum needs another result."""
+        pool = self.pools[job.id]
+        return pool.stranded if self.may_replicate(job) else pool.asked
+
+    def may_replicate(self, job: Job) -> bool:
+        """Its budget for replicas is not spent."""
+        return ledger.budget_left(job, self.reserved_ms.get(job.id, 0))
 
     def free_slots(self, worker: Worker) -> int:
         return worker.offered - self.used.get(worker.name, 0) if worker.is_available else 0
@@ -215,7 +259,8 @@ class Index:
     def _looks_of(self, job: Job, fresh: Ranges) -> Looks:
         """All that places depend on, unless the job is at last: then they depend on other jobs, too."""
         pool, is_computed = self.pools[job.id], job.is_computed
-        pools = (len(fresh) > 0, len(pool.waiting) > 0, len(pool.stranded) > 0, len(pool.replicable) > 0)
+        extra = (len(self.to_shadow(job)) > 0, len(self.to_replicate(job)) > 0)
+        pools = (len(fresh) > 0, len(pool.waiting) > 0, *extra)
         return (job.paused, job.stalled, job.starved_since, job.running > 0, is_computed, *pools)
 
     def _place_witness(self, job: Job, at_last: bool) -> None:
@@ -234,9 +279,9 @@ class Index:
     def _place_startable(self, job: Job, fresh: Ranges) -> None:
         pool, key = self.pools[job.id], self.demand.key_of(job)
         may_run = job.is_live and not job.paused
-        startable = bool(pool.waiting or pool.stranded or (fresh and not self.is_held(job)))
+        startable = bool(pool.waiting or self.to_shadow(job) or (fresh and not self.is_held(job)))
         toggle_under(self.ready, key, job.arrival, may_run and startable, Ranges)
-        toggle_under(self.replicable, key, job.arrival, may_run and len(pool.replicable) > 0, Ranges)
+        toggle_under(self.replicable, key, job.arrival, may_run and len(self.to_replicate(job)) > 0, Ranges)
 
 
 def _is_at_last(job: Job, fresh: Ranges) -> bool:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import fields
 
-from master.scheduling.model import LIVE, OCCUPYING
+from master.scheduling.model import LIVE, OCCUPYING, UNRELEASED
 from master.scheduling.state import State
-from shared.model import AttemptState, Order, TaskState
+from shared.model import AttemptState, JobState, Order, TaskState
 
 
 def check(state: State) -> None:
@@ -38,10 +38,13 @@ def _counts_agree(state: State, job_id: int) -> None:
     running = sum(task.state is TaskState.RUNNING for task in tasks)
     assert job.running == running, f"job {job_id} counts {job.running} running tasks, {running} are"
     if job.is_live:
-        waiting = len(state.index.pools[job_id].waiting)
+        waiting = sum(task.state is TaskState.QUEUED and task.started for task in tasks)
         total = len(fresh) + waiting + running + job.succeeded + job.failed
         assert total == job.task_count, f"job {job_id} has {job.task_count} tasks, {total} are accounted for"
-    assert job.is_live == (job.departure is None), f"job {job_id} is {job.state} with departure {job.departure}"
+    waits = job.state is JobState.WAITING
+    assert (job.is_live or waits) == (job.departure is None), f"job {job_id} is {job.state}, left {job.departure}"
+    assert waits == bool(job.waiting_for), f"job {job_id} is {job.state} and waits for {job.waiting_for}"
+    assert job.is_over or waits == (job.arrival == UNRELEASED), f"job {job_id} is {job.state}, came {job.arrival}"
 
 
 def _attempts_are_in_order(state: State) -> None:

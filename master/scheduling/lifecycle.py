@@ -6,10 +6,10 @@ uses up one of its job's ``max_attempts``; the loss of a worker or its owner's c
 
 from __future__ import annotations
 
-from master.scheduling import measure, states
+from master.scheduling import agreement, chains, forecast, ledger, measure, states
 from master.scheduling.model import LIVE, Attempt, Exemption, Job, Task, Worker
 from master.scheduling.state import State
-from shared.model import AttemptState, JobState, Order, Result, TaskId, TaskState
+from shared.model import AttemptState, JobState, Order, Outcome, Result, TaskId, TaskState
 
 
 def start_attempt(state: State, job: Job, number: int, worker: Worker) -> Attempt:
@@ -25,6 +25,7 @@ def start_attempt(state: State, job: Job, number: int, worker: Worker) -> Attemp
         replica=task.id in state.index.alive,
         dispatched_at=state.now,
         expected_s=measure.work_of(state.grid, job, number) / measure.speed_of(state.grid, worker),
+        asked=number in state.index.pools[job.id].asked,
     )
     task.attempts, state.grid.last_start = attempt.number, state.now
     if not task.started:
@@ -40,21 +41,41 @@ def start_attempt(state: State, job: Job, number: int, worker: Worker) -> Attemp
 
 def finish_attempt(state: State, attempt: Attempt, result: Result) -> None:
     """An attempt's result is here. Nothing is decided by one whose task is over: it is kept as discarded."""
-    task = state.tasks[attempt.task_id]
-    was_open = task.is_open
+    task, job = state.tasks[attempt.task_id], state.jobs[attempt.job]
+    ledger.take_back(job, attempt)
     _record(state, attempt, result)
-    if not was_open:
+    has_succeeded = attempt.state is AttemptState.SUCCEEDED
+    if not task.is_open:
+        if has_succeeded:
+            agreement.compare(state, job, task, attempt)
+        ledger.enter(job, task, attempt, result.outcome)
+        state.save_job(job)
         state.save_attempt(attempt)
-    elif attempt.state is AttemptState.SUCCEEDED:
-        attempt.accepted = True
-        task.winner = attempt.number
-        _learn(state, attempt)
-        state.save_attempt(attempt)
-        _finish_task(state, task, TaskState.SUCCEEDED)
+    elif has_succeeded:
+        _count_result(state, job, task, attempt)
     else:
         task.failures += attempt.state is AttemptState.FAILED
+        ledger.enter(job, task, attempt, result.outcome)
+        state.save_job(job)
         state.save_attempt(attempt)
         state.save_task(task)
+        reconsider_task(state, task)
+
+
+def _count_result(state: State, job: Job, task: Task, attempt: Attempt) -> None:
+    """The first result wins; under a quorum, that which completes it."""
+    is_decided = agreement.decides(state, job, task, attempt)
+    if is_decided:
+        attempt.accepted, task.winner = True, attempt.number
+        _learn(state, attempt)
+    if job.spec.quorum is None:
+        ledger.enter(job, task, attempt, Outcome.SUCCEEDED)
+    state.save_job(job)
+    state.save_task(task)
+    state.save_attempt(attempt)
+    if is_decided:
+        _finish_task(state, task, TaskState.SUCCEEDED)
+    else:
         reconsider_task(state, task)
 
 
@@ -65,6 +86,7 @@ def lose_attempt(state: State, attempt: Attempt, reason: str, *, for_good: bool)
     task = state.tasks[attempt.task_id]
     if attempt.state is not AttemptState.LOST:
         attempt.state = states.check(states.ATTEMPT, attempt.state, AttemptState.LOST)
+        _assume_lost(state, attempt)
     attempt.reason, attempt.sent, attempt.frozen = reason, 0, False
     attempt.ended_at = state.now if for_good or not task.is_open else None
     state.save_attempt(attempt)
@@ -76,6 +98,8 @@ def adopt_attempt(state: State, attempt: Attempt) -> None:
     task, job = state.tasks[attempt.task_id], state.jobs[attempt.job]
     has_room = job.max_replicas is None or state.index.alive.get(task.id, 0) < job.max_replicas
     attempt.reason = ""
+    ledger.take_back(job, attempt)
+    state.save_job(job)
     if not has_room:
         cancel_attempt(state, attempt, "replaced while it was lost")
         return
@@ -97,6 +121,7 @@ def close_attempt(state: State, attempt: Attempt) -> None:
     """A cancelled attempt is gone from its worker without a result."""
     attempt.state = states.check(states.ATTEMPT, attempt.state, AttemptState.CANCELLED)
     attempt.ended_at, attempt.frozen = state.now, False
+    _assume_lost(state, attempt)
     state.save_attempt(attempt)
 
 
@@ -109,6 +134,8 @@ def complete_jobs(state: State) -> None:
         state.effects.completed.append(job.id)
         _depart(state, job, JobState.FAILED if job.failed else JobState.SUCCEEDED)
         state.settle()
+        if job.state is JobState.SUCCEEDED:
+            chains.release_followers(state, job)
 
 
 def cancel_job(state: State, job: Job) -> None:
@@ -125,7 +152,8 @@ def reconsider_task(state: State, task: Task) -> None:
     if not task.is_open or task.id in state.index.alive:
         return
     job = state.jobs[task.job]
-    if task.failures >= job.max_attempts:
+    if task.setbacks >= job.max_attempts:
+        task.verdict = agreement.verdict(job, task)
         _finish_task(state, task, TaskState.FAILED)
         return
     _set_task(job, task, TaskState.QUEUED)
@@ -133,9 +161,16 @@ def reconsider_task(state: State, task: Task) -> None:
     state.save_job(job)
 
 
+def _assume_lost(state: State, attempt: Attempt) -> None:
+    job = state.jobs[attempt.job]
+    ledger.assume_lost(job, attempt, state.workers[attempt.worker])
+    state.save_job(job)
+
+
 def _learn(state: State, attempt: Attempt) -> None:
     """From a task's first result; the clock of fair sharing goes on by the work that was done."""
     job, worker = state.jobs[attempt.job], state.workers[attempt.worker]
+    forecast.note(state.grid, job, worker, attempt)
     work = measure.learn(state.grid, job, worker, attempt)
     state.effects.workers[worker.name] = worker
     job.work_done += work
@@ -154,6 +189,7 @@ def _end_task(state: State, task: Task, end: TaskState, reason: str) -> None:
     """Nobody waits for the task any more: what runs for it is cancelled, what was lost will not come back."""
     _set_task(state.jobs[task.job], task, end)
     task.finished_at = state.now
+    agreement.settle(state, state.jobs[task.job], task)
     attempts = list(state.index.of_task.get(task.id, {}).values())
     state.save_task(task)
     for attempt in attempts:
@@ -167,7 +203,7 @@ def _end_task(state: State, task: Task, end: TaskState, reason: str) -> None:
 def _depart(state: State, job: Job, end: JobState) -> None:
     job.state = states.check(states.JOB, job.state, end)
     job.finished_at, job.departure = state.now, state.next_sequence()
-    job.starved_since, job.stalled, job.paused = None, False, False
+    job.starved_since, job.stalled, job.paused, job.waiting_for = None, False, False, ()
     state.save_job(job)
 
 
@@ -209,4 +245,5 @@ def _record(state: State, attempt: Attempt, result: Result) -> None:
     attempt.exit_code, attempt.reason = result.exit_code, result.reason or attempt.reason
     attempt.wall_s, attempt.cpu_s = result.wall_s, result.cpu_s
     attempt.peak_memory_bytes = result.peak_memory_bytes
-    attempt.stdout, attempt.stderr = result.stdout, result.stderr
+    attempt.stdout, attempt.stderr, attempt.value = result.stdout, result.stderr, result.value
+    attempt.outputs = result.outputs or None

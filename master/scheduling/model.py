@@ -6,6 +6,7 @@ Everything else the scheduler knows is an index (index.py): a function of these,
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import Annotated
 
@@ -19,6 +20,7 @@ from shared.model import (
     Load,
     Order,
     Output,
+    OutputFile,
     TaskId,
     TaskState,
 )
@@ -28,6 +30,9 @@ LIVE = (AttemptState.DISPATCHED, AttemptState.RUNNING)
 """An attempt that may yet bring its task's result, as far as is known."""
 OCCUPYING = (AttemptState.DISPATCHED, AttemptState.RUNNING, AttemptState.CANCELLING)
 """An attempt that takes up slots on its worker."""
+
+UNRELEASED = 0
+"""Job.arrival of one that has never entered the grid: it waits for other jobs, or was cancelled while it did."""
 
 _LIVE_JOB = (JobState.QUEUED, JobState.RUNNING)
 _OPEN_TASK = (TaskState.QUEUED, TaskState.RUNNING)
@@ -63,7 +68,7 @@ class Job:
     order: Order
     max_attempts: int
     max_replicas: int | None  # None: unlimited
-    arrival: int  # Grid.sequence when it (last) entered the grid
+    arrival: int  # Grid.sequence when it (last) entered the grid; UNRELEASED: not yet
     submitted_at: float
     idempotency_key: str | None = None
     tag: float = 0.0  # virtual finishing time under fair sharing; fixed as it enters the grid
@@ -81,6 +86,17 @@ class Job:
     started_at: float | None = None
     finished_at: float | None = None
     departure: int | None = None  # Grid.sequence when it left the grid
+    inputs: str | None = None  # SHA-256 of the file that lists what its tasks find in their scratch folders
+    waiting_for: tuple[int, ...] = ()  # jobs that have yet to succeed before it enters the grid
+    entered_at: float | None = None  # when it (last) entered the grid
+    log_mean: float = 0.0  # of ln(work) of its tasks that succeeded, as it turned out against what was expected
+    log_m2: float = 0.0  # ... and the sum of its squared deviations
+    mismatches: int = 0  # tasks of which two results differ
+    useful_cpu_ms: int = 0  # CPU time of attempts whose results count (ledger.py) ...
+    replicated_cpu_ms: int = 0  # ... of replicas, however they ended
+    won_cpu_ms: int = 0  # ... of replicas that brought their task's result
+    wasted_cpu_ms: int = 0  # ... of attempts that another one of their task made superfluous
+    lost_cpu_ms: int = 0  # ... of attempts that failed, were lost or were given back
 
     @property
     def weight(self) -> float:
@@ -89,7 +105,12 @@ class Job:
 
     @property
     def is_live(self) -> bool:
+        """It is in the grid."""
         return self.state in _LIVE_JOB
+
+    @property
+    def is_over(self) -> bool:
+        return self.departure is not None
 
     @property
     def is_computed(self) -> bool:
@@ -100,6 +121,16 @@ class Job:
     def is_exempt(self) -> bool:
         """While paused or stalled a job holds nobody back."""
         return self.paused or self.stalled
+
+
+@dataclass(frozen=True, slots=True)
+class Vote:
+    """What an attempt at a task brought, to be compared with what others bring."""
+
+    attempt: int
+    worker: str
+    digest: str  # of its result (digest.py)
+    cpu_ms: int  # not yet in its job's ledger, as long as there is no quorum
 
 
 @dataclass(slots=True)
@@ -113,6 +144,9 @@ class Task:
     attempts: int = 0  # numbers handed out so far
     failures: int = 0  # attempts that failed by the task's own doing
     winner: int | None = None  # number of the attempt whose result was accepted
+    votes: tuple[Vote, ...] = ()  # of its job's quorum; without one, the winner's, while others were at it
+    mismatch: bool = False  # two of its results differ
+    verdict: str = ""  # why it failed, where no attempt says so
     started_at: float | None = None
     finished_at: float | None = None
     id: Annotated[TaskId, Field(exclude=True)] = field(init=False, repr=False, compare=False)
@@ -123,6 +157,16 @@ class Task:
     @property
     def is_open(self) -> bool:
         return self.state in _OPEN_TASK
+
+    @property
+    def agreeing(self) -> int:
+        """How many of its results agree, at best."""
+        return max(Counter(vote.digest for vote in self.votes).values(), default=0)
+
+    @property
+    def setbacks(self) -> int:
+        """Attempts that failed by its own doing, and results that others contradict."""
+        return self.failures + len(self.votes) - self.agreeing
 
 
 @dataclass(slots=True)
@@ -136,6 +180,7 @@ class Attempt:
     dispatched_at: float
     state: AttemptState = AttemptState.DISPATCHED
     expected_s: float = 0.0  # how long it was expected to take as it was dispatched
+    asked: bool = False  # it was started because its job's quorum needs it
     frozen: bool = False  # it stands still, for the sake of the computer's owner
     sent: int = 0  # the Assign of this session that carried its last command; 0: none yet
     started_at: float | None = None
@@ -146,8 +191,12 @@ class Attempt:
     wall_s: float = 0.0
     cpu_s: float = 0.0
     peak_memory_bytes: int = 0
+    assumed_cpu_ms: int = 0  # what its job's ledger counts as lost with it while nothing is known
+    late: bool = False  # its result came when it had been forgotten
     stdout: Output | None = None
     stderr: Output | None = None
+    outputs: tuple[OutputFile, ...] | None = None
+    value: Output | None = None  # of a function
     id: AttemptId = field(init=False, repr=False, compare=False)
     task_id: TaskId = field(init=False, repr=False, compare=False)
 
@@ -177,6 +226,7 @@ class Worker:
     assigned: int = 0  # the last Assign of this session
     work_done: float = 0.0  # by its attempts that succeeded, in reference CPU-seconds (sizes known beforehand) ...
     work_s: float = 0.0  # ... in so many seconds
+    mismatches: int = 0  # results of its that another worker's contradict
 
     @property
     def is_available(self) -> bool:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from hashlib import sha256
+
 from master.scheduling.model import Attempt, Job, Worker
 from master.scheduling.state import State
-from shared.model import AttemptId, AttemptState
+from shared.model import AttemptId, AttemptState, Function
 from shared.protocol.messages import MAX_RUNS_PER_ASSIGN, Assign, Run
+from shared.spec import RowFile, staged
 from shared.sweep import task_at
 
 
@@ -74,4 +78,17 @@ def _run(job: Job, attempt: Attempt) -> Run:
         timeout_s=job.spec.timeout_s,
         memory_bytes=job.spec.requires.memory_bytes or None,
         network=job.spec.requires.network,
+        inputs=job.inputs,
+        own_inputs=staged(job.spec.tasks[attempt.task - 1].inputs) if job.spec.tasks else {},
+        outputs=tuple(job.spec.outputs),
+        function=_function(job),
+        row_file=rows.sha256 if isinstance(rows := job.spec.parameters, RowFile) else None,
     )
+
+
+def _function(job: Job) -> Function | None:
+    """Other users cannot share an interpreter by naming this one's session."""
+    if job.spec.function is None:
+        return None
+    session = sha256(f"{job.owner}\0{job.spec.function.session}".encode()).hexdigest()
+    return replace(job.spec.function, session=session)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from master.scheduling import lifecycle, measure, states
+from master.scheduling import chains, lifecycle, states
 from master.scheduling.demand import demand_of, meets
 from master.scheduling.effects import Declined, Done, Reply, Submitted
 from master.scheduling.events import JobCancelled, JobPaused, JobResumed, JobRetried, JobSubmitted
-from master.scheduling.model import Job, Worker
+from master.scheduling.model import UNRELEASED, Job, Worker
 from master.scheduling.ranges import Ranges
 from master.scheduling.state import State
 from shared.model import JobState, TaskState
@@ -17,17 +17,20 @@ from shared.spec import JobSpec
 
 
 def submit(state: State, event: JobSubmitted) -> Reply:
-    declined = _too_much(state, event.spec)
+    declined = too_much(state, event.spec)
     if declined is not None:
         return declined
+    waits_for = chains.left_to_wait_for(state, event.spec.after, event.ended)
+    if isinstance(waits_for, Declined):
+        return waits_for
     job = _new_job(state, event)
-    state.admit(job)
-    return Submitted(job.id, tuple(_warnings(state.workers.values(), job)))
+    chains.enter(state, job, waits_for)
+    return Submitted(job.id, tuple(warnings(state.workers.values(), event.spec)))
 
 
 def cancel(state: State, event: JobCancelled) -> Reply:
     job = state.jobs.get(event.job)
-    if job is not None and job.is_live:
+    if job is not None and not job.is_over:
         lifecycle.cancel_job(state, job)
         return Done()
     return _is_over(event.job)
@@ -43,7 +46,9 @@ def resume(state: State, event: JobResumed) -> Reply:
 
 
 def retry(state: State, event: JobRetried) -> Reply:
-    """It enters the grid anew, as the last to come, with its unsuccessful tasks as never started."""
+    """It enters the grid anew, as the last to come, with its unsuccessful tasks as never started; or it waits again,
+    where what it is to come after has not succeeded.
+    """
     if event.job.id in state.jobs:
         still = state.jobs[event.job.id]
         return Declined(409, "not_over", f"job {still.id} is {still.state}" + _stopping(still), "try again later")
@@ -52,16 +57,17 @@ def retry(state: State, event: JobRetried) -> Reply:
         return Declined(409, "not_retriable", f"job {event.job.id} is {event.job.state}", hint)
     if len(state.jobs) >= state.settings.max_jobs:
         return _queue_full(state)
+    waits_for = chains.left_to_wait_for(state, event.job.spec.after, event.ended)
+    if isinstance(waits_for, Declined):
+        return waits_for
     job, tasks = replace(event.job), [replace(task) for task in event.tasks]  # the event is for the log
-    job.state = states.check(states.JOB, job.state, JobState.QUEUED)
-    job.arrival, job.departure, job.finished_at = state.next_sequence(), None, None
+    job.departure, job.finished_at = None, None
     job.failed, job.held_at, job.released_at, job.cursor = 0, None, None, 0
-    _start_clock(state)
-    job.tag = measure.tag_of(state.grid, job)
     for task in tasks:
         task.started, task.failures, task.finished_at = False, 0, None
+        task.votes, task.verdict = (), ""
         task.state = states.check(states.TASK, task.state, TaskState.QUEUED)
-    state.admit(job, Ranges(event.succeeded))
+    chains.enter(state, job, waits_for, Ranges(event.succeeded))
     for task in tasks:
         state.save_task(task)
     return Done()
@@ -79,7 +85,7 @@ def drain(state: State, name: str, *, draining: bool) -> Reply:
 
 def _set_paused(state: State, job_id: int, *, paused: bool) -> Reply:
     job = state.jobs.get(job_id)
-    if job is None or not job.is_live:
+    if job is None or job.is_over:
         return _is_over(job_id)
     job.paused = paused
     state.save_job(job)
@@ -97,27 +103,24 @@ def _new_job(state: State, event: JobSubmitted) -> Job:
         order=settings.order,
         max_attempts=spec.max_attempts or settings.max_attempts,
         max_replicas=_replicas(spec, settings.max_replicas),
-        arrival=state.next_sequence(),
+        arrival=UNRELEASED,
+        state=JobState.WAITING,
         submitted_at=state.now,
         idempotency_key=event.idempotency_key,
+        inputs=event.inputs,
     )
-    _start_clock(state)
-    job.tag = measure.tag_of(state.grid, job)
     state.grid.next_job += 1
     return job
 
 
-def _start_clock(state: State) -> None:
-    """The clock of fair sharing begins anew with the first job of a busy time, lest it lose its precision."""
-    if not state.index.live:
-        state.grid.virtual = 0.0
-
-
 def _replicas(spec: JobSpec, default: int | None) -> int | None:
-    return None if spec.max_replicas == "unlimited" else spec.max_replicas or default
+    if spec.max_replicas is not None:
+        return None if spec.max_replicas == "unlimited" else spec.max_replicas
+    return None if default is None else max(default, spec.quorum or 1)
 
 
-def _too_much(state: State, spec: JobSpec) -> Declined | None:
+def too_much(state: State, spec: JobSpec) -> Declined | None:
+    """Why a job is not taken in, if it is more than this master takes."""
     if len(state.jobs) >= state.settings.max_jobs:
         return _queue_full(state)
     if spec.task_count > state.settings.max_tasks:
@@ -137,11 +140,12 @@ def _is_over(job_id: int) -> Declined:
 
 
 def _stopping(job: Job) -> str:
-    return "" if job.is_live else ", but attempts of it are still being stopped"
+    return "" if not job.is_over else ", but attempts of it are still being stopped"
 
 
-def _warnings(workers: Iterable[Worker], job: Job) -> list[str]:
-    key = demand_of(job.spec.requires)
+def warnings(workers: Iterable[Worker], spec: JobSpec) -> list[str]:
+    """What whoever submits a job should know."""
+    key = demand_of(spec.requires)
     if any(meets(worker.facts, key) for worker in workers):
         return []
     return ["no worker known to this master can run this job: it waits for one that meets its requirements"]

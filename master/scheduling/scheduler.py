@@ -141,8 +141,9 @@ class Scheduler:
 
     def _may_start(self, job: Job, wish: Placement) -> bool:
         """Whether the task is one to start or to replicate, and not on that worker already."""
-        pool = self.state.index.pools[job.id]
+        index = self.state.index
+        pool = index.pools[job.id]
         is_candidate = (
-            wish.task in self.state.fresh[job.id] or wish.task in pool.waiting or wish.task in pool.replicable
+            wish.task in self.state.fresh[job.id] or wish.task in pool.waiting or wish.task in index.to_replicate(job)
         )
-        return is_candidate and not self.state.index.on_worker(TaskId(job.id, wish.task), wish.worker)
+        return is_candidate and not index.on_worker(TaskId(job.id, wish.task), wish.worker)

@@ -88,13 +88,14 @@ class State:
         self._moved_tasks[attempt.task_id] = self.tasks[attempt.task_id]
 
     def admit(self, job: Job, started: Ranges | None = None) -> None:
-        """A job enters (or enters again): from now on it counts. ``started``: tasks that are not fresh."""
+        """A job enters (or enters again), the grid or a chain. ``started``: tasks that are not fresh."""
         self.jobs[job.id] = job
         self.fresh[job.id] = _complement(started or Ranges(), job.task_count)
         self.index.pools[job.id] = Pool()
         self.save_job(job)
-        self.index.demand.add_job(job)
-        self._starve_or_feed(job)
+        if job.is_live:
+            self.index.demand.add_job(job)
+            self._starve_or_feed(job)
 
     def settle(self) -> None:
         """Place anew, once, whatever was saved since the last time: what comes next finds it in the index."""
@@ -119,7 +120,9 @@ class State:
 
     def _place_task(self, task: Task) -> None:
         job = self.jobs[task.job]
-        self.index.place_task(task, job.max_replicas)
+        self.index.place_task(task, job)
+        if task.votes and job.is_live:
+            self._starve_or_feed(job)
         if self.own is not None:
             self.own.place_task(task)
         self._moved_jobs[job.id] = job
@@ -148,7 +151,7 @@ class State:
 
     def _starve_or_feed(self, job: Job) -> None:
         """Note since when no available worker could run the job, or that one can again."""
-        starved = self.index.demand.is_starved(job)
+        starved = self.index.demand.is_starved(job) or self.index.is_stuck(job, self.fresh[job.id])
         if starved != (job.starved_since is not None):
             job.starved_since = self.now if starved else None
             job.stalled = False
@@ -156,7 +159,7 @@ class State:
 
     def _forget_if_over(self, job: Job) -> None:
         """An ended job stays only until its last attempt has been cancelled."""
-        if not job.is_live and job.id in self.jobs and not self.index.pools[job.id].attempts:
+        if job.is_over and job.id in self.jobs and not self.index.pools[job.id].attempts:
             for number in self.index.pools[job.id].kept:
                 self.tasks.pop(TaskId(job.id, number), None)
             del self.jobs[job.id], self.fresh[job.id], self.index.pools[job.id]

@@ -11,12 +11,13 @@ from typing import TypeVar
 from shared.model import AttemptState, JobState, Outcome, TaskState
 
 JOB: Mapping[JobState, frozenset[JobState]] = {
+    JobState.WAITING: frozenset({JobState.QUEUED, JobState.CANCELLED}),
     # queued to succeeded: cancelled when it was computed (order *deliver*), and retried with nothing left to run
     JobState.QUEUED: frozenset({JobState.RUNNING, JobState.SUCCEEDED, JobState.CANCELLED}),
     JobState.RUNNING: frozenset({JobState.SUCCEEDED, JobState.FAILED, JobState.CANCELLED}),
     JobState.SUCCEEDED: frozenset(),
     JobState.FAILED: frozenset({JobState.QUEUED}),  # retried
-    JobState.CANCELLED: frozenset({JobState.QUEUED}),  # retried
+    JobState.CANCELLED: frozenset({JobState.QUEUED, JobState.WAITING}),  # retried
 }
 
 TASK: Mapping[TaskState, frozenset[TaskState]] = {

@@ -128,11 +128,11 @@ class View:
 
     def has_stranded(self, job: Job) -> bool:
         """All that runs of one of its tasks is frozen, and it may have another attempt."""
-        return bool(self._index.pools[job.id].stranded)
+        return bool(self._index.to_shadow(job))
 
     def first_stranded(self, job: Job, worker: Worker) -> int | None:
         """Its first task of which all that runs is frozen, and that may have another attempt, on this worker."""
-        return self._first_elsewhere(self._index.pools[job.id].stranded, job, worker, 0)
+        return self._first_elsewhere(self._index.to_shadow(job), job, worker, 0)
 
     def next_in_queue(self, job: Job, worker: Worker, after: int) -> int | None:
         """The task whose turn comes after that of ``after`` in the job's queue (the paper's Figure 1): held or
@@ -150,7 +150,7 @@ class View:
 
     def first_replicable(self, job: Job, worker: Worker, after: int = 0) -> int | None:
         """Its first task, from just after ``after`` on, that could have another attempt, on this worker."""
-        return self._first_elsewhere(self._index.pools[job.id].replicable, job, worker, after)
+        return self._first_elsewhere(self._index.to_replicate(job), job, worker, after)
 
     def _first_elsewhere(self, numbers: Ranges, job: Job, worker: Worker, after: int) -> int | None:
         number = numbers.first_after(after)

@@ -14,9 +14,14 @@ from master.store import audit, restart
 from master.store.attempts import Attempts
 from master.store.broken import StoreBroken
 from master.store.database import Database, open_database, parse_url
+from master.store.files import Files
+from master.store.forecasts import Forecasts
+from master.store.history import History
 from master.store.jobs import Jobs
 from master.store.migrate import upgrade
+from master.store.notifications import Notifications
 from master.store.results import Results
+from master.store.stories import Stories
 from master.store.tasks import Tasks
 from master.store.tokens import Tokens
 from master.store.workers import Workers
@@ -45,8 +50,13 @@ class Store:
         self.jobs = Jobs(self._read)
         self.tasks = Tasks(self._read)
         self.attempts = Attempts(self._read)
+        self.history = History(self._read)
+        self.files = Files(self._read, self._writer)
         self.results = Results(self._read)
+        self.stories = Stories(self._read)
         self.workers = Workers(self._read)
+        self.forecasts = Forecasts(self._read, self._writer)
+        self.notifications = Notifications(self._read, self._writer)
         self.tokens = Tokens(self._read, self._writer)
 
     async def commit(self, batch: Batch, effects: Effects) -> None:

@@ -74,6 +74,7 @@ def _view(row: Row[Any]) -> AttemptView:
             "id": AttemptId(row.job, row.task, row.number),
             "stdout_bytes": row.stdout.size_bytes if row.stdout else 0,
             "stderr_bytes": row.stderr.size_bytes if row.stderr else 0,
+            "output_count": len(row.outputs or ()),
         }
     )
 

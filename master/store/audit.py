@@ -11,6 +11,7 @@ from collections.abc import Collection
 
 from sqlalchemy import ColumnElement, Connection, and_, case, func, insert, literal, or_, select
 
+from master.scheduling.model import UNRELEASED
 from master.store.tables import audits, exemptions, jobs, passings
 from shared.api import Passing, PassingReport
 from shared.model import JobState, Order
@@ -22,6 +23,7 @@ _a, _b = jobs.alias("a"), jobs.alias("b")
 def _passes() -> ColumnElement[bool]:
     """The definition: b passed a."""
     return and_(
+        _a.c.arrival != UNRELEASED,  # it waited for other jobs, and was not in the grid
         _a.c.arrival < _b.c.arrival,
         or_(_a.c.departure.is_(None), _a.c.departure > _b.c.departure),
         or_(_b.c.size.is_(None), _a.c.size <= _b.c.size),

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
-from sqlalchemy import Row, Select, select
+from sqlalchemy import Connection, Row, Select, select
 
 from master.store.database import Transact
+from master.store.ledgers import LATE, ledger_of
+from master.store.notifications import notified
 from master.store.pages import after, number, page_of
 from master.store.tables import jobs, specs
 from shared.api import Counts, JobDetail, JobView, Page
 from shared.model import MAX_ID, JobState, TaskState
 
-_VIEW = select(jobs, specs.c.name).join_from(jobs, specs)
+_VIEW: Select[Any] = select(jobs, specs.c.name, *LATE).join_from(jobs, specs)
 
 
 class Jobs:
@@ -50,9 +53,19 @@ class Jobs:
         """What its owner submitted under this key."""
         return await self._detail(_VIEW.where(jobs.c.owner == owner, jobs.c.idempotency_key == idempotency_key))
 
+    async def states(self, numbers: Iterable[int]) -> dict[int, JobState]:
+        """Those of them that there are."""
+        query = select(jobs.c.id, jobs.c.state).where(jobs.c.id.in_(set(numbers)))
+        rows = await self._read(lambda connection: connection.execute(query).all())
+        return {row.id: row.state for row in rows}
+
     async def _detail(self, query: Select[Any]) -> JobDetail | None:
-        row = await self._read(lambda connection: connection.execute(query.add_columns(specs.c.spec)).one_or_none())
-        return None if row is None else JobDetail(**_fields(row))
+        return await self._read(lambda connection: _read_detail(connection, query.add_columns(specs.c.spec)))
+
+
+def _read_detail(connection: Connection, query: Select[Any]) -> JobDetail | None:
+    row = connection.execute(query).one_or_none()
+    return None if row is None else JobDetail(**_fields(row), notification=notified(connection, row.id))
 
 
 def state_of_absent(job: Row[Any]) -> TaskState:
@@ -62,7 +75,7 @@ def state_of_absent(job: Row[Any]) -> TaskState:
 
 def _fields(job: Row[Any]) -> dict[str, Any]:
     is_held = job.departure is None and job.held_at is not None and job.released_at is None
-    return {**job._mapping, "tasks": _counts(job), "held": is_held}
+    return {**job._mapping, "tasks": _counts(job), "held": is_held, "ledger": ledger_of(job)}
 
 
 def _counts(job: Row[Any]) -> Counts:

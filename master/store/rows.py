@@ -57,7 +57,7 @@ ATTEMPTS = Mapper(Attempt, tables.attempts)
 WORKERS = Mapper(Worker, tables.workers)
 EXEMPTIONS = Mapper(Exemption, tables.exemptions)
 
-_RECORDED = ("exit_code", "reason", "wall_s", "cpu_s", "peak_memory_bytes", "stdout", "stderr")
+_RECORDED = ("exit_code", "reason", "wall_s", "cpu_s", "peak_memory_bytes", "stdout", "stderr", "outputs", "value")
 
 
 def changed_rows(effects: Effects) -> list[tuple[Table, list[Values]]]:
@@ -80,6 +80,24 @@ def _specs(effects: Effects) -> list[Values]:
     return [{"job": job.id, "name": job.spec.name, "spec": job.spec} for job in new]
 
 
+def notification_rows(effects: Effects) -> list[Values]:
+    """A row for each end of a job that somebody wants to hear of. (What becomes of it is no step's doing.)"""
+    return [
+        {
+            "job": job.id,
+            "departure": job.departure,
+            "state": job.state.value,
+            "at": job.finished_at,
+            "tries": 0,
+            "next_at": job.finished_at,
+            "done_at": None,
+            "error": "",
+        }
+        for job in effects.jobs.values()
+        if job.departure is not None and job.spec.notify is not None and job.state in job.spec.notify.on
+    ]
+
+
 def late_rows(effects: Effects) -> list[Values]:
     """Results of attempts that the scheduler has forgotten: whose they are (``of_...``), and what to record."""
     return [
@@ -89,6 +107,7 @@ def late_rows(effects: Effects) -> list[Values]:
             "of_number": result.attempt.number,
             "of_worker": worker,
             "state": END[result.outcome],
+            "late": True,
             "ended_at": effects.grid.now,
             **{name: getattr(result, name) for name in _RECORDED},
         }

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from dataclasses import fields
 from enum import StrEnum
-from types import NoneType
-from typing import Any, TypeVar, get_args, get_type_hints
+from types import NoneType, UnionType
+from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from pydantic import TypeAdapter
 from sqlalchemy import (
@@ -29,6 +29,7 @@ from sqlalchemy import (
     Text,
     TypeDecorator,
     UniqueConstraint,
+    text,
 )
 from sqlalchemy.types import TypeEngine
 
@@ -94,9 +95,9 @@ def _columns(kind: type, key: Collection[str], without: Collection[str] = ()) ->
 
 
 def _column(name: str, hint: Any, is_key: bool) -> Iterable[Any]:
-    members = get_args(hint)
-    plain = next(member for member in members if member is not NoneType) if members else hint
-    is_enum = issubclass(plain, StrEnum)
+    members = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
+    plain = next(member for member in members if member is not NoneType)
+    is_enum = isinstance(plain, type) and issubclass(plain, StrEnum)
     column_type = _TYPES.get(plain) or (Choice(plain) if is_enum else Json(plain))
     nullable = NoneType in members
     yield Column(name, column_type, primary_key=is_key, nullable=nullable, autoincrement=False)
@@ -153,8 +154,31 @@ attempts = Table(
 )
 Index(None, attempts.c.state, attempts.c.worker)
 Index(None, attempts.c.ended_at)
+Index("ix_attempts_late", attempts.c.job, sqlite_where=text("late = 1"), postgresql_where=text("late"))  # few
 
 workers = Table("workers", metadata, *_columns(Worker, key=["name"]))
+
+forecasts = Table(  # what was forecast of a job at certain moments of it: to be held against what came of it
+    "forecasts",
+    metadata,
+    Column("job", WHOLE, ForeignKey("jobs.id"), primary_key=True, autoincrement=False),
+    Column("arrival", WHOLE, primary_key=True, autoincrement=False),  # a job retried is another one
+    Column("moment", Integer, primary_key=True, autoincrement=False),  # per cent of its tasks were over; 0: the first
+    Column("at", Double, nullable=False),
+    Column("p50_at", Double, nullable=False),
+    Column("p90_at", Double, nullable=False),
+    Column("model_p50_s", Double, nullable=False),  # before the record of past forecasts had set it right
+    Column("model_p90_s", Double, nullable=False),
+)
+Index(None, forecasts.c.at)
+
+removals = Table(  # jobs whose files are no longer kept, and why
+    "removals",
+    metadata,
+    Column("job", WHOLE, ForeignKey("jobs.id"), primary_key=True, autoincrement=False),
+    Column("at", Double, nullable=False),
+    Column("reason", Text, nullable=False),
+)
 
 exemptions = Table(
     "exemptions",
@@ -183,6 +207,20 @@ passings = Table(  # what those checks found
     ForeignKeyConstraint(["job", "arrival"], ["audits.job", "audits.arrival"]),
 )
 Index(None, passings.c.at)
+
+notifications = Table(  # one for each end of a job that somebody wants to hear of
+    "notifications",
+    metadata,
+    Column("job", WHOLE, ForeignKey("jobs.id"), primary_key=True, autoincrement=False),
+    Column("departure", WHOLE, primary_key=True, autoincrement=False),
+    Column("state", Text, nullable=False),
+    Column("at", Double, nullable=False),
+    Column("tries", WHOLE, nullable=False),
+    Column("next_at", Double),  # NULL: told, or given up
+    Column("done_at", Double),
+    Column("error", Text, nullable=False),
+)
+Index(None, notifications.c.next_at)
 
 event_log = Table(
     "event_log",

@@ -11,9 +11,11 @@ from master.store.attempts import attempts_of_task
 from master.store.database import Transact
 from master.store.jobs import state_of_absent
 from master.store.pages import after, number, page_of
+from master.store.row_source import Rows, no_rows
 from master.store.tables import attempts, jobs, specs, tasks
-from shared.api import Page, TaskDetail, TaskView
+from shared.api import AttemptView, Page, TaskDetail, TaskView, VoteView
 from shared.model import TaskId, TaskState
+from shared.spec import JobSpec
 from shared.sweep import task_at
 
 _told_by = and_(  # the attempt that a task is described by: the winner, else the latest
@@ -38,8 +40,15 @@ class Tasks:
         views = await self._read(lambda connection: _views(connection, job, state, last, limit + 1))
         return None if views is None else page_of(views, limit, lambda view: view.number)
 
-    async def detail(self, task: TaskId) -> TaskDetail | None:
-        return await self._read(lambda connection: _detail(connection, task))
+    async def detail(self, task: TaskId, rows: Rows = no_rows) -> TaskDetail | None:
+        found = await self._read(lambda connection: _found(connection, task))
+        if found is None:
+            return None
+        spec, view, votes, tries = found
+        plan = task_at(spec, task.task, (await rows(spec, [task.task])).get(task.task))
+        return TaskDetail(
+            **dict(view), command=list(plan.command), parameters=plan.parameters, votes=votes, attempts=tries
+        )
 
 
 def _views(
@@ -60,7 +69,10 @@ def _views(
     return sorted(views, key=lambda view: view.number)[:limit]
 
 
-def _detail(connection: Connection, task: TaskId) -> TaskDetail | None:
+def _found(
+    connection: Connection, task: TaskId
+) -> tuple[JobSpec, TaskView, list[VoteView], list[AttemptView]] | None:
+    """What the database knows of a task."""
     query = select(jobs, specs.c.spec).join_from(jobs, specs).where(jobs.c.id == task.job)
     job = connection.execute(query).one_or_none()
     if job is None or not 1 <= task.task <= job.task_count:
@@ -68,17 +80,12 @@ def _detail(connection: Connection, task: TaskId) -> TaskDetail | None:
     query = TASK_ROWS.where(tasks.c.job == task.job, tasks.c.number == task.task)
     row = connection.execute(query).one_or_none()
     view = _never_started(job, task.task) if row is None else TaskView(**task_fields(row))
-    plan = task_at(job.spec, task.task)
-    return TaskDetail(
-        **dict(view),
-        command=list(plan.command),
-        parameters=plan.parameters,
-        attempts=attempts_of_task(connection, task),
-    )
+    votes = [] if row is None else [VoteView(attempt=v.attempt, worker=v.worker, digest=v.digest) for v in row.votes]
+    return job.spec, view, votes, attempts_of_task(connection, task)
 
 
 def task_fields(task: Row[Any]) -> dict[str, Any]:
-    return {**task._mapping, "id": TaskId(task.job, task.number), "reason": task.reason or ""}
+    return {**task._mapping, "id": TaskId(task.job, task.number), "reason": task.verdict or task.reason or ""}
 
 
 def _rows(job: int, state: TaskState | None, last: int, limit: int) -> Select[Any]:

@@ -13,8 +13,8 @@ from master.scheduling.events import BATCH, Batch
 from master.store.audit import audit
 from master.store.broken import StoreBroken
 from master.store.database import Result, Transact
-from master.store.rows import changed_rows, late_rows
-from master.store.tables import attempts, event_log, grid
+from master.store.rows import changed_rows, late_rows, notification_rows
+from master.store.tables import attempts, event_log, grid, notifications
 from shared.model import AttemptState
 
 
@@ -34,6 +34,7 @@ class Writer:
         rows, late, completed = changed_rows(effects), late_rows(effects), list(effects.completed)
         if not batch.events and not late and all(table is grid for table, _ in rows):
             return
+        ended = notification_rows(effects)
         log = {"at": batch.now, "batch": BATCH.dump_json(batch).decode()}
 
         def work(connection: Connection) -> None:
@@ -43,6 +44,8 @@ class Writer:
                 connection.execute(_ENDED_LATE, late)
             if completed:
                 audit(connection, completed, batch.now)
+            if ended:
+                connection.execute(_insert_new(notifications, connection.dialect.name), ended)
             connection.execute(insert(event_log), log)
 
         await self.write(work)
@@ -58,9 +61,19 @@ class Writer:
             raise
 
 
+def _insert(table: Table, dialect: str) -> postgresql.Insert | sqlite.Insert:
+    return postgresql.insert(table) if dialect == "postgresql" else sqlite.insert(table)
+
+
+@cache
+def _insert_new(table: Table, dialect: str) -> Insert:
+    """What is there already stays as it is."""
+    return _insert(table, dialect).on_conflict_do_nothing(index_elements=list(table.primary_key))
+
+
 @cache
 def _upsert(table: Table, dialect: str) -> Insert:
-    statement = postgresql.insert(table) if dialect == "postgresql" else sqlite.insert(table)
+    statement = _insert(table, dialect)
     key = list(table.primary_key)
     rest = {column.name: statement.excluded[column.name] for column in table.columns if column not in key}
     return statement.on_conflict_do_update(index_elements=key, set_=rest)

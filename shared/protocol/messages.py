@@ -6,35 +6,43 @@ mended by the next Report and need no recovery code of their own (architecture.m
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
 from pydantic import Field
 
 from shared.model import (
     MAX_ID,
+    MAX_OUTPUT_PATTERNS,
+    MAX_OWN_INPUTS,
     NO_NUL,
     AttemptId,
     Count,
     Data,
     Facts,
+    Function,
     Held,
+    InputFile,
     Load,
     Name,
     Result,
     Seconds,
+    Sha256,
     ShortText,
     Stream,
 )
+from shared.paths import Pattern, RelativePath
 from shared.scalar import Scalar
 
 PROTOCOL_VERSION = 2
 MAX_FRAME_BYTES = 64 * 2**20
 MAX_RUNS_PER_ASSIGN = 50  # each of at most MAX_RUN_CHARACTERS, a character of at most 6 bytes
 MAX_RESULTS_PER_REPORT = 500
+MAX_OUTPUT_FILES_PER_REPORT = 20_000  # each with a path of at most MAX_PATH_CHARACTERS, of at most 4 bytes
 MAX_WROTE_BYTES = 64 * 1024
 MAX_READS = 100  # unanswered at once, on one link
 
+OwnInputs = Annotated[dict[RelativePath, InputFile], Field(max_length=MAX_OWN_INPUTS)]
 Sequence = Annotated[int, Field(ge=0, le=MAX_ID)]
 
 
@@ -96,6 +104,14 @@ class Run:
     timeout_s: Seconds | None = None
     memory_bytes: Annotated[int, Field(ge=1, le=2**60)] | None = None  # it may use no more; None: the worker's share
     network: bool = False  # its job asks for it; where there is no sandbox, every task has it
+    inputs: Sha256 | None = None  # of a file that lists those of its job's tasks (shared/manifest.py)
+    own_inputs: OwnInputs = field(default_factory=dict)  # of this task; they come over those
+    outputs: Annotated[tuple[Pattern, ...], Field(max_length=MAX_OUTPUT_PATTERNS)] = ()  # files to bring back
+    function: Function | None = None  # to be called in place of a command; its session is its owner's alone
+    row_file: Sha256 | None = None
+    """Whose line holds its parameters. The master puts them in before it sends the Run; one that comes with this all
+    the same cannot be run, because the file is gone.
+    """
 
 
 @dataclass(frozen=True, slots=True)

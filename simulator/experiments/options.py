@@ -13,7 +13,7 @@ from master.scheduling.policies import REGISTRY
 from shared.errors import LooplineError
 from simulator.hosts import Pattern
 from simulator.machines import FITTED, PATTERN_1, PATTERN_2, Park
-from simulator.sweep import MakeExecutor, on_cores, on_dask
+from simulator.sweep import MakeExecutor, on_cores, on_dask, on_grid
 from simulator.workload import Arrivals, Sizes, Workload
 
 Positive = Annotated[float, Parameter(validator=Number(gt=0, lte=1e9))]
@@ -152,6 +152,8 @@ class SweepOptions:
         On this computer; by default one on each core. The answer does not depend on it.
     dask
         Run on the Dask cluster whose scheduler has this address, such as tcp://127.0.0.1:8786.
+    grid
+        Run on the Loopline grid that LOOPLINE_MASTER or loopline.toml names; its workers' Python needs loopline[sim].
     json
         Answer with JSON on stdout, and nothing else.
     """
@@ -160,6 +162,7 @@ class SweepOptions:
     first_seed: Annotated[int, Parameter(validator=Number(gte=0, lte=10**9))] = 1
     processes: Annotated[int | None, Parameter(validator=Number(gte=1, lte=1024))] = None
     dask: str | None = None
+    grid: bool = False
     json: bool = False
 
     @property
@@ -167,8 +170,10 @@ class SweepOptions:
         return range(self.first_seed, self.first_seed + self.seeds)
 
     def executor(self) -> MakeExecutor:
-        if self.dask and self.processes:
-            raise usage("a sweep runs either on --processes of this computer or on the cluster of --dask")
+        if bool(self.dask) + bool(self.processes) + self.grid > 1:
+            raise usage("a sweep runs either on --processes of this computer, on the cluster of --dask, or on --grid")
+        if self.grid:
+            return on_grid()
         return on_dask(self.dask) if self.dask else on_cores(self.processes)
 
 

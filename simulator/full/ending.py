@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from master.scheduling.ledger import ms_of
 from master.scheduling.model import LIVE
 from master.scheduling.scheduler import Scheduler
 from shared.model import AttemptState, TaskState
@@ -35,9 +36,36 @@ def check_rows(store: MemoryStore, acknowledged: Iterable[int]) -> None:
         assert not task.is_open, f"task {task.id} is still {task.state}"
         results = accepted.get(task.id, 0)
         assert results == (task.state is TaskState.SUCCEEDED), f"task {task.id} is {task.state}: {results} results"
+    _ledgers_add_up(store)
+    _quorums_were_kept(store)
     live = [a.id for a in store.attempts.values() if a.state in (*LIVE, AttemptState.CANCELLING)]
     assert not live, f"attempts still alive: {live}"
     assert not store.passings, f"passings: {store.passings}"
+
+
+def _ledgers_add_up(store: MemoryStore) -> None:
+    """Each attempt's time is in its job's ledger, once."""
+    known = dict.fromkeys(store.jobs, 0)
+    for attempt in store.attempts.values():
+        is_known = attempt.exit_code is not None and not attempt.late
+        assert not (is_known and attempt.assumed_cpu_ms), f"attempt {attempt.id} is known, and still assumed"
+        known[attempt.job] += ms_of(attempt.cpu_s) if is_known else attempt.assumed_cpu_ms
+    for job in store.jobs.values():
+        entered = job.useful_cpu_ms + job.wasted_cpu_ms + job.lost_cpu_ms
+        assert entered == known[job.id], f"job {job.id} has {entered} ms in its ledger, its attempts {known[job.id]}"
+        assert job.won_cpu_ms <= job.replicated_cpu_ms, f"job {job.id}: {job}"
+        marked = sum(task.mismatch for task in store.tasks.values() if task.job == job.id)
+        assert job.mismatches == marked, f"job {job.id} counts {job.mismatches} mismatches of {marked}"
+
+
+def _quorums_were_kept(store: MemoryStore) -> None:
+    for task in store.tasks.values():
+        quorum = store.jobs[task.job].spec.quorum
+        if quorum is None or task.winner is None:
+            continue
+        digests = {vote.attempt: vote.digest for vote in task.votes}
+        agreeing = {vote.worker for vote in task.votes if vote.digest == digests[task.winner]}
+        assert len(agreeing) >= quorum, f"task {task.id} was accepted, but only {agreeing} agreed"
 
 
 def check_machines(machines: Iterable[Machine]) -> None:

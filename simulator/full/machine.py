@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from shared.errors import ProtocolError
-from shared.model import AttemptId, Facts, Held, Load, Outcome, Result
+from shared.model import AttemptId, Facts, Held, Load, Outcome, Output, Result
 from shared.protocol.messages import Assign, Welcome
 from shared.protocol.session import MasterSession, WorkerSession
 from worker.core import Core
@@ -92,10 +92,13 @@ class Machine:
             self.link.up.append(CLOSED)
             self.link = None
 
-    def end(self, attempt: AttemptId, outcome: Outcome) -> None:
+    def end(self, attempt: AttemptId, outcome: Outcome, *, lies: bool = False) -> None:
+        """``lies``: what it prints is not what others would."""
         age, code = self._age(attempt), 0 if outcome is Outcome.SUCCEEDED else 1
         del self.processes[attempt]
-        self.spool[attempt] = Result(attempt, outcome, code, wall_s=age)
+        printed = self.name.encode() if lies else b"the truth"
+        output = Output(len(printed), data=printed)
+        self.spool[attempt] = Result(attempt, outcome, code, wall_s=age, cpu_s=age, stdout=output)
         self.core.ended(self.spool[attempt])
 
     def _carry_out(self, assign: Assign) -> tuple[AttemptId, ...]:

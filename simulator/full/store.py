@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from master.scheduling.effects import Effects
 from master.scheduling.events import BATCH, Batch
-from master.scheduling.model import Attempt, Exemption, Grid, Job, Task, Worker
+from master.scheduling.model import UNRELEASED, Attempt, Exemption, Grid, Job, Task, Worker
 from master.scheduling.ranges import Ranges
 from master.scheduling.scheduler import Scheduler
 from master.scheduling.snapshot import Snapshot
@@ -46,7 +46,7 @@ class MemoryStore:
         """What a master that starts now finds."""
         attempts = [a for a in self.attempts.values() if not a.is_over]
         busy_jobs, busy_tasks = {a.job for a in attempts}, {a.task_id for a in attempts}
-        jobs = [job for job in self.jobs.values() if job.is_live or job.id in busy_jobs]
+        jobs = [job for job in self.jobs.values() if not job.is_over or job.id in busy_jobs]
         live, ids = {job.id for job in jobs if job.is_live}, {job.id for job in jobs}
         tasks = [t for t in self.tasks.values() if (t.job in live and t.is_open) or t.id in busy_tasks]
         started = {
@@ -78,12 +78,12 @@ class MemoryStore:
     def _keep_late(self, worker: str, result: Result) -> None:
         row = self.attempts.get(result.attempt)
         if row is not None and row.worker == worker and row.state is AttemptState.LOST:
-            self.attempts[row.id] = replace(row, state=END[result.outcome], exit_code=result.exit_code)
+            self.attempts[row.id] = replace(row, state=END[result.outcome], exit_code=result.exit_code, late=True)
 
     def _audit(self, job: Job) -> None:
         """The definition of passing (no-passing paper), over the rows as they are."""
         for other in self.jobs.values():
-            came_first = other.arrival < job.arrival
+            came_first = UNRELEASED != other.arrival < job.arrival
             is_there = other.departure is None or other.departure > (job.departure or 0)
             excused = job.order is Order.NONE or (job.id, other.id) in self.exemptions
             if came_first and is_there and other.weight <= job.weight and not excused:

@@ -8,7 +8,7 @@ virtual time. Every step is checked, and so is whatever a worker is told to forg
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from master.scheduling.effects import Effects, Reply, Submitted
 from master.scheduling.events import (
@@ -31,7 +31,7 @@ from master.scheduling.invariants import check
 from master.scheduling.model import LIVE, Job
 from master.scheduling.scheduler import Scheduler
 from shared.errors import ProtocolError
-from shared.model import AttemptId
+from shared.model import AttemptId, JobState
 from shared.protocol.messages import Hello, Report, Welcome
 from shared.spec import JobSpec
 from simulator.full import ending
@@ -207,7 +207,7 @@ class World:
     # --- users, operators and time --------------------------------------------------------------------------
 
     def submit(self, spec: JobSpec, key: str | None = None) -> None:
-        self.inbox.append(JobSubmitted("user", spec, key))
+        self.inbox.append(JobSubmitted("user", spec, key, ended=self._ended(spec.after)))
 
     def recall(self, job: Job) -> None:
         """A submission is repeated that the master had taken in, but not answered."""
@@ -217,12 +217,24 @@ class World:
     def steer(self, verb: str, job_id: int) -> None:
         if verb == "retry":
             job = self.store.jobs[job_id]
-            if job.state in ("failed", "cancelled") and not any(
-                isinstance(event, JobRetried) and event.job.id == job_id for event in self.inbox
-            ):
-                self.inbox.append(JobRetried(*self.store.retry_material(job_id)))
+            if job.state in ("failed", "cancelled") and not self._is_spoken_of(job_id):
+                material = self.store.retry_material(job_id)
+                self.inbox.append(JobRetried(*material, ended=self._ended(job.spec.after)))
             return
         self.inbox.append({"cancel": JobCancelled, "pause": JobPaused, "resume": JobResumed}[verb](job_id))
+
+    def _ended(self, jobs: Iterable[int]) -> dict[int, JobState]:
+        """How those ended whose retry is not under way: retries, and those that read ended jobs, take turns."""
+        retried = {event.job.id for event in self.inbox if isinstance(event, JobRetried)}
+        return {
+            job: self.store.jobs[job].state for job in jobs if self.store.jobs[job].is_over and job not in retried
+        }
+
+    def _is_spoken_of(self, job_id: int) -> bool:
+        """Its retry is under way, or something that has read how it ended."""
+        chained = [event for event in self.inbox if isinstance(event, JobSubmitted | JobRetried)]
+        return any(job_id in event.ended or event.job.id == job_id if isinstance(event, JobRetried)
+                   else job_id in event.ended for event in chained)  # fmt: skip
 
     def drain(self, name: str, *, draining: bool) -> None:
         self.inbox.append(WorkerDrained(name) if draining else WorkerUndrained(name))

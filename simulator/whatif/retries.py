@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from master.scheduling.effects import Effects
-from master.scheduling.events import Event, JobRetried
+from master.scheduling.events import JobRetried
 from master.scheduling.model import Job, Task
 from master.scheduling.ranges import Ranges
 from shared.model import JobState, TaskState
@@ -35,7 +35,7 @@ class Retriable:
                 self._tasks[recorded][task.number] = task
         return [job for job in sorted(self._overdue) if self._is_retriable(job)]
 
-    def event(self, recorded: int) -> Event | None:
+    def event(self, recorded: int) -> JobRetried | None:
         """Its retry; None where that must wait, or where there is nothing to retry."""
         self._overdue.discard(recorded)
         job = self._jobs[recorded]

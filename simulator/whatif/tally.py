@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from itertools import takewhile
 
 from master.scheduling.effects import Effects
-from master.scheduling.model import Attempt, Job
+from master.scheduling.model import UNRELEASED, Attempt, Job
 from shared.model import AttemptId, AttemptState, JobState
 
 COMPLETED = (JobState.SUCCEEDED, JobState.FAILED)
@@ -57,7 +57,7 @@ class Passings:
 
 
 def passings(tally: Tally) -> Passings:
-    ordered = sorted(tally.jobs.values(), key=lambda job: job.arrival)
+    ordered = sorted((job for job in tally.jobs.values() if job.arrival != UNRELEASED), key=lambda job: job.arrival)
     leaving = sorted((job for job in ordered if job.departure is not None), key=lambda job: job.departure or 0)
     present = {job.arrival: job for job in ordered}
     passed: list[tuple[int, int]] = []

@@ -21,7 +21,7 @@ from master.scheduling.events import (
     WorkerJoined,
     WorkerLeft,
 )
-from shared.model import AttemptId, Outcome, Result, TaskId
+from shared.model import AttemptId, JobState, Outcome, Result, TaskId
 from shared.protocol.messages import Assign
 from simulator.changing import ChangingWorld
 from simulator.fast import Host
@@ -53,6 +53,7 @@ class WhatIfWorld(ChangingWorld):
         self._recorded_as: dict[int, int] = {}  # the reverse
         self._to_retry = Retriable(item.job.id for moment in self._moments for item in moment.items if _retries(item))
         self._boots: dict[str, str] = {}
+        self._ends: dict[int, JobState] = {}  # of jobs, by their numbers here
         self._playing: list[FromOutside] = []
         self._show = observe
         super().__init__(recording.settings, [], [], self._note)
@@ -88,14 +89,22 @@ class WhatIfWorld(ChangingWorld):
                 if isinstance(reply, Submitted):
                     self.jobs_as[self._submitted], self._recorded_as[reply.job] = reply.job, self._submitted
         self._playing = []
+        self._ends.update((job.id, job.state) for job in effects.jobs.values() if job.is_over)
         for recorded in self._to_retry.note(effects, self._recorded_as):
             self.kernel.at(self.kernel.now, partial(self._retry, recorded))
         self._show(effects)
 
     def _retry(self, recorded: int) -> None:
-        event = self._to_retry.event(recorded)
+        event = self._retried(recorded)
         if event is not None:
             self._step([event])
+
+    def _retried(self, recorded: int) -> Event | None:
+        """None: it has not failed yet here, and is retried when it does."""
+        event = self._to_retry.event(recorded)
+        if event is None or not event.job.spec.after:
+            return event
+        return replace(event, ended={job: self._ends.get(job, JobState.CANCELLED) for job in event.job.spec.after})
 
     def _event(self, item: FromOutside) -> Event | None:
         match item:
@@ -111,6 +120,8 @@ class WhatIfWorld(ChangingWorld):
                 self._online.discard(worker)
             case Reported(worker, slots):
                 return self._report_again(self._hosts[worker], slots)
+            case JobSubmitted() if item.spec.after:
+                return self._chained(item)
             case JobCancelled() | JobPaused() | JobResumed() | JobRetried():
                 return self._steer(item)
         return item
@@ -131,9 +142,15 @@ class WhatIfWorld(ChangingWorld):
 
     def _steer(self, event: Steering) -> Event | None:
         if isinstance(event, JobRetried):
-            return self._to_retry.event(event.job.id)  # None: it has not failed yet here, and is retried when it does
+            return self._retried(event.job.id)
         job = self.jobs_as.get(event.job)
         return None if job is None else replace(event, job=job)
+
+    def _chained(self, event: JobSubmitted) -> Event:
+        """It is to come after the same jobs, by their numbers here, as they ended here."""
+        after = [self.jobs_as.get(job, job) for job in event.spec.after]
+        ended = {job: self._ends.get(job, JobState.CANCELLED) for job in after}  # whom nobody knows here was refused
+        return replace(event, spec=event.spec.model_copy(update={"after": after}), ended=ended)
 
     # --- what follows ---------------------------------------------------------------------------------------
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import os
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -12,7 +13,7 @@ import pytest
 from master import blobs
 from master.blobs import Blobs
 from shared.errors import LooplineError
-from tests.api.bench import Bench, running_master, until
+from tests.api.bench import Answer, Bench, running_master, until
 
 CONTENT = bytes(range(256)) * 5000
 
@@ -84,23 +85,73 @@ async def test_many_may_bring_the_same_at_once(master: Bench) -> None:
     assert not parts(master.services.settings.data_dir)
 
 
-async def test_an_upload_that_breaks_off_leaves_nothing(master: Bench) -> None:
-    folder = master.services.settings.data_dir
-    _, writer = await asyncio.open_connection("127.0.0.1", master.port)
-    authorization = master.headers("worker")["Authorization"]
-    head = f"PUT /api/v1{path_of(CONTENT)} HTTP/1.1\r\nHost: x\r\nAuthorization: {authorization}\r\n"
-    writer.write(f"{head}Content-Length: {len(CONTENT)}\r\n\r\n".encode() + CONTENT[:1000])
-    await until(lambda: _are(parts, folder, 1))
-    writer.transport.abort()
-    await until(lambda: _are(parts, folder, 0))
-    assert (await master.ask("HEAD", path_of(CONTENT))).status == 404
+async def test_an_upload_that_breaks_off_is_gone_on_with(master: Bench) -> None:
+    await break_off(master, CONTENT, 1000)
+    head = await master.ask("HEAD", path_of(CONTENT))
+    assert (head.status, head.headers["Upload-Offset"]) == (404, "1000")
+    assert (await put_rest(master, CONTENT, 1000)).status == 204
+    assert (await master.ask("GET", path_of(CONTENT))).content == CONTENT
+    assert not parts(master.services.settings.data_dir)
 
 
-async def test_what_a_crash_left_on_its_way_in_is_swept(tmp_path: Path) -> None:
+async def test_an_upload_is_gone_on_with_after_the_master_was_away(tmp_path: Path) -> None:
+    async with running_master(tmp_path) as master:
+        await break_off(master, CONTENT, 5000)
+    async with running_master(tmp_path) as master:
+        assert (await master.ask("HEAD", path_of(CONTENT))).headers["Upload-Offset"] == "5000"
+        assert (await put_rest(master, CONTENT, 5000)).status == 204
+        assert (await master.ask("GET", path_of(CONTENT))).content == CONTENT
+
+
+async def test_one_can_also_begin_anew(master: Bench) -> None:
+    await break_off(master, CONTENT, 1000)
+    assert (await put_rest(master, CONTENT, 400)).status == 204  # from before where it broke off
+    other = CONTENT[::-1]
+    await break_off(master, other, 1000)
+    assert (await master.ask("PUT", path_of(other), data=other)).status == 204
+    for content in (CONTENT, other):
+        assert (await master.ask("GET", path_of(content))).content == content
+
+
+async def test_nobody_goes_on_behind_what_is_there(master: Bench) -> None:
+    await break_off(master, CONTENT, 1000)
+    answer = await put_rest(master, CONTENT, 1001)
+    assert (answer.status, answer.body["code"]) == (409, "upload_offset")
+    assert "goes on at byte 1000" in answer.body["detail"]
+
+
+@pytest.mark.parametrize("span", ["bytes 5-1/10", "bytes 0-4/10", "bytes 5-10/10", "items 0-1/2", "bytes 0-*/10"])
+async def test_a_part_must_reach_to_the_end(master: Bench, span: str) -> None:
+    answer = await master.ask("PUT", path_of(CONTENT), data=b"x", headers={"Content-Range": span})
+    assert answer.status == 422
+
+
+async def test_what_is_wrong_in_the_end_is_not_gone_on_with(master: Bench) -> None:
+    wrong = b"x" + CONTENT[1:]
+    await break_off(master, CONTENT, 1000, sent=wrong)
+    assert (await put_rest(master, CONTENT, 1000)).body["code"] == "wrong_hash"
+    assert "Upload-Offset" not in (await master.ask("HEAD", path_of(CONTENT))).headers
+    assert (await master.ask("PUT", path_of(CONTENT), data=CONTENT)).status == 204
+
+
+async def test_of_what_a_crash_left_only_uploads_are_kept(tmp_path: Path) -> None:
     Blobs(tmp_path, 1, 0)
-    (tmp_path / "incoming" / "part").write_bytes(b"half")
-    Blobs(tmp_path, 1, 0)
-    assert not list((tmp_path / "incoming").iterdir())
+    for name in ("a" * 64, "b" * 64, f"{'c' * 64}.0123", "0123"):
+        (tmp_path / "incoming" / name).write_bytes(b"half")
+        os.utime(tmp_path / "incoming" / name, (ord(name[0]), ord(name[0])))
+    Blobs(tmp_path, 1, 0, max_unfinished=1)
+    assert [file.name[0] for file in (tmp_path / "incoming").iterdir()] == ["b"]  # the youngest
+
+
+async def test_what_is_kept_is_not_removed(tmp_path: Path) -> None:
+    files = Blobs(tmp_path, 1, 0)
+    name = files.write(b"content")
+    os.utime(files.find(name) or "", (1000, 1000))
+    assert files.keep(name) == 7
+    assert not files.remove(name, before=2000)
+    os.utime(files.find(name) or "", (1000, 1000))
+    assert files.remove(name, before=2000)
+    assert files.keep(name) is None
 
 
 async def test_a_failing_disk_is_told_as_such(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -116,5 +167,28 @@ async def test_a_failing_disk_is_told_as_such(tmp_path: Path, monkeypatch: pytes
     assert failure.value.status == 507
 
 
-async def _are(what: object, folder: Path, count: int) -> bool:
-    return len(parts(folder)) == count
+async def break_off(master: Bench, content: bytes, after: int, sent: bytes = b"") -> None:
+    """Send so much of a file, and hang up."""
+    _, writer = await asyncio.open_connection("127.0.0.1", master.port)
+    authorization = master.headers("worker")["Authorization"]
+    head = f"PUT /api/v1{path_of(content)} HTTP/1.1\r\nHost: x\r\nAuthorization: {authorization}\r\n"
+    writer.write(f"{head}Content-Length: {len(content)}\r\n\r\n".encode() + (sent or content)[:after])
+    await writer.drain()
+    folder = master.services.settings.data_dir
+    await until(lambda: _are_written(folder, after))
+    writer.transport.abort()
+    await until(lambda: _is_at(master, content, after))
+
+
+async def put_rest(master: Bench, content: bytes, start: int) -> Answer:
+    span = f"bytes {start}-{len(content) - 1}/{len(content)}"
+    return await master.ask("PUT", path_of(content), data=content[start:], headers={"Content-Range": span})
+
+
+async def _are_written(folder: Path, count: int) -> bool:
+    return any(part.stat().st_size == count for part in parts(folder))
+
+
+async def _is_at(master: Bench, content: bytes, count: int) -> bool:
+    head = await master.ask("HEAD", path_of(content))
+    return head.headers.get("Upload-Offset") == str(count)

@@ -81,10 +81,14 @@ class FakeMaster:
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
         what = f"{request.method} {request.path.removeprefix(API_PREFIX)}"
-        body = await request.json() if request.can_read_body else None
+        body = await _body(request) if request.can_read_body else None
         self.seen.append(Seen(what, dict(request.query), dict(request.headers), body))
         answers = self._answers.get(what) or [refuse(404, "not_found", f"nothing at {what}")]
         return await (answers.pop(0) if len(answers) > 1 else answers[0])(request)
+
+
+async def _body(request: web.Request) -> Any:
+    return await request.json() if request.content_type == "application/json" else await request.read()
 
 
 @contextmanager

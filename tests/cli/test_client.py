@@ -1,8 +1,9 @@
 import asyncio
+import hashlib
 
 import pytest
 
-from loopline import AsyncClient
+from loopline import AsyncClient, rows
 from shared.api import FieldError, Submission
 from shared.errors import LooplineError
 from shared.model import JobState, TaskId
@@ -27,6 +28,24 @@ async def test_a_submission_is_repeated_under_one_key(fake: FakeMaster) -> None:
     assert len(keys) == 4
     assert len(set(keys[:3])) == 1
     assert keys[3] != keys[0]
+
+
+async def test_few_rows_go_along_and_many_go_before(fake: FakeMaster, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rows, "MOST_INLINE", 2)
+    content = b'{"a":1}\n{"a":2}\n{"a":3}\n'
+    sha256 = hashlib.sha256(content).hexdigest()
+    fake.on("POST /jobs", ok(SUBMITTED, 201))
+    fake.on(f"HEAD /files/{sha256}", refuse(404), ok(b""))
+    fake.on(f"PUT /files/{sha256}", ok(b"", 204))
+    async with client(fake) as master:
+        for count in (2, 3):
+            assert await master.submit_rows(JOB, ({"a": n} for n in range(1, count + 1))) == SUBMITTED
+        with pytest.raises(ValueError, match="there are no rows"):
+            await master.submit_rows(JOB, [])
+    few, many = [seen.body["parameters"] for seen in fake.asked("POST /jobs")]
+    assert few == {"rows": [{"a": 1}, {"a": 2}]}
+    assert many == {"file": f"sha256:{sha256}", "count": 3}
+    assert [seen.body for seen in fake.asked(f"PUT /files/{sha256}")] == [content]
 
 
 async def test_requests_carry_the_token(fake: FakeMaster) -> None:

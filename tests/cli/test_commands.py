@@ -18,9 +18,12 @@ from shared.api import (
     Counts,
     Explanation,
     FieldError,
+    HistoryLine,
+    HistoryReport,
     JoinTokenCreated,
     JoinTokenView,
     PassingReport,
+    PruneReport,
     Reason,
     Submission,
     TokenCreated,
@@ -35,7 +38,31 @@ PASSED_ON = {"master", "worker", "doctor", "owner", "simulate"}  # to other prog
 SPEAKS_FOR_ITSELF = PASSED_ON | {"replay", "token", "demo", "join", "service"}
 TOKEN = TokenView(id="t1", name="ann", role="user", created_at=1.0)
 JOIN_TOKEN = JoinTokenView(id="a1", uses=1, used=0, created_at=1.0, expires_at=2.0)
+_LINE = HistoryLine(
+    subject="ann",
+    name="",
+    jobs=2,
+    tasks=5,
+    attempts=6,
+    wall_s=60.0,
+    useful_cpu_s=50.0,
+    replicated_cpu_s=5.0,
+    wasted_cpu_s=5.0,
+    lost_cpu_s=0.0,
+)
+HISTORY = HistoryReport(since=0.0, until=2.0, lines=[_LINE])
 AUDIT = PassingReport(order=Order.HOLD, completions=3, passings=0, excused={"paused": 1}, latest=[])
+PRUNED = PruneReport(
+    deleted=False,
+    job_count=0,
+    jobs=[],
+    files=1,
+    bytes=5,
+    uploads=0,
+    upload_bytes=0,
+    older_than_s=None,
+    grace_s=86400.0,
+)
 REASON = Reason(code="slots", count=4, detail="no slot is free")
 
 
@@ -64,6 +91,8 @@ def answers(fake: FakeMaster) -> None:
     made = JoinTokenCreated(**JOIN_TOKEN.model_dump(), secret="lj_a1_x", address="http://lab-pc:7461")
     fake.on("POST /join-tokens", ok(made, 201))
     fake.on("GET /passing", ok(AUDIT))
+    fake.on("POST /prune", ok(PRUNED))
+    fake.on("GET /history", ok(HISTORY))
 
 
 LINES = [
@@ -89,6 +118,9 @@ LINES = [
     ("token joins --json", None),
     ("token revoke t1 --json", "id"),
     ("passing --json", "passings"),
+    ("prune --json", "files"),
+    ("history --json", "lines"),
+    ("top --json", "workers"),
     ("results 7 --json", "stdout"),
 ]
 

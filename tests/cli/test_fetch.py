@@ -1,6 +1,10 @@
+import hashlib
 from pathlib import Path
 
+from aiohttp import web
+
 from shared.model import TaskState
+from shared.spec import JobSpec
 from tests.cli.conftest import Run
 from tests.cli.fake_master import FakeMaster, hang_up, ok, page, refuse
 from tests.cli.views import job, task
@@ -67,3 +71,116 @@ def test_a_folder_that_cannot_be_written(fake: FakeMaster, run: Run, tmp_path: P
     assert ran.code == 1
     assert "cannot write into" in ran.err
     assert "hint: " in ran.err
+
+
+# Files that tasks left
+
+CONTENT = {"x.csv": b"hello", "out/y.csv": b"x" * 5000}
+
+
+def name_of(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
+
+
+def leave(fake: FakeMaster, *numbers: int, files: dict[str, bytes] = CONTENT, **parameters: object) -> None:
+    """A job whose tasks have left these, and printed nothing."""
+    serve(fake, *numbers)
+    spec = JobSpec(command=["x"], outputs=["**"])
+    fake.on("GET /jobs/7", ok(job(7, spec=spec)))
+    items = [{"path": path, "sha256": name_of(data), "size_bytes": len(data)} for path, data in files.items()]
+    for number in numbers:
+        fake.on(f"GET /jobs/7/tasks/{number}/outputs", ok({"items": items}))
+        known = {name: value[number - 1] if isinstance(value, list) else value for name, value in parameters.items()}
+        detail = {**task(number).model_dump(mode="json"), "command": ["x"], "parameters": known, "attempts": []}
+        fake.on(f"GET /jobs/7/tasks/{number}", ok(detail))
+    for data in files.values():
+        fake.on(f"GET /files/{name_of(data)}", ok(data))
+
+
+def test_files_come_home_by_task(fake: FakeMaster, run: Run, tmp_path: Path) -> None:
+    leave(fake, 1, 2)
+    ran = run("fetch", "7", str(tmp_path / "home"), "--json")
+    assert (ran.document["fetched"], ran.document["present"]) == (8, 0)
+    for number in (1, 2):
+        for path, data in CONTENT.items():
+            assert (tmp_path / "home" / str(number) / path).read_bytes() == data
+    assert sorted(file.name for file in (tmp_path / "home").iterdir()) == [
+        "1",
+        "1.err",
+        "1.out",
+        "2",
+        "2.err",
+        "2.out",
+    ]
+
+
+def test_what_is_there_with_the_right_content_is_not_fetched_again(
+    fake: FakeMaster, run: Run, tmp_path: Path
+) -> None:
+    leave(fake, 1)
+    run("fetch", "7", str(tmp_path))
+    (tmp_path / "1" / "x.csv").write_text("jello")  # as long as it was
+    ran = run("fetch", "7", str(tmp_path), "--json")
+    assert (ran.document["fetched"], ran.document["present"], ran.document["bytes"]) == (1, 3, 5)
+    assert (tmp_path / "1" / "x.csv").read_bytes() == b"hello"
+    assert len(fake.asked(f"GET /files/{name_of(CONTENT['out/y.csv'])}")) == 1
+
+
+def test_a_file_that_broke_off_is_gone_on_with(fake: FakeMaster, run: Run, tmp_path: Path) -> None:
+    leave(fake, 1)
+    data, offered = CONTENT["out/y.csv"], []
+
+    async def rest(request: web.Request) -> web.Response:
+        offered.append(request.headers.get("Range"))
+        start = request.http_range.start or 0
+        return web.Response(body=data[start:], status=206 if start else 200)
+
+    part = tmp_path / ".loopline-fetch" / f"7.1-{name_of(data)}"
+    part.parent.mkdir()
+    part.write_bytes(data[:2000])
+    fake.on(f"GET /files/{name_of(data)}", rest)
+    assert run("fetch", "7", str(tmp_path)).code == 0
+    assert offered == ["bytes=2000-"]
+    assert (tmp_path / "1" / "out" / "y.csv").read_bytes() == data
+    assert not part.parent.exists()
+
+
+def test_what_comes_is_checked(fake: FakeMaster, run: Run, tmp_path: Path) -> None:
+    leave(fake, 1)
+    fake.on(f"GET /files/{name_of(b'hello')}", ok(b"jello"))
+    ran = run("fetch", "7", str(tmp_path))
+    assert ran.code == 1
+    assert "is something else" in ran.err
+    assert not (tmp_path / "1" / "x.csv").exists()
+
+
+def test_a_layout_of_parameters(fake: FakeMaster, run: Run, tmp_path: Path) -> None:
+    leave(fake, 1, 2, lr=0.1, name=["a", "../../b"])
+    assert run("fetch", "7", str(tmp_path / "home"), "--layout", "{lr}/{name}/").code == 0
+    assert (tmp_path / "home" / "0.1" / "a" / "x.csv").read_bytes() == b"hello"
+    assert (tmp_path / "home" / "0.1" / ".._.._b" / "x.csv").read_bytes() == b"hello"
+    assert (tmp_path / "home" / "0.1" / "a.out").exists()
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["home"]
+    ran = run("fetch", "7", str(tmp_path / "other"), "--layout", "{lr}/")
+    assert ran.code == 2
+    assert "would both go to 0.1/" in ran.err
+    assert run("fetch", "7", str(tmp_path / "other"), "--layout", "../{lr}").code == 2
+
+
+def test_no_answer_leads_out_of_the_folder(fake: FakeMaster, run: Run, tmp_path: Path) -> None:
+    for path in ("../escaped", "/tmp/escaped", "a/../../../escaped", "C:/escaped"):
+        leave(fake, 1, files={path: b"evil"})
+        assert run("fetch", "7", str(tmp_path / "home")).code == 1
+    assert not (tmp_path / "escaped").exists()
+    leave(fake, 1)
+    (tmp_path / "home" / "1").symlink_to(tmp_path)  # of before
+    ran = run("fetch", "7", str(tmp_path / "home"))
+    assert "leads out of" in ran.err
+    assert not (tmp_path / "x.csv").exists()
+
+
+def test_files_that_were_removed_are_told_of(fake: FakeMaster, run: Run, tmp_path: Path) -> None:
+    leave(fake, 1)
+    fake.on(f"GET /files/{name_of(b'hello')}", refuse(404, "not_found"))
+    fake.on("GET /jobs/7/tasks/1/outputs/x.csv", refuse(410, "removed", "the files of job 7 were removed"))
+    assert "the files of job 7 were removed" in run("fetch", "7", str(tmp_path)).err

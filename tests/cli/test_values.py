@@ -113,3 +113,11 @@ def test_parsers_refuse_with_a_value_error_and_nothing_else(text: str) -> None:
     for parse in (values.parameter, values.array, values.duration, values.memory, values.pair):
         with suppress(ValueError):
             parse(text)
+
+
+def test_who_is_to_be_told() -> None:
+    assert values.notification("https://chat.example.org/hook") == {"webhook": "https://chat.example.org/hook"}
+    assert values.notification("command:mail") == {"command": "mail"}
+    for wrong in ("", "mail", "command:", "ftp://example.org"):
+        with pytest.raises(ValueError, match="expected a URL"):
+            values.notification(wrong)

@@ -74,6 +74,11 @@ class Grid:
         self.workers[name].kill()
         await self.workers[name].wait()
 
+    async def stop_worker(self, name: str) -> None:
+        """As its service would: with all that waits warm there."""
+        self.workers[name].terminate()
+        await asyncio.wait_for(self.workers[name].wait(), 20)
+
     async def stop(self) -> None:
         for client in self._clients:
             await client.__aexit__(None, None, None)

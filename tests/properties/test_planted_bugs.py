@@ -8,10 +8,12 @@ import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 
-from master.scheduling import lifecycle, reconcile
+from master.scheduling import agreement, chains, ledger, lifecycle, reconcile
 from master.scheduling.hold import HoldIndex
-from master.scheduling.model import Attempt
+from master.scheduling.index import Index
+from master.scheduling.model import Attempt, Job
 from master.scheduling.state import State
+from master.scheduling.waiting import Waiting
 from shared.model import AttemptState, Result
 from simulator.full import world
 from tests.properties.test_world import WorldMachine
@@ -64,7 +66,41 @@ def a_run_that_never_arrived_is_not_sent_again(patch: Patch) -> None:
     patch.setattr(reconcile, "_send_again", lambda grid, attempt: None)
 
 
+def a_voter_is_asked_again(patch: Patch) -> None:
+    """By invariants and rows alike: two results of one worker are no quorum."""
+    patch.setattr(Index, "on_worker", lambda self, task, worker: (task, worker) in self.places)
+    patch.setattr(
+        agreement,
+        "decides",
+        lambda grid, job, task, attempt: (
+            reached(grid, job, task, attempt) or len(task.votes) >= (job.spec.quorum or 1)
+        ),
+    )
+
+
+def nobody_is_released(patch: Patch) -> None:
+    patch.setattr(Waiting, "followers", lambda self, job: [])
+
+
+def a_waiting_job_counts_as_there(patch: Patch) -> None:
+    """It takes its place among the others as it is submitted, not as it is released."""
+    original = chains._take_its_place
+
+    def early(grid: State, job: Job) -> None:
+        original(grid, job)
+        job.arrival = job.id
+
+    patch.setattr(chains, "_take_its_place", early)
+
+
+def what_was_assumed_is_not_taken_back(patch: Patch) -> None:
+    patch.setattr(ledger, "take_back", lambda job, attempt: None)
+
+
+reached = agreement.decides
+
 BUGS = [
+    what_was_assumed_is_not_taken_back,
     hold_ignores_ties,
     hold_is_dropped_after_restore,
     losers_are_not_cancelled,
@@ -73,7 +109,10 @@ BUGS = [
 ]
 
 
-@pytest.mark.parametrize("plant", BUGS)
+BUGS_IN_CHAINS_AND_QUORUMS = [a_voter_is_asked_again, nobody_is_released, a_waiting_job_counts_as_there]
+
+
+@pytest.mark.parametrize("plant", [*BUGS, *BUGS_IN_CHAINS_AND_QUORUMS])
 def test_it_is_caught(plant: Callable[[Patch], None], monkeypatch: Patch) -> None:
     plant(monkeypatch)
     with pytest.raises(AssertionError):

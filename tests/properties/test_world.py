@@ -17,12 +17,14 @@ names = st.sampled_from(NAMES)
 crashes = st.sampled_from(["", "", "", "", "", "before step", "before commit", "before release"])
 verbs = st.sampled_from(["cancel", "pause", "resume", "retry", "retry"])
 specs = st.builds(
-    lambda count, size, replicas, attempts, label: JobSpec(
+    lambda count, size, replicas, attempts, label, quorum, budget: JobSpec(
         command=["work"],
         parameters={"i": Range(range=[1, count])} if count > 1 else None,
         size=size,
-        max_replicas=replicas,
+        max_replicas=None if quorum and replicas == 1 else replicas,
         max_attempts=attempts,
+        quorum=None if label else quorum,
+        replica_budget_s=budget,
         requires=Requirements(labels=[label] if label else []),
     ),
     st.integers(1, 4),
@@ -30,6 +32,8 @@ specs = st.builds(
     st.sampled_from([None, 1, 2, "unlimited"]),
     st.sampled_from([None, 1, 2]),
     st.sampled_from(["", "", "", "fast", "none-has-it"]),
+    st.sampled_from([None, None, None, 2]),
+    st.sampled_from([None, None, None, 0.0, 3.0]),
 )
 
 
@@ -56,9 +60,11 @@ class WorldMachine(RuleBasedStateMachine):
         machines = [Machine(n, facts(s, own)) for n, s, own in zip(NAMES, slots, labels, strict=True)]
         self.world = World(chosen, machines)
 
-    @rule(spec=specs, crash=crashes)
-    def submit(self, spec: JobSpec, crash: str) -> None:
-        self.world.submit(spec)
+    @rule(spec=specs, crash=crashes, after=st.one_of(st.just([]), st.lists(st.integers(0, 5), max_size=2)))
+    def submit(self, spec: JobSpec, crash: str, after: list[int]) -> None:
+        jobs = sorted(self.world.store.jobs)[-6:]
+        chosen = [jobs[which % len(jobs)] for which in after] if jobs else []
+        self.world.submit(spec.model_copy(update={"after": chosen}))
         self.world.master_steps(crash)
 
     @rule(name=names)
@@ -98,11 +104,17 @@ class WorldMachine(RuleBasedStateMachine):
     def report(self, name: str) -> None:
         self.world.machines[name].report()
 
-    @rule(name=names, reports=st.booleans(), which=st.integers(0, 2), ends=st.sampled_from(Outcome))
-    def a_process_ends(self, name: str, reports: bool, which: int, ends: Outcome) -> None:
+    @rule(
+        name=names,
+        reports=st.booleans(),
+        which=st.integers(0, 2),
+        ends=st.sampled_from(Outcome),
+        lies=st.sampled_from([False, False, True]),
+    )
+    def a_process_ends(self, name: str, reports: bool, which: int, ends: Outcome, lies: bool = False) -> None:
         machine = self.world.machines[name]
         if machine.processes:
-            machine.end(list(machine.processes)[which % len(machine.processes)], ends)
+            machine.end(list(machine.processes)[which % len(machine.processes)], ends, lies=lies)
         if reports:
             machine.report()
 

@@ -20,7 +20,7 @@ class World(FullWorld):
             self.drain(name, draining=False)
             self.cut(name, noticed=False)
         for job in list(self.store.jobs.values()):
-            if job.is_live:
+            if not job.is_over:
                 self.steer("resume", job.id)
         self.master_steps()
         for _ in range(40 + 12 * self._work_left()):
@@ -30,10 +30,14 @@ class World(FullWorld):
         self.check_the_end()
 
     def _work_left(self) -> int:
-        return sum(job.task_count * job.max_attempts for job in self.store.jobs.values() if job.is_live)
+        jobs = [job for job in self.store.jobs.values() if not job.is_over]
+        return sum(job.task_count * (job.max_attempts + (job.spec.quorum or 0)) for job in jobs)
 
     def _one_quiet_round(self) -> None:
         self.now += 1
+        for job in list(self.store.jobs.values()):
+            if any(self.store.jobs[one].state in ("failed", "cancelled") for one in job.waiting_for):
+                self.steer("cancel", job.id)  # it would wait for ever
         for name, machine in self.machines.items():
             if machine.link is None:
                 self.connect(name)

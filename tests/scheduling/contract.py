@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from master.scheduling.demand import demand_of, meets
 from master.scheduling.effects import Effects
 from master.scheduling.events import Event, JobCancelled, JobPaused, JobResumed, WorkerDrained, WorkerUndrained
-from master.scheduling.model import LIVE, Attempt, Job
+from master.scheduling.model import LIVE, UNRELEASED, Attempt, Job
 from master.scheduling.scheduler import Scheduler
 from shared.model import AttemptState, Outcome, TaskId
 from tests.scheduling.driver import PATIENT, Grid, facts
@@ -68,7 +68,8 @@ class Watched(Grid):
     def _may_complete(self, job: Job) -> None:
         """The definition of passing (no-passing paper, section 1), ties included."""
         for other in self.store.jobs.values():
-            was_there = other.arrival < job.arrival and (other.departure is None or other.departure > job.arrival)
+            came_first = UNRELEASED != other.arrival < job.arrival
+            was_there = came_first and (other.departure is None or other.departure > job.arrival)
             is_there = other.departure is None or other.departure > (job.departure or 0)
             excused = (job.id, other.id) in self.store.exemptions
             passes = was_there and is_there and other.weight <= job.weight

@@ -27,7 +27,7 @@ from master.scheduling.events import (
 from master.scheduling.invariants import check
 from master.scheduling.model import Attempt, Job, Task
 from master.scheduling.scheduler import Scheduler
-from shared.model import AttemptId, Facts, Held, Load, Outcome, Result, TaskId
+from shared.model import AttemptId, Facts, Held, JobState, Load, Outcome, Result, TaskId
 from shared.protocol.messages import Assign, Report, Run
 from shared.spec import JobSpec, Range, Requirements
 from simulator.full.store import MemoryStore
@@ -124,7 +124,7 @@ class Grid:
         return self.submit_spec(spec(count, size, **more))
 
     def submit_spec(self, job: JobSpec) -> int:
-        reply = self.ask(JobSubmitted("user", job))
+        reply = self.ask(JobSubmitted("user", job, ended=self.ended(job.after)))
         assert isinstance(reply, Submitted), reply
         return reply.job
 
@@ -137,7 +137,11 @@ class Grid:
         return reply
 
     def retry_event(self, job: int) -> JobRetried:
-        return JobRetried(*self.store.retry_material(job))
+        return JobRetried(*self.store.retry_material(job), ended=self.ended(self.store.jobs[job].spec.after))
+
+    def ended(self, jobs: Iterable[int]) -> dict[int, JobState]:
+        """As the handler of a request reads it from the rows."""
+        return {job: self.store.jobs[job].state for job in jobs if self.store.jobs[job].is_over}
 
     # --- workers --------------------------------------------------------------------------------------------
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from master.scheduling.events import JobCancelled, JobPaused
-from master.scheduling.explain import explain_job, explain_task
+from master.scheduling.events import JobCancelled, JobPaused, WorkerDrained
+from master.scheduling.explain import explain_job, explain_task, spoken
+from master.scheduling.explain_worker import explain_worker
 from shared.model import Outcome, TaskId
 from tests.scheduling.driver import Grid, facts, result
 
@@ -157,3 +158,47 @@ def test_what_is_over_or_unknown_is_not_explained_here() -> None:
     assert job in grid.scheduler.state.jobs, "its attempt is being stopped"
     assert explain_job(grid.scheduler, job) is None
     assert explain_task(grid.scheduler, TaskId(job, 2)) is None
+
+
+def worker_says(grid: Grid, name: str) -> tuple[str, str]:
+    explanation = explain_worker(grid.scheduler, name)
+    assert explanation is not None
+    assert explanation.sentence == "; ".join(reason.detail for reason in explanation.reasons)
+    return explanation.state, explanation.sentence
+
+
+def test_a_worker_says_what_it_does() -> None:
+    grid = Grid(policy="first-come")
+    grid.join("a", facts(3))
+    assert worker_says(grid, "a") == ("connected", "3 slots free: no task waits to be started")
+    job = grid.submit(2, max_replicas=1)
+    grid.report("a", slots=3, frozen=True)
+    busy = f"2 attempts on 2 of 3 slots: 2 of job {job}; 2 of them frozen: its owner is there"
+    assert worker_says(grid, "a") == ("connected", f"{busy}; 1 slot free: no task waits to be started")
+    grid.report("a", slots=2, frozen=False)
+    kept = "1 slot of 3 kept back: its owner has the use of them"
+    assert worker_says(grid, "a") == ("connected", f"2 attempts on 2 of 2 slots: 2 of job {job}; {kept}")
+    grid.step(WorkerDrained("a"))
+    assert worker_says(grid, "a")[1].startswith("it is draining: it finishes what it has, and is given no more; ")
+    grid.leave("a")
+    away = "it is not connected; 2 attempts there may yet go on, until its lease ends"
+    assert worker_says(grid, "a") == ("away", f"{away}; 2 attempts: 2 of job {job}")
+    assert explain_worker(grid.scheduler, "nobody") is None
+
+
+def test_a_worker_says_why_its_slots_are_free() -> None:
+    grid = Grid(policy="first-come")
+    grid.join("a", facts(1))
+    grid.submit(1, requires={"os": "windows"})
+    assert worker_says(grid, "a")[1] == "1 slot free: jobs wait (1), but it meets the requirements of none"
+    grid = Grid(policy="first-come")
+    grid.workers("a", "b")
+    grid.submit(1, 5.0, max_replicas=1)
+    held = grid.submit(1, 5.0)
+    assert explain_job(grid.scheduler, held).reasons[0].job == 1  # type: ignore[union-attr]
+    assert worker_says(grid, "b")[1] == "1 slot free: nothing waits but the held tasks of 1 job"
+
+
+@pytest.mark.parametrize(("seconds", "said"), [(5.0, "5 s"), (119.0, "119 s"), (2400.0, "40 min"), (9000.0, "2.5 h")])
+def test_times_as_people_say_them(seconds: float, said: str) -> None:
+    assert spoken(seconds) == said

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from master.scheduling.events import JobCancelled, JobPaused, WorkerLeft, WorkerReported
-from shared.model import AttemptId, Held, Load, Outcome, TaskId
+from shared.model import AttemptId, Held, JobState, Load, Outcome, TaskId
 from shared.protocol.messages import Assign, Report
 from tests.scheduling.driver import Grid, facts, result
 
@@ -403,3 +403,15 @@ def test_nothing_is_given_to_a_worker_that_has_not_reported_yet() -> None:
     assert not grid.last.attempts
     grid.step(JobPaused(1))
     assert grid.report("a").attempts == {}
+
+
+def test_a_task_that_always_fails_ends_although_others_copy_it() -> None:
+    grid = Grid(policy="round-robin", max_attempts=2, max_replicas=2)
+    grid.workers("a", "b")
+    job = grid.submit(1, size=1.0)
+    for _ in range(3):
+        one, *_others = (attempt for name in ("a", "b") for attempt in grid.running(name))
+        grid.end(one, Outcome.FAILED)
+        if not grid.attempts_of(TaskId(job, 1)):
+            break
+    assert grid.ended([job]) == {job: JobState.FAILED}

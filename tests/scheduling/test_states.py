@@ -22,7 +22,7 @@ MACHINES: list[tuple[type[StrEnum], Table]] = [
     (TaskState, states.TASK),
     (AttemptState, states.ATTEMPT),
 ]
-FIRST = {JobState: JobState.QUEUED, TaskState: TaskState.QUEUED, AttemptState: AttemptState.DISPATCHED}
+FIRST = {JobState: JobState.WAITING, TaskState: TaskState.QUEUED, AttemptState: AttemptState.DISPATCHED}
 
 
 @pytest.mark.parametrize(("kind", "table"), MACHINES)
@@ -165,6 +165,18 @@ def a_job_is_computed_cancelled_and_retried(grid: Witness) -> None:
     assert grid.job(second).state == "succeeded"
 
 
+def a_job_waits_is_cancelled_and_retried(grid: Witness) -> None:
+    first = grid.submit(1)
+    second = grid.submit(1, after=[first])
+    assert grid.job(second).state == "waiting"
+    grid.step(JobCancelled(second))
+    grid.step(grid.retry_event(second))
+    assert grid.job(second).state == "waiting"
+    grid.end(grid.running("a")[0])
+    grid.end(grid.running("a")[0])
+    assert grid.job(second).state == "succeeded"
+
+
 STORIES: list[Callable[[Witness], None]] = [
     attempts_end_in_each_way,
     attempts_are_cancelled,
@@ -173,6 +185,7 @@ STORIES: list[Callable[[Witness], None]] = [
     a_queued_task_is_cancelled,
     jobs_are_retried,
     a_job_is_computed_cancelled_and_retried,
+    a_job_waits_is_cancelled_and_retried,
 ]
 
 

@@ -95,7 +95,19 @@ def test_the_largest_job_costs_nothing() -> None:
     assert job(parameters=tasks).task_count == MAX_TASKS
 
 
-@pytest.mark.parametrize("parameters", [{}, {"i": []}, {"rows": []}, {"1i": [1]}, {"a-b": [1]}, {"": [1]}])
+@pytest.mark.parametrize(
+    "parameters",
+    [
+        {},
+        {"i": []},
+        {"rows": []},
+        {"1i": [1]},
+        {"a-b": [1]},
+        {"": [1]},
+        {"file": "rows.csv"},
+        {"file": f"sha256:{'0' * 64}", "count": 0},
+    ],
+)
 def test_parameters_that_make_no_tasks(parameters: dict[str, Any]) -> None:
     assert "parameters" in complaint(parameters=parameters)
 
@@ -175,6 +187,9 @@ def test_a_command_for_every_task() -> None:
         ({"parameters": {"a": [1, 2], "b": {"range": [1, 3]}}}, 6),
         ({"parameters": {"rows": [{"a": 1}, {"b": 2}]}}, 2),
         ({"parameters": {"rows": [1, 2, 3]}}, 3),
+        ({"parameters": {"file": f"sha256:{'0' * 64}", "count": 7}}, 7),
+        ({"parameters": {"file": f"sha256:{'0' * 64}"}}, 0),  # until its lines are counted
+        ({"parameters": {"file": ["a", "b"], "count": [1, 2, 3]}}, 6),
         ({"tasks": [{}, {}]}, 2),
     ],
 )
@@ -213,6 +228,7 @@ written = st.fixed_dictionaries(
         "parameters": st.one_of(
             st.dictionaries(names, st.lists(scalars, min_size=1, max_size=3), min_size=1, max_size=3),
             st.builds(lambda rows: {"rows": rows}, st.lists(st.dictionaries(names, scalars), min_size=1, max_size=3)),
+            st.builds(lambda count: {"file": f"sha256:{'0' * 64}", "count": count}, st.integers(1, 9)),
             st.builds(lambda last: {"i": {"range": [1, last]}}, st.integers(1, 9)),
         ),
         "environment": st.dictionaries(names, arguments, max_size=2),

@@ -73,6 +73,16 @@ async def test_an_excuse_from_before_a_retry_does_not_count(store):
     assert (report.completions, report.passings, report.excused) == (2, 1, {"stalled": 1})
 
 
+async def test_a_job_that_waits_for_others_is_not_in_the_grid(store):
+    """Nor was one that was cancelled while it waited."""
+    waiting = a_job(1, arrival=0, size=1.0, state=JobState.WAITING, waiting_for=(9,))
+    given_up = a_job(2, arrival=0, size=1.0, state=JobState.CANCELLED, departure=9)
+    await keep(store, waiting, given_up, a_job(3, arrival=3, size=60.0))
+    await complete(store, a_job(3, arrival=3, size=60.0), departure=4)
+    report = await store.passings(Order.HOLD)
+    assert (report.completions, report.passings) == (1, 0)
+
+
 def passings_of(jobs: list[Job]) -> set[tuple[int, int]]:
     """The definition, word by word."""
     return {

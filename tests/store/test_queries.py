@@ -162,6 +162,18 @@ async def test_results_in_the_order_of_finishing_from_any_of_them_on(store, monk
     assert [r async for r in store.results.of_job(2, beginning)] == []
 
 
+async def test_the_value_of_a_function_comes_with_its_result(store):
+    value = Output(3, data=b"abc")
+    task = a_task(1, state=SUCCEEDED, winner=1, finished_at=1.0)
+    await keep(store, a_job(), task, an_attempt(**ended(value=value)))
+
+    async def beginning(output):
+        return output.data
+
+    found = [result async for _, result in store.results.of_job(1, beginning)]
+    assert [result.value for result in found] == [value]
+
+
 async def test_retry_brings_all_that_did_not_succeed(store):
     job = a_job(tasks=9, state=JobState.FAILED, departure=7)
     rows = [a_task(n, state=FAILED if n in (3, 7) else SUCCEEDED) for n in (1, 2, 3, 4, 6, 7, 8)]

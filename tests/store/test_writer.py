@@ -111,6 +111,8 @@ async def test_a_late_result_is_recorded_where_the_row_says_lost(database):
         wall_s=9.0,
         cpu_s=8.0,
         peak_memory_bytes=7,
+        late=True,
+        outputs=(),
         stdout=result.stdout,
         stderr=result.stderr,
     )

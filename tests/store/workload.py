@@ -37,7 +37,7 @@ def _turn(world: World, random: Random) -> None:
     name, jobs = random.choice(NAMES), list(world.store.jobs.values())
     match random.randrange(10):
         case 0 | 1 if len([job for job in jobs if job.is_live]) < 5:
-            world.submit(_spec(random))
+            world.submit(_spec(random, [job.id for job in jobs]))
         case 2 | 3 if jobs:
             job = random.choice(jobs)
             world.steer(random.choice(["cancel", "pause", "pause", "resume"]) if job.is_live else "retry", job.id)
@@ -59,7 +59,7 @@ def _work(world: World, random: Random) -> None:
             world.connect(name)
         for attempt in list(machine.processes):
             if random.random() < 0.4:
-                machine.end(attempt, random.choice([Outcome.SUCCEEDED, *Outcome]))
+                machine.end(attempt, random.choice([Outcome.SUCCEEDED, *Outcome]), lies=random.random() < 0.2)
         for _ in range(3):
             machine.report()
             world.deliver_up(name)
@@ -67,12 +67,15 @@ def _work(world: World, random: Random) -> None:
             world.deliver_down(name)
 
 
-def _spec(random: Random) -> JobSpec:
+def _spec(random: Random, jobs: list[int]) -> JobSpec:
     count = random.randint(1, 6)
     return JobSpec(
         command=["work"],
         parameters={"i": Range(range=[1, count])} if count > 1 else None,
         size=random.choice([None, 1.0, 2.0, 2.0, 3.0]),
+        quorum=random.choice([None, None, None, 2]),
+        replica_budget_s=random.choice([None, None, 0.0, 2.0]),
+        after=random.sample(jobs, min(len(jobs), random.choice([0, 0, 0, 1, 2]))),
     )
 
 

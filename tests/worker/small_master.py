@@ -1,5 +1,6 @@
 """A master without a scheduler: says what a test tells it to say, and writes down what it hears."""
 
+import asyncio
 import hashlib
 from dataclasses import dataclass, field
 
@@ -26,6 +27,10 @@ class SmallMaster:
     hellos: list[Hello] = field(default_factory=list)
     reports: list[Report] = field(default_factory=list)
     blobs: dict[str, bytes] = field(default_factory=dict)
+    unfinished: dict[str, bytes] = field(default_factory=dict)  # uploads that broke off
+    asked: list[tuple[str, str, str]] = field(default_factory=list)  # of files: method, name, range
+    gate: asyncio.Event = field(default_factory=asyncio.Event)  # downloads wait for it
+    breaks_off_after: int = 0  # bytes of a download
     _socket: web.WebSocketResponse | None = None
     _seq: int = 0
     _runner: web.AppRunner | None = None
@@ -46,9 +51,11 @@ class SmallMaster:
         return next(result for result in self.results if result.attempt == attempt)
 
     async def start(self) -> None:
+        self.gate.set()
         app = web.Application(client_max_size=2**26)
         app.router.add_get("/api/v1/link", self._link)
         app.router.add_put("/api/v1/files/{sha256}", self._put)
+        app.router.add_get("/api/v1/files/{sha256}", self._get)
         self._runner = web.AppRunner(app, shutdown_timeout=0.1)
         await self._runner.setup()
         site = web.TCPSite(self._runner, "127.0.0.1", self.port)
@@ -104,8 +111,41 @@ class SmallMaster:
         assert self._socket
         await self._socket.send_bytes(codec.encode(Assign(self._seq, seen, run, cancel)))
 
+    def holds(self, content: bytes) -> str:
+        """Have a file, to be fetched by its name."""
+        sha256 = hashlib.sha256(content).hexdigest()
+        self.blobs[sha256] = content
+        return sha256
+
+    async def _get(self, request: web.Request) -> web.StreamResponse:
+        """Also HEAD; only so much at a time where a test wants downloads to break off."""
+        sha256 = request.match_info["sha256"]
+        self.asked.append((request.method, sha256, request.headers.get("Range", "")))
+        if request.method == "GET":
+            await self.gate.wait()
+        if sha256 not in self.blobs:
+            offset = len(self.unfinished.get(sha256, b""))
+            return web.Response(status=404, headers={"Upload-Offset": str(offset)} if offset else {})
+        content, start = self.blobs[sha256], request.http_range.start or 0
+        if start >= len(content) > 0 and start:
+            return web.Response(status=416)
+        piece = content[start : start + self.breaks_off_after] if self.breaks_off_after else content[start:]
+        if request.method == "HEAD" or len(piece) == len(content) - start:
+            return web.Response(body=piece, status=206 if start else 200)
+        response = web.StreamResponse(status=206 if start else 200)
+        response.content_length = len(content) - start
+        await response.prepare(request)
+        await response.write(piece)
+        assert request.transport
+        request.transport.close()
+        return response
+
     async def _put(self, request: web.Request) -> web.Response:
         data = await request.read()
+        self.asked.append(("PUT", request.match_info["sha256"], request.headers.get("Content-Range", "")))
+        if span := request.headers.get("Content-Range"):
+            start = int(span.removeprefix("bytes ").partition("-")[0])
+            data = self.unfinished[request.match_info["sha256"]][:start] + data
         if self.blob_status < 300:
             assert hashlib.sha256(data).hexdigest() == request.match_info["sha256"]
             self.blobs[request.match_info["sha256"]] = data

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from shared.errors import LooplineError
-from shared.model import AttemptId, Outcome, Result
+from shared.model import AttemptId, Outcome, OutputFile, Result
 from shared.protocol.messages import Refused, Run
 from tests.worker.bench import processes_of, python, run_of, until
 from tests.worker.small_master import SmallMaster
@@ -326,3 +326,26 @@ async def test_a_result_that_the_disk_does_not_take_waits(master: SmallMaster, s
     assert [held.attempt for held in master.reports[-1].holding] == [run.attempt]
     spool.mkdir()
     assert (await master.results_of(run))[0].outcome is Outcome.SUCCEEDED
+
+
+async def test_files_that_a_task_left_survive_a_crash_of_the_agent(master: SmallMaster, start: Start) -> None:
+    master.blob_status = 503
+    agent = start()
+    run = run_of("sh", "-c", "echo result > x.csv", outputs=("*.csv",))
+    await master.say(run)
+    await until(lambda: "1.1.1.json" in agent.spooled())
+    await agent.crash()
+    master.blob_status = 201
+    again = start()
+    (result,) = await master.results_of(run)
+    assert [file.path for file in result.outputs] == ["x.csv"]
+    assert master.blobs[result.outputs[0].sha256] == b"result\n"
+    await until(lambda: again.spooled() == [])
+
+
+async def test_reports_stay_short_however_many_files_there_are() -> None:
+    many = tuple(OutputFile(f"{n}", "a" * 64, 1) for n in range(9000))
+    results = [Result(AttemptId(1, n, 1), Outcome.SUCCEEDED, 0, outputs=many) for n in range(5)]
+    holding, now = core.Core(results).to_report()
+    assert [result.attempt.task for result in now] == [0, 1]  # no more than 20,000 files
+    assert [attempt.task for attempt in holding] == [2, 3, 4]

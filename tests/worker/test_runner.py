@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -179,3 +180,9 @@ async def test_closing_gives_back_what_runs_and_what_comes(bench: Bench) -> None
         result = await bench.end_of(run)
         assert (result.outcome, result.reason) == (Outcome.GIVEN_BACK, "going home")
     assert processes_of(bench.folder) == []
+
+
+async def test_a_run_without_its_row_is_the_jobs_failure_and_is_not_run(bench: Bench) -> None:
+    result = await bench.result(replace(run_of("sh", "-c", "touch {name}"), row_file="0" * 64))
+    assert (result.outcome, result.exit_code) == (Outcome.FAILED, None)
+    assert "no longer has the job's row file" in result.reason

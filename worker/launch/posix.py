@@ -171,6 +171,13 @@ class PosixTree:
         still = [process.state in _STOPPED or before.get(process.pid) == process.cpu_s for process in tree]
         return bool(still) and all(still)
 
+    def count(self) -> int:
+        if sys.platform != "linux":
+            return usage_of(self._guard).processes if self._guard else 0
+        with suppress(OSError):
+            return sum(process.state not in "ZX" for process in _tree_of(self._guard)) if self._guard else 0
+        return 0
+
     def measure(self) -> Usage:
         if not self._guard:
             return Usage()

@@ -42,8 +42,8 @@ class Sandbox:
 
     def options(self, job: Job) -> list[str]:
         """The program, and what it is to be told for a job: its task's environment too, which it must not have."""
-        folder = str(job.folder.resolve())
-        own = ["--bind", folder, folder, "--chdir", folder]
+        folder, room = str(job.folder.resolve()), str((job.room or job.folder).resolve())
+        own = ["--bind", room, room, "--chdir", folder]
         network = _NETWORK if job.network and self.allows_network else ("--unshare-net",)
         environment = [word for pair in job.environment.items() for word in ("--setenv", *pair)]
         return [self.program, *_system(), *self._folders(), *own, *_ALONE, *network, *environment]

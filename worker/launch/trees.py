@@ -18,6 +18,21 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
+class Call:
+    """A function to call in place of a command (worker/warm)."""
+
+    session: str  # calls of one may be made by one interpreter
+    function: str  # SHA-256 of its pickle
+    arguments: str  # their pickle in base64, or its SHA-256 in ``arguments_file``
+    value: Path  # where what it returns is to be written
+    arguments_file: str = ""
+
+    @property
+    def files(self) -> list[str]:
+        return [self.function, *([self.arguments_file] if self.arguments_file else [])]
+
+
+@dataclass(frozen=True, slots=True)
 class Job:
     """What to run, and where."""
 
@@ -26,6 +41,8 @@ class Job:
     environment: dict[str, str] = field(repr=False)
     limits: Limits = field(default_factory=Limits)
     network: bool = True  # a sandbox without it may be asked for
+    call: Call | None = None  # in place of the command
+    room: Path | None = None  # round its folder, which it may write to as well
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +67,7 @@ class Ended:
     peak_memory_bytes: int = 0  # of the largest process, where the system says so
     breach: Breach | None = None  # as in Usage
     strays: int = 0  # processes that it left running, and that were killed
+    reason: str = ""  # what it says itself of why it failed
     overhead_s: float = 0.0  # CPU time that watching over it took
 
 
@@ -68,6 +86,9 @@ class Tree(Protocol):
         """Whether nothing of it runs any more: a process that is to stop does so when it next has its turn."""
 
     def measure(self) -> Usage: ...
+
+    def count(self) -> int:
+        """Living processes in it; 0 where that cannot be seen, or not yet."""
 
     async def wait(self) -> Ended:
         """Until nothing of it is left."""

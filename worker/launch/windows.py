@@ -98,6 +98,9 @@ class WindowsTree:
     def is_still(self) -> bool:
         return True
 
+    def count(self) -> int:
+        return len(self._tree())
+
     def measure(self) -> Usage:
         if self._process is None or self._group is None:
             return Usage()

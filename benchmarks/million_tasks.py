@@ -1,0 +1,143 @@
+"""What a job of a million tasks costs its master: the time until it is accepted, and memory.
+
+A master with its default settings runs on this computer. It is given the job twice: as a grid, which is a rule, and
+as a row file, whose lines are read one by one.
+
+    python benchmarks/million_tasks.py [--tasks 1000000] [--json]
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+import psutil
+
+from loopline.client import AsyncClient
+from loopline.rows import upload, written
+from shared.api import Page, TaskView
+from shared.model import TaskId
+from shared.spec import JobSpec, Range, RowFile
+
+ROOT = Path(__file__).parents[1]
+COMMAND = ["train", "--lr", "{lr}", "--seed", "{seed}"]
+
+
+@dataclass(frozen=True)
+class Figures:
+    form: str
+    upload_s: float
+    submission_s: float
+    first_page_s: float
+    middle_page_s: float
+    one_task_s: float
+    memory_before_mb: float
+    memory_after_mb: float
+    memory_peak_mb: float
+
+
+@contextmanager
+def master(folder: Path) -> Iterator[tuple[psutil.Process, str]]:
+    """Its process, and where it serves."""
+    environment = {k: v for k, v in os.environ.items() if not k.startswith(("LOOPLINE", "XDG"))}
+    environment |= {"HOME": str(folder), "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-m", "master", "--port", "0", "--data-dir", str(folder / "master")]
+    process = subprocess.Popen(command, cwd=folder, env=environment, text=True, stdout=-1, stderr=-2)
+    try:
+        assert process.stdout
+        line = next(line for line in process.stdout if "serves at" in line)
+        yield psutil.Process(process.pid), line.split("serves at ")[1].strip()
+    finally:
+        process.terminate()
+        process.communicate(timeout=30)
+
+
+def memory_mb(process: psutil.Process) -> float:
+    return process.memory_info().rss / 1e6
+
+
+@asynccontextmanager
+async def watched(process: psutil.Process) -> AsyncIterator[list[float]]:
+    """Memory, as often as it can be looked at."""
+    seen = [memory_mb(process)]
+
+    async def watch() -> None:
+        while True:
+            seen.append(memory_mb(process))
+            await asyncio.sleep(0.02)
+
+    watching = asyncio.create_task(watch())
+    try:
+        yield seen
+    finally:
+        watching.cancel()
+
+
+async def timed(client: AsyncClient, job: int, query: dict[str, str]) -> float:
+    begin = time.perf_counter()
+    await client._http.ask(Page[TaskView], "GET", f"/jobs/{job}/tasks", params=query)
+    return time.perf_counter() - begin
+
+
+async def measure(form: str, tasks: int, process: psutil.Process, client: AsyncClient) -> Figures:
+    rows = ({"lr": number / 1000, "seed": number} for number in range(1, tasks + 1))
+    upload_s = 0.0
+    async with written(rows) as lines, watched(process) as seen:
+        begin = time.perf_counter()
+        if form == "rows":
+            await upload(client, lines)
+            upload_s = time.perf_counter() - begin
+            parameters: object = RowFile(file=f"sha256:{lines.sha256}")
+        else:
+            parameters = {"lr": [0.1], "seed": Range(range=[1, tasks])}
+        job = (await client.submit(JobSpec(command=COMMAND, parameters=parameters))).id  # type: ignore[arg-type]
+        submission_s = time.perf_counter() - begin - upload_s
+        first_page_s = await timed(client, job, {"limit": "1000"})
+        middle_page_s = await timed(client, job, {"limit": "1000", "cursor": str(tasks // 2)})
+        begin = time.perf_counter()
+        await client.task(TaskId(job, tasks // 2))
+        one_task_s = time.perf_counter() - begin
+    times = (round(second, 4) for second in (upload_s, submission_s, first_page_s, middle_page_s, one_task_s))
+    return Figures(form, *times, *(round(mb, 1) for mb in (seen[0], memory_mb(process), max(seen))))
+
+
+async def measure_all(tasks: int) -> list[Figures]:
+    with tempfile.TemporaryDirectory() as folder, master(Path(folder)) as (process, url):
+        token = (Path(folder) / "master" / "tokens" / "admin").read_text().strip()
+        async with AsyncClient(url, token) as client:
+            await measure("grid", 1000, process, client)  # so that all of it is loaded
+            return [await measure(form, tasks, process, client) for form in ("grid", "rows")]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n\n")[0])
+    parser.add_argument("--tasks", type=int, default=1_000_000)
+    parser.add_argument("--json", action="store_true")
+    chosen = parser.parse_args()
+    figures = asyncio.run(measure_all(chosen.tasks))
+    if chosen.json:
+        print(json.dumps([asdict(one) for one in figures], indent=2))
+        return
+    for one in figures:
+        print(f"{chosen.tasks:,} tasks as a {one.form.replace('rows', 'row file')}:")
+        print(f"  accepted in {one.submission_s:.2f} s, after an upload of {one.upload_s:.2f} s")
+        pages = f"the first in {one.first_page_s:.3f} s, the middle one in {one.middle_page_s:.3f} s"
+        print(f"  pages of 1,000 tasks: {pages}; the task in the middle in {one.one_task_s:.3f} s")
+        memory = f"{one.memory_before_mb:.0f} MB before, {one.memory_after_mb:.0f} MB after"
+        print(f"  the master's memory: {memory}, {one.memory_peak_mb:.0f} MB at most")
+
+
+if __name__ == "__main__":
+    main()

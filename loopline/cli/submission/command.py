@@ -1,0 +1,69 @@
+"""``loopline submit``: from a command line to a job."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from cyclopts import Group, Parameter
+
+from loopline.cli.common import PLAIN, Common
+from loopline.cli.errors import usage
+from loopline.cli.follow import follow
+from loopline.cli.submission import assemble, inputs, job_file, receipt, sweep
+from loopline.cli.submission.inputs import FileOptions
+from loopline.cli.submission.options import STDIN, JobOptions, PlaceOptions, TaskOptions
+from loopline.cli.submission.sweep_options import SweepOptions
+
+_WHAT_NOW = Group("Then", sort_key=7)
+_JOB, _SWEEP, _TASKS, _FILES, _PLACES = JobOptions(), SweepOptions(), TaskOptions(), FileOptions(), PlaceOptions()
+
+
+async def submit(
+    *command: str,
+    options: JobOptions = _JOB,
+    sweeping: SweepOptions = _SWEEP,
+    tasks: TaskOptions = _TASKS,
+    files: FileOptions = _FILES,
+    places: PlaceOptions = _PLACES,
+    wait: Annotated[bool, Parameter(group=_WHAT_NOW)] = False,
+    dry_run: Annotated[bool, Parameter(group=_WHAT_NOW)] = False,
+    common: Common = PLAIN,
+) -> int:
+    """Submit a job: a command, an array or a parameter sweep.
+
+    Everything after `--` is the command, run once for every task:
+
+        loopline submit --wait -- python3 pi.py
+        loopline submit --size 2h --param seed=1..100 -- ./train {seed}
+        loopline submit --csv settings.csv --dry-run -- ./train --lr {lr} --seed {seed}
+        loopline submit --array 1-1000 -- ./step {index}
+        loopline submit --input data/ --input model.bin --output '*.csv' -- python3 run.py
+        loopline submit --file job.yaml
+
+    Parameters
+    ----------
+    command
+        What to run, and its arguments.
+    wait
+        Follow the job until it is over; the exit code then tells whether it succeeded.
+    dry_run
+        Submit nothing: show how many tasks there would be, the first commands, and how long it may take.
+    """
+    if [options.file, sweeping.each_line, sweeping.csv, sweeping.jsonl].count(STDIN) > 1:
+        raise usage("stdin can be read only once", "put one of the two into a file")
+    file = job_file.read(options.file) if options.file else None
+    brought = await inputs.read(files, file)
+    document = brought.named_in(assemble.document(command, (options, tasks, files, places), file))
+    async with sweep.opened(sweeping) as swept, common.client() as client:
+        job = assemble.specification(document, swept.parameters, file)
+        if dry_run:
+            seen = swept.shown_in(await client.preview(job), job)
+            common.show(seen, lambda: receipt.preview(seen, job))
+            return 0
+        await swept.upload(client)
+        await brought.upload(client)
+        submitted = await client.submit(job)
+    if wait:
+        return await follow(submitted.id, common, submitted.warnings)
+    common.show(submitted, lambda: receipt.receipt(submitted))
+    return 0

@@ -1,0 +1,131 @@
+"""Options that make up a job, in the groups that help shows. Each group says its part of the job as JSON."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from cyclopts import Group, Parameter
+
+from loopline.cli import values
+from loopline.cli.common import read_by
+
+Document = dict[str, Any]
+"""A part of a job as JSON: what was not given is None or empty, and left out later."""
+
+FROM_FILE = Parameter(
+    converter=lambda _, words: values.source(words[0].value),
+    n_tokens=1,
+    accepts_keys=False,
+    allow_leading_hyphen=True,
+    metavar="FILE",
+)
+"""A file to be read, or ``-`` for stdin."""
+STDIN = Path("-")
+
+Seconds = Annotated[float | None, read_by(values.duration, "DURATION")]
+Bytes = Annotated[int | None, read_by(values.memory, "AMOUNT")]
+
+
+@Parameter(name="*", group=Group("The job", sort_key=1))
+@dataclass(frozen=True, kw_only=True)
+class JobOptions:
+    """What it is.
+
+    Parameters
+    ----------
+    file
+        A whole job as YAML, TOML or JSON, by the file's name; `-` reads stdin as YAML. What is given on the
+        command line goes before what stands in it.
+    name
+        What to call it; as the command unless given.
+    size
+        Computation of the whole job on a core of speed 1.0: 90s, 10m, 2h. A job of unknown size counts as
+        larger than any other.
+    after
+        A job that must have succeeded before this one enters the grid; may be given several times.
+    notify
+        Who is told that it is over: a URL, called with a signed message, or command:NAME, one of the master's.
+    """
+
+    file: Annotated[Path | None, FROM_FILE] = None
+    name: str = ""
+    size: Seconds = None
+    after: Annotated[tuple[int, ...], Parameter(metavar="ID")] = ()
+    notify: Annotated[Document | None, read_by(values.notification, "URL|command:NAME")] = None
+
+    def document(self) -> Document:
+        return {"name": self.name, "size": self.size, "after": list(self.after), "notify": self.notify}
+
+
+@Parameter(name="*", group=Group("Each task", sort_key=3))
+@dataclass(frozen=True, kw_only=True)
+class TaskOptions:
+    """How tasks are run.
+
+    Parameters
+    ----------
+    timeout
+        The longest that one attempt may take: 90s, 10m, 2h.
+    max_attempts
+        How often a task that fails is run.
+    max_replicas
+        How many attempts of one task may run at once: a number, or unlimited. 1 switches replication off.
+    quorum
+        Accept a task's result only when so many workers agree on it.
+    replica_budget
+        CPU time that replicas of the job may take: 90s, 10m, 2h. Once it is spent, no more are started.
+    env
+        An environment variable of the tasks, NAME=VALUE; may be given several times.
+    """
+
+    timeout: Seconds = None
+    max_attempts: int | None = None
+    max_replicas: int | Literal["unlimited"] | None = None
+    quorum: int | None = None
+    replica_budget: Seconds = None
+    env: Annotated[tuple[str, ...], Parameter(metavar="NAME=VALUE")] = ()
+
+    def document(self) -> Document:
+        return {
+            "environment": dict(values.pair(text) for text in self.env),
+            "max_attempts": self.max_attempts,
+            "max_replicas": self.max_replicas,
+            "quorum": self.quorum,
+            "replica_budget_s": self.replica_budget,
+            "timeout_s": self.timeout,
+        }
+
+
+@Parameter(name="*", group=Group("Where it may run", sort_key=5))
+@dataclass(frozen=True, kw_only=True)
+class PlaceOptions:
+    """What a worker must be.
+
+    Parameters
+    ----------
+    os
+        Run on this system only.
+    memory
+        Memory that a task needs: 2GB, 512MiB.
+    label
+        A label that a worker must have; may be given several times.
+    slots
+        Slots that a task takes.
+    """
+
+    os: Literal["linux", "macos", "windows"] | None = None
+    memory: Bytes = None
+    label: Annotated[tuple[str, ...], Parameter(metavar="LABEL")] = ()
+    slots: int | None = None
+
+    def document(self) -> Document:
+        return {
+            "requires": {
+                "os": self.os,
+                "memory_bytes": self.memory,
+                "labels": list(self.label),
+                "slots": self.slots,
+            }
+        }

@@ -1,0 +1,79 @@
+"""From ordinary code to coroutines: an event loop in a thread of its own, whatever runs in the caller's."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Iterator
+from concurrent.futures import Future
+from contextlib import suppress
+from typing import Any, TypeVar
+
+Answer = TypeVar("Answer")
+_CLOSE_WITHIN_S = 5.0
+_END = object()
+
+
+class Portal:
+    """Its thread is a daemon: a program that forgets to close it still ends."""
+
+    def __init__(self, name: str = "loopline") -> None:
+        self.loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._thread.start()
+
+    @property
+    def is_open(self) -> bool:
+        return self._thread.is_alive()
+
+    def start(self, work: Coroutine[Any, Any, Answer]) -> Future[Answer]:
+        """Have it done there. RuntimeError where the portal is closed."""
+        if not self.is_open:
+            work.close()
+            raise RuntimeError("it has been closed")
+        return asyncio.run_coroutine_threadsafe(work, self.loop)
+
+    def call(self, work: Coroutine[Any, Any, Answer]) -> Answer:
+        """Have it done there, and wait for it; interrupted meanwhile, it is given up there too."""
+        if threading.current_thread() is self._thread:
+            work.close()
+            raise RuntimeError("called from its own thread: use the asynchronous form there")
+        future = self.start(work)
+        try:
+            return future.result()
+        except BaseException:
+            future.cancel()
+            raise
+
+    def iterate(self, items: AsyncIterator[Answer]) -> Iterator[Answer]:
+        try:
+            while (item := self.call(_next(items))) is not _END:
+                yield item
+        finally:
+            if isinstance(items, AsyncGenerator) and self.is_open:
+                self.call(items.aclose())
+
+    def close(self) -> None:
+        """Whatever still goes on there is given up."""
+        if self.is_open:
+            with suppress(RuntimeError):
+                self.loop.call_soon_threadsafe(self.loop.stop)
+            if threading.current_thread() is not self._thread:
+                self._thread.join(_CLOSE_WITHIN_S)
+
+    def _run(self) -> None:
+        asyncio.set_event_loop(self.loop)
+        try:
+            self.loop.run_forever()
+        finally:
+            tasks = asyncio.all_tasks(self.loop)
+            for task in tasks:
+                task.cancel()
+            self.loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
+            self.loop.run_until_complete(self.loop.shutdown_asyncgens())
+            self.loop.run_until_complete(self.loop.shutdown_default_executor())
+            self.loop.close()
+
+
+async def _next(items: AsyncIterator[Any]) -> Any:
+    return await anext(items, _END)

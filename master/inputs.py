@@ -1,0 +1,51 @@
+"""The files that a job's tasks take: all here, and listed in a file for the workers, before the job is submitted."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from dataclasses import replace
+
+from master.blobs import Blobs
+from shared import manifest, paths
+from shared.errors import LooplineError
+from shared.model import InputFile
+from shared.spec import JobSpec, named_files, staged
+
+
+async def list_inputs(blobs: Blobs, spec: JobSpec) -> str | None:
+    """Write the manifest of what a job's tasks have in common; its SHA-256, None where there is nothing.
+
+    LooplineError where an input, or one of a single task's, has not been uploaded. What has, is kept for long enough
+    to be named by the job; so is its row file, or its function.
+    """
+    names = named_files(spec)
+    return await asyncio.to_thread(_list, blobs, spec, names) if names else None
+
+
+def warnings_about(spec: JobSpec) -> list[str]:
+    """What may go wrong with its inputs on some workers."""
+    pair = None if spec.requires.os == "linux" else paths.alike(spec.inputs)
+    if pair is None:
+        return []
+    return [f"the inputs {pair[0]} and {pair[1]} are one file on Windows and macOS: rename one, or use --os linux"]
+
+
+def _list(blobs: Blobs, spec: JobSpec, names: set[str]) -> str | None:
+    for name in names:
+        blobs.keep(name)
+    for task in spec.tasks or ():
+        for _ in _sized(blobs, staged(task.inputs)):
+            pass
+    common = dict(_sized(blobs, staged(spec.inputs)))
+    return blobs.write(manifest.encode(common)) if common else None
+
+
+def _sized(blobs: Blobs, files: dict[str, InputFile]) -> Iterator[tuple[str, InputFile]]:
+    for path, file in files.items():
+        size_bytes = blobs.keep(file.sha256)
+        if size_bytes is None:
+            message = f"the input {path} (sha256:{file.sha256}) is not on this master"
+            hint = f"upload it first: loopline submit --input does, or PUT /api/v1/files/{file.sha256}"
+            raise LooplineError("missing_input", message, hint, status=422)
+        yield path, replace(file, size_bytes=size_bytes)

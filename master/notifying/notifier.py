@@ -1,0 +1,90 @@
+"""Empties the outbox: each notification is told once it is due, and again, ever more rarely, until it is heard."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections.abc import Callable
+from contextlib import suppress
+from datetime import UTC, datetime
+
+from master.engine import News
+from master.notifying import command
+from master.notifying.webhook import Webhooks
+from master.store import Store
+from master.store.notifications import Due
+from shared.errors import LooplineError
+
+log = logging.getLogger(__name__)
+
+AT_ONCE = 8
+FIRST_PAUSE_S = 1.0
+LONGEST_PAUSE_S = 3600.0
+MOST_TRIES = 30  # over about a day
+_LOOK_EVERY_S = 0.5
+_NOTHING_DUE_S = 3600.0
+
+
+class Notifier:
+    def __init__(
+        self,
+        store: Store,
+        news: News,
+        clock: Callable[[], float],
+        webhooks: Webhooks,
+        commands: dict[str, list[str]],
+    ) -> None:
+        self._store, self._news, self._clock = store, news, clock
+        self._webhooks = webhooks
+        self._commands = commands
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        try:
+            with self._news.subscribe() as news:
+                while True:
+                    dues = await self._store.notifications.due(self._clock(), AT_ONCE)
+                    await asyncio.gather(*map(self._tell, dues))
+                    if len(dues) == AT_ONCE:
+                        continue
+                    with suppress(TimeoutError):
+                        async with asyncio.timeout(await self._pause_s()):
+                            await news.next()
+                    await asyncio.sleep(_LOOK_EVERY_S)
+        finally:
+            await self._webhooks.close()
+
+    async def _pause_s(self) -> float:
+        next_at = await self._store.notifications.next_at()
+        return _NOTHING_DUE_S if next_at is None else max(0.0, next_at - self._clock())
+
+    async def _tell(self, due: Due) -> None:
+        message_id = f"job_{due.job}_{due.departure}"
+        try:
+            body = await self._body(due)
+            if due.notify.webhook is not None:
+                await self._webhooks.send(due.notify.webhook, message_id, body)
+            else:
+                await command.run(self._command(due.notify.command or ""), message_id, body)
+        except LooplineError as error:
+            again = due.tries + 1 < MOST_TRIES
+            pause_s = min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2.0**due.tries)
+            await self._store.notifications.failed(due, error.message, self._clock() + pause_s if again else None)
+            log.warning("job %s: its owner could not be notified: %s", due.job, error.message)
+        else:
+            await self._store.notifications.told(due, self._clock())
+
+    async def _body(self, due: Due) -> str:
+        job = await self._store.jobs.view(due.job)
+        if job is None:
+            raise LooplineError("notify", "the job is gone")
+        at = datetime.fromtimestamp(due.at, UTC).isoformat()
+        return json.dumps(
+            {"type": f"job.{due.state}", "timestamp": at, "data": job.model_dump(mode="json")}, separators=(",", ":")
+        )
+
+    def _command(self, name: str) -> list[str]:
+        if name not in self._commands:
+            raise LooplineError("notify", f"this master has no command {name} any more")
+        return self._commands[name]

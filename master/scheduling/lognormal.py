@@ -1,0 +1,69 @@
+"""Durations that are known by a few samples, and by how long those under way have lasted: a lognormal law."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import NormalDist
+
+_NORMAL = NormalDist()
+_ROUNDS = 8
+_MOST_AGES = 100
+_FARTHEST = 6.0
+
+
+@dataclass(frozen=True, slots=True)
+class Lognormal:
+    """``mu`` and ``sigma`` are of the logarithm."""
+
+    mu: float
+    sigma: float
+
+    @property
+    def mean(self) -> float:
+        return math.exp(self.mu + self.sigma**2 / 2)
+
+    def scaled(self, factor: float) -> Lognormal:
+        return Lognormal(self.mu + math.log(factor), self.sigma)
+
+    def left(self, age: float, share: float) -> float:
+        """How long one that has lasted for ``age`` goes on, with probability ``share`` at most."""
+        done = _NORMAL.cdf(self._z(age))
+        return max(0.0, self._quantile(done + share * (1 - done)) - age)
+
+    def mean_left(self, age: float) -> float:
+        """How long one that has lasted for ``age`` goes on in the mean."""
+        z = self._z(age)
+        beyond = _NORMAL.cdf(-z)
+        if beyond <= 1e-9:
+            return age
+        return max(0.0, self.mean * _NORMAL.cdf(self.sigma - z) / beyond - age)
+
+    def _z(self, age: float) -> float:
+        return (math.log(age) - self.mu) / self.sigma if age > 0 else -math.inf
+
+    def _quantile(self, share: float) -> float:
+        return math.exp(self.mu + self.sigma * _NORMAL.inv_cdf(min(max(share, 1e-9), 1 - 1e-9)))
+
+
+def fitted(count: float, mean: float, squares: float, least_sigma: float, ages: Sequence[float]) -> Lognormal:
+    """From ``count`` logarithms of this mean and sum of squared deviations, and those under way, which have lasted
+    for ``ages`` already: without them the first to end would make all look short. (Expectation and maximisation.)
+    """
+    mu, sigma = mean, max(least_sigma, math.sqrt(squares / count))
+    logs = [math.log(age) for age in sorted(ages)[-_MOST_AGES:] if age > 0]
+    for _ in range(_ROUNDS if logs else 0):
+        old = [log for log in logs if log > mu - sigma]  # the others say nothing yet
+        expected = [mu + sigma * _overshoot((log - mu) / sigma) for log in old]
+        new = (count * mean + sum(expected)) / (count + len(old))
+        spread = squares + count * (mean - new) ** 2 + sum((one - new) ** 2 for one in expected)
+        mu, sigma = new, max(least_sigma, math.sqrt(spread / (count + len(old))))
+    return Lognormal(mu, sigma)
+
+
+def _overshoot(z: float) -> float:
+    """The mean of what is left of a standard normal law above ``z``."""
+    if z > _FARTHEST:
+        return z
+    return _NORMAL.pdf(z) / _NORMAL.cdf(-z)

@@ -1,0 +1,83 @@
+"""A ZIP archive made as it is sent: nothing of it is kept but its directory, which comes last."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import threading
+import time
+from collections.abc import AsyncIterator, Generator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Self
+from zipfile import ZIP_STORED, ZipFile, ZipInfo
+
+_PIECE_BYTES = 2**20
+_EARLIEST, _LATEST = (1980, 1, 1, 0, 0, 0), (2107, 12, 31, 23, 59, 58)
+"""What the format can say of a time."""
+
+
+class Archive:
+    """Files are stored as they are: the master's processor has other work. Large ones are ZIP64."""
+
+    def __init__(self) -> None:
+        self._sink = _Sink()
+        self._zip = ZipFile(self._sink, "w", ZIP_STORED, allowZip64=True)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        self._zip.close()
+
+    @asynccontextmanager
+    async def add(self, name: str, file: Path, at: float) -> AsyncIterator[AsyncIterator[bytes]]:
+        """One more file, in pieces to be sent; read and checked in threads."""
+        pieces, turn = self._pieces(name, file, at), threading.Lock()
+        try:
+            yield _in_threads(pieces, turn)
+        finally:
+            with turn:  # a thread may still be at it, though nobody waits for it
+                pieces.close()
+
+    def end(self) -> bytes:
+        """The directory: the last piece."""
+        self._zip.close()
+        return self._sink.take()
+
+    def _pieces(self, name: str, file: Path, at: float) -> Generator[bytes, None, None]:
+        info = ZipInfo(name, max(_EARLIEST, min(time.gmtime(at)[:6], _LATEST)))
+        info.external_attr = 0o644 << 16
+        info.file_size = file.stat().st_size
+        with file.open("rb") as source, self._zip.open(info, "w") as target:
+            while piece := source.read(_PIECE_BYTES):
+                target.write(piece)
+                yield self._sink.take()
+        yield self._sink.take()
+
+
+async def _in_threads(pieces: Iterator[bytes], turn: threading.Lock) -> AsyncIterator[bytes]:
+    def following() -> bytes | None:
+        with turn:
+            return next(pieces, None)
+
+    while (piece := await asyncio.to_thread(following)) is not None:
+        yield piece
+
+
+class _Sink(io.RawIOBase):
+    """What has been written and not been taken."""
+
+    def __init__(self) -> None:
+        self._pieces: list[bytes] = []
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: bytes) -> int:  # type: ignore[override]
+        self._pieces.append(bytes(data))
+        return len(data)
+
+    def take(self) -> bytes:
+        pieces, self._pieces = self._pieces, []
+        return b"".join(pieces)

@@ -1,0 +1,107 @@
+"""Names of files in a task's scratch folder: relative, portable, and never a way out of it.
+
+Checked wherever one comes from outside: from a user's job, from a worker's result, from a master's answer. Paths are
+POSIX paths (``data/x.csv``) on every system.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Annotated
+
+from pydantic import AfterValidator, Field
+
+MAX_PATH_CHARACTERS = 500
+MAX_DEPTH = 40
+MAX_NAME_BYTES = 255
+"""What a file system takes as the name of one file or folder."""
+
+TEMPORARY = ".tmp"
+"""A task's folder for temporary files: in its scratch folder, and nobody else's business."""
+
+_FORBIDDEN = re.compile(r"[\x00-\x1f\x7f\\]")
+_DRIVE = re.compile(r"[A-Za-z]:")
+_WILD = re.compile(r"[*?\[\]]")
+
+
+def _check(path: str) -> str:
+    """ValueError says what is wrong with it."""
+    shown = repr(path[:80])
+    if found := _FORBIDDEN.search(path):
+        raise ValueError(f"{shown} has the character {found[0]!r} in it: only plain names, with / between them")
+    if path.startswith("/"):
+        raise ValueError(f"{shown} begins with /: a path must be relative to the scratch folder")
+    names = path.split("/")
+    if len(names) > MAX_DEPTH:
+        raise ValueError(f"{shown} is {len(names)} folders deep, the limit is {MAX_DEPTH}")
+    for name in names:
+        _check_name(name, shown)
+    if names[0] == TEMPORARY:
+        raise ValueError(f"{shown}: {TEMPORARY} is where the task's temporary files go")
+    return path
+
+
+def _check_name(name: str, shown: str) -> None:
+    if name in (".", ".."):
+        raise ValueError(f"{shown} has {name!r} in it: a path must not leave the scratch folder")
+    if not name:
+        raise ValueError(f"{shown} has an empty name in it: write a/b, without a / at its end")
+    if _DRIVE.match(name):
+        raise ValueError(f"{shown} names a drive of Windows: a path must be relative to the scratch folder")
+    if len(name.encode()) > MAX_NAME_BYTES:
+        raise ValueError(f"{shown} has a name of more than {MAX_NAME_BYTES} bytes in it")
+
+
+RelativePath = Annotated[
+    str,
+    Field(min_length=1, max_length=MAX_PATH_CHARACTERS, description="relative, with / between names"),
+    AfterValidator(_check),
+]
+"""Of a file in a scratch folder."""
+Pattern = RelativePath
+"""The same with wildcards: ``*``, ``?`` and ``[abc]`` within a name; ``**`` as a name stands for any folders."""
+
+
+def is_wild(pattern: str) -> bool:
+    """Whether it may stand for several files, or none."""
+    return _WILD.search(pattern) is not None
+
+
+@dataclass(frozen=True, slots=True)
+class Tree:
+    """Files, and the folders that they are in."""
+
+    files: frozenset[str] = frozenset()
+    folders: frozenset[str] = frozenset()
+
+
+def tree_of(paths: Iterable[str], beside: Tree = Tree()) -> Tree:
+    """Of these files alone; ValueError where one, or one of those beside, would be a file and a folder at once."""
+    files = frozenset(paths)
+    folders = {folder: path for path in files for folder in _folders_of(path)}
+    for folder, path in folders.items():
+        if folder in files or folder in beside.files:
+            raise ValueError(f"{path!r} cannot be in {folder!r}, which is a file")
+    for path in files:
+        if path in beside.folders:
+            raise ValueError(f"{path!r} cannot be a file: others are in it")
+    return Tree(files, frozenset(folders))
+
+
+def alike(paths: Iterable[str]) -> tuple[str, str] | None:
+    """Two that Windows and macOS take for one, if there are any."""
+    seen: dict[str, str] = {}
+    for path in paths:
+        other = seen.setdefault(path.casefold(), path)
+        if other != path:
+            return other, path
+    return None
+
+
+def _folders_of(path: str) -> Iterator[str]:
+    end = path.find("/")
+    while end >= 0:
+        yield path[:end]
+        end = path.find("/", end + 1)

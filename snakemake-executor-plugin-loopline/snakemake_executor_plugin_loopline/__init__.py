@@ -1,0 +1,69 @@
+"""Snakemake's jobs as jobs of a Loopline grid. Workers share the file system with the workflow."""
+
+import asyncio
+import shlex
+from collections.abc import AsyncGenerator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Optional
+
+from snakemake_interface_common.exceptions import WorkflowError
+from snakemake_interface_executor_plugins.executors.base import SubmittedJobInfo
+from snakemake_interface_executor_plugins.executors.remote import RemoteExecutor
+from snakemake_interface_executor_plugins.jobs import JobExecutorInterface
+from snakemake_interface_executor_plugins.settings import CommonSettings, ExecutorSettingsBase
+
+import loopline
+
+common_settings = CommonSettings(non_local_exec=True, implies_no_shared_fs=False, job_deploy_sources=False)
+
+
+@dataclass
+class ExecutorSettings(ExecutorSettingsBase):
+    master: Optional[str] = field(  # noqa: UP045 - Snakemake makes a flag of it
+        default=None, metadata={"help": "The Loopline master's address", "env_var": False}
+    )
+
+
+class Executor(RemoteExecutor):
+    def __post_init__(self) -> None:
+        settings = self.workflow.executor_settings
+        self.client = loopline.Client(settings.master if settings else None, patience_s=600)
+
+    def run_job(self, job: JobExecutorInterface) -> None:
+        command = f"cd {shlex.quote(str(Path.cwd()))} && {self.format_job_exec(job)}"
+        memory, minutes = job.resources.get("mem_mb"), job.resources.get("runtime")
+        try:
+            submitted = self.client.submit(
+                ["sh", "-c", command],
+                name=job.name[:200],
+                requires={"slots": job.threads, "memory_bytes": int(memory * 10**6) if memory else 0},
+                timeout_s=float(minutes * 60) if minutes else None,
+                max_attempts=1,  # Snakemake has --retries of its own
+            )
+        except loopline.LooplineError as error:
+            raise WorkflowError(f"{error.message}\n{error.hint}") from error
+        self.report_job_submission(SubmittedJobInfo(job, str(submitted.id), aux={"job": submitted}))
+
+    async def check_active_jobs(self, active_jobs: list[SubmittedJobInfo]) -> AsyncGenerator[SubmittedJobInfo, None]:
+        for info in active_jobs:
+            async with self.status_rate_limiter:
+                state = await asyncio.to_thread(lambda job=info.aux["job"]: job.state)
+            if state == "succeeded":
+                self.report_job_success(info)
+            elif state in ("failed", "cancelled"):
+                hint = f"it has {state} on the grid: `loopline logs {info.external_jobid}.1 --stderr` says more"
+                self.report_job_error(info, msg=hint)
+            else:
+                yield info
+
+    def cancel_jobs(self, active_jobs: list[SubmittedJobInfo]) -> None:
+        for info in active_jobs:
+            try:
+                info.aux["job"].cancel()
+            except loopline.LooplineError as error:  # most of them: it has ended meanwhile
+                self.logger.debug(error.message)
+
+    def shutdown(self) -> None:
+        super().shutdown()
+        self.client.close()

@@ -1,0 +1,81 @@
+"""Jobs that come after others, by REST: what the handler reads of ended ones is read again where it has changed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+
+from shared.model import JobState
+from tests.api.bench import Bench
+
+AFTER = {"command": ["work"]}
+
+
+def read_too_early(master: Bench, monkeypatch: pytest.MonkeyPatch, times: int) -> list[int]:
+    """So many times the rows are read just before the jobs end; how often they were read."""
+    states, reads = master.services.store.jobs.states, []
+
+    async def early(numbers: Iterable[int]) -> dict[int, JobState]:
+        found = await states(numbers)
+        reads.append(len(found))
+        return dict.fromkeys(found, JobState.RUNNING) if len(reads) <= times else found
+
+    monkeypatch.setattr(master.services.store.jobs, "states", early)
+    return reads
+
+
+async def cancelled(master: Bench) -> int:
+    job = await master.submit(**AFTER)
+    await master.ask("POST", f"/jobs/{job}/cancel")
+    return job
+
+
+async def test_it_waits_and_says_so(master: Bench) -> None:
+    first = await master.submit(**AFTER)
+    after = await master.submit(**AFTER, after=[first])
+    view = await master.get(f"/jobs/{after}")
+    assert (view["state"], view["waiting_for"], view["entered_at"], view["eta"]) == ("waiting", [first], None, None)
+    assert view["eta_note"] == "it waits for other jobs, and is not yet in the grid"
+    assert [job["id"] for job in (await master.get("/jobs?state=waiting"))["items"]] == [after]
+    explained = await master.get(f"/jobs/{after}/explain")
+    assert [(reason["code"], reason["job"]) for reason in explained["reasons"]] == [("waits", first)]
+    assert (await master.get(f"/jobs/{after}/tasks/1"))["state"] == "queued"
+    answer = await master.ask("POST", f"/jobs/{after}/retry")
+    assert (answer.status, answer.body["code"]) == (409, "not_retriable")
+    assert (await master.ask("POST", f"/jobs/{after}/cancel")).body["state"] == "cancelled"
+    assert (await master.ask("POST", f"/jobs/{after}/retry")).body["state"] == "waiting"
+
+
+@pytest.mark.parametrize("times", [0, 1, 3])
+async def test_what_was_read_too_early_is_read_again(
+    master: Bench, monkeypatch: pytest.MonkeyPatch, times: int
+) -> None:
+    job = await cancelled(master)
+    reads = read_too_early(master, monkeypatch, times)
+    after = await master.submit(**AFTER, after=[job])
+    assert len(reads) > times
+    view: dict[str, Any] = await master.get(f"/jobs/{after}")
+    assert (view["state"], view["waiting_for"]) == ("waiting", [job])
+
+
+async def test_in_the_end_the_user_is_asked_to_try_again(master: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    job = await cancelled(master)
+    read_too_early(master, monkeypatch, 1000)
+    answer = await master.ask("POST", "/jobs", json={**AFTER, "after": [job]})
+    assert (answer.status, answer.body["code"]) == (409, "changed_meanwhile")
+
+
+async def test_a_quorum_needs_replicas(master: Bench) -> None:
+    answer = await master.ask("POST", "/jobs", json={**AFTER, "quorum": 3, "max_replicas": 2})
+    assert answer.status == 422
+    assert "a quorum of 3 needs max_replicas of at least 3" in answer.body["errors"][0]["message"]
+
+
+async def test_the_record_of_etas_and_a_worker_explained(master: Bench) -> None:
+    report = await master.get("/forecasts")
+    assert [(moment["moment"], moment["jobs"]) for moment in report["moments"]] == [(0, 0), (25, 0), (50, 0), (75, 0)]
+    async with master.worker("ant"):
+        assert (await master.get("/workers/ant/explain"))["state"] == "connected"
+    assert (await master.ask("GET", "/workers/nobody/explain")).status == 404

@@ -1,0 +1,252 @@
+"""Files in and out of tasks at the master: named before they are used, kept as long as a row names them."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import os
+import time
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from master.api import outputs as outputs_module
+from shared import manifest
+from shared.model import InputFile, OutputFile, Result
+from shared.protocol.messages import Run
+from tests.api.bench import Bench, done, running_master, until
+
+DAY_S = 86400.0
+
+
+async def put(master: Bench, content: bytes) -> str:
+    sha256 = hashlib.sha256(content).hexdigest()
+    assert (await master.ask("PUT", f"/files/{sha256}", data=content)).status == 204
+    return sha256
+
+
+def age(master: Bench, *names: str, days: float = 100) -> None:
+    """As if nobody had named them for so long; all files where none are named."""
+    folder = master.services.blobs.folder
+    files = [folder / name[:2] / name[2:] for name in names] or [f for f in folder.rglob("*") if f.is_file()]
+    for file in files:
+        os.utime(file, (time.time() - days * DAY_S,) * 2)
+
+
+def leaving(files: dict[str, str], stdout: str = "") -> Any:
+    """A worker's tasks leave these: content by path. They are on the master already."""
+
+    def does(run: Run) -> Result:
+        left = tuple(
+            OutputFile(path, hashlib.sha256(text.encode()).hexdigest(), len(text)) for path, text in files.items()
+        )
+        return done(run, stdout.encode(), outputs=left)
+
+    return does
+
+
+async def finished(master: Bench, files: dict[str, str], tasks: int = 1, **spec: Any) -> int:
+    """A job whose tasks have left these files."""
+    for text in files.values():
+        await put(master, text.encode())
+    job = await master.submit(parameters={"i": {"range": [1, tasks]}}, outputs=["*"], **spec)
+    async with master.worker(does=leaving(files)):
+        await until(lambda: _is_over(master, job))
+    return job
+
+
+async def _is_over(master: Bench, job: int) -> bool:
+    return (await master.get(f"/jobs/{job}"))["finished_at"] is not None
+
+
+# In
+
+
+async def test_an_input_that_was_not_uploaded_is_named(master: Bench) -> None:
+    missing = "0" * 64
+    for more in (
+        {"inputs": {"data/x": f"sha256:{missing}"}},
+        {"tasks": [{"inputs": {"data/x": f"sha256:{missing}"}}]},
+    ):
+        answer = await master.ask("POST", "/jobs", json={"command": ["work"], **more})
+        assert (answer.status, answer.body["code"]) == (422, "missing_input")
+        assert "data/x" in answer.body["detail"]
+        assert missing in answer.body["detail"]
+        assert "loopline submit --input" in answer.body["hint"]
+
+
+async def test_the_worker_is_given_a_list_of_inputs_with_their_sizes(master: Bench) -> None:
+    common, own = await put(master, b"common"), await put(master, b"own")
+    runs: list[Run] = []
+    job = await master.submit(
+        inputs={"a": f"sha256:{common}", "run": {"file": f"sha256:{common}", "executable": True}},
+        tasks=[{"inputs": {"b": f"sha256:{own}"}}, {}],
+        outputs=["*.csv"],
+    )
+    async with master.worker(does=lambda run: runs.append(run) or done(run)):
+        await until(lambda: _is_over(master, job))
+    first, second = sorted(runs, key=lambda run: run.attempt)
+    listed = manifest.decode((await master.ask("GET", f"/files/{first.inputs}", "worker")).content)
+    assert listed == {"a": InputFile(common, 6), "run": InputFile(common, 6, True)}
+    assert (first.own_inputs, second.own_inputs) == ({"b": InputFile(own)}, {})
+    assert (first.outputs, first.inputs) == (("*.csv",), second.inputs)
+
+
+async def test_inputs_alike_are_warned_of(master: Bench) -> None:
+    file = f"sha256:{await put(master, b'x')}"
+    body = {"command": ["work"], "inputs": {"Data": file, "data": file}}
+    answer = await master.ask("POST", "/jobs", json=body)
+    assert any("Data and data are one file on Windows" in warning for warning in answer.body["warnings"])
+
+
+# Out
+
+
+async def test_outputs_are_listed_and_had_one_by_one(master: Bench) -> None:
+    job = await finished(master, {"out/a b.csv": "hello", "ü.txt": "x"})
+    listed = await master.get(f"/jobs/{job}/tasks/1/outputs", "reader")
+    assert [file["path"] for file in listed["items"]] == ["out/a b.csv", "ü.txt"]
+    assert (await master.get(f"/jobs/{job}/tasks/1"))["outputs"] == listed["items"]
+    got = await master.ask("GET", f"/jobs/{job}/tasks/1/outputs/out/a%20b.csv", "reader")
+    assert (got.status, got.content) == (200, b"hello")
+    assert got.headers["Content-Disposition"] == "attachment; filename*=UTF-8''a%20b.csv"
+    assert (got.headers["X-Content-Type-Options"], got.headers["Content-Type"]) == (
+        "nosniff",
+        "application/octet-stream",
+    )
+    part = await master.ask("GET", f"/jobs/{job}/tasks/1/outputs/out/a%20b.csv", headers={"Range": "bytes=1-2"})
+    assert part.content == b"el"
+
+
+async def test_only_what_a_task_left_can_be_had(master: Bench) -> None:
+    job = await finished(master, {"out/x": "y"})
+    for path in ("none.csv", "../../x", "..%2f..%2fx", "out", "out/"):
+        answer = await master.ask("GET", f"/jobs/{job}/tasks/1/outputs/{path}")
+        assert answer.status in (404, 422), path
+
+
+async def test_a_whole_job_as_one_archive(master: Bench) -> None:
+    job = await finished(master, {"out/a.csv": "hello" * 1000, "b": ""}, tasks=12)
+    got = await master.ask("GET", f"/jobs/{job}/outputs.zip", "reader")
+    assert "Content-Length" not in got.headers  # it is made as it is sent
+    assert got.headers["Content-Disposition"].endswith(f"job-{job}.zip")
+    archive = zipfile.ZipFile(io.BytesIO(got.content))
+    assert archive.testzip() is None
+    assert set(archive.namelist()) == {f"{task}/{path}" for task in range(1, 13) for path in ("out/a.csv", "b")}
+    assert archive.read("12/out/a.csv") == b"hello" * 1000
+
+
+async def test_no_archive_of_nothing_or_of_too_much(master: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    job = await master.submit()
+    assert (await master.ask("GET", f"/jobs/{job}/outputs.zip")).body["code"] == "no_output"
+    assert (await master.get(f"/jobs/{job}/tasks/1/outputs"))["items"] == []
+    assert (await master.ask("GET", f"/jobs/{job}/tasks/2/outputs")).status == 404
+    await master.ask("POST", f"/jobs/{job}/cancel")
+    job = await finished(master, {"a": "1", "b": "2"})
+    monkeypatch.setattr(outputs_module, "MAX_ARCHIVED", 1)
+    with pytest.raises(Exception, match=r"not complete|disconnected|payload"):  # cut off: nobody takes it for whole
+        await master.ask("GET", f"/jobs/{job}/outputs.zip")
+
+
+# Kept and removed
+
+
+async def prune(master: Bench, role: str = "admin", **wish: Any) -> Any:
+    return (await master.ask("POST", "/prune", role, json=wish)).body
+
+
+async def test_only_files_that_nobody_names_are_collected(master: Bench) -> None:
+    used, fresh, forgotten = [await put(master, content) for content in (b"used", b"fresh", b"forgotten")]
+    job = await finished(master, {"x": "left", "y": "0" * 64}, inputs={"in": f"sha256:{used}"})
+    age(master)
+    age(master, fresh, days=0)
+    names = {file.parent.name + file.name for file in master.services.blobs.folder.rglob("*") if file.is_file()}
+    seen = await prune(master)
+    assert (seen["files"], seen["bytes"], seen["deleted"]) == (1, len(b"forgotten"), False)
+    assert (await master.ask("HEAD", f"/files/{forgotten}")).status == 200  # which keeps it for a while
+    assert (await prune(master, delete=True))["files"] == 0
+    age(master, forgotten)
+    assert (await prune(master, delete=True))["files"] == 1
+    left = {file.parent.name + file.name for file in master.services.blobs.folder.rglob("*") if file.is_file()}
+    assert names - left == {forgotten}
+    assert (await master.ask("GET", f"/jobs/{job}/tasks/1/outputs/x")).content == b"left"
+
+
+async def test_what_the_lines_of_a_row_file_name_is_kept(master: Bench) -> None:
+    named = await put(master, b"an argument")
+    rows = await put(master, b'{"call": "sha256:%s"}\n' % named.encode())
+    await master.submit(parameters={"file": f"sha256:{rows}"})
+    age(master)
+    assert (await prune(master, delete=True))["files"] == 0
+
+
+async def test_files_of_old_jobs_are_removed_and_that_is_said(master: Bench) -> None:
+    shared = await put(master, b"shared")
+    old = await finished(master, {"x": "old"}, inputs={"in": f"sha256:{shared}"})
+    age(master)
+    assert (await prune(master, older_than_s=3600.0))["job_count"] == 0
+    running = await master.submit(inputs={"in": f"sha256:{shared}"})
+    age(master)
+    seen = await prune(master, older_than_s=0.0)
+    assert (seen["jobs"], seen["files"]) == ([old], 1)  # its output: its input is another job's too, as is their list
+    assert (await master.ask("GET", f"/jobs/{old}/tasks/1/outputs/x")).content == b"old"
+    assert (await prune(master, older_than_s=0.0, delete=True))["files"] == 1
+    for path in (f"/jobs/{old}/tasks/1/outputs/x", f"/jobs/{old}/outputs.zip"):
+        answer = await master.ask("GET", path)
+        assert (answer.status, answer.body["code"]) == (410, "removed")
+        assert f"the files of job {old} were removed" in answer.body["detail"]
+    assert (await master.get(f"/jobs/{old}/tasks/1/outputs"))["items"][0]["path"] == "x"  # still known
+    assert (await master.ask("HEAD", f"/files/{shared}")).status == 200
+    assert running > old
+
+
+async def test_retention_is_a_setting(tmp_path: Path) -> None:
+    settings = {"retention_days": 0.0, "prune_every_s": 0.05, "file_grace_s": 1.0}
+    async with running_master(tmp_path, **settings) as master:
+        job = await finished(master, {"x": "old"})
+        age(master)
+        await until(lambda: _is_gone(master, job))
+        answer = await master.ask("GET", f"/jobs/{job}/tasks/1/outputs/x")
+        assert "retention_days = 0" in answer.body["detail"]
+
+
+async def _is_gone(master: Bench, job: int) -> bool:
+    return (await master.ask("GET", f"/jobs/{job}/tasks/1/outputs/x")).status == 410
+
+
+async def test_a_job_whose_inputs_are_gone_is_not_retried(master: Bench) -> None:
+    name = await put(master, b"input")
+    job = await master.submit(inputs={"in": f"sha256:{name}"})
+    await master.ask("POST", f"/jobs/{job}/cancel")
+    age(master)
+    await prune(master, older_than_s=0.0, delete=True)
+    answer = await master.ask("POST", f"/jobs/{job}/retry")
+    assert (answer.status, answer.body["code"]) == (410, "removed")
+
+
+async def test_a_job_that_is_retried_keeps_its_files_again(master: Bench) -> None:
+    name = await put(master, b"input")
+    job = await master.submit(inputs={"in": f"sha256:{name}"})
+    await master.ask("POST", f"/jobs/{job}/cancel")
+    assert (await prune(master, older_than_s=0.0, delete=True))["job_count"] == 1  # let go; young, and so still there
+    assert (await master.ask("POST", f"/jobs/{job}/retry")).status == 200
+    age(master)
+    assert (await prune(master, delete=True))["files"] == 0
+
+
+async def test_unfinished_uploads_are_removed_when_they_are_old(master: Bench) -> None:
+    part = master.services.blobs.folder / "incoming" / ("a" * 64)
+    part.write_bytes(b"half")
+    assert (await prune(master, delete=True))["uploads"] == 0
+    os.utime(part, (1000, 1000))
+    seen = await prune(master)
+    assert (seen["uploads"], seen["upload_bytes"], part.exists()) == (1, 4, True)
+    await prune(master, delete=True)
+    assert not part.exists()
+
+
+async def test_pruning_is_for_admins(master: Bench) -> None:
+    for role in ("user", "reader", "worker"):
+        assert (await master.ask("POST", "/prune", role, json={})).status == 403

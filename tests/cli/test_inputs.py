@@ -1,0 +1,109 @@
+"""submit --input and --output: files are uploaded where the master does not have them, then named by the job."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+import pytest
+from aiohttp import web
+
+from shared.api import Submission
+from tests.cli.conftest import Run
+from tests.cli.fake_master import FakeMaster, ok, refuse
+
+
+class Files:
+    """What a master has been brought."""
+
+    def __init__(self, fake: FakeMaster) -> None:
+        self._fake = fake
+        self.puts: list[tuple[str, str | None, bytes]] = []  # name, range, content
+        fake.on("POST /jobs", ok(Submission(id=7, task_count=1), 201))
+
+    def expect(self, content: bytes, offset: int | None = 0) -> str:
+        """A file that it has so much of; None: all."""
+        name = hashlib.sha256(content).hexdigest()
+
+        async def head(_: web.Request) -> web.Response:
+            is_here = offset is None or any(put[0] == name for put in self.puts)
+            headers = {"Upload-Offset": str(offset)} if offset else {}
+            return web.Response(status=200 if is_here else 404, headers=headers)
+
+        async def put(request: web.Request) -> web.Response:
+            self.puts.append((name, request.headers.get("Content-Range"), await request.read()))
+            return web.Response(status=204)
+
+        self._fake.on(f"HEAD /files/{name}", head)
+        self._fake.on(f"PUT /files/{name}", put)
+        return name
+
+    @property
+    def job(self) -> dict[str, object]:
+        body = self._fake.asked("POST /jobs")[-1].body
+        assert isinstance(body, dict)
+        return body
+
+
+@pytest.fixture
+def files(fake: FakeMaster) -> Files:
+    return Files(fake)
+
+
+def test_files_go_along_with_a_job(files: Files, run: Run, tmp_path: Path) -> None:
+    (tmp_path / "data" / "sub").mkdir(parents=True)
+    (tmp_path / "data" / "x").write_bytes(b"one")
+    (tmp_path / "data" / "sub" / "y").write_bytes(b"one")
+    tool = tmp_path / "tool"
+    tool.write_bytes(b"two")
+    tool.chmod(0o755)
+    one, two = files.expect(b"one"), files.expect(b"two")
+    ran = run("submit", "--input", "data/", "--input", "tool=bin/tool", "--output", "*.csv", "--", "bin/tool")
+    assert ran.code == 0, ran.err
+    assert sorted(files.puts) == sorted([(one, None, b"one"), (two, None, b"two")])  # each content once
+    assert files.job["inputs"] == {
+        "data/x": f"sha256:{one}",
+        "data/sub/y": f"sha256:{one}",
+        "bin/tool": {"file": f"sha256:{two}", "executable": True},
+    }
+    assert files.job["outputs"] == ["*.csv"]
+
+
+def test_what_is_there_is_not_sent_and_what_broke_off_goes_on(files: Files, run: Run, tmp_path: Path) -> None:
+    for name, content, offset in (("here", b"here", None), ("half", b"0123456789", 4)):
+        (tmp_path / name).write_bytes(content)
+        files.expect(content, offset)
+    assert run("submit", "--input", "here", "--input", "half", "--", "x").code == 0
+    assert [(span, content) for _, span, content in files.puts] == [("bytes 4-9/10", b"456789")]
+
+
+def test_a_job_file_lists_paths_from_its_own_folder(files: Files, run: Run, tmp_path: Path) -> None:
+    (tmp_path / "project").mkdir()
+    (tmp_path / "project" / "x").write_bytes(b"x")
+    (tmp_path / "y").write_bytes(b"y")
+    job = tmp_path / "project" / "job.yaml"
+    job.write_text("command: cat x y\ninputs: [x]\noutputs: ['out/**']\n")
+    names = {name: files.expect(name.encode()) for name in ("x", "y")}
+    ran = run("submit", "--file", str(job), "--input", "y")
+    assert ran.code == 0, ran.err
+    assert files.job["inputs"] == {name: f"sha256:{sha256}" for name, sha256 in names.items()}
+    assert files.job["outputs"] == ["out/**"]
+
+
+def test_what_cannot_be_sent_is_said_before_anything_is(
+    files: Files, fake: FakeMaster, run: Run, tmp_path: Path
+) -> None:
+    (tmp_path / "x").write_bytes(b"x")
+    for words, reason in (
+        (["--input", "none"], "there is no file or folder none"),
+        (["--input", "x=../x"], "must not leave"),
+        (["--input", "x", "--output", "../*"], "must not leave"),
+    ):
+        ran = run("submit", *words, "--", "cat")
+        assert (ran.code, reason in ran.err) == (2, True), ran.err
+    name = files.expect(b"x")
+    fake.on(f"PUT /files/{name}", refuse(413, "too_large", "files may have at most 0 bytes here"))
+    ran = run("submit", "--input", "x", "--", "cat")
+    assert ran.code == 1
+    assert "x: files may have at most 0 bytes here" in ran.err
+    assert fake.asked("POST /jobs") == []

@@ -1,0 +1,206 @@
+"""Jobs in files: three languages that say the same, and mistakes that are pointed at."""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from loopline.cli.submission.positions import NotReadError, find_in_toml, read_yaml
+from shared.api import Submission
+from shared.spec import JobSpec
+from tests.cli.conftest import Run
+from tests.cli.fake_master import FakeMaster, ok
+
+YAML = """\
+# a fit for every seed
+name: fit
+command: [python3, fit.py, --seed, "{seed}"]
+parameters:
+  seed: 1..100
+  lr: [1e-3, 0.1]
+  mode: [on, off, 007]
+size: 2h
+requires:
+  os: linux
+  memory_bytes: 2GB
+timeout_s: 10m
+environment: {A: "1", B: "2"}
+"""
+TOML = """\
+name = "fit"
+command = ["python3", "fit.py", "--seed", "{seed}"]
+size = 7200
+timeout_s = 600
+[parameters]
+seed = {range = [1, 100]}
+lr = [1e-3, 0.1]
+mode = ["on", "off", "007"]
+[requires]
+os = "linux"
+memory_bytes = 2_000_000_000
+[environment]
+A = "1"
+B = "2"
+"""
+JSON = """\
+{"name": "fit", "command": ["python3", "fit.py", "--seed", "{seed}"],
+ "parameters": {"seed": {"range": [1, 100]}, "lr": [1e-3, 0.1], "mode": ["on", "off", "007"]},
+ "size": "2h", "timeout_s": 600, "requires": {"os": "linux", "memory_bytes": "2GB"},
+ "environment": {"A": "1", "B": "2"}}
+"""
+DOCUMENT = {
+    "name": "fit",
+    "command": ["python3", "fit.py", "--seed", "{seed}"],
+    "parameters": {"seed": {"range": [1, 100]}, "lr": [0.001, 0.1], "mode": ["on", "off", "007"]},
+    "size": 7200.0,
+    "requires": {"os": "linux", "memory_bytes": 2_000_000_000},
+    "timeout_s": 600.0,
+    "environment": {"A": "1", "B": "2"},
+}
+
+MISTAKES: list[tuple[str, str, str]] = [
+    (
+        ".yaml",
+        "command: [t]\nsiez: 3\n",
+        "job.yaml:2:1: siez: there is no such key: did you mean size?\n    2 | siez: 3\n      | ^",
+    ),
+    (
+        ".yaml",
+        "command: [t]\nsize: long\n",
+        "job.yaml:2:1: size: expected a duration such as 90s, 10m or 1h30m, got 'long'",
+    ),
+    (
+        ".yaml",
+        "command: [t]\nparameters:\n  a: [1, [2]]\n",
+        "job.yaml:3:10: parameters.a.1: Input should be a valid string",
+    ),
+    (
+        ".yaml",
+        "command: [t]\nparameters:\n  a: {range: [9, 1]}\n",
+        "job.yaml:3:7: parameters.a.range: the range [9, 1] is empty",
+    ),
+    (".yaml", "command: [t]\nparameters:\n  a: 1.5..3\n", "job.yaml:3:3: parameters.a: a range is of whole numbers"),
+    (".yaml", "command: [t]\n  size: 3\n", "job.yaml:2:3: expected <block end>"),
+    (".yaml", "command: [t]\nsize: 1\nsize: 2\n", "job.yaml:3:1: size is given twice"),
+    (".yaml", "command: [t]\nname: !!python/name:os.system x\n", "tags are not understood"),
+    (".yaml", "command: 'it''s\n", "job.yaml:2:1: found unexpected end of stream"),
+    (".yaml", "command: it's\n", "job.yaml:1:1: command: No closing quotation"),
+    (".yaml", "command: [t]\nrequires:\n  labels: [a b]\n", "job.yaml:3:12: requires.labels.0: String should match"),
+    (".yaml", "command: [t]\ntasks: [{size: -1}]\n", "job.yaml:2:10: tasks.0.size: Input should be greater than 0"),
+    (
+        ".yaml",
+        "command: [t]\ntasks: [{size: 1}]\nparameters: {a: [1]}\n",
+        "job.yaml:1:1: give either tasks or parameters",
+    ),
+    (".yaml", "- a\n", "this is not a job"),
+    (".yaml", "", "this is not a job"),
+    (".yaml", "name: x\n", "there is no command to run"),
+    (".toml", "command = ['t']\nb = = 2\n", "job.toml:2:5: this is not TOML: Invalid value"),
+    (".toml", "command = ['t']\n[requires]\nos = 'linucs'\n", "job.toml:3:1: requires.os: Input should be 'linux'"),
+    (
+        ".toml",
+        "command = ['t']\n[[tasks]]\nsize = 1\n[[tasks]]\nsiez = 1\n",
+        "job.toml:5:1: tasks.1.siez: there is no such key",
+    ),
+    (".json", '{"command": ["t"],\n "size": 1,}', "job.json:2:12: this is not JSON"),
+    (".json", '{"command": ["t"],\n "size": -1}', "job.json:2:2: size: Input should be greater than 0"),
+    (".txt", "command: [t]", "job.txt: what language is this?"),
+]
+
+
+def submitted(fake: FakeMaster, run: Run, *words: str) -> Any:
+    fake.on("POST /jobs", ok(Submission(id=1, task_count=1), 201))
+    ran = run("submit", *words)
+    assert ran.code == 0, ran.err
+    JobSpec.model_validate(fake.seen[-1].body)
+    return fake.seen[-1].body
+
+
+@pytest.mark.parametrize(("name", "text"), [("j.yaml", YAML), ("j.yml", YAML), ("j.toml", TOML), ("j.json", JSON)])
+def test_three_languages_say_the_same(fake: FakeMaster, run: Run, name: str, text: str) -> None:
+    Path(name).write_text(text)
+    assert submitted(fake, run, "--file", name) == DOCUMENT
+
+
+def test_the_command_line_goes_before_the_file(fake: FakeMaster, run: Run) -> None:
+    Path("j.yaml").write_text(YAML)
+    words = ["--file", "j.yaml", "--size", "1h", "--memory", "1GB", "--env", "B=3", "--param", "seed=1,2"]
+    assert submitted(fake, run, *words, "--", "other", "{seed}") == DOCUMENT | {
+        "command": ["other", "{seed}"],
+        "size": 3600.0,
+        "requires": {"os": "linux", "memory_bytes": 1_000_000_000},
+        "environment": {"A": "1", "B": "3"},
+        "parameters": {"seed": [1, 2]},
+    }
+
+
+def test_a_file_need_not_have_a_command_or_a_name(
+    fake: FakeMaster, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"size: 90\n")))
+    assert submitted(fake, run, "--file", "-", "--", "/bin/t") == {"name": "t", "command": ["/bin/t"], "size": 90}
+
+
+def test_a_command_may_be_one_line(fake: FakeMaster, run: Run) -> None:
+    Path("j.yaml").write_text("command: ./train --lr {lr} --note 'two words'\nparameters: {lr: '0.1,0.2'}\n")
+    body = submitted(fake, run, "--file", "j.yaml")
+    assert body["command"] == ["./train", "--lr", "{lr}", "--note", "two words"]
+    assert body["parameters"] == {"lr": [0.1, 0.2]}
+
+
+@pytest.mark.parametrize(("suffix", "text", "message"), MISTAKES, ids=[text for _, text, _ in MISTAKES])
+def test_mistakes_are_pointed_at(fake: FakeMaster, run: Run, suffix: str, text: str, message: str) -> None:
+    Path(f"job{suffix}").write_text(text)
+    ran = run("submit", "--file", f"job{suffix}")
+    assert ran.code == 2
+    assert message in ran.err
+    assert fake.seen == []
+
+
+def test_a_mistake_on_the_command_line_is_not_blamed_on_the_file(fake: FakeMaster, run: Run) -> None:
+    Path("job.yaml").write_text("command: [t]\nsize: 3\n")
+    ran = run("submit", "--file", "job.yaml", "--max-attempts", "0")
+    assert "error: max_attempts: Input should be greater than or equal to 1" in ran.err
+
+
+plain = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**60), 2**60)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text("ab: #'\"\\-{}\n\té", max_size=9),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text("ab-1", min_size=1, max_size=3), inner, max_size=3)
+    ),
+    max_leaves=12,
+)
+
+
+@settings(deadline=None, max_examples=100)
+@given(plain)
+def test_json_is_read_by_the_reader_of_yaml(document: Any) -> None:
+    read, positions = read_yaml(json.dumps(document, ensure_ascii=False))
+    assert read == document
+    assert () in positions
+
+
+def test_no_file_brings_the_reader_down() -> None:
+    for text in ("a: &a [*a]", "[" * 1500, "a: &a [1,2]\nb: [*a, *a]", "\x00", "%YAML 9.9\n---\na: 1", "? [a]\n: b"):
+        with suppress(NotReadError):
+            read_yaml(text)
+
+
+def test_where_toml_says_things() -> None:
+    text = 'a.b = 1\n"c d" = [\n  1,\n]\n  [x."y.z"]\n  k = {l = 1}\n[[t]]\nn = 1\n[[t]]\nn = 2\n'
+    assert find_in_toml(text) == {
+        ("a", "b"): (1, 1), ("c d",): (2, 1), ("x", "y.z"): (5, 3), ("x", "y.z", "k"): (6, 3),
+        ("t", 0): (7, 1), ("t", 0, "n"): (8, 1), ("t", 1): (9, 1), ("t", 1, "n"): (10, 1),
+    }  # fmt: skip

@@ -1,0 +1,139 @@
+"""Files into and out of tasks, as a user has them: by the command line, on workers that are killed."""
+
+from __future__ import annotations
+
+import asyncio
+import filecmp
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from loopline import files
+from shared.model import JobState, TaskId
+from tests.live.grid import ROOT, Grid
+
+WORK = """\
+mkdir -p out/$1
+{ cat data/table.csv data/more/blob; echo $2; } | cksum > out/$1/sum.txt
+sort -r data/table.csv | sed "s/$/ $1/" > out/$1/table.csv
+echo noise > data/noise
+"""
+TASKS = 60
+
+
+async def loopline(grid: Grid, *words: str, folder: Path) -> Any:
+    """A command as its user types it, with its answer."""
+    environment = {k: v for k, v in os.environ.items() if not k.startswith(("LOOPLINE", "XDG"))}
+    token = (grid.data_dir / "tokens" / "admin").read_text().strip()
+    environment |= {
+        "HOME": str(folder),
+        "LOOPLINE_MASTER": grid.url,
+        "LOOPLINE_TOKEN": token,
+        "PYTHONPATH": str(ROOT),
+    }
+    command, *rest = words
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "loopline", command, "--json", *rest,
+        cwd=folder, env=environment, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
+    )  # fmt: skip
+    out, err = await process.communicate()
+    assert process.returncode == 0, err.decode()
+    return json.loads(out)
+
+
+def differences(one: Path, other: Path) -> list[str]:
+    """Files that are not byte for byte the same on both sides."""
+    paths = {path.relative_to(side) for side in (one, other) for path in side.rglob("*") if path.is_file()}
+    paths = {path for path in paths if not path.name.endswith((".out", ".err"))}
+    assert paths
+    return [str(p) for p in paths if not ((one / p).is_file() and (other / p).is_file())
+            or not filecmp.cmp(one / p, other / p, shallow=False)]  # fmt: skip
+
+
+async def test_a_sweep_with_files_on_three_workers_of_which_one_is_killed(grid: Grid, tmp_path: Path) -> None:
+    desk = tmp_path / "desk"
+    (desk / "data" / "more").mkdir(parents=True)
+    (desk / "data" / "table.csv").write_text("".join(f"{n},{n * n}\n" for n in range(500)))
+    (desk / "data" / "more" / "blob").write_bytes(os.urandom(300_000))
+    (desk / "work.sh").write_text(WORK)
+    for name in ("ant", "bee", "cat"):
+        await grid.start_worker(name, slots=2)
+    submitted = await loopline(
+        grid, "submit", "--input", "data/", "--input", "work.sh", "--output", "out/**",
+        "--param", f"i=1..{TASKS}", "--array", "0-0", "--", "sh", "work.sh", "{index}", "{i}", folder=desk,
+    )  # fmt: skip
+    job = submitted["id"]
+    await grid.attempts_when("a third", job, lambda all_: sum(a.accepted for a in all_) >= TASKS // 3)
+    await grid.kill_worker("bee")
+    await grid.attempts_when("two thirds", job, lambda all_: sum(a.accepted for a in all_) >= 2 * TASKS // 3)
+    await grid.kill_master()
+    await grid.start_master()
+    assert (await grid.ended(job)).state is JobState.SUCCEEDED
+    fetched = await loopline(grid, "fetch", str(job), "home", "--layout", "{i}", folder=desk)
+    assert fetched["fetched"] == 4 * TASKS
+    await asyncio.to_thread(check_against_local, desk)
+    again = await loopline(grid, "fetch", str(job), "home", "--layout", "{i}", folder=desk)
+    assert (again["fetched"], again["present"]) == (0, 4 * TASKS)
+
+
+def check_against_local(desk: Path) -> None:
+    """The same work, one task after the other, here."""
+    (desk / "here.sh").write_text(WORK.replace("echo noise > data/noise\n", ""))
+    each = "mkdir -p local/$i; cd local/$i; ln -s ../../data data; sh ../../here.sh 0 $i; rm data"
+    subprocess.run(["sh", "-ec", f"for i in $(seq $0); do ({each}); done", str(TASKS)], cwd=desk, check=True)
+    assert differences(desk / "home", desk / "local") == []
+
+
+async def test_an_upload_goes_on_when_the_master_was_killed(grid: Grid, tmp_path: Path) -> None:
+    large = tmp_path / "large.bin"
+    large.write_bytes(os.urandom(2**20) * 96)
+    told: list[int] = []
+    begun = asyncio.Event()
+
+    def tell(count: int) -> None:
+        told.append(count)
+        if sum(told) > 2**23:
+            begun.set()
+
+    upload = asyncio.create_task(files.upload(grid.client(), large, tell))
+    await begun.wait()
+    await grid.kill_master()
+    assert not upload.done()
+    before = len(told)
+    await grid.start_master()
+    sha256 = await upload
+    assert sum(told) == large.stat().st_size
+    assert min(sum(told[:count]) for count in range(before, len(told))) > 0  # it did not begin anew
+    stored = grid.data_dir / "files" / sha256[:2] / sha256[2:]
+    assert filecmp.cmp(stored, large, shallow=False)
+
+
+async def test_tasks_that_reach_for_what_is_not_theirs(grid: Grid) -> None:
+    await grid.start_worker("ant", slots=2)
+    client = grid.client()
+    script = "ln -s /etc/passwd a.csv; ln -s /etc etc; ln -s . here; echo mine > b.csv"
+    job = await grid.submit(script, outputs=["*.csv", "**/passwd", "here/*.csv"])
+    assert (await grid.ended(job)).state is JobState.SUCCEEDED
+    (attempt,) = await grid.attempts(job)
+    assert attempt.output_count == 1
+    assert "1 links or devices" in attempt.reason
+    named = await grid.submit(script, outputs=["etc/passwd"], max_attempts=1)
+    assert (await grid.ended(named)).state is JobState.FAILED
+    (attempt,) = await grid.attempts(named)
+    assert attempt.reason == "its output etc/passwd is behind a link, and not taken"
+    outputs = (await client.task(TaskId(job, 1))).outputs
+    assert [file.path for file in outputs] == ["b.csv"]
+
+
+async def test_a_file_that_is_gone_from_the_master_fails_the_task_at_once(grid: Grid, tmp_path: Path) -> None:
+    file = tmp_path / "x"
+    file.write_text("x")
+    sha256 = await files.upload(grid.client(), file)
+    job = await grid.submit("cat x", inputs={"x": f"sha256:{sha256}"}, max_attempts=1)
+    (grid.data_dir / "files" / sha256[:2] / sha256[2:]).unlink()
+    await grid.start_worker("ant")
+    assert (await grid.ended(job)).state is JobState.FAILED
+    assert "the master has no file" in (await grid.attempts(job))[0].reason

@@ -1,0 +1,218 @@
+"""Functions on a real grid: the Executor, what outlives its program, and what becomes of the interpreters."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import psutil
+import pytest
+
+import loopline
+from shared.api import AttemptView
+from shared.model import JobState
+from tests.live.grid import ROOT, Grid, wait_for
+
+SUBMITS = """
+import sys, time
+import loopline
+
+def slow_square(x):
+    import pathlib, time
+    while not pathlib.Path({gate!r}).exists():
+        time.sleep(0.02)
+    return x * x, b"x" * 10_000
+
+executor = loopline.Executor({url!r}, {token!r}, name="squares")
+values = executor.map(slow_square, range(12))
+while not executor.jobs:
+    time.sleep(0.01)
+print(executor.jobs[0], flush=True)
+print(list(values))
+"""
+
+ATTACHES = """
+import json
+import loopline
+
+executor = loopline.Executor({url!r}, {token!r})
+print(json.dumps([[future.result()[0], len(future.result()[1])] for future in executor.attach({job})]))
+with loopline.Client({url!r}, {token!r}) as client:
+    print(json.dumps([value[0] for value in client.job({job}).values()]))
+executor.shutdown()
+"""
+
+
+def token(grid: Grid) -> str:
+    return (grid.data_dir / "tokens" / "admin").read_text().strip()
+
+
+@asynccontextmanager
+async def executor(grid: Grid, **options: Any) -> AsyncIterator[loopline.Executor]:
+    made = await asyncio.to_thread(loopline.Executor, grid.url, token(grid), **options)
+    try:
+        yield made
+    finally:
+        await asyncio.to_thread(made.shutdown, cancel_futures=True)
+
+
+async def result(future: Any) -> Any:
+    return await asyncio.wait_for(asyncio.wrap_future(future), 60)
+
+
+async def program(text: str) -> asyncio.subprocess.Process:
+    return await asyncio.create_subprocess_exec(
+        sys.executable, "-c", text, cwd=ROOT, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
+    )
+
+
+async def test_a_map_outlives_its_program_and_the_master(grid: Grid) -> None:
+    await grid.start_worker("ant", slots=2)
+    await grid.connected("ant")
+    gate = grid.gate()
+    names = {"gate": str(gate.file), "url": grid.url, "token": token(grid)}
+    first = await program(SUBMITS.format(**names))
+    assert first.stdout
+    job = int(await asyncio.wait_for(first.stdout.readline(), 60))
+    await grid.attempts_when("calls to run", job, lambda all_: any(a.started_at for a in all_))
+    first.send_signal(signal.SIGKILL)
+    await asyncio.gather(first.wait(), grid.kill_master())
+    gate.open()
+    await grid.start_master()
+    second = await program(ATTACHES.format(job=job, **names))
+    output, _ = await asyncio.wait_for(second.communicate(), 60)
+    values, again = [json.loads(line) for line in output.splitlines()]
+    assert values == [[x * x, 10_000] for x in range(12)]
+    assert again == [x * x for x in range(12)]
+    await grid.ended(job)
+
+
+async def test_calls_come_home(grid: Grid) -> None:
+    """Values, exceptions with their traceback, crashes; each call with its own output; sessions apart."""
+    await grid.start_worker("ant")
+
+    def fail(seed: int) -> None:
+        raise ValueError(f"bad seed {seed}")
+
+    def speak(word: str) -> int:
+        print(word)
+        return os.getpid()
+
+    async with executor(grid) as one, executor(grid) as other:
+        pids = await asyncio.to_thread(lambda: list(one.map(speak, "abc")))
+        assert len(set(pids)) == 1, "a session keeps its interpreter"
+        assert await result(other.submit(os.getpid)) not in pids
+        stdout = {r.number: r.stdout async for r in grid.client().results(one.jobs[0])}
+        assert stdout == {1: "a\n", 2: "b\n", 3: "c\n"}
+        with pytest.raises(ValueError, match="bad seed 3") as caught:
+            await result(one.submit(fail, 3))
+        assert 'raise ValueError(f"bad seed {seed}")' in str(caught.value.__cause__)
+        with pytest.raises(loopline.CallError, match="exit code 3"):
+            await result(one.submit(lambda: os._exit(3)))
+        assert await result(one.submit(pow, 2, 5)) == 32, "the next call gets a fresh interpreter"
+    await grid.stop_worker("ant")
+
+
+async def test_a_cancelled_future_kills_its_tree(grid: Grid) -> None:
+    await grid.start_worker("ant", slots=2)
+
+    def hang(_: int) -> None:
+        import subprocess
+        import time
+
+        subprocess.Popen(["setsid", "sleep", "1000"])
+        time.sleep(1000)
+
+    async with executor(grid) as grid_executor:
+        futures = [grid_executor.submit(hang, number) for number in range(3)]
+        job = (await submitted(futures[0])).job
+
+        def run_twice(attempts: list[AttemptView]) -> bool:
+            return sum(a.state == "running" for a in attempts) == 2 and len(sleeping(grid)) == 2
+
+        await grid.attempts_when("two to run", job, run_twice)
+        assert all(future.cancel() for future in futures)
+        assert (await grid.ended(job)).state is JobState.CANCELLED
+        await grid.no_processes()
+
+
+async def test_a_loser_dies_with_its_interpreter(grid: Grid) -> None:
+    """Of two replicas of a call, the one that can end does; the other is killed where it stands."""
+    gate = grid.gate()
+
+    def win_on_bee(gate: str) -> str:
+        import os
+        import time
+        from pathlib import Path
+
+        while os.environ["LOOPLINE_WORKER"] != "bee" or not Path(gate).exists():
+            time.sleep(0.02)
+        return os.environ["LOOPLINE_WORKER"]
+
+    await grid.start_worker("ant")
+    async with executor(grid, max_replicas=2) as grid_executor:
+        future = grid_executor.submit(win_on_bee, str(gate.file))
+        job = (await submitted(future)).job
+        await grid.attempts_when("it to run", job, lambda all_: any(a.started_at for a in all_))
+        await wait_for("its interpreter", lambda: there(interpreters(grid, "ant")))
+        await grid.start_worker("bee")
+        await grid.attempts_when("its replica", job, lambda all_: sum(a.state == "running" for a in all_) == 2)
+        gate.open()
+        assert await result(future) == "bee"
+
+        async def is_gone() -> bool:
+            return not interpreters(grid, "ant")
+
+        await wait_for("the loser to be killed", is_gone)
+        await grid.stop_worker("bee")
+
+
+async def test_a_sweep_of_the_simulator_on_the_grid(grid: Grid) -> None:
+    await grid.start_worker("ant", slots=2)
+    small = ["no-passing", "--seeds", "2", "--jobs", "2", "--tasks", "4", "--pcs", "4", "--intervals", "50", "--json"]
+    there, here = await asyncio.gather(simulate(grid, *small, "--grid"), simulate(grid, *small, "--processes", "1"))
+    assert there == here
+    assert [(job.name, job.state) async for job in grid.client().jobs()] == [("simulate", JobState.SUCCEEDED)]
+    await grid.stop_worker("ant")
+
+
+async def simulate(grid: Grid, *arguments: str) -> str:
+    running = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "simulator", *arguments, cwd=ROOT, stdout=asyncio.subprocess.PIPE,
+        env={**os.environ, "LOOPLINE_MASTER": grid.url, "LOOPLINE_TOKEN": token(grid)},
+    )  # fmt: skip
+    output, _ = await asyncio.wait_for(running.communicate(), 100)
+    assert running.returncode == 0
+    return output.decode()
+
+
+async def submitted(future: Any) -> Any:
+    async def task() -> Any:
+        return future.task
+
+    return await wait_for("the call to be submitted", task)
+
+
+async def there(things: list[Any]) -> bool:
+    return bool(things)
+
+
+def sleeping(grid: Grid) -> list[psutil.Process]:
+    return [process for process in grid.processes() if named(process, "sleep")]
+
+
+def interpreters(grid: Grid, worker: str) -> list[psutil.Process]:
+    return [process for process in grid.processes() if named(process, f"/{worker}/scratch/")]
+
+
+def named(process: psutil.Process, part: str) -> bool:
+    try:
+        return part in " ".join(process.cmdline())
+    except psutil.Error:
+        return False

@@ -1,0 +1,216 @@
+"""A master on a real port that makes the calls it is given itself, when a test lets it."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import contextlib
+import hashlib
+import json
+import pickle
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import cloudpickle
+from aiohttp import web
+
+from shared.address import API_PREFIX
+from shared.api import Counts, GridChange, JobDetail, Page, Problem, Submission, TaskResult, WorkerView
+from shared.model import Facts, JobState, Order, Output, TaskId, TaskState
+from shared.spec import JobSpec, RowFile, Table
+
+
+@dataclass
+class SmallJob:
+    spec: JobSpec
+    calls: list[str]
+    results: list[TaskResult] = field(default_factory=list)
+    state: JobState = JobState.RUNNING
+
+
+class SmallGrid:
+    """``holds``: jobs wait until ``finish`` is called."""
+
+    def __init__(self) -> None:
+        self.url = ""
+        self.holds = False
+        self.is_away = False
+        self.pythons: list[str | None] = ["3.11"]
+        self.jobs: dict[int, SmallJob] = {}
+        self.files: dict[str, bytes] = {}
+        self.asked: list[str] = []
+        self._news = asyncio.Condition()
+
+    def app(self) -> web.Application:
+        app = web.Application(client_max_size=2**26, middlewares=[self._note])
+        at = API_PREFIX
+        app.add_routes(
+            [
+                web.get(f"{at}/workers", self._workers), web.post(f"{at}/jobs", self._submit),
+                web.get(f"{at}/jobs/{{job}}", self._job), web.post(f"{at}/jobs/{{job}}/cancel", self._cancel),
+                web.get(f"{at}/jobs/{{job}}/results", self._results), web.get(f"{at}/events", self._events),
+                web.get(f"{at}/files/{{sha}}", self._file), web.put(f"{at}/files/{{sha}}", self._put),
+            ]
+        )  # fmt: skip
+        return app
+
+    async def finish(self, number: int) -> None:
+        """Make what is left of a job's calls."""
+        job = self.jobs[number]
+        for task in range(len(job.results) + 1, len(job.calls) + 1):
+            job.results.append(self._make(number, task))
+        job.state = JobState.FAILED if any(r.state is TaskState.FAILED for r in job.results) else JobState.SUCCEEDED
+        await self._tell()
+
+    async def leave(self) -> None:
+        self.is_away = True
+        await self._tell()
+
+    async def _tell(self) -> None:
+        async with self._news:
+            self._news.notify_all()
+
+    def _make(self, number: int, task: int) -> TaskResult:
+        job = self.jobs[number]
+        assert job.spec.function
+        call = job.calls[task - 1]
+        arguments = self.files[call[7:]] if call.startswith("sha256:") else base64.b64decode(call)
+        args, kwargs = pickle.loads(arguments)
+        try:
+            content = cloudpickle.dumps(pickle.loads(self.files[job.spec.function.file[7:]])(*args, **kwargs))
+            state = TaskState.SUCCEEDED
+        except Exception as error:
+            content, state = cloudpickle.dumps((cloudpickle.dumps(error), "Traceback: there")), TaskState.FAILED
+        output = Output(len(content), data=content)
+        if len(content) > 4096:
+            output = Output(len(content), sha256=self._keep(content))
+        return TaskResult(
+            id=TaskId(number, task), number=task, state=state, failures=0, started_at=1.0, finished_at=float(task),
+            worker="w", exit_code=0, reason="", parameters={}, stdout="", stdout_cut=False, value=output,
+            cursor=f"{task}.0@{task}",
+        )  # fmt: skip
+
+    def _keep(self, content: bytes) -> str:
+        sha256 = hashlib.sha256(content).hexdigest()
+        self.files[sha256] = content
+        return sha256
+
+    @web.middleware
+    async def _note(self, request: web.Request, handler: Any) -> web.StreamResponse:
+        self.asked.append(f"{request.method} {request.path.removeprefix(API_PREFIX)}")
+        if self.is_away:
+            return _body(Problem(title="No", status=503, detail="it is away", code="away"), 503)
+        answer: web.StreamResponse = await handler(request)
+        return answer
+
+    async def _submit(self, request: web.Request) -> web.Response:
+        spec = JobSpec.model_validate_json(await request.read())
+        match spec.parameters:
+            case RowFile():
+                rows = [json.loads(line) for line in self.files[spec.parameters.file[7:]].splitlines()]
+            case Table():
+                rows = spec.parameters.rows
+            case _:
+                raise AssertionError(spec)
+        number = len(self.jobs) + 1
+        self.jobs[number] = SmallJob(spec, [str(row["call"]) for row in rows])
+        if not self.holds:
+            await self.finish(number)
+        return _body(Submission(id=number, task_count=len(rows)), 201)
+
+    async def _cancel(self, request: web.Request) -> web.Response:
+        job = self.jobs[int(request.match_info["job"])]
+        job.state = JobState.CANCELLED
+        await self._tell()
+        return await self._job(request)
+
+    async def _job(self, request: web.Request) -> web.Response:
+        number = int(request.match_info["job"])
+        if number not in self.jobs:
+            return _body(Problem(title="No", status=404, detail=f"there is no job {number}", code="not_found"), 404)
+        job = self.jobs[number]
+        is_over = job.state not in (JobState.QUEUED, JobState.RUNNING)
+        known = {name: None for name, info in JobDetail.model_fields.items() if info.is_required()}
+        given = {
+            "id": number, "name": job.spec.name, "owner": "me", "state": job.state, "paused": False, "stalled": False,
+            "held": False, "order": Order.NONE, "task_count": len(job.calls), "tasks": Counts(), "submitted_at": 0.0,
+            "finished_at": 1.0 if is_over else None, "max_attempts": 1, "spec": job.spec,
+        }  # fmt: skip
+        document = JobDetail.model_construct(**{**known, **given}).model_dump(mode="json", warnings=False)
+        return web.json_response(
+            {name: value for name, value in document.items() if value is not None or name in known}
+        )
+
+    async def _results(self, request: web.Request) -> web.StreamResponse:
+        job = self.jobs[int(request.match_info["job"])]
+        begin = int(request.query.get("cursor", "@0").partition("@")[2])
+        response = web.StreamResponse()
+        await response.prepare(request)
+        while True:
+            fresh, begin = job.results[begin:], len(job.results)
+            for result in fresh:
+                await response.write(result.model_dump_json().encode() + b"\n")
+            if "follow" in request.query or job.state is not JobState.RUNNING:
+                return response
+            async with self._news:
+                await self._news.wait()
+
+    async def _events(self, request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse()
+        await response.prepare(request)
+        with contextlib.suppress(ConnectionError):
+            while not self.is_away:
+                await response.write(b"data: " + GridChange(missed=True).model_dump_json().encode() + b"\n\n")
+                async with self._news:
+                    await self._news.wait()
+        return response
+
+    async def _workers(self, request: web.Request) -> web.Response:
+        views = [
+            WorkerView(
+                name=f"w{number}", connected=True, draining=False, load=None, slots=2, slots_used=0, running=[],
+                facts=Facts("linux", "x86_64", "3.11.7", "0", "cpu", 2, 2**33, 2, functions=python),
+                joined_at=0.0, reported_at=None, lease_until=0.0,
+            )
+            for number, python in enumerate(self.pythons)
+        ]  # fmt: skip
+        return _body(Page[WorkerView](items=views))
+
+    async def _file(self, request: web.Request) -> web.Response:
+        content = self.files.get(request.match_info["sha"])
+        if content is None:
+            return _body(Problem(title="No", status=404, detail="no such file", code="not_found"), 404)
+        return web.Response(body=content)
+
+    async def _put(self, request: web.Request) -> web.Response:
+        assert self._keep(await request.read()) == request.match_info["sha"]
+        return web.Response(status=204)
+
+
+def _body(body: Any, status: int = 200) -> web.Response:
+    return web.Response(body=body.model_dump_json().encode(), status=status, content_type="application/json")
+
+
+@contextlib.contextmanager
+def serving() -> Iterator[tuple[SmallGrid, asyncio.AbstractEventLoop]]:
+    loop, ready, grid = asyncio.new_event_loop(), threading.Event(), SmallGrid()
+
+    async def serve(stop: asyncio.Event) -> None:
+        runner = web.AppRunner(grid.app(), shutdown_timeout=0.1)
+        await runner.setup()
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        grid.url = f"http://127.0.0.1:{runner.addresses[0][1]}"
+        ready.set()
+        await stop.wait()
+        await runner.cleanup()
+
+    stop = asyncio.Event()
+    thread = threading.Thread(target=loop.run_until_complete, args=(serve(stop),))
+    thread.start()
+    ready.wait()
+    yield grid, loop
+    loop.call_soon_threadsafe(stop.set)
+    thread.join()
+    loop.close()

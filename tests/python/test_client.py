@@ -1,0 +1,109 @@
+"""The synchronous client, job handles, and how little importing them takes."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+
+import pytest
+
+import loopline
+from tests.python.small_grid import SmallGrid
+
+
+def test_importing_it_is_light() -> None:
+    heavy = {"aiohttp", "pydantic", "cloudpickle", "rich"}
+    code = f"import sys, loopline; print({heavy!r} & set(sys.modules))"
+    answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert answer.stdout == "set()\n"
+
+
+def test_every_method_is_there() -> None:
+    for asynchronous, ordinary in ((loopline.AsyncClient, loopline.Client), (loopline.AsyncJob, loopline.Job)):
+        methods = {name for name, _ in inspect.getmembers(asynchronous, inspect.isfunction) if name[0] != "_"}
+        assert methods <= set(dir(ordinary))
+    assert (loopline.Client.explain.__doc__ or "").startswith("Why a job")
+
+
+def test_a_map_as_a_job(grid: SmallGrid, finish: Callable[[int], None]) -> None:
+    grid.holds = True
+    with loopline.Client(grid.url, "t") as client:
+        job = client.map(lambda x: x + 1, [1, 2, 3], name="plus one")
+        assert (job.id, job.state, grid.jobs[1].spec.name) == (1, "running", "plus one")
+        finish(1)
+        assert job.wait(10).state == "succeeded"
+        assert list(job.values()) == [2, 3, 4]
+        assert {result.number: result.get() for result in client.job(1).results()} == {1: 2, 2: 3, 3: 4}
+
+
+def test_starmap_and_what_one_call_raises(grid: SmallGrid) -> None:
+    with loopline.Client(grid.url, "t") as client:
+        values = client.starmap(divmod, [(7, 2), (1, 0)]).values()
+        assert next(values) == (3, 1)
+        with pytest.raises(ZeroDivisionError):
+            next(values)
+
+
+def test_waiting_has_a_limit(grid: SmallGrid) -> None:
+    grid.holds = True
+    with loopline.Client(grid.url, "t") as client:
+        job = client.map(abs, [1])
+        with pytest.raises(TimeoutError):
+            job.wait(0.05)
+        job.cancel()
+        assert job.wait(10).state == "cancelled"
+
+
+def test_values_of_a_cancelled_job_are_not_all_there(grid: SmallGrid) -> None:
+    grid.holds = True
+    with loopline.Client(grid.url, "t") as client:
+        job = client.map(abs, [1])
+        job.cancel()
+        with pytest.raises(loopline.CallError, match="call 1 of job 1 was never made"):
+            list(job.values())
+
+
+def test_there_is_no_such_job(grid: SmallGrid) -> None:
+    with loopline.Client(grid.url, "t") as client, pytest.raises(loopline.LooplineError, match="no job 9"):
+        client.job(9)
+
+
+async def test_in_a_notebook_whose_loop_runs(grid: SmallGrid) -> None:
+    with loopline.Client(grid.url, "t") as client:
+        assert list(client.map(abs, [-1]).values()) == [1]
+    async with loopline.AsyncClient(grid.url, "t") as client:
+        assert [value async for value in (await client.map(abs, [-2])).values()] == [2]
+
+
+def test_from_many_threads_and_closed_cleanly(grid: SmallGrid) -> None:
+    before = threading.active_count()
+    client = loopline.Client(grid.url, "t")
+    found: list[int] = []
+    threads = [threading.Thread(target=lambda n=n: found.extend(client.map(abs, [-n]).values())) for n in range(5)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(found) == [0, 1, 2, 3, 4]
+    client.close()
+    client.close()
+    assert threading.active_count() == before
+    with pytest.raises(RuntimeError, match="closed"):
+        client.whoami()
+
+
+def test_a_stream_may_be_left_before_its_end(grid: SmallGrid) -> None:
+    with loopline.Client(grid.url, "t") as client:
+        job = client.map(abs, range(100))
+        results = job.results()
+        next(results)
+        results.close()
+        assert asyncio.run_coroutine_threadsafe(_tasks(), client._portal.loop).result(10) <= 1
+
+
+async def _tasks() -> int:
+    return len(asyncio.all_tasks()) - 1

@@ -1,0 +1,220 @@
+"""The Executor as users of concurrent.futures know it, against a stand-in for the master."""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import subprocess
+import sys
+import threading
+import time
+import types
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import loopline
+from loopline import calls
+from tests.python.small_grid import SmallGrid
+
+
+def until(holds: Callable[[], object]) -> None:
+    give_up = time.monotonic() + 30
+    while not holds():
+        assert time.monotonic() < give_up
+        time.sleep(0.005)
+
+
+@pytest.fixture
+def executor(grid: SmallGrid) -> Iterator[loopline.Executor]:
+    with loopline.Executor(grid.url, "t", size=2.0, name="mine") as executor:
+        yield executor
+
+
+def test_values_come_back_in_order_whatever_their_number(executor: loopline.Executor, grid: SmallGrid) -> None:
+    assert list(executor.map(lambda x, y: x * y, range(1000), range(1000))) == [x * x for x in range(1000)]
+    assert executor.submit(lambda *, key: key, key="named").result(10) == "named"
+    spec = grid.jobs[1].spec
+    assert (spec.name, spec.size, spec.max_attempts, spec.requires.python) == ("mine", 2000.0, 1, calls.python_here())
+    assert len(executor.jobs) == 2, "a map is one job"
+
+
+def test_many_submits_are_few_jobs_and_one_upload(executor: loopline.Executor, grid: SmallGrid) -> None:
+    def double(x: int) -> int:
+        return 2 * x
+
+    futures = [executor.submit(double, number) for number in range(2000)]
+    assert [future.result(30) for future in futures] == [2 * number for number in range(2000)]
+    assert len(grid.jobs) <= 10
+    assert len({job.spec.function.file for job in grid.jobs.values() if job.spec.function}) == 1
+    assert {future.task.job for future in futures if future.task} == set(grid.jobs)
+
+
+def test_chunks_are_fewer_tasks(executor: loopline.Executor, grid: SmallGrid) -> None:
+    assert list(executor.map(abs, [-1, -2, -3, -4, -5], chunksize=2)) == [1, 2, 3, 4, 5]
+    assert len(grid.jobs[1].calls) == 3
+    with pytest.raises(ValueError):
+        executor.map(abs, [1], chunksize=0)
+
+
+def test_an_exception_is_raised_with_where_it_came_from(executor: loopline.Executor) -> None:
+    future = executor.submit(lambda: 1 / 0)
+    assert isinstance(future.exception(10), ZeroDivisionError)
+    assert str(future.exception().__cause__) == '\n"""\nTraceback: there"""'  # type: ignore[union-attr]
+
+
+def test_what_cannot_be_pickled_is_the_futures_error(executor: loopline.Executor) -> None:
+    with pytest.raises(TypeError, match="pickle"):
+        executor.submit(print, threading.Lock()).result(10)
+
+
+def test_large_arguments_and_values_are_files(executor: loopline.Executor, grid: SmallGrid) -> None:
+    data = bytes(100_000)
+    assert executor.submit(lambda x: x + x, data).result(10) == data + data
+    assert grid.jobs[1].calls[0].startswith("sha256:")
+
+
+def test_results_come_as_they_are_ready(
+    executor: loopline.Executor, grid: SmallGrid, finish: Callable[[int], None]
+) -> None:
+    grid.holds = True
+    slow, quick = executor.submit(abs, -1), executor.submit(len, "ab")
+    until(lambda: len(grid.jobs) == 2)
+    jobs = {
+        future.task.job: future for future in (slow, quick) if future.task or until(lambda f=future: f.task) is None
+    }
+    finish(quick.task.job)  # type: ignore[union-attr]
+    done, waiting = concurrent.futures.wait(jobs.values(), 10, return_when=concurrent.futures.FIRST_COMPLETED)
+    assert (done, waiting) == ({quick}, {slow})
+    finish(slow.task.job)  # type: ignore[union-attr]
+    assert slow.result(10) == 1
+
+
+def test_the_job_is_cancelled_once_nobody_wants_any_of_it(executor: loopline.Executor, grid: SmallGrid) -> None:
+    grid.holds = True
+    futures = [executor.submit(abs, number) for number in range(3)]
+    until(lambda: all(future.task for future in futures))
+    assert futures[0].cancel()
+    assert futures[1].cancel()
+    assert "POST /jobs/1/cancel" not in grid.asked
+    assert futures[2].cancel()
+    until(lambda: "POST /jobs/1/cancel" in grid.asked)
+    with pytest.raises(concurrent.futures.CancelledError):
+        futures[0].result(10)
+
+
+def test_a_map_that_is_not_taken_to_its_end_is_cancelled(executor: loopline.Executor, grid: SmallGrid) -> None:
+    grid.holds = True
+    with pytest.raises(TimeoutError):
+        list(executor.map(abs, range(3), timeout=0.1))
+    until(lambda: "POST /jobs/1/cancel" in grid.asked)
+
+
+def test_a_call_that_is_cancelled_before_it_is_sent_never_is(grid: SmallGrid) -> None:
+    with loopline.Executor(grid.url, "t", gather_s=0.1) as executor:
+        assert executor.submit(abs, -1).cancel()
+        assert executor.submit(len, "ab").result(10) == 2
+    assert [len(job.calls) for job in grid.jobs.values()] == [1]
+
+
+def test_what_somebody_else_cancels_is_an_error(executor: loopline.Executor, grid: SmallGrid) -> None:
+    grid.holds = True
+    future = executor.submit(abs, -1)
+    until(lambda: future.task)
+    with loopline.Client(grid.url, "t") as client:
+        client.cancel(1)
+    with pytest.raises(loopline.CallError, match="cancelled"):
+        future.result(10)
+
+
+def test_attaching_to_a_job_by_its_number(grid: SmallGrid, finish: Callable[[int], None]) -> None:
+    grid.holds = True
+    with loopline.Executor(grid.url, "t") as first:
+        futures = [first.submit(abs, -number) for number in range(4)]
+        until(lambda: all(future.task for future in futures))
+        with loopline.Executor(grid.url, "t") as second:
+            again = second.attach(1)
+            finish(1)
+            assert [future.result(10) for future in again] == [0, 1, 2, 3]
+
+
+def test_shut_down(grid: SmallGrid) -> None:
+    grid.holds = True
+    executor = loopline.Executor(grid.url, "t")
+    future = executor.submit(abs, -1)
+    executor.shutdown(wait=True, cancel_futures=True)
+    assert future.cancelled()
+    with pytest.raises(RuntimeError, match="after shutdown"):
+        executor.submit(abs, -1)
+    executor.shutdown()  # again does nothing
+
+
+def test_what_is_cancelled_on_its_way_to_the_master_is_cancelled_there(grid: SmallGrid) -> None:
+    grid.holds = True
+    executor = loopline.Executor(grid.url, "t")
+    executor.map(abs, range(3))
+    executor.shutdown(cancel_futures=True)
+    assert {job.state.value for job in grid.jobs.values()} <= {"cancelled"}
+
+
+def test_what_was_submitted_reaches_the_master_although_the_program_ends(grid: SmallGrid) -> None:
+    grid.holds = True
+    program = f"import loopline; ex = loopline.Executor({grid.url!r}, 't'); ex.map(abs, [1]); ex.submit(len, 'a')"
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
+    assert len(grid.jobs) == 2
+
+
+def test_a_master_that_stays_away_is_an_error(small: tuple[SmallGrid, asyncio.AbstractEventLoop]) -> None:
+    grid, loop = small
+    grid.holds = True
+    with loopline.Executor(grid.url, "t", patience_s=0.2) as executor:
+        futures = [executor.submit(abs, -number) for number in range(2)]
+        until(lambda: all(future.task for future in futures))
+        asyncio.run_coroutine_threadsafe(grid.leave(), loop).result(10)
+        for future in futures:
+            with pytest.raises(loopline.LooplineError, match="it is away"):
+                future.result(20)
+
+
+def test_without_waiting_results_still_come(grid: SmallGrid) -> None:
+    executor = loopline.Executor(grid.url, "t")
+    future = executor.submit(abs, -1)
+    executor.shutdown(wait=False)
+    assert future.result(10) == 1
+
+
+@pytest.mark.parametrize(
+    ("pythons", "message"),
+    [(["3.12", "3.12", None], r"they run 3.12 on w0, w1; none \(no cloudpickle there\) on w2"), ([None], "none")],
+)
+def test_no_worker_has_this_python(grid: SmallGrid, pythons: list[str | None], message: str) -> None:
+    grid.pythons = pythons
+    with (
+        loopline.Executor(grid.url, "t") as executor,
+        pytest.raises(loopline.LooplineError, match=message) as caught,
+    ):
+        executor.submit(abs, -1).result(10)
+    assert "cloudpickle" in caught.value.hint
+    assert not grid.jobs
+
+
+def test_modules_of_ones_own_are_carried_along(grid: SmallGrid, tmp_path: Path, monkeypatch: Any) -> None:
+    (tmp_path / "my_module.py").write_text("def treble(x):\n    return 3 * x\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    import my_module  # type: ignore[import-not-found]
+
+    assert isinstance(my_module, types.ModuleType)
+    assert b"my_module" in calls.pickled(my_module.treble)
+    with loopline.Executor(grid.url, "t", modules=[my_module]) as executor:
+        grid.holds = True
+        future = executor.submit(my_module.treble, 2)
+        until(lambda: grid.jobs)
+        monkeypatch.delitem(__import__("sys").modules, "my_module")
+        (tmp_path / "my_module.py").unlink()
+        assert grid.jobs[1].spec.function
+        import pickle
+
+        assert pickle.loads(grid.files[grid.jobs[1].spec.function.file[7:]])(2) == 6
+        future.cancel()

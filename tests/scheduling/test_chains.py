@@ -1,0 +1,139 @@
+"""A job that comes after others is not in the grid before they have succeeded: whatever happens to them and to it."""
+
+from __future__ import annotations
+
+import pytest
+
+from master.scheduling.effects import Declined
+from master.scheduling.events import JobCancelled, JobPaused, JobResumed, JobSubmitted
+from master.scheduling.explain import explain_job, explain_task
+from master.scheduling.model import UNRELEASED
+from master.scheduling.policies import REGISTRY
+from shared.model import JobState, Order, Outcome, TaskId
+from tests.scheduling.driver import Grid, spec
+
+
+def finish(grid: Grid, job: int, outcome: Outcome = Outcome.SUCCEEDED) -> None:
+    """End whatever runs of the job."""
+    for agent in list(grid.agents.values()):
+        for attempt in list(agent.running):
+            if attempt.job == job and attempt in agent.running:
+                grid.end(attempt, outcome)
+
+
+def test_it_enters_when_the_last_of_them_has_succeeded() -> None:
+    grid = Grid()
+    grid.workers("a", "b", "c")
+    first, second = grid.submit(1, 5.0, max_replicas=1), grid.submit(1, 9.0, max_replicas=1)
+    after = grid.submit(2, 1.0, after=[first, second, first])
+    job = grid.job(after)
+    assert (job.state, job.arrival, job.waiting_for) == (JobState.WAITING, UNRELEASED, (first, second))
+    finish(grid, first)
+    assert (grid.job(after).state, grid.job(after).waiting_for) == (JobState.WAITING, (second,))
+    grid.now += 7.0
+    finish(grid, second)
+    job = grid.job(after)
+    assert job.state is JobState.RUNNING
+    assert (job.entered_at, job.submitted_at, job.waiting_for) == (grid.now, grid.now - 7.0, ())
+    assert job.arrival > (grid.job(second).departure or 0)
+
+
+@pytest.mark.parametrize("order", [Order.HOLD, Order.DELIVER])
+def test_while_it_waits_it_holds_nobody_and_later_ones_may_complete(order: Order) -> None:
+    """Its place is that of the last to come as it is released, not as it was submitted."""
+    grid = Grid(order=order, policy="first-come")
+    grid.workers("a")
+    first = grid.submit(1, 50.0, max_replicas=1)
+    waiting = grid.submit(1, 1.0, after=[first])
+    later = grid.submit(1, 2.0)
+    grid.join("b")
+    finish(grid, later)
+    assert grid.job(later).state is JobState.SUCCEEDED
+    third = grid.submit(1, 1.0, max_replicas=1)
+    finish(grid, first)
+    assert grid.job(waiting).arrival > grid.job(third).arrival
+    assert not grid.store.passings
+
+
+@pytest.mark.parametrize("policy", sorted(REGISTRY))
+def test_one_of_them_fails_and_is_retried(policy: str) -> None:
+    grid = Grid(policy=policy)
+    grid.workers("a")
+    first = grid.submit(1, max_attempts=1)
+    after = grid.submit(1, after=[first])
+    last = grid.submit(1, after=[after])
+    finish(grid, first, Outcome.FAILED)
+    assert grid.job(after).state is JobState.WAITING
+    explained = explain_job(grid.scheduler, after, {first: JobState.FAILED})
+    assert explained is not None
+    assert explained.sentence == f"waits in vain: job {first} has failed; retry that one, or cancel this one"
+    assert [(reason.code, reason.job) for reason in explained.reasons] == [("waits_in_vain", first)]
+    grid.restart()
+    grid.join("a")
+    grid.step(grid.retry_event(first))
+    for job in (first, after, last):
+        finish(grid, job)
+        assert grid.job(job).state is JobState.SUCCEEDED
+
+
+def test_it_says_whom_it_waits_for() -> None:
+    grid = Grid()
+    first = grid.submit(3)
+    after = grid.submit(1, after=[first])
+    for explained in (explain_job(grid.scheduler, after), explain_task(grid.scheduler, TaskId(after, 1))):
+        assert explained is not None
+        assert explained.sentence == f"waits for job {first} to succeed (queued, 3 of its 3 tasks left)"
+
+
+def test_those_that_ended_before_are_told_by_the_event() -> None:
+    grid = Grid()
+    grid.workers("a")
+    done, cancelled = grid.submit(), grid.submit(max_attempts=1)
+    finish(grid, done)
+    grid.step(JobCancelled(cancelled))
+    grid.report("a")
+    assert not grid.scheduler.state.jobs, "forgotten"
+    assert grid.job(grid.submit(after=[done])).state is not JobState.WAITING
+    assert grid.job(grid.submit(after=[done, cancelled])).waiting_for == (cancelled,)
+
+
+def test_what_has_changed_since_it_was_read_is_to_be_read_again() -> None:
+    grid = Grid()
+    declined = grid.declined(JobSubmitted("user", spec(after=[7])))
+    assert (declined.status, declined.code) == (409, "changed_meanwhile")
+    first = grid.submit()
+    after = grid.submit(after=[first])
+    grid.step(JobCancelled(after))
+    grid.workers("a")
+    finish(grid, first)
+    event = grid.retry_event(after)
+    assert isinstance(grid.ask(type(event)(event.job, [], [])), Declined)
+    grid.step(event)
+    assert grid.job(after).state is not JobState.WAITING
+
+
+def test_waiting_jobs_are_paused_resumed_cancelled_and_count() -> None:
+    grid = Grid(max_jobs=2)
+    first = grid.submit(max_replicas=1)
+    after = grid.submit(after=[first])
+    assert grid.declined(JobSubmitted("user", spec())).code == "queue_full"
+    grid.step(JobPaused(after))
+    grid.workers("a")
+    finish(grid, first)
+    assert (grid.job(after).state, grid.job(after).paused) == (JobState.QUEUED, True)
+    grid.step(JobResumed(after))
+    assert grid.job(after).state is JobState.RUNNING
+    last = grid.submit(after=[after])
+    grid.step(JobCancelled(last))
+    job = grid.job(last)
+    assert (job.state, job.waiting_for) == (JobState.CANCELLED, ())
+    assert last not in grid.scheduler.state.jobs
+
+
+def test_a_cancelled_one_that_is_retried_waits_again() -> None:
+    grid = Grid()
+    first = grid.submit()
+    after = grid.submit(after=[first])
+    grid.step(JobCancelled(after))
+    grid.step(grid.retry_event(after))
+    assert (grid.job(after).state, grid.job(after).waiting_for) == (JobState.WAITING, (first,))

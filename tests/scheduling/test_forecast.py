@@ -1,0 +1,147 @@
+"""ETAs: what they are told from, what they heed, and that their own record sets them right."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from master.scheduling.calibration import Calibration, Outcome, moment_of
+from master.scheduling.events import JobPaused
+from master.scheduling.forecast import Forecast, Unknown, outlook, preview
+from master.scheduling.lognormal import Lognormal, fitted
+from master.scheduling.policies import REGISTRY
+from shared.model import Order
+from tests.scheduling.driver import Grid, spec
+
+
+def run(grid: Grid, tasks: int, each_s: float = 10.0, worker: str = "a") -> None:
+    for _ in range(tasks):
+        grid.now += each_s
+        grid.end(grid.running(worker)[0], wall_s=each_s, cpu_s=each_s)
+        grid.report(worker)
+
+
+def forecast(grid: Grid, job: int) -> Forecast:
+    found = outlook(grid.scheduler.state)[job]
+    assert isinstance(found, Forecast), found
+    return found
+
+
+def unknown(grid: Grid, job: int) -> str:
+    found = outlook(grid.scheduler.state)[job]
+    assert isinstance(found, Unknown), found
+    return found.reason
+
+
+@pytest.mark.parametrize("policy", sorted(REGISTRY))
+def test_it_is_told_from_the_tasks_that_have_finished(policy: str) -> None:
+    grid = Grid(policy=policy)
+    grid.workers("a")
+    job = grid.submit(10, max_replicas=1)
+    assert unknown(grid, job) == "no task of it has finished yet"
+    run(grid, 4)
+    found = forecast(grid, job)
+    assert found.based_on == "4 finished tasks"
+    assert 40 < found.p50_s < 80, "six are left, of ten seconds each"
+    assert found.p50_s < found.p90_s < 200
+    grid.restart()
+    grid.join("a")
+    assert forecast(grid, job) == found
+
+
+def test_why_there_is_none() -> None:
+    grid = Grid()
+    job = grid.submit(3)
+    assert unknown(grid, job) == "no connected worker offers it a slot"
+    waiting = grid.submit(1, after=[job])
+    assert unknown(grid, waiting) == "it waits for other jobs, and is not yet in the grid"
+    grid.workers("a")
+    grid.step(JobPaused(job))
+    assert unknown(grid, job) == "it is paused"
+
+
+@pytest.mark.parametrize("order", [Order.HOLD, Order.DELIVER])
+def test_none_is_expected_before_those_that_it_may_not_pass(order: Order) -> None:
+    grid = Grid(policy="first-come", order=order)
+    grid.workers("a")
+    large, small = grid.submit(20, 400.0, max_replicas=1), grid.submit(2, 500.0, max_replicas=1)
+    grid.join("b")
+    run(grid, 4)
+    first, second = forecast(grid, large), forecast(grid, small)
+    assert second.p50_s >= first.p50_s
+    assert second.p90_s >= first.p90_s
+    unknowable = grid.submit(1)
+    assert unknown(grid, unknowable) == "no task of it has finished yet"
+
+
+def test_what_may_not_pass_an_unknown_one_is_unknown() -> None:
+    grid = Grid(policy="first-come")
+    grid.workers("a")
+    done = grid.submit(1, 10.0)
+    run(grid, 1)
+    first = grid.submit(5, max_replicas=1)
+    grid.join("b")
+    second = grid.submit(1, max_replicas=1)
+    assert grid.job(done).succeeded
+    assert "no task" in unknown(grid, first)
+    assert "no task" in unknown(grid, second)
+
+
+def test_a_size_that_was_given_serves_until_tasks_have_finished() -> None:
+    grid = Grid()
+    grid.workers("a")
+    before = grid.submit(1, 10.0, max_replicas=1)
+    assert unknown(grid, before) == "no task of it has finished yet", "nothing shows yet what sizes mean here"
+    assert preview(grid.scheduler.state, spec(10, 100.0)) is None
+    run(grid, 1)
+    expected = preview(grid.scheduler.state, spec(10, 100.0))
+    assert expected is not None
+    assert 50 < expected.p50_s < 200
+    job = grid.submit(10, 100.0)
+    assert forecast(grid, job).based_on == "its size"
+
+
+def test_more_slots_less_time() -> None:
+    grid = Grid()
+    grid.workers("a")
+    job = grid.submit(40, 400.0, max_replicas=1)
+    run(grid, 2)
+    alone = forecast(grid, job)
+    grid.workers("b", "c", "d")
+    assert forecast(grid, job).p50_s < alone.p50_s / 2
+
+
+def test_those_under_way_show_that_the_first_were_quick() -> None:
+    quick = fitted(3, math.log(10), 0.1, 0.05, [])
+    humbled = fitted(3, math.log(10), 0.1, 0.05, [40.0] * 10)
+    assert quick.mean == pytest.approx(10, rel=0.1)
+    assert humbled.mean > 25
+    assert fitted(3, math.log(10), 0.1, 0.05, [1.0] * 10) == quick
+
+
+def test_how_long_one_goes_on() -> None:
+    law = Lognormal(math.log(10), 0.5)
+    assert law.left(0.0, 0.5) == pytest.approx(10)
+    assert law.mean_left(0.0) == pytest.approx(law.mean)
+    assert law.left(30.0, 0.5) > 0
+    assert law.mean_left(1e9) == 1e9
+
+
+def test_moments() -> None:
+    assert [moment_of(done, 8) for done in range(9)] == [None, 0, 25, 25, 50, 50, 75, 75, None]
+    assert moment_of(0, 1) is None
+    assert moment_of(1, 1) is None
+
+
+def test_the_record_sets_them_right() -> None:
+    said = Forecast(100.0, 200.0, "")
+    late = Calibration(Outcome(25, 100.0, 200.0, 300.0) for _ in range(200))
+    assert late.applied(0, said) == said, "of another moment nothing is known"
+    told = late.applied(25, said)
+    assert 250 < told.p50_s <= told.p90_s
+    few = Calibration(Outcome(25, 100.0, 200.0, 300.0) for _ in range(3)).applied(25, said)
+    assert 100 < few.p50_s < 150, "few say little"
+    spread = Calibration(Outcome(25, 100.0, 200.0, 50.0 + number) for number in range(100)).applied(25, said)
+    assert 90 < spread.p50_s < 110
+    assert 130 < spread.p90_s < 200

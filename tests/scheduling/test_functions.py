@@ -1,0 +1,69 @@
+"""Jobs of functions: which workers may run them, and what those are told."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from master.scheduling.demand import demand_of, meets
+from master.scheduling.outbox import _function
+from shared.model import Function
+from shared.spec import JobSpec, Requirements
+from tests.scheduling.driver import Grid, facts
+
+FILE = "sha256:" + "a" * 64
+
+
+def of_function(**more: Any) -> dict[str, Any]:
+    function = {"file": FILE, "python": "3.11", "session": "s"}
+    return {"function": function, "requires": {"python": "3.11"}, **more}
+
+
+@pytest.mark.parametrize(("offered", "fits"), [("3.11", True), ("3.12", False), (None, False)])
+def test_a_function_runs_where_its_python_is(offered: str | None, fits: bool) -> None:
+    key = demand_of(Requirements(python="3.11"))
+    assert meets(replace(facts(), functions=offered), key) is fits
+    assert meets(facts(), demand_of(Requirements()))
+
+
+def test_a_job_waits_for_a_worker_of_its_python() -> None:
+    grid = Grid()
+    grid.join("old", replace(facts(), functions="3.10"))
+    job = grid.submit(1, requires={"python": "3.11"})
+    assert grid.running("old") == []
+    grid.join("new", replace(facts(), functions="3.11"))
+    assert [attempt.job for attempt in grid.running("new")] == [job]
+
+
+@pytest.mark.parametrize(
+    ("given", "complaint"),
+    [
+        (of_function(command=["x"]), "either a command or a function"),
+        (of_function(requires={}), "requires.python"),
+        (of_function(requires={"python": "3.12"}), "requires.python"),
+        (of_function(function={"file": FILE, "python": "3.11", "session": "a/b"}), "session"),
+        (of_function(function={"file": "abc", "python": "3.11", "session": "s"}), "file"),
+        (of_function(function={"file": FILE, "python": "3", "session": "s"}), "python"),
+        (of_function(function={"file": FILE, "python": "3.11", "session": "s", "more": 1}), "more"),
+    ],
+)
+def test_what_a_function_must_be(given: dict[str, Any], complaint: str) -> None:
+    with pytest.raises(ValidationError, match=complaint):
+        JobSpec.model_validate(given)
+
+
+def test_nobody_gets_into_the_session_of_another() -> None:
+    class Job:
+        def __init__(self, owner: str) -> None:
+            self.owner = owner
+            self.spec = JobSpec.model_validate(of_function())
+
+    mine, other = (_function(Job(owner)) for owner in ("me", "you"))  # type: ignore[arg-type]
+    assert isinstance(mine, Function)
+    assert isinstance(other, Function)
+    assert (mine.file, mine.python) == (FILE, "3.11")
+    assert mine.session != other.session
+    assert mine == _function(Job("me"))  # type: ignore[arg-type]

@@ -1,0 +1,67 @@
+"""Ledgers with what came late, what became of ended jobs, and forecasts held against completions."""
+
+from dataclasses import replace
+
+from master.api.endings import explain_ended_job
+from master.store.forecasts import Said
+from shared.api import Ledger
+from shared.model import AttemptId, AttemptState, JobState, Outcome, Result
+from tests.store.examples import a_job, a_task, a_worker, an_attempt, ended, keep
+
+DONE = {"state": JobState.SUCCEEDED, "started_at": 130.0, "finished_at": 190.0, "succeeded": 3}
+
+
+async def test_a_late_result_is_put_right_in_the_ledger(store):
+    job = a_job(useful_cpu_ms=5000, lost_cpu_ms=8000, replicated_cpu_ms=1500, won_cpu_ms=500)
+    lost = an_attempt(1, state=AttemptState.LOST, assumed_cpu_ms=8000)
+    await keep(store, job, a_task(1), lost)
+    before = (await store.jobs.view(1)).ledger
+    assert before == Ledger(useful_cpu_s=5.0, replicated_cpu_s=1.5, won_cpu_s=0.5, lost_cpu_s=8.0)
+    late = Result(AttemptId(1, 1, 1), Outcome.SUCCEEDED, 0, cpu_s=6.5)
+    await keep(store, late=[("ant", late), ("ant", late)])
+    after = (await store.jobs.page()).items[0].ledger
+    assert (after.lost_cpu_s, after.wasted_cpu_s) == (0.0, 6.5)
+
+
+async def test_why_a_job_took_so_long(store):
+    first = a_job(1, departure=5, **DONE | {"finished_at": 180.0})
+    job = a_job(2, entered_at=115.0, arrival=4, departure=6, held_at=150.0, released_at=180.0, mismatches=1, **DONE)
+    waiting = a_job(3, arrival=0, waiting_for=(2,), state=JobState.WAITING)
+    await keep(store, first, job, waiting, a_worker("ant"), a_task(1, 2), a_task(2, 2), a_task(3, 2))
+    await keep(
+        store,
+        an_attempt(1, 2, 1, state=AttemptState.LOST),
+        an_attempt(1, 2, 2, **ended(wall_s=2.0, started_at=130.0, ended_at=140.0)),
+        an_attempt(2, 2, 1, replica=True, **ended(wall_s=2.0, started_at=1.0, ended_at=3.0)),
+        an_attempt(3, 2, 1, worker="ant", **ended(wall_s=30.0, started_at=160.0, ended_at=190.0)),
+    )
+    explained = explain_ended_job(await store.jobs.view(2), await store.stories.of_job(2))
+    assert explained.sentence == (
+        "it has succeeded: 3 of 3 tasks succeeded, in 60 s; waited 13 s for the jobs that it came after; "
+        "waited 15 s for a slot; held 30 s behind job 1; attempts in vain: 1 lost; "
+        "tasks stood frozen for 8 s in all; "
+        "1 replica came first; results of 1 task differ between workers; "
+        "its slowest task, 3, ran 30 s on ant (speed 1.5), 2.6 times the mean"
+    )
+    assert {reason.code: reason.job for reason in explained.reasons}["held"] == 1
+    assert await store.stories.of_job(9) is None
+    assert await store.jobs.states([1, 3, 9]) == {1: JobState.SUCCEEDED, 3: JobState.WAITING}
+    assert (await store.jobs.view(3)).waiting_for == [2]
+
+
+async def test_forecasts_are_judged_when_their_job_has_completed(store):
+    said = Said(1, 1, 0, 100.0, 150.0, 200.0, 50.0, 100.0)
+    job = a_job()
+    await keep(store, job, a_job(2))
+    await store.forecasts.keep([said, replace(said, job=2, arrival=2), replace(said, moment=25)])
+    await store.forecasts.keep([replace(said, p50_at=999.0)])
+    await store.forecasts.keep([])
+    assert await store.forecasts.judged() == []
+    await keep(store, replace(job, departure=3, **DONE), new=False)
+    judged = await store.forecasts.judged()
+    assert {(one.said.moment, one.said.p50_at, one.completed_at) for one in judged} == {
+        (0, 150.0, 190.0),
+        (25, 150.0, 190.0),
+    }
+    await keep(store, replace(job, arrival=7, departure=8, **DONE), new=False)  # retried: it is another one
+    assert await store.forecasts.judged() == []

@@ -1,0 +1,196 @@
+"""Row files: what stands in their lines is what the same rows would be inline, wherever and however they are read."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from master import rows as module
+from master.blobs import Blobs
+from master.rows import LineIndex, RowFiles
+from shared.errors import LooplineError
+from shared.model import AttemptId
+from shared.protocol.messages import Assign, Run
+from shared.rows import MAX_LINE_BYTES, read_row, write_row
+from shared.spec import JobSpec, RowFile, Table
+from shared.sweep import task_at
+
+PATIENT = settings(deadline=None, suppress_health_check=list(HealthCheck), max_examples=60)
+scalars = st.one_of(
+    st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\x00"), max_size=30),
+    st.booleans(),
+    st.integers(-(2**53), 2**53),
+    st.floats(allow_nan=False, allow_infinity=False),
+)
+rows_of_any_kind = st.lists(
+    st.dictionaries(st.from_regex(r"\A[A-Za-z_][A-Za-z0-9_]{0,5}\Z"), scalars, max_size=4), min_size=1, max_size=40
+)
+COMMAND = ["work", "--a={a}", "{b}{b}", "{zz}"]
+
+
+async def put(blobs: Blobs, content: bytes) -> str:
+    async def pieces() -> AsyncIterator[bytes]:
+        yield content
+
+    sha256 = hashlib.sha256(content).hexdigest()
+    await blobs.put(sha256, pieces())
+    return sha256
+
+
+@pytest.fixture
+def blobs(tmp_path: Path) -> Blobs:
+    return Blobs(tmp_path / "files", 2**30, 0)
+
+
+def job(sha256: str, count: int | None = None, **more: Any) -> JobSpec:
+    return JobSpec(command=COMMAND, parameters=RowFile(file=f"sha256:{sha256}", count=count), **more)
+
+
+async def declined(files: RowFiles, spec: JobSpec) -> LooplineError:
+    with pytest.raises(LooplineError) as caught:
+        await files.checked(spec)
+    assert caught.value.status == 422
+    return caught.value
+
+
+@settings(PATIENT)
+@given(rows=rows_of_any_kind, block_bytes=st.integers(1, 200))
+def test_tasks_of_a_row_file_are_those_of_the_same_rows_inline(
+    rows: list[dict[str, Any]], block_bytes: int, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    asyncio.run(compare(rows, block_bytes, Blobs(tmp_path_factory.mktemp("files"), 2**30, 0)))
+
+
+async def compare(rows: list[dict[str, Any]], block_bytes: int, blobs: Blobs) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "BLOCK_BYTES", block_bytes)
+        files = RowFiles(blobs, 1000)
+        inline = JobSpec(command=COMMAND, parameters=Table(rows=rows), size=10)
+        spec, remarks = await files.checked(job(await put(blobs, b"".join(map(write_row, rows))), size=10))
+        _, of_inline = await files.checked(inline)
+        assert bool(remarks) == bool(of_inline), "misspelt names are noticed alike"
+        assert spec.task_count == len(rows)
+        numbers = range(1, len(rows) + 1)
+        lines = await files.rows(spec, numbers)
+        assert [task_at(spec, n, lines[n]) for n in numbers] == [task_at(inline, n) for n in numbers]
+        sent = await files.complete(Assign(1, 1, tuple(run(spec, n) for n in numbers)))
+        assert [(r.command, r.parameters, r.row_file) for r in sent.run] == [
+            (plan.command, plan.parameters, None) for plan in (task_at(inline, n) for n in numbers)
+        ]
+
+
+def run(spec: JobSpec, number: int) -> Run:
+    assert isinstance(spec.parameters, RowFile)
+    return Run(AttemptId(1, number, 1), task_at(spec, number).command, {}, {}, row_file=spec.parameters.sha256)
+
+
+@settings(PATIENT)
+@given(
+    lines=st.lists(st.binary(max_size=50).map(lambda line: line.replace(b"\n", b"")), max_size=30),
+    ends=st.booleans(),
+    block_bytes=st.integers(1, 60),
+    data=st.data(),
+)
+def test_lines_are_found_wherever_blocks_end(
+    lines: list[bytes], ends: bool, block_bytes: int, data: st.DataObject, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    path = tmp_path_factory.mktemp("lines") / "file"
+    path.write_bytes(b"\n".join(lines) + (b"\n" if ends else b""))
+    wanted = sorted(data.draw(st.sets(st.integers(0, max(0, len(lines) - 1)))))
+    with pytest.MonkeyPatch.context() as patch, path.open("rb") as file:
+        patch.setattr(module, "BLOCK_BYTES", block_bytes)
+        found = [line.rstrip(b"\n") for line in LineIndex(path).lines(file, wanted)]
+    assert found == [lines[number] if lines else b"" for number in wanted]
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b'{"a": 1}\n{"a": 2\n{"a": 3}\n', "line 2"),
+        (b'{"a": 1}\n\n{"a": 3}\n', "line 2 of the row file: it is empty"),
+        (b'{"a": 1}\n{"a": [1]}\n', "line 2 of the row file: a: Input should be a valid string"),
+        (b'{"a b": 1}\n', "line 1 of the row file: a b: a name is letters, digits"),
+        (b"[1]\n", "line 1"),
+        (b'{"a": NaN}\n', "line 1 of the row file: a:"),
+        (b'{"a": 1}, {"a": 2}\n', "line 1"),
+        (b'{"a": "%s"}\n' % (b"x" * 10_001), "at most 10000 characters"),
+        (json.dumps({f"p{n}": "x" * 9_999 for n in range(25)}).encode(), "come to 250,"),
+        (b" " * (MAX_LINE_BYTES + 1), "more than"),
+        (b"", "is empty"),
+    ],
+)
+async def test_what_is_wrong_is_told_with_its_line(blobs: Blobs, content: bytes, message: str) -> None:
+    error = await declined(RowFiles(blobs, 10), job(await put(blobs, content)))
+    assert message in error.message
+    assert len(error.message) < 1000
+
+
+async def test_values_put_in_more_than_once_count_more_than_once(blobs: Blobs) -> None:
+    sha256 = await put(blobs, b'{"b": "%s"}\n' % (b"x" * 9_000))
+    files = RowFiles(blobs, 10)
+    spec = JobSpec(command=["{b}"] * 20, parameters=RowFile(file=f"sha256:{sha256}"))
+    assert (await files.checked(spec))[0].task_count == 1
+    assert "come to 20" in (await declined(files, spec.model_copy(update={"command": ["{b}"] * 22}))).message
+
+
+async def test_a_count_is_held_against_the_file(blobs: Blobs) -> None:
+    files, sha256 = RowFiles(blobs, 3), await put(blobs, b'{"a": 1}\n' * 3)
+    assert (await files.checked(job(sha256)))[0] == (await files.checked(job(sha256, 3)))[0] == job(sha256, 3)
+    assert (await declined(files, job(sha256, 2))).code == "wrong_count"
+    assert (await declined(RowFiles(blobs, 2), job(sha256))).code == "too_many_tasks"
+    assert (await declined(files, job("0" * 64))).code == "missing_file"
+
+
+async def test_names_that_no_row_has_are_told(blobs: Blobs) -> None:
+    files = RowFiles(blobs, 10)
+    sha256 = await put(blobs, b'{"seed": 1}\n{"seed": 2, "lr": 0.1}\n')
+    spec = JobSpec(command=["t", "{sede}", "{lr}", "${HOME}"], parameters=RowFile(file=f"sha256:{sha256}"))
+    (remark,) = (await files.checked(spec))[1]
+    assert "{sede}" in remark
+    assert "did you mean {seed}?" in remark
+    assert (await files.checked(JobSpec(command=["t", "{x}"])))[1] == [], "without a sweep, braces are the program's"
+
+
+async def test_a_run_whose_file_is_gone_or_spoilt_keeps_saying_so(blobs: Blobs, tmp_path: Path) -> None:
+    files, sha256 = RowFiles(blobs, 10), await put(blobs, b'{"a": 1}\n{"a": 2}\n')
+    spec, _ = await files.checked(job(sha256))
+    assign = Assign(1, 1, (run(spec, 2),))
+    path = blobs.find(sha256)
+    assert path
+    path.write_bytes(b'{"a": 1}\n')
+    assert await files.complete(assign) == assign
+    path.unlink()
+    assert await files.complete(assign) == assign
+    assert await files.rows(spec, [1]) == {}
+    assert task_at(spec, 1).command == tuple(COMMAND), "what is gone is shown as it was submitted"
+
+
+async def test_whoever_hangs_up_is_counted_for_no_longer(blobs: Blobs, monkeypatch: pytest.MonkeyPatch) -> None:
+    read, begun = [], asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    def slow(line: bytes) -> Any:
+        read.append(line)
+        loop.call_soon_threadsafe(begun.set)
+        stopped.wait(20)
+        return read_row(line)
+
+    sha256 = await put(blobs, b'{"a": 1}\n' * 5)
+    stopped = module.threading.Event()
+    monkeypatch.setattr(module, "read_row", slow)
+    checking = asyncio.create_task(RowFiles(blobs, 10).checked(job(sha256)))
+    await begun.wait()
+    checking.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await checking
+    stopped.set()
+    await loop.shutdown_default_executor()
+    assert len(read) == 1

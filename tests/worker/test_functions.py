@@ -1,0 +1,411 @@
+"""Functions in warm interpreters: what comes back, what is kept between calls, how calls end."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import hashlib
+import os
+import pickle
+import sys
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import cloudpickle
+import psutil
+import pytest
+from pydantic import TypeAdapter
+
+from shared.errors import LooplineError
+from shared.model import Function, Outcome, Result
+from shared.protocol.messages import Run
+from tests.worker.bench import Bench, processes_of, run_of, until
+from worker.downloads import DownloadError
+from worker.launch import sandbox
+from worker.limits import Quota
+from worker.warm import launcher as warm_launcher
+from worker.warm.launcher import WarmLauncher
+from worker.warm.python import find as find_python
+
+cloudpickle.register_pickle_by_value(sys.modules[__name__])  # an interpreter does not have this file
+
+
+class Folder:
+    """Files by their content, as a master has them."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        folder.mkdir()
+
+    def add(self, content: bytes) -> str:
+        sha256 = hashlib.sha256(content).hexdigest()
+        (self._folder / sha256).write_bytes(content)
+        return f"sha256:{sha256}"
+
+    @asynccontextmanager
+    async def hold(self, sha256: str) -> AsyncIterator[Path]:
+        if not (self._folder / sha256).exists():
+            raise DownloadError("the master has no such file", is_gone=True)
+        yield self._folder / sha256
+
+
+class Caller:
+    """A bench with warm interpreters, and what tests say to it."""
+
+    def __init__(self, bench: Bench) -> None:
+        self.bench = bench
+        self.files = Folder(bench.folder / "files")
+        self.warm = WarmLauncher(bench.launcher, self.files)
+        bench.runner._launcher = self.warm
+        self._calls = 0
+
+    def run(self, function: Callable[..., Any], *args: Any, session: str = "s", **options: Any) -> Run:
+        self._calls += 1
+        file = self.files.add(cloudpickle.dumps(function))
+        call = base64.b64encode(cloudpickle.dumps((args, {}))).decode()
+        asked = Function(file=file, python="3.11", session=session)
+        return run_of(task=self._calls, **{"parameters": {"call": call}, "function": asked, **options})
+
+    async def call(self, function: Callable[..., Any], *args: Any, **options: Any) -> Result:
+        return await self.bench.result(self.run(function, *args, **options))
+
+    async def value(self, function: Callable[..., Any], *args: Any, **options: Any) -> Any:
+        result = await self.call(function, *args, **options)
+        assert (result.outcome, result.reason) == (Outcome.SUCCEEDED, ""), result
+        return value_of(result)
+
+
+def value_of(result: Result) -> Any:
+    assert result.value
+    return pickle.loads(result.value.data)
+
+
+@pytest.fixture
+async def caller(bench: Bench) -> AsyncIterator[Caller]:
+    caller = Caller(bench)
+    yield caller
+    caller.warm.interpreters.close()
+    await until(lambda: not processes_of(bench.folder))
+
+
+def own_pid() -> int:
+    return os.getpid()
+
+
+async def test_what_it_returns_comes_back(caller: Caller) -> None:
+    result = await caller.call(lambda x, y: {"sum": x + y}, 2, 3)
+    assert (result.outcome, result.exit_code, value_of(result)) == (Outcome.SUCCEEDED, 0, {"sum": 5})
+    assert result.cpu_s > 0
+    assert result.peak_memory_bytes > 0
+
+
+async def test_what_it_raises_comes_back_with_its_traceback(caller: Caller) -> None:
+    def fail(seed: int) -> None:
+        raise ValueError(f"bad seed {seed}")
+
+    result = await caller.call(fail, 7)
+    assert (result.outcome, result.exit_code, result.reason) == (Outcome.FAILED, 1, "ValueError: bad seed 7")
+    error, text = value_of(result)
+    assert repr(pickle.loads(error)) == "ValueError('bad seed 7')"
+    assert text.startswith("Traceback")
+    assert text.count("File ") == 1, "frames of ours are no concern of its caller's"
+
+
+async def test_what_it_raises_may_say_anything(caller: Caller) -> None:
+    def fail() -> None:
+        raise ValueError("a\0b\n\udcff" + "c" * 1000)
+
+    result = await caller.call(fail)
+    assert (result.outcome, result.reason[:17]) == (Outcome.FAILED, "ValueError: a b ?")
+    assert TypeAdapter(Result).validate_json(TypeAdapter(Result).dump_json(result)) == result
+
+
+NOT_A_NUMBER = b'{"exit_code": 0, "reason": "", "cpu_s": NaN, "peak_memory_bytes": 1}'
+
+
+@pytest.mark.parametrize("answer", [b"[]", NOT_A_NUMBER, b""])
+async def test_a_function_that_answers_itself_gains_nothing(caller: Caller, answer: bytes) -> None:
+    def forge(answer: bytes) -> None:
+        import os
+        import stat
+        import time
+
+        for file in range(3, 64):
+            try:
+                if stat.S_ISSOCK(os.fstat(file).st_mode):
+                    os.write(file, answer + b"\n") if answer else os.close(file)
+            except OSError:
+                continue
+        time.sleep(1000)
+
+    result = await caller.call(forge, answer)
+    assert (result.outcome, result.exit_code) != (Outcome.SUCCEEDED, 0)
+    assert await caller.value(lambda: 1) == 1
+
+
+@pytest.mark.parametrize("what", ["argument", "value", "function"])
+async def test_what_cannot_be_pickled_says_so(caller: Caller, what: str) -> None:
+    def make_lock() -> object:
+        import threading
+
+        return threading.Lock()
+
+    run = caller.run(make_lock)
+    if what == "argument":
+        run = run_of(**{**options_of(run), "parameters": {"call": base64.b64encode(b"junk").decode()}})
+    elif what == "function":
+        file = caller.files.add(b"junk")
+        run = run_of(**{**options_of(run), "function": Function(file=file, python="3.11", session="s")})
+    result = await caller.bench.result(run)
+    assert result.outcome is Outcome.FAILED
+    assert "pickl" in result.reason
+
+
+def options_of(run: Run) -> dict[str, Any]:
+    return {"task": run.attempt.task, "parameters": run.parameters, "function": run.function}
+
+
+async def test_one_interpreter_serves_a_session_and_no_other(caller: Caller) -> None:
+    first, again = await caller.value(own_pid), await caller.value(own_pid)
+    other = await caller.value(own_pid, session="another")
+    limited = await caller.value(own_pid, memory_bytes=2**33)
+    assert first == again
+    assert len({first, other, limited}) == 3
+
+
+async def test_equal_values_are_equal_pickles(caller: Caller) -> None:
+    values = [await caller.call(lambda: {str(number) for number in range(50)}, session=name) for name in "ab"]
+    assert values[0].value == values[1].value
+
+
+async def test_modules_are_imported_once(caller: Caller) -> None:
+    def is_there() -> bool:
+        import sys
+
+        was_there = "colorsys" in sys.modules
+        import colorsys  # noqa: F401
+
+        return was_there
+
+    assert [await caller.value(is_there) for _ in range(2)] == [False, True]
+
+
+async def test_each_call_has_its_own_output_folder_and_environment(caller: Caller) -> None:
+    def speak(word: str) -> tuple[str, str, str]:
+        import os
+        import subprocess
+        import sys
+        import tempfile
+        from pathlib import Path
+
+        print(word)
+        subprocess.run(["echo", "child of", word], check=True)
+        print(word.upper(), file=sys.stderr)
+        Path("mine").touch(exist_ok=False)
+        return str(Path.cwd()), tempfile.gettempdir(), os.environ["LOOPLINE_TASK"]
+
+    for number, word in enumerate(("one", "two"), 1):
+        result = await caller.call(speak, word)
+        assert result.stdout.data.decode().split("\n") == [f"child of {word}", word, ""]
+        assert result.stderr.data.decode() == f"{word.upper()}\n"
+        folder, temporary, task = value_of(result)
+        assert folder.endswith(f"/1.{number}.1")
+        assert temporary.startswith(folder)
+        assert task == str(number)
+        await until(lambda folder=folder: not Path(folder).exists())
+
+
+async def test_long_values_and_arguments_are_files(caller: Caller) -> None:
+    arguments = caller.files.add(cloudpickle.dumps(((b"x" * 50_000,), {})))
+    run = caller.run(lambda data: data + data)
+    result = await caller.bench.result(run_of(**{**options_of(run), "parameters": {"call": arguments}}))
+    assert result.value
+    content = caller.bench.spool.value_file(result.attempt).read_bytes()
+    assert pickle.loads(content) == b"x" * 100_000
+    assert (result.value.sha256, result.value.size_bytes) == (hashlib.sha256(content).hexdigest(), len(content))
+
+
+@pytest.mark.parametrize(
+    ("end", "reason"), [("os._exit(3)", "exit code 3"), ("os._exit(0)", "exit code 0"), ("os.abort()", "SIGABRT")]
+)
+async def test_a_crash_is_its_calls_failure_and_the_next_one_gets_a_fresh_interpreter(
+    caller: Caller, end: str, reason: str
+) -> None:
+    before = await caller.value(own_pid)
+    result = await caller.call(lambda: exec(f"import os; {end}"))
+    assert (result.outcome, result.value) == (Outcome.FAILED, None)
+    assert "ended in the middle of the call" in result.reason
+    assert reason in result.reason
+    assert await caller.value(own_pid) != before
+
+
+async def test_cancelling_kills_the_whole_tree(caller: Caller) -> None:
+    def hang() -> None:
+        import subprocess
+        import time
+        from pathlib import Path
+
+        subprocess.Popen(["setsid", "sleep", "1000"])
+        Path("begun").touch()
+        time.sleep(1000)
+
+    run = caller.run(hang)
+    caller.bench.runner.start(run)
+    await until(lambda: list(caller.bench.scratch.glob("*/*/begun")))
+    caller.bench.runner.cancel(run.attempt)
+    assert (await caller.bench.end_of(run)).outcome is Outcome.CANCELLED
+    await until(lambda: not processes_of(caller.bench.folder))
+
+
+async def test_cancelled_before_its_files_came(caller: Caller) -> None:
+    @asynccontextmanager
+    async def never(sha256: str) -> AsyncIterator[Path]:
+        await asyncio.Event().wait()
+        yield Path(sha256)
+
+    caller.files.hold = never  # type: ignore[method-assign]
+    run = caller.run(own_pid)
+    caller.bench.runner.start(run)
+    await until(lambda: (caller.bench.scratch).glob("*/1.1.1"))
+    caller.bench.runner.cancel(run.attempt)
+    assert (await caller.bench.end_of(run)).outcome is Outcome.CANCELLED
+
+
+async def test_a_time_limit_is_kept(caller: Caller) -> None:
+    result = await caller.call(lambda: __import__("time").sleep(1000), timeout_s=0.2)
+    assert (result.outcome, result.reason) == (Outcome.FAILED, "timed out after 0.2 s")
+
+
+async def test_a_memory_limit_is_kept(tmp_path: Path) -> None:
+    async with Bench(tmp_path, quota=Quota(task_memory_bytes=2**27)) as bench:
+        caller = Caller(bench)
+        result = await caller.call(lambda: [bytearray(b"x") * 2**28, __import__("time").sleep(1000)])
+        assert result.outcome is Outcome.FAILED
+        assert "more than 128 MiB of memory" in result.reason
+
+
+async def test_what_a_call_leaves_running_is_stopped(caller: Caller) -> None:
+    before = await caller.value(own_pid)
+
+    def leave() -> None:
+        import subprocess
+
+        subprocess.Popen(["sleep", "1000"])
+
+    result = await caller.call(leave)
+    assert result.outcome is Outcome.SUCCEEDED
+    assert "1 processes that it left running were stopped" in result.reason
+    assert await caller.value(own_pid) != before
+
+
+async def test_a_frozen_call_stands_still_and_goes_on(caller: Caller) -> None:
+    def count() -> int:
+        import time
+        from pathlib import Path
+
+        for number in range(10**9):
+            Path("count").write_text(str(number))
+            if Path("enough").exists():
+                return 42
+            time.sleep(0.001)
+        return 0
+
+    run, runner = caller.run(count), caller.bench.runner
+    runner.start(run)
+    await until(lambda: list(caller.bench.scratch.glob("*/*/count")))
+    (folder,) = {file.parent for file in caller.bench.scratch.glob("*/*/count")}
+    await until(lambda: runner.freeze(run.attempt))
+    (folder / "enough").touch()
+    assert runner.held(run.attempt).frozen
+    assert run.attempt not in caller.bench.results
+    runner.thaw(run.attempt)
+    assert value_of(await caller.bench.end_of(run)) == 42
+
+
+async def test_between_calls_an_interpreter_stands_still(caller: Caller) -> None:
+    pid = await caller.value(own_pid)
+    (interpreter,) = caller.warm.interpreters.idle
+    await until(lambda: interpreter.is_frozen)
+    await until(interpreter.tree.is_still)
+    assert await caller.value(own_pid) == pid
+
+
+async def test_idle_interpreters_end_when_their_slots_are_needed(caller: Caller) -> None:
+    pids = [await caller.value(own_pid, session=name) for name in ("a", "b")]
+    caller.warm.interpreters.keep(1)
+    await until(lambda: not psutil.pid_exists(pids[0]))
+    assert psutil.pid_exists(pids[1])
+    caller.warm.interpreters.keep(0)
+    await until(lambda: not processes_of(caller.bench.folder))
+    await until(lambda: not list(caller.bench.scratch.iterdir()))
+
+
+async def test_a_python_that_does_not_start_says_where_to_look(caller: Caller) -> None:
+    result = await caller.call(own_pid, environment={"PYTHONHOME": "/nowhere"})
+    assert result.outcome is Outcome.FAILED
+    assert "its Python could not start" in result.reason
+    assert result.stderr.size_bytes > 0
+
+
+async def test_a_function_that_is_gone_is_not_called(caller: Caller) -> None:
+    run = caller.run(own_pid)
+    gone = Function(file="sha256:" + "0" * 64, python="3.11", session="s")
+    result = await caller.bench.result(run_of(**{**options_of(run), "function": gone}))
+    assert (result.outcome, result.reason) == (
+        Outcome.FAILED, "cannot run a function: the master has no such file",
+    )  # fmt: skip
+
+
+async def test_where_files_cannot_be_handed_over_each_call_has_its_own(
+    caller: Caller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(warm_launcher, "HANDS_FILES_OVER", False)
+    assert await caller.value(own_pid) != await caller.value(own_pid)
+    result = await caller.call(lambda x: print("hello") or 1 / x, 0)
+    assert (result.outcome, result.stdout.data) == (Outcome.FAILED, b"hello\n")
+    assert "ZeroDivisionError" in value_of(result)[1]
+
+
+@pytest.mark.skipif(bool(sandbox.why_not()), reason="no bubblewrap here")
+async def test_calls_in_a_sandbox(tmp_path: Path) -> None:
+    async with Bench(tmp_path, sandbox=sandbox.open_sandbox(shows=[Path(sys.prefix)])) as bench:
+        caller = Caller(bench)
+
+        def look(folder: str) -> tuple[int, bool, bool]:
+            from pathlib import Path
+
+            Path("written").touch()
+            return os.getpid(), Path(folder).exists(), os.access("/etc", os.W_OK)
+
+        first, again = await caller.value(look, str(tmp_path / "files")), await caller.value(look, str(tmp_path))
+        assert first[0] == again[0]
+        assert first[1:] == (False, False) or not str(tmp_path).startswith("/tmp")
+        caller.warm.interpreters.close()
+        await until(lambda: not processes_of(tmp_path))
+
+
+def script(file: Path, text: str) -> str:
+    file.write_text(f"#!/bin/sh\n{text}\n")
+    file.chmod(0o755)
+    return str(file)
+
+
+def test_which_python_functions_run_under(tmp_path: Path) -> None:
+    own = find_python(None)
+    assert (own.program, own.functions) == (sys.executable, f"{sys.version_info.major}.{sys.version_info.minor}")
+    other = find_python(script(tmp_path / "other", f'exec {sys.executable} "$@"'))
+    assert (other.functions, Path(sys.prefix) in other.folders) == (own.functions, True)
+    bare = find_python(script(tmp_path / "bare", f'exec {sys.executable} -S "$@"'))
+    assert (bare.functions, bare.version) == (None, own.version)
+    assert "cloudpickle" in bare.obstacle
+    assert find_python(script(tmp_path / "broken", "exit 1")).functions is None
+    with pytest.raises(LooplineError, match="no program no-such-python"):
+        find_python("no-such-python")
+
+
+async def test_functions_run_under_another_python(caller: Caller, tmp_path: Path) -> None:
+    other = script(tmp_path / "other", f'WHO=other exec {sys.executable} "$@"')
+    caller.warm._python = (other,)
+    assert await caller.value(lambda: __import__("os").environ.get("WHO")) == "other"

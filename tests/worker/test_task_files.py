@@ -1,0 +1,469 @@
+"""Files into and out of a task: the cache, the scratch folder, and what may be taken out of it."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import os
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from shared import manifest
+from shared.model import InputFile, Outcome, OutputFile, Result
+from shared.protocol.messages import Run
+from tests.worker.bench import Bench, python, run_of, until
+from tests.worker.small_master import SmallMaster
+from worker import downloads, scratch, staging
+from worker import outputs as outputs_module
+from worker.cache import Cache
+from worker.downloads import DownloadError, Downloads
+from worker.gate import Gate
+from worker.launch import sandbox
+from worker.launch.sandbox import open_sandbox
+from worker.limits import Quota
+from worker.outputs import Collected, Collector, OutputsError
+from worker.settings import WorkerSettings
+from worker.task_files import Shelf
+
+CONTENT = bytes(range(256)) * 8000
+
+
+@pytest.fixture
+async def gate(master: SmallMaster) -> AsyncIterator[Gate]:
+    async with Gate(WorkerSettings(master=master.url, token="t", retry_min_s=0.01, retry_max_s=0.02)) as gate:  # type: ignore[arg-type]
+        yield gate
+
+
+@pytest.fixture
+def cache(tmp_path: Path, gate: Gate) -> Cache:
+    return a_cache(tmp_path, gate)
+
+
+def a_cache(folder: Path, gate: Gate, limit_bytes: int = 2**30) -> Cache:
+    return Cache(folder / "cache", limit_bytes, Downloads(gate))
+
+
+async def read(cache: Cache, sha256: str) -> bytes:
+    async with cache.hold(sha256) as path:
+        return path.read_bytes()
+
+
+def downloads_of(master: SmallMaster, sha256: str) -> list[str]:
+    """The ranges that were asked for."""
+    return [span for method, name, span in master.asked if (method, name) == ("GET", sha256)]
+
+
+# The cache
+
+
+async def test_a_file_is_fetched_once(master: SmallMaster, cache: Cache, tmp_path: Path, gate: Gate) -> None:
+    name = master.holds(CONTENT)
+    master.gate.clear()
+    needs = [asyncio.create_task(read(cache, name)) for _ in range(5)]
+    await until(lambda: downloads_of(master, name))
+    master.gate.set()
+    assert await asyncio.gather(*needs) == [CONTENT] * 5
+    assert await read(cache, name) == CONTENT
+    assert await read(a_cache(tmp_path, gate), name) == CONTENT  # after a restart
+    assert downloads_of(master, name) == [""]
+
+
+async def test_one_that_breaks_off_is_gone_on_with(
+    master: SmallMaster, cache: Cache, tmp_path: Path, gate: Gate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = master.holds(CONTENT)
+    master.breaks_off_after = 900_000
+    assert await read(cache, name) == CONTENT
+    assert goes_on(downloads_of(master, name))
+    other = master.holds(CONTENT[::-1])
+    monkeypatch.setattr(downloads, "PATIENCE_S", -1)
+    with pytest.raises(DownloadError, match="cannot be fetched"):
+        await read(cache, other)
+    master.breaks_off_after = 0
+    assert await read(a_cache(tmp_path, gate), other) == CONTENT[::-1]  # by the next agent
+    assert goes_on(downloads_of(master, other))
+
+
+def goes_on(spans: list[str]) -> bool:
+    """Each download began where the one before had come to."""
+    starts = [int(span[len("bytes=") : -1] or 0) for span in spans]
+    return len(starts) > 1 and starts[0] == 0 and starts == sorted(set(starts))
+
+
+async def test_what_comes_is_checked(master: SmallMaster, cache: Cache) -> None:
+    name = hashlib.sha256(CONTENT).hexdigest()
+    master.blobs[name] = CONTENT[:-1] + b"x"
+    with pytest.raises(DownloadError, match="something else") as failure:
+        await read(cache, name)
+    assert not failure.value.is_gone
+    master.blobs[name] = CONTENT
+    assert await read(cache, name) == CONTENT
+
+
+async def test_what_the_master_does_not_have_is_gone(cache: Cache) -> None:
+    with pytest.raises(DownloadError, match="the master has no file") as failure:
+        await read(cache, "0" * 64)
+    assert failure.value.is_gone
+
+
+async def test_the_least_recently_used_go_first(master: SmallMaster, tmp_path: Path, gate: Gate) -> None:
+    names = [master.holds(bytes([n]) * 100) for n in range(4)]
+    cache = a_cache(tmp_path, gate, limit_bytes=300)
+    for name in names[:3]:
+        await read(cache, name)
+    await read(cache, names[0])
+    await read(cache, names[3])
+    assert cache.size_bytes == 300
+    assert {file.name for file in (tmp_path / "cache").iterdir() if file.is_file()} == {names[n] for n in (0, 2, 3)}
+    cache = a_cache(tmp_path, gate, limit_bytes=100)  # remembers after a restart
+    async with cache.hold(names[2]), cache.hold(names[0]):
+        assert cache.size_bytes == 300  # what is held stays
+    assert {file.name for file in (tmp_path / "cache").iterdir() if file.is_file()} <= {names[2], names[0]}
+    assert cache.size_bytes == 100
+
+
+async def test_a_file_that_was_changed_is_fetched_again(master: SmallMaster, cache: Cache, tmp_path: Path) -> None:
+    name = master.holds(CONTENT)
+    await read(cache, name)
+    file = tmp_path / "cache" / name
+    before = file.stat()
+    file.chmod(0o600)
+    file.write_bytes(CONTENT[:-1] + b"x")
+    file.chmod(0o444)
+    os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))  # it covers its tracks
+    assert await read(cache, name) == CONTENT
+    assert len(downloads_of(master, name)) == 2
+
+
+async def test_a_download_that_nobody_waits_for_is_given_up(master: SmallMaster, cache: Cache) -> None:
+    name = master.holds(CONTENT)
+    master.gate.clear()
+    first, second = (asyncio.create_task(read(cache, name)) for _ in range(2))
+    await until(lambda: downloads_of(master, name))
+    first.cancel()
+    await asyncio.wait([first])
+    master.gate.set()
+    assert await second == CONTENT
+    assert len(downloads_of(master, name)) == 1
+    other = master.holds(b"other")
+    master.gate.clear()
+    only = asyncio.create_task(read(cache, other))
+    await until(lambda: downloads_of(master, other))
+    only.cancel()
+    await asyncio.wait([only])
+    master.gate.set()
+    assert await read(cache, other) == b"other"
+
+
+# Into the scratch folder
+
+
+@pytest.fixture
+async def bench(tmp_path: Path, cache: Cache) -> AsyncIterator[Bench]:
+    async with Bench(tmp_path) as bench:
+        yield shelved(bench, cache)
+
+
+def shelved(bench: Bench, cache: Cache, outputs_limit_bytes: int = 2**30) -> Bench:
+    bench.runner._shelf = Shelf(cache, bench.spool, 2**30, outputs_limit_bytes)
+    return bench
+
+
+def taking(master: SmallMaster, run: Run, files: dict[str, bytes | InputFile], **more: Any) -> Run:
+    listed = {
+        path: file if isinstance(file, InputFile) else InputFile(master.holds(file), len(file))
+        for path, file in files.items()
+    }
+    fields = {name: getattr(run, name) for name in ("attempt", "command", "parameters", "environment", "timeout_s")}
+    return Run(**{**fields, "inputs": master.holds(manifest.encode(listed)), **more})
+
+
+def left(bench: Bench, result: Result) -> dict[str, bytes]:
+    folder = bench.spool.files_folder(result.attempt)
+    return {file.path: (folder / file.sha256).read_bytes() for file in result.outputs}
+
+
+async def test_a_task_finds_its_files(bench: Bench, master: SmallMaster) -> None:
+    script = "cat data/x own; test -x tool && test ! -x own && echo more >> data/x && cat data/x"
+    tool = InputFile(master.holds(b"#!/bin/sh\n"), 10, executable=True)
+    run = taking(
+        master, run_of("sh", "-c", script), {"data/x": b"one\n", "tool": tool, "own": b"not this\n"},
+        own_inputs={"own": InputFile(master.holds(b"mine\n"))},
+    )  # fmt: skip
+    result = await bench.result(run)
+    assert result.outcome is Outcome.SUCCEEDED
+    assert result.stdout.data == b"one\nmine\none\nmore\n"
+    again = taking(master, run_of("cat", "data/x", task=2), {"data/x": b"one\n"})
+    assert (await bench.result(again)).stdout.data == b"one\n"  # the cached one is as it was
+
+
+async def test_a_large_file_is_lent_and_looked_after(
+    bench: Bench, master: SmallMaster, cache: Cache, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(staging, "LENT_FROM_BYTES", 1000)
+    monkeypatch.setattr(staging, "_clone", lambda *_: False)
+    name = master.holds(CONTENT)
+    code = "import os; s = os.stat('x'); print(s.st_nlink, oct(s.st_mode & 0o777))"
+    assert (await bench.result(taking(master, python(code), {"x": CONTENT}))).stdout.data == b"2 0o444\n"
+    await bench.result(taking(master, python(code, task=2), {"x": CONTENT}))
+    assert len(downloads_of(master, name)) == 1
+    evil = "import os; s = os.stat('x'); os.chmod('x', 0o600); open('x', 'r+b').write(b'!')\n"
+    evil += "os.chmod('x', 0o444); os.utime('x', ns=(s.st_atime_ns, s.st_mtime_ns))"
+    await bench.result(taking(master, python(evil, task=3), {"x": CONTENT}))
+    await until(lambda: not cache.path(name).exists())
+    fine = taking(master, python("print(open('x', 'rb').read(1))", task=4), {"x": CONTENT})
+    assert (await bench.result(fine)).stdout.data == b"b'\\x00'\n"
+
+
+async def test_time_for_fetching_does_not_count(bench: Bench, master: SmallMaster) -> None:
+    master.gate.clear()
+    run = taking(master, run_of("cat", "x", timeout_s=2.0), {"x": b"hello"})
+    bench.runner.start(run)
+    await until(lambda: len(master.asked) >= 1)
+    await until(lambda: bench.runner.held(run.attempt).wall_s > 2.0)
+    master.gate.set()
+    result = await bench.end_of(run)
+    assert (result.outcome, result.stdout.data) == (Outcome.SUCCEEDED, b"hello")
+
+
+async def test_it_can_be_cancelled_while_files_come(bench: Bench, master: SmallMaster) -> None:
+    master.gate.clear()
+    run = taking(master, run_of("cat", "x"), {"x": b"hello"})
+    bench.runner.start(run)
+    await until(lambda: master.asked)
+    bench.runner.cancel(run.attempt)
+    assert (await bench.end_of(run)).outcome is Outcome.CANCELLED
+    await until(lambda: not (bench.scratch / str(run.attempt)).exists())
+
+
+async def test_what_cannot_be_had(bench: Bench, master: SmallMaster, monkeypatch: pytest.MonkeyPatch) -> None:
+    gone = taking(master, run_of("true"), {"data/x": InputFile("0" * 64, 1)})
+    result = await bench.result(gone)
+    assert (result.outcome, result.exit_code) == (Outcome.FAILED, None)
+    assert "its inputs cannot be had: the master has no file 000" in result.reason
+    master.breaks_off_after = 1
+    monkeypatch.setattr(downloads, "PATIENCE_S", -1)
+    result = await bench.result(taking(master, run_of("true", task=2), {"x": CONTENT}))
+    assert result.outcome is Outcome.GIVEN_BACK
+    assert "cannot be fetched" in result.reason
+    assert bench.troubles == []
+
+
+async def test_more_than_the_scratch_folder_may_hold(bench: Bench, master: SmallMaster) -> None:
+    result = await bench.result(taking(master, run_of("true"), {"x": InputFile("0" * 64, 2**31)}))
+    assert result.outcome is Outcome.FAILED
+    assert "its inputs come to 2,147,483,648 bytes, the limit is 1,073,741,824" in result.reason
+
+
+@pytest.mark.skipif(bool(sandbox.why_not()), reason="no sandbox here")
+async def test_files_in_a_sandbox(tmp_path: Path, master: SmallMaster, cache: Cache) -> None:
+    async with Bench(tmp_path, sandbox=open_sandbox()) as bench:
+        run = taking(
+            master, run_of("sh", "-c", "mkdir out; cp data/x out/y"), {"data/x": CONTENT}, outputs=("out/*",)
+        )
+        result = await shelved(bench, cache).result(run)
+        assert left(bench, result) == {"out/y": CONTENT}
+
+
+def test_a_link_in_place_of_a_scratch_folder_is_not_followed(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    home.mkdir(mode=0o755)
+    (home / "file").write_text("mine")
+    (tmp_path / "1.1.1").symlink_to(home)
+    scratch.make(tmp_path / "1.1.1")
+    assert not (tmp_path / "1.1.1").is_symlink()
+    assert [file.name for file in home.iterdir()] == ["file"]
+    assert home.stat().st_mode & 0o777 == 0o755
+
+
+async def test_folders_deeper_than_python_goes_harm_nobody(tmp_path: Path) -> None:
+    code = "import os\nfor _ in range(3000): os.mkdir('d'); os.chdir('d')"
+    async with Bench(tmp_path, quota=Quota(scratch_bytes=2**40)) as bench:
+        assert (await bench.result(python(code))).outcome in (Outcome.SUCCEEDED, Outcome.FAILED)
+        await until(lambda: not any(bench.scratch.iterdir()))
+        assert (await bench.result(run_of("true", task=2))).outcome is Outcome.SUCCEEDED
+
+
+# Out of it
+
+
+def collect(folder: Path, *patterns: str, limit_bytes: int = 2**30, **inputs: InputFile) -> Collected:
+    return Collector(folder, patterns, folder.parent / "store", limit_bytes).collect(inputs)
+
+
+def paths(collected: Collected) -> list[str]:
+    return [file.path for file in collected.files]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """What a task has left."""
+    folder = tmp_path / "task"
+    for path in ("a.csv", "b.txt", ".hidden.csv", "out/c.csv", "out/deep/d.csv", "out/.git/e.csv", ".tmp/f.csv"):
+        file = folder / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(path)
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("pattern", "matched"),
+    [
+        ("*.csv", ["a.csv"]),
+        ("*", ["a.csv", "b.txt"]),
+        (".*.csv", [".hidden.csv"]),
+        ("[ab].*", ["a.csv", "b.txt"]),
+        ("out/*", ["out/c.csv"]),
+        ("*/?.csv", ["out/c.csv"]),
+        ("**/*.csv", ["a.csv", "out/c.csv", "out/deep/d.csv"]),
+        ("out/**", ["out/c.csv", "out/deep/d.csv"]),
+        ("out/**/d.csv", ["out/deep/d.csv"]),
+        ("**/**/**/d*", ["out/deep/d.csv"]),
+        ("*.none", []),
+        ("out/deep/d.csv", ["out/deep/d.csv"]),
+    ],
+)
+def test_patterns(folder: Path, pattern: str, matched: list[str]) -> None:
+    collected = collect(folder, pattern)
+    assert paths(collected) == matched
+    for file in collected.files:
+        content = (folder.parent / "store" / file.sha256).read_bytes()
+        assert (content, hashlib.sha256(content).hexdigest()) == (file.path.encode(), file.sha256)
+        assert not (folder / file.path).exists()  # moved
+
+
+def test_several_patterns_take_a_file_once(folder: Path) -> None:
+    (folder / "b.csv").write_text("a.csv")  # as another one
+    assert paths(collect(folder, "*.csv", "a.*", "**")) == sorted(
+        ["a.csv", "b.csv", "b.txt", "out/c.csv", "out/deep/d.csv"]
+    )
+    assert len(list((folder.parent / "store").iterdir())) == 4
+
+
+@pytest.mark.parametrize(
+    ("path", "reason"),
+    [
+        ("none.csv", "its output none.csv is not there"),
+        ("out", r"its output out is a folder: out/\*\* takes what is in it"),
+        ("a.csv/x", "is behind a link|is not there"),
+        ("away/passwd", "its output away/passwd is behind a link"),
+        ("link.csv", "its output link.csv is a link or a device"),
+    ],
+)
+def test_what_is_named_must_be_there(folder: Path, path: str, reason: str) -> None:
+    (folder / "away").symlink_to("/etc")
+    (folder / "link.csv").symlink_to("/etc/passwd")
+    with pytest.raises(OutputsError, match=reason):
+        collect(folder, path)
+
+
+def test_nothing_is_reached_through_a_link(folder: Path, tmp_path: Path) -> None:
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "secret.csv").write_text("secret")
+    (folder / "away").symlink_to(outside)
+    (folder / "out" / "up").symlink_to("..")
+    (folder / "secret.csv").symlink_to(outside / "secret.csv")
+    (folder / "within.csv").symlink_to("a.csv")
+    os.mkfifo(folder / "pipe.csv")
+    collected = collect(folder, "**/*.csv", "away/*", "away/**", "*/secret.csv")
+    assert paths(collected) == ["a.csv", "out/c.csv", "out/deep/d.csv"]
+    assert "4 links or devices" in collected.remark
+    assert (outside / "secret.csv").read_text() == "secret"
+
+
+@pytest.mark.parametrize("swapped", ["a.csv", "out"])
+def test_what_is_swapped_for_a_link_is_not_taken(folder: Path, swapped: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between the look and the taking."""
+    check_named = Collector._check_named
+
+    def swap(self: Collector, found: set[str]) -> None:
+        check_named(self, found)
+        if (folder / swapped).is_dir():
+            (folder / swapped).rename(folder.parent / "elsewhere")
+            (folder / swapped).symlink_to(folder.parent / "elsewhere")
+        else:
+            (folder / swapped).unlink()
+            (folder.parent / "elsewhere.csv").write_text("mine")
+            (folder / swapped).symlink_to(folder.parent / "elsewhere.csv")
+
+    monkeypatch.setattr(Collector, "_check_named", swap)
+    with pytest.raises((OutputsError, OSError)):
+        collect(folder, "a.csv" if swapped == "a.csv" else "out/c.csv")
+    assert swapped == "out" or (folder.parent / "elsewhere.csv").read_text() == "mine"
+    assert (folder.parent / "elsewhere" / "c.csv").exists() == (swapped == "out")
+
+
+def test_inputs_that_are_as_they_were_are_no_outputs(folder: Path) -> None:
+    same = InputFile(hashlib.sha256(b"a.csv").hexdigest())
+    (folder / "b.csv").write_text("changed")
+    collected = collect(folder, "*.csv", **{"a.csv": same, "b.csv": same})
+    assert paths(collected) == ["b.csv"]
+
+
+def test_names_that_cannot_be_brought_back(folder: Path) -> None:
+    (folder / "a\nb.csv").write_text("x")
+    with pytest.raises(OutputsError, match="cannot be brought back"):
+        collect(folder, "*.csv")
+
+
+def test_folders_without_end_or_without_a_name(folder: Path) -> None:
+    deep = folder / "deep"
+    for _ in range(60):
+        deep = deep / "d"
+    deep.mkdir(parents=True)
+    with pytest.raises(OutputsError, match="is too deep: 39 folders are the limit"):
+        collect(folder, "**")
+    assert paths(collect(folder, "*.csv")) == ["a.csv"]  # who does not look there does not care
+    odd = folder / os.fsdecode(b"odd-\xff")
+    odd.mkdir()
+    (odd / "x").write_text("x")
+    with pytest.raises(OutputsError, match="cannot be brought back") as failure:
+        collect(folder, "odd*/*")
+    failure.value.args[0].encode()  # it can be written into a result
+
+
+def test_limits(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(OutputsError, match=r"more than 6 bytes \(outputs_limit_bytes of this worker\)"):
+        collect(folder, "*", limit_bytes=6)
+    monkeypatch.setattr(outputs_module, "MAX_OUTPUT_FILES", 2)
+    (folder / "a.csv").write_text("again")
+    with pytest.raises(OutputsError, match="3 files match its outputs, the limit is 2: pack them"):
+        collect(folder, "**/*.csv")
+    monkeypatch.setattr(outputs_module, "MAX_SEEN", 3)
+    with pytest.raises(OutputsError, match="more than 3 files were looked at"):
+        collect(folder, "**")
+
+
+def test_a_locked_file_is_taken_all_the_same(folder: Path) -> None:
+    (folder / "a.csv").chmod(0)
+    assert paths(collect(folder, "a.csv")) == ["a.csv"]
+
+
+async def test_a_successful_task_brings_its_files(bench: Bench, master: SmallMaster) -> None:
+    run = taking(master, run_of("sh", "-c", "echo x > a.csv; echo y > b.csv"), {}, outputs=("*.csv", "a.csv"))
+    result = await bench.result(run)
+    assert left(bench, result) == {"a.csv": b"x\n", "b.csv": b"y\n"}
+    assert result.outputs[0] == OutputFile("a.csv", hashlib.sha256(b"x\n").hexdigest(), 2)
+    await until(lambda: not (bench.scratch / str(run.attempt)).exists())
+
+
+async def test_a_failed_task_brings_none(bench: Bench, master: SmallMaster) -> None:
+    result = await bench.result(taking(master, run_of("sh", "-c", "echo > a.csv; exit 1"), {}, outputs=("*.csv",)))
+    assert (result.outcome, result.outputs) == (Outcome.FAILED, ())
+
+
+async def test_success_without_its_output_is_none(
+    tmp_path: Path, bench: Bench, master: SmallMaster, cache: Cache
+) -> None:
+    result = await bench.result(taking(master, run_of("true"), {}, outputs=("a.csv",)))
+    assert (result.outcome, result.exit_code, result.reason) == (Outcome.FAILED, 0, "its output a.csv is not there")
+    shelved(bench, cache, outputs_limit_bytes=1)
+    run = taking(master, run_of("sh", "-c", "echo 12345 > a.csv", task=2), {}, outputs=("a.csv",))
+    result = await bench.result(run)
+    assert result.outcome is Outcome.FAILED
+    assert "outputs_limit_bytes" in result.reason
+    assert not bench.spool.files_folder(run.attempt).exists()

@@ -1,0 +1,91 @@
+"""What a result names is at the master before the result is: whole, once, and again after a crash."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from shared.model import AttemptId, Outcome, Output, OutputFile, Result
+from tests.worker.small_master import SmallMaster
+from worker.gate import Gate
+from worker.settings import WorkerSettings
+from worker.spool import Spool
+from worker.uploads import Uploads
+
+CONTENT = bytes(range(256)) * 1000
+NAME = hashlib.sha256(CONTENT).hexdigest()
+RESULT = Result(AttemptId(1, 2, 3), Outcome.SUCCEEDED, 0, outputs=(OutputFile("out/x.csv", NAME, len(CONTENT)),))
+
+
+@pytest.fixture
+async def uploads(master: SmallMaster) -> AsyncIterator[Uploads]:
+    async with Gate(WorkerSettings(master=master.url, token="t", retry_min_s=0.01, retry_max_s=0.02)) as gate:  # type: ignore[arg-type]
+        yield Uploads(gate)
+
+
+@pytest.fixture
+def spool(tmp_path: Path) -> Spool:
+    """With a result whose task left a file."""
+    spool = Spool(tmp_path / "spool", 2**30)
+    folder = spool.files_folder(RESULT.attempt)
+    folder.mkdir()
+    (folder / NAME).write_bytes(CONTENT)
+    return spool
+
+
+async def deliver(uploads: Uploads, spool: Spool, result: Result = RESULT) -> Result:
+    files = spool.output_files(result.attempt)
+    return await uploads.deliver(result, files, spool.value_file(result.attempt), spool.files_folder(result.attempt))
+
+
+async def test_a_file_is_sent_once(uploads: Uploads, spool: Spool, master: SmallMaster) -> None:
+    assert await deliver(uploads, spool) == RESULT
+    assert await deliver(uploads, spool) == RESULT
+    assert master.blobs[NAME] == CONTENT
+    assert [method for method, _, _ in master.asked] == ["HEAD", "PUT", "HEAD"]
+
+
+async def test_an_upload_is_gone_on_with(uploads: Uploads, spool: Spool, master: SmallMaster) -> None:
+    master.unfinished[NAME] = CONTENT[:5000]
+    assert await deliver(uploads, spool) == RESULT
+    assert master.blobs[NAME] == CONTENT
+    assert master.asked[-1] == ("PUT", NAME, f"bytes 5000-{len(CONTENT) - 1}/{len(CONTENT)}")
+
+
+async def test_what_the_master_never_takes_is_no_success(uploads: Uploads, spool: Spool, master: SmallMaster) -> None:
+    master.blob_status = 413
+    result = await deliver(uploads, spool)
+    assert (result.outcome, result.outputs) == (Outcome.FAILED, ())
+    assert "its output out/x.csv cannot be kept" in result.reason
+    assert "max_file_bytes" in result.reason
+
+
+async def test_what_this_computer_lost_burns_nothing(uploads: Uploads, spool: Spool) -> None:
+    (spool.files_folder(RESULT.attempt) / NAME).unlink()
+    result = await deliver(uploads, spool)
+    assert result.outcome is Outcome.GIVEN_BACK
+    assert "gone from the worker's disk" in result.reason
+
+
+async def test_long_stdout_goes_the_same_way(uploads: Uploads, spool: Spool, master: SmallMaster) -> None:
+    stdout, _ = spool.output_files(RESULT.attempt)
+    stdout.write_bytes(CONTENT)
+    result = Result(RESULT.attempt, Outcome.FAILED, 1, stdout=Output(len(CONTENT), sha256=NAME))
+    assert await deliver(uploads, spool, result) == result
+    assert master.blobs[NAME] == CONTENT
+
+
+async def test_files_stay_in_the_spool_as_long_as_their_result(spool: Spool, tmp_path: Path) -> None:
+    await spool.put(RESULT)
+    stray = tmp_path / "spool" / "9.9.9.files"
+    stray.mkdir()
+    (stray / NAME).write_bytes(b"left over from a crash")
+    again = Spool(tmp_path / "spool", 2**30)
+    assert again.load() == [RESULT]
+    assert again.size_bytes > len(CONTENT)
+    assert not stray.exists()
+    again.forget([RESULT.attempt])
+    assert list((tmp_path / "spool").iterdir()) == []

@@ -1,0 +1,64 @@
+"""Files inside a folder that others may have laid hands on: reached name by name, never through a link.
+
+Where the system can open relative to an open folder (POSIX), nobody can swap a folder for a link meanwhile. Elsewhere
+(Windows) the path is looked at first, and used then.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from stat import S_ISLNK
+
+RELATIVE = os.open in os.supports_dir_fd and sys.platform != "win32"
+
+
+class LinkError(OSError):
+    """There is a link where a folder should be."""
+
+
+@contextmanager
+def folder(base: Path, names: Sequence[str] = (), *, make: bool = False) -> Iterator[int | None]:
+    """The folder below ``base`` with these names, open; None where names must be put behind its path instead."""
+    if not RELATIVE:
+        _walk(base, names, make)
+        yield None
+        return
+    flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
+    handle = os.open(base, flags)
+    try:
+        for name in names:
+            if make and not _is_there(name, handle):
+                os.mkdir(name, 0o755, dir_fd=handle)
+            inner = os.open(name, flags, dir_fd=handle)
+            os.close(handle)
+            handle = inner
+        yield handle
+    finally:
+        os.close(handle)
+
+
+def at(base: Path, names: Sequence[str], handle: int | None) -> str:
+    """How the last of these names is said to the system, together with ``dir_fd=handle``."""
+    return names[-1] if handle is not None else str(base.joinpath(*names))
+
+
+def _walk(base: Path, names: Sequence[str], make: bool) -> None:
+    place = base
+    for name in names:
+        place = place / name
+        if make:
+            place.mkdir(exist_ok=True)
+        if S_ISLNK(place.lstat().st_mode) or not place.is_dir():
+            raise LinkError(f"{place} is a link")
+
+
+def _is_there(name: str, handle: int) -> bool:
+    try:
+        os.stat(name, dir_fd=handle, follow_symlinks=False)
+    except FileNotFoundError:
+        return False
+    return True

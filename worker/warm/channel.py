@@ -1,0 +1,75 @@
+"""The agent's end of the socket to a warm interpreter: lines of JSON, and open files with them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+from collections.abc import Sequence
+from typing import Any
+
+_LONGEST_LINE_BYTES = 65536
+_PART_BYTES = 65536
+
+
+class Channel:
+    """Closes itself when the other end does, or sends what is no line."""
+
+    def __init__(self, ours: socket.socket) -> None:
+        ours.setblocking(False)
+        self._socket = ours
+        self._rest = b""
+        self._line: asyncio.Future[dict[str, Any] | None] | None = None
+        self._loop = asyncio.get_running_loop()
+        self._loop.add_reader(ours.fileno(), self._receive)
+
+    @property
+    def is_open(self) -> bool:
+        return self._socket.fileno() >= 0
+
+    def send(self, message: dict[str, Any], files: Sequence[int] = ()) -> None:
+        """In one piece: the other end is waiting for it. OSError where it does not take it."""
+        data = json.dumps(message).encode() + b"\n"
+        if socket.send_fds(self._socket, [data], list(files)) < len(data):
+            raise OSError("a warm interpreter does not read")
+
+    async def line(self) -> dict[str, Any] | None:
+        """The next one; None: there will be none any more. One reader at a time."""
+        if not self.is_open:
+            return None
+        self._line = self._loop.create_future()
+        return await self._line
+
+    def close(self) -> None:
+        if self.is_open:
+            self._loop.remove_reader(self._socket.fileno())
+            self._socket.close()
+        self._hand_over(None)
+
+    def _receive(self) -> None:
+        try:
+            part = self._socket.recv(_PART_BYTES)
+        except BlockingIOError:
+            return
+        except OSError:
+            part = b""
+        self._rest += part
+        if not part or len(self._rest) > _LONGEST_LINE_BYTES:
+            self.close()
+        elif self._rest.endswith(b"\n"):
+            line, self._rest = self._rest, b""
+            self._read(line)
+
+    def _read(self, line: bytes) -> None:
+        try:
+            message = json.loads(line)
+        except ValueError:
+            message = None
+        if isinstance(message, dict):
+            self._hand_over(message)
+        else:
+            self.close()
+
+    def _hand_over(self, message: dict[str, Any] | None) -> None:
+        if self._line and not self._line.done():
+            self._line.set_result(message)
