@@ -158,6 +158,7 @@ class Reason(Body):
     code: str
     count: int
     detail: str
+    job: int | None = None  # of which other job it speaks
 
 
 class Explanation(Body):

@@ -93,7 +93,7 @@ def _held(state: State, job: Job) -> Reason:
     came = f"job {first.id} ({_size(first)}) came first and is not larger{more}"
     what = "it is computed, its delivery is held" if job.is_computed else "its last task is held"
     detail = f"{what}: {came}; {left} of job {first.id}'s {_tasks(first.task_count)} are left"
-    return Reason(code="held", count=1, detail=detail)
+    return Reason(code="held", count=1, detail=detail, job=first.id)
 
 
 def _for_slot(state: State, job: Job, count: int) -> Reason:

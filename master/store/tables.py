@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from dataclasses import fields
 from enum import StrEnum
-from types import NoneType
+from types import NoneType, UnionType
 from typing import Any, TypeVar, get_args, get_type_hints
 
 from pydantic import TypeAdapter
@@ -94,9 +94,9 @@ def _columns(kind: type, key: Collection[str], without: Collection[str] = ()) ->
 
 
 def _column(name: str, hint: Any, is_key: bool) -> Iterable[Any]:
-    members = get_args(hint)
+    members = get_args(hint) if isinstance(hint, UnionType) else ()
     plain = next(member for member in members if member is not NoneType) if members else hint
-    is_enum = issubclass(plain, StrEnum)
+    is_enum = isinstance(plain, type) and issubclass(plain, StrEnum)
     column_type = _TYPES.get(plain) or (Choice(plain) if is_enum else Json(plain))
     nullable = NoneType in members
     yield Column(name, column_type, primary_key=is_key, nullable=nullable, autoincrement=False)
@@ -126,6 +126,7 @@ jobs = Table(
 Index(None, jobs.c.departure, jobs.c.arrival, jobs.c.size)  # live jobs (no departure), and the audit
 Index(None, jobs.c.state, jobs.c.id)
 Index(None, jobs.c.owner, jobs.c.id)
+Index(None, jobs.c.held_at)
 
 specs = Table(
     "specs",
@@ -152,9 +153,24 @@ attempts = Table(
     ForeignKeyConstraint(["job", "task"], ["tasks.job", "tasks.number"]),
 )
 Index(None, attempts.c.state, attempts.c.worker)
-Index(None, attempts.c.ended_at)
+Index(None, attempts.c.ended_at, attempts.c.dispatched_at)
+Index(None, attempts.c.dispatched_at)
 
 workers = Table("workers", metadata, *_columns(Worker, key=["name"]))
+
+samples = Table(  # what workers said of themselves, once a minute
+    "samples",
+    metadata,
+    Column("minute", WHOLE, primary_key=True, autoincrement=False),  # since 1970
+    Column("worker", Text, primary_key=True),
+    Column("spare_cpu", Double, nullable=False),
+    Column("slots", WHOLE, nullable=False),
+    Column("used", WHOLE, nullable=False),
+    Column("in_use", WHOLE, nullable=False),
+    Column("frozen", WHOLE, nullable=False),
+    sqlite_with_rowid=False,  # read by its key, forwards
+)
+Index(None, samples.c.worker, samples.c.minute)
 
 exemptions = Table(
     "exemptions",
