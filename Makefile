@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test lint format test-compose test-snakemake constraints clean check-python
+.PHONY: demo test lint format test-compose test-snakemake constraints web clean check-python
 
 demo: .venv/installed
 	$(BIN)/loopline demo
@@ -29,6 +29,20 @@ test-snakemake: .venv/installed
 constraints: .venv/installed
 	$(BIN)/uv pip compile pyproject.toml --all-extras --group dev --generate-hashes --universal \
 		--python-version 3.11 --no-header --quiet --output-file constraints.txt
+
+# The master's page, into master/dashboard/assets. Needs Node 20.19 or newer, which nothing else here does.
+web: .venv/installed
+	$(BIN)/python -c "$$PRINT_OPENAPI" > web/openapi.json
+	cd web && npm ci --silent && npm run --silent types && npm run --silent check
+	cd web && npm run --silent test && npm run --silent build
+
+define PRINT_OPENAPI
+import json
+from master.api.openapi import document
+from master.app import OPERATIONS
+print(json.dumps(document(OPERATIONS), indent=1))
+endef
+export PRINT_OPENAPI
 
 clean:
 	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis loopline-demo

@@ -67,6 +67,7 @@ def _greeting(settings: MasterSettings, master: Master) -> str:
         join += f" --token-file {shlex.quote(str(settings.data_dir.absolute() / 'tokens' / 'worker'))}"
     lines = [
         f"Loopline {__version__}: the master serves at {reachable}",
+        f"  page      {reachable}/",
         f"  data      {settings.data_dir.absolute()}",
         f"  API       {reachable}/docs",
         f"  policy    {settings.policy}, order {settings.order}",

@@ -24,9 +24,13 @@ from master.api import (
     outputs,
     previews,
     pruning,
+    queue,
+    samples,
+    session,
     streams,
     system,
     tasks,
+    timeline,
     tokens,
     workers,
 )
@@ -34,9 +38,10 @@ from master.api.openapi import document
 from master.api.operations import Operation
 from master.api.problems import problems
 from master.api.services import SERVICES, Listeners, Services
-from master.auth import Auth, write_first_tokens
+from master.auth import Auth, session_key, write_first_tokens
 from master.blobs import Blobs
 from master.clock import Clock
+from master.dashboard.pages import add_page
 from master.engine import Engine
 from master.forecasting import Forecaster
 from master.keeper import Keeper
@@ -56,7 +61,25 @@ log = logging.getLogger(__name__)
 
 STOP_WITHIN_S = 3.0
 
-SUBJECTS = (jobs, previews, tasks, outputs, streams, workers, files, pruning, history, tokens, joining, system, docs)
+SUBJECTS = (
+    jobs,
+    previews,
+    queue,
+    tasks,
+    outputs,
+    timeline,
+    samples,
+    streams,
+    workers,
+    files,
+    pruning,
+    history,
+    session,
+    tokens,
+    joining,
+    system,
+    docs,
+)
 OPERATIONS: list[Operation] = [operation for subject in SUBJECTS for operation in subject.routes]
 
 
@@ -73,7 +96,7 @@ class Master:
 async def serving(settings: MasterSettings) -> AsyncIterator[Master]:
     """A master at work, on its port; LooplineError where it cannot start. It ends bounded in time, and in order."""
     _make_home(settings.data_dir)
-    async with open_store(settings.database) as store:
+    async with open_store(settings.database, keep_samples_s=settings.keep_samples_days * 86400.0) as store:
         services = await _services(settings, store)
         await write_first_tokens(services.auth, settings)
         working = asyncio.create_task(services.engine.run(services.links))
@@ -129,6 +152,7 @@ def web_app(services: Services) -> web.Application:
     app.on_shutdown.append(_send_home)
     for operation in OPERATIONS:
         app.router.add_route(operation.method, operation.route, operation.serve)
+    add_page(app)
     return app
 
 
@@ -152,7 +176,7 @@ async def _services(settings: MasterSettings, store: Store) -> Services:
         store=store,
         scheduler=scheduler,
         engine=engine,
-        auth=Auth(store.tokens, required=settings.tokens),
+        auth=Auth(store.tokens, session_key(settings), required=settings.tokens),
         blobs=blobs,
         rows=rows,
         keeper=Keeper(store, blobs, settings),
@@ -205,8 +229,9 @@ def _cannot_listen(settings: MasterSettings, error: OSError) -> LooplineError:
 
 
 async def _harden(_request: web.Request, response: web.StreamResponse) -> None:
-    """No browser guesses what an answer is, or keeps one that does not say that it may be kept."""
+    """No browser guesses what an answer is, runs what a user wrote, or keeps what is not said to be for keeping."""
     response.headers.setdefault("X-Content-Type-Options", "nosniff")
+    response.headers.setdefault("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'; sandbox")
     response.headers.setdefault("Cache-Control", "no-store")
 
 

@@ -9,13 +9,15 @@ from __future__ import annotations
 import os
 import time
 from collections import OrderedDict
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from secrets import token_hex, token_urlsafe
+from secrets import token_bytes, token_hex, token_urlsafe
 from urllib.parse import urlsplit
 
 from aiohttp import web
 
+from master.sessions import COOKIE, Sessions, check_own_page, foreign_page, is_own_page
 from master.settings import MasterSettings, is_loopback
 from master.store.tokens import TOKEN_REFUSED, Tokens
 from shared.api import JoinRequest, JoinTokenCreated, JoinTokenRequest, JoinTokenView, Role, TokenCreated, TokenView
@@ -33,6 +35,7 @@ STORERS: Access = ("admin", "user", "worker")
 ALL: Access = ("admin", "user", "reader", "worker")
 
 _PREFIX = "ll_"
+_KEY_BYTES = 32
 _JOIN_PREFIX = "lj_"
 _JOIN_HINT = "an admin makes a new one with `loopline token join`"
 _HINT = "send Authorization: Bearer <token>; an admin makes tokens with `loopline token create`"
@@ -55,8 +58,9 @@ ANYBODY = Caller("", "reader")
 
 
 class Auth:
-    def __init__(self, tokens: Tokens, *, required: bool = True) -> None:
+    def __init__(self, tokens: Tokens, session_key: bytes, *, required: bool = True) -> None:
         self._tokens = tokens
+        self._sessions = Sessions(session_key)
         self._required = required
         self._known: dict[str, Caller] = {}  # by hash: those that were found in the store
         self._failures = _Buckets(burst=100, per_s=1)
@@ -70,6 +74,18 @@ class Auth:
             message = f"a token of role {caller.role} may not do this; it takes {' or '.join(access)}"
             raise LooplineError("forbidden", message, "ask an admin for a token of another role", status=403)
         return caller
+
+    async def sign_in(self, request: web.Request, secret: str) -> tuple[Caller, str]:
+        """Who signs in from a browser, and the cookie that says so from then on; none where no token is asked for."""
+        if not self._required:
+            return _neighbour(request), ""
+        if "Origin" in request.headers and not is_own_page(request):
+            raise foreign_page()
+        caller = await self._try(secret, request.remote or "")
+        if caller.role not in READERS:
+            hint = "sign in with a token of role admin, user or reader"
+            raise LooplineError("forbidden", f"a {caller.role}'s token shows nothing here", hint, status=403)
+        return caller, self._sessions.cookie(_hash(secret))
 
     async def create(self, name: str, role: Role) -> TokenCreated:
         """A new token: the only time that its secret is seen."""
@@ -107,7 +123,10 @@ class Auth:
 
     async def find(self, secret: str) -> Caller | None:
         """Whose token this is, if it is valid."""
-        key, known = _hash(secret), self._known  # those of now: what is revoked meanwhile must not stay
+        return await self._by_hash(_hash(secret))
+
+    async def _by_hash(self, key: str) -> Caller | None:
+        known = self._known  # those of now: what is revoked meanwhile must not stay
         if key not in known:
             token = await self._tokens.by_hash(key)
             if token is None or token.revoked_at is not None:
@@ -116,10 +135,24 @@ class Auth:
         return known[key]
 
     async def _caller(self, request: web.Request) -> Caller:
+        if COOKIE in request.cookies and "Authorization" not in request.headers:
+            return await self._visitor(request, request.cookies[COOKIE])
         scheme, _, secret = request.headers.get("Authorization", "").partition(" ")
         if scheme.lower() != "bearer" or not secret:
             raise LooplineError("no_token", "this needs a token", _HINT, status=401)
-        address = request.remote or ""
+        return await self._try(secret, request.remote or "")
+
+    async def _visitor(self, request: web.Request, cookie: str) -> Caller:
+        """Who signed in from a browser."""
+        check_own_page(request)
+        key = self._sessions.token_hash(cookie)
+        caller = await self._by_hash(key) if key else None
+        if caller is None:
+            raise LooplineError("signed_out", "you are no longer signed in", "sign in with a valid token", status=401)
+        return caller
+
+    async def _try(self, secret: str, address: str) -> Caller:
+        """Whose token this is; LooplineError where it is none, or too many from this address were."""
         if self._failures.is_empty(address) and _hash(secret) not in self._known:
             raise _too_many_failures()
         caller = await self.find(secret)
@@ -129,14 +162,30 @@ class Auth:
         return caller
 
 
+def session_key(settings: MasterSettings) -> bytes:
+    """What seals the cookies of those who signed in; made on the first start, and again where it was deleted."""
+    file = _token_folder(settings) / "session-key"
+    with suppress(ValueError):
+        if len(key := bytes.fromhex(_read(file))) >= _KEY_BYTES:
+            return key
+    key = token_bytes(_KEY_BYTES)
+    write_private(file, key.hex())
+    return key
+
+
 async def write_first_tokens(auth: Auth, settings: MasterSettings) -> None:
     """Leave a token for this user's own command line, and one for workers to join with, where there is none yet."""
-    folder = settings.data_dir / "tokens"
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    folder.chmod(0o700)
+    folder = _token_folder(settings)
     also = [settings.worker_token_file] if settings.worker_token_file else []
     await _leave_token(auth, "admin", [folder / "admin"])
     await _leave_token(auth, "worker", [folder / "worker", *also])
+
+
+def _token_folder(settings: MasterSettings) -> Path:
+    folder = settings.data_dir / "tokens"
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    folder.chmod(0o700)
+    return folder
 
 
 async def _leave_token(auth: Auth, role: Role, files: list[Path]) -> None:

@@ -75,6 +75,9 @@ class MasterSettings(Settings):
         Annotated[int, Field(ge=1, le=65536)] | Literal["unlimited"],
         Field(description="attempts of one task at once, where its job does not say"),
     ] = 2
+    keep_samples_days: Annotated[
+        float, Field(gt=0, le=366, description="how long what workers said of themselves is kept, a minute each")
+    ] = 14.0
     tokens: Annotated[bool, Field(description="false: all that can connect are admins; on loopback only")] = True
     worker_token_file: Annotated[Path | None, Field(description="where to write the workers' token as well")] = None
     retention_days: Annotated[

@@ -11,6 +11,7 @@ from pydantic import BaseModel, TypeAdapter
 
 from master.api.operations import JSON, Operation, Parameter
 from master.api.problems import MEDIA_TYPE
+from master.sessions import COOKIE
 from shared import __version__
 from shared.api import Problem
 
@@ -23,7 +24,8 @@ _INFO = {
     "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
 }
 _SECURITY = {
-    "token": {"type": "http", "scheme": "bearer", "description": "A token: the master's first start writes one."}
+    "token": {"type": "http", "scheme": "bearer", "description": "A token: the master's first start writes one."},
+    "session": {"type": "apiKey", "in": "cookie", "name": COOKIE, "description": "A browser that has signed in."},
 }
 
 
@@ -50,7 +52,7 @@ def _models(operations: Iterable[Operation]) -> Iterable[tuple[_Key, Any, TypeAd
             yield (operation.id, parameter.name), "validation", TypeAdapter(parameter.kind)
         if operation.body:
             yield (operation.id, "body"), "validation", TypeAdapter(operation.body)
-        if answer := operation.item or _model_answered(operation):
+        if answer := operation.item or operation.answer or _model_answered(operation):
             yield (operation.id, "answer"), "serialization", TypeAdapter(answer)
 
 
@@ -62,7 +64,7 @@ def _operation(operation: Operation, of: dict[_Key, Json]) -> Json:
         "summary": summary.rstrip("."),
         "description": f"{description}\n\n{_who(operation)}".strip(),
         "responses": _responses(operation, of),
-        "security": [{"token": []}] if operation.access else [],
+        "security": [{"token": []}, {"session": []}] if operation.access else [],
     }
     if operation.parameters:
         described["parameters"] = [_parameter(one, of[operation.id, one.name]) for one in operation.parameters]

@@ -74,6 +74,7 @@ class Operation:
     declines: tuple[int, ...] = ()  # statuses of its own, beside those that follow from its signature
     media_type: str = JSON  # of the answer
     item: type[BaseModel] | None = None  # what an answer without end consists of
+    answer: type[BaseModel] | None = None  # what is answered, where the handler writes it out itself
     takes: str | None = None  # media type of a body that the handler reads itself
     headers: Mapping[str, str] = field(default_factory=dict)  # of the answer, and what they say
     rest: str = ""  # the parameter that takes all that is left of the path, slashes included

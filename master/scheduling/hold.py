@@ -62,6 +62,15 @@ class HoldIndex:
             node //= 2
         return None
 
+    def first(self, arrival: int, weight: float) -> int | None:
+        """Arrival of the earliest job that holds one of this arrival and weight; None: it is free."""
+        node = 1
+        while node < self._leaves:
+            node = 2 * node + (self._least[2 * node] > weight)
+        leaf = node - self._leaves
+        found = leaf < len(self._arrivals) and self._least[node] <= weight and self._arrivals[leaf] < arrival
+        return self._arrivals[leaf] if found else None
+
     def predecessors(self, arrival: int, weight: float) -> list[int]:
         """Arrivals of all that hold it, for people: O(n)."""
         return sorted(a for a, w in self._weights.items() if a < arrival and w <= weight)

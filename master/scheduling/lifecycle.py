@@ -87,7 +87,8 @@ def lose_attempt(state: State, attempt: Attempt, reason: str, *, for_good: bool)
     if attempt.state is not AttemptState.LOST:
         attempt.state = states.check(states.ATTEMPT, attempt.state, AttemptState.LOST)
         _assume_lost(state, attempt)
-    attempt.reason, attempt.sent, attempt.frozen = reason, 0, False
+    attempt.reason, attempt.sent = reason, 0
+    attempt.thaw(state.now)
     attempt.ended_at = state.now if for_good or not task.is_open else None
     state.save_attempt(attempt)
     reconsider_task(state, task)
@@ -120,7 +121,8 @@ def cancel_attempt(state: State, attempt: Attempt, reason: str) -> None:
 def close_attempt(state: State, attempt: Attempt) -> None:
     """A cancelled attempt is gone from its worker without a result."""
     attempt.state = states.check(states.ATTEMPT, attempt.state, AttemptState.CANCELLED)
-    attempt.ended_at, attempt.frozen = state.now, False
+    attempt.ended_at = state.now
+    attempt.thaw(state.now)
     _assume_lost(state, attempt)
     state.save_attempt(attempt)
 
@@ -240,7 +242,8 @@ def _set_task(job: Job, task: Task, new: TaskState) -> None:
 
 def _record(state: State, attempt: Attempt, result: Result) -> None:
     attempt.state = states.check(states.ATTEMPT, attempt.state, states.END[result.outcome])
-    attempt.ended_at, attempt.frozen = state.now, False
+    attempt.ended_at = state.now
+    attempt.thaw(state.now)
     attempt.started_at = attempt.started_at or max(attempt.dispatched_at, state.now - result.wall_s)
     attempt.exit_code, attempt.reason = result.exit_code, result.reason or attempt.reason
     attempt.wall_s, attempt.cpu_s = result.wall_s, result.cpu_s

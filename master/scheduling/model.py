@@ -37,6 +37,11 @@ UNRELEASED = 0
 _LIVE_JOB = (JobState.QUEUED, JobState.RUNNING)
 _OPEN_TASK = (TaskState.QUEUED, TaskState.RUNNING)
 
+Freeze = tuple[float, float | None]
+"""From when until when something stood still; None: it still does."""
+MAX_FREEZES = 50
+"""So many of an attempt's latest freezes are kept."""
+
 UNKNOWN_WEIGHT = 1e300
 """A job of unknown size counts as larger than any other."""
 
@@ -182,6 +187,7 @@ class Attempt:
     expected_s: float = 0.0  # how long it was expected to take as it was dispatched
     asked: bool = False  # it was started because its job's quorum needs it
     frozen: bool = False  # it stands still, for the sake of the computer's owner
+    freezes: tuple[Freeze, ...] = ()  # the latest MAX_FREEZES, as its worker reported them
     sent: int = 0  # the Assign of this session that carried its last command; 0: none yet
     started_at: float | None = None
     ended_at: float | None = None  # None while lost: the laptop may come back
@@ -208,6 +214,16 @@ class Attempt:
     def is_over(self) -> bool:
         """Neither does it occupy slots, nor may it come back: the scheduler forgets it."""
         return self.ended_at is not None
+
+    def freeze(self, now: float) -> None:
+        self.frozen = True
+        self.freezes = (*self.freezes, (now, None))[-MAX_FREEZES:]
+
+    def thaw(self, now: float) -> None:
+        """It moves again, or is no longer there to stand still."""
+        self.frozen = False
+        if self.freezes and self.freezes[-1][1] is None:
+            self.freezes = (*self.freezes[:-1], (self.freezes[-1][0], now))
 
 
 @dataclass(slots=True)

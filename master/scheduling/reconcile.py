@@ -62,9 +62,13 @@ def _is_held(state: State, attempt: Attempt, seen: int) -> None:
 
 
 def _note_frozen(state: State, attempt: Attempt, frozen: bool) -> None:
-    if attempt.frozen != frozen:
-        attempt.frozen = frozen
-        state.save_attempt(attempt)
+    if attempt.frozen == frozen:
+        return
+    if frozen:
+        attempt.freeze(state.now)
+    else:
+        attempt.thaw(state.now)
+    state.save_attempt(attempt)
 
 
 def _is_not_held(state: State, attempt: Attempt, seen: int) -> None:

@@ -21,8 +21,10 @@ from master.store.jobs import Jobs
 from master.store.migrate import upgrade
 from master.store.notifications import Notifications
 from master.store.results import Results
+from master.store.samples import SampleQueries, Sampler
 from master.store.stories import Stories
 from master.store.tasks import Tasks
+from master.store.timeline import Timelines
 from master.store.tokens import Tokens
 from master.store.workers import Workers
 from master.store.writer import Writer
@@ -33,25 +35,27 @@ __all__ = ["Store", "StoreBroken", "open_store"]
 
 
 @asynccontextmanager
-async def open_store(url: str) -> AsyncIterator[Store]:
+async def open_store(url: str, *, keep_samples_s: float = 14 * 86400.0) -> AsyncIterator[Store]:
     """The store at a database URL, brought to this release's tables, and shut to any other master."""
     parsed = parse_url(url)
     async with open_database(parsed) as database:
         await upgrade(parsed)
-        yield Store(database)
+        yield Store(database, keep_samples_s)
 
 
 class Store:
     """What is asked of the store, by subject."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, keep_samples_s: float) -> None:
         self._read = database.read
-        self._writer = Writer(database.write)
+        self._writer = Writer(database.write, Sampler(keep_samples_s))
         self.jobs = Jobs(self._read)
         self.tasks = Tasks(self._read)
         self.attempts = Attempts(self._read)
         self.history = History(self._read)
         self.files = Files(self._read, self._writer)
+        self.timelines = Timelines(self._read)
+        self.samples = SampleQueries(self._read)
         self.results = Results(self._read)
         self.stories = Stories(self._read)
         self.workers = Workers(self._read)

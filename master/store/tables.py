@@ -127,6 +127,7 @@ jobs = Table(
 Index(None, jobs.c.departure, jobs.c.arrival, jobs.c.size)  # live jobs (no departure), and the audit
 Index(None, jobs.c.state, jobs.c.id)
 Index(None, jobs.c.owner, jobs.c.id)
+Index(None, jobs.c.held_at)
 
 specs = Table(
     "specs",
@@ -153,7 +154,8 @@ attempts = Table(
     ForeignKeyConstraint(["job", "task"], ["tasks.job", "tasks.number"]),
 )
 Index(None, attempts.c.state, attempts.c.worker)
-Index(None, attempts.c.ended_at)
+Index(None, attempts.c.ended_at, attempts.c.dispatched_at)
+Index(None, attempts.c.dispatched_at)
 Index("ix_attempts_late", attempts.c.job, sqlite_where=text("late = 1"), postgresql_where=text("late"))  # few
 
 workers = Table("workers", metadata, *_columns(Worker, key=["name"]))
@@ -179,6 +181,20 @@ removals = Table(  # jobs whose files are no longer kept, and why
     Column("at", Double, nullable=False),
     Column("reason", Text, nullable=False),
 )
+
+samples = Table(  # what workers said of themselves, once a minute
+    "samples",
+    metadata,
+    Column("minute", WHOLE, primary_key=True, autoincrement=False),  # since 1970
+    Column("worker", Text, primary_key=True),
+    Column("spare_cpu", Double, nullable=False),
+    Column("slots", WHOLE, nullable=False),
+    Column("used", WHOLE, nullable=False),
+    Column("in_use", WHOLE, nullable=False),
+    Column("frozen", WHOLE, nullable=False),
+    sqlite_with_rowid=False,  # read by its key, forwards
+)
+Index(None, samples.c.worker, samples.c.minute)
 
 exemptions = Table(
     "exemptions",

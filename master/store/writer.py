@@ -14,6 +14,7 @@ from master.store.audit import audit
 from master.store.broken import StoreBroken
 from master.store.database import Result, Transact
 from master.store.rows import changed_rows, late_rows, notification_rows
+from master.store.samples import Sampler
 from master.store.tables import attempts, event_log, grid, notifications
 from shared.model import AttemptState
 
@@ -21,8 +22,9 @@ from shared.model import AttemptState
 class Writer:
     """After its first failure it refuses to go on: what is in memory may then be ahead of what is on disk."""
 
-    def __init__(self, write: Transact) -> None:
+    def __init__(self, write: Transact, sampler: Sampler | None = None) -> None:
         self._write = write
+        self._sampler = sampler
         self._broken: StoreBroken | None = None
 
     async def commit(self, batch: Batch, effects: Effects) -> None:
@@ -35,6 +37,8 @@ class Writer:
         if not batch.events and not late and all(table is grid for table, _ in rows):
             return
         ended = notification_rows(effects)
+        sampler = self._sampler
+        sampled = sampler.take(effects) if sampler else []
         log = {"at": batch.now, "batch": BATCH.dump_json(batch).decode()}
 
         def work(connection: Connection) -> None:
@@ -42,6 +46,8 @@ class Writer:
                 connection.execute(_upsert(table, connection.dialect.name), values)
             if late:
                 connection.execute(_ENDED_LATE, late)
+            if sampler and sampled:
+                sampler.write(connection, sampled)
             if completed:
                 audit(connection, completed, batch.now)
             if ended:

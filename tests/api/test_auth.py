@@ -16,7 +16,16 @@ from shared.errors import LooplineError
 from tests.api.bench import ROLES, Bench, running_master
 
 EXAMPLES = {"job": "1", "task": "1", "worker": "w1", "sha256": "0" * 64, "token": "ab", "name": "swagger-ui.css"}
-OPEN = {"/api/v1/join", "/healthz", "/readyz", "/openapi.json", "/docs", "/docs/init.js", "/docs/{name}"}
+OPEN = {
+    "/api/v1/join",
+    "/api/v1/session",
+    "/healthz",
+    "/readyz",
+    "/openapi.json",
+    "/docs",
+    "/docs/init.js",
+    "/docs/{name}",
+}
 
 
 def path_of(operation: Operation) -> str:

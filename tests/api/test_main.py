@@ -37,7 +37,7 @@ async def running(*arguments: str) -> AsyncIterator[tuple[asyncio.subprocess.Pro
     process = await start(*arguments)
     assert process.stdout
     try:
-        lines = [(await asyncio.wait_for(process.stdout.readline(), 60)).decode() for _ in range(5)]
+        lines = [(await asyncio.wait_for(process.stdout.readline(), 60)).decode() for _ in range(6)]
         yield process, "".join(lines)
     finally:
         if process.returncode is None:
@@ -49,6 +49,7 @@ async def test_it_greets_serves_and_stops_when_told(tmp_path: Path) -> None:
     async with running("--port", "0", "--data-dir", str(tmp_path)) as (process, greeting):
         url = greeting.split()[6]
         assert f"loopline worker --master {url} --token-file {tmp_path}/tokens/worker" in greeting
+        assert f"page      {url}/\n" in greeting
         assert f"{url}/docs" in greeting
         headers = {"Authorization": f"Bearer {(tmp_path / 'tokens' / 'admin').read_text().strip()}"}
         async with aiohttp.ClientSession(headers=headers) as http, http.get(f"{url}/api/v1/events") as events:

@@ -52,6 +52,7 @@ class HoldMachine(RuleBasedStateMachine):
                 holders = [a for a, w in ordered if a < arrival and w <= weight]
                 assert self.index.predecessors(arrival, weight) == holders
                 assert self.index.witness(arrival, weight) == (holders[-1] if holders else None)
+                assert self.index.first(arrival, weight) == (holders[0] if holders else None)
 
     @invariant()
     def equals_one_built_afresh(self) -> None:

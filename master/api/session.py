@@ -1,0 +1,49 @@
+"""Signing in and out, from a browser."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from aiohttp import web
+from pydantic import ConfigDict, Field
+
+from master.api.operations import Routes
+from master.api.services import Services
+from master.auth import OPEN
+from master.sessions import forget_in_browser, keep_in_browser
+from shared import __version__
+from shared.api import Body, Whoami
+
+routes = Routes("access")
+
+COOKIE = {
+    "Set-Cookie": "The session, which requests without an Authorization header then go by; no script can read it"
+}
+
+
+class SignIn(Body):
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    token: Annotated[str, Field(max_length=200)]
+
+
+@routes("POST /session", OPEN, answer=Whoami, headers=COOKIE, declines=(401, 403, 429))
+async def sign_in(services: Services, request: web.Request, body: SignIn) -> web.Response:
+    """Sign in with a token: from now on this browser is let in by a cookie, for a week at most.
+
+    What it then asks to change must come from this master's own page: its Origin is checked.
+    """
+    caller, cookie = await services.auth.sign_in(request, body.token)
+    answer = Whoami(name=caller.name, role=caller.role, version=__version__)
+    response = web.Response(text=answer.model_dump_json(), content_type="application/json")
+    if cookie:
+        keep_in_browser(request, response, cookie)
+    return response
+
+
+@routes("DELETE /session", OPEN, status=204)
+async def sign_out(request: web.Request) -> web.Response:
+    """Have this browser forget its session."""
+    response = web.Response(status=204)
+    forget_in_browser(request, response)
+    return response

@@ -1,0 +1,31 @@
+"""The jobs in the grid in the order in which the policy comes to them, and what holds each."""
+
+from __future__ import annotations
+
+from master.scheduling.model import Job
+from master.scheduling.state import State
+from shared.columns import QueuedJob
+
+
+def queue(state: State) -> list[QueuedJob]:
+    """All that are live: O(n log n), for people."""
+    return [QueuedJob(id=job.id, held_by=_holder(state, job)) for job in _in_turn(state)]
+
+
+def _in_turn(state: State) -> list[Job]:
+    jobs = list(state.index.live.values())
+    match state.settings.policy:
+        case "round-robin":  # on from the job whose turn was last, and once round
+            return sorted(jobs, key=lambda job: (job.arrival <= state.grid.pointer, job.arrival))
+        case "fair":
+            return sorted(jobs, key=lambda job: (job.tag, job.arrival))
+        case _:
+            return jobs
+
+
+def _holder(state: State, job: Job) -> int | None:
+    """The job that keeps its last task back, of several the one that came first, as explain says."""
+    if not state.index.is_held(job):
+        return None
+    first = state.index.hold.first(job.arrival, job.weight)
+    return None if first is None else state.index.live[first].id

@@ -1,0 +1,151 @@
+"""Signing in from a browser: a cookie that only this master's own page can use to change anything."""
+
+from __future__ import annotations
+
+import re
+import stat
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+
+from master import sessions
+from master.sessions import COOKIE
+from tests.api.bench import Answer, Bench, running_master
+
+
+async def sign_in(master: Bench, token: str, **headers: str) -> Answer:
+    return await master.ask("POST", "/session", None, json={"token": token}, headers=headers)
+
+
+async def visitor(master: Bench, role: str = "user") -> dict[str, str]:
+    """The header that a signed-in browser sends."""
+    answer = await sign_in(master, master.tokens[role])
+    master.http.cookie_jar.clear()
+    assert answer.status == 200, answer.body
+    return {"Cookie": answer.headers["Set-Cookie"].partition(";")[0]}
+
+
+async def test_a_token_becomes_a_cookie_that_no_script_can_read(master: Bench) -> None:
+    answer = await sign_in(master, master.tokens["user"])
+    assert answer.body == await master.get("/whoami", "user")
+    cookie = answer.headers["Set-Cookie"]
+    assert {"HttpOnly", "SameSite=Strict", "Path=/"} <= set(cookie.split("; "))
+    assert "Secure" not in cookie, "by plain http no browser would send it back"
+    assert master.tokens["user"] not in cookie
+    assert answer.headers["Cache-Control"] == "no-store"
+    through_tls = await sign_in(master, master.tokens["user"], Origin=f"https://127.0.0.1:{master.port}")
+    assert "Secure" in through_tls.headers["Set-Cookie"].split("; ")
+
+
+async def test_who_signed_in_is_who_they_are(master: Bench) -> None:
+    cookie = await visitor(master, "reader")
+    assert (await master.get("/whoami", None, headers=cookie))["name"] == "the-reader"
+    refused = await master.ask(
+        "POST", "/jobs", None, headers={**cookie, "Origin": master.url}, json={"command": ["a"]}
+    )
+    assert (refused.status, refused.body["code"]) == (403, "forbidden")
+    both = {**cookie, **master.headers("admin")}
+    assert (await master.get("/whoami", None, headers=both))["role"] == "admin", "a token goes before a cookie"
+
+
+async def test_a_browser_is_let_in_with_nothing_but_its_cookie(master: Bench) -> None:
+    """As a browser keeps it: in a jar, sent to this address and taken out by signing out."""
+    async with aiohttp.ClientSession(cookie_jar=aiohttp.CookieJar(unsafe=True)) as browser:
+        bench = Bench(master.url, master.services, browser)
+        assert (await bench.ask("GET", "/whoami", None)).status == 401
+        await sign_in(bench, master.tokens["user"])
+        assert (await bench.get("/whoami", None))["name"] == "the-user"
+        async with bench.http.get(bench.address("/events")) as events:
+            assert events.status == 200
+        assert (await bench.ask("DELETE", "/session", None)).status == 204
+        assert (await bench.ask("GET", "/whoami", None)).status == 401
+
+
+@pytest.mark.parametrize(
+    "origin",
+    [None, "null", "", "http://evil.example", "http://127.0.0.1:1", "http://localhost:{port}", "ftp://{host}"],
+)
+async def test_other_pages_change_nothing_with_it(master: Bench, origin: str | None) -> None:
+    cookie, job = await visitor(master), await master.submit("user")
+    given = {} if origin is None else {"Origin": origin.format(port=master.port, host=f"127.0.0.1:{master.port}")}
+    foreign: dict[str, Any] = {"headers": {**cookie, **given}}
+    for method, path in (("POST", f"/jobs/{job}/cancel"), ("PUT", f"/files/{'0' * 64}"), ("POST", "/jobs")):
+        answer = await master.ask(method, path, None, **foreign)
+        assert (answer.status, answer.body["code"]) == (403, "foreign_page"), (method, path)
+    assert (await master.ask("GET", f"/jobs/{job}", None, **foreign)).status == 200
+    own = {**cookie, "Origin": master.url}
+    assert (await master.ask("POST", f"/jobs/{job}/cancel", None, headers=own)).status == 200
+
+
+async def test_other_pages_open_no_link_and_sign_nobody_in(master: Bench) -> None:
+    cookie = await visitor(master, "admin")
+    with pytest.raises(aiohttp.WSServerHandshakeError) as caught:
+        await master.http.ws_connect(master.address("/link"), headers={**cookie, "Origin": "http://evil.example"})
+    assert caught.value.status == 403
+    answer = await sign_in(master, master.tokens["admin"], Origin="http://evil.example")
+    assert (answer.status, answer.body["code"]) == (403, "foreign_page")
+
+
+async def test_wrong_tokens_are_counted_like_all_others(master: Bench) -> None:
+    await master.get("/whoami")
+    answers = [await sign_in(master, "ll_00000000_wrong") for _ in range(60)]
+    assert (answers[0].status, answers[0].body["code"]) == (401, "wrong_token")
+    assert "Set-Cookie" not in answers[0].headers
+    wrong = {"Authorization": "Bearer ll_00000000_wrong"}
+    statuses = [(await master.ask("GET", "/jobs", None, headers=wrong)).status for _ in range(80)]
+    assert (statuses[0], statuses[-1]) == (401, 429)
+    assert (await sign_in(master, "ll_00000000_wrong")).status == 429
+    assert (await sign_in(master, master.tokens["admin"])).status == 200, "who is known is let in"
+
+
+async def test_what_is_no_token_and_who_has_nothing_to_see(master: Bench) -> None:
+    for token in ("", " ", "\ud7ff", "ll_x_y"):
+        assert (await sign_in(master, token)).status == 401
+    assert (await sign_in(master, "x" * 201)).status == 422
+    answer = await sign_in(master, master.tokens["worker"])
+    assert (answer.status, answer.body["code"]) == (403, "forbidden")
+
+
+async def test_a_session_ends_with_its_token_and_its_time(master: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = (await master.ask("POST", "/tokens", json={"name": "eve", "role": "user"})).body
+    master.tokens["eve"] = made["secret"]
+    cookie, other = await visitor(master, "eve"), await visitor(master, "user")
+    await master.ask("POST", f"/tokens/{made['id']}/revoke")
+    gone = await master.ask("GET", "/whoami", None, headers=cookie)
+    assert (gone.status, gone.body["code"]) == (401, "signed_out")
+    assert (await master.ask("GET", "/whoami", None, headers=other)).status == 200
+    begun = sessions.time.time()
+    monkeypatch.setattr(sessions.time, "time", lambda: begun + sessions.LASTS_S + 1)
+    assert (await master.ask("GET", "/whoami", None, headers=other)).status == 401
+
+
+async def test_nobody_makes_up_a_cookie(master: Bench) -> None:
+    value = (await visitor(master))["Cookie"].partition("=")[2]
+    token_hash, until, seal = value.split(".")
+    admins = sessions.Sessions(b"another key").cookie(token_hash)
+    longer = f"{token_hash}.{int(until) + 1}.{seal}"
+    for made_up in (admins, longer, value[:-1], value + "0", "", ".", "..", "a.b.c", "\u00fc", f"{until}.{seal}"):
+        answer = await master.ask("GET", "/whoami", None, headers={"Cookie": f"{COOKIE}={made_up}"})
+        assert answer.status == 401, made_up
+
+
+async def test_sessions_outlive_the_master_and_its_key_is_its_own(tmp_path: Path) -> None:
+    async with running_master(tmp_path) as master:
+        cookie = await visitor(master)
+    file = tmp_path / "tokens" / "session-key"
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert re.fullmatch("[0-9a-f]{64}\n", file.read_text())
+    async with running_master(tmp_path) as master:
+        assert (await master.ask("GET", "/whoami", None, headers=cookie)).status == 200
+    file.write_text("spoilt")
+    async with running_master(tmp_path) as master:
+        assert (await master.ask("GET", "/whoami", None, headers=cookie)).status == 401
+
+
+async def test_a_master_without_tokens_needs_no_cookie(tmp_path: Path) -> None:
+    async with running_master(tmp_path, tokens=False) as master:
+        answer = await sign_in(master, "")
+        assert (answer.status, answer.body["name"], "Set-Cookie" in answer.headers) == (200, "local", False)
+        assert (await sign_in(master, "", Origin="http://evil.example")).status == 403

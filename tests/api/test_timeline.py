@@ -1,0 +1,191 @@
+"""What pictures are drawn from: windows of time in columns, samples by the minute, whose turn it is."""
+
+from __future__ import annotations
+
+import json
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+from shared.columns import Samples, Timeline, Trace
+from shared.model import AttemptId, Held, Outcome, Result
+from shared.protocol.messages import Run
+from tests.api.bench import Bench, done, until
+
+
+def fails_second(run: Run) -> Result:
+    return done(run) if run.attempt.task != 2 else Result(run.attempt, Outcome.FAILED, exit_code=3)
+
+
+async def ended(master: Bench, job: int) -> None:
+    async def is_over() -> bool:
+        return (await master.get(f"/jobs/{job}"))["finished_at"] is not None
+
+    await until(is_over)
+
+
+async def test_columns_say_what_the_list_of_attempts_says(master: Bench) -> None:
+    job = await master.submit(name="sweep", parameters={"i": {"range": [1, 3]}}, max_attempts=2)
+    async with master.worker("w2", slots=2, does=fails_second), master.worker("w1", slots=1, does=fails_second):
+        await ended(master, job)
+    waiting = await master.submit(name="later", max_attempts=1)
+    answer = await master.ask("GET", "/timeline?since=0", "reader")
+    timeline = Timeline.model_validate_json(answer.content)
+    attempts = {one["id"]: one for one in (await master.get("/attempts"))["items"]}
+    bars = timeline.bars
+    assert sorted(map(str, bars.attempt)) == sorted(attempts)
+    assert timeline.workers == ["w1", "w2"]
+    assert [(one.id, one.name) for one in timeline.jobs] == [(job, "sweep")]
+    assert bars.dispatched == sorted(bars.dispatched)
+    for place, id_ in enumerate(map(str, bars.attempt)):
+        attempt = attempts[id_]
+        assert timeline.workers[bars.worker[place]] == attempt["worker"]
+        assert timeline.jobs[bars.job[place]].id == job
+        assert (bars.state[place], bars.frozen[place]) == (attempt["state"], None)
+        assert (bars.replica[place], bars.accepted[place]) == (int(attempt["replica"]), int(attempt["accepted"]))
+        times = (bars.dispatched[place], bars.start[place], bars.end[place])
+        assert times == tuple(
+            pytest.approx(attempt[f"{what}_at"], abs=0.001) for what in ("dispatched", "started", "ended")
+        )
+    assert len({len(column) for column in bars.model_dump().values()}) == 1
+    assert waiting not in [one.id for one in timeline.jobs]
+
+
+async def test_a_window_of_one_job_or_worker_or_of_another_time(master: Bench) -> None:
+    jobs = [await master.submit(parameters={"i": {"range": [1, 3]}}) for _ in range(2)]
+    async with master.worker("w1", slots=1):
+        for job in jobs:
+            await ended(master, job)
+
+    async def seen(query: str) -> list[str]:
+        return list((await master.get(f"/timeline?{query}"))["bars"]["attempt"])
+
+    assert {attempt.partition(".")[0] for attempt in await seen(f"job={jobs[1]}")} == {str(jobs[1])}
+    assert len(await seen("worker=w1")) == 6
+    assert await seen("worker=w9") == await seen("since=1&until=2") == await seen("job=99") == []
+    latest = await master.get("/timeline?limit=2")
+    assert (latest["truncated"], len(latest["bars"]["job"])) == (True, 2)
+    assert latest["bars"]["attempt"] == (await seen("limit=50000"))[-2:]
+
+
+async def test_a_held_last_task_is_there_with_its_beginning_and_end(master: Bench) -> None:
+    first = await master.submit(size=5, requires={"labels": ["nowhere"]})
+    held = await master.submit(size=5)
+    answer = Timeline.model_validate_json((await master.ask("GET", "/timeline")).content)
+    assert [(one.job, one.until) for one in answer.held] == [(held, None)]
+    assert [one.id for one in answer.jobs] == [held]
+    assert await master.get("/queue", "reader") == [
+        {"id": first, "held_by": None, "waiting_for": []},
+        {"id": held, "held_by": first, "waiting_for": []},
+    ]
+    reasons = (await master.get(f"/jobs/{held}/explain"))["reasons"]
+    assert [reason["job"] for reason in reasons if reason["code"] == "held"] == [first]
+    await master.ask("POST", f"/jobs/{first}/cancel")
+    async with master.worker():
+        await ended(master, held)
+    after = Timeline.model_validate_json((await master.ask("GET", "/timeline")).content)
+    assert after.held[0].until is not None
+    assert after.held[0].until >= after.held[0].since
+    assert await master.get("/queue") == []
+
+
+async def test_what_stands_still_is_a_band_in_its_bar(master: Bench) -> None:
+    job = await master.submit()
+
+    async def bar() -> Any:
+        timeline = Timeline.model_validate_json((await master.ask("GET", f"/timeline?job={job}")).content)
+        return timeline.bars.frozen
+
+    async with master.worker(does=lambda run: None) as worker:
+        for frozen in (True, False):
+            await until(lambda: _is_running(master, job))
+            _, frame = worker.session.report([Held(AttemptId(job, 1, 1), frozen=frozen)], (), worker.load)
+            await worker.socket.send_bytes(frame)
+
+            async def has_changed(frozen: bool = frozen) -> bool:
+                (bands,) = await bar()
+                return bool(bands) and (bands[0][1] is None) == frozen
+
+            await until(has_changed)
+        ((since, end),) = (await bar())[0]
+        assert since <= end
+        trace = Trace.model_validate_json((await master.ask("GET", f"/jobs/{job}/trace")).content)
+        (band,) = [event for event in trace.traceEvents if event.cat == "frozen"]
+        (whole,) = [event for event in trace.traceEvents if event.cat == "attempt"]
+        assert (band.pid, band.tid) == (whole.pid, whole.tid)
+        assert whole.ts <= band.ts <= band.ts + band.dur <= whole.ts + whole.dur
+
+
+async def test_it_is_zipped_for_those_who_can_read_that(master: Bench) -> None:
+    plain = await master.ask("GET", "/timeline", headers={"Accept-Encoding": "identity"})
+    zipped = await master.ask("GET", "/timeline", headers={"Accept-Encoding": "gzip, br"})
+    assert ("Content-Encoding" in plain.headers, zipped.headers["Content-Encoding"]) == (False, "gzip")
+    assert plain.headers["Vary"] == "Accept-Encoding"
+    assert plain.body["bars"] == zipped.body["bars"]
+
+
+async def test_a_trace_that_perfetto_reads(master: Bench) -> None:
+    job = await master.submit(name="sweep", parameters={"i": {"range": [1, 5]}})
+    async with master.worker("w1", slots=2):
+        await ended(master, job)
+    for path in (f"/jobs/{job}/trace", "/timeline/trace"):
+        answer = await master.ask("GET", path, "reader")
+        assert answer.headers["Content-Disposition"].startswith("attachment")
+        trace = Trace.model_validate_json(answer.content)
+        names = {event.pid: event.args["name"] for event in trace.traceEvents if event.ph == "M"}
+        bars = [event for event in trace.traceEvents if event.cat == "attempt"]
+        assert names == {1: "w1"}
+        assert sorted(event.name for event in bars) == [f"{job}.{task}.1" for task in range(1, 6)]
+        assert {event.tid for event in bars} <= {1, 2}, "a thread a slot"
+        assert {event.args["job"] for event in bars} == {"sweep"}
+        assert min(event.ts for event in bars) == 0
+        _nobody_is_in_two_bars_at_once(bars)
+    assert (await master.ask("GET", "/jobs/99/trace")).status == 404
+
+
+async def test_samples_of_one_worker_and_of_all(master: Bench) -> None:
+    async with master.worker("w1", slots=3), master.worker("w2", slots=4):
+        one = Samples.model_validate(await master.get("/workers/w1/samples", "reader"))
+        both = Samples.model_validate(await master.get("/samples", "reader"))
+    assert one.slots[0] == 3
+    assert len(one.at) == len(one.spare_cpu) == len(one.in_use)
+    assert sum(both.slots) == pytest.approx(7 if len(both.at) == 1 else sum(both.slots))
+    assert await master.get("/samples?since=1&until=2") == {**_empty(), "every_s": 60.0}
+    assert (await master.get("/samples?since=0&until=864000&points=10"))["every_s"] == 86400
+    assert (await master.ask("GET", "/workers/nobody/samples")).status == 404
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/timeline?limit=50001", "/timeline?limit=0", "/timeline?since=-1", "/timeline?since=nan", "/timeline?job=0",
+        "/timeline?worker=%20", "/samples?points=5001", "/samples?until=inf", "/timeline/trace?limit=x",
+    ],
+)  # fmt: skip
+@pytest.mark.asyncio(loop_scope="module")
+async def test_what_is_out_of_bounds_is_said_so(shared_master: Bench, path: str) -> None:
+    answer = await shared_master.ask("GET", path)
+    assert (answer.status, answer.body["code"]) == (422, "invalid")
+    assert answer.body["errors"][0]["at"].startswith("parameters.")
+
+
+@pytest.mark.parametrize("path", ["/timeline?since=1e300", "/timeline?until=1e300&since=5", "/samples?until=1e300"])
+@pytest.mark.asyncio(loop_scope="module")
+async def test_the_far_future_is_empty(shared_master: Bench, path: str) -> None:
+    assert (await shared_master.ask("GET", path)).status == 200
+
+
+async def _is_running(master: Bench, job: int) -> bool:
+    return bool((await master.get(f"/jobs/{job}"))["tasks"]["running"])
+
+
+def _nobody_is_in_two_bars_at_once(bars: list[Any]) -> None:
+    for lane in {event.tid for event in bars}:
+        ordered = sorted((event for event in bars if event.tid == lane), key=lambda event: event.ts)
+        for one, after in pairwise(ordered):
+            assert one.ts + one.dur <= after.ts + 1, json.dumps([one.name, after.name])
+
+
+def _empty() -> dict[str, list[float]]:
+    return {name: [] for name in Samples.model_fields if name != "every_s"}

@@ -1,0 +1,61 @@
+"""When attempts stood still, as the picture shows it."""
+
+from __future__ import annotations
+
+from master.scheduling.model import MAX_FREEZES
+from shared.model import Outcome
+from tests.scheduling.driver import START, Grid
+
+
+def test_freezes_have_a_beginning_and_an_end() -> None:
+    grid = Grid()
+    grid.join("a")
+    grid.submit(1)
+    for at, frozen in ((1.0, True), (2.0, True), (5.0, False), (6.0, False), (7.0, True)):
+        grid.now = START + at
+        grid.report("a", frozen=frozen)
+    assert grid.attempt(1).freezes == ((START + 1, START + 5), (START + 7, None))
+    grid.now = START + 9
+    grid.end(grid.running("a")[0])
+    assert grid.attempt(1).freezes[-1] == (START + 7, START + 9), "what has ended stands still no longer"
+
+
+def test_what_is_lost_or_given_back_stands_still_no_longer() -> None:
+    grid = Grid(lease_s=30.0)
+    for name in ("a", "b"):
+        grid.join(name)
+    grid.submit(2)
+    for name in ("a", "b"):
+        grid.report(name, frozen=True)
+    grid.now = START + 3
+    given_back = grid.running("b")[0]
+    grid.end(given_back, Outcome.GIVEN_BACK)
+    grid.wait(40.0)
+    lost = grid.attempt(1, 1)
+    assert lost.state == "lost"
+    assert lost.freezes == ((START, START + 43),)
+    assert grid.store.attempts[given_back].freezes == ((START, START + 3),)
+
+
+def test_a_restart_goes_on_with_a_freeze() -> None:
+    grid = Grid()
+    grid.join("a")
+    grid.submit(1)
+    grid.report("a", frozen=True)
+    grid.restart()
+    grid.now = START + 8
+    grid.join("a", reports=False)
+    grid.report("a", frozen=False)
+    assert grid.attempt(1).freezes == ((START, START + 8),)
+
+
+def test_only_the_latest_are_kept() -> None:
+    grid = Grid()
+    grid.join("a")
+    grid.submit(1)
+    for turn in range(2 * MAX_FREEZES + 4):
+        grid.now = START + turn
+        grid.report("a", frozen=turn % 2 == 0)
+    freezes = grid.attempt(1).freezes
+    assert len(freezes) == MAX_FREEZES
+    assert freezes[0] == (START + 4, START + 5)

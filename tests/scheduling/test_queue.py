@@ -1,0 +1,59 @@
+"""Whose turn it is, and what holds each."""
+
+from __future__ import annotations
+
+from master.scheduling.explain import explain_job
+from master.scheduling.queue import queue
+from tests.scheduling.driver import Grid
+
+
+def turns(grid: Grid) -> list[tuple[int, int | None]]:
+    return [(queued.id, queued.held_by) for queued in queue(grid.scheduler.state)]
+
+
+def test_round_robin_goes_on_from_the_job_whose_turn_was_last() -> None:
+    grid = Grid(policy="round-robin")
+    for _ in range(4):
+        grid.submit(5, 10.0)
+    assert [job for job, _ in turns(grid)] == [1, 2, 3, 4]
+    grid.join("a")
+    assert [job for job, _ in turns(grid)] == [2, 3, 4, 1]
+    grid.join("b")
+    assert [job for job, _ in turns(grid)] == [3, 4, 1, 2]
+
+
+def test_first_come_first() -> None:
+    grid = Grid(policy="first-come")
+    grid.join("a")
+    for _ in range(3):
+        grid.submit(2, 10.0)
+    assert [job for job, _ in turns(grid)] == [1, 2, 3]
+
+
+def test_fair_shares_by_tag() -> None:
+    grid = Grid(policy="fair")
+    grid.submit(5, 500.0)
+    grid.submit(5, 50.0)
+    grid.submit(5, 5.0)
+    assert [job for job, _ in turns(grid)] == [3, 2, 1]
+
+
+def test_a_held_job_names_the_one_that_came_first_as_explain_does() -> None:
+    grid = Grid(policy="first-come")
+    grid.submit(2, 9.0)
+    grid.submit(2, 5.0)
+    grid.submit(2, 5.0)
+    last = grid.submit(1, 5.0)
+    assert turns(grid) == [(1, None), (2, None), (3, None), (last, 2)]
+    explanation = explain_job(grid.scheduler, last)
+    assert explanation is not None
+    assert [reason.job for reason in explanation.reasons if reason.code == "held"] == [2]
+    assert [reason.job for reason in explanation.reasons if reason.code != "held"] == [None]
+
+
+def test_what_is_over_is_not_in_the_queue() -> None:
+    grid = Grid()
+    grid.join("a")
+    grid.submit(1)
+    grid.end(grid.running("a")[0])
+    assert turns(grid) == []

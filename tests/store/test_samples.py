@@ -1,0 +1,100 @@
+"""A sample a worker a minute, with the commit of the report that carries it; on either database."""
+
+import pytest
+from sqlalchemy import func, select
+
+from master.scheduling.effects import Effects
+from master.scheduling.events import Batch
+from master.scheduling.model import Grid
+from master.store import open_store, tables
+from shared.model import AttemptState, Load
+from tests.store.examples import a_job, a_task, a_worker, an_attempt, keep
+
+MINUTE = 60.0
+
+
+@pytest.fixture
+async def store(url):
+    async with open_store(url, keep_samples_s=30 * MINUTE) as store:
+        yield store
+
+
+async def reported(store, at, *names, spare_cpu=2.0, slots=4, **load):
+    """A step in which these workers reported."""
+    said = Load(slots, spare_cpu, **load)
+    workers = [a_worker(name, session=1, load=said, reported_at=at, offered=slots) for name in names]
+    await store.commit(Batch(at), Effects(Grid(now=at), workers={worker.name: worker for worker in workers}))
+
+
+async def points(store, since, until, worker=None, points=1000):
+    found = await store.samples.between(since * MINUTE, until * MINUTE, worker=worker, points=points)
+    return [
+        (at / MINUTE, *rest)
+        for at, *rest in zip(
+            found.at, found.workers, found.spare_cpu, found.slots, found.used, found.in_use, found.frozen, strict=True
+        )
+    ]
+
+
+async def test_the_first_report_of_each_minute_is_kept(store):
+    await reported(store, 100 * MINUTE + 1, "ant", spare_cpu=1.5)
+    await reported(store, 100 * MINUTE + 20, "ant", spare_cpu=9.0)
+    await reported(store, 101 * MINUTE, "ant", spare_cpu=2.5, in_use=True)
+    assert await points(store, 0, 200, "ant") == [(100, 1, 1.5, 4, 0, 0, 0), (101, 1, 2.5, 4, 0, 1, 0)]
+    assert await points(store, 101, 102, "ant") == [(101, 1, 2.5, 4, 0, 1, 0)]
+    assert await points(store, 0, 200, "bee") == []
+
+
+async def test_many_report_in_one_step(store):
+    await reported(store, 600.0, "ant", "bee", "cat")
+    assert await points(store, 0, 20) == [(10, 3, 6.0, 12, 0, 0, 0)]
+    await reported(store, 600.5, "ant", "bee", "dog")
+    assert await points(store, 0, 20) == [(10, 4, 8.0, 16, 0, 0, 0)]
+
+
+async def test_a_worker_that_changed_without_a_report_is_not_sampled(store):
+    worker = a_worker("ant", session=None, load=Load(4), reported_at=99 * MINUTE)
+    await store.commit(Batch(100 * MINUTE), Effects(Grid(now=100 * MINUTE), workers={"ant": worker}))
+    assert await points(store, 0, 200) == []
+
+
+async def test_slots_in_use_are_those_of_the_rows_committed_with_it(store):
+    await keep(store, a_job(), a_task(1), a_task(2), a_task(3))
+    states = [AttemptState.RUNNING, AttemptState.DISPATCHED, AttemptState.SUCCEEDED]
+    attempts = [an_attempt(n, slots=n, state=state, frozen=n == 1) for n, state in enumerate(states, start=1)]
+    worker = a_worker("ant", session=1, load=Load(4), reported_at=600.0, offered=4)
+    effects = Effects(Grid(now=600.0), workers={"ant": worker}, attempts={a.id: a for a in attempts})
+    await store.commit(Batch(600.0), effects)
+    assert await points(store, 0, 20, "ant") == [(10, 1, 0, 4, 3, 0, 1)]
+
+
+async def test_the_grid_is_the_sum_and_long_times_are_means(store):
+    for minute in range(10):
+        await reported(store, minute * MINUTE, "ant", spare_cpu=1.0 + minute)
+        if minute < 6:
+            await reported(store, minute * MINUTE + 1, "bee", spare_cpu=10.0)
+    assert await points(store, 5, 7) == [(5, 2, 16.0, 8, 0, 0, 0), (6, 1, 7.0, 4, 0, 0, 0)]
+    assert await points(store, 0, 10, points=2) == [(0, 2, 13.0, 8, 0, 0, 0), (5, 1.2, 10.0, 4.8, 0, 0, 0)]
+    found = await store.samples.between(0.0, 600.0, points=3)
+    assert (found.every_s, found.at) == (240.0, [0.0, 240.0, 480.0])
+
+
+async def test_a_minute_sampled_before_a_restart_stays_as_it_is(url):
+    for spare_cpu in (1.0, 2.0):
+        async with open_store(url) as store:
+            await reported(store, 300.0, "ant", spare_cpu=spare_cpu)
+            assert await points(store, 0, 10, "ant") == [(5, 1, 1.0, 4, 0, 0, 0)]
+
+
+async def test_what_is_too_old_goes_a_little_at_a_time(store):
+    async def kept():
+        return await store._read(lambda c: c.scalar(select(func.count()).select_from(tables.samples)))
+
+    for minute in range(40):
+        await reported(store, minute * MINUTE, "ant")
+    assert await kept() == 31
+    await reported(store, 1000 * MINUTE, "ant")
+    assert await kept() == 22, "ten minutes at once"
+    for minute in range(1001, 1004):
+        await reported(store, minute * MINUTE, "ant")
+    assert await kept() == 4

@@ -1,0 +1,97 @@
+"""Windows of time, on either database: what was there, whose, and the latest where there is too much."""
+
+from dataclasses import replace
+
+import pytest
+
+from master.store import open_store
+from shared.model import AttemptState
+from tests.store.examples import a_job, a_task, an_attempt, ended, keep
+
+
+@pytest.fixture
+async def store(url):
+    async with open_store(url) as store:
+        yield store
+
+
+@pytest.fixture
+async def filled(store):
+    """Attempts 1.1.1 (10 to 20), 1.2.1 (15 until now), 1.3.1 (30 to 40), 2.1.1 (12 to 90, on bee)."""
+    await keep(store, a_job(1), a_job(2), *(a_task(n) for n in (1, 2, 3)), a_task(1, job=2))
+    await keep(
+        store,
+        an_attempt(1, dispatched_at=10.0, **ended(ended_at=20.0, started_at=11.0)),
+        an_attempt(
+            2, dispatched_at=15.0, state=AttemptState.RUNNING, frozen=True, freezes=((16.0, 17.5), (18.0, None))
+        ),
+        an_attempt(3, dispatched_at=30.0, replica=True, **ended(ended_at=40.0)),
+        an_attempt(1, job=2, worker="bee", dispatched_at=12.0, ended_at=90.0),
+    )
+    return store
+
+
+def named(window):
+    return [f"{row.job}.{row.task}" for row in window.bars]
+
+
+async def test_what_was_on_its_worker_at_some_time_of_a_window(filled):
+    async def seen(since, until, limit=10, **filters):
+        return named(await filled.timelines.window(since, until, limit=limit, **filters))
+
+    assert await seen(0.0, 100.0) == ["1.1", "2.1", "1.2", "1.3"]
+    assert await seen(0.0, 12.0) == ["1.1"], "the end is not part of it"
+    assert await seen(20.0, 30.0) == ["1.1", "2.1", "1.2"], "the beginning is"
+    assert await seen(21.0, 31.0) == ["2.1", "1.2", "1.3"]
+    assert await seen(95.0, 99.0) == ["1.2"]
+    assert await seen(0.0, 100.0, worker="bee") == ["2.1"]
+    assert await seen(0.0, 100.0, job=1) == ["1.1", "1.2", "1.3"]
+    assert await seen(21.0, 31.0, job=1, worker="ant") == ["1.2", "1.3"]
+
+
+async def test_of_too_much_the_latest(filled):
+    window = await filled.timelines.window(0.0, 100.0, limit=3)
+    assert (named(window), window.truncated) == (["2.1", "1.2", "1.3"], True)
+    assert not (await filled.timelines.window(0.0, 100.0, limit=4)).truncated
+
+
+async def test_what_a_picture_shows_of_a_bar(filled):
+    window = await filled.timelines.window(0.0, 100.0, limit=10)
+    assert window.names == {1: "job 1", 2: "job 2"}
+    one, _, frozen, copy = window.bars
+    assert (one.worker, one.state, one.accepted, one.dispatched_at, one.started_at, one.ended_at) == (
+        "ant", "succeeded", 1, 10.0, 11.0, 20.0,
+    )  # fmt: skip
+    assert [row.freezes for row in window.bars if row is not frozen] == ["[]"] * 3
+    assert frozen.freezes.replace(" ", "") == "[[16.0,17.5],[18.0,null]]"
+    assert (one.replica, copy.replica) == (0, 1)
+
+
+async def test_when_last_tasks_were_held(store):
+    held = a_job(1, held_at=10.0)
+    await keep(
+        store,
+        held,
+        a_job(2, held_at=20.0, released_at=30.0),
+        a_job(3),
+        a_job(4, held_at=25.0, finished_at=28.0),  # cancelled meanwhile
+    )
+
+    async def seen(since, until, **filters):
+        return [tuple(row) for row in (await store.timelines.window(since, until, limit=10, **filters)).held]
+
+    assert await seen(0.0, 99.0) == [(1, 10.0, None), (2, 20.0, 30.0), (4, 25.0, 28.0)]
+    assert await seen(29.0, 99.0) == [(1, 10.0, None), (2, 20.0, 30.0)]
+    assert await seen(0.0, 20.0) == [(1, 10.0, None)]
+    assert await seen(0.0, 99.0, job=2) == [(2, 20.0, 30.0)]
+    assert await seen(0.0, 99.0, worker="ant") == []
+    window = await store.timelines.window(0.0, 99.0, limit=10)
+    assert window.names == {1: "job 1", 2: "job 2", 4: "job 4"}
+    await keep(store, replace(held, released_at=40.0), new=False)
+    assert (await seen(0.0, 99.0))[0] == (1, 10.0, 40.0)
+
+
+async def test_names_of_many_jobs(store, monkeypatch):
+    monkeypatch.setattr("master.store.timeline._NAMES_AT_ONCE", 2)
+    await keep(store, *(a_job(n, held_at=1.0) for n in range(1, 6)))
+    assert len((await store.timelines.window(0.0, 9.0, limit=10)).names) == 5

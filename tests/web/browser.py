@@ -1,0 +1,134 @@
+"""A real Chromium, the system's own, and all that its pages do: each request, each complaint."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import pytest
+from playwright.async_api import Browser, BrowserContext, ConsoleMessage, Page, ViewportSize, async_playwright, expect
+
+NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+ON_MACOS = [f"/Applications/{name}.app/Contents/MacOS/{name}" for name in ("Chromium", "Google Chrome")]
+FLAGS = ["--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1", "--disable-gpu"]
+PATIENCE_MS = 30_000
+DESKTOP: ViewportSize = {"width": 1280, "height": 800}
+PHONE: ViewportSize = {"width": 390, "height": 844}
+_CALM = {"viewport": DESKTOP, "locale": "en-GB", "color_scheme": "light", "reduced_motion": "reduce"}
+_READING = re.compile("^Reading .* …$")
+AXE = Path(__file__).parent / "axe" / "axe.min.js"
+NOT_SIGNED_IN = "status of 401"  # what the browser says of the page's first question
+AWAY = "net::ERR_"  # ... and of a master that is away
+_WATCH_POLICY = """addEventListener("securitypolicyviolation", (event) =>
+  console.error(`policy violated: ${event.violatedDirective} by ${event.blockedURI}`));"""
+
+
+def chromium() -> str:
+    """Where it is. Without one a test is skipped, or fails where LOOPLINE_REQUIRE_BROWSER=1 says that it must run."""
+    found = next((path for name in NAMES if (path := shutil.which(name))), None)
+    found = found or next((path for path in ON_MACOS if Path(path).exists()), None)
+    if found is None:
+        reason = "no Chromium is installed (Debian: apt install chromium)"
+        if os.environ.get("LOOPLINE_REQUIRE_BROWSER") == "1":
+            pytest.fail(reason, pytrace=False)
+        pytest.skip(reason)
+    return found
+
+
+@asynccontextmanager
+async def running_browser() -> AsyncIterator[Browser]:
+    async with async_playwright() as playwright:
+        browser = await playwright.chromium.launch(executable_path=chromium(), args=FLAGS)
+        try:
+            yield browser
+        finally:
+            await browser.close()
+
+
+@dataclass
+class Visit:
+    """One visitor's browser: a page, and what it has asked for and complained about."""
+
+    url: str
+    page: Page
+    requests: list[str] = field(default_factory=list)
+    complaints: list[str] = field(default_factory=list)
+
+    async def open(self, path: str = "/") -> None:
+        await self.page.goto(self.url + path)
+
+    async def sign_in(self, token: str, path: str = "/") -> None:
+        await self.open(path)
+        await self.page.get_by_label("Token").fill(token)
+        await self.page.get_by_role("button", name="Sign in").click()
+        await self.page.get_by_role("navigation", name="Pages").wait_for()
+
+    async def show(self, path: str) -> None:
+        """Another view, once all that it reads is there."""
+        await self.open(path)
+        await self.page.get_by_role("navigation", name="Pages").wait_for()
+        await expect(self.page.get_by_role("status").filter(has_text="live")).to_be_visible()
+        await expect(self.page.get_by_text(_READING)).to_have_count(0)
+
+    async def too_narrow(self) -> list[int]:
+        """Widths, of a desk's screen and of a phone's, at which the page scrolls sideways."""
+        found = []
+        for size in (PHONE, DESKTOP):
+            await self.page.set_viewport_size(size)
+            if await self.page.evaluate("document.documentElement.scrollWidth > window.innerWidth"):
+                found.append(size["width"])
+        return found
+
+    async def barriers(self) -> list[str]:
+        """What axe-core finds that keeps people out, in light and in dark: rule, element, why."""
+        await self.page.evaluate(AXE.read_text())
+        found = await self._violations("light", {})
+        found += await self._violations("dark", {"runOnly": ["color-contrast"]})  # the rest does not change
+        await self.page.emulate_media(color_scheme="light")
+        return found
+
+    async def _violations(self, scheme: Literal["light", "dark"], options: dict[str, Any]) -> list[str]:
+        await self.page.emulate_media(color_scheme=scheme)
+        found = await self.page.evaluate("(options) => axe.run(document, options)", options)
+        return [
+            f"{scheme}: {one['id']}: {node['html'][:160]}: {node['failureSummary']}"
+            for one in found["violations"]
+            for node in one["nodes"]
+        ]
+
+    def check(self, *expected: str) -> None:
+        """It asked nobody but its master, and complained of nothing but what was ``expected``."""
+        outside = [url for url in self.requests if not url.startswith((self.url, "data:", "blob:"))]
+        assert not outside, outside
+        odd = [complaint for complaint in self.complaints if not any(part in complaint for part in expected)]
+        assert not odd, odd
+
+    def _heard(self, message: ConsoleMessage) -> None:
+        if message.type in ("error", "warning"):
+            self.complaints.append(f"{message.text} ({message.location.get('url', '')})")
+
+
+@asynccontextmanager
+async def visiting(browser: Browser, url: str, **options: Any) -> AsyncIterator[Visit]:
+    """A visitor who has never been here. ``options``: of the browser's context, such as timezone_id."""
+    context = await browser.new_context(**{**_CALM, **options})
+    context.set_default_timeout(PATIENCE_MS)
+    try:
+        yield await _visit(context, url)
+    finally:
+        await context.close()
+
+
+async def _visit(context: BrowserContext, url: str) -> Visit:
+    await context.add_init_script(_WATCH_POLICY)
+    visit = Visit(url, await context.new_page())
+    context.on("request", lambda request: visit.requests.append(request.url))
+    context.on("console", visit._heard)
+    context.on("weberror", lambda error: visit.complaints.append(str(error.error)))
+    return visit

@@ -1,0 +1,34 @@
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+import pytest_asyncio
+from playwright.async_api import Browser
+
+from tests.live.grid import Grid
+from tests.web.browser import running_browser
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def browser() -> AsyncIterator[Browser]:
+    async with running_browser() as browser:
+        yield browser
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def grid(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Grid]:
+    """A master and two workers of one slot each, for all tests of a module; the browser comes first: no browser, no
+    grid. It ends with the audit and the replay of its log.
+    """
+    grid = Grid(tmp_path_factory.mktemp("grid"))
+    try:
+        await grid.start_master("--lease-s", "2", "--report-every-s", "0.5")
+        for name in ("ant", "bee"):
+            await grid.start_worker(name)
+        await grid.connected("ant", "bee")
+        yield grid
+        await grid.check()
+    finally:
+        await grid.stop()
+    await grid.no_processes()

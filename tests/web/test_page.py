@@ -1,0 +1,282 @@
+"""The page as people use it: in a real Chromium, on a real master with real workers.
+
+Elements are found as people find them, by their role and name.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+from playwright.async_api import Browser, Locator, Page, expect
+
+from tests.live.grid import Grid, wait_for
+from tests.web.browser import AWAY, NOT_SIGNED_IN, PATIENCE_MS, Visit, visiting
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+expect.set_options(timeout=PATIENCE_MS)
+
+MOST_TABS = 60
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def visit(browser: Browser, grid: Grid) -> AsyncIterator[Visit]:
+    """An admin at the page, who in the end has asked nobody but the master, and had nothing to complain of."""
+    async with visiting(browser, grid.url) as visit:
+        await visit.sign_in(admin(grid))
+        yield visit
+        visit.check(NOT_SIGNED_IN)
+
+
+def admin(grid: Grid) -> str:
+    return (grid.data_dir / "tokens" / "admin").read_text().strip()
+
+
+def heading(page: Page, name: str | re.Pattern[str]) -> Locator:
+    return page.get_by_role("heading", level=1, name=name)
+
+
+def row_of(page: Page, name: str) -> Locator:
+    return page.get_by_role("row").filter(has=page.get_by_role("rowheader", name=name))
+
+
+@contextmanager
+def held_back(grid: Grid, name: str) -> Iterator[str]:
+    """Shell that waits until this is over, however it ends: the workers are for all tests."""
+    gate = grid.gate(name)
+    try:
+        yield gate.wait
+    finally:
+        gate.open()
+
+
+async def go(page: Page, name: str) -> None:
+    await page.get_by_role("navigation", name="Pages").get_by_role("link", name=name, exact=True).click()
+
+
+async def tab_to(page: Page, name: str) -> None:
+    """Press Tab until what has this name, or this label, has the focus."""
+    for _ in range(MOST_TABS):
+        await page.keyboard.press("Tab")
+        focused: str = await page.evaluate(
+            "(({ariaLabel, labels, textContent}) => ariaLabel ?? labels?.[0]?.textContent ?? textContent)"
+            "(document.activeElement)"
+        )
+        if focused.strip().startswith(name):
+            return
+    raise AssertionError(f"{name} is not reached by Tab")
+
+
+async def test_a_visitor_signs_in_and_out(browser: Browser, grid: Grid) -> None:
+    async with visiting(browser, grid.url) as visit:
+        page = visit.page
+        answer = await page.goto(f"{grid.url}/workers")
+        assert answer is not None
+        assert "script-src 'self'" in (await answer.header_value("content-security-policy") or "")
+        await page.get_by_label("Token").fill("ll_00000000_wrong")
+        await page.get_by_role("button", name="Sign in").click()
+        await expect(page.get_by_role("alert")).to_contain_text("not, or no longer, valid")
+        await page.get_by_label("Token").fill(admin(grid))
+        await page.get_by_role("button", name="Sign in").click()
+        await expect(row_of(page, "ant")).to_contain_text("connected")
+        assert await page.evaluate("document.cookie + JSON.stringify({...localStorage, ...sessionStorage})") == "{}"
+        assert admin(grid) not in "".join(visit.requests)
+        await page.reload()
+        await expect(row_of(page, "bee")).to_contain_text("connected")
+        await page.get_by_role("button", name="Sign out").click()
+        await expect(page.get_by_label("Token")).to_be_visible()
+        await page.reload()
+        await expect(page.get_by_label("Token")).to_be_visible()
+        visit.check(NOT_SIGNED_IN)
+
+
+async def test_a_job_from_the_page_to_its_end(visit: Visit) -> None:
+    page = visit.page
+    await go(page, "Submit")
+    await page.get_by_label("Command").fill("echo <img src=x onerror=alert(1)> hello {i}")
+    await page.get_by_label("Name", exact=True).fill("<i>greetings</i>")
+    await page.get_by_role("button", name="Add a parameter").click()
+    await page.get_by_label("Name of parameter 1").fill("i")
+    await page.get_by_label("Values of parameter 1").fill("1..3")
+    await expect(page.get_by_text("hello 3")).to_be_visible()
+    await page.get_by_role("button", name="Submit 3 tasks").click()
+    await expect(heading(page, "<i>greetings</i>")).to_be_visible()
+    await expect(page.get_by_role("main").get_by_text("succeeded").first).to_be_visible()
+    await page.get_by_role("link", name=re.compile(r"^\d+\.2$")).click()
+    await expect(page.get_by_text("<img src=x onerror=alert(1)> hello 2", exact=True)).to_be_visible()
+
+
+async def test_a_picture_and_a_trace_to_take_home(visit: Visit, grid: Grid) -> None:
+    page = visit.page
+    job = await grid.submit("echo {i}", tasks=4)
+    await grid.ended(job)
+    await go(page, "Timeline")
+    png = await taken_home(page, page.get_by_role("button", name="Save as PNG"))
+    assert png.startswith(b"\x89PNG")
+    svg = (await taken_home(page, page.get_by_role("button", name="Save as SVG"))).decode()
+    assert svg.lstrip().startswith("<svg")
+    assert "ant" in svg
+    trace = json.loads(await taken_home(page, page.get_by_role("link", name="Trace")))
+    assert {f"{job}.{task}.1" for task in range(1, 5)} <= {event["name"] for event in trace["traceEvents"]}
+
+
+async def test_times_are_those_of_the_viewers_zone(browser: Browser, grid: Grid) -> None:
+    job = await grid.ended(await grid.submit("true"))
+    for zone, hours in (("Asia/Tokyo", 9), ("America/Phoenix", -7)):
+        async with visiting(browser, grid.url, timezone_id=zone) as visit:
+            await visit.sign_in(admin(grid), f"/jobs/{job.id}")
+            there = datetime.fromtimestamp(job.submitted_at, timezone(timedelta(hours=hours)))
+            await expect(visit.page.get_by_text(f"{there:%Y-%m-%d %H:%M:%S}").first).to_be_visible()
+            visit.check(NOT_SIGNED_IN)
+
+
+async def test_the_main_path_by_keyboard_alone(browser: Browser, grid: Grid) -> None:
+    async with visiting(browser, grid.url) as visit:
+        page = visit.page
+        await visit.open()
+        await page.get_by_label("Token").wait_for()
+        await tab_to(page, "Token")
+        await page.keyboard.type(admin(grid))
+        await page.keyboard.press("Enter")
+        await page.get_by_role("navigation", name="Pages").wait_for()
+        await tab_to(page, "Submit")
+        await page.keyboard.press("Enter")
+        await expect(heading(page, "Submit a job")).to_be_visible()
+        await tab_to(page, "Command")
+        await page.keyboard.type("echo typed")
+        await tab_to(page, "Submit 1 task")
+        await page.keyboard.press("Enter")
+        await expect(heading(page, re.compile(r"^Job \d+"))).to_be_visible()
+        await expect(page.get_by_text("succeeded").first).to_be_visible()
+        visit.check(NOT_SIGNED_IN)
+
+
+async def test_a_held_job_names_its_predecessor(visit: Visit, grid: Grid) -> None:
+    page = visit.page
+    with held_back(grid, "held") as wait:
+        first = await grid.submit(wait, size=10, max_replicas=1, name="earlier")
+        await grid.attempts_when("the first to run", first, lambda all_: len(all_) == 1)
+        second = await grid.submit("echo {i}", tasks=2, size=10, name="later")
+        await go(page, "Jobs")
+        await expect(row_of(page, "later")).to_contain_text(f"waits for job {first}")
+        await row_of(page, "later").get_by_role("link", name="later").click()
+        await expect(page.get_by_text(f"job {first} (size 10 s) came first")).to_be_visible()
+        await page.get_by_role("link", name=f"job {first}").first.click()
+        await expect(heading(page, re.compile("earlier"))).to_be_visible()
+    await expect(page.get_by_text("succeeded").first).to_be_visible()
+    assert (await grid.ended(second)).state == "succeeded"
+
+
+async def test_a_killed_worker_turns_grey(visit: Visit, grid: Grid) -> None:
+    page = visit.page
+    await go(page, "Workers")
+    await grid.start_worker("cat")
+    await expect(row_of(page, "cat")).to_contain_text("connected")
+    colour = await text_colour(row_of(page, "cat"))
+    await grid.kill_worker("cat")
+    await expect(row_of(page, "cat")).to_contain_text("away")
+    assert await text_colour(row_of(page, "cat")) != colour
+
+
+async def test_it_goes_on_after_a_restart_of_the_master(visit: Visit, grid: Grid) -> None:
+    page = visit.page
+    with held_back(grid, "restart") as wait:
+        job = await grid.submit(wait, max_replicas=1, name="survivor")
+        await go(page, "Jobs")
+        await expect(row_of(page, "survivor")).to_contain_text("running")
+        await page.evaluate("window.neverReloaded = true")
+        await grid.kill_master()
+        await expect(page.get_by_role("alert")).to_contain_text("does not answer")
+        await expect(row_of(page, "survivor")).to_be_visible()
+        await grid.start_master()
+        await expect(page.get_by_role("alert")).to_have_count(0)
+        await grid.connected("ant", "bee")
+    assert (await grid.ended(job)).state == "succeeded"
+    await expect(row_of(page, "survivor")).to_contain_text("succeeded")
+    assert await page.evaluate("window.neverReloaded")
+    visit.check(NOT_SIGNED_IN, AWAY)
+    visit.complaints.clear()
+
+
+async def test_a_reader_looks_and_touches_nothing(browser: Browser, grid: Grid) -> None:
+    reader = await grid.client().create_token("guest", "reader")
+    with held_back(grid, "reader") as wait:
+        await grid.submit(wait, max_replicas=1, name="not-yours")
+        async with visiting(browser, grid.url) as visit:
+            page = visit.page
+            await visit.sign_in(reader.secret, "/jobs")
+            await expect(row_of(page, "not-yours")).to_contain_text("running")
+            assert await page.get_by_role("button", name=re.compile("^(cancel|pause) job")).count() == 0
+            assert await page.get_by_role("link", name="Submit", exact=True).count() == 0
+            await visit.open("/submit")
+            await expect(page.get_by_text("lets you look, not submit")).to_be_visible()
+            visit.check(NOT_SIGNED_IN)
+
+
+async def test_every_page_is_open_to_all_light_and_dark_and_fits_a_phone(browser: Browser, grid: Grid) -> None:
+    over = await grid.submit("echo {i}; exit {i}", tasks=2, size=1, max_attempts=1)
+    await grid.ended(over)
+    with held_back(grid, "open") as wait:
+        running = await grid.submit(wait, tasks=3, size=10, max_replicas=1)
+        await grid.submit("true", size=10)
+        jobs = ["/jobs", f"/jobs/{over}", f"/jobs/{running}", f"/jobs/{over}/tasks/2"]
+        views = ["/", "/timeline", *jobs, "/workers", "/workers/ant", "/guarantee", "/submit", "/jobs/1/nowhere"]
+        async with visiting(browser, grid.url) as visit:
+            await visit.open()
+            await visit.page.get_by_label("Token").wait_for()
+            found = await visit.barriers()
+            await visit.sign_in(admin(grid))
+            for view in views:
+                await visit.show(view)
+                found += [f"{view}: {barrier}" for barrier in await visit.barriers()]
+                found += [f"{view} scrolls sideways at {width} px" for width in await visit.too_narrow()]
+            visit.check(NOT_SIGNED_IN)
+    assert not found, "\n".join(found)
+
+
+async def test_the_browser_enforces_the_policy(browser: Browser, grid: Grid) -> None:
+    """And these tests would hear of it."""
+    async with visiting(browser, grid.url) as visit:
+        await visit.open()
+        await visit.page.get_by_label("Token").wait_for()
+        await visit.page.evaluate(
+            """() => {
+                const script = document.createElement("script");
+                script.textContent = "window.wasRun = true";
+                document.body.append(script);
+                document.body.insertAdjacentHTML("beforeend", "<img src=x onerror='window.wasRun = true'>");
+                return fetch("http://outside.example/").catch(() => null);
+            }"""
+        )
+        assert not await visit.page.evaluate("window.wasRun")
+
+        async def heard() -> bool:
+            parts = (
+                "script-src-elem by inline",
+                "script-src-attr by inline",
+                "connect-src by http://outside.example/",
+            )
+            return all(any(f"policy violated: {part}" in said for said in visit.complaints) for part in parts)
+
+        await wait_for("the violations", heard, 20)
+
+
+async def taken_home(page: Page, by: Locator) -> bytes:
+    """What a click downloads."""
+    async with page.expect_download() as download:
+        await by.click()
+    return Path(await (await download.value).path()).read_bytes()
+
+
+async def text_colour(row: Locator) -> str:
+    """As it is painted."""
+    colour: str = await row.get_by_role("rowheader").evaluate(
+        "(name) => getComputedStyle(name).color + getComputedStyle(name.parentElement).opacity"
+    )
+    return colour

@@ -1,0 +1,96 @@
+/** The one way to the master: requests to its REST API, and what they say when they fail. */
+
+export const API = "/api/v1";
+
+export interface FieldError {
+  at: string;
+  message: string;
+}
+
+/** Why a request failed: the master's own words (problem+json), or that it did not answer. */
+export class Problem extends Error {
+  constructor(
+    readonly status: number,
+    readonly code: string,
+    detail: string,
+    readonly hint = "",
+    readonly errors: FieldError[] = [],
+  ) {
+    super(detail);
+  }
+
+  /** Nobody answered: the master is away, or the network. */
+  get isAway(): boolean {
+    return this.status === 0 || this.status === 502 || this.status === 503 || this.status === 504;
+  }
+}
+
+export type Query = Record<string, string | number | boolean | null | undefined>;
+
+export interface Options {
+  query?: Query | undefined;
+  body?: unknown;
+  headers?: Record<string, string>;
+  signal?: AbortSignal | undefined;
+}
+
+type Listener = (problem: Problem | null) => void;
+const listeners = new Set<Listener>();
+
+/** Be told how each request went: null, or why it failed. */
+export function onOutcome(listener: Listener): void {
+  listeners.add(listener);
+}
+
+export function url(path: string, query: Query = {}): string {
+  const given = Object.entries(query).filter(([, value]) => value !== undefined && value !== null && value !== "");
+  const text = new URLSearchParams(given.map(([name, value]) => [name, String(value)])).toString();
+  return API + path + (text ? `?${text}` : "");
+}
+
+/** The answer's body, which the caller knows the type of. */
+export async function ask<T>(method: string, path: string, options: Options = {}): Promise<T> {
+  const response = await request(method, path, options);
+  return (response.status === 204 ? undefined : await response.json()) as T;
+}
+
+export const get = <T>(path: string, query?: Query, signal?: AbortSignal): Promise<T> =>
+  ask<T>("GET", path, { query, signal });
+
+export const post = <T>(path: string, body?: unknown, headers?: Record<string, string>): Promise<T> =>
+  ask<T>("POST", path, { body, headers });
+
+/** The response, if it says that all is well; Problem where it does not, or never comes. */
+export async function request(method: string, path: string, options: Options = {}): Promise<Response> {
+  try {
+    const response = await fetch(url(path, options.query), { method, ...written(options) });
+    if (!response.ok) throw await problemOf(response);
+    listeners.forEach((listener) => listener(null));
+    return response;
+  } catch (error) {
+    if (options.signal?.aborted) throw error;
+    const problem = asProblem(error);
+    listeners.forEach((listener) => listener(problem));
+    throw problem;
+  }
+}
+
+export function asProblem(error: unknown): Problem {
+  if (error instanceof Problem) return error;
+  const detail = error instanceof TypeError ? "the master does not answer" : String(error);
+  return new Problem(0, "unreachable", detail, "it is asked again by itself");
+}
+
+function written({ body, headers, signal }: Options): RequestInit {
+  const raw = body instanceof Blob || typeof body === "string";
+  const type: Record<string, string> = body === undefined || raw ? {} : { "Content-Type": "application/json" };
+  const init: RequestInit = { headers: { ...type, ...headers }, credentials: "same-origin", signal: signal ?? null };
+  if (body !== undefined) init.body = raw ? (body as BodyInit) : JSON.stringify(body);
+  return init;
+}
+
+async function problemOf(response: Response): Promise<Problem> {
+  const said = await response.json().catch(() => ({}));
+  const detail = said.detail ?? `${response.status} ${response.statusText}`;
+  return new Problem(response.status, said.code ?? "unknown", detail, said.hint, said.errors);
+}

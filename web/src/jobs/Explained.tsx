@@ -1,0 +1,20 @@
+import type { Explanation } from "../api/types";
+import { Link } from "../router";
+import { pieces } from "./pieces";
+
+/** Why it is where it is, in the scheduler's own sentence; jobs that it names are links. */
+export function Explained({ explanation, own }: { explanation: Explanation; own?: number }) {
+  return (
+    <p class="explained">
+      {pieces(explanation.sentence).map((piece, place) =>
+        piece.job !== null && piece.job !== own ? (
+          <Link key={place} to={`/jobs/${piece.job}`}>
+            {piece.text}
+          </Link>
+        ) : (
+          piece.text
+        ),
+      )}
+    </p>
+  );
+}

@@ -1,0 +1,107 @@
+import { get } from "../api/client";
+import type { Explanation, JobDetail } from "../api/types";
+import { now } from "../live/clock";
+import { anyJob, thisJob, useResource } from "../live/resource";
+import { Link } from "../router";
+import { maySubmit } from "../session/session";
+import { Gantt } from "../timeline/Gantt";
+import { between, count, cpuTime, duration, moment, size } from "../text/human";
+import { Chip } from "../ui/Chip";
+import { Facts } from "../ui/Facts";
+import { Progress } from "../ui/Progress";
+import { Section } from "../ui/Section";
+import { Shown } from "../ui/states";
+import { EtaText } from "./EtaText";
+import { Explained } from "./Explained";
+import { isOver, standing } from "./jobs";
+import { Download } from "./Download";
+import { SpecSection } from "./SpecSection";
+import { Steering } from "./Steering";
+import { Swatch } from "./Swatch";
+import { TasksSection } from "./TasksSection";
+
+const GANTT_PX = 260;
+const SHORTEST_SPAN_S = 60;
+
+export function JobPage({ job: id }: { job: number }) {
+  const detail = useResource(`jobs/${id}`, (signal) => get<JobDetail>(`/jobs/${id}`, {}, signal), thisJob(id));
+  const why = useResource(
+    `jobs/${id}/explain`,
+    (signal) => get<Explanation>(`/jobs/${id}/explain`, {}, signal),
+    anyJob,
+  );
+  return (
+    <Shown of={detail} what={`job ${id}`}>
+      {(job) => (
+        <>
+          <header class="title">
+            <h1>
+              <Swatch job={id} /> Job {id} <span class="name">{job.name}</span>
+            </h1>
+            <Chip state={standing(job)} />
+            <span class="buttons end">
+              {isOver(job) && <Download job={job} />}
+              {maySubmit.value && (
+                <Link to={`/submit?like=${id}`} class="button plain">
+                  Submit again
+                </Link>
+              )}
+              <Steering job={job} onDone={detail.reload} />
+            </span>
+          </header>
+          {why.data && <Explained explanation={why.data} own={id} />}
+          <Progress tasks={job.tasks} total={job.task_count} />
+          <JobFacts job={job} />
+          {job.started_at !== null && <JobTimeline job={job} />}
+          <TasksSection job={job} />
+          <SpecSection job={job} />
+        </>
+      )}
+    </Shown>
+  );
+}
+
+function JobFacts({ job }: { job: JobDetail }) {
+  const ledger = job.ledger;
+  return (
+    <Facts
+      of={[
+        ["Owner", job.owner],
+        ["Size", size(job.size)],
+        ["Tasks", count(job.task_count)],
+        ["Submitted", moment(job.submitted_at)],
+        ["Waited", between(job.submitted_at, job.started_at ?? job.finished_at, now.value)],
+        ["Started", job.started_at !== null && moment(job.started_at)],
+        isOver(job) ? ["Ended", moment(job.finished_at)] : ["Done by", job.eta && <EtaText eta={job.eta} />],
+        ["Took", job.started_at !== null && between(job.started_at, job.finished_at, now.value)],
+        ["Held for", job.held_at !== null && between(job.held_at, job.released_at ?? job.finished_at, now.value)],
+        ["Order", job.order],
+        ["Attempts a task", `at most ${job.max_attempts}`],
+        ["At once", job.max_replicas === null ? "as many as help" : `at most ${job.max_replicas}`],
+        ["Useful computation", ledger && cpuTime(ledger.useful_cpu_s)],
+        ["Spent on replicas", ledger && cpuTime(ledger.replicated_cpu_s)],
+        ["Lost", ledger && cpuTime(ledger.lost_cpu_s)],
+        ["Timeout", job.spec.timeout_s && duration(job.spec.timeout_s)],
+      ]}
+    />
+  );
+}
+
+/** From the job's start to its end, or to now. */
+function JobTimeline({ job }: { job: JobDetail }) {
+  const started = job.started_at!;
+  const end = job.finished_at;
+  const span = Math.max(SHORTEST_SPAN_S, ((end ?? now.peek()) - started) * 1.1);
+  const margin = end === null ? 0 : (end - started) * 0.05 + 1;
+  const past = end === null ? null : { since: started - margin, until: end + margin };
+  return (
+    <Section
+      title="Attempts"
+      aside={
+        <Link to={past ? `/timeline?since=${past.since}&until=${past.until}` : "/timeline"}>with all other jobs</Link>
+      }
+    >
+      <Gantt key={String(end)} filter={{ job: job.id }} span={span} past={past} maxHeight={GANTT_PX} />
+    </Section>
+  );
+}

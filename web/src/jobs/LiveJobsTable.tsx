@@ -1,0 +1,87 @@
+import { now } from "../live/clock";
+import { Link } from "../router";
+import { maySubmit } from "../session/session";
+import { ago, size } from "../text/human";
+import { Progress } from "../ui/Progress";
+import { EtaText } from "./EtaText";
+import { Standing } from "./Hold";
+import type { LiveJob } from "./jobs";
+import { useSteadyOrder } from "./steady";
+import { Steering } from "./Steering";
+import { Swatch } from "./Swatch";
+
+interface Props {
+  jobs: LiveJob[];
+  onDone: () => void;
+}
+
+/** The queue: the scheduler turns to the first one first. */
+export function LiveJobsTable({ jobs, onDone }: Props) {
+  const { items, handlers } = useSteadyOrder(jobs);
+  const hasEta = jobs.some((job) => job.eta !== undefined);
+  return (
+    <div class="scroller">
+      <table class="cards">
+        <thead>
+          <tr>
+            <th scope="col">Job</th>
+            <th scope="col">State</th>
+            <th scope="col">Progress</th>
+            {hasEta && <th scope="col">Done by</th>}
+            <th scope="col" class="right">
+              Size
+            </th>
+            <th scope="col">Owner</th>
+            <th scope="col">Submitted</th>
+            {maySubmit.value && (
+              <th scope="col">
+                <span class="unseen">Actions</span>
+              </th>
+            )}
+          </tr>
+        </thead>
+        <tbody {...handlers}>
+          {items.map((job) => (
+            <tr key={job.id}>
+              <th scope="row">
+                <JobName job={job} />
+              </th>
+              <td data-name="State">
+                <Standing job={job} />
+              </td>
+              <td data-name="Progress">
+                <Progress tasks={job.tasks} total={job.task_count} />
+              </td>
+              {hasEta && (
+                <td data-name="Done by">
+                  <EtaText eta={job.eta} />
+                </td>
+              )}
+              <td data-name="Size" class="right number">
+                {size(job.size)}
+              </td>
+              <td data-name="Owner">{job.owner}</td>
+              <td data-name="Submitted" class="number">
+                {ago(job.submitted_at, now.value)}
+              </td>
+              {maySubmit.value && (
+                <td class="actions">
+                  <Steering job={job} onDone={onDone} />
+                </td>
+              )}
+            </tr>
+          ))}
+        </tbody>
+      </table>
+    </div>
+  );
+}
+
+export function JobName({ job }: { job: { id: number; name: string } }) {
+  return (
+    <Link to={`/jobs/${job.id}`} class="job-name">
+      <Swatch job={job.id} />
+      <span class="number">{job.id}</span> <span class="name">{job.name}</span>
+    </Link>
+  );
+}

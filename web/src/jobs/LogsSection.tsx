@@ -1,0 +1,77 @@
+import { useEffect, useRef, useState } from "preact/hooks";
+import { useAbilities } from "../api/abilities";
+import { API } from "../api/client";
+import type { TaskDetail } from "../api/types";
+import { Button } from "../ui/Button";
+import { Section } from "../ui/Section";
+import { Empty, Loading, ProblemNote } from "../ui/states";
+import { useLog, type Way } from "./logs";
+
+const STREAMS = ["stdout", "stderr"] as const;
+const NEAR_END_PX = 40;
+
+/** What the task printed; while it runs the end stays in view, unless one has scrolled away from it. */
+export function LogsSection({ path, task }: { path: string; task: TaskDetail }) {
+  const [stream, setStream] = useState<(typeof STREAMS)[number]>("stdout");
+  return (
+    <Section
+      title="Printed"
+      aside={
+        <>
+          <a class="faint" href={`${API}${path}/${stream}`} download={`${task.id}.${stream}.txt`}>
+            save
+          </a>
+          <div class="buttons joined" role="group" aria-label="Stream">
+            {STREAMS.map((one) => (
+              <Button key={one} isPressed={stream === one} onClick={() => setStream(one)}>
+                {one}
+              </Button>
+            ))}
+          </div>
+        </>
+      }
+    >
+      <LogText key={endedAttempts(task)} path={`${path}/${stream}`} task={task} />
+    </Section>
+  );
+}
+
+function LogText({ path, task }: { path: string; task: TaskDetail }) {
+  const log = useLog(path, useWay(task));
+  const isRunning = task.state === "running";
+  const place = useRef<HTMLPreElement>(null);
+  const isAtEnd = useRef(true);
+
+  useEffect(() => {
+    const pre = place.current;
+    if (pre && isRunning && isAtEnd.current) pre.scrollTop = pre.scrollHeight;
+  }, [log.text]);
+
+  function onScroll(): void {
+    const pre = place.current!;
+    isAtEnd.current = pre.scrollHeight - pre.scrollTop - pre.clientHeight < NEAR_END_PX;
+  }
+
+  if (log.problem) return <ProblemNote problem={log.problem} />;
+  if (!log.isRead) return <Loading what="what it printed" />;
+  if (!log.text) return <Empty>{task.finished_at === null ? "Nothing is here yet." : "Nothing was printed."}</Empty>;
+  return (
+    <>
+      {log.isCut && <p class="faint">Only its end is shown here.</p>}
+      <pre class="code log" tabIndex={0} ref={place} onScroll={onScroll}>
+        {log.text}
+      </pre>
+    </>
+  );
+}
+
+/** A master that does not stream has something once an attempt has ended. */
+function useWay(task: TaskDetail): Way {
+  const abilities = useAbilities();
+  if (!abilities) return null;
+  if (task.state === "running" && abilities.follow) return "follow";
+  return endedAttempts(task) > 0 ? "once" : null;
+}
+
+const endedAttempts = (task: TaskDetail): number =>
+  task.attempts.filter((attempt) => attempt.exit_code !== null).length;

@@ -1,0 +1,7 @@
+import { colourOf, schemeOf } from "../timeline/colours";
+import { theme } from "../ui/theme";
+
+/** The job's colour on the timeline. */
+export function Swatch({ job }: { job: number }) {
+  return <span class="swatch" style={{ backgroundColor: colourOf(schemeOf(theme.value), job) }} />;
+}

@@ -1,0 +1,122 @@
+/** A job's tasks, by state, a page at a time: also where there are a million. */
+import { useState } from "preact/hooks";
+import { get } from "../api/client";
+import type { JobView, Page, TaskState, TaskView } from "../api/types";
+import { now } from "../live/clock";
+import { thisJob, useResource } from "../live/resource";
+import { Link } from "../router";
+import { between, count } from "../text/human";
+import { Button } from "../ui/Button";
+import { Chip } from "../ui/Chip";
+import { Pager, usePages } from "../ui/Pager";
+import { Section } from "../ui/Section";
+import { Empty, Shown } from "../ui/states";
+
+const STATES: TaskState[] = ["running", "queued", "succeeded", "failed", "cancelled"];
+const PAGE = 50;
+
+export function TasksSection({ job }: { job: JobView }) {
+  const [state, setState] = useState<TaskState | null>(null);
+  const pages = usePages(String(state));
+  const tasks = useResource(
+    `jobs/${job.id}/tasks/${state}/${pages.cursor}`,
+    (signal) => get<Page<TaskView>>(`/jobs/${job.id}/tasks`, { state, cursor: pages.cursor, limit: PAGE }, signal),
+    thisJob(job.id),
+  );
+  return (
+    <Section title="Tasks" aside={<StateFilter job={job} chosen={state} onChoose={setState} />}>
+      <Shown of={tasks} what="tasks">
+        {({ items, next }) =>
+          items.length ? (
+            <>
+              <TasksTable job={job.id} tasks={items} />
+              <Pager pages={pages} next={next} />
+            </>
+          ) : (
+            <Empty>No task is {state ?? "here"}.</Empty>
+          )
+        }
+      </Shown>
+    </Section>
+  );
+}
+
+interface FilterProps {
+  job: JobView;
+  chosen: TaskState | null;
+  onChoose: (state: TaskState | null) => void;
+}
+
+function StateFilter({ job, chosen, onChoose }: FilterProps) {
+  return (
+    <div class="buttons joined" role="group" aria-label="State">
+      <Button isPressed={chosen === null} onClick={() => onChoose(null)}>
+        all <span class="number faint">{count(job.task_count)}</span>
+      </Button>
+      {STATES.filter((state) => job.tasks[state] || state === chosen).map((state) => (
+        <Button key={state} isPressed={chosen === state} onClick={() => onChoose(state)}>
+          {state} <span class="number faint">{count(job.tasks[state] ?? 0)}</span>
+        </Button>
+      ))}
+    </div>
+  );
+}
+
+function TasksTable({ job, tasks }: { job: number; tasks: TaskView[] }) {
+  return (
+    <div class="scroller">
+      <table class="cards">
+        <thead>
+          <tr>
+            <th scope="col">Task</th>
+            <th scope="col">State</th>
+            <th scope="col">Worker</th>
+            <th scope="col" class="right">
+              Took
+            </th>
+            <th scope="col" class="right">
+              Exit
+            </th>
+            <th scope="col" class="right">
+              Failures
+            </th>
+            <th scope="col">Reason</th>
+          </tr>
+        </thead>
+        <tbody>
+          {tasks.map((task) => (
+            <tr key={task.number}>
+              <th scope="row">
+                <Link to={`/jobs/${job}/tasks/${task.number}`} class="number">
+                  {task.id}
+                </Link>
+              </th>
+              <td data-name="State">
+                <Chip state={task.state} />
+              </td>
+              <td data-name="Worker">
+                {task.worker ? (
+                  <Link to={`/workers/${task.worker}`}>{task.worker}</Link>
+                ) : (
+                  <span class="faint">–</span>
+                )}
+              </td>
+              <td data-name="Took" class="right number">
+                {between(task.started_at, task.finished_at, now.value)}
+              </td>
+              <td data-name="Exit" class="right number">
+                {task.exit_code ?? "–"}
+              </td>
+              <td data-name="Failures" class="right number">
+                {task.failures || "–"}
+              </td>
+              <td data-name="Reason" class="reason">
+                {task.reason}
+              </td>
+            </tr>
+          ))}
+        </tbody>
+      </table>
+    </div>
+  );
+}

@@ -1,0 +1,92 @@
+/**
+ * What has changed in the grid, as the master says it (server-sent events), and whether it is there at all.
+ *
+ * The first event after each connection says that everything may have changed; so a restart of the master, or a
+ * laptop's sleep, takes the same way as news.
+ */
+import { signal } from "@preact/signals";
+import { get, onOutcome, url } from "../api/client";
+import type { GridChange } from "../api/types";
+
+export type LinkState = "connecting" | "live" | "away";
+type Listener = (change: GridChange) => void;
+
+const SHORTEST_PAUSE_MS = 500;
+const LONGEST_PAUSE_MS = 10_000;
+/** A page that nobody looks at lets its connection go: browsers have but six to a master, for all tabs together. */
+const UNSEEN_MS = 10_000;
+
+export const link = signal<LinkState>("connecting");
+export const awaySince = signal<number | null>(null);
+
+const listeners = new Set<Listener>();
+let source: EventSource | undefined;
+let timer: ReturnType<typeof setTimeout> | undefined;
+let pauseMs = SHORTEST_PAUSE_MS;
+let isWanted = false;
+
+/** Be told of changes, until the returned function is called. */
+export function onChange(listener: Listener): () => void {
+  listeners.add(listener);
+  return () => listeners.delete(listener);
+}
+
+export function startListening(): void {
+  isWanted = true;
+  connect();
+}
+
+export function stopListening(): void {
+  isWanted = false;
+  disconnect();
+}
+
+/** What is out of sight needs no news; when it is looked at again the first event says that all may have changed. */
+export function watchVisibility(): void {
+  document.addEventListener("visibilitychange", () => {
+    if (!isWanted) return;
+    if (document.hidden) {
+      clearTimeout(timer);
+      timer = setTimeout(disconnect, UNSEEN_MS);
+    } else if (source) clearTimeout(timer);
+    else connect();
+  });
+}
+
+function connect(): void {
+  disconnect();
+  source = new EventSource(url("/events"));
+  source.addEventListener("change", (event) => hear(JSON.parse(event.data) as GridChange));
+  source.onerror = () => {
+    lose();
+    void get("/whoami").catch(() => undefined); // who was signed out learns it so: the stream does not say why
+  };
+}
+
+function disconnect(): void {
+  source?.close();
+  source = undefined;
+  clearTimeout(timer);
+}
+
+/** A request that nobody answered says so before the stream does: do not wait for it. */
+export function watchRequests(): void {
+  onOutcome((problem) => {
+    if (problem?.isAway && source && link.value === "live") lose();
+  });
+}
+
+function hear(change: GridChange): void {
+  pauseMs = SHORTEST_PAUSE_MS;
+  link.value = "live";
+  awaySince.value = null;
+  for (const listener of listeners) listener(change);
+}
+
+function lose(): void {
+  link.value = "away";
+  awaySince.value ??= Date.now() / 1000;
+  disconnect();
+  timer = setTimeout(connect, pauseMs);
+  pauseMs = Math.min(LONGEST_PAUSE_MS, pauseMs * 1.6);
+}

@@ -1,0 +1,60 @@
+import { get } from "../api/client";
+import type { PassingReport } from "../api/types";
+import { QueueSection } from "../jobs/JobsPage";
+import { useLiveJobs } from "../jobs/jobs";
+import { anyJob, useResource } from "../live/resource";
+import { Link } from "../router";
+import { Gantt } from "../timeline/Gantt";
+import { count, decimal, percent, plural } from "../text/human";
+import { Section } from "../ui/Section";
+import { Tally } from "../ui/Tally";
+import { totals, useWorkers } from "../workers/workers";
+
+const SPAN_S = 900;
+const GANTT_PX = 380;
+
+/** What a person wants to know first: what runs where, whose turn it is, and whether the order is kept. */
+export function OverviewPage() {
+  return (
+    <>
+      <h1 class="unseen">Overview</h1>
+      <Tallies />
+      <Section title="The last quarter of an hour" aside={<Link to="/timeline">any window, zoom, export</Link>}>
+        <Gantt span={SPAN_S} maxHeight={GANTT_PX} />
+      </Section>
+      <QueueSection most={15} />
+    </>
+  );
+}
+
+function Tallies() {
+  const workers = useWorkers();
+  const jobs = useLiveJobs();
+  const audit = useResource("passing", (signal) => get<PassingReport>("/passing", {}, signal), anyJob);
+  const sum = totals(workers.data ?? []);
+  const tasks = (jobs.data ?? []).reduce((total, job) => total + (job.tasks.queued ?? 0), 0);
+  const held = (jobs.data ?? []).filter((job) => job.held).length;
+  return (
+    <dl class="tallies">
+      <Tally label="Workers" value={workers.data ? sum.connected : "–"} note={`${sum.inUse} in use by owners`} />
+      <Tally
+        label="Slots in use"
+        value={workers.data ? sum.used : "–"}
+        note={sum.slots ? `of ${sum.slots}, ${percent(sum.used, sum.slots)}` : "none offered"}
+      />
+      <Tally label="Spare CPU" value={workers.data ? decimal(sum.spareCpu) : "–"} note="cores" />
+      <Tally
+        label="Jobs in the grid"
+        value={jobs.data ? jobs.data.length : "–"}
+        note={held ? `${held} held` : "none held"}
+      />
+      <Tally label="Tasks waiting" value={jobs.data ? count(tasks) : "–"} />
+      <Tally
+        label="Passings"
+        value={audit.data ? count(audit.data.passings) : "–"}
+        tone={audit.data && (audit.data.passings ? "bad" : "good")}
+        note={<Link to="/guarantee">{plural(audit.data?.completions ?? 0, "completion")} checked</Link>}
+      />
+    </dl>
+  );
+}

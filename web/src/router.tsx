@@ -1,0 +1,64 @@
+/** Which page is shown: the path in the address bar, and links that change it without a reload. */
+import { signal } from "@preact/signals";
+import type { ComponentChildren } from "preact";
+
+export const path = signal(location.pathname);
+export const search = signal(location.search);
+
+window.addEventListener("popstate", read);
+
+export function go(to: string, { replace = false } = {}): void {
+  if (to === location.pathname + location.search) return;
+  history[replace ? "replaceState" : "pushState"](null, "", to);
+  const isSamePage = location.pathname === path.value;
+  read();
+  if (!isSamePage) arrive();
+}
+
+/** The path's parts if it has the pattern's shape (`/jobs/:job`); null if not. */
+export function match(pattern: string, given: string): Record<string, string> | null {
+  const wanted = pattern.split("/").filter(Boolean);
+  const parts = given.split("/").filter(Boolean);
+  if (wanted.length !== parts.length) return null;
+  const found: Record<string, string> = {};
+  for (const [place, name] of wanted.entries()) {
+    const part = parts[place]!;
+    if (name.startsWith(":")) found[name.slice(1)] = decodeURIComponent(part);
+    else if (name !== part) return null;
+  }
+  return found;
+}
+
+interface LinkProps {
+  to: string;
+  children: ComponentChildren;
+  class?: string;
+  "aria-current"?: "page" | undefined;
+}
+
+export function Link({ to, children, ...rest }: LinkProps) {
+  return (
+    <a {...rest} href={to} onClick={(event) => follow(event, to)}>
+      {children}
+    </a>
+  );
+}
+
+/** With a modifier it is the browser's: a new tab, a new window. */
+function follow(event: MouseEvent, to: string): void {
+  if (event.defaultPrevented || event.button !== 0) return;
+  if (event.metaKey || event.ctrlKey || event.shiftKey || event.altKey) return;
+  event.preventDefault();
+  go(to);
+}
+
+function read(): void {
+  path.value = location.pathname;
+  search.value = location.search;
+}
+
+/** On a new page reading begins at its top: for the eye, and for a screen reader. */
+function arrive(): void {
+  window.scrollTo(0, 0);
+  requestAnimationFrame(() => document.querySelector<HTMLElement>("main")?.focus({ preventScroll: true }));
+}

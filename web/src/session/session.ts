@@ -1,0 +1,64 @@
+/** Who is signed in, and what they may do. */
+import { computed, signal } from "@preact/signals";
+import { ask, get, onOutcome, post, Problem } from "../api/client";
+import type { Whoami } from "../api/types";
+import { startListening, stopListening, watchRequests, watchVisibility } from "../live/changes";
+import { forgetAll } from "../live/resource";
+
+/** undefined: not known yet; null: nobody. */
+export const caller = signal<Whoami | null | undefined>(undefined);
+/** Why it is not known: the master is away. */
+export const trouble = signal<Problem | null>(null);
+
+export const isAdmin = computed(() => caller.value?.role === "admin");
+export const maySubmit = computed(() => caller.value?.role === "admin" || caller.value?.role === "user");
+
+/** Users steer what is theirs, admins everything. */
+export const maySteer = (owner: string): boolean =>
+  isAdmin.value || (maySubmit.value && caller.value?.name === owner);
+
+const ASK_AGAIN_MS = 1500;
+const UNAUTHORIZED = 401;
+
+export function beginSession(): void {
+  onOutcome((problem) => {
+    if (problem?.status === UNAUTHORIZED) leave();
+  });
+  watchRequests();
+  watchVisibility();
+  void lookWhoItIs();
+}
+
+export async function signIn(token: string): Promise<void> {
+  enter(await post<Whoami>("/session", { token }));
+}
+
+export async function signOut(): Promise<void> {
+  await ask("DELETE", "/session");
+  leave();
+}
+
+async function lookWhoItIs(): Promise<void> {
+  try {
+    enter(await get<Whoami>("/whoami"));
+  } catch (error) {
+    if (!(error instanceof Problem) || error.status === UNAUTHORIZED) return;
+    if (error.status === 403 || error.status === 404) return leave();
+    trouble.value = error;
+    setTimeout(() => void lookWhoItIs(), ASK_AGAIN_MS);
+  }
+}
+
+function enter(who: Whoami): void {
+  trouble.value = null;
+  forgetAll();
+  caller.value = who;
+  startListening();
+}
+
+function leave(): void {
+  stopListening();
+  forgetAll();
+  trouble.value = null;
+  caller.value = null;
+}

@@ -1,0 +1,91 @@
+/** What stands round every page: where one can go, who one is, and whether the master is there. */
+import type { ComponentChildren } from "preact";
+import { awaySince, link } from "../live/changes";
+import { Link, path } from "../router";
+import { caller, maySubmit, signOut } from "../session/session";
+import { clock } from "../text/human";
+import { Button } from "../ui/Button";
+import { ThemeSwitch } from "../ui/theme";
+import { attempt } from "../ui/toast";
+
+const PLACES: [string, string][] = [
+  ["/", "Overview"],
+  ["/timeline", "Timeline"],
+  ["/jobs", "Jobs"],
+  ["/workers", "Workers"],
+  ["/guarantee", "Guarantee"],
+];
+
+export function Frame({ children }: { children: ComponentChildren }) {
+  return (
+    <>
+      <a class="skip" href="#main">
+        To the content
+      </a>
+      <header class="bar">
+        <Link to="/" class="mark">
+          Loopline
+        </Link>
+        <nav aria-label="Pages">
+          {PLACES.map(([to, name]) => (
+            <Link key={to} to={to} aria-current={isCurrent(to) ? "page" : undefined}>
+              {name}
+            </Link>
+          ))}
+          {maySubmit.value && (
+            <Link to="/submit" aria-current={isCurrent("/submit") ? "page" : undefined}>
+              Submit
+            </Link>
+          )}
+        </nav>
+        <div class="who">
+          <LinkLamp />
+          <ThemeSwitch />
+          <Who />
+        </div>
+      </header>
+      {link.value === "away" && <AwayBanner />}
+      <main id="main" tabIndex={-1}>
+        {children}
+      </main>
+    </>
+  );
+}
+
+function LinkLamp() {
+  const words = { connecting: "connecting", live: "live", away: "no connection" }[link.value];
+  return (
+    <span class={`lamp ${link.value}`} role="status">
+      {words}
+    </span>
+  );
+}
+
+function AwayBanner() {
+  return (
+    <div class="banner" role="alert">
+      The master does not answer{awaySince.value && <> since {clock(awaySince.value)}</>}. What stands here is from
+      before; it goes on by itself once the master is back. What runs on the workers runs on.
+    </div>
+  );
+}
+
+/** A master without tokens has nobody to sign out. */
+function Who() {
+  const who = caller.value!;
+  if (who.name === "local") return <span class="faint">this computer</span>;
+  return (
+    <>
+      <span class="name" title={`role: ${who.role}`}>
+        {who.name}
+      </span>
+      <Button kind="quiet" onClick={() => void attempt(signOut)}>
+        Sign out
+      </Button>
+    </>
+  );
+}
+
+function isCurrent(to: string): boolean {
+  return to === "/" ? path.value === "/" : path.value === to || path.value.startsWith(`${to}/`);
+}

@@ -1,0 +1,211 @@
+/** The form as it is filled in, and the job that it means: or what is wrong, by field. */
+import type { JobSpec } from "../api/types";
+import { bytes, seconds } from "./measures";
+import { type Parameters, taskCount } from "./sweep";
+import { rowsOf } from "./table";
+import { isRange, type Values, valuesOf } from "./values";
+import { lineOf, wordsOf } from "./words";
+
+export interface ParameterDraft {
+  name: string;
+  values: string;
+}
+
+export interface Draft {
+  name: string;
+  command: string;
+  sweep: "grid" | "table";
+  parameters: ParameterDraft[];
+  table: string;
+  size: string;
+  timeout: string;
+  attempts: string;
+  replicas: string;
+  os: string;
+  memory: string;
+  slots: string;
+  labels: string;
+  network: boolean;
+  environment: string;
+  outputs: string;
+  after: string;
+}
+
+export type Field = keyof Draft;
+export type Mistakes = Partial<Record<Field, string>>;
+
+export interface Meant {
+  spec: JobSpec;
+  command: string[];
+  parameters: Parameters | null;
+  mistakes: Mistakes;
+}
+
+export const EMPTY: Draft = {
+  name: "",
+  command: "",
+  sweep: "grid",
+  parameters: [],
+  table: "",
+  size: "",
+  timeout: "",
+  attempts: "",
+  replicas: "",
+  os: "",
+  memory: "",
+  slots: "",
+  labels: "",
+  network: false,
+  environment: "",
+  outputs: "",
+  after: "",
+};
+
+const NAME = /^[A-Za-z_][A-Za-z0-9_]{0,63}$/;
+const MOST_TASKS = 100_000_000;
+
+/** `inputs`: files that are there already, by the path that a task finds them under. */
+export function meaningOf(draft: Draft, inputs: Record<string, string> = {}): Meant {
+  const mistakes: Mistakes = {};
+  const read = <T>(field: Field, make: () => T): T | undefined => {
+    try {
+      return make();
+    } catch (error) {
+      mistakes[field] = (error as Error).message;
+      return undefined;
+    }
+  };
+  const optional = <T>(field: Field, make: (text: string) => T): T | undefined => {
+    const text = String(draft[field]).trim();
+    return text ? read(field, () => make(text)) : undefined;
+  };
+  const command = read("command", () => commandOf(draft.command)) ?? [];
+  const parameters = read(draft.sweep === "table" ? "table" : "parameters", () => parametersOf(draft)) ?? null;
+  const spec = filled({
+    name: draft.name.trim(),
+    command,
+    parameters: parameters ?? undefined,
+    size: optional("size", positive(seconds)),
+    timeout_s: optional("timeout", positive(seconds)),
+    max_attempts: optional("attempts", whole),
+    max_replicas: optional("replicas", (text) => (text === "unlimited" ? text : whole(text))),
+    environment: optional("environment", environmentOf),
+    inputs: Object.keys(inputs).length ? inputs : undefined,
+    outputs: optional("outputs", (text) => text.split(/[\s,]+/)),
+    after: optional("after", (text) => text.split(/[\s,]+/).map(whole)),
+    requires: filled({
+      os: draft.os || undefined,
+      memory_bytes: optional("memory", bytes),
+      slots: optional("slots", whole),
+      labels: optional("labels", (text) => text.split(/[\s,]+/)),
+      network: draft.network || undefined,
+    }),
+  }) as JobSpec;
+  return { spec, command, parameters, mistakes };
+}
+
+/** The form of a job that was submitted before. What the form cannot say (tasks one by one) is left out. */
+export function draftOf(spec: JobSpec): Draft {
+  const { parameters, requires } = spec;
+  const isTableGiven =
+    parameters && "rows" in parameters && Array.isArray(parameters.rows) && typeof parameters.rows[0] === "object";
+  return {
+    ...EMPTY,
+    name: spec.name ?? "",
+    command: lineOf(spec.command ?? []),
+    sweep: isTableGiven ? "table" : "grid",
+    table: isTableGiven ? csvOf(parameters.rows as Record<string, unknown>[]) : "",
+    parameters: isTableGiven
+      ? []
+      : Object.entries(parameters ?? {}).map(([name, values]) => ({ name, values: textOf(values as Values) })),
+    size: text(spec.size, "s"),
+    timeout: text(spec.timeout_s, "s"),
+    attempts: text(spec.max_attempts),
+    replicas: text(spec.max_replicas),
+    os: requires?.os ?? "",
+    memory: text(requires?.memory_bytes || null),
+    slots: requires?.slots && requires.slots > 1 ? String(requires.slots) : "",
+    labels: (requires?.labels ?? []).join(" "),
+    network: requires?.network ?? false,
+    environment: Object.entries(spec.environment ?? {})
+      .map(([name, value]) => `${name}=${value}`)
+      .join("\n"),
+    outputs: (spec.outputs ?? []).join(" "),
+  };
+}
+
+function commandOf(line: string): string[] {
+  const words = wordsOf(line);
+  if (!words.length) throw new Error("give the command that each task runs");
+  return words;
+}
+
+function parametersOf(draft: Draft): Parameters | null {
+  if (draft.sweep === "table") return draft.table.trim() ? { rows: rowsOf(draft.table) } : null;
+  const given = draft.parameters.filter(({ name, values }) => name.trim() || values.trim());
+  if (!given.length) return null;
+  const grid: Record<string, Values> = {};
+  for (const { name, values } of given) {
+    if (!NAME.test(name.trim()))
+      throw new Error(`“${name}” cannot be a parameter’s name: letters, digits and _ only`);
+    if (name.trim() in grid) throw new Error(`${name} is there twice`);
+    grid[name.trim()] = explained(name, () => valuesOf(values));
+  }
+  if (taskCount(grid) > MOST_TASKS)
+    throw new Error(`${taskCount(grid).toLocaleString("en")} tasks are more than ${MOST_TASKS.toLocaleString("en")}`);
+  return grid;
+}
+
+function explained<T>(name: string, make: () => T): T {
+  try {
+    return make();
+  } catch (error) {
+    throw new Error(`${name}: ${(error as Error).message}`);
+  }
+}
+
+function environmentOf(lines: string): Record<string, string> {
+  const pairs = lines.split("\n").filter((line) => line.trim());
+  return Object.fromEntries(
+    pairs.map((line) => {
+      const at = line.indexOf("=");
+      if (at < 1) throw new Error(`give NAME=VALUE on each line, not “${line}”`);
+      return [line.slice(0, at).trim(), line.slice(at + 1)];
+    }),
+  );
+}
+
+function whole(text: string): number {
+  if (!/^\d{1,9}$/.test(text) || Number(text) < 1) throw new Error("give a whole number from 1 on");
+  return Number(text);
+}
+
+const positive = (read: (text: string) => number) => (text: string) => {
+  const value = read(text);
+  if (value <= 0) throw new Error("give more than nothing");
+  return value;
+};
+
+function filled<T extends object>(object: T): Partial<T> | undefined {
+  const kept = Object.entries(object).filter(([, value]) => value !== undefined && value !== "");
+  return kept.length ? (Object.fromEntries(kept) as Partial<T>) : undefined;
+}
+
+const text = (value: unknown, unit = ""): string =>
+  value === null || value === undefined ? "" : `${String(value)}${unit}`;
+
+function textOf(values: Values): string {
+  if (!isRange(values))
+    return values
+      .map((value) => (typeof value === "string" && /[,"'\s]/.test(value) ? `"${value}"` : String(value)))
+      .join(", ");
+  const [first, last, step] = values.range;
+  return `${first}..${last}${step && step !== 1 ? `:${step}` : ""}`;
+}
+
+function csvOf(rows: Record<string, unknown>[]): string {
+  const names = Object.keys(rows[0] ?? {});
+  const cell = (value: unknown): string =>
+    /[",\n]/.test(String(value)) ? `"${String(value).replaceAll('"', '""')}"` : String(value);
+  return [names.join(","), ...rows.map((row) => names.map((name) => cell(row[name])).join(","))].join("\n");
+}

@@ -1,0 +1,31 @@
+/** A command line as a shell would split it: blanks part words, quotes and backslashes keep them together. */
+
+export function wordsOf(line: string): string[] {
+  const words: string[] = [];
+  let word: string | null = null;
+  let quote = "";
+  for (let place = 0; place < line.length; place++) {
+    const sign = line[place]!;
+    if (sign === "\\" && quote !== "'" && place + 1 < line.length) word = (word ?? "") + line[++place]!;
+    else if (quote) {
+      if (sign === quote) quote = "";
+      else word += sign;
+    } else if (sign === "'" || sign === '"') {
+      quote = sign;
+      word ??= "";
+    } else if (/\s/.test(sign)) {
+      if (word !== null) words.push(word);
+      word = null;
+    } else word = (word ?? "") + sign;
+  }
+  if (quote) throw new Error(`a quote ${quote} is not closed`);
+  if (word !== null) words.push(word);
+  return words;
+}
+
+/** The other way round; what a shell would take apart is quoted. */
+export function lineOf(words: readonly string[]): string {
+  return words
+    .map((word) => (/^[\w@%+=:,./{}-]+$/.test(word) ? word : `'${word.replaceAll("'", `'\\''`)}'`))
+    .join(" ");
+}

@@ -1,0 +1,117 @@
+/** Numbers as people read them; times in the viewer's zone. The command line writes them alike. */
+
+const UNITS: [number, string][] = [
+  [86400, "d"],
+  [3600, "h"],
+  [60, "m"],
+  [1, "s"],
+];
+
+/** Two units at most: `0.4s`, `12s`, `3m 5s`, `2h 10m`, `4d 6h`. */
+export function duration(seconds: number | null | undefined): string {
+  if (seconds === null || seconds === undefined) return "–";
+  if (seconds < 10) return `${Math.max(0, seconds).toFixed(1)}s`;
+  let whole = Math.round(seconds);
+  const place = UNITS.findIndex(([length]) => whole >= length);
+  const parts: string[] = [];
+  for (const [length, unit] of UNITS.slice(place, place + 2)) {
+    const count = Math.floor(whole / length);
+    whole %= length;
+    if (count || !parts.length) parts.push(`${count}${unit}`);
+  }
+  return parts.join(" ");
+}
+
+/** A delay that may be far below a second: `12 ms`, `1.4 s`. */
+export function delay(seconds: number): string {
+  return seconds < 1 ? `${Math.round(seconds * 1000)} ms` : `${seconds.toFixed(1)} s`;
+}
+
+export function ago(then: number | null | undefined, now: number): string {
+  if (then === null || then === undefined) return "–";
+  return now - then < 1.5 ? "just now" : `${duration(now - then)} ago`;
+}
+
+/** How long something took, or has taken so far. */
+export function between(start: number | null, end: number | null, now: number): string {
+  return start === null ? "–" : duration((end ?? now) - start);
+}
+
+const CLOCK = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit", hourCycle: "h23" });
+const CLOCK_S = new Intl.DateTimeFormat(undefined, {
+  hour: "2-digit",
+  minute: "2-digit",
+  second: "2-digit",
+  hourCycle: "h23",
+});
+
+/** `2026-11-21 16:42:10`, in the viewer's zone. */
+export function moment(then: number | null | undefined): string {
+  return then === null || then === undefined ? "–" : `${day(then)} ${CLOCK_S.format(then * 1000)}`;
+}
+
+/** The clock alone where it is today, with the day otherwise. */
+export function shortMoment(then: number | null | undefined, now: number): string {
+  if (then === null || then === undefined) return "–";
+  const clock = CLOCK.format(then * 1000);
+  return day(then) === day(now) ? clock : `${day(then)} ${clock}`;
+}
+
+export function clock(then: number): string {
+  return CLOCK_S.format(then * 1000);
+}
+
+export function day(then: number): string {
+  const date = new Date(then * 1000);
+  return `${date.getFullYear()}-${two(date.getMonth() + 1)}-${two(date.getDate())}`;
+}
+
+/** As `<input type="datetime-local">` holds it. */
+export function toInput(then: number): string {
+  const date = new Date(then * 1000);
+  return `${day(then)}T${two(date.getHours())}:${two(date.getMinutes())}`;
+}
+
+export function fromInput(text: string): number | null {
+  const milliseconds = new Date(text).getTime();
+  return Number.isNaN(milliseconds) ? null : milliseconds / 1000;
+}
+
+/** Bytes, 1000-based: `512 B`, `1.5 GB`. */
+export function amount(bytes: number): string {
+  for (const unit of ["B", "kB", "MB", "GB"]) {
+    if (bytes < 1000)
+      return unit === "B" || bytes >= 100 ? `${bytes.toFixed(0)} ${unit}` : `${bytes.toFixed(1)} ${unit}`;
+    bytes /= 1000;
+  }
+  return `${bytes.toFixed(1)} TB`;
+}
+
+/** A job's amount of computation. */
+export function size(seconds: number | null | undefined): string {
+  return seconds === null || seconds === undefined ? "unknown" : duration(seconds);
+}
+
+export function count(number: number): string {
+  return number.toLocaleString("en");
+}
+
+export function plural(number: number, noun: string): string {
+  return `${count(number)} ${noun}${number === 1 ? "" : "s"}`;
+}
+
+/** Cores, speeds: at most so many decimals, and none that say nothing. */
+export function decimal(number: number, places = 1): string {
+  return Number(number.toFixed(places)).toString();
+}
+
+export function percent(part: number, whole: number): string {
+  return whole > 0 ? `${((100 * part) / whole).toFixed(part < whole && part / whole > 0.995 ? 1 : 0)} %` : "–";
+}
+
+/** `1h 5m` of computation, in hours where it is much. */
+export function cpuTime(seconds: number): string {
+  return seconds >= 100 * 3600 ? `${count(Math.round(seconds / 3600))} h` : duration(seconds);
+}
+
+const two = (number: number): string => String(number).padStart(2, "0");

@@ -1,0 +1,68 @@
+/** The chart as a part of a page: it follows what happens, fits its place, and says what is under the pointer. */
+import { useEffect, useRef, useState } from "preact/hooks";
+import type { Problem } from "../api/client";
+import { count } from "../text/human";
+import type { Chart } from "./chart";
+import { mount, type Pointed, type Wishes } from "./mount";
+import { useNotes } from "./notes";
+import { Tooltip } from "./Tooltip";
+import type { Window } from "./window";
+
+const KEYS =
+  "Arrow keys move it, plus and minus zoom, L follows the present, " +
+  "N and P go from attempt to attempt, Enter opens one.";
+
+type Optional = "filter" | "past" | "hasWheel";
+
+interface Props extends Omit<Wishes, Optional>, Partial<Pick<Wishes, Optional>> {
+  onChart?: (chart: Chart) => void;
+  onLook?: (window: Window, isLive: boolean) => void;
+}
+
+export function Gantt({ filter = {}, hasWheel = false, past = null, span, maxHeight, onChart, onLook }: Props) {
+  const canvas = useRef<HTMLCanvasElement>(null);
+  const place = useRef<HTMLDivElement>(null);
+  const [chart, setChart] = useState<Chart | null>(null);
+  const [pointed, setPointed] = useState<Pointed | null>(null);
+  const [problem, setProblem] = useState<Problem | null>(null);
+  const [told, setTold] = useState({ bars: -1, isTruncated: false });
+  const notes = useNotes();
+
+  useEffect(() => {
+    const wishes = { filter, span, past, maxHeight, hasWheel };
+    const mounted = mount(place.current!, canvas.current!, wishes, {
+      onBars: (bars, isTruncated) => setTold({ bars, isTruncated }),
+      onProblem: setProblem,
+      onPoint: setPointed,
+      onLook: (window, isLive) => onLook?.(window, isLive),
+    });
+    setChart(mounted.chart);
+    onChart?.(mounted.chart);
+    return mounted.unmount;
+  }, [filter.job, filter.worker]);
+
+  useEffect(() => chart?.setNotes(notes), [chart, notes]);
+
+  return (
+    <div class="gantt" ref={place}>
+      <canvas
+        ref={canvas}
+        tabIndex={0}
+        role="img"
+        class={hasWheel ? "takes-touch" : ""}
+        aria-label={`Timeline of ${Math.max(0, told.bars)} attempts. ${KEYS}`}
+      />
+      {chart && pointed && <Tooltip chart={chart} at={pointed} />}
+      {told.bars < 0 && !problem && <p class="gantt-note">Reading what ran …</p>}
+      {told.bars === 0 && <p class="gantt-note">Nothing ran in this window.</p>}
+      {told.isTruncated && (
+        <p class="gantt-note bottom">Only the latest {count(told.bars)} attempts are shown: zoom in for all.</p>
+      )}
+      {problem && !problem.isAway && (
+        <p class="gantt-note" role="alert">
+          {problem.message}
+        </p>
+      )}
+    </div>
+  );
+}

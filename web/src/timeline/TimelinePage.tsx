@@ -1,0 +1,48 @@
+import { useRef, useState } from "preact/hooks";
+import { go, search } from "../router";
+import type { Chart } from "./chart";
+import { Gantt } from "./Gantt";
+import { Legend } from "./Legend";
+import { Toolbar } from "./Toolbar";
+import { spanOf, type Window } from "./window";
+
+const SPAN_S = 900;
+const SETTLE_MS = 300;
+
+/** What ran where: now, and in any window of the past. The address names the window, so that it can be passed on. */
+export function TimelinePage() {
+  const [from] = useState(() => readAddress(search.value));
+  const [chart, setChart] = useState<Chart | null>(null);
+  const [look, setLook] = useState<{ window: Window; isLive: boolean } | null>(null);
+  const timer = useRef<ReturnType<typeof setTimeout>>(undefined);
+
+  function onLook(window: Window, isLive: boolean): void {
+    setLook({ window, isLive });
+    clearTimeout(timer.current);
+    timer.current = setTimeout(() => writeAddress(window, isLive), SETTLE_MS);
+  }
+
+  return (
+    <div class="timeline-page">
+      <h1 class="unseen">Timeline</h1>
+      {chart && look && <Toolbar chart={chart} window={look.window} isLive={look.isLive} />}
+      <Legend />
+      <Gantt span={from.span} past={from.past} maxHeight={null} hasWheel onChart={setChart} onLook={onLook} />
+    </div>
+  );
+}
+
+function readAddress(query: string): { span: number; past: Window | null } {
+  const given = new URLSearchParams(query);
+  const [since, until, span] = ["since", "until", "span"].map((name) => Number(given.get(name)));
+  const past = since && until && until > since ? { since, until } : null;
+  return { span: span && span > 0 ? span : SPAN_S, past };
+}
+
+function writeAddress(window: Window, isLive: boolean): void {
+  if (location.pathname !== "/timeline") return;
+  const live = `span=${Math.round(spanOf(window))}`;
+  go(`/timeline?${isLive ? live : `since=${window.since.toFixed(1)}&until=${window.until.toFixed(1)}`}`, {
+    replace: true,
+  });
+}

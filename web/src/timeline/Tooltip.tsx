@@ -1,0 +1,76 @@
+/** The facts of what is under the pointer. */
+import type { ComponentChildren } from "preact";
+import { clock, duration, moment } from "../text/human";
+import { type Bars, Look } from "./bars";
+import type { Chart, Hit } from "./chart";
+import type { Pointed } from "./mount";
+import type { JobRow } from "./scene";
+
+const WIDTH_PX = 250;
+const OFFSET_PX = 14;
+
+export function Tooltip({ chart, at }: { chart: Chart; at: Pointed }) {
+  const body = bodyOf(chart, at.hit);
+  if (!body) return null;
+  const isLeft = at.x + OFFSET_PX + WIDTH_PX > chart.layout.width;
+  const left = isLeft ? Math.max(0, at.x - OFFSET_PX - WIDTH_PX) : at.x + OFFSET_PX;
+  return (
+    <div
+      class="tooltip"
+      role="status"
+      style={{ left: `${left}px`, top: `${at.y + OFFSET_PX}px`, width: `${WIDTH_PX}px` }}
+    >
+      {body}
+    </div>
+  );
+}
+
+function bodyOf(chart: Chart, hit: Hit): ComponentChildren {
+  if (hit?.kind === "bar") return <BarFacts bars={chart.scene.bars} bar={hit.bar} now={chart.now()} />;
+  if (hit?.kind === "job") return <JobFacts job={hit.job} now={chart.now()} />;
+  return null;
+}
+
+function BarFacts({ bars, bar, now }: { bars: Bars; bar: number; now: number }) {
+  const [start, end, job] = [bars.start[bar]!, bars.end[bar]!, bars.job[bar]!];
+  const frozen_s = (bars.frozen[bar] ?? []).reduce((sum, [since, until]) => sum + (until ?? now) - since, 0);
+  const name = bars.jobNames.get(job);
+  return (
+    <>
+      <p class="tooltip-title">
+        Attempt {bars.attempt[bar]}
+        {name && <span class="faint"> {name}</span>}
+      </p>
+      <p>
+        {wordOf(bars, bar)}
+        {bars.isReplica[bar] && ", a replica"} on {bars.workers[bars.worker[bar]!]}
+      </p>
+      <p class="faint">
+        {moment(start)} {end === Infinity ? "until now" : `– ${clock(end)}`}
+        <br />
+        {duration(Math.min(end, now) - start)}
+        {frozen_s > 0 && `, of which ${duration(frozen_s)} frozen for the owner`}
+      </p>
+    </>
+  );
+}
+
+function JobFacts({ job, now }: { job: JobRow; now: number }) {
+  const held_s = job.holds.reduce((sum, hold) => sum + (hold.until ?? now) - hold.since, 0);
+  return (
+    <>
+      <p class="tooltip-title">
+        Job {job.job} <span class="faint">{job.name}</span>
+      </p>
+      <p>{duration(Math.min(job.until, now) - job.since)} from its first attempt seen here</p>
+      {held_s > 0 && <p class="faint">Its last task was held for {duration(held_s)}.</p>}
+    </>
+  );
+}
+
+/** The state in words: a result that another one forestalled is none. */
+function wordOf(bars: Bars, bar: number): string {
+  const state = bars.state[bar]!;
+  if (state === "succeeded" && bars.look[bar] !== Look.Won) return "Succeeded after another attempt had";
+  return state.charAt(0).toUpperCase() + state.slice(1);
+}

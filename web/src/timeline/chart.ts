@@ -1,0 +1,209 @@
+/** The chart on the screen: what is looked at, and a canvas that is painted again when something of it has changed. */
+import { Bars } from "./bars";
+import { CanvasBrush } from "./canvasBrush";
+import { type Scheme } from "./colours";
+import { AXIS_PX, jobAt, type Layout, layOut, rowAt, Scale } from "./layout";
+import { paint, type Picture } from "./paint";
+import { barAt } from "./rows";
+import { type JobRow, type Scene, SceneBuilder, type Shown, type WorkerNote } from "./scene";
+import { live, panned, spanOf, type Window, zoomed } from "./window";
+
+const SLACK_PX = 3;
+
+/** What lies under a point of the chart. */
+export type Hit =
+  { kind: "bar"; bar: number } | { kind: "job"; job: JobRow } | { kind: "worker"; name: string } | null;
+
+export interface Listening {
+  onLook: (window: Window, isLive: boolean) => void;
+  onHeight: (height: number) => void;
+}
+
+export class Chart {
+  window: Window;
+  isLive = true;
+  scene: Scene;
+  layout: Layout;
+  scrolled = 0;
+  chosen: number | null = null;
+
+  private builder = new SceneBuilder(new Bars());
+  private notes: ReadonlyMap<string, WorkerNote> = new Map();
+  private width = 0;
+  private room = 0;
+  private frame = 0;
+  private lastNow = 0;
+  private isNews = false;
+  private readonly brush: CanvasBrush;
+  private readonly scale = Math.min(2, window.devicePixelRatio || 1);
+
+  constructor(
+    readonly canvas: HTMLCanvasElement,
+    private scheme: Scheme,
+    span: number,
+    readonly now: () => number,
+    private readonly listening: Listening,
+    private readonly shown: Shown = "all",
+  ) {
+    this.brush = new CanvasBrush(canvas.getContext("2d")!, this.scale);
+    this.window = live(span, now());
+    this.scene = this.builder.build(new Set(), this.notes, shown);
+    this.layout = layOut(this.scene, 0, 0);
+  }
+
+  setBars(bars: Bars, changed: ReadonlySet<number>): void {
+    this.isNews = true;
+    if (bars !== this.builder.bars) {
+      this.builder = new SceneBuilder(bars);
+      this.chosen = null;
+    }
+    this.rebuild(changed);
+  }
+
+  setNotes(notes: ReadonlyMap<string, WorkerNote>): void {
+    this.notes = notes;
+    this.rebuild(new Set());
+  }
+
+  setScheme(scheme: Scheme): void {
+    this.scheme = scheme;
+    this.touch();
+  }
+
+  /** `room`: the most height that there is. */
+  resize(width: number, room: number): void {
+    if (width === this.width && room === this.room) return;
+    [this.width, this.room] = [width, room];
+    this.relay();
+  }
+
+  /** Paint when the screen is next drawn; once, however often it is asked for. */
+  touch(): void {
+    this.frame ||= requestAnimationFrame(() => this.draw());
+  }
+
+  /** Time goes on: a live window moves, running bars grow; where that is less than half a pixel, nothing is done. */
+  tick(): void {
+    const now = this.now();
+    const isSeen = now < this.window.until + spanOf(this.window) && this.window.since < now;
+    if (!isSeen || ((now - this.lastNow) * this.width) / spanOf(this.window) < 0.5) return;
+    if (this.isLive) this.window = live(spanOf(this.window), now);
+    this.touch();
+  }
+
+  look(window: Window, isLive = false): void {
+    this.window = window;
+    this.isLive = isLive;
+    this.listening.onLook(window, isLive);
+    this.touch();
+  }
+
+  follow(span = spanOf(this.window)): void {
+    this.look(live(span, this.now()), true);
+  }
+
+  /** A live window stays live, and ends at the present. */
+  zoom(factor: number, x?: number): void {
+    if (this.isLive && (x === undefined || x > this.layout.width * 0.9))
+      return this.follow(spanOf(this.window) * factor);
+    const around = new Scale(this.window, this.layout).time(x ?? (this.layout.width + this.layout.gutter) / 2);
+    this.look(zoomed(this.window, factor, around));
+  }
+
+  pan(pixels: number): void {
+    this.look(panned(this.window, pixels / new Scale(this.window, this.layout).perSecond));
+  }
+
+  scroll(pixels: number): boolean {
+    const most = Math.max(0, this.layout.rowsPx - this.layout.viewPx);
+    const before = this.scrolled;
+    this.scrolled = Math.round(Math.min(most, Math.max(0, before + pixels)));
+    if (this.scrolled !== before) this.touch();
+    return this.scrolled !== before;
+  }
+
+  hit(x: number, y: number): Hit {
+    const { layout, scene } = this;
+    const row = scene.rows[rowAt(layout, y, this.scrolled)];
+    if (row && x < layout.gutter) return { kind: "worker", name: scene.bars.workers[row.worker]! };
+    if (row) {
+      const scale = new Scale(this.window, layout);
+      const bar = barAt(scene.bars, row, scale.time(x), SLACK_PX / scale.perSecond);
+      return bar === null ? null : { kind: "bar", bar };
+    }
+    const job = x < layout.gutter ? undefined : jobAt(scene, layout, y);
+    return job ? { kind: "job", job } : null;
+  }
+
+  choose(bar: number | null): void {
+    if (bar === this.chosen) return;
+    this.chosen = bar;
+    this.touch();
+  }
+
+  /** The next bar in time after the chosen one (or the one before), among those in the window: for the keyboard. */
+  step(direction: 1 | -1): number | null {
+    const { bars } = this.scene;
+    const inView = this.scene.rows
+      .flatMap((row) => row.bars)
+      .filter((bar) => bars.end[bar]! > this.window.since && bars.start[bar]! < this.window.until)
+      .sort((a, b) => bars.start[a]! - bars.start[b]! || a - b);
+    const at = this.chosen === null ? -1 : inView.indexOf(this.chosen);
+    const next = at < 0 ? (direction > 0 ? 0 : inView.length - 1) : at + direction;
+    this.choose(inView[Math.max(0, Math.min(inView.length - 1, next))] ?? null);
+    return this.chosen;
+  }
+
+  /** Where a bar lies, for what is said beside it. */
+  placeOf(bar: number): { x: number; y: number } {
+    const { bars, rows } = this.scene;
+    const row = rows.findIndex((one) => one.worker === bars.worker[bar] && one.bars.includes(bar));
+    const x = new Scale(this.window, this.layout).x(Math.max(bars.start[bar]!, this.window.since));
+    return { x, y: AXIS_PX + (this.layout.tops[row] ?? 0) - this.scrolled + this.layout.rowPx };
+  }
+
+  picture(scheme = this.scheme): Picture {
+    const { scene, layout, scrolled } = this;
+    return { scene, layout, window: this.window, now: this.now(), scrolled, scheme, chosen: this.chosen };
+  }
+
+  stop(): void {
+    cancelAnimationFrame(this.frame);
+  }
+
+  private rebuild(changed: ReadonlySet<number>): void {
+    this.scene = this.builder.build(changed, this.notes, this.shown);
+    this.relay();
+  }
+
+  private relay(): void {
+    const before = this.layout.height;
+    this.layout = layOut(this.scene, this.width, this.room);
+    if (this.layout.height !== before) this.listening.onHeight(this.layout.height);
+    this.scroll(0);
+    this.touch();
+  }
+
+  private draw(): void {
+    this.frame = 0;
+    if (!this.width) return;
+    this.fitCanvas();
+    this.lastNow = this.now();
+    this.brush.begin(this.layout.width, this.layout.height);
+    paint(this.picture(), this.brush);
+    if (this.isNews) markDrawn();
+    this.isNews = false;
+  }
+
+  private fitCanvas(): void {
+    const [width, height] = [Math.round(this.layout.width * this.scale), Math.round(this.layout.height * this.scale)];
+    if (this.canvas.width !== width) this.canvas.width = width;
+    if (this.canvas.height !== height) this.canvas.height = height;
+  }
+}
+
+/** For the browser's profiler, and for benchmarks/page.py: new bars are on the screen. Only the latest mark is kept. */
+function markDrawn(): void {
+  performance.clearMarks("bars-drawn");
+  performance.mark("bars-drawn");
+}

@@ -1,0 +1,127 @@
+/** Brings the bars of a window, and while it is live what has changed since, a little at a time. */
+import type { Timeline } from "../api/types";
+import { asProblem, get, type Problem } from "../api/client";
+import { onChange } from "../live/changes";
+import { Bars } from "./bars";
+import { covers, spanOf, type Window } from "./window";
+
+export interface Filter {
+  job?: number | undefined;
+  worker?: string | undefined;
+}
+
+export interface Feeding {
+  /** New bars; all: they are others than before. */
+  onBars: (bars: Bars, changed: ReadonlySet<number>, isAll: boolean) => void;
+  onProblem: (problem: Problem | null) => void;
+}
+
+export const MOST_BARS = 50_000;
+const REST_MS = 400;
+const SETTLE_MS = 180;
+const MARGIN = 0.4;
+const OVERLAP_S = 2;
+
+export class Feed {
+  bars = new Bars();
+  isTruncated = false;
+  /** The master's clock, less ours. */
+  skew_s = 0;
+
+  private loaded: Window | null = null;
+  private wanted: Window | null = null;
+  private isLive = true;
+  private isBusy = false;
+  private isStale = false;
+  private timer: ReturnType<typeof setTimeout> | undefined;
+  private readonly controller = new AbortController();
+  private readonly forget: () => void;
+
+  constructor(
+    private readonly filter: Filter,
+    private readonly feeding: Feeding,
+  ) {
+    this.forget = onChange((change) => {
+      if (change.missed) this.loaded = null;
+      this.isStale = true;
+      if (this.isLive || change.missed) this.plan(0);
+    });
+  }
+
+  now(): number {
+    return Date.now() / 1000 + this.skew_s;
+  }
+
+  /** Look at this window; a live one ends at the present. */
+  look(window: Window, isLive: boolean): void {
+    const isFirst = !this.wanted;
+    this.wanted = window;
+    this.isLive = isLive;
+    if (this.needsAll(window) || (isLive && this.isStale)) this.plan(isFirst ? 0 : SETTLE_MS);
+  }
+
+  stop(): void {
+    this.forget();
+    this.controller.abort();
+    clearTimeout(this.timer);
+  }
+
+  private needsAll(window: Window): boolean {
+    if (!this.loaded) return true;
+    const seen = { since: window.since, until: Math.min(window.until, this.loaded.until) };
+    const isCloser = this.isTruncated && spanOf(window) < spanOf(this.loaded) / 3;
+    const isBeyond = !this.isLive && window.until > this.loaded.until && this.loaded.until < this.now() - OVERLAP_S;
+    return !covers(this.loaded, seen) || isCloser || isBeyond || this.bars.count > 1.5 * MOST_BARS;
+  }
+
+  private plan(delayMs: number): void {
+    if (this.isBusy || this.timer !== undefined) return;
+    this.timer = setTimeout(() => void this.turn(), delayMs);
+  }
+
+  private async turn(): Promise<void> {
+    this.timer = undefined;
+    if (!this.wanted) return;
+    this.isBusy = true;
+    this.isStale = false;
+    try {
+      await (this.needsAll(this.wanted) ? this.readAll(this.wanted) : this.readNews());
+      this.feeding.onProblem(null);
+    } catch (error) {
+      if (this.controller.signal.aborted) return;
+      this.feeding.onProblem(asProblem(error));
+    }
+    setTimeout(() => this.rested(), REST_MS);
+  }
+
+  private rested(): void {
+    this.isBusy = false;
+    if (this.isStale && this.isLive) this.plan(0);
+    else if (this.wanted && this.needsAll(this.wanted) && !this.controller.signal.aborted) this.plan(SETTLE_MS * 5);
+  }
+
+  private async readAll(window: Window): Promise<void> {
+    const margin = MARGIN * spanOf(window);
+    const since = Math.max(0, window.since - margin);
+    const until = window.until + margin < this.now() ? window.until + margin : undefined;
+    const answer = await this.read(since, until);
+    this.bars = new Bars();
+    this.isTruncated = answer.truncated;
+    this.loaded = { since, until: answer.until };
+    this.feeding.onBars(this.bars, this.bars.merge(answer), true);
+  }
+
+  /** Whatever has changed since the last look runs now, or has ended since. */
+  private async readNews(): Promise<void> {
+    const answer = await this.read(this.loaded!.until - OVERLAP_S, undefined);
+    this.loaded!.until = answer.until;
+    this.feeding.onBars(this.bars, this.bars.merge(answer), false);
+  }
+
+  private async read(since: number, until: number | undefined): Promise<Timeline> {
+    const query = { since, until, limit: MOST_BARS, ...this.filter };
+    const answer = await get<Timeline>("/timeline", query, this.controller.signal);
+    if (until === undefined) this.skew_s = answer.until - Date.now() / 1000;
+    return answer;
+  }
+}

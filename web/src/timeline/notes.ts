@@ -1,0 +1,18 @@
+/** What the chart's names say of workers: how many slots, away or not, in use or not. */
+import { useMemo } from "preact/hooks";
+import { useWorkers } from "../workers/workers";
+import type { WorkerNote } from "./scene";
+
+export function useNotes(): ReadonlyMap<string, WorkerNote> {
+  const { data } = useWorkers();
+  const key = data
+    ?.map((worker) => `${worker.name} ${worker.facts.slots} ${worker.connected} ${worker.load?.in_use}`)
+    .join();
+  return useMemo(() => {
+    const notes = new Map<string, WorkerNote>();
+    for (const { name, facts, connected, load } of data ?? []) {
+      notes.set(name, { slots: facts.slots, isAway: !connected, isInUse: load?.in_use ?? false });
+    }
+    return notes;
+  }, [key]);
+}

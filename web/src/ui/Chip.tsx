@@ -1,0 +1,22 @@
+import type { ComponentChildren } from "preact";
+
+const TONES: Record<string, string> = {
+  succeeded: "good",
+  running: "busy",
+  failed: "bad",
+  lost: "bad",
+  held: "held",
+  waiting: "held",
+  paused: "held",
+  stalled: "bad",
+  connected: "good",
+  draining: "held",
+  away: "bad",
+  "in use": "owner",
+  frozen: "owner",
+};
+
+/** A state as a word; its colour says the same again. */
+export function Chip({ state, children }: { state: string; children?: ComponentChildren }) {
+  return <span class={`chip ${TONES[state] ?? ""}`}>{children ?? state}</span>;
+}

@@ -1,0 +1,113 @@
+import { get } from "../api/client";
+import type { WorkerView } from "../api/types";
+import { now } from "../live/clock";
+import { thisWorker, useResource } from "../live/resource";
+import { Link } from "../router";
+import { Gantt } from "../timeline/Gantt";
+import { ago, amount, decimal, delay, moment, percent } from "../text/human";
+import { Chip } from "../ui/Chip";
+import { Facts } from "../ui/Facts";
+import { Section } from "../ui/Section";
+import { Empty, Shown } from "../ui/states";
+import { Drain } from "./Drain";
+import { SpareCpuSection } from "./SpareCpuSection";
+import { standing } from "./workers";
+import { Latency } from "./WorkersTable";
+
+const SPAN_S = 3600;
+const GANTT_PX = 260;
+
+export function WorkerPage({ worker: name }: { worker: string }) {
+  const detail = useResource(
+    `workers/${name}`,
+    (signal) => get<WorkerView>(`/workers/${name}`, {}, signal),
+    thisWorker(name),
+  );
+  return (
+    <Shown of={detail} what={`worker ${name}`}>
+      {(worker) => (
+        <>
+          <header class="title">
+            <h1>{worker.name}</h1>
+            <Chip state={standing(worker)} />
+            <span class="buttons end">
+              <Drain worker={worker} onDone={detail.reload} />
+            </span>
+          </header>
+          {worker.load?.withheld && (
+            <p class="explained">
+              It offers {worker.slots} of its {worker.facts.slots} slots: {worker.load.withheld}.
+            </p>
+          )}
+          <WorkerFacts worker={worker} />
+          <Section title="The last hour" aside={<Link to="/timeline">with all other workers</Link>}>
+            <Gantt filter={{ worker: name }} span={SPAN_S} maxHeight={GANTT_PX} />
+          </Section>
+          <SpareCpuSection title="Spare CPU" path={`/workers/${name}/samples`} />
+          <Running worker={worker} />
+        </>
+      )}
+    </Shown>
+  );
+}
+
+function WorkerFacts({ worker }: { worker: WorkerView }) {
+  const { facts } = worker;
+  const load = worker.connected ? worker.load : null; // of one that is away it says nothing any more
+  return (
+    <Facts
+      of={[
+        [
+          "Slots in use",
+          `${worker.slots_used} of ${worker.slots} offered` +
+            (worker.slots < facts.slots ? `, ${facts.slots} there` : ""),
+        ],
+        ["Spare CPU", load && `${decimal(load.spare_cpu ?? 0)} of ${facts.cpus} cores`],
+        ["Memory available", load && `${amount(load.memory_available_bytes ?? 0)} of ${amount(facts.memory_bytes)}`],
+        ["Disk free", load && amount(load.disk_free_bytes ?? 0)],
+        ["Its owner", load && (load.in_use ? "is there, or nobody can tell" : "is away")],
+        [
+          "Last input",
+          load?.idle_s !== null && load?.idle_s !== undefined && `${ago(now.value - load.idle_s, now.value)}`,
+        ],
+        ["Yields within", load && <Latency worker={worker} />],
+        ["Power", load && (load.on_battery ? "battery" : "mains")],
+        ["CPU pressure", typeof load?.cpu_pressure === "number" && `${decimal(load.cpu_pressure)} %`],
+        ["Speed", decimal(worker.speed ?? facts.speed ?? 1, 2)],
+        ["Kept its word", worker.promised !== undefined && percent(worker.delivered ?? 0, worker.promised)],
+        ["Delay", worker.delay_s !== undefined && delay(worker.delay_s)],
+        ["On probation until", worker.probation_until && moment(worker.probation_until)],
+        ["Processor", facts.model],
+        ["System", `${facts.os} ${facts.arch}`],
+        ["Labels", (facts.labels ?? []).join(", ") || null],
+        ["Agent", `${facts.agent}, Python ${facts.python}`],
+        ["Joined", moment(worker.joined_at)],
+        ["Last report", ago(worker.reported_at, now.value)],
+        ["Lease until", moment(worker.lease_until)],
+      ]}
+    />
+  );
+}
+
+function Running({ worker }: { worker: WorkerView }) {
+  return (
+    <Section title="On its slots">
+      {worker.running.length ? (
+        <ul class="inline">
+          {worker.running.map((attempt) => {
+            const [job, task] = attempt.split(".");
+            return (
+              <li key={attempt}>
+                <Link to={`/jobs/${job}/tasks/${task}`} class="number">
+                  {attempt}
+                </Link>
+              </li>
+            );
+          })}
+        </ul>
+      ) : (
+        <Empty>Nothing.</Empty>
+      )}
+    </Section>
+  );
+}

@@ -1,0 +1,94 @@
+import { useState } from "preact/hooks";
+import type { WorkerView } from "../api/types";
+import { Link } from "../router";
+import { amount, decimal, plural } from "../text/human";
+import { SpareCpuSection } from "./SpareCpuSection";
+import { Section } from "../ui/Section";
+import { Empty, Shown } from "../ui/states";
+import { totals, useWorkers } from "./workers";
+import { WorkersTable } from "./WorkersTable";
+import { Tally } from "../ui/Tally";
+
+export function WorkersPage() {
+  const workers = useWorkers();
+  return (
+    <>
+      <h1>Workers</h1>
+      <Shown of={workers} what="workers">
+        {(all) => (all.length ? <Workers all={all} onDone={workers.reload} /> : <NoWorkers />)}
+      </Shown>
+    </>
+  );
+}
+
+function Workers({ all, onDone }: { all: WorkerView[]; onDone: () => void }) {
+  const [search, setSearch] = useState("");
+  const found = all.filter((worker) => matches(worker, search));
+  return (
+    <>
+      <WorkerTallies all={all} />
+      <SpareCpuSection title="Spare CPU and what became of it" path="/samples" />
+      <Section
+        title="Machines"
+        aside={
+          <input
+            type="search"
+            placeholder="Name, label or model"
+            aria-label="Find a worker"
+            value={search}
+            onInput={(event) => setSearch(event.currentTarget.value)}
+          />
+        }
+      >
+        {found.length ? (
+          <WorkersTable workers={found} onDone={onDone} />
+        ) : (
+          <Empty>No worker matches “{search}”.</Empty>
+        )}
+      </Section>
+    </>
+  );
+}
+
+function WorkerTallies({ all }: { all: WorkerView[] }) {
+  const sum = totals(all);
+  const memory = all
+    .filter((worker) => worker.connected)
+    .reduce((total, worker) => total + (worker.load?.memory_available_bytes ?? 0), 0);
+  return (
+    <dl class="tallies">
+      <Tally label="Connected" value={sum.connected} note={`of ${sum.known} known`} />
+      <Tally label="Slots in use" value={sum.used} note={`of ${sum.slots} offered`} />
+      <Tally label="Spare CPU" value={decimal(sum.spareCpu)} note="cores left over now" />
+      <Tally
+        label="In use by owners"
+        value={sum.inUse}
+        note={plural(sum.connected - sum.inUse, "machine") + " free"}
+      />
+      <Tally label="Memory available" value={amount(memory)} />
+    </dl>
+  );
+}
+
+function NoWorkers() {
+  return (
+    <Empty>
+      <p>No computer has joined yet.</p>
+      <p class="faint">
+        <code>loopline token join</code> prints a line; on each computer: <code>loopline join LINE --service</code>.{" "}
+        To try it on this one: <code>loopline worker --dedicated</code>.
+      </p>
+      <p>
+        <Link to="/">To the overview</Link>
+      </p>
+    </Empty>
+  );
+}
+
+function matches({ name, facts }: WorkerView, search: string): boolean {
+  const text = [name, facts.model, facts.os, ...(facts.labels ?? [])].join(" ").toLowerCase();
+  return search
+    .toLowerCase()
+    .split(/\s+/)
+    .every((word) => text.includes(word));
+}

@@ -1,0 +1,138 @@
+import { describe, expect, it } from "vitest";
+import { draftOf, EMPTY, meaningOf } from "../src/submit/draft";
+import { bytes, seconds } from "../src/submit/measures";
+import { taskAt, taskCount, unknownNames } from "../src/submit/sweep";
+import { rowsOf } from "../src/submit/table";
+import { lengthOf, scalarOf, valuesOf } from "../src/submit/values";
+import { lineOf, wordsOf } from "../src/submit/words";
+
+describe("values", () => {
+  it("are a range with both ends, or a list", () => {
+    expect(valuesOf("1..100:5")).toEqual({ range: [1, 100, 5] });
+    expect(lengthOf(valuesOf("1..100:5"))).toBe(20);
+    expect(lengthOf(valuesOf("5..1:-2"))).toBe(3);
+    expect(valuesOf(`0.1, x ,"a, b",007`)).toEqual([0.1, "x", "a, b", "007"]);
+  });
+
+  it("say what was expected", () => {
+    for (const wrong of ["", "1,,2", "1.5..2", "3..1", "1..2:0"]) expect(() => valuesOf(wrong), wrong).toThrow();
+  });
+
+  it("are numbers only where JSON reads one, exactly", () => {
+    expect(["1", "-2.5", "1e3", "007", "nan", "1e999", "9007199254740993"].map(scalarOf)).toEqual([
+      1,
+      -2.5,
+      1000,
+      "007",
+      "nan",
+      "1e999",
+      "9007199254740993",
+    ]);
+  });
+});
+
+describe("a sweep", () => {
+  const grid = { lr: valuesOf("0.1,0.01"), seed: valuesOf("1..3") };
+
+  it("has a task for each combination, the last parameter fastest", () => {
+    expect(taskCount(grid)).toBe(6);
+    expect(taskAt(["run", "{lr}", "{seed}"], grid, 4).command).toEqual(["run", "0.01", "1"]);
+    expect(taskAt(["run"], grid, 6).parameters).toEqual({ lr: 0.01, seed: 3 });
+  });
+
+  it("has a task for each row of a table", () => {
+    const rows = rowsOf('a,b\n1,"x, ""y"""\n\n2,z\r\n');
+    expect(rows).toEqual([
+      { a: 1, b: 'x, "y"' },
+      { a: 2, b: "z" },
+    ]);
+    expect(taskAt(["{b}"], { rows }, 2).command).toEqual(["z"]);
+  });
+
+  it("leaves braces that name nothing, and says so", () => {
+    expect(taskAt(["{no} ${HOME} {seed}"], grid, 1).command).toEqual(["{no} ${HOME} 1"]);
+    expect(unknownNames(["{no}", "{seed}"], grid)).toEqual(["no"]);
+  });
+
+  it("is worked out without making all tasks", () => {
+    const large = { a: valuesOf("1..100000"), b: valuesOf("1..1000") };
+    expect(taskCount(large)).toBe(100_000_000);
+    expect(taskAt(["{a}-{b}"], large, 100_000_000).command).toEqual(["100000-1000"]);
+  });
+});
+
+describe("a command line", () => {
+  it("is split as a shell does, and put together again", () => {
+    const words = ["sh", "-c", `echo "it's {x}"; exit 0`, "a b", ""];
+    expect(wordsOf(lineOf(words))).toEqual(words);
+    expect(wordsOf(`a 'b c'  "d \\" e" f\\ g`)).toEqual(["a", "b c", 'd " e', "f g"]);
+  });
+
+  it("must close its quotes", () => {
+    expect(() => wordsOf("echo 'oh")).toThrow("not closed");
+  });
+});
+
+describe("measures", () => {
+  it("are read as on the command line", () => {
+    expect(["90", "1h30m", "10 m", "500ms"].map(seconds)).toEqual([90, 5400, 600, 0.5]);
+    expect(["2GB", "512MiB", "1.5k"].map(bytes)).toEqual([2e9, 512 * 1024 ** 2, 1500]);
+    for (const wrong of ["", "h", "3 parsecs", "1h 30"]) expect(() => seconds(wrong), wrong).toThrow();
+  });
+});
+
+describe("the form", () => {
+  it("means only what was filled in", () => {
+    const { spec, mistakes } = meaningOf({
+      ...EMPTY,
+      command: "echo {i}",
+      parameters: [{ name: "i", values: "1..3" }],
+      size: "1m",
+    });
+    expect(mistakes).toEqual({});
+    expect(spec).toEqual({ command: ["echo", "{i}"], parameters: { i: { range: [1, 3] } }, size: 60 });
+  });
+
+  it("names each mistake at its field", () => {
+    const draft = {
+      ...EMPTY,
+      size: "big",
+      memory: "much",
+      environment: "X",
+      parameters: [{ name: "1a", values: "1" }],
+    };
+    expect(Object.keys(meaningOf(draft).mistakes).sort()).toEqual([
+      "command",
+      "environment",
+      "memory",
+      "parameters",
+      "size",
+    ]);
+  });
+
+  it("brings a submitted job back as it was", () => {
+    const draft = {
+      ...EMPTY,
+      name: "n",
+      command: "run {a}",
+      parameters: [
+        { name: "a", values: "1..9:2" },
+        { name: "b", values: '"x, y", 3' },
+      ],
+      size: "120s",
+      os: "linux",
+      memory: "1000",
+      labels: "gpu",
+      environment: "A=b=c",
+      replicas: "unlimited",
+      network: true,
+    };
+    expect(meaningOf(draftOf(meaningOf(draft).spec)).spec).toEqual(meaningOf(draft).spec);
+  });
+
+  it("takes files that were sent as inputs", () => {
+    expect(meaningOf({ ...EMPTY, command: "x" }, { "a.csv": "sha256:00" }).spec.inputs).toEqual({
+      "a.csv": "sha256:00",
+    });
+  });
+});

@@ -1,0 +1,160 @@
+import { describe, expect, it } from "vitest";
+import { abilitiesOf } from "../src/api/abilities";
+import { url } from "../src/api/client";
+import type { AttemptView, JobView } from "../src/api/types";
+import { ledgerOf } from "../src/guarantee/ledger";
+import { pieces } from "../src/jobs/pieces";
+import { ordered, standing } from "../src/jobs/jobs";
+import { inOrder } from "../src/jobs/steady";
+import { encodedPath, kindOf } from "../src/jobs/outputs";
+import { ago, amount, between, duration, percent } from "../src/text/human";
+import { withGaps } from "../src/ui/gaps";
+
+describe("numbers as people read them", () => {
+  it("have two units at most", () => {
+    expect([0.42, 12, 185, 7800, 367200, null].map(duration)).toEqual([
+      "0.4s",
+      "12s",
+      "3m 5s",
+      "2h 10m",
+      "4d 6h",
+      "–",
+    ]);
+  });
+
+  it("are the same as on the command line for bytes", () => {
+    expect([0, 512, 1500, 123_456, 2.5e9, 3e12].map(amount)).toEqual([
+      "0 B",
+      "512 B",
+      "1.5 kB",
+      "123 kB",
+      "2.5 GB",
+      "3.0 TB",
+    ]);
+  });
+
+  it("say how long, and how long ago", () => {
+    expect(between(10, null, 40)).toBe("30s");
+    expect(between(null, null, 40)).toBe("–");
+    expect(ago(99.5, 100)).toBe("just now");
+  });
+
+  it("never round an almost to a whole", () => {
+    expect([percent(1, 2), percent(1, 1), percent(999, 1000), percent(1, 0)]).toEqual([
+      "50 %",
+      "100 %",
+      "99.9 %",
+      "–",
+    ]);
+  });
+});
+
+describe("jobs", () => {
+  const job = (id: number, more: Partial<JobView> = {}) =>
+    ({ id, state: "queued", finished_at: null, ...more }) as JobView;
+
+  it("come in the scheduler's order; what it does not name yet comes last", () => {
+    const queue = [
+      { id: 3, held_by: null, waiting_for: [] },
+      { id: 1, held_by: 3, waiting_for: [] },
+    ];
+    const all = ordered([job(1), job(2), job(3)], queue);
+    expect(all.map(({ id, heldBy }) => [id, heldBy])).toEqual([
+      [3, null],
+      [1, 3],
+      [2, null],
+    ]);
+  });
+
+  it("keep their places while somebody points at them", () => {
+    expect(inOrder([job(9), job(2), job(1)], [1, 3, 2]).map(({ id }) => id)).toEqual([1, 2, 9]);
+  });
+
+  it("are called by what holds them up", () => {
+    expect(standing(job(1, { held: true, paused: true }))).toBe("paused");
+    expect(standing(job(1, { held: true }))).toBe("held");
+    expect(standing(job(1, { held: true, finished_at: 5, state: "succeeded" }))).toBe("succeeded");
+  });
+
+  it("are linked where a sentence names them", () => {
+    expect(pieces("waits: job 12 came first")).toEqual([
+      { text: "Waits: ", job: null },
+      { text: "job 12", job: 12 },
+      { text: " came first.", job: null },
+    ]);
+  });
+});
+
+describe("the ledger", () => {
+  it("puts each attempt's computation where it belongs", () => {
+    const attempt = (more: Partial<AttemptView>) =>
+      ({
+        state: "succeeded",
+        accepted: false,
+        replica: false,
+        ended_at: 1,
+        cpu_s: 1,
+        reason: "",
+        ...more,
+      }) as AttemptView;
+    const sums = ledgerOf([
+      attempt({ accepted: true, replica: true, cpu_s: 5 }),
+      attempt({ state: "cancelled", cpu_s: 3 }),
+      attempt({ state: "failed", cpu_s: 2 }),
+      attempt({ state: "lost", ended_at: null, cpu_s: 7 }),
+      attempt({ state: "running", ended_at: null, cpu_s: 100 }),
+    ]);
+    expect(sums).toEqual({
+      useful_s: 5,
+      replicated_s: 3,
+      failed_s: 2,
+      lost_s: 7,
+      attempts: 4,
+      replicas: 1,
+      replicasThatWon: 1,
+    });
+  });
+});
+
+describe("outputs", () => {
+  it("are shown by their ending, and never taken for more", () => {
+    expect([
+      kindOf("a/b.PNG", 10),
+      kindOf("x.csv", 1e9),
+      kindOf("x.png", 1e9),
+      kindOf("page.html", 5),
+      kindOf("core", 5),
+    ]).toEqual(["picture", "text", "other", "text", "other"]);
+  });
+
+  it("have paths that stay paths", () => {
+    expect(encodedPath("plots/50 %/#1.png")).toBe("plots/50%20%25/%231.png");
+  });
+});
+
+describe("what a master can do", () => {
+  it("is read from its own description", () => {
+    const plain = { paths: {}, components: { schemas: { JobSpec: { properties: { command: {} } } } } };
+    expect(Object.values(abilitiesOf(plain))).toEqual([false, false, false, false, false, false]);
+    const able = {
+      paths: { "/api/v1/jobs/{job}/tasks/{task}/stdout": { get: { parameters: [{ name: "follow" }] } } },
+      components: { schemas: { JobSpec: { properties: { inputs: {} } } } },
+    };
+    expect(abilitiesOf(able)).toMatchObject({ follow: true, inputs: true, after: false });
+  });
+});
+
+describe("requests", () => {
+  it("leave out what was not given", () => {
+    expect(url("/jobs", { state: null, cursor: undefined, limit: 5, q: "a b" })).toBe("/api/v1/jobs?limit=5&q=a+b");
+  });
+});
+
+describe("curves", () => {
+  it("break where nothing was known", () => {
+    expect(withGaps([0, 60, 600], [[1, 2, 3]], 60)).toEqual([
+      [0, 60, 120, 600],
+      [1, 2, null, 3],
+    ]);
+  });
+});
