@@ -8,7 +8,6 @@ import threading
 import time
 from collections.abc import Callable, Coroutine, Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field
 from types import ModuleType
 from typing import Any, TypeVar
 from uuid import uuid4
@@ -17,6 +16,7 @@ from weakref import WeakSet
 from loopline.calls import CallError, CallOptions, CallResult, check_workers, pickled, submit_calls
 from loopline.client import AsyncClient
 from loopline.following import Following
+from loopline.futures import Batch, GridFuture, chunked, flat, in_order
 from loopline.portal import Portal
 from shared.api import JobView
 from shared.errors import LooplineError
@@ -29,54 +29,6 @@ MOST_CALLS_PER_JOB = 1_000_000  # a master's own limit, unless it was raised
 _LONGEST_GATHERING_S = 0.2
 _FLUSH_WITHIN_S = 10.0
 _open: WeakSet[Executor] = WeakSet()
-
-
-class GridFuture(concurrent.futures.Future[Any]):
-    """A call on the grid. It can be cancelled until its result is here; its task is killed when nobody wants any
-    other call of its job any more.
-    """
-
-    def __init__(self, on_cancel: Callable[[GridFuture], None]) -> None:
-        super().__init__()
-        self.task: TaskId | None = None  # once it is submitted
-        self._on_cancel = on_cancel
-        self._ending = threading.Lock()
-
-    def cancel(self) -> bool:
-        with self._ending:
-            if self.cancelled() or not super().cancel():
-                return self.cancelled()
-            self.set_running_or_notify_cancel()  # whoever waits for it hears of it
-        self._on_cancel(self)
-        return True
-
-    def settle(self, result: CallResult) -> None:
-        if result.error is not None:
-            self.fail(result.error)
-        elif self._begin():
-            self.set_result(result.get())
-
-    def fail(self, error: BaseException) -> None:
-        if self._begin():
-            self.set_exception(error)
-
-    def _begin(self) -> bool:
-        """Whether it may be given its end: from now on it cannot be cancelled."""
-        with self._ending:
-            return not self.done() and self.set_running_or_notify_cancel()
-
-
-@dataclass
-class _Batch:
-    """Calls of one function that go as one job."""
-
-    function: bytes
-    calls: list[bytes] = field(default_factory=list)
-    futures: list[GridFuture] = field(default_factory=list)
-
-    def without_cancelled(self) -> _Batch:
-        kept = [pair for pair in zip(self.calls, self.futures, strict=True) if not pair[1].cancelled()]
-        return _Batch(self.function, [call for call, _ in kept], [future for _, future in kept])
 
 
 class Executor(concurrent.futures.Executor):
@@ -119,7 +71,7 @@ class Executor(concurrent.futures.Executor):
         self._portal = Portal("loopline-executor")
         self._following = self._portal.call(_made(Following, self._client))
         self._lock = threading.Lock()
-        self._gathered: dict[int, tuple[Callable[..., Any], _Batch]] = {}  # by the function's identity
+        self._gathered: dict[int, tuple[Callable[..., Any], Batch]] = {}  # by the function's identity
         self._last_call = 0.0
         self._unfinished: set[GridFuture] = set()
         self._of_job: dict[int, set[GridFuture]] = {}  # that somebody still wants
@@ -152,9 +104,9 @@ class Executor(concurrent.futures.Executor):
         end = None if timeout is None else time.monotonic() + timeout
         items = list(zip(*iterables, strict=False))
         if chunksize == 1:
-            return _in_order(self._map(fn, items), end)
+            return in_order(self._map(fn, items), end)
         chunks = [(items[start : start + chunksize],) for start in range(0, len(items), chunksize)]
-        return _flat(_in_order(self._map(_chunked(fn), chunks), end))
+        return flat(in_order(self._map(chunked(fn), chunks), end))
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         """No more calls. Without ``wait``, results still come as long as this program runs."""
@@ -204,7 +156,7 @@ class Executor(concurrent.futures.Executor):
             is_first = not self._gathered
             _, batch = self._gathered.get(id(fn)) or (fn, None)
             if batch is None:
-                batch = _Batch(pickled(fn, self._modules))
+                batch = Batch(pickled(fn, self._modules))
                 self._gathered[id(fn)] = fn, batch
             batch.calls.append(call)
             batch.futures.append(future)
@@ -215,7 +167,7 @@ class Executor(concurrent.futures.Executor):
     def _map(self, fn: Callable[..., Any], calls: list[tuple[Any, ...]]) -> list[GridFuture]:
         if not calls:
             return []
-        batch = _Batch(pickled(fn, self._modules), [pickled((call, {}), self._modules) for call in calls])
+        batch = Batch(pickled(fn, self._modules), [pickled((call, {}), self._modules) for call in calls])
         batch.futures = [self._new_future() for _ in calls]
         self._portal.call(self._begin(batch))
         return batch.futures
@@ -247,7 +199,7 @@ class Executor(concurrent.futures.Executor):
         while self._under_way:
             await asyncio.wait(self._under_way)
 
-    async def _begin(self, batch: _Batch) -> None:
+    async def _begin(self, batch: Batch) -> None:
         self._work(self._send(batch))
 
     def _work(self, work: Coroutine[Any, Any, None]) -> None:
@@ -255,7 +207,7 @@ class Executor(concurrent.futures.Executor):
         self._under_way.add(task)
         task.add_done_callback(self._under_way.discard)
 
-    async def _send(self, batch: _Batch) -> None:
+    async def _send(self, batch: Batch) -> None:
         batch = batch.without_cancelled()
         for start in range(0, len(batch.calls), MOST_CALLS_PER_JOB):
             end = start + MOST_CALLS_PER_JOB
@@ -325,32 +277,6 @@ class Executor(concurrent.futures.Executor):
         await asyncio.gather(*map(asyncio.wrap_future, futures), return_exceptions=True)
         await self._settle()
         self._portal.close()
-
-
-def _chunked(fn: Callable[..., Any]) -> Callable[[list[tuple[Any, ...]]], list[Any]]:
-    def call_each(items: list[tuple[Any, ...]]) -> list[Any]:
-        return [fn(*item) for item in items]
-
-    return call_each
-
-
-def _in_order(futures: list[GridFuture], end: float | None) -> Iterator[Any]:
-    """As the standard library's: what is not taken is cancelled."""
-
-    def results() -> Iterator[Any]:
-        try:
-            for future in futures:
-                yield future.result(None if end is None else end - time.monotonic())
-        finally:
-            for future in futures:  # those that are done stay as they are
-                future.cancel()
-
-    return results()
-
-
-def _flat(chunks: Iterator[list[Any]]) -> Iterator[Any]:
-    for chunk in chunks:
-        yield from chunk
 
 
 def _gone(job: JobView) -> CallError:

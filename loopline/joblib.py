@@ -18,7 +18,8 @@ from uuid import uuid4
 from joblib import register_parallel_backend
 from joblib.parallel import AutoBatchingMixin, ParallelBackendBase
 
-from loopline.executor import Executor, GridFuture
+from loopline.executor import Executor
+from loopline.futures import GridFuture
 
 
 def register() -> None:
