@@ -87,6 +87,15 @@ class Auth:
             raise LooplineError("forbidden", f"a {caller.role}'s token shows nothing here", hint, status=403)
         return caller, self._sessions.cookie(_hash(secret))
 
+    async def signed_in(self, request: web.Request) -> Caller | None:
+        """Whom this browser's page may show things to; None: nobody yet, which is no failure."""
+        try:
+            return await self.admit(request, READERS)
+        except LooplineError as error:
+            if error.status not in (401, 403):
+                raise
+            return None
+
     async def create(self, name: str, role: Role) -> TokenCreated:
         """A new token: the only time that its secret is seen."""
         id_ = token_hex(4)

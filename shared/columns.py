@@ -87,8 +87,8 @@ class Samples(Body):
 class QueuedJob(Body):
     id: int
     held_by: int | None = None  # the job that must complete before its last task is started
-    waiting_for: list[int] = Field(default_factory=list)  # jobs that must have ended before it is started at all
+    waiting_for: list[int] = Field(default_factory=list)  # jobs that have yet to succeed before it enters the grid
 
 
 class Queue(RootModel[list[QueuedJob]]):
-    """The jobs in the grid, in the order in which the policy comes to them."""
+    """The jobs in the grid, in the order in which the policy comes to them; then those that wait outside it."""

@@ -13,5 +13,7 @@ routes = Routes("jobs")
 
 @routes("GET /queue", READERS)
 async def get_queue(services: Services) -> Queue:
-    """The jobs in the grid in the order in which the policy comes to them, and which job holds each."""
+    """The jobs in the grid in the order in which the policy comes to them, and which job holds each; then those
+    that wait for others to succeed.
+    """
     return Queue(queue(services.scheduler.state))

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Annotated
 
 from aiohttp import web
-from pydantic import ConfigDict, Field
+from pydantic import ConfigDict, Field, RootModel
 
 from master.api.operations import Routes
 from master.api.services import Services
-from master.auth import OPEN
+from master.auth import OPEN, Caller
 from master.sessions import forget_in_browser, keep_in_browser
 from shared import __version__
 from shared.api import Body, Whoami
@@ -27,6 +27,17 @@ class SignIn(Body):
     token: Annotated[str, Field(max_length=200)]
 
 
+class Session(RootModel[Whoami | None]):
+    """Who is signed in; null: nobody."""
+
+
+@routes("GET /session", OPEN)
+async def get_session(services: Services, request: web.Request) -> Session:
+    """Who is signed in from this browser, if anybody is: asked before the first thing is shown."""
+    caller = await services.auth.signed_in(request)
+    return Session(caller and _whoami(caller))
+
+
 @routes("POST /session", OPEN, answer=Whoami, headers=COOKIE, declines=(401, 403, 429))
 async def sign_in(services: Services, request: web.Request, body: SignIn) -> web.Response:
     """Sign in with a token: from now on this browser is let in by a cookie, for a week at most.
@@ -34,8 +45,7 @@ async def sign_in(services: Services, request: web.Request, body: SignIn) -> web
     What it then asks to change must come from this master's own page: its Origin is checked.
     """
     caller, cookie = await services.auth.sign_in(request, body.token)
-    answer = Whoami(name=caller.name, role=caller.role, version=__version__)
-    response = web.Response(text=answer.model_dump_json(), content_type="application/json")
+    response = web.Response(text=_whoami(caller).model_dump_json(), content_type="application/json")
     if cookie:
         keep_in_browser(request, response, cookie)
     return response
@@ -47,3 +57,7 @@ async def sign_out(request: web.Request) -> web.Response:
     response = web.Response(status=204)
     forget_in_browser(request, response)
     return response
+
+
+def _whoami(caller: Caller) -> Whoami:
+    return Whoami(name=caller.name, role=caller.role, version=__version__)

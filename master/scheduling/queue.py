@@ -1,4 +1,6 @@
-"""The jobs in the grid in the order in which the policy comes to them, and what holds each."""
+"""The jobs in the grid in the order in which the policy comes to them, and what holds each; after them those that
+wait outside it for others to succeed.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +10,9 @@ from shared.columns import QueuedJob
 
 
 def queue(state: State) -> list[QueuedJob]:
-    """All that are live: O(n log n), for people."""
-    return [QueuedJob(id=job.id, held_by=_holder(state, job)) for job in _in_turn(state)]
+    """All that are not over: O(n log n), for people."""
+    inside = [QueuedJob(id=job.id, held_by=_holder(state, job)) for job in _in_turn(state)]
+    return [*inside, *(QueuedJob(id=job, waiting_for=list(others)) for job, others in state.index.waiting.each())]
 
 
 def _in_turn(state: State) -> list[Job]:

@@ -34,6 +34,10 @@ class Waiting:
         """Those that wait for this job, in the order of their submission."""
         return sorted(self._followers.get(job, ()))
 
+    def each(self) -> list[tuple[int, tuple[int, ...]]]:
+        """Those that wait, in the order of their submission, with whom each waits for."""
+        return sorted(self._for.items())
+
     def _drop(self, job: int, leaders: Iterable[int]) -> None:
         for one in leaders:
             self._followers[one].discard(job)

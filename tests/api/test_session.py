@@ -149,3 +149,13 @@ async def test_a_master_without_tokens_needs_no_cookie(tmp_path: Path) -> None:
         answer = await sign_in(master, "")
         assert (answer.status, answer.body["name"], "Set-Cookie" in answer.headers) == (200, "local", False)
         assert (await sign_in(master, "", Origin="http://evil.example")).status == 403
+
+
+async def test_a_visitor_who_is_nobody_yet_is_no_failure(master: Bench) -> None:
+    """The page asks this first: a browser writes every 401 into its console."""
+    assert await master.get("/session", None) is None
+    cookie = await visitor(master, "reader")
+    assert await master.get("/session", None, headers=cookie) == await master.get("/whoami", "reader")
+    spoiled = {"Cookie": cookie["Cookie"] + "0"}
+    assert await master.get("/session", None, headers=spoiled) is None
+    assert await master.get("/session", "worker") is None, "who may look at nothing"

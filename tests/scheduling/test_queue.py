@@ -57,3 +57,20 @@ def test_what_is_over_is_not_in_the_queue() -> None:
     grid.submit(1)
     grid.end(grid.running("a")[0])
     assert turns(grid) == []
+
+
+def test_those_that_wait_outside_the_grid_come_last_and_name_whom_they_wait_for() -> None:
+    grid = Grid()
+    first, second = grid.submit(1), grid.submit(1)
+    grid.submit(1, after=[first, second])
+    chained = grid.submit(1, after=[first])
+    inside = grid.submit(1)
+    expected = {3: [first, second], chained: [first]}
+    queued = queue(grid.scheduler.state)
+    assert {one.id: one.waiting_for for one in queued if one.waiting_for} == expected
+    assert [one.id for one in queued if not one.waiting_for] == [first, second, inside]
+    assert [one.id for one in queued][-2:] == [3, chained]
+    grid.join("a")
+    while running := grid.running("a"):
+        grid.end(running[0])
+    assert turns(grid) == []

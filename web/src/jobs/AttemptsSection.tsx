@@ -56,7 +56,7 @@ function AttemptsTable({ attempts }: { attempts: AttemptView[] }) {
                 {clock(attempt.started_at ?? attempt.dispatched_at)}
               </td>
               <td data-name="Took" class="right number">
-                {between(attempt.started_at, attempt.ended_at, now.value)}
+                <Took attempt={attempt} />
               </td>
               <td data-name="CPU" class="right number">
                 {attempt.cpu_s ? duration(attempt.cpu_s) : "–"}
@@ -76,6 +76,17 @@ function AttemptsTable({ attempts }: { attempts: AttemptView[] }) {
       </table>
     </div>
   );
+}
+
+/** Until when one computes that was lost, nobody knows. */
+function Took({ attempt }: { attempt: AttemptView }) {
+  if (attempt.state === "lost" && attempt.ended_at === null)
+    return (
+      <span class="faint" title="Its worker is away, and may come back with it">
+        not known
+      </span>
+    );
+  return <>{between(attempt.started_at, attempt.ended_at, now.value)}</>;
 }
 
 function AttemptState({ attempt }: { attempt: AttemptView }) {

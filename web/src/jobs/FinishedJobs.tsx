@@ -11,6 +11,7 @@ import { Pager, usePages } from "../ui/Pager";
 import { Progress } from "../ui/Progress";
 import { Section } from "../ui/Section";
 import { Empty, Shown } from "../ui/states";
+import { Differing } from "./Hold";
 import { JobName } from "./LiveJobsTable";
 import { Steering } from "./Steering";
 
@@ -98,7 +99,10 @@ function FinishedTable({ jobs, onDone }: { jobs: JobView[]; onDone: () => void }
                 <JobName job={job} />
               </th>
               <td data-name="State">
-                <Chip state={job.state} />
+                <span class="standing">
+                  <Chip state={job.state} />
+                  <Differing job={job} />
+                </span>
               </td>
               <td data-name="Tasks">
                 <Progress tasks={job.tasks} total={job.task_count} />

@@ -1,7 +1,11 @@
+import type { JobView } from "../api/types";
 import { Link } from "../router";
+import { plural } from "../text/human";
 import { Chip } from "../ui/Chip";
 import { standing } from "./jobs";
 import type { LiveJob } from "./jobs";
+
+const MOST_NAMED = 3;
 
 /** A job's state, and where another job is the reason, which one. */
 export function Standing({ job }: { job: LiveJob }) {
@@ -9,18 +13,32 @@ export function Standing({ job }: { job: LiveJob }) {
   return (
     <span class="standing">
       <Chip state={standing(job)} />
+      <Differing job={job} />
       {others.length > 0 && !job.paused && (
         <span class="faint">
-          waits for{" "}
-          {others.slice(0, 3).map((other, place) => (
-            <span key={other}>
-              {place > 0 && ", "}
-              <Link to={`/jobs/${other}`}>job {other}</Link>
-            </span>
-          ))}
-          {others.length > 3 && ` and ${others.length - 3} more`}
+          waits for <JobLinks jobs={others} />
         </span>
       )}
     </span>
   );
+}
+
+export function JobLinks({ jobs }: { jobs: number[] }) {
+  return (
+    <>
+      {jobs.slice(0, MOST_NAMED).map((job, place) => (
+        <span key={job}>
+          {place > 0 && ", "}
+          <Link to={`/jobs/${job}`}>job {job}</Link>
+        </span>
+      ))}
+      {jobs.length > MOST_NAMED && ` and ${jobs.length - MOST_NAMED} more`}
+    </>
+  );
+}
+
+/** Results of one task that contradict each other: somebody should look. */
+export function Differing({ job }: { job: JobView }) {
+  if (!job.mismatches) return null;
+  return <Chip state="mismatch">{plural(job.mismatches, "task")} with different results</Chip>;
 }

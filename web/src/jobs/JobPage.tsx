@@ -13,6 +13,7 @@ import { Section } from "../ui/Section";
 import { Shown } from "../ui/states";
 import { EtaText } from "./EtaText";
 import { Explained } from "./Explained";
+import { Differing, JobLinks } from "./Hold";
 import { isOver, standing } from "./jobs";
 import { Download } from "./Download";
 import { SpecSection } from "./SpecSection";
@@ -39,6 +40,7 @@ export function JobPage({ job: id }: { job: number }) {
               <Swatch job={id} /> Job {id} <span class="name">{job.name}</span>
             </h1>
             <Chip state={standing(job)} />
+            <Differing job={job} />
             <span class="buttons end">
               {isOver(job) && <Download job={job} />}
               {maySubmit.value && (
@@ -62,7 +64,7 @@ export function JobPage({ job: id }: { job: number }) {
 }
 
 function JobFacts({ job }: { job: JobDetail }) {
-  const ledger = job.ledger;
+  const after = job.spec.after ?? [];
   return (
     <Facts
       of={[
@@ -70,21 +72,35 @@ function JobFacts({ job }: { job: JobDetail }) {
         ["Size", size(job.size)],
         ["Tasks", count(job.task_count)],
         ["Submitted", moment(job.submitted_at)],
+        ["Comes after", after.length > 0 && <JobLinks jobs={after} />],
+        ["Entered the grid", after.length > 0 && job.entered_at && moment(job.entered_at)],
         ["Waited", between(job.submitted_at, job.started_at ?? job.finished_at, now.value)],
         ["Started", job.started_at !== null && moment(job.started_at)],
-        isOver(job) ? ["Ended", moment(job.finished_at)] : ["Done by", job.eta && <EtaText eta={job.eta} />],
+        isOver(job) ? ["Ended", moment(job.finished_at)] : ["Done by", <EtaText eta={job.eta} note={job.eta_note} />],
         ["Took", job.started_at !== null && between(job.started_at, job.finished_at, now.value)],
         ["Held for", job.held_at !== null && between(job.held_at, job.released_at ?? job.finished_at, now.value)],
         ["Order", job.order],
         ["Attempts a task", `at most ${job.max_attempts}`],
         ["At once", job.max_replicas === null ? "as many as help" : `at most ${job.max_replicas}`],
-        ["Useful computation", ledger && cpuTime(ledger.useful_cpu_s)],
-        ["Spent on replicas", ledger && cpuTime(ledger.replicated_cpu_s)],
-        ["Lost", ledger && cpuTime(ledger.lost_cpu_s)],
         ["Timeout", job.spec.timeout_s && duration(job.spec.timeout_s)],
+        ["Agreement", job.spec.quorum && `${job.spec.quorum} workers on each result`],
+        ["Told", job.notification || null],
+        ...ledgerFacts(job.ledger),
       ]}
     />
   );
+}
+
+/** What its computation was good for, in CPU-seconds; the replicas' is in the rest. */
+function ledgerFacts(ledger: JobDetail["ledger"]): [string, string | false][] {
+  const { useful_cpu_s = 0, wasted_cpu_s = 0, lost_cpu_s = 0, replicated_cpu_s = 0, won_cpu_s = 0 } = ledger ?? {};
+  const won = won_cpu_s ? `, ${cpuTime(won_cpu_s)} of it in results` : "";
+  return [
+    ["Useful CPU", cpuTime(useful_cpu_s)],
+    ["Superfluous CPU", wasted_cpu_s > 0 && cpuTime(wasted_cpu_s)],
+    ["Lost CPU", lost_cpu_s > 0 && cpuTime(lost_cpu_s)],
+    ["CPU of replicas", replicated_cpu_s > 0 && cpuTime(replicated_cpu_s) + won],
+  ];
 }
 
 /** From the job's start to its end, or to now. */

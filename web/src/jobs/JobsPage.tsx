@@ -1,12 +1,12 @@
 import { useState } from "preact/hooks";
 import { Link } from "../router";
 import { maySubmit } from "../session/session";
-import { plural } from "../text/human";
+import { count, plural } from "../text/human";
 import { Button } from "../ui/Button";
 import { Section } from "../ui/Section";
 import { Empty, Shown } from "../ui/states";
 import { FinishedJobs } from "./FinishedJobs";
-import { useLiveJobs } from "./jobs";
+import { isWaiting, type LiveJob, useLiveJobs } from "./jobs";
 import { LiveJobsTable } from "./LiveJobsTable";
 
 export function JobsPage() {
@@ -19,15 +19,13 @@ export function JobsPage() {
   );
 }
 
-/** Jobs in the grid, in the scheduler's order: the first `most`, and more when asked for. */
+/** Jobs that are not over, in the scheduler's order: the first `most`, and more when asked for. */
 export function QueueSection({ most }: { most: number }) {
   const [isWhole, setWhole] = useState(false);
   const live = useLiveJobs();
-  const aside = live.data && live.data.length > 0 && (
-    <span class="faint">{plural(live.data.length, "job")}, in the order in which the scheduler turns to them</span>
-  );
+  const aside = live.data && live.data.length > 0 && <span class="faint">{orderOf(live.data)}</span>;
   return (
-    <Section title="In the grid" aside={aside}>
+    <Section title="Queue" aside={aside}>
       <Shown of={live} what="the queue">
         {(jobs) =>
           jobs.length ? (
@@ -44,6 +42,12 @@ export function QueueSection({ most }: { most: number }) {
       </Shown>
     </Section>
   );
+}
+
+function orderOf(jobs: LiveJob[]): string {
+  const waiting = jobs.filter(isWaiting).length;
+  const order = `${plural(jobs.length - waiting, "job")} in the grid, in the order in which the scheduler turns to them`;
+  return waiting ? `${order}; ${count(waiting)} outside, for others to succeed` : order;
 }
 
 function NoJobs() {

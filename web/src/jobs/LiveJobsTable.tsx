@@ -18,7 +18,6 @@ interface Props {
 /** The queue: the scheduler turns to the first one first. */
 export function LiveJobsTable({ jobs, onDone }: Props) {
   const { items, handlers } = useSteadyOrder(jobs);
-  const hasEta = jobs.some((job) => job.eta !== undefined);
   return (
     <div class="scroller">
       <table class="cards">
@@ -27,7 +26,7 @@ export function LiveJobsTable({ jobs, onDone }: Props) {
             <th scope="col">Job</th>
             <th scope="col">State</th>
             <th scope="col">Progress</th>
-            {hasEta && <th scope="col">Done by</th>}
+            <th scope="col">Done by</th>
             <th scope="col" class="right">
               Size
             </th>
@@ -52,11 +51,9 @@ export function LiveJobsTable({ jobs, onDone }: Props) {
               <td data-name="Progress">
                 <Progress tasks={job.tasks} total={job.task_count} />
               </td>
-              {hasEta && (
-                <td data-name="Done by">
-                  <EtaText eta={job.eta} />
-                </td>
-              )}
+              <td data-name="Done by" title={job.eta_note || undefined}>
+                <EtaText eta={job.eta} />
+              </td>
               <td data-name="Size" class="right number">
                 {size(job.size)}
               </td>

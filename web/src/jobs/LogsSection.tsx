@@ -1,5 +1,4 @@
 import { useEffect, useRef, useState } from "preact/hooks";
-import { useAbilities } from "../api/abilities";
 import { API } from "../api/client";
 import type { TaskDetail } from "../api/types";
 import { Button } from "../ui/Button";
@@ -18,6 +17,7 @@ export function LogsSection({ path, task }: { path: string; task: TaskDetail }) 
       title="Printed"
       aside={
         <>
+          {wayOf(task) === "follow" && <span class="faint">as it is written</span>}
           <a class="faint" href={`${API}${path}/${stream}`} download={`${task.id}.${stream}.txt`}>
             save
           </a>
@@ -31,13 +31,13 @@ export function LogsSection({ path, task }: { path: string; task: TaskDetail }) 
         </>
       }
     >
-      <LogText key={endedAttempts(task)} path={`${path}/${stream}`} task={task} />
+      <LogText path={`${path}/${stream}`} task={task} />
     </Section>
   );
 }
 
 function LogText({ path, task }: { path: string; task: TaskDetail }) {
-  const log = useLog(path, useWay(task));
+  const log = useLog(path, wayOf(task), endedAttempts(task));
   const isRunning = task.state === "running";
   const place = useRef<HTMLPreElement>(null);
   const isAtEnd = useRef(true);
@@ -65,11 +65,8 @@ function LogText({ path, task }: { path: string; task: TaskDetail }) {
   );
 }
 
-/** A master that does not stream has something once an attempt has ended. */
-function useWay(task: TaskDetail): Way {
-  const abilities = useAbilities();
-  if (!abilities) return null;
-  if (task.state === "running" && abilities.follow) return "follow";
+function wayOf(task: TaskDetail): Way {
+  if (task.state === "running") return "follow";
   return endedAttempts(task) > 0 ? "once" : null;
 }
 

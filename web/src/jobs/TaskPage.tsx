@@ -6,6 +6,7 @@ import { Link } from "../router";
 import { between, moment } from "../text/human";
 import { Chip } from "../ui/Chip";
 import { Facts } from "../ui/Facts";
+import { Section } from "../ui/Section";
 import { Shown } from "../ui/states";
 import { AttemptsSection } from "./AttemptsSection";
 import { Explained } from "./Explained";
@@ -33,6 +34,7 @@ export function TaskPage({ job, task: number }: Props) {
               </span>
             </h1>
             <Chip state={task.state} />
+            {task.mismatch && <Chip state="mismatch">its results differ</Chip>}
             <Neighbours job={job} task={number} />
           </header>
           {why.data && <Explained explanation={why.data} />}
@@ -51,11 +53,31 @@ export function TaskPage({ job, task: number }: Props) {
             ]}
           />
           <AttemptsSection attempts={task.attempts} />
+          <VotesSection task={task} />
           <LogsSection path={path} task={task} />
           <OutputsSection path={path} task={task} />
         </>
       )}
     </Shown>
+  );
+}
+
+/** What attempts brought that were compared: equal digests, equal results. */
+function VotesSection({ task }: { task: TaskDetail }) {
+  if (!task.votes?.length) return null;
+  return (
+    <Section title="Results compared">
+      <ul class="inline">
+        {task.votes.map((vote) => (
+          <li key={vote.attempt}>
+            <span class="number">
+              {task.id}.{vote.attempt}
+            </span>{" "}
+            on <Link to={`/workers/${vote.worker}`}>{vote.worker}</Link>: <code>{vote.digest}</code>
+          </li>
+        ))}
+      </ul>
+    </Section>
   );
 }
 

@@ -1,17 +1,16 @@
 /** Jobs, as the views read them. */
-import type { Queued } from "../api/types";
 import { get } from "../api/client";
-import type { JobView, Page } from "../api/types";
+import type { JobView, Page, Queued } from "../api/types";
 import { anyJob, type Resource, useResource } from "../live/resource";
 
 const MOST_LIVE = 500;
-const LIVE_STATES = ["running", "queued"] as const;
+const LIVE_STATES = ["running", "queued", "waiting"] as const;
 
 export interface LiveJob extends JobView {
   heldBy: number | null;
 }
 
-/** Jobs in the grid, in the order in which the scheduler turns to them. */
+/** Jobs in the grid, in the order in which the scheduler turns to them; after them those that wait for others. */
 export function useLiveJobs(): Resource<LiveJob[]> {
   return useResource("jobs/live", readLiveJobs, anyJob);
 }
@@ -38,6 +37,9 @@ export function ordered(jobs: readonly JobView[], queue: readonly Queued[]): Liv
       return { ...job, heldBy: queued?.held_by ?? null, waiting_for: queued?.waiting_for ?? job.waiting_for ?? [] };
     });
 }
+
+/** Outside the grid, for others to succeed. */
+export const isWaiting = (job: JobView): boolean => job.state === "waiting";
 
 export const isOver = (job: JobView): boolean => job.finished_at !== null;
 

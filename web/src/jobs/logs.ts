@@ -1,9 +1,11 @@
-/** What a task prints, as it comes where the master streams it. */
+/** What a task prints, as the master streams it. */
 import { useEffect, useState } from "preact/hooks";
 import { asProblem, type Problem, request } from "../api/client";
+import { link } from "../live/changes";
 
 /** Of what is longer, the end is shown: so much a page can hold and a person read. */
 const MOST_CHARACTERS = 400_000;
+const AGAIN_MS = 2000;
 
 export interface Log {
   text: string;
@@ -17,33 +19,50 @@ const NOTHING: Log = { text: "", isCut: false, isRead: false, problem: null };
 /** follow: as it comes, until the task has ended; once: what there is; null: nothing yet. */
 export type Way = "follow" | "once" | null;
 
-/** `path` ends in stdout or stderr. */
-export function useLog(path: string, way: Way): Log {
+/**
+ * `path` ends in stdout or stderr; with another `version` there is something else to read. What was read stays until
+ * there is more. A stream that breaks off, because the master went away or nobody looked, is begun again once the
+ * master is there.
+ */
+export function useLog(path: string, way: Way, version: number): Log {
   const [log, setLog] = useState<Log>(NOTHING);
+  const [turn, setTurn] = useState(0);
+  const isFollowed = way === "follow";
+  const isPossible = way !== null && (!isFollowed || link.value === "live");
 
+  useEffect(() => setLog(NOTHING), [path]);
   useEffect(() => {
+    if (way === null) setLog({ ...NOTHING, isRead: true });
+    if (!isPossible) return;
     const controller = new AbortController();
-    const { signal } = controller;
-    setLog({ ...NOTHING, isRead: way === null });
-    if (way === null) return;
-    request("GET", path, { query: way === "follow" ? { follow: true } : {}, signal })
+    let timer: ReturnType<typeof setTimeout> | undefined;
+    request("GET", path, { query: isFollowed ? { follow: true } : {}, signal: controller.signal })
       .then((response) => readStream(response, setLog))
       .catch((error: unknown) => {
-        if (!signal.aborted) setLog((before) => failed(before, asProblem(error)));
+        if (controller.signal.aborted) return;
+        const problem = asProblem(error);
+        setLog((before) => failed(before, problem));
+        if (isFollowed && problem.isAway) timer = setTimeout(() => setTurn((count) => count + 1), AGAIN_MS);
       });
-    return () => controller.abort();
-  }, [path, way]);
+    return () => {
+      controller.abort();
+      clearTimeout(timer);
+    };
+  }, [path, way, isPossible, isFollowed ? turn : version]);
 
   return log;
 }
 
+/** That the master is away the whole page says. */
 function failed(before: Log, problem: Problem): Log {
-  return { ...before, isRead: true, problem: problem.code === "no_output" ? null : problem };
+  const isTold = problem.code === "no_output" || problem.code === "unreachable";
+  return { ...before, isRead: true, problem: isTold ? null : problem };
 }
 
-type Tell = (log: Log) => void;
+type Tell = (change: (before: Log) => Log) => void;
 
 async function readStream(response: Response, tell: Tell): Promise<void> {
+  tell((before) => ({ ...before, isRead: true, problem: null }));
   const reader = response.body!.getReader();
   const decoder = new TextDecoder();
   let isCut = response.headers.get("X-Loopline-Cut") === "true";
@@ -55,7 +74,8 @@ async function readStream(response: Response, tell: Tell): Promise<void> {
       text = text.slice(-MOST_CHARACTERS);
       isCut = true;
     }
-    tell({ text, isCut, isRead: true, problem: null });
+    const log = { text, isCut, isRead: true, problem: null };
+    tell(() => log);
     if (done) return;
   }
 }

@@ -47,7 +47,7 @@ export function watchVisibility(): void {
     if (!isWanted) return;
     if (document.hidden) {
       clearTimeout(timer);
-      timer = setTimeout(disconnect, UNSEEN_MS);
+      timer = setTimeout(rest, UNSEEN_MS);
     } else if (source) clearTimeout(timer);
     else connect();
   });
@@ -61,6 +61,11 @@ function connect(): void {
     lose();
     void get("/whoami").catch(() => undefined); // who was signed out learns it so: the stream does not say why
   };
+}
+
+function rest(): void {
+  disconnect();
+  link.value = "connecting"; // what else is streamed rests, too
 }
 
 function disconnect(): void {

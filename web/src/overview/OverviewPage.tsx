@@ -1,7 +1,7 @@
 import { get } from "../api/client";
 import type { PassingReport } from "../api/types";
 import { QueueSection } from "../jobs/JobsPage";
-import { useLiveJobs } from "../jobs/jobs";
+import { isWaiting, useLiveJobs } from "../jobs/jobs";
 import { anyJob, useResource } from "../live/resource";
 import { Link } from "../router";
 import { Gantt } from "../timeline/Gantt";
@@ -32,8 +32,10 @@ function Tallies() {
   const jobs = useLiveJobs();
   const audit = useResource("passing", (signal) => get<PassingReport>("/passing", {}, signal), anyJob);
   const sum = totals(workers.data ?? []);
-  const tasks = (jobs.data ?? []).reduce((total, job) => total + (job.tasks.queued ?? 0), 0);
-  const held = (jobs.data ?? []).filter((job) => job.held).length;
+  const inGrid = (jobs.data ?? []).filter((job) => !isWaiting(job));
+  const tasks = inGrid.reduce((total, job) => total + (job.tasks.queued ?? 0), 0);
+  const held = inGrid.filter((job) => job.held).length;
+  const outside = (jobs.data ?? []).length - inGrid.length;
   return (
     <dl class="tallies">
       <Tally label="Workers" value={workers.data ? sum.connected : "–"} note={`${sum.inUse} in use by owners`} />
@@ -45,8 +47,8 @@ function Tallies() {
       <Tally label="Spare CPU" value={workers.data ? decimal(sum.spareCpu) : "–"} note="cores" />
       <Tally
         label="Jobs in the grid"
-        value={jobs.data ? jobs.data.length : "–"}
-        note={held ? `${held} held` : "none held"}
+        value={jobs.data ? inGrid.length : "–"}
+        note={(held ? `${held} held` : "none held") + (outside ? `, ${outside} to come after others` : "")}
       />
       <Tally label="Tasks waiting" value={jobs.data ? count(tasks) : "–"} />
       <Tally

@@ -40,10 +40,11 @@ export async function signOut(): Promise<void> {
 
 async function lookWhoItIs(): Promise<void> {
   try {
-    enter(await get<Whoami>("/whoami"));
+    const who = await get<Whoami | null>("/session");
+    if (who) enter(who);
+    else leave();
   } catch (error) {
     if (!(error instanceof Problem) || error.status === UNAUTHORIZED) return;
-    if (error.status === 403 || error.status === 404) return leave();
     trouble.value = error;
     setTimeout(() => void lookWhoItIs(), ASK_AGAIN_MS);
   }

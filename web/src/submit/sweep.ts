@@ -1,5 +1,5 @@
 /** The tasks of a job, worked out here as the master does it: a sweep is its rule, a task is made when it is looked at. */
-import type { PreviewTask } from "../api/types";
+import type { PlannedTask } from "../api/types";
 import type { Row } from "./table";
 import { lengthOf, type Scalar, valueAt, type Values } from "./values";
 
@@ -20,7 +20,7 @@ export function taskCount(parameters: Parameters | null): number {
 }
 
 /** The `number`-th task, from 1; of several parameters the last one varies fastest. */
-export function taskAt(command: readonly string[], parameters: Parameters | null, number: number): PreviewTask {
+export function taskAt(command: readonly string[], parameters: Parameters | null, number: number): PlannedTask {
   const chosen = parametersAt(parameters, number - 1);
   return { number, parameters: chosen, command: command.map((argument) => fill(argument, chosen)) };
 }

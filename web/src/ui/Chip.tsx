@@ -5,6 +5,7 @@ const TONES: Record<string, string> = {
   running: "busy",
   failed: "bad",
   lost: "bad",
+  mismatch: "bad",
   held: "held",
   waiting: "held",
   paused: "held",

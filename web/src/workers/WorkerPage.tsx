@@ -1,10 +1,11 @@
 import { get } from "../api/client";
-import type { WorkerView } from "../api/types";
+import type { Explanation, WorkerView } from "../api/types";
 import { now } from "../live/clock";
-import { thisWorker, useResource } from "../live/resource";
+import { Explained } from "../jobs/Explained";
+import { anything, thisWorker, useResource } from "../live/resource";
 import { Link } from "../router";
 import { Gantt } from "../timeline/Gantt";
-import { ago, amount, decimal, delay, moment, percent } from "../text/human";
+import { ago, amount, decimal, delay, moment, percent, plural } from "../text/human";
 import { Chip } from "../ui/Chip";
 import { Facts } from "../ui/Facts";
 import { Section } from "../ui/Section";
@@ -23,6 +24,11 @@ export function WorkerPage({ worker: name }: { worker: string }) {
     (signal) => get<WorkerView>(`/workers/${name}`, {}, signal),
     thisWorker(name),
   );
+  const why = useResource(
+    `workers/${name}/explain`,
+    (signal) => get<Explanation>(`/workers/${name}/explain`, {}, signal),
+    anything,
+  );
   return (
     <Shown of={detail} what={`worker ${name}`}>
       {(worker) => (
@@ -34,11 +40,7 @@ export function WorkerPage({ worker: name }: { worker: string }) {
               <Drain worker={worker} onDone={detail.reload} />
             </span>
           </header>
-          {worker.load?.withheld && (
-            <p class="explained">
-              It offers {worker.slots} of its {worker.facts.slots} slots: {worker.load.withheld}.
-            </p>
-          )}
+          {why.data && <Explained explanation={why.data} />}
           <WorkerFacts worker={worker} />
           <Section title="The last hour" aside={<Link to="/timeline">with all other workers</Link>}>
             <Gantt filter={{ worker: name }} span={SPAN_S} maxHeight={GANTT_PX} />
@@ -77,6 +79,7 @@ function WorkerFacts({ worker }: { worker: WorkerView }) {
         ["Kept its word", worker.promised !== undefined && percent(worker.delivered ?? 0, worker.promised)],
         ["Delay", worker.delay_s !== undefined && delay(worker.delay_s)],
         ["On probation until", worker.probation_until && moment(worker.probation_until)],
+        ["Contradicted", !!worker.mismatches && `${plural(worker.mismatches, "result")} of its, by another worker’s`],
         ["Processor", facts.model],
         ["System", `${facts.os} ${facts.arch}`],
         ["Labels", (facts.labels ?? []).join(", ") || null],

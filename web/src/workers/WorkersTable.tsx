@@ -2,7 +2,7 @@ import type { WorkerView } from "../api/types";
 import { now } from "../live/clock";
 import { Link } from "../router";
 import { isAdmin } from "../session/session";
-import { ago, decimal, delay, percent } from "../text/human";
+import { ago, decimal, delay, percent, plural } from "../text/human";
 import { Chip } from "../ui/Chip";
 import { Drain } from "./Drain";
 import { Meter } from "./Meter";
@@ -67,7 +67,10 @@ function WorkerRow({ worker, hasPromises, onDone }: RowProps) {
         <Link to={`/workers/${worker.name}`}>{worker.name}</Link>
       </th>
       <td data-name="State">
-        <Chip state={standing(worker)} />
+        <span class="standing">
+          <Chip state={standing(worker)} />
+          {!!worker.mismatches && <Chip state="mismatch">{plural(worker.mismatches, "result")} contradicted</Chip>}
+        </span>
       </td>
       <td data-name="Slots">
         <Meter value={worker.slots_used} most={worker.slots} whole={facts.slots} unit="slots" />
