@@ -14,7 +14,7 @@ from typing import Any
 
 from aiohttp import web
 
-from master.api import docs, files, jobs, joining, streams, system, tasks, tokens, workers
+from master.api import docs, files, jobs, joining, programs, streams, system, tasks, tokens, workers
 from master.api.openapi import document
 from master.api.operations import Operation
 from master.api.problems import problems
@@ -34,7 +34,7 @@ from shared.errors import LooplineError
 
 STOP_WITHIN_S = 3.0
 
-SUBJECTS = (jobs, tasks, streams, workers, files, tokens, joining, system, docs)
+SUBJECTS = (jobs, tasks, streams, workers, programs, files, tokens, joining, system, docs)
 OPERATIONS: list[Operation] = [operation for subject in SUBJECTS for operation in subject.routes]
 
 

@@ -94,6 +94,7 @@ class Attempt:
             self._peak_memory_bytes,
             stdout,
             stderr,
+            ended.system_s,
         )
 
     async def _run(self) -> Ended:

@@ -32,6 +32,7 @@ class Home:
         self.folder = folder.absolute()
         self.scratch = self.folder / "scratch"
         self.spool = self.folder / "spool"
+        self.inbox = self.folder / "inbox.jsonl"
         self.pause = self.folder / "pause.json"
         self.speed = self.folder / "speed.json"
         try:

@@ -58,10 +58,12 @@ class Spool:
     def forget(self, attempts: Iterable[AttemptId]) -> None:
         """What cannot be removed is sent once more by the next agent, which harms nobody."""
         for attempt in attempts:
+            if self._sizes.pop(attempt, None) is None:
+                continue  # it never was here: nothing of it ran
             with suppress(OSError):
                 for suffix in ("json", *_STREAMS):  # in this order: outputs alone are leftovers
-                    self._file(attempt, suffix).unlink(missing_ok=True)
-            self._sizes.pop(attempt, None)
+                    with suppress(FileNotFoundError):
+                        os.unlink(f"{self._folder}/{attempt}.{suffix}")  # noqa: PTH108 - once for every task
 
     def output_files(self, attempt: AttemptId) -> tuple[Path, Path]:
         """Where long output goes: of stdout, of stderr."""
@@ -78,7 +80,7 @@ class Spool:
             stream.flush()
             os.fsync(stream.fileno())
         unfinished.replace(file)
-        _sync_folder(self._folder)
+        sync_folder(self._folder)
 
     def _read(self, file: Path) -> Result | None:
         try:
@@ -105,7 +107,7 @@ class Spool:
                 file.unlink()
 
 
-def _sync_folder(folder: Path) -> None:
+def sync_folder(folder: Path) -> None:
     """Make a rename durable; Windows has no such thing."""
     if sys.platform == "win32":
         return

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
+import time
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -22,8 +25,10 @@ _PASSING = frozenset({401, 403, 404, 408, 409, 425, 429})
 
 
 class Uploads:
-    def __init__(self, gate: Gate) -> None:
+    def __init__(self, gate: Gate, on_moved: Callable[[int, float], None] = lambda size_bytes, seconds: None) -> None:
+        """``on_moved`` is told how long so many bytes took."""
         self._gate = gate
+        self._on_moved = on_moved
         self._turn = asyncio.Semaphore(_AT_ONCE)
 
     async def deliver(self, result: Result, files: tuple[Path, Path]) -> Result:
@@ -57,10 +62,14 @@ class Uploads:
             await asyncio.sleep(backoff.next_s())
 
     async def _put(self, sha256: Sha256, file: Path) -> int:
+        since = time.monotonic()
         with file.open("rb") as body:
+            size_bytes = os.fstat(body.fileno()).st_size
             async with self._gate.http.put(
                 self._gate.address(f"files/{sha256}"), data=body, headers=self._gate.headers(), timeout=_TIMEOUT
             ) as answer:
+                if answer.status < 300:
+                    self._on_moved(size_bytes, time.monotonic() - since)
                 return answer.status
 
 

@@ -24,6 +24,7 @@ COMMANDS: dict[str, tuple[Group, str, str]] = {
     "jobs": (_JOBS, "loopline.cli.jobs:jobs", "List jobs, the latest first."),
     "job": (_JOBS, "loopline.cli.jobs:job", "Show one job, or wait for it."),
     "tasks": (_JOBS, "loopline.cli.jobs:tasks", "List a job's tasks."),
+    "history": (_JOBS, "loopline.cli.history:history", "What the grid knows of whose programs: runs, work, memory."),
     "explain": (_JOBS, "loopline.cli.jobs:explain", "Say why a job or a task is where it is."),
     "gantt": (_JOBS, "loopline.cli.gantt:gantt", "Draw who ran what, and when."),
     "cancel": (_STEERING, "loopline.cli.steer:cancel", "Cancel a job."),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from cyclopts import Parameter
@@ -18,6 +19,8 @@ from shared.api import Submission
 from shared.spec import JobSpec
 
 Seconds = Annotated[float | None, read_by(values.duration, "DURATION")]
+Size = Annotated[float | Literal["unknown"] | None, read_by(values.size, "DURATION")]
+_LONGEST_FOLDER = 1000
 Bytes = Annotated[int | None, read_by(values.memory, "AMOUNT")]
 
 
@@ -36,8 +39,10 @@ class JobOptions:
     array
         One task for each number: 1-1000 or 1-1000:2, as the parameter `index`.
     size
-        Computation of the whole job on a core of speed 1.0: 90s, 10m, 2h. A job of unknown size counts as
-        larger than any other.
+        Computation of the whole job on a core of speed 1.0: 90s, 10m, 2h. Left out, it is predicted from earlier
+        runs; `unknown` keeps it from being so: a job of unknown size counts as larger than any other.
+    folder
+        The working folder that jobs of one name are known by; as it is unless given.
     timeout
         The longest that one attempt may take: 90s, 10m, 2h.
     max_attempts
@@ -59,7 +64,8 @@ class JobOptions:
     name: str = ""
     param: Annotated[tuple[str, ...], Parameter(metavar="NAME=VALUES")] = ()
     array: Annotated[str | None, Parameter(metavar="FIRST-LAST")] = None
-    size: Seconds = None
+    size: Size = None
+    folder: str | None = None
     timeout: Seconds = None
     max_attempts: int | None = None
     max_replicas: int | Literal["unlimited"] | None = None
@@ -125,12 +131,19 @@ def _document(command: list[str], options: JobOptions) -> dict[str, Any]:
         "parameters": _parameters(options),
         "environment": dict(values.pair(text) for text in options.env),
         "size": options.size,
+        "folder": _here() if options.folder is None else options.folder,
         "requires": _given(requires),
         "max_attempts": options.max_attempts,
         "max_replicas": options.max_replicas,
         "timeout_s": options.timeout,
     }
     return _given(document)
+
+
+def _here() -> str:
+    """The working folder; empty where it could not be told a master."""
+    folder = Path.cwd().as_posix()
+    return folder if len(folder) <= _LONGEST_FOLDER and folder.isprintable() else ""
 
 
 def _parameters(options: JobOptions) -> dict[str, Any]:

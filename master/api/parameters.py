@@ -7,7 +7,7 @@ from typing import Annotated
 from pydantic import BeforeValidator, Field
 
 from master.api.operations import Header
-from shared.model import MAX_ID, JobState, Name, Sha256, TaskState
+from shared.model import MAX_ID, NO_NUL, JobState, Name, Sha256, TaskState
 
 
 def _flag(value: object) -> object:
@@ -31,6 +31,10 @@ ResultCursor = Annotated[
     str, Field(pattern=r"^\d{1,15}\.\d{1,12}@\d{1,15}$", description="Where to go on: `cursor` of a line before")
 ]
 Follow = Annotated[bool, BeforeValidator(_flag), Field(description="Go on until the job has ended")]
+WithLastHour = Annotated[
+    bool, BeforeValidator(_flag), Field(description="Also what each did in the last hour, against what it promised")
+]
+OfProgram = Annotated[str, Field(max_length=200, pattern=NO_NUL, description="Only programs of this name")]
 IdempotencyKey = Annotated[
     str,
     Header("Idempotency-Key"),

@@ -1,4 +1,9 @@
-"""Who could run what: jobs with the same requirements are one *demand*, matched against workers together."""
+"""Who could run what: jobs with the same requirements are one *demand*, matched against workers together.
+
+Those that are *able* meet the requirements and are available. Those that *serve* are of these the trusted ones (that
+lend slots, and are not on probation); where there is none, all that are able: what nobody else could run, a worker on
+probation is given all the same.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +43,10 @@ class Demand:
     """Jobs by requirements, and the available workers that meet each."""
 
     jobs: dict[Key, set[int]] = field(default_factory=dict)
-    workers: dict[Key, set[str]] = field(default_factory=dict)
+    able: dict[Key, set[str]] = field(default_factory=dict)
+    trusted: dict[Key, set[str]] = field(default_factory=dict)  # of these
+    workers: dict[Key, set[str]] = field(default_factory=dict)  # that serve: one of the two sets above
+    reliable: dict[str, int] = field(default_factory=dict)  # workers that are trusted: slots that they offer
     available: dict[str, Worker] = field(default_factory=dict)
     keys: dict[int, Key] = field(default_factory=dict)  # by job
 
@@ -50,40 +58,57 @@ class Demand:
         key = self.keys[job.id] = demand_of(job.spec.requires)
         if key not in self.jobs:
             self.jobs[key] = set()
-            self.workers[key] = {w.name for w in self.available.values() if meets(w.facts, key)}
+            self.able[key] = {w.name for w in self.available.values() if meets(w.facts, key)}
+            self.trusted[key] = {n for n in self.able[key] if self.reliable.get(n, 0) >= slots_of(key)}
+            self.workers[key] = self.trusted[key] or self.able[key]
         self.jobs[key].add(job.id)
 
     def drop_job(self, job: Job) -> None:
         key = self.keys.pop(job.id)
         self.jobs[key].remove(job.id)
         if not self.jobs[key]:
-            del self.jobs[key], self.workers[key]
+            del self.jobs[key], self.able[key], self.trusted[key], self.workers[key]
 
     def place_worker(self, worker: Worker) -> list[Key]:
-        """Enter a worker as it is now; the demands that it is the first or was the last to meet. (What it can
-        meet changes only while it is away: see presence.join.)
+        """Enter a worker as it is now; the demands that it is the first or was the last to be able to meet. (What it
+        can meet changes only while it is away: see presence.join.)
         """
-        if worker.is_available == (worker.name in self.available):
+        if self.knows(worker):
             return []
         if worker.is_available:
             self.available[worker.name] = worker
         else:
             self.available.pop(worker.name, None)
+        self.reliable.pop(worker.name, None)
+        if worker.is_trusted:
+            self.reliable[worker.name] = worker.offered
         changed = []
-        for key, names in self.workers.items():
-            before = bool(names)
-            if worker.is_available and meets(worker.facts, key):
-                names.add(worker.name)
-            else:
-                names.discard(worker.name)
-            if bool(names) != before:
+        for key, able in self.able.items():
+            before, meets_it = bool(able), worker.is_available and meets(worker.facts, key)
+            _toggle(able, worker.name, meets_it)
+            _toggle(self.trusted[key], worker.name, meets_it and self.reliable.get(worker.name, 0) >= slots_of(key))
+            self.workers[key] = self.trusted[key] or able
+            if bool(able) != before:
                 changed.append(key)
         return changed
+
+    def knows(self, worker: Worker) -> bool:
+        """It is entered as it is now."""
+        offered = worker.offered if worker.is_trusted else 0
+        is_there = worker.name in self.available
+        return worker.is_available == is_there and self.reliable.get(worker.name, 0) == offered
 
     def is_starved(self, job: Job) -> bool:
         """No available worker could run it."""
         return not self.workers[self.keys[job.id]]
 
     def fits(self, job: Job, worker: Worker) -> bool:
-        """Whether this available worker could run this job."""
+        """Whether this worker serves jobs such as this one."""
         return worker.name in self.workers[self.keys[job.id]]
+
+
+def _toggle(names: set[str], name: str, present: bool) -> None:
+    if present:
+        names.add(name)
+    else:
+        names.discard(name)

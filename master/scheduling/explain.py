@@ -7,7 +7,7 @@ from master.scheduling.model import LIVE, Job
 from master.scheduling.scheduler import Scheduler
 from master.scheduling.state import State
 from shared.api import Explanation, Reason
-from shared.model import TaskId, TaskState
+from shared.model import SizeSource, TaskId, TaskState
 from shared.spec import Requirements
 
 
@@ -97,13 +97,18 @@ def _held(state: State, job: Job) -> Reason:
 
 
 def _for_slot(state: State, job: Job, count: int) -> Reason:
-    able = [w for w in state.index.demand.available.values() if state.index.demand.fits(job, w)]
+    demand = state.index.demand
+    able = [state.workers[name] for name in sorted(demand.able[demand.key_of(job)])]
     used = sum(state.index.used.get(worker.name, 0) for worker in able)
     slots = sum(max(worker.offered, state.index.used.get(worker.name, 0)) for worker in able)  # some may be withheld
     verb = "waits" if count == 1 else "wait"
     detail = f"{_tasks(count)} {verb} for a free slot: {used} of {slots} in use on {_count(len(able), 'worker')}"
-    if any(state.index.free_slots(worker) >= job.spec.requires.slots for worker in able):
+    if any(state.index.free_slots(w) >= job.spec.requires.slots for w in able if demand.fits(job, w)):
         detail += f"; policy {state.settings.policy} has another use for what is free, or none for this job yet"
+    barred = [worker for worker in able if worker.probation_until is not None]
+    if barred:
+        detail += f"; {len(barred)} of them {'is' if len(barred) == 1 else 'are'} on probation: on {barred[0].name} "
+        detail += barred[0].probation_reason
     reasons = [worker.load.withheld for worker in able if worker.load and worker.load.withheld]
     if reasons:
         detail += f"; {len(reasons)} of them {'keeps' if len(reasons) == 1 else 'keep'} slots back: {reasons[0]}"
@@ -112,8 +117,9 @@ def _for_slot(state: State, job: Job, count: int) -> Reason:
 
 def _alive(state: State, task_id: TaskId) -> Reason:
     attempts = [a for a in state.index.of_task.get(task_id, {}).values() if a.state in LIVE]
-    frozen = " (frozen: its owner is there)"
-    places = " and ".join(sorted(a.worker + (frozen if a.frozen else "") for a in attempts))
+    frozen, waiting = " (frozen: its owner is there)", " (waiting there for a slot)"
+    notes = [(a.worker, waiting if a.waiting else frozen if a.frozen else "") for a in attempts]
+    places = " and ".join(sorted(worker + note for worker, note in notes))
     return Reason(code="running", count=len(attempts), detail=f"running on {places}")
 
 
@@ -127,7 +133,11 @@ def _needs(requires: Requirements) -> str:
 
 
 def _size(job: Job) -> str:
-    return "size unknown" if job.size is None else f"size {job.size:g} s"
+    if job.size is None:
+        return "size unknown"
+    if job.size_source is SizeSource.PREDICTED:
+        return f"size {job.size:.3g} s, as predicted when it was submitted"
+    return f"size {job.size:g} s"
 
 
 def _tasks(count: int) -> str:

@@ -6,14 +6,16 @@ uses up one of its job's ``max_attempts``; the loss of a worker or its owner's c
 
 from __future__ import annotations
 
-from master.scheduling import measure, states
-from master.scheduling.model import LIVE, Attempt, Exemption, Job, Task, Worker
+from master.scheduling import measure, probation, programs, states
+from master.scheduling.model import LIVE, Attempt, Exemption, Job, Program, Task, Worker
 from master.scheduling.state import State
 from shared.model import AttemptState, JobState, Order, Result, TaskId, TaskState
 
 
-def start_attempt(state: State, job: Job, number: int, worker: Worker) -> Attempt:
-    """Dispatch a new attempt at a task; it is sent when the step's frames are put together."""
+def start_attempt(state: State, job: Job, number: int, worker: Worker, *, ahead: bool = False) -> Attempt:
+    """Dispatch a new attempt at a task; it is sent when the step's frames are put together. ``ahead``: to wait at the
+    worker for a slot.
+    """
     task = state.tasks.get(TaskId(job.id, number)) or Task(job.id, number)
     is_last_fresh = not task.started and len(state.fresh[job.id]) == 1
     attempt = Attempt(
@@ -25,8 +27,9 @@ def start_attempt(state: State, job: Job, number: int, worker: Worker) -> Attemp
         replica=task.id in state.index.alive,
         dispatched_at=state.now,
         expected_s=measure.work_of(state.grid, job, number) / measure.speed_of(state.grid, worker),
+        waiting=ahead,
     )
-    task.attempts, state.grid.last_start = attempt.number, state.now
+    task.attempts, state.grid.last_start, state.grid.last_worker = attempt.number, state.now, worker.name
     if not task.started:
         _start_task(state, job, task)
     if is_last_fresh and job.order is not Order.DELIVER:
@@ -41,21 +44,26 @@ def start_attempt(state: State, job: Job, number: int, worker: Worker) -> Attemp
 def finish_attempt(state: State, attempt: Attempt, result: Result) -> None:
     """An attempt's result is here. Nothing is decided by one whose task is over: it is kept as discarded."""
     task = state.tasks[attempt.task_id]
-    was_open = task.is_open
+    was_open, blamed = task.is_open, list[Worker]()
     _record(state, attempt, result)
     if not was_open:
         state.save_attempt(attempt)
     elif attempt.state is AttemptState.SUCCEEDED:
         attempt.accepted = True
         task.winner = attempt.number
-        _learn(state, attempt)
+        is_slow = _learn(state, attempt)
         state.save_attempt(attempt)
+        blamed = probation.succeeded(state, attempt, task, is_slow=is_slow)
         _finish_task(state, task, TaskState.SUCCEEDED)
     else:
-        task.failures += attempt.state is AttemptState.FAILED
+        if attempt.state is AttemptState.FAILED:
+            task.failures += 1
+            blamed = probation.failed(state, attempt, task)
         state.save_attempt(attempt)
         state.save_task(task)
         reconsider_task(state, task)
+    for worker in blamed:
+        _take_back_all(state, worker)
 
 
 def lose_attempt(state: State, attempt: Attempt, reason: str, *, for_good: bool) -> None:
@@ -65,7 +73,7 @@ def lose_attempt(state: State, attempt: Attempt, reason: str, *, for_good: bool)
     task = state.tasks[attempt.task_id]
     if attempt.state is not AttemptState.LOST:
         attempt.state = states.check(states.ATTEMPT, attempt.state, AttemptState.LOST)
-    attempt.reason, attempt.sent, attempt.frozen = reason, 0, False
+    attempt.reason, attempt.sent, attempt.frozen, attempt.waiting = reason, 0, False, False
     attempt.ended_at = state.now if for_good or not task.is_open else None
     state.save_attempt(attempt)
     reconsider_task(state, task)
@@ -74,6 +82,7 @@ def lose_attempt(state: State, attempt: Attempt, reason: str, *, for_good: bool)
 def adopt_attempt(state: State, attempt: Attempt) -> None:
     """A lost attempt is still at work: it counts again if its task has room for it, else it is cancelled."""
     task, job = state.tasks[attempt.task_id], state.jobs[attempt.job]
+    withdraw(state, task.id, "its task runs elsewhere after all")
     has_room = job.max_replicas is None or state.index.alive.get(task.id, 0) < job.max_replicas
     attempt.reason = ""
     if not has_room:
@@ -93,10 +102,28 @@ def cancel_attempt(state: State, attempt: Attempt, reason: str) -> None:
     state.save_attempt(attempt)
 
 
+def withdraw(state: State, task: TaskId, reason: str) -> None:
+    """Whatever waits of the task at a worker is not to begin: it runs elsewhere, or is about to."""
+    for attempt in list(state.index.of_task.get(task, {}).values()):
+        if attempt.is_queued:
+            cancel_attempt(state, attempt, reason)
+
+
+def take_back(state: State, attempt: Attempt, reason: str) -> None:
+    """It waits at its worker, and will not begin there: its task is queued again, unless it runs elsewhere."""
+    cancel_attempt(state, attempt, reason)
+    reconsider_task(state, state.tasks[attempt.task_id])
+
+
+def _take_back_all(state: State, worker: Worker) -> None:
+    for attempt in list(state.index.queues.of_worker.get(worker.name, ())):
+        take_back(state, state.attempts[attempt], "its worker is on probation, and it had not begun")
+
+
 def close_attempt(state: State, attempt: Attempt) -> None:
     """A cancelled attempt is gone from its worker without a result."""
     attempt.state = states.check(states.ATTEMPT, attempt.state, AttemptState.CANCELLED)
-    attempt.ended_at, attempt.frozen = state.now, False
+    attempt.ended_at, attempt.frozen, attempt.waiting = state.now, False, False
     state.save_attempt(attempt)
 
 
@@ -133,15 +160,28 @@ def reconsider_task(state: State, task: Task) -> None:
     state.save_job(job)
 
 
-def _learn(state: State, attempt: Attempt) -> None:
-    """From a task's first result; the clock of fair sharing goes on by the work that was done."""
+def _learn(state: State, attempt: Attempt) -> bool:
+    """From a task's first result; the clock of fair sharing goes on by the work that was done. Whether the worker was
+    far slower than others.
+    """
     job, worker = state.jobs[attempt.job], state.workers[attempt.worker]
     work = measure.learn(state.grid, job, worker, attempt)
     state.effects.workers[worker.name] = worker
+    attempt.work = work
     job.work_done += work
     state.grid.work_accepted += work
     state.grid.tasks_accepted += 1
     state.grid.virtual = state.index.tags.after(state.grid.virtual, work)
+    return _learn_of_program(state, job, worker, attempt)
+
+
+def _learn_of_program(state: State, job: Job, worker: Worker, attempt: Attempt) -> bool:
+    key, seen = programs.key_of(job.owner, job.spec), measure.observe(worker, attempt, state.now)
+    program = state.programs.get(key) or Program(*key, first_run_at=state.now, used_at=state.now)
+    is_slow = programs.is_far_slower(program, seen)
+    programs.learn(program, seen)
+    state.save_program(program)
+    return is_slow
 
 
 def _finish_task(state: State, task: Task, end: TaskState) -> None:
@@ -204,9 +244,9 @@ def _set_task(job: Job, task: Task, new: TaskState) -> None:
 
 def _record(state: State, attempt: Attempt, result: Result) -> None:
     attempt.state = states.check(states.ATTEMPT, attempt.state, states.END[result.outcome])
-    attempt.ended_at, attempt.frozen = state.now, False
+    attempt.ended_at, attempt.frozen, attempt.waiting = state.now, False, False
     attempt.started_at = attempt.started_at or max(attempt.dispatched_at, state.now - result.wall_s)
     attempt.exit_code, attempt.reason = result.exit_code, result.reason or attempt.reason
-    attempt.wall_s, attempt.cpu_s = result.wall_s, result.cpu_s
+    attempt.wall_s, attempt.cpu_s, attempt.system_s = result.wall_s, result.cpu_s, result.system_s
     attempt.peak_memory_bytes = result.peak_memory_bytes
     attempt.stdout, attempt.stderr = result.stdout, result.stderr

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from master.scheduling.model import Attempt, Job, Worker
 from master.scheduling.state import State
-from shared.model import AttemptId, AttemptState
+from shared.model import AttemptId, AttemptState, Probation
 from shared.protocol.messages import MAX_RUNS_PER_ASSIGN, Assign, Run
 from shared.sweep import task_at
 
@@ -54,7 +54,13 @@ class Outbox:
         worker.assigned += 1
         state.effects.workers[worker.name] = worker
         runs, cancels = self._runs.get(worker.name, ()), self._cancels.get(worker.name, ())
-        return Assign(worker.assigned, worker.reported, tuple(runs), tuple(cancels))
+        return Assign(worker.assigned, worker.reported, tuple(runs), tuple(cancels), probation=_notice(worker))
+
+
+def _notice(worker: Worker) -> Probation | None:
+    """For the owner of the computer, in every frame: one that is lost is made up for by the next."""
+    until = worker.probation_until
+    return None if until is None else Probation(until, worker.probation_reason)
 
 
 def _is_listening(worker: Worker) -> bool:

@@ -16,6 +16,7 @@ from master.store.broken import StoreBroken
 from master.store.database import Database, open_database, parse_url
 from master.store.jobs import Jobs
 from master.store.migrate import upgrade
+from master.store.programs import Programs
 from master.store.results import Results
 from master.store.tasks import Tasks
 from master.store.tokens import Tokens
@@ -47,6 +48,7 @@ class Store:
         self.attempts = Attempts(self._read)
         self.results = Results(self._read)
         self.workers = Workers(self._read)
+        self.programs = Programs(self._read)
         self.tokens = Tokens(self._read, self._writer)
 
     async def commit(self, batch: Batch, effects: Effects) -> None:

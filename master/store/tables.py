@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import fields
 from enum import StrEnum
 from types import NoneType
-from typing import Any, TypeVar, get_args, get_type_hints
+from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 from pydantic import TypeAdapter
 from sqlalchemy import (
@@ -32,7 +32,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.types import TypeEngine
 
-from master.scheduling.model import Attempt, Exemption, Grid, Job, Task, Worker
+from master.scheduling.model import Attempt, Exemption, Grid, Job, Program, Task, Worker
 from shared.api import Role
 from shared.spec import JobSpec
 
@@ -94,9 +94,9 @@ def _columns(kind: type, key: Collection[str], without: Collection[str] = ()) ->
 
 
 def _column(name: str, hint: Any, is_key: bool) -> Iterable[Any]:
-    members = get_args(hint)
+    members = () if get_origin(hint) is tuple else get_args(hint)
     plain = next(member for member in members if member is not NoneType) if members else hint
-    is_enum = issubclass(plain, StrEnum)
+    is_enum = isinstance(plain, type) and issubclass(plain, StrEnum)
     column_type = _TYPES.get(plain) or (Choice(plain) if is_enum else Json(plain))
     nullable = NoneType in members
     yield Column(name, column_type, primary_key=is_key, nullable=nullable, autoincrement=False)
@@ -155,6 +155,9 @@ Index(None, attempts.c.state, attempts.c.worker)
 Index(None, attempts.c.ended_at)
 
 workers = Table("workers", metadata, *_columns(Worker, key=["name"]))
+
+programs = Table("programs", metadata, *_columns(Program, key=["owner", "name", "folder"]))
+Index(None, programs.c.used_at)
 
 exemptions = Table(
     "exemptions",

@@ -11,10 +11,10 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from shared.model import MAX_ID, NO_NUL, AttemptId, Facts, Held, Load, Name, Result, Seconds, ShortText
+from shared.model import MAX_ID, NO_NUL, AttemptId, Facts, Held, Load, Name, Probation, Result, Seconds, ShortText
 from shared.scalar import Scalar
 
-PROTOCOL_VERSION = 1
+PROTOCOL_VERSION = 2
 MAX_FRAME_BYTES = 64 * 2**20
 MAX_RUNS_PER_ASSIGN = 50  # each of at most MAX_RUN_CHARACTERS, a character of at most 6 bytes
 MAX_RESULTS_PER_REPORT = 500
@@ -84,12 +84,17 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Assign:
-    """Master to worker: start these, end those; Reports up to ``seen`` are on the master's disk."""
+    """Master to worker: start these, end those; Reports up to ``seen`` are on the master's disk.
+
+    A run for which no slot is free waits at the worker, in order of arrival.
+    """
 
     seq: Sequence
     seen: Sequence
     run: tuple[Run, ...] = ()
     cancel: tuple[AttemptId, ...] = ()
+    held_s: Seconds | None = None  # from the coming of Report ``seen`` to this; None: it was answered before
+    probation: Probation | None = None  # for whoever owns the computer; None: it is in good standing
     kind: Literal["assign"] = "assign"
 
 

@@ -64,12 +64,17 @@ def a_run_that_never_arrived_is_not_sent_again(patch: Patch) -> None:
     patch.setattr(reconcile, "_send_again", lambda grid, attempt: None)
 
 
+def what_has_begun_still_counts_as_waiting(patch: Patch) -> None:
+    patch.setattr(reconcile, "_note", lambda grid, attempt, held: None)
+
+
 BUGS = [
     hold_ignores_ties,
     hold_is_dropped_after_restore,
     losers_are_not_cancelled,
     a_second_result_is_accepted,
     a_run_that_never_arrived_is_not_sent_again,
+    what_has_begun_still_counts_as_waiting,
 ]
 
 

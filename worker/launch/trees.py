@@ -51,6 +51,7 @@ class Ended:
     breach: Breach | None = None  # as in Usage
     strays: int = 0  # processes that it left running, and that were killed
     overhead_s: float = 0.0  # CPU time that watching over it took
+    system_s: float = 0.0  # of cpu_s, what the system spent on its behalf
 
 
 class Tree(Protocol):
