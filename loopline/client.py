@@ -24,6 +24,7 @@ from shared.api import (
     Page,
     PassingReport,
     Preview,
+    ProgramView,
     PruneReport,
     Role,
     Submission,
@@ -220,8 +221,17 @@ class AsyncClient:
         """How well past ETAs held."""
         return await self._get(ForecastReport, "/forecasts")
 
-    def workers(self) -> AsyncIterator[WorkerView]:
-        return self._pages(Page[WorkerView], "/workers")
+    def workers(self, *, last_hour: bool = False) -> AsyncIterator[WorkerView]:
+        """With what each did in the last hour, if asked."""
+        return self._pages(Page[WorkerView], "/workers", more={"last_hour": "true"} if last_hour else None)
+
+    def programs(
+        self, owner: str | None = None, name: str | None = None, *, page_size: int = LARGEST_PAGE
+    ) -> AsyncIterator[ProgramView]:
+        """What the grid knows of whose programs, the latest used first."""
+        chosen = {"owner": owner, "name": name}
+        more = {key: value for key, value in chosen.items() if value is not None}
+        return self._pages(Page[ProgramView], "/programs", page_size, more=more)
 
     async def drain(self, worker: str) -> WorkerView:
         """Let it finish what it runs, and give it nothing more."""
@@ -275,9 +285,14 @@ class AsyncClient:
         return await self._http.ask(answer, "GET", path, params=query)
 
     async def _pages(
-        self, page: type[Page[Item]], path: str, size: int = LARGEST_PAGE, state: str | None = None
+        self,
+        page: type[Page[Item]],
+        path: str,
+        size: int = LARGEST_PAGE,
+        state: str | None = None,
+        more: dict[str, str] | None = None,
     ) -> AsyncIterator[Item]:
-        query = {"limit": str(size)} | ({"state": state} if state else {})
+        query = {"limit": str(size)} | ({"state": state} if state else {}) | (more or {})
         while True:
             answer = await self._get(page, path, query)
             for item in answer.items:

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import count
 
 from aiohttp import WSCloseCode, WSMsgType, web
@@ -155,6 +156,7 @@ class Link:
         self._transport = request.transport
         self._socket = socket
         self._protocol = MasterSession()
+        self._heard = (0, 0.0)  # the last Report, until it is answered, and when it came
         self._outgoing: asyncio.Queue[Welcome | Refused | Assign | Read | _Farewell] = asyncio.Queue(max_frames)
         self._reads: dict[int, asyncio.Future[Wrote | None]] = {}
         self._numbers = count(1)
@@ -176,6 +178,7 @@ class Link:
         """Until the connection ends. ProtocolError where it says what it must not."""
         while message := await self._receive():
             if isinstance(message, Report):
+                self._heard = message.seq, time.monotonic()
                 yield message
 
     async def read(self, attempt: AttemptId, stream: Stream, offset: int) -> Wrote | None:
@@ -219,9 +222,17 @@ class Link:
     async def _send_all(self) -> None:
         while not isinstance(item := await self._outgoing.get(), _Farewell):
             message = await self._complete(item) if isinstance(item, Assign) else item
-            await self._socket.send_bytes(self._protocol.send(message))
+            await self._socket.send_bytes(self._protocol.send(self._timed(message)))
         reason = item.reason.encode()[:_MAX_REASON_BYTES].decode(errors="ignore").encode()
         await self._socket.close(code=item.code, message=reason)
+
+    def _timed(self, item: Welcome | Refused | Assign | Read) -> Welcome | Refused | Assign | Read:
+        """An Assign says how long its Report was here: the rest of the time until it comes, the network took."""
+        seq, heard_at = self._heard
+        if isinstance(item, Assign) and item.seen == seq:
+            self._heard = (0, 0.0)
+            return replace(item, held_s=time.monotonic() - heard_at)
+        return item
 
     async def _receive(self) -> Hello | Report | None:
         """The next message that is not an answer; None: the connection is over."""

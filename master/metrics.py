@@ -39,6 +39,7 @@ class Metrics:
             "owner_yield_seconds", "From the owner's input until tasks stood still, by worker", "worker", "quantile"
         )
         self._yields = self._gauge("owner_yields", "How often that was measured since the agent started", "worker")
+        self._programs = self._gauge("programs", "Programs of which runs are remembered")
         self._passings = self._gauge("passings", "Completions that passed an earlier job; must be 0")
         self._completions = self._gauge("completions_checked", "Completions checked for passings")
         self._lag = self._gauge("event_loop_lag_seconds", "How late the event loop was, last time it was measured")
@@ -74,6 +75,8 @@ class Metrics:
         self._set("attempts", (attempt.state for attempt in state.attempts.values()))
         self._live["workers"].labels("connected").set(len(connected))
         self._live["workers"].labels("away").set(len(state.workers) - len(connected))
+        self._live["workers"].labels("probation").set(sum(w.probation_until is not None for w in connected))
+        self._programs.set(len(state.programs))
         self._live["slots"].labels("offered").set(sum(worker.offered for worker in connected))
         self._live["slots"].labels("used").set(sum(state.index.used.get(worker.name, 0) for worker in connected))
         self._set_yields(connected)

@@ -47,6 +47,7 @@ class Limits(BaseModel):
     max_jobs: Annotated[Amount, Field(description="unfinished at once")] = 10_000
     max_tasks: Annotated[Amount, Field(description="of one job")] = 1_000_000
     max_workers: Annotated[Amount, Field(description="known to this master")] = 10_000
+    max_programs: Annotated[Amount, Field(description="of which earlier runs are remembered")] = 10_000
     max_body_bytes: Annotated[Amount, Field(description="of one request, a job's above all")] = 16 * _MIB
     max_file_bytes: Annotated[Amount, Field(description="of one file under /files")] = 1024 * _MIB
     disk_reserve_bytes: Annotated[int, Field(ge=0, description="kept free of files, for the database")] = 256 * _MIB
@@ -78,6 +79,14 @@ class MasterSettings(Settings):
     keep_samples_days: Annotated[
         float, Field(gt=0, le=366, description="how long what workers said of themselves is kept, a minute each")
     ] = 14.0
+    ahead_s: Annotated[
+        float, Field(ge=0, le=3600, description="expected work that may wait at a worker, a slot; 0: none")
+    ] = 1.0
+    max_ahead: Annotated[int, Field(ge=0, le=1000, description="tasks that may wait at a worker")] = 32
+    probation_s: Annotated[
+        float, Field(ge=0, le=1e6, description="how long a worker on which tasks fail is given nothing new; 0: never")
+    ] = 60.0
+    max_probation_s: Annotated[Period, Field(description="each time twice as long, up to this")] = 3600.0
     tokens: Annotated[bool, Field(description="false: all that can connect are admins; on loopback only")] = True
     worker_token_file: Annotated[Path | None, Field(description="where to write the workers' token as well")] = None
     retention_days: Annotated[
@@ -86,12 +95,15 @@ class MasterSettings(Settings):
     file_grace_s: Annotated[Period, Field(description="so old, a file that no job names is removed")] = 7 * 86400.0
     prune_every_s: Annotated[Period, Field(description="how often files that nobody needs are looked for")] = 3600.0
     webhook_hosts: Annotated[
-        list[str], Field(description="hosts and networks that webhooks may call although they are not public")
-    ] = []
+        list[str],
+        Field(
+            default_factory=list, description="hosts and networks that webhooks may call although they are not public"
+        ),
+    ]
     notify_commands: Annotated[
         dict[Name, Annotated[list[str], Field(min_length=1)]],
-        Field(description="commands that jobs may name, to have somebody told that they are over"),
-    ] = {}
+        Field(default_factory=dict, description="commands that jobs may name, to tell somebody that they are over"),
+    ]
     limits: Limits = Limits()
 
     @classmethod
@@ -133,4 +145,9 @@ class MasterSettings(Settings):
             max_jobs=self.limits.max_jobs,
             max_tasks=self.limits.max_tasks,
             max_workers=self.limits.max_workers,
+            max_programs=self.limits.max_programs,
+            probation_s=self.probation_s,
+            max_probation_s=self.max_probation_s,
+            ahead_s=self.ahead_s,
+            max_ahead=self.max_ahead,
         )

@@ -16,9 +16,13 @@ from shared.model import (
     JobState,
     Load,
     Name,
+    Observation,
     Order,
     Output,
     OutputFile,
+    Prediction,
+    Probation,
+    SizeSource,
     TaskId,
     TaskState,
 )
@@ -104,6 +108,8 @@ class JobView(Body):
     stalled: bool
     held: bool  # its last never-started task, or its delivery, is kept back by the order guarantee
     size: float | None  # reference CPU-seconds; null: unknown, and so larger than any
+    size_source: SizeSource = SizeSource.UNKNOWN
+    predicted: Prediction | None = None  # of one task without a size, as the job was submitted
     order: Order
     task_count: int
     tasks: Counts
@@ -164,6 +170,7 @@ class AttemptView(Body):
     state: AttemptState
     replica: bool
     frozen: bool  # it stands still, for the sake of the computer's owner
+    waiting: bool = False  # it was sent to its worker, and waits there for a slot
     accepted: bool  # its result is the task's
     dispatched_at: float
     started_at: float | None
@@ -172,6 +179,7 @@ class AttemptView(Body):
     reason: str
     wall_s: float
     cpu_s: float
+    system_s: float = 0.0  # of these, what the system spent on its behalf
     peak_memory_bytes: int
     stdout_bytes: int = 0
     stderr_bytes: int = 0
@@ -246,6 +254,15 @@ class PruneReport(Body):
     grace_s: float  # what is younger stays
 
 
+class LastHour(Body):
+    """What a worker delivered against what it promised, in reference CPU-seconds."""
+
+    delivered: float  # by attempts that ended with their tasks' results
+    promised: float  # speed x slots offered now
+    slot_s: float  # that all its attempts took up, those in vain included
+    tasks: int
+
+
 class WorkerView(Body):
     name: str
     mismatches: int = 0  # results of its that another worker's contradict
@@ -256,9 +273,35 @@ class WorkerView(Body):
     slots: int  # offered now
     slots_used: int
     running: list[AttemptId]
+    waiting: list[AttemptId] = []  # sent there ahead, until slots are free
     joined_at: float
     reported_at: float | None
     lease_until: float
+    speed: float = 1.0  # reference CPU-seconds a second and slot, as its finished tasks have shown
+    queue_s: float = 0.0  # sum of the expected remaining times of all that it holds
+    standing: float = 0.0  # falls with what went wrong here and not elsewhere; at -3 it goes on probation
+    probation: Probation | None = None  # it is given nothing new that another could run
+    on_trial: bool = False  # back from there, with one attempt at a time
+    last_hour: LastHour | None = None  # where asked for
+
+
+class ProgramView(Body):
+    """What the grid knows of the runs of one program: jobs of one owner, name and folder."""
+
+    owner: str
+    name: str
+    folder: str  # or the command's program, where jobs do not say a folder
+    runs: int  # ever
+    first_run_at: float
+    used_at: float  # when it was last learnt from, or asked
+    changed_at: float | None  # what was known before was dropped then
+    predicted: Prediction | None  # of one more task
+    wall_s: float  # median, as all below, of the latest runs
+    cpu_s: float
+    system_s: float
+    peak_memory_bytes: int
+    workers: dict[str, int]  # where these ran
+    latest: list[Observation]
 
 
 class Reason(Body):

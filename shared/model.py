@@ -121,6 +121,22 @@ class Order(StrEnum):
     NONE = "none"
 
 
+class SizeSource(StrEnum):
+    """Who says how large a job is; stamped on it, with its size, when it is submitted."""
+
+    GIVEN = "given"  # its user
+    PREDICTED = "predicted"  # what the grid knows of its program
+    UNKNOWN = "unknown"  # nobody: it counts as larger than any
+
+
+class SpeedSource(StrEnum):
+    """How a worker came to know the speed of its computer's cores."""
+
+    BENCHMARK = "benchmark"  # measured as the agent started
+    KEPT = "kept"  # measured by an earlier start, on the same computer and Python
+    ASSUMED = "assumed"  # not measured
+
+
 class Outcome(StrEnum):
     """How an attempt ended, as its worker saw it."""
 
@@ -177,6 +193,41 @@ class Facts:
     speed: Annotated[float, Field(ge=1e-6, le=1e6)] = 1.0  # reference CPU-seconds per second
     network: bool = True  # tasks that ask for the network have it
     functions: PythonVersion | None = None  # that functions run under; None: it can run none
+    speed_source: SpeedSource = SpeedSource.ASSUMED
+    speed_measured_at: Seconds | None = None  # since 1970
+
+
+@dataclass(frozen=True, slots=True)
+class Prediction:
+    """Work of one task to come of a program, in reference CPU-seconds, from its runs so far."""
+
+    work: Seconds  # as likely less as more
+    mean: Seconds  # so much a task, where many are added up
+    p10: Seconds  # less than this in one case of ten ...
+    p90: Seconds  # ... more than this in another
+    runs: Count  # it is known from
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """One run of a task to its success."""
+
+    at: Seconds  # since 1970
+    worker: str
+    work: float  # reference CPU-seconds: time x speed x share of the processor that it could have
+    wall_s: Seconds
+    cpu_s: Seconds
+    system_s: Seconds  # of these
+    peak_memory_bytes: Count
+    share: float = 1.0  # that it had of its slots; work without it is work / share
+
+
+@dataclass(frozen=True, slots=True)
+class Probation:
+    """A worker is given nothing new for a while, and why; for the owner of its computer."""
+
+    until: Seconds  # since 1970
+    reason: ShortText
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,6 +255,8 @@ class Load:
     idle_s: Seconds | None = None  # since the last input; null: nobody looks, or nobody can tell
     withheld: ShortText = ""  # why fewer slots are offered than there are
     yielded: Yielded = Yielded()
+    delay_s: Seconds | None = None  # of the network, there and back; null: not known yet
+    throughput_bytes_s: Annotated[float, Field(gt=0, le=1e15)] | None = None  # of files sent and fetched; null: none
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,6 +267,7 @@ class Held:
     wall_s: Seconds = 0.0  # for which it ran: what it stood frozen is left out
     cpu_s: Seconds = 0.0
     frozen: bool = False  # it stands still, for the owner's sake: a replica elsewhere may be quicker
+    waiting: bool = False  # it has not begun: it waits for a slot
 
 
 @dataclass(frozen=True, slots=True)
@@ -277,3 +331,4 @@ class Result:
     stderr: Output = Output()
     outputs: Annotated[tuple[OutputFile, ...], Field(max_length=MAX_OUTPUT_FILES)] = ()
     value: Output | None = None  # what a function returned, or raised: a pickle
+    system_s: Seconds = 0.0  # of cpu_s, what the system spent on its behalf; 0: not told apart

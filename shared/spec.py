@@ -4,9 +4,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from typing import Annotated, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Discriminator, Field, JsonValue, Tag, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Discriminator,
+    Field,
+    JsonValue,
+    PlainSerializer,
+    Tag,
+    ValidatorFunctionWrapHandler,
+    WrapValidator,
+    model_validator,
+)
 
 from shared.manifest import MAX_FILES
 from shared.model import (
@@ -43,6 +54,20 @@ Argument = Annotated[str, Field(max_length=100_000, pattern=NO_NUL)]
 Command = Annotated[list[Argument], Field(min_length=1, max_length=1000)]
 Size = Annotated[float, Field(gt=0, le=1e15, allow_inf_nan=False)]
 """Amount of computation in reference CPU-seconds."""
+
+
+def _unless_unknown(value: object, read: ValidatorFunctionWrapHandler) -> object:
+    return value if value == "unknown" else read(value)
+
+
+if TYPE_CHECKING:
+    JobSize = float | Literal["unknown"]
+else:  # one kind of mistake, in one place: not one for each member of a union
+    JobSize = Annotated[
+        Size,
+        WrapValidator(_unless_unknown, json_schema_input_type=Size | Literal["unknown"]),
+        PlainSerializer(lambda size: size, return_type=Size | Literal["unknown"]),
+    ]
 
 
 class Spec(BaseModel):
@@ -214,7 +239,12 @@ class JobSpec(Spec):
     parameters: Parameters | None = None
     tasks: Annotated[list[TaskSpec], Field(min_length=1, max_length=1_000_000, fail_fast=True)] | None = None
     environment: Annotated[dict[str, Argument], Field(max_length=200)] = {}
-    size: Size | None = Field(default=None, description="of the whole job, in reference CPU-seconds")
+    folder: Annotated[str, Field(max_length=1000, pattern=r"^[^\x00-\x1f\x7f]*$")] = Field(
+        default="", description="where it was submitted from: jobs of one name and folder are runs of one program"
+    )
+    size: JobSize | None = Field(
+        default=None, description="of the whole job, in reference CPU-seconds; null: to be predicted"
+    )
     requires: Requirements = Requirements()
     max_attempts: Annotated[int, Field(ge=1, le=1000)] | None = None
     max_replicas: Annotated[int, Field(ge=1, le=65536)] | Literal["unlimited"] | None = None
@@ -282,6 +312,8 @@ class JobSpec(Spec):
     @property
     def known_size(self) -> float | None:
         """The whole job's size: as given, else the sum of its tasks' where every one is given."""
+        if self.size == "unknown":
+            return None
         if self.size is not None or self.tasks is None:
             return self.size
         sizes = [task.size for task in self.tasks]

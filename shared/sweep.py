@@ -39,7 +39,7 @@ def task_at(spec: JobSpec, number: int, row: Mapping[str, Scalar] | None = None)
 def size_at(spec: JobSpec, number: int) -> float | None:
     """Size of one task: its own, else an equal share of its job's."""
     own = spec.tasks[number - 1].size if spec.tasks else None
-    if own is not None or spec.size is None:
+    if own is not None or spec.size is None or spec.size == "unknown":
         return own
     return spec.size / spec.task_count
 

@@ -72,6 +72,8 @@ class ChangingWorld(FastWorld):
         for _, end in host.running.values():
             end.cancel()
         host.running.clear()
+        host.taken.clear()
+        host.waiting.clear()
         host.boots += 1
 
     def _next_stay(self, host: Host) -> list[Host]:

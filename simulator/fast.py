@@ -46,6 +46,8 @@ class Host:
     seq: int = 0
     seen: int = 0
     running: dict[AttemptId, tuple[float, Appointment]] = field(default_factory=dict)  # since when, until its end
+    taken: dict[AttemptId, int] = field(default_factory=dict)  # slots, by what runs
+    waiting: dict[AttemptId, int] = field(default_factory=dict)  # slots needed, by what was sent ahead
     session: int = 1
     boots: int = 0  # how often it lost all that it had in hand
     offered: int | None = None  # slots; None: all it has
@@ -98,14 +100,29 @@ class FastWorld:
     def _obey(self, name: str, assign: Assign) -> list[Event]:
         host = self._hosts[name]
         host.seen = assign.seq
-        for run in assign.run:
-            self._start(host, run.attempt)
-        cancelled = []
-        for attempt in assign.cancel:
-            since, end = host.running.pop(attempt)
-            end.cancel()
-            cancelled.append(Result(attempt, Outcome.CANCELLED, wall_s=self.kernel.now - since))
+        host.waiting |= {run.attempt: run.slots for run in assign.run}
+        cancelled = [self._drop(host, attempt) for attempt in assign.cancel]
+        self._begin_next(host)
         return [self._report(host, cancelled)] if cancelled else []
+
+    def _drop(self, host: Host, attempt: AttemptId) -> Result:
+        if host.waiting.pop(attempt, None) or attempt not in host.running:  # or taken back before it was sent
+            return Result(attempt, Outcome.CANCELLED)
+        since, end = host.running.pop(attempt)
+        del host.taken[attempt]
+        end.cancel()
+        return Result(attempt, Outcome.CANCELLED, wall_s=self.kernel.now - since)
+
+    def _begin_next(self, host: Host) -> None:
+        """What waits, as long as there are slots for it, in the order in which it came."""
+        if not host.waiting:
+            return
+        free = host.facts.slots - sum(host.taken.values())
+        for attempt, slots in list(host.waiting.items()):
+            if slots <= free:
+                free -= slots
+                host.taken[attempt] = host.waiting.pop(attempt)
+                self._start(host, attempt)
 
     def _start(self, host: Host, attempt: AttemptId) -> None:
         end = self._end_of(host, attempt)
@@ -117,8 +134,15 @@ class FastWorld:
         return host.speed.end_of(self.kernel.now, size)
 
     def _end(self, host: Host, attempt: AttemptId) -> None:
-        since, _ = host.running.pop(attempt)
+        since = self._leave(host, attempt)
         self._brought(host, Result(attempt, Outcome.SUCCEEDED, 0, wall_s=self.kernel.now - since))
+
+    def _leave(self, host: Host, attempt: AttemptId) -> float:
+        """It is over, and what waits may begin; since when it ran."""
+        since, _ = host.running.pop(attempt)
+        del host.taken[attempt]
+        self._begin_next(host)
+        return since
 
     def _brought(self, host: Host, result: Result) -> None:
         self._step([self._report(host, [result])])
@@ -126,5 +150,7 @@ class FastWorld:
     def _report(self, host: Host, results: Sequence[Result] = ()) -> WorkerReported:
         host.seq += 1
         holding = tuple(Held(attempt, self.kernel.now - since) for attempt, (since, _) in host.running.items())
+        if host.waiting:
+            holding += tuple(Held(attempt, waiting=True) for attempt in host.waiting)
         load = Load(host.facts.slots if host.offered is None else host.offered)
         return WorkerReported(host.name, host.session, Report(host.seq, host.seen, holding, tuple(results), load))

@@ -7,11 +7,12 @@ import logging
 import secrets
 import shlex
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING, NoReturn
 
-from shared.model import Facts, Result
+from shared.model import AttemptId, Facts, Held, Outcome, Probation, Result
 from shared.protocol.messages import MAX_WROTE_BYTES, Assign, Read, Run, Wrote
 from shared.protocol.session import WorkerSession
 from worker import speed
@@ -22,11 +23,13 @@ from worker.crew import Crew
 from worker.downloads import Downloads
 from worker.gate import Gate
 from worker.home import Home
+from worker.inbox import Inbox
 from worker.launch.sandbox import Sandbox, open_sandbox
 from worker.launch.trees import make_launcher
 from worker.limits import Quota
 from worker.link import Link
 from worker.load import SAMPLE_EVERY_S, Meter
+from worker.network import Network
 from worker.offer import Offer
 from worker.outbox import Outbox
 from worker.pause import Pause
@@ -51,6 +54,7 @@ _STOP_WITHIN_S = 5.0
 _FAREWELL_WITHIN_S = 2.0
 _FIRST_SAMPLE_S = 0.1
 _READ_WITHIN_S = 15.0
+_AGAIN = "its worker's agent had to be started again"
 
 
 async def run(settings: WorkerSettings, home: Home, on_start: Callable[[Agent], None]) -> None:
@@ -69,22 +73,26 @@ class Agent:
         self.name = settings.name or home.worker_name()
         self.news = asyncio.Event()
         self._boot = secrets.token_hex(8)
-        core_speed = speed.kept(home.speed, processor(), computer.cpus)
+        found = speed.known(home.speed, processor(), computer.cpus)
         python = find_python(settings.python)
-        self._facts = facts(
+        own = facts(
             computer,
             settings.slots,
             settings.labels,
-            core_speed,
+            found.value,
             network=_has_network(settings),
             functions=python.functions,
         )
+        self._facts = replace(own, speed_source=found.source, speed_measured_at=found.measured_at)
         self._crew = crew
         self._meter = Meter(computer)
         self._spool = Spool(home.spool, settings.spool_limit_bytes)
-        self._offer = Offer(self._facts.slots, settings.disk_reserve_bytes, home, self._spool, self.news.set)
+        self._inbox = Inbox(home.inbox)
+        self._network = Network()
+        self._offer = Offer(self._facts.slots, settings.disk_reserve_bytes, home, self._spool, self._review)
+        uploads = Uploads(gate, self._network.moved)
         self._cache = Cache(home.cache, settings.cache_limit_bytes, Downloads(gate))
-        self._outbox = Outbox(self._spool, Uploads(gate), crew, self._ready, self._offer.withdraw)
+        self._outbox = Outbox(self._spool, uploads, crew, self._ready, self._offer.withdraw)
         launcher = make_launcher(not settings.dedicated, _sandbox(settings, python))
         self._launcher = WarmLauncher(launcher, self._cache, (python.program,))
         self._runner = Runner(
@@ -100,15 +108,15 @@ class Agent:
         )
         self._home = home
         self._yielding = Yielding(
-            settings, computer, self._meter, self._runner, self._offer, Pause(home.pause), self.news.set
+            settings, computer, self._meter, self._runner, self._offer, Pause(home.pause), self._review
         )
         self._link = Link(gate, self)
         self._settings = settings
         self._page: OwnerServer | None = None
+        self._probation: Probation | None = None  # of the last Assign
         self._stopped = asyncio.Event()
         self._heard = asyncio.Event()
-        results, unready = self._outbox.restore()
-        self._core = Core(results, [result.attempt for result in unready])
+        self._core = self._restore()
 
     def stop(self) -> None:
         """Give back all that runs, say so to the master, and end ``serve``."""
@@ -127,35 +135,55 @@ class Agent:
         finally:
             if self._page:
                 await self._page.close()
+            self._inbox.close()
             self._yielding.close()
             self._launcher.close()
+
+    def _restore(self) -> Core:
+        """What an earlier agent left: results, and what was sent to it. What it had begun is given back."""
+        results, unready = self._outbox.restore()
+        waiting, begun = self._inbox.left()
+        known = {result.attempt for result in (*results, *unready)}
+        given_back = [Result(attempt, Outcome.GIVEN_BACK, reason=_AGAIN) for attempt in begun if attempt not in known]
+        if waiting or given_back:
+            log.info("an earlier agent left %d attempts that wait; %d are given back", len(waiting), len(given_back))
+        held = [result.attempt for result in unready]
+        return Core([*results, *given_back], held, waiting, self._facts.slots)
 
     # What the link asks of its speaker.
 
     def new_session(self) -> WorkerSession:
         self._core.connected()
+        self._network.connected()
         return WorkerSession(self.name, self._boot, self._facts)
 
     def assigned(self, assign: Assign) -> None:
+        self._network.answered(assign.seen, assign.held_s, time.monotonic())
+        self._probation = assign.probation
         todo = self._core.assigned(assign)
-        for run in todo.start:
-            refusal = self._yielding.refusal(run.slots)
-            log.info("attempt %s %s: %.200s", run.attempt, refusal or "starts", _what(run))
-            self._runner.start(run, refusal)
-            if not refusal:
-                self._yielding.took(run.attempt, run.slots)
+        try:
+            self._inbox.took(run for run in assign.run if self._core.has(run.attempt))
+        except OSError as error:
+            self._cannot_keep(error)
+        self._begin(todo.start)
         for attempt in todo.cancel:
             self._runner.cancel(attempt)
         self._spool.forget(todo.forget)
-        if self._core.has_news:
+        self._inbox.over(todo.forget)
+        self._review_queue()
+        if self._core.has_results:
+            self.news.set()
+        elif self._core.has_news:
             asyncio.get_running_loop().call_later(_REPORT_WITHIN_S, self._report_news)
         self._heard.set()
 
     def report(self, session: WorkerSession) -> bytes:
         attempts, results = self._core.to_report()
-        holding = [self._runner.held(attempt) for attempt in attempts]
+        holding = [self._held(attempt) for attempt in attempts]
         load = self._yielding.load(self._meter.load(self._offer.slots, self._home.free_bytes()))
-        seq, frame = session.report(holding, results, load)
+        delay_s, throughput = self._network.delay_s, self._network.throughput_bytes_s
+        seq, frame = session.report(holding, results, replace(load, delay_s=delay_s, throughput_bytes_s=throughput))
+        self._network.sent(seq, time.monotonic())
         self._core.reported(seq, results)
         if self._core.has_results:  # more than one Report may bring
             self.news.set()
@@ -170,9 +198,49 @@ class Agent:
             return Wrote(read.number, b"", is_over=False)
         return Wrote(read.number, data, is_over=not data)
 
+    async def settled(self) -> None:
+        """What the next Report says to be here is on disk."""
+        try:
+            await self._inbox.settle()
+        except OSError as error:
+            self._cannot_keep(error)
+
+    def _held(self, attempt: AttemptId) -> Held:
+        return Held(attempt, waiting=True) if self._core.is_waiting(attempt) else self._runner.held(attempt)
+
     def _report_news(self) -> None:
         if self._core.has_news:
             self.news.set()
+
+    # What waits for a slot.
+
+    def _begin(self, runs: Iterable[Run]) -> None:
+        for run in runs:
+            refusal = self._yielding.refusal(run.slots)
+            log.info("attempt %s %s: %.200s", run.attempt, refusal or "starts", _what(run))
+            self._inbox.began(run.attempt)
+            self._runner.start(run, refusal)
+            if not refusal:
+                self._yielding.took(run.attempt, run.slots)
+
+    def _review(self) -> None:
+        """The owner leaves more or less, or something is in the way: the master hears of it at once."""
+        self._review_queue()
+        self.news.set()
+
+    def _review_queue(self) -> None:
+        """Nothing begins beside what stands still, and nothing waits for it."""
+        allowed, hindrance = self._yielding.consent.slots, self._offer.obstacle or self._yielding.hindrance
+        self._begin(self._core.allow(0 if hindrance else allowed))
+        dropped = self._core.give_back(
+            hindrance or self._yielding.consent.why, wider_than=0 if hindrance else allowed
+        )
+        if dropped:
+            log.info("%d attempts that waited are given back: %s", len(dropped), hindrance)
+
+    def _cannot_keep(self, error: OSError) -> None:
+        """What cannot be kept for a restart does not wait here."""
+        self._offer.withdraw(f"cannot write down what the master sends: {error}")
 
     # What happens here.
 
@@ -180,11 +248,12 @@ class Agent:
         if trouble:
             self._offer.withdraw(trouble)
         self._yielding.ended(result.attempt)
+        self._begin(self._core.left(result.attempt))
         log.info("attempt %s %s%s", result.attempt, result.outcome, _detail(result))
         await self._outbox.take(result)
 
     def _ready(self, result: Result) -> None:
-        self._core.ended(result)
+        self._begin(self._core.ended(result))
         self.news.set()
 
     async def _watch(self) -> NoReturn:
@@ -194,6 +263,8 @@ class Agent:
             self._cache.make_room(self._settings.disk_reserve_bytes - self._home.free_bytes())  # before tasks do
             self._offer.review()
             self._launcher.interpreters.keep(self._yielding.consent.slots - self._runner.slots_in_use)
+            if self._link.has_been_silent:
+                self._core.doubt()
             await asyncio.sleep(SAMPLE_EVERY_S)
 
     def _sample(self) -> None:
@@ -205,7 +276,9 @@ class Agent:
             from worker.owner.server import OwnerServer
             from worker.owner.state import Watcher
 
-            watcher = Watcher(self.name, self._settings, self._facts.slots, self._yielding, self._runner)
+            watcher = Watcher(
+                self.name, self._settings, self._facts.slots, self._yielding, self._runner, lambda: self._probation
+            )
             self._page = OwnerServer(self._home.folder, watcher, self._settings.owner_port)
             await self._page.open()
 

@@ -124,6 +124,7 @@ class Attempt:
             stderr,
             outputs,
             value,
+            ended.system_s,
         )
 
     async def _take_value(self, outcome: Outcome) -> Output | None:

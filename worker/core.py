@@ -1,17 +1,21 @@
 """What the agent holds and what it has still to tell: no I/O, no clock, no randomness.
 
-An attempt is *held* (from the Assign that starts it until its result may be sent), or its result is
-*unsent*, or *sent* in a Report of this session and not yet acknowledged, or it is unknown: never two of these.
-Whatever a master sends has an answer here, "ignored" included.
+An attempt *waits* (from the Assign that brings it until slots are free for it), or is *held* (from its beginning
+until its result may be sent), or its result is *unsent*, or *sent* in a Report of this session and not yet
+acknowledged, or it is unknown: never two of these. Whatever a master sends has an answer here, "ignored" included.
+
+What waits begins in the order in which it came, the moment that slots are free: no frame is needed between two tasks.
+While the master may have given it elsewhere (after a restart, with a new link, or when the link has been gone for a
+lease) nothing of it begins, until an Assign shows that the master has heard what is waiting here.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from dataclasses import dataclass
 from itertools import accumulate, islice, takewhile
 
-from shared.model import AttemptId, Result
+from shared.model import MAX_ID, AttemptId, Outcome, Result
 from shared.protocol.messages import MAX_OUTPUT_FILES_PER_REPORT, MAX_RESULTS_PER_REPORT, Assign, Run
 
 
@@ -19,19 +23,30 @@ from shared.protocol.messages import MAX_OUTPUT_FILES_PER_REPORT, MAX_RESULTS_PE
 class Instructions:
     """What an Assign asks of the agent, once all that is already done is left out."""
 
-    start: tuple[Run, ...] = ()
-    cancel: tuple[AttemptId, ...] = ()
+    start: tuple[Run, ...] = ()  # now; others wait
+    cancel: tuple[AttemptId, ...] = ()  # of those that have begun
     forget: tuple[AttemptId, ...] = ()  # the master has these results on disk: they leave the spool
 
 
 class Core:
     """The agent's side of the reconcile table (architecture.md, "The way of one task")."""
 
-    def __init__(self, results: Iterable[Result] = (), held: Iterable[AttemptId] = ()) -> None:
-        """What the spool restored: results to send, and attempts whose result has yet to become ready."""
+    def __init__(
+        self,
+        results: Iterable[Result] = (),
+        held: Iterable[AttemptId] = (),
+        waiting: Iterable[Run] = (),
+        slots: int = MAX_ID,
+    ) -> None:
+        """What the spool restored: results to send, attempts whose result has yet to become ready, and runs that had
+        not begun. ``slots``: those in which attempts may begin now.
+        """
         self._unsent = {result.attempt: result for result in results}
         self._sent: dict[AttemptId, tuple[int, Result]] = {}
-        self._held = {attempt: None for attempt in held if attempt not in self._unsent}
+        self._held = {attempt: 0 for attempt in held if attempt not in self._unsent}  # slots that it takes up
+        self._waiting = {run.attempt: run for run in waiting if self._is_new(run, waiting=())}
+        self._slots = slots
+        self._doubted = set(self._waiting)  # the master may have given these elsewhere
         self._owes_report = False
 
     @property
@@ -47,30 +62,75 @@ class Core:
     @property
     def is_idle(self) -> bool:
         """Nothing is held, and the master has every result on disk."""
-        return not (self._held or self._unsent or self._sent)
+        return not (self._waiting or self._held or self._unsent or self._sent)
+
+    @property
+    def waiting(self) -> tuple[AttemptId, ...]:
+        """What has not begun, in the order in which it came."""
+        return tuple(self._waiting)
+
+    def has(self, attempt: AttemptId) -> bool:
+        """It is in hand: it waits, or it has begun."""
+        return attempt in self._waiting or attempt in self._held
+
+    def is_waiting(self, attempt: AttemptId) -> bool:
+        return attempt in self._waiting
 
     def connected(self) -> None:
         """A new session: what the last one sent may be lost, so that every result is sent again."""
         self._unsent = {attempt: result for attempt, (_, result) in self._sent.items()} | self._unsent
         self._sent = {}
+        self.doubt()
+
+    def doubt(self) -> None:
+        """The master may have given elsewhere what waits here: nothing of it begins before that is known."""
+        self._doubted = set(self._waiting)
 
     def assigned(self, assign: Assign) -> Instructions:
-        """Take over an Assign. Runs of attempts that are known, and cancels of those not held, are ignored."""
+        """Take over an Assign. Runs of attempts that are known, and cancels of those not in hand, are ignored."""
         forget = tuple(attempt for attempt, (seq, _) in self._sent.items() if seq <= assign.seen)
         for attempt in forget:
             del self._sent[attempt]
         unwanted = dict.fromkeys(assign.cancel)
-        start = {run.attempt: run for run in assign.run if run.attempt not in unwanted and self._is_new(run)}
+        new = {
+            run.attempt: run
+            for run in assign.run
+            if run.attempt not in unwanted and self._is_new(run, waiting=self._waiting)
+        }
         cancel = tuple(attempt for attempt in unwanted if attempt in self._held)
-        self._held |= dict.fromkeys(start)
-        self._owes_report |= bool(start) or len(cancel) < len(unwanted)
-        return Instructions(tuple(start.values()), cancel, forget)
+        self._drop([attempt for attempt in unwanted if attempt in self._waiting], Outcome.CANCELLED, "")
+        self._waiting |= new
+        if assign.seen > 0:  # a Report of this session has said what waits, and it would have been cancelled
+            self._doubted.clear()
+        self._owes_report |= bool(new) or len(cancel) < len(unwanted)
+        return Instructions(self._begin(), cancel, forget)
 
-    def ended(self, result: Result) -> None:
-        """The attempt is over; the caller has its result on disk, and whatever the result names with the master."""
+    def allow(self, slots: int) -> tuple[Run, ...]:
+        """Attempts may begin as long as so many slots are not taken up; the runs that begin now."""
+        self._slots = slots
+        return self._begin()
+
+    def left(self, attempt: AttemptId) -> tuple[Run, ...]:
+        """Nothing runs of it any more: its slots are free, ready or not. The runs that begin now."""
+        if attempt in self._held:
+            self._held[attempt] = 0
+        return self._begin()
+
+    def ended(self, result: Result) -> tuple[Run, ...]:
+        """The attempt is over; the caller has its result on disk, and whatever the result names with the master.
+        The runs that begin now.
+        """
         self._held.pop(result.attempt, None)
+        self._waiting.pop(result.attempt, None)
         if result.attempt not in self._sent:
             self._unsent.setdefault(result.attempt, result)
+        return self._begin()
+
+    def give_back(self, reason: str, *, wider_than: int = 0) -> tuple[AttemptId, ...]:
+        """What waits (for more slots than that) will not begin here; which that was."""
+        dropped = tuple(attempt for attempt, run in self._waiting.items() if run.slots > wider_than)
+        self._drop(dropped, Outcome.GIVEN_BACK, reason)
+        return dropped
 
     def to_report(self) -> tuple[tuple[AttemptId, ...], tuple[Result, ...]]:
         """What the next Report says: attempts in hand, and results, oldest first.
@@ -78,10 +138,9 @@ class Core:
         A result that has to wait for a later Report leaves its attempt in hand: left out of both, the master
         would take it for lost.
         """
-        waiting = list(self._unsent)
-        fits = _fits(self._unsent.values())
-        now, later = waiting[:fits], waiting[fits:]
-        return (*self._held, *later), tuple(self._unsent[attempt] for attempt in now)
+        unsent, fits = list(self._unsent), _fits(self._unsent.values())
+        now, later = unsent[:fits], unsent[fits:]
+        return (*self._held, *later, *self._waiting), tuple(self._unsent[attempt] for attempt in now)
 
     def reported(self, seq: int, results: Iterable[Result]) -> None:
         """These results left in Report ``seq`` of this session."""
@@ -90,8 +149,26 @@ class Core:
                 self._sent[result.attempt] = (seq, result)
         self._owes_report = False
 
-    def _is_new(self, run: Run) -> bool:
-        return not any(run.attempt in known for known in (self._held, self._unsent, self._sent))
+    def _begin(self) -> tuple[Run, ...]:
+        """Those of the waiting for which slots are free: from now on they are held."""
+        free, begun = self._slots - sum(self._held.values()), []
+        for run in self._waiting.values():
+            if run.slots <= free and run.attempt not in self._doubted:
+                free -= run.slots
+                begun.append(run)
+        for run in begun:
+            del self._waiting[run.attempt]
+            self._held[run.attempt] = run.slots
+        return tuple(begun)
+
+    def _drop(self, attempts: Iterable[AttemptId], outcome: Outcome, reason: str) -> None:
+        """Nothing of them ran: their results need not be on disk, for whoever finds them again finds them waiting."""
+        for attempt in attempts:
+            del self._waiting[attempt]
+            self._unsent[attempt] = Result(attempt, outcome, reason=reason[:500])
+
+    def _is_new(self, run: Run, waiting: Container[AttemptId]) -> bool:
+        return not any(run.attempt in known for known in (self._held, self._unsent, self._sent, waiting))
 
 
 def _fits(results: Iterable[Result]) -> int:

@@ -33,6 +33,7 @@ class Home:
         self.scratch = self.folder / "scratch"
         self.spool = self.folder / "spool"
         self.cache = self.folder / "cache"
+        self.inbox = self.folder / "inbox.jsonl"
         self.pause = self.folder / "pause.json"
         self.speed = self.folder / "speed.json"
         try:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from typing import NoReturn, Protocol
@@ -34,6 +36,7 @@ class Speaker(Protocol):
     """Set when a Report is due at once."""
 
     def new_session(self) -> WorkerSession: ...
+    async def settled(self) -> None: ...
     def assigned(self, assign: Assign) -> None: ...
     def report(self, session: WorkerSession) -> bytes: ...
     async def wrote(self, read: Read) -> Wrote: ...
@@ -44,11 +47,18 @@ class Link:
 
     def __init__(self, gate: Gate, speaker: Speaker) -> None:
         self.is_open = False
+        self._lease_s = math.inf
+        self._heard_at = -math.inf
         self._gate = gate
         self._speaker = speaker
         self._backoff = gate.backoff()
         self._was_welcome = False
         self._complaint = ""
+
+    @property
+    def has_been_silent(self) -> bool:
+        """For so long that the master may have given elsewhere what it had sent here."""
+        return time.monotonic() - self._heard_at > self._lease_s
 
     async def keep(self) -> NoReturn:
         """Stay connected; LooplineError where the first connection is refused."""
@@ -75,6 +85,7 @@ class Link:
             self._backoff.reset()
             self._complaint = ""
             self._was_welcome = self.is_open = True
+            self._lease_s, self._heard_at = welcome.lease_s, time.monotonic()
             async with _Answers(socket, self._speaker) as answers:
                 reporting = asyncio.create_task(self._report(socket, session, welcome))
                 listening = asyncio.create_task(self._listen(socket, session, welcome, answers))
@@ -100,8 +111,9 @@ class Link:
         try:
             yield socket
         finally:
-            with suppress(TimeoutError):
-                await asyncio.wait_for(socket.close(), _CLOSE_WITHIN_S)
+            with suppress(TimeoutError):  # not wait_for: in Python 3.11 it may lose a cancellation
+                async with asyncio.timeout(_CLOSE_WITHIN_S):
+                    await socket.close()
 
     async def _be_welcomed(self, socket: aiohttp.ClientWebSocketResponse, session: WorkerSession) -> Welcome:
         answer = session.receive(_frame(await socket.receive()))
@@ -119,6 +131,7 @@ class Link:
         pause_s = max(welcome.report_every_s, _SHORTEST_PAUSE_S)
         while True:
             self._speaker.news.clear()
+            await self._speaker.settled()
             await socket.send_bytes(self._speaker.report(session))
             with suppress(TimeoutError):  # not wait_for: in Python 3.11 it may lose a cancellation
                 async with asyncio.timeout(pause_s):
@@ -134,6 +147,7 @@ class Link:
                 frame = _frame(await socket.receive(patience_s))
             except TimeoutError:
                 raise LinkLostError(f"{self._gate.master} has been silent for {patience_s:g} s") from None
+            self._heard_at = time.monotonic()
             message = session.receive(frame)
             if isinstance(message, Assign):
                 self._speaker.assigned(message)

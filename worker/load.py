@@ -10,6 +10,8 @@ from worker.computer import Computer
 from worker.pressure import Pressure
 
 SAMPLE_EVERY_S = 2.0
+_MEMORY_GOOD_FOR_S = 0.25
+"""Reading it takes as long as all the rest of a Report."""
 _SMOOTH_S = 6.0
 """Two thirds of a change show within this time."""
 
@@ -22,6 +24,7 @@ class Meter:
         self._last: tuple[float, float] | None = None  # when, CPU seconds that others had used
         self._spare_cpu: float | None = None
         self._pressure = Pressure()
+        self._memory = (-math.inf, 0)  # when it was read, what was available
 
     @property
     def spare_cpu(self) -> float:
@@ -39,9 +42,17 @@ class Meter:
         self._last = (now, others_cpu_s)
 
     def load(self, slots: int, disk_free_bytes: int) -> Load:
-        memory_bytes, pressure = self._computer.memory_available_bytes(), self._pressure
+        now, pressure = time.monotonic(), self._pressure
+        if now - self._memory[0] > _MEMORY_GOOD_FOR_S:
+            self._memory = now, self._computer.memory_available_bytes()
         return Load(
-            slots, round(self.spare_cpu, 3), memory_bytes, disk_free_bytes, pressure.cpu, pressure.memory, pressure.io
+            slots,
+            round(self.spare_cpu, 3),
+            self._memory[1],
+            disk_free_bytes,
+            pressure.cpu,
+            pressure.memory,
+            pressure.io,
         )
 
     def _spare(self, others_cores: float) -> float:

@@ -33,6 +33,11 @@ class Offer:
     def slots(self) -> int:
         return 0 if self._obstacle else self._limit
 
+    @property
+    def obstacle(self) -> str:
+        """Why none are offered, whatever the owner allows."""
+        return self._obstacle
+
     def limit(self, slots: int) -> None:
         """The owner allows so many; whoever says so tells the master."""
         self._limit = min(slots, self.most)

@@ -13,13 +13,17 @@ import json
 import logging
 import platform
 import time
+from dataclasses import dataclass
 from pathlib import Path
+
+from shared.model import SpeedSource
 
 log = logging.getLogger(__name__)
 
 REFERENCE_S = 0.004
 SLICES = 30
 _VERSION = 1
+_LATEST = 1e10
 _STEPS = 16_000
 _BLOCK = bytes(range(256)) * 256
 _BLOCKS = 32
@@ -30,22 +34,40 @@ def measure(slices: int = SLICES) -> float:
     return round(REFERENCE_S / min(_timed() for _ in range(slices)), 2)
 
 
+@dataclass(frozen=True, slots=True)
+class Speed:
+    """What a benchmark found, how we know, and when it was measured (seconds since 1970)."""
+
+    value: float
+    source: SpeedSource
+    measured_at: float | None
+
+
 def kept(file: Path, model: str, cpus: int) -> float:
     """As measured on this very computer before, else now."""
+    return known(file, model, cpus).value
+
+
+def known(file: Path, model: str, cpus: int) -> Speed:
+    """As measured on this very computer before, else now; and when."""
     here = [_VERSION, model, cpus, platform.machine(), platform.python_version()]
     try:
-        known = json.loads(file.read_text("utf-8"))
-        if known["computer"] == here and known["speed"] > 0:
-            return float(known["speed"])
+        read = json.loads(file.read_text("utf-8"))
+        if read["computer"] == here and read["speed"] > 0:
+            return Speed(float(read["speed"]), SpeedSource.KEPT, _moment(read.get("measured_at")))
     except (OSError, ValueError, TypeError, KeyError):
         pass
-    speed = measure()
+    speed, now = measure(), time.time()
     log.info("one core of this computer has speed %.2f", speed)
     try:
-        file.write_text(json.dumps({"computer": here, "speed": speed}), "utf-8")
+        file.write_text(json.dumps({"computer": here, "speed": speed, "measured_at": now}), "utf-8")
     except OSError as error:
         log.warning("cannot keep that, so it is measured again at the next start: %s", error)
-    return speed
+    return Speed(speed, SpeedSource.BENCHMARK, now)
+
+
+def _moment(kept: object) -> float | None:
+    return float(kept) if isinstance(kept, int | float) and 0 <= kept <= _LATEST else None
 
 
 def _timed() -> float:

@@ -63,6 +63,8 @@ class Spool:
     def forget(self, attempts: Iterable[AttemptId]) -> None:
         """What cannot be removed is sent once more by the next agent, which harms nobody."""
         for attempt in attempts:
+            if self._sizes.pop(attempt, None) is None:
+                continue  # it never was here: nothing of it ran
             with suppress(OSError):
                 for suffix in self._there.pop(attempt, ()):  # the result first: outputs alone are leftovers
                     if suffix == _FILES:
@@ -94,7 +96,7 @@ class Spool:
             stream.flush()
             os.fsync(stream.fileno())
         unfinished.replace(file)
-        _sync_folder(self._folder)
+        sync_folder(self._folder)
 
     def _read(self, file: Path) -> Result | None:
         try:
@@ -127,7 +129,7 @@ class Spool:
                 shutil.rmtree(file, ignore_errors=True)
 
 
-def _sync_folder(folder: Path) -> None:
+def sync_folder(folder: Path) -> None:
     """Make a rename durable; Windows has no such thing."""
     if sys.platform == "win32":
         return

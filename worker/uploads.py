@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator
+import time
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -32,8 +33,10 @@ class _Refusal:
 
 
 class Uploads:
-    def __init__(self, gate: Gate) -> None:
+    def __init__(self, gate: Gate, on_moved: Callable[[int, float], None] = lambda size_bytes, seconds: None) -> None:
+        """``on_moved`` is told how long so many bytes took."""
         self._gate = gate
+        self._on_moved = on_moved
         self._turn = asyncio.Semaphore(_AT_ONCE)
 
     async def deliver(
@@ -105,7 +108,7 @@ class Uploads:
             return int(answer.headers.get("Upload-Offset", 0))
 
     async def _put(self, sha256: Sha256, file: Path, offset: int) -> int:
-        size_bytes = file.stat().st_size
+        size_bytes, since = file.stat().st_size, time.monotonic()
         headers = {**self._gate.headers(), "Content-Length": str(size_bytes - offset)}
         if 0 < offset < size_bytes:
             headers["Content-Range"] = f"bytes {offset}-{size_bytes - 1}/{size_bytes}"
@@ -114,6 +117,8 @@ class Uploads:
         async with self._gate.http.put(
             self._gate.address(f"files/{sha256}"), data=_rest(file, offset), headers=headers, timeout=_TIMEOUT
         ) as answer:
+            if answer.status < 300:
+                self._on_moved(size_bytes - offset, time.monotonic() - since)
             return answer.status
 
 

@@ -12,6 +12,8 @@ from worker.launch.trees import Usage
 from worker.limits import Breach, Limits
 
 _LOOK_EVERY_S = 0.5
+_FIRST_LOOK_S = 0.2
+"""What is over by then is not looked at: of a task of a tenth of a second that would be a good part of the cost."""
 _DISK_SHARE = 50
 """Time between two looks at the disk, as a multiple of what a look takes."""
 _DISK_GAP_S = 30.0
@@ -40,6 +42,7 @@ class Watch:
 
     async def keep(self) -> None:
         """Until a limit is broken, or it is cancelled."""
+        await asyncio.sleep(min(_FIRST_LOOK_S, _LOOK_EVERY_S))
         while not (breach := self._look() or await self._look_at_disk()):  # noqa: ASYNC110 - nothing tells of it
             await asyncio.sleep(_LOOK_EVERY_S)
         self._on_breach(breach)

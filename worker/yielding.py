@@ -105,6 +105,13 @@ class Yielding:
             return ""
         return self.consent.why
 
+    @property
+    def hindrance(self) -> str:
+        """Why what waits here would wait for long, or for who knows how long; empty where it would not."""
+        if self._ladder.frozen or self.consent.short_of_memory or not self.consent.slots:
+            return self.consent.why or "what runs here stands still"
+        return ""
+
     def took(self, attempt: AttemptId, slots: int) -> None:
         self._ladder.took(attempt, slots)
         self._stirred.set()

@@ -35,7 +35,7 @@ COMMANDS: dict[str, tuple[Group, str, str]] = {
     "fetch": (_OUTPUT, "loopline.cli.fetch:fetch", "Bring what all tasks wrote into a folder."),
     "workers": (_MACHINES, "loopline.cli.workers:workers", "List the workers."),
     "top": (_MACHINES, "loopline.cli.top:top", "Watch the grid, live: what runs where, how far jobs are."),
-    "history": (_MACHINES, "loopline.cli.history:history", "Sum up who used what: by user, worker or job."),
+    "history": (_MACHINES, "loopline.cli.history:history", "Sum up who used what, and what programs take."),
     "drain": (_MACHINES, "loopline.cli.workers:drain", "Give a worker nothing more to do."),
     "undrain": (_MACHINES, "loopline.cli.workers:undrain", "Give a drained worker work again."),
     "join": (_MACHINES, "loopline.cli.joining:join", "Make this computer a worker, with the line from a master."),

@@ -1,37 +1,46 @@
-"""``loopline history``: who used what, for how long."""
+"""``loopline history``: who used what, for how long, and what earlier runs have taught the grid."""
 
 from __future__ import annotations
 
 import time
-from typing import Annotated
+from typing import Annotated, Literal
 
 from cyclopts import Parameter
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from loopline.cli import human, tables, values
-from loopline.cli.common import PLAIN, Common, read_by
+from loopline.cli import human, knowledge, tables, values
+from loopline.cli.common import PLAIN, Common, page_size, read_by, some
 from shared.api import ForecastReport, HistoryReport, HistorySubject
 
 
 async def history(
     *,
-    by: HistorySubject = "user",
+    by: HistorySubject | Literal["program"] = "user",
     since: Annotated[float | None, read_by(values.duration, "DURATION")] = None,
     limit: Annotated[int, Parameter(alias="-n")] = 100,
+    owner: str | None = None,
+    name: str | None = None,
     forecasts: bool = False,
     common: Common = PLAIN,
 ) -> None:
     """Sum up the processor time that tasks took: useful, on replicas, wasted on losers, lost.
 
+    By program: what the grid knows of whose programs from their latest runs, and expects of jobs without a size. Jobs
+    of one owner, name and folder are runs of one program. `--json` has the runs themselves.
+
     Parameters
     ----------
     by
-        A line for each user, worker or job.
+        A line for each user, worker, job or program.
     since
         Only what ended within this time until now, such as 7d; else all.
     limit
-        At most so many lines, the greatest first.
+        At most so many lines, the greatest first; programs: the latest used first.
+    owner
+        Only programs of this user.
+    name
+        Only programs of this name.
     forecasts
         Instead: how well the ETAs of completed jobs held.
     """
@@ -39,6 +48,11 @@ async def history(
         async with common.client() as client:
             held = await client.forecasts()
         common.show(held, lambda: _held(held))
+        return
+    if by == "program":
+        async with common.client() as client:
+            items = await some(limit, client.programs(owner, name, page_size=page_size(limit)))
+        common.show(items, lambda: tables.cut(knowledge.programs(items), len(items), limit))
         return
     start = 0.0 if since is None else max(0.0, time.time() - since)
     async with common.client() as client:

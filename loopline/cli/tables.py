@@ -10,7 +10,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from loopline.cli import human
+from loopline.cli import human, knowledge
 from shared.api import (
     Eta,
     Explanation,
@@ -23,7 +23,7 @@ from shared.api import (
     TokenView,
     WorkerView,
 )
-from shared.model import Load, Yielded
+from shared.model import Load, SizeSource, Yielded
 
 _STYLES = {
     "waiting": "dim yellow",
@@ -63,7 +63,7 @@ def jobs(items: Sequence[JobView]) -> RenderableType:
     made = table("job", "name", "state", "tasks", "size", "submitted", "took", "done by", right=("job", "size"))
     for job in items:
         made.add_row(
-            str(job.id), Text(job.name), job_state(job), counts(job), human.size(job.size),
+            str(job.id), Text(job.name), job_state(job), counts(job), size(job),
             human.ago(job.submitted_at, now), human.between(job.started_at, job.finished_at, now), eta(job, now),
         )  # fmt: skip
     return made
@@ -79,6 +79,11 @@ def eta(job: JobView, now: float) -> str:
 def job_state(job: JobView) -> Text:
     remarks = ("paused" if job.paused else "", "held" if job.held else "", "stalled" if job.stalled else "")
     return state(job.state, *remarks)
+
+
+def size(job: JobView) -> str:
+    """As given, or ``~`` as predicted."""
+    return ("~" if job.size_source is SizeSource.PREDICTED else "") + human.size(job.size)
 
 
 def counts(job: JobView) -> str:
@@ -101,7 +106,7 @@ def _facts(job: JobDetail, now: float) -> Iterable[tuple[str, RenderableType]]:
     yield "job", Text.assemble((str(job.id), "bold"), "  ", job.name)
     yield "state", job_state(job)
     yield "tasks", counts(job)
-    yield "size", human.size(job.size)
+    yield "size", size(job) + knowledge.expected(job.predicted)
     yield "owner", job.owner
     if job.spec.command:
         yield "command", Text(" ".join(job.spec.command))
@@ -211,7 +216,11 @@ def _yielded(figures: Yielded) -> str:
 def worker_state(worker: WorkerView) -> Text:
     if not worker.connected:
         return Text("away", "red")
-    return Text("draining", "yellow") if worker.draining else Text("connected", "green")
+    if worker.probation is not None:
+        return Text("probation", "bold red")
+    if worker.draining:
+        return Text("draining", "yellow")
+    return Text("on trial", "yellow") if worker.on_trial else Text("connected", "green")
 
 
 def tokens(items: Sequence[TokenView]) -> RenderableType:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Literal
 
 Range = dict[str, list[int]]
 Value = str | int | float
@@ -59,6 +60,11 @@ def scalar(text: str) -> Value:
 def duration(text: str) -> float:
     """Seconds: ``90``, ``90s``, ``10m``, ``1h30m``, ``2d``."""
     return _measure(text, _SECONDS, "a duration such as 90s, 10m or 1h30m")
+
+
+def size(text: str) -> float | Literal["unknown"]:
+    """A duration, or the word ``unknown``."""
+    return "unknown" if text.strip() == "unknown" else duration(text)
 
 
 def memory(text: str) -> int:

@@ -4,16 +4,22 @@ from __future__ import annotations
 
 from rich.text import Text
 
-from loopline.cli import tables
+from loopline.cli import knowledge, tables
 from loopline.cli.common import PLAIN, Common, some
 from shared.api import WorkerView
 
 
-async def workers(*, common: Common = PLAIN) -> None:
-    """List the workers: their slots, what they leave over, when they were last heard of."""
+async def workers(*, long: bool = False, common: Common = PLAIN) -> None:
+    """List the workers: their slots, what they leave over, when they were last heard of.
+
+    Parameters
+    ----------
+    long
+        What is known of them instead: speed, queue, network, the last hour against what was promised, standing.
+    """
     async with common.client() as client:
-        items = await some(0, client.workers())
-    common.show(items, lambda: tables.workers(items))
+        items = await some(0, client.workers(last_hour=long))
+    common.show(items, lambda: knowledge.workers(items) if long else tables.workers(items))
 
 
 async def drain(worker: str, /, *, common: Common = PLAIN) -> None:

@@ -7,7 +7,7 @@ from typing import Annotated
 from pydantic import BeforeValidator, Field
 
 from master.api.operations import Header
-from shared.model import MAX_ID, JobState, Name, Sha256, TaskState
+from shared.model import MAX_ID, NO_NUL, JobState, Name, Sha256, TaskState
 from shared.paths import MAX_PATH_CHARACTERS
 
 
@@ -42,6 +42,10 @@ ContentRange = Annotated[
     Header("Content-Range"),
     Field(pattern=r"^bytes \d{1,15}-\d{1,15}/\d{1,15}$", description="Which part of the file this is: its end"),
 ]
+WithLastHour = Annotated[
+    bool, BeforeValidator(_flag), Field(description="Also what each did in the last hour, against what it promised")
+]
+OfProgram = Annotated[str, Field(max_length=200, pattern=NO_NUL, description="Only programs of this name")]
 IdempotencyKey = Annotated[
     str,
     Header("Idempotency-Key"),

@@ -14,8 +14,8 @@ from aiohttp import web
 from master.auth import Auth
 from master.blobs import Blobs
 from master.engine import Engine
-from master.keeper import Keeper
 from master.forecasting import Forecaster
+from master.keeper import Keeper
 from master.links import Links
 from master.metrics import Metrics
 from master.rows import RowFiles

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from aiohttp import web
 
 from master.api.operations import Routes
-from master.api.parameters import Cursor, Limit, WorkerName
+from master.api.parameters import Cursor, Limit, WithLastHour, WorkerName
 from master.api.services import Services, found
 from master.auth import ADMINS, READERS, WORKERS, Caller
 from master.scheduling.events import Event, WorkerDrained, WorkerUndrained
@@ -18,15 +18,18 @@ routes = Routes("workers")
 
 
 @routes("GET /workers", READERS)
-async def list_workers(services: Services, cursor: Cursor | None = None, limit: Limit = 100) -> Page[WorkerView]:
+async def list_workers(
+    services: Services, cursor: Cursor | None = None, limit: Limit = 100, last_hour: WithLastHour = False
+) -> Page[WorkerView]:
     """List workers, by name."""
-    return await services.store.workers.page(cursor=cursor, limit=services.page_size(limit))
+    size = services.page_size(limit)
+    return await services.store.workers.page(cursor=cursor, limit=size, last_hour=last_hour)
 
 
 @routes("GET /workers/{worker}", READERS)
-async def get_worker(services: Services, worker: WorkerName) -> WorkerView:
+async def get_worker(services: Services, worker: WorkerName, last_hour: WithLastHour = False) -> WorkerView:
     """One worker."""
-    return found(await services.store.workers.detail(worker), f"worker {worker}")
+    return found(await services.store.workers.detail(worker, last_hour=last_hour), f"worker {worker}")
 
 
 @routes("GET /workers/{worker}/explain", READERS)

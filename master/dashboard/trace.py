@@ -10,6 +10,7 @@ from pydantic_core import to_json
 
 from master.dashboard.columns import spans
 from master.store.timeline import Window
+from shared.model import AttemptState
 
 _HOLDS = "last tasks held"
 Event = dict[str, Any]
@@ -37,6 +38,8 @@ def _attempts(window: Window, pids: dict[str, int], zero: float, now: float) -> 
             "replica": bool(row.replica),
             "accepted": bool(row.accepted),
         }
+        if row.state == AttemptState.LOST and row.ended_at is None:
+            arguments["end"] = "not known: it may come back"
         category = "replica" if row.replica else "attempt"
         name = f"{row.job}.{row.task}.{row.number}"
         yield _span(name, category, row.dispatched_at, end, zero, pid, tid) | {"args": arguments}

@@ -1,4 +1,9 @@
-"""Who could run what: jobs with the same requirements are one *demand*, matched against workers together."""
+"""Who could run what: jobs with the same requirements are one *demand*, matched against workers together.
+
+Those that are *able* meet the requirements and are available. Those that *serve* are of these the trusted ones (that
+lend slots, and are not on probation); where there is none, all that are able: what nobody else could run, a worker on
+probation is given all the same.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +46,10 @@ class Demand:
     """Jobs by requirements, and the available workers that meet each."""
 
     jobs: dict[Key, set[int]] = field(default_factory=dict)
-    workers: dict[Key, set[str]] = field(default_factory=dict)
+    able: dict[Key, set[str]] = field(default_factory=dict)
+    trusted: dict[Key, set[str]] = field(default_factory=dict)  # of these
+    workers: dict[Key, set[str]] = field(default_factory=dict)  # that serve: one of the two sets above
+    reliable: dict[str, int] = field(default_factory=dict)  # workers that are trusted: slots that they offer
     available: dict[str, Worker] = field(default_factory=dict)
     keys: dict[int, Key] = field(default_factory=dict)  # by job
     quorums: dict[Key, Counter[int]] = field(default_factory=dict)  # of those jobs that have one, how many
@@ -54,9 +62,11 @@ class Demand:
         key = self.keys[job.id] = demand_of(job.spec.requires)
         if key not in self.jobs:
             self.jobs[key] = set()
-            self.workers[key] = {w.name for w in self.available.values() if meets(w.facts, key)}
+            self.able[key] = {w.name for w in self.available.values() if meets(w.facts, key)}
+            self.trusted[key] = {n for n in self.able[key] if self.reliable.get(n, 0) >= slots_of(key)}
         if job.spec.quorum and job.id not in self.jobs[key]:
             self.quorums.setdefault(key, Counter())[job.spec.quorum] += 1
+        self.workers[key] = self._serving(key)
         self.jobs[key].add(job.id)
 
     def drop_job(self, job: Job) -> None:
@@ -66,34 +76,59 @@ class Demand:
             self.quorums[key] -= Counter([job.spec.quorum])  # and what is left of none goes
             if not self.quorums[key]:
                 del self.quorums[key]
-        if not self.jobs[key]:
-            del self.jobs[key], self.workers[key]
+        if self.jobs[key]:
+            self.workers[key] = self._serving(key)
+        else:
+            del self.jobs[key], self.able[key], self.trusted[key], self.workers[key]
 
     def place_worker(self, worker: Worker) -> list[Key]:
-        """Enter a worker as it is now; the demands that had too few workers, or have too few now. (What it can
-        meet changes only while it is away: see presence.join.)
+        """Enter a worker as it is now; the demands that had too few that are able to meet them, or have too few now.
+        (What it can meet changes only while it is away: see presence.join.)
         """
-        if worker.is_available == (worker.name in self.available):
+        if self.knows(worker):
             return []
         if worker.is_available:
             self.available[worker.name] = worker
         else:
             self.available.pop(worker.name, None)
+        self.reliable.pop(worker.name, None)
+        if worker.is_trusted:
+            self.reliable[worker.name] = worker.offered
         changed = []
-        for key, names in self.workers.items():
-            before = len(names)
-            if worker.is_available and meets(worker.facts, key):
-                names.add(worker.name)
-            else:
-                names.discard(worker.name)
-            if len(names) != before and min(len(names), before) < max(self.quorums.get(key, (1,))):
+        for key, able in self.able.items():
+            before, meets_it = len(able), worker.is_available and meets(worker.facts, key)
+            _toggle(able, worker.name, meets_it)
+            _toggle(self.trusted[key], worker.name, meets_it and self.reliable.get(worker.name, 0) >= slots_of(key))
+            self.workers[key] = self._serving(key)
+            if len(able) != before and min(len(able), before) < self._most_voters(key):
                 changed.append(key)
         return changed
 
+    def knows(self, worker: Worker) -> bool:
+        """It is entered as it is now."""
+        offered = worker.offered if worker.is_trusted else 0
+        is_there = worker.name in self.available
+        return worker.is_available == is_there and self.reliable.get(worker.name, 0) == offered
+
     def is_starved(self, job: Job) -> bool:
         """No available worker could run it, or too few for its quorum."""
-        return len(self.workers[self.keys[job.id]]) < (job.spec.quorum or 1)
+        return len(self.able[self.keys[job.id]]) < (job.spec.quorum or 1)
 
     def fits(self, job: Job, worker: Worker) -> bool:
-        """Whether this available worker could run this job."""
+        """Whether this worker serves jobs such as this one."""
         return worker.name in self.workers[self.keys[job.id]]
+
+    def _serving(self, key: Key) -> set[str]:
+        """Those that are trusted, where they are enough for every quorum; else all that are able."""
+        return self.trusted[key] if len(self.trusted[key]) >= self._most_voters(key) else self.able[key]
+
+    def _most_voters(self, key: Key) -> int:
+        """So many different workers one of its jobs needs."""
+        return max(self.quorums.get(key, (1,)))
+
+
+def _toggle(names: set[str], name: str, present: bool) -> None:
+    if present:
+        names.add(name)
+    else:
+        names.discard(name)

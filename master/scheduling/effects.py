@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from master.scheduling.model import Attempt, Exemption, Grid, Job, Task, Worker
+from master.scheduling.model import Attempt, Exemption, Grid, Job, Program, ProgramKey, Task, Worker
 from shared.model import AttemptId, Result, TaskId
 from shared.protocol.messages import Assign
 
@@ -43,6 +43,8 @@ class Effects:
     tasks: dict[TaskId, Task] = field(default_factory=dict)
     attempts: dict[AttemptId, Attempt] = field(default_factory=dict)
     workers: dict[str, Worker] = field(default_factory=dict)
+    programs: dict[ProgramKey, Program] = field(default_factory=dict)
+    forgotten: list[ProgramKey] = field(default_factory=list)  # programs; one may have been learnt of anew since
     exemptions: list[Exemption] = field(default_factory=list)
     completed: list[int] = field(default_factory=list)  # jobs that succeeded or failed: to be audited
     mismatches: list[TaskId] = field(default_factory=list)  # tasks of which two results turned out to differ

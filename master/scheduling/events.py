@@ -27,6 +27,11 @@ class SchedulerSettings:
     max_jobs: int = 10_000  # unfinished at once
     max_tasks: int = 1_000_000  # of one job
     max_workers: int = 10_000
+    max_programs: int = 10_000  # that something is remembered of
+    probation_s: float = 60.0  # how long the first one lasts; each that follows twice as long; 0: there is none
+    max_probation_s: float = 3600.0
+    ahead_s: float = 0.0  # expected work that may wait at a worker, for each of its slots; 0: as in an older log
+    max_ahead: int = 32  # attempts that may wait at a worker, however short
 
 
 @dataclass(frozen=True, slots=True)

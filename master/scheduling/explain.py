@@ -10,7 +10,7 @@ from master.scheduling.model import LIVE, Job, Task
 from master.scheduling.scheduler import Scheduler
 from master.scheduling.state import State
 from shared.api import Explanation, Reason
-from shared.model import JobState, TaskId, TaskState
+from shared.model import JobState, SizeSource, TaskId, TaskState
 from shared.spec import Requirements
 
 _MOST_LEADERS = 5
@@ -160,13 +160,18 @@ def _voted(job: Job, task: Task) -> str:
 
 
 def _for_slot(state: State, job: Job, count: int) -> Reason:
-    able = [w for w in state.index.demand.available.values() if state.index.demand.fits(job, w)]
+    demand = state.index.demand
+    able = [state.workers[name] for name in sorted(demand.able[demand.key_of(job)])]
     used = sum(state.index.used.get(worker.name, 0) for worker in able)
     slots = sum(max(worker.offered, state.index.used.get(worker.name, 0)) for worker in able)  # some may be withheld
     verb = "waits" if count == 1 else "wait"
     detail = f"{_tasks(count)} {verb} for a free slot: {used} of {slots} in use on {counted(len(able), 'worker')}"
-    if any(state.index.free_slots(worker) >= job.spec.requires.slots for worker in able):
+    if any(state.index.free_slots(w) >= job.spec.requires.slots for w in able if demand.fits(job, w)):
         detail += f"; policy {state.settings.policy} has another use for what is free, or none for this job yet"
+    barred = [worker for worker in able if worker.probation_until is not None]
+    if barred:
+        detail += f"; {len(barred)} of them {'is' if len(barred) == 1 else 'are'} on probation: on {barred[0].name} "
+        detail += barred[0].probation_reason
     reasons = [worker.load.withheld for worker in able if worker.load and worker.load.withheld]
     if reasons:
         detail += f"; {len(reasons)} of them {'keeps' if len(reasons) == 1 else 'keep'} slots back: {reasons[0]}"
@@ -175,8 +180,9 @@ def _for_slot(state: State, job: Job, count: int) -> Reason:
 
 def _alive(state: State, task_id: TaskId, job: Job, task: Task) -> Reason:
     attempts = [a for a in state.index.of_task.get(task_id, {}).values() if a.state in LIVE]
-    frozen = " (frozen: its owner is there)"
-    places = " and ".join(sorted(a.worker + (frozen if a.frozen else "") for a in attempts))
+    frozen, waiting = " (frozen: its owner is there)", " (waiting there for a slot)"
+    notes = [(a.worker, waiting if a.waiting else frozen if a.frozen else "") for a in attempts]
+    places = " and ".join(sorted(worker + note for worker, note in notes))
     votes = f"; {_voted(job, task)}" if task.votes and job.spec.quorum else ""
     return Reason(code="running", count=len(attempts), detail=f"running on {places}{votes}")
 
@@ -192,7 +198,10 @@ def _needs(requires: Requirements) -> str:
 
 
 def _size(job: Job) -> str:
-    return "size unknown" if job.size is None else f"size {spoken(job.size)}"
+    if job.size is None:
+        return "size unknown"
+    source = ", as predicted when it was submitted" if job.size_source is SizeSource.PREDICTED else ""
+    return f"size {spoken(job.size)}{source}"
 
 
 def spoken(seconds: float) -> str:

@@ -12,17 +12,18 @@ from typing import Any, Generic, TypeVar
 
 from sortedcontainers import SortedDict, SortedSet
 
-from master.scheduling import ledger
+from master.scheduling import ledger, measure
 from master.scheduling.demand import Demand, Key
 from master.scheduling.hold import HoldIndex
-from master.scheduling.model import LIVE, OCCUPYING, Attempt, Job, Task, Worker
+from master.scheduling.model import LIVE, OCCUPYING, Attempt, Job, ProgramKey, Task, Worker
+from master.scheduling.queues import Queues
 from master.scheduling.ranges import Ranges
 from master.scheduling.tags import Tags
 from master.scheduling.waiting import Waiting
 from shared.model import AttemptId, JobState, Order, TaskId, TaskState
 
-Rank = TypeVar("Rank", bound=tuple[float, int | str])
-Subject = TypeVar("Subject", int, str)
+Rank = TypeVar("Rank", bound=tuple[Any, ...])
+Subject = TypeVar("Subject", int, str, ProgramKey)
 Looks = tuple[bool | float | None, ...]
 Members = TypeVar("Members", Ranges, "SortedSet[tuple[float, int]]")
 
@@ -87,15 +88,23 @@ class Index:
     breathing: set[AttemptId] = field(default_factory=set)  # attempts that are alive
     alive: dict[TaskId, int] = field(default_factory=dict)  # ... how many, by task
     frozen: dict[TaskId, int] = field(default_factory=dict)  # ... of them frozen
+    frozen_on: dict[str, int] = field(default_factory=dict)  # ... by worker
     standing_still: set[AttemptId] = field(default_factory=set)
     places: set[tuple[TaskId, str]] = field(default_factory=set)  # which task occupies slots of which worker
     voters: dict[TaskId, frozenset[str]] = field(default_factory=dict)  # by open task: who has brought a result
     reserved_ms: dict[int, int] = field(default_factory=dict)  # by job: what replicas at work are expected to take
+    seated: set[AttemptId] = field(default_factory=set)  # attempts that take up slots
     used: dict[str, int] = field(default_factory=dict)  # slots, by worker
     occupied: int = 0  # slots, in all
-    idle: Ranking[str, tuple[int, str]] = field(default_factory=Ranking)  # (-free slots, worker)
+    idle: Ranking[str, tuple[int, int, str]] = field(default_factory=Ranking)  # (-free slots, -merit, worker)
+    queues: Queues = field(default_factory=Queues)  # attempts that wait at workers for a slot
+    full: Ranking[str, tuple[int, str]] = field(default_factory=Ranking)
+    """Workers that are at work in all their slots: (milliseconds of work that waits there, a slot; worker)."""
+    laden: Ranking[str, tuple[int, str]] = field(default_factory=Ranking)  # the same, < 0, of those with a queue
     leases: Ranking[str, tuple[float, str]] = field(default_factory=Ranking)  # (until, worker)
     starving: Ranking[int, tuple[float, int]] = field(default_factory=Ranking)  # (since, job), not yet stalled
+    probations: Ranking[str, tuple[float, str]] = field(default_factory=Ranking)  # (until, worker)
+    programs: Ranking[ProgramKey, tuple[float, ProgramKey]] = field(default_factory=Ranking)  # longest unused first
     demand: Demand = field(default_factory=Demand)
     waiting: Waiting = field(default_factory=Waiting)  # outside the grid, for other jobs to succeed
 
@@ -183,23 +192,36 @@ class Index:
         """It takes up its slots, or leaves them; it counts as alive, or no longer."""
         key, task = (attempt.task_id, attempt.worker), attempt.task_id
         if (attempt.state in OCCUPYING) != (key in self.places):
-            sign = -1 if key in self.places else 1
             self.places ^= {key}
+        if attempt.is_seated != (attempt.id in self.seated):
+            sign = -1 if attempt.id in self.seated else 1
+            self.seated ^= {attempt.id}
             _count(self.used, attempt.worker, sign * attempt.slots)
             self.occupied += sign * attempt.slots
             _count(self.reserved_ms, attempt.job, sign * ledger.expected_ms(attempt))
+        self.queues.place(attempt)
         if (attempt.state in LIVE) != (attempt.id in self.breathing):
             _count(self.alive, task, -1 if attempt.id in self.breathing else 1)
             self.breathing ^= {attempt.id}
         stands_still = attempt.frozen and attempt.state in LIVE
         if stands_still != (attempt.id in self.standing_still):
-            _count(self.frozen, task, -1 if attempt.id in self.standing_still else 1)
+            sign = -1 if attempt.id in self.standing_still else 1
+            _count(self.frozen, task, sign)
+            _count(self.frozen_on, attempt.worker, sign)
             self.standing_still ^= {attempt.id}
 
     def place_worker(self, worker: Worker) -> None:
         """Enter a worker as it is now (Demand is placed apart: it answers what that changed)."""
-        free = worker.offered - self.used.get(worker.name, 0)
-        self.idle.place(worker.name, (-free, worker.name) if free > 0 and worker.is_available else None)
+        name, free = worker.name, self._unclaimed(worker)
+        is_idle, is_bound = free > 0 and worker.is_available, worker.on_trial or worker.probation_until is not None
+        self.idle.place(name, (-free, -measure.merit(worker), name) if is_idle else None)
+        is_full = worker.is_available and free <= 0 < worker.offered and name not in self.frozen_on and not is_bound
+        wait_ms = self.queues.work_ms.get(name, 0) // max(1, worker.offered)
+        self.full.place(name, (wait_ms, name) if is_full else None)
+        is_laden = worker.session is not None and name in self.queues.of_worker
+        self.laden.place(name, (-wait_ms, name) if is_laden else None)
+        until = worker.probation_until
+        self.probations.place(name, (until, name) if until is not None else None)
         at_work = worker.session is not None or self.used.get(worker.name, 0) > 0
         self.leases.place(worker.name, (worker.lease_until, worker.name) if at_work else None)
 
@@ -236,7 +258,13 @@ class Index:
         return ledger.budget_left(job, self.reserved_ms.get(job.id, 0))
 
     def free_slots(self, worker: Worker) -> int:
-        return worker.offered - self.used.get(worker.name, 0) if worker.is_available else 0
+        return self._unclaimed(worker) if worker.is_available else 0
+
+    def _unclaimed(self, worker: Worker) -> int:
+        """Slots that neither an attempt takes up, nor one that waits there will take as soon as it can."""
+        if worker.on_trial and (worker.name in self.used or worker.name in self.queues.of_worker):
+            return 0  # one attempt at a time
+        return worker.offered - self.used.get(worker.name, 0) - len(self.queues.of_worker.get(worker.name, ()))
 
     def _place_standing(self, job: Job, standing: tuple[int, bool] | None) -> None:
         """It enters, leaves, begins or ceases to hold others."""

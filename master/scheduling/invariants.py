@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import fields
 
 from master.scheduling.model import LIVE, OCCUPYING, UNRELEASED
+from master.scheduling.probation import BOTTOM, TOP
 from master.scheduling.state import State
 from shared.model import AttemptState, JobState, Order, TaskState
 
@@ -20,6 +21,7 @@ def check(state: State) -> None:
     _replicas_are_bounded(state)
     _nobody_is_overloaded(state)
     _held_jobs_keep_a_task_back(state)
+    _probations_are_sound(state)
 
 
 def _index_is_a_function_of_entities(state: State) -> None:
@@ -55,6 +57,8 @@ def _attempts_are_in_order(state: State) -> None:
         ended = attempt.state in (AttemptState.SUCCEEDED, AttemptState.FAILED, AttemptState.CANCELLED)
         assert not ended, f"attempt {attempt.id} is {attempt.state}, but has not ended"
         assert attempt.number <= task.attempts, f"attempt {attempt.id} was never handed out"
+        waits = attempt.waiting and attempt.state not in (AttemptState.DISPATCHED, AttemptState.CANCELLING)
+        assert not waits, f"attempt {attempt.id} is {attempt.state}, but waits for a slot"
         if attempt.state in LIVE:
             assert task.state is TaskState.RUNNING, f"attempt {attempt.id} is alive, its task is {task.state}"
 
@@ -93,3 +97,13 @@ def _held_jobs_keep_a_task_back(state: State) -> None:
             witness = state.index.witness[job.id]
             assert witness in [p.arrival for p in predecessors], f"job {job.id} waits for {witness} in vain"
             assert job.id in state.index.watchers[witness], f"nobody wakes job {job.id} when {witness} goes"
+
+
+def _probations_are_sound(state: State) -> None:
+    for worker in state.workers.values():
+        barred, name = worker.probation_until is not None, worker.name
+        assert not (barred and worker.on_trial), f"worker {name} is on probation and on trial"
+        assert worker.probations > 0 or not barred, f"worker {name} is on probation for the 0th time"
+        assert BOTTOM < worker.standing <= TOP, f"worker {name} has standing {worker.standing}"
+        is_due = worker.probation_until is not None and worker.probation_until <= state.now
+        assert not is_due, f"worker {name} should be back from probation"

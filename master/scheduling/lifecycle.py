@@ -6,14 +6,16 @@ uses up one of its job's ``max_attempts``; the loss of a worker or its owner's c
 
 from __future__ import annotations
 
-from master.scheduling import agreement, chains, forecast, ledger, measure, states
-from master.scheduling.model import LIVE, Attempt, Exemption, Job, Task, Worker
+from master.scheduling import agreement, chains, forecast, ledger, measure, probation, programs, states
+from master.scheduling.model import LIVE, Attempt, Exemption, Job, Program, Task, Worker
 from master.scheduling.state import State
 from shared.model import AttemptState, JobState, Order, Outcome, Result, TaskId, TaskState
 
 
-def start_attempt(state: State, job: Job, number: int, worker: Worker) -> Attempt:
-    """Dispatch a new attempt at a task; it is sent when the step's frames are put together."""
+def start_attempt(state: State, job: Job, number: int, worker: Worker, *, ahead: bool = False) -> Attempt:
+    """Dispatch a new attempt at a task; it is sent when the step's frames are put together. ``ahead``: to wait at the
+    worker for a slot.
+    """
     task = state.tasks.get(TaskId(job.id, number)) or Task(job.id, number)
     is_last_fresh = not task.started and len(state.fresh[job.id]) == 1
     attempt = Attempt(
@@ -26,8 +28,9 @@ def start_attempt(state: State, job: Job, number: int, worker: Worker) -> Attemp
         dispatched_at=state.now,
         expected_s=measure.work_of(state.grid, job, number) / measure.speed_of(state.grid, worker),
         asked=number in state.index.pools[job.id].asked,
+        waiting=ahead,
     )
-    task.attempts, state.grid.last_start = attempt.number, state.now
+    task.attempts, state.grid.last_start, state.grid.last_worker = attempt.number, state.now, worker.name
     if not task.started:
         _start_task(state, job, task)
     if is_last_fresh and job.order is not Order.DELIVER:
@@ -41,7 +44,7 @@ def start_attempt(state: State, job: Job, number: int, worker: Worker) -> Attemp
 
 def finish_attempt(state: State, attempt: Attempt, result: Result) -> None:
     """An attempt's result is here. Nothing is decided by one whose task is over: it is kept as discarded."""
-    task, job = state.tasks[attempt.task_id], state.jobs[attempt.job]
+    task, job, blamed = state.tasks[attempt.task_id], state.jobs[attempt.job], list[Worker]()
     ledger.take_back(job, attempt)
     _record(state, attempt, result)
     has_succeeded = attempt.state is AttemptState.SUCCEEDED
@@ -52,31 +55,37 @@ def finish_attempt(state: State, attempt: Attempt, result: Result) -> None:
         state.save_job(job)
         state.save_attempt(attempt)
     elif has_succeeded:
-        _count_result(state, job, task, attempt)
+        blamed = _count_result(state, job, task, attempt)
     else:
-        task.failures += attempt.state is AttemptState.FAILED
+        if attempt.state is AttemptState.FAILED:
+            task.failures += 1
+            blamed = probation.failed(state, attempt, task)
         ledger.enter(job, task, attempt, result.outcome)
         state.save_job(job)
         state.save_attempt(attempt)
         state.save_task(task)
         reconsider_task(state, task)
+    for worker in blamed:
+        _take_back_all(state, worker)
 
 
-def _count_result(state: State, job: Job, task: Task, attempt: Attempt) -> None:
-    """The first result wins; under a quorum, that which completes it."""
-    is_decided = agreement.decides(state, job, task, attempt)
+def _count_result(state: State, job: Job, task: Task, attempt: Attempt) -> list[Worker]:
+    """The first result wins; under a quorum, that which completes it. Workers that are on probation because of it."""
+    is_decided, is_slow = agreement.decides(state, job, task, attempt), False
     if is_decided:
         attempt.accepted, task.winner = True, attempt.number
-        _learn(state, attempt)
+        is_slow = _learn(state, attempt)
     if job.spec.quorum is None:
         ledger.enter(job, task, attempt, Outcome.SUCCEEDED)
     state.save_job(job)
     state.save_task(task)
     state.save_attempt(attempt)
-    if is_decided:
-        _finish_task(state, task, TaskState.SUCCEEDED)
-    else:
+    if not is_decided:
         reconsider_task(state, task)
+        return []
+    blamed = probation.succeeded(state, attempt, task, is_slow=is_slow)
+    _finish_task(state, task, TaskState.SUCCEEDED)
+    return blamed
 
 
 def lose_attempt(state: State, attempt: Attempt, reason: str, *, for_good: bool) -> None:
@@ -87,7 +96,7 @@ def lose_attempt(state: State, attempt: Attempt, reason: str, *, for_good: bool)
     if attempt.state is not AttemptState.LOST:
         attempt.state = states.check(states.ATTEMPT, attempt.state, AttemptState.LOST)
         _assume_lost(state, attempt)
-    attempt.reason, attempt.sent = reason, 0
+    attempt.reason, attempt.sent, attempt.waiting = reason, 0, False
     attempt.thaw(state.now)
     attempt.ended_at = state.now if for_good or not task.is_open else None
     state.save_attempt(attempt)
@@ -97,6 +106,7 @@ def lose_attempt(state: State, attempt: Attempt, reason: str, *, for_good: bool)
 def adopt_attempt(state: State, attempt: Attempt) -> None:
     """A lost attempt is still at work: it counts again if its task has room for it, else it is cancelled."""
     task, job = state.tasks[attempt.task_id], state.jobs[attempt.job]
+    withdraw(state, task.id, "its task runs elsewhere after all")
     has_room = job.max_replicas is None or state.index.alive.get(task.id, 0) < job.max_replicas
     attempt.reason = ""
     ledger.take_back(job, attempt)
@@ -118,10 +128,28 @@ def cancel_attempt(state: State, attempt: Attempt, reason: str) -> None:
     state.save_attempt(attempt)
 
 
+def withdraw(state: State, task: TaskId, reason: str) -> None:
+    """Whatever waits of the task at a worker is not to begin: it runs elsewhere, or is about to."""
+    for attempt in list(state.index.of_task.get(task, {}).values()):
+        if attempt.is_queued:
+            cancel_attempt(state, attempt, reason)
+
+
+def take_back(state: State, attempt: Attempt, reason: str) -> None:
+    """It waits at its worker, and will not begin there: its task is queued again, unless it runs elsewhere."""
+    cancel_attempt(state, attempt, reason)
+    reconsider_task(state, state.tasks[attempt.task_id])
+
+
+def _take_back_all(state: State, worker: Worker) -> None:
+    for attempt in list(state.index.queues.of_worker.get(worker.name, ())):
+        take_back(state, state.attempts[attempt], "its worker is on probation, and it had not begun")
+
+
 def close_attempt(state: State, attempt: Attempt) -> None:
     """A cancelled attempt is gone from its worker without a result."""
     attempt.state = states.check(states.ATTEMPT, attempt.state, AttemptState.CANCELLED)
-    attempt.ended_at = state.now
+    attempt.ended_at, attempt.waiting = state.now, False
     attempt.thaw(state.now)
     _assume_lost(state, attempt)
     state.save_attempt(attempt)
@@ -169,16 +197,29 @@ def _assume_lost(state: State, attempt: Attempt) -> None:
     state.save_job(job)
 
 
-def _learn(state: State, attempt: Attempt) -> None:
-    """From a task's first result; the clock of fair sharing goes on by the work that was done."""
+def _learn(state: State, attempt: Attempt) -> bool:
+    """From a task's first result; the clock of fair sharing goes on by the work that was done. Whether the worker was
+    far slower than others.
+    """
     job, worker = state.jobs[attempt.job], state.workers[attempt.worker]
     forecast.note(state.grid, job, worker, attempt)
     work = measure.learn(state.grid, job, worker, attempt)
     state.effects.workers[worker.name] = worker
+    attempt.work = work
     job.work_done += work
     state.grid.work_accepted += work
     state.grid.tasks_accepted += 1
     state.grid.virtual = state.index.tags.after(state.grid.virtual, work)
+    return _learn_of_program(state, job, worker, attempt)
+
+
+def _learn_of_program(state: State, job: Job, worker: Worker, attempt: Attempt) -> bool:
+    key, seen = programs.key_of(job.owner, job.spec), measure.observe(worker, attempt, state.now)
+    program = state.programs.get(key) or Program(*key, first_run_at=state.now, used_at=state.now)
+    is_slow = programs.is_far_slower(program, seen)
+    programs.learn(program, seen)
+    state.save_program(program)
+    return is_slow
 
 
 def _finish_task(state: State, task: Task, end: TaskState) -> None:
@@ -242,11 +283,11 @@ def _set_task(job: Job, task: Task, new: TaskState) -> None:
 
 def _record(state: State, attempt: Attempt, result: Result) -> None:
     attempt.state = states.check(states.ATTEMPT, attempt.state, states.END[result.outcome])
-    attempt.ended_at = state.now
+    attempt.ended_at, attempt.waiting = state.now, False
     attempt.thaw(state.now)
     attempt.started_at = attempt.started_at or max(attempt.dispatched_at, state.now - result.wall_s)
     attempt.exit_code, attempt.reason = result.exit_code, result.reason or attempt.reason
-    attempt.wall_s, attempt.cpu_s = result.wall_s, result.cpu_s
+    attempt.wall_s, attempt.cpu_s, attempt.system_s = result.wall_s, result.cpu_s, result.system_s
     attempt.peak_memory_bytes = result.peak_memory_bytes
     attempt.stdout, attempt.stderr, attempt.value = result.stdout, result.stderr, result.value
     attempt.outputs = result.outputs or None

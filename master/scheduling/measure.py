@@ -7,6 +7,7 @@ from __future__ import annotations
 import math
 
 from master.scheduling.model import Attempt, Grid, Job, Worker
+from shared.model import Observation, SizeSource
 from shared.sweep import size_at
 
 _PRIOR_S = 50.0
@@ -22,6 +23,11 @@ _DEFAULT_WORK = 60.0
 """Reference CPU-seconds of a task in a grid that knows nothing yet."""
 _SLOWEST, _FASTEST = 1e-6, 1e6
 _SHORTEST_S = 1e-3
+_LEAST_SHARE = 1 / 16
+_NEARLY_ALL = 0.75
+_LEVELS, _QUARTERS = 6, 4
+_AS_GOOD_AS = 2
+"""What was predicted of a job's tasks counts as much as so many of them that have finished."""
 
 
 def speed_of(grid: Grid, worker: Worker) -> float:
@@ -37,7 +43,7 @@ def left_of(grid: Grid, job: Job, worker: Worker, attempt: Attempt) -> float:
     (Exactly: were the attempt to end now, its worker would have shown itself slower than was thought; late is what
     it is over the time expected at *that* speed. So little experience with a worker makes for little haste.)
     """
-    work, elapsed = work_of(grid, job, attempt.task), grid.now - attempt.dispatched_at
+    work, elapsed = work_of(grid, job, attempt.task), 0.0 if attempt.waiting else grid.now - attempt.since
     left = work / speed_of(grid, worker) - elapsed
     if left >= 0:
         return left
@@ -46,16 +52,25 @@ def left_of(grid: Grid, job: Job, worker: Worker, attempt: Attempt) -> float:
 
 
 def work_of(grid: Grid, job: Job, number: int) -> float:
-    """Size of one task in reference CPU-seconds; where nobody said, the mean of those finished stands in."""
+    """Size of one task in reference CPU-seconds; where nobody said, as predicted and as others of its job were."""
     size = size_at(job.spec, number)
     if size is not None:
         return size
+    if job.predicted is not None:
+        known = _AS_GOOD_AS * job.predicted.mean + job.work_done
+        return known / (_AS_GOOD_AS + job.succeeded)
     return job.work_done / job.succeeded if job.succeeded else _mean_work(grid)
+
+
+def is_known(job: Job, number: int) -> bool:
+    """Whether there is any ground for the size of one task: somebody said it, or others of its job have finished."""
+    return job.succeeded > 0 or job.predicted is not None or size_at(job.spec, number) is not None
 
 
 def mean_work(grid: Grid, job: Job) -> float:
     """Size of the job's mean task."""
-    return job.size / job.task_count if job.size is not None else work_of(grid, job, 1)
+    is_given = job.size is not None and job.size_source is not SizeSource.PREDICTED
+    return job.size / job.task_count if is_given and job.size is not None else work_of(grid, job, 1)
 
 
 def tag_of(grid: Grid, job: Job) -> float:
@@ -63,11 +78,40 @@ def tag_of(grid: Grid, job: Job) -> float:
     return grid.virtual + mean_work(grid, job) * (job.task_count - job.succeeded)
 
 
+def observe(worker: Worker, attempt: Attempt, now: float) -> Observation:
+    """What an attempt that has succeeded shows of its program."""
+    cpu_s, system_s, memory_bytes = attempt.cpu_s, attempt.system_s, attempt.peak_memory_bytes
+    share = _share(worker, attempt)
+    work, wall_s = work_shown(worker, attempt), attempt.wall_s
+    return Observation(now, worker.name, work, wall_s, cpu_s, system_s, memory_bytes, share)
+
+
+def work_shown(worker: Worker, attempt: Attempt) -> float:
+    """What the attempt did, in reference CPU-seconds: time x speed x share (dynamic-load.md: run time x speed).
+
+    Only benchmark and clocks enter, never a speed that was learnt nor a size that was predicted: see ``learn``.
+    """
+    return max(attempt.wall_s, _SHORTEST_S) * _benchmark(worker) * _share(worker, attempt)
+
+
+def _share(worker: Worker, attempt: Attempt) -> float:
+    """What the attempt had of its slots: what it used. Unless it used clearly less than was left over for it: then it
+    waited of its own accord, would wait as long anywhere, and had all that it wanted.
+    """
+    used = attempt.cpu_s / (max(attempt.wall_s, _SHORTEST_S) * attempt.slots)
+    left = worker.load.spare_cpu / max(worker.offered, attempt.slots) if worker.load else 0.0
+    has_waited = used < _NEARLY_ALL * min(1.0, left)
+    return _within(_LEAST_SHARE, used, 1.0) if attempt.cpu_s and not has_waited else 1.0
+
+
 def learn(grid: Grid, job: Job, worker: Worker, attempt: Attempt) -> float:
     """An attempt has succeeded: remember how fast its worker was; the work that it did.
 
-    A task of unknown size is taken to be what its worker does in that time; nothing is learnt of the worker. Of one
-    whose size is out of all proportion to its time, only so much is believed: it may be in other units.
+    A task whose size nobody gave is taken to be what its worker does in that time; nothing is learnt of the worker:
+    its size is predicted from times and speeds, so that a speed learnt from it would be learnt from itself. (Let all
+    speeds be twice as high and all sizes twice as large: every time is as before. So a circle of the two could drift
+    anywhere; benchmarks and given sizes anchor it.) Of one whose size is out of all proportion to its time, only so
+    much is believed: it may be in other units.
     """
     wall_s = max(attempt.wall_s, _SHORTEST_S)
     size = size_at(job.spec, attempt.task)
@@ -89,6 +133,16 @@ def _benchmark(worker: Worker) -> float:
 
 def _known_work(grid: Grid, worker: Worker) -> float:
     return worker.work_done + _PRIOR_S * _benchmark(worker) * grid.share
+
+
+def merit(worker: Worker) -> int:
+    """Which of two workers with as many free slots is offered first: the faster by a sixth of an octave, and among
+    equals the one that leaves more over, by quarters of a slot.
+    """
+    done, spent_s = worker.work_done + _PRIOR_S * _benchmark(worker), worker.work_s + _PRIOR_S
+    level = round(_LEVELS * math.log2(_within(_SLOWEST, done / spent_s, _FASTEST)))
+    left = worker.load.spare_cpu / max(1, worker.offered) if worker.load else 0.0
+    return level * (_QUARTERS + 1) + int(_QUARTERS * min(1.0, left))
 
 
 def _mean_work(grid: Grid) -> float:

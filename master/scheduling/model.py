@@ -18,9 +18,12 @@ from shared.model import (
     Facts,
     JobState,
     Load,
+    Observation,
     Order,
     Output,
     OutputFile,
+    Prediction,
+    SizeSource,
     TaskId,
     TaskState,
 )
@@ -61,6 +64,7 @@ class Grid:
     measured: int = 0  # ... and how many they were
     work_accepted: float = 0.0  # of the tasks that succeeded
     tasks_accepted: int = 0
+    last_worker: str = ""  # on which an attempt was dispatched last (policy cyclic)
 
 
 @dataclass(slots=True)
@@ -102,6 +106,8 @@ class Job:
     won_cpu_ms: int = 0  # ... of replicas that brought their task's result
     wasted_cpu_ms: int = 0  # ... of attempts that another one of their task made superfluous
     lost_cpu_ms: int = 0  # ... of attempts that failed, were lost or were given back
+    size_source: SizeSource = SizeSource.UNKNOWN
+    predicted: Prediction | None = None  # of one task without a size, as the job was submitted
 
     @property
     def weight(self) -> float:
@@ -148,6 +154,7 @@ class Task:
     started: bool = False  # since its job (last) entered the grid
     attempts: int = 0  # numbers handed out so far
     failures: int = 0  # attempts that failed by the task's own doing
+    failed_on: tuple[str, ...] = ()  # workers on which it failed by its own doing, the latest last
     winner: int | None = None  # number of the attempt whose result was accepted
     votes: tuple[Vote, ...] = ()  # of its job's quorum; without one, the winner's, while others were at it
     mismatch: bool = False  # two of its results differ
@@ -188,6 +195,8 @@ class Attempt:
     asked: bool = False  # it was started because its job's quorum needs it
     frozen: bool = False  # it stands still, for the sake of the computer's owner
     freezes: tuple[Freeze, ...] = ()  # the latest MAX_FREEZES, as its worker reported them
+    waiting: bool = False  # it was sent ahead: it takes up no slot, but waits at its worker for one
+    waited_s: float = 0.0  # ... for so long before it began
     sent: int = 0  # the Assign of this session that carried its last command; 0: none yet
     started_at: float | None = None
     ended_at: float | None = None  # None while lost: the laptop may come back
@@ -203,12 +212,29 @@ class Attempt:
     stderr: Output | None = None
     outputs: tuple[OutputFile, ...] | None = None
     value: Output | None = None  # of a function
+    system_s: float = 0.0  # of cpu_s
+    work: float = 0.0  # that it did in reference CPU-seconds, where its result was accepted
     id: AttemptId = field(init=False, repr=False, compare=False)
     task_id: TaskId = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         self.id = AttemptId(self.job, self.task, self.number)
         self.task_id = TaskId(self.job, self.task)
+
+    @property
+    def since(self) -> float:
+        """When it began, as far as is known; one that waits begins at any moment."""
+        return self.dispatched_at + self.waited_s
+
+    @property
+    def is_queued(self) -> bool:
+        """It waits at its worker for a slot, and may be taken back at no cost: nothing of it ran."""
+        return self.waiting and self.state in LIVE
+
+    @property
+    def is_seated(self) -> bool:
+        """It takes up its slots."""
+        return self.state in OCCUPYING and not self.waiting
 
     @property
     def is_over(self) -> bool:
@@ -243,10 +269,44 @@ class Worker:
     work_done: float = 0.0  # by its attempts that succeeded, in reference CPU-seconds (sizes known beforehand) ...
     work_s: float = 0.0  # ... in so many seconds
     mismatches: int = 0  # results of its that another worker's contradict
+    standing: float = 0.0  # falls with what went wrong on it and not elsewhere, rises with its successes
+    probations: int = 0  # so many levels up is the time that the next one lasts
+    probation_until: float | None = None  # nothing new is given to it until then, where others could take it
+    probation_reason: str = ""  # of the last one
+    on_trial: bool = False  # back from probation: one attempt at a time until it has succeeded with one
 
     @property
     def is_available(self) -> bool:
         return self.session is not None and not self.draining
+
+    @property
+    def is_trusted(self) -> bool:
+        """It takes its part: it is there, lends slots, and is not on probation."""
+        return self.is_available and self.offered > 0 and self.probation_until is None
+
+
+@dataclass(slots=True)
+class Program:
+    """What is known of the runs of one user's program: an entry of the job database (dynamic-load.md)."""
+
+    owner: str
+    name: str  # of the jobs ...
+    folder: str  # ... and where they were submitted from; the command's program where they do not say
+    first_run_at: float
+    used_at: float  # when it was last learnt from, or asked: the longest unused is forgotten first
+    runs: int = 0  # ever
+    window: tuple[Observation, ...] = ()  # the latest, as far as the program has not changed since
+    strange: int = 0  # of them, so many at the end are unlike those before
+    changed_at: float | None = None  # the window began anew then
+    recorded: float | None = None  # work of one task, as it was last taken for a job's size
+
+    @property
+    def key(self) -> ProgramKey:
+        return (self.owner, self.name, self.folder)
+
+
+ProgramKey = tuple[str, str, str]
+"""A program's owner, name and folder."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from hashlib import sha256
 
 from master.scheduling.model import Attempt, Job, Worker
 from master.scheduling.state import State
-from shared.model import AttemptId, AttemptState, Function
+from shared.model import AttemptId, AttemptState, Function, Probation
 from shared.protocol.messages import MAX_RUNS_PER_ASSIGN, Assign, Run
 from shared.spec import RowFile, staged
 from shared.sweep import task_at
@@ -58,7 +58,13 @@ class Outbox:
         worker.assigned += 1
         state.effects.workers[worker.name] = worker
         runs, cancels = self._runs.get(worker.name, ()), self._cancels.get(worker.name, ())
-        return Assign(worker.assigned, worker.reported, tuple(runs), tuple(cancels))
+        return Assign(worker.assigned, worker.reported, tuple(runs), tuple(cancels), probation=_notice(worker))
+
+
+def _notice(worker: Worker) -> Probation | None:
+    """For the owner of the computer, in every frame: one that is lost is made up for by the next."""
+    until = worker.probation_until
+    return None if until is None else Probation(until, worker.probation_reason)
 
 
 def _is_listening(worker: Worker) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from master.scheduling import lifecycle
+from master.scheduling import lifecycle, probation
 from master.scheduling.effects import Declined, Done, Reply
 from master.scheduling.events import WorkerJoined
 from master.scheduling.model import OCCUPYING, Worker
@@ -53,7 +53,8 @@ def leave(state: State, name: str, session: int) -> Reply:
 
 
 def expire(state: State) -> None:
-    """End the leases that ran out, and let jobs stall that starved for too long."""
+    """End the leases that ran out, let jobs stall that starved for too long, and workers come back from probation."""
+    probation.expire(state)
     leases, starving = state.index.leases.order, state.index.starving.order
     while leases and leases[0][0] <= state.now:
         _give_up(state, state.workers[leases[0][1]])
@@ -68,7 +69,8 @@ def expire(state: State) -> None:
 def wake_at(state: State) -> float | None:
     """When time alone will next change something."""
     leases, starving = state.index.leases.order, state.index.starving.order
-    times = [leases[0][0]] if leases else []
+    probations = state.index.probations.order
+    times = [order[0][0] for order in (leases, probations) if order]
     times += [starving[0][0] + state.settings.stall_after_s] if starving else []
     return min(times, default=None)
 

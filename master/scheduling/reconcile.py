@@ -4,10 +4,10 @@ The table of architecture.md, row by row; *seen* means that the worker has carri
 the attempt's last command (before that, silence about it says nothing):
 
 | believed   | held                      | not held                              |
-| dispatched | running                   | seen: send the run again              |
+| dispatched | running, or still waiting | seen: send the run again              |
 | running    | nothing to do             | lost; its task is queued again        |
 | cancelling | seen: send the cancel again | seen: cancelled                     |
-| lost       | adopt again               | lost for good                         |
+| lost       | adopt; waiting: cancel    | lost for good                         |
 | unknown    | send a cancel             |                                       |
 """
 
@@ -17,7 +17,7 @@ from master.scheduling import lifecycle, presence, states
 from master.scheduling.model import OCCUPYING, Attempt, Worker
 from master.scheduling.outbox import Outbox
 from master.scheduling.state import State
-from shared.model import AttemptId, AttemptState, Result
+from shared.model import AttemptId, AttemptState, Held, Result
 from shared.protocol.messages import Report
 
 
@@ -33,8 +33,8 @@ def reconcile(state: State, outbox: Outbox, worker: Worker, report: Report) -> N
     held = {held.attempt: held for held in report.holding}
     for attempt in list(state.index.of_worker.get(worker.name, {}).values()):
         if attempt.id in held:
-            _is_held(state, attempt, report.seen)
-            _note_frozen(state, attempt, held[attempt.id].frozen)
+            _note(state, attempt, held[attempt.id])
+            _is_held(state, attempt, held[attempt.id], report.seen)
         else:
             _is_not_held(state, attempt, report.seen)
     for stranger in held:
@@ -50,25 +50,40 @@ def _take_result(state: State, worker: Worker, result: Result) -> None:
         lifecycle.finish_attempt(state, attempt, result)
 
 
-def _is_held(state: State, attempt: Attempt, seen: int) -> None:
-    if attempt.state is AttemptState.DISPATCHED:
+def _is_held(state: State, attempt: Attempt, held: Held, seen: int) -> None:
+    if attempt.state is AttemptState.DISPATCHED and not held.waiting:
         attempt.state = states.check(states.ATTEMPT, attempt.state, AttemptState.RUNNING)
-        attempt.started_at = state.now
+        attempt.started_at = attempt.since if attempt.waited_s else state.now
         state.save_attempt(attempt)
     elif attempt.state is AttemptState.CANCELLING and seen >= attempt.sent:
         _send_again(state, attempt)
+    elif attempt.state is AttemptState.LOST and held.waiting:
+        lifecycle.cancel_attempt(state, attempt, "it had not begun when its worker fell silent")
     elif attempt.state is AttemptState.LOST:
         lifecycle.adopt_attempt(state, attempt)
 
 
-def _note_frozen(state: State, attempt: Attempt, frozen: bool) -> None:
-    if attempt.frozen == frozen:
+def _note(state: State, attempt: Attempt, held: Held) -> None:
+    """Whether it stands still, and whether it waits for a slot: its worker knows. What was to begin at once, and may
+    take long, does not wait until a slot is free again.
+    """
+    was_waiting, waits = attempt.waiting, held.waiting and attempt.state is not AttemptState.RUNNING
+    if attempt.frozen == held.frozen and was_waiting == waits:
         return
-    if frozen:
-        attempt.freeze(state.now)
-    else:
-        attempt.thaw(state.now)
+    if was_waiting and not waits:
+        attempt.waited_s = max(0.0, state.now - held.wall_s - attempt.dispatched_at)
+    attempt.waiting = waits
+    _note_frozen(state, attempt, held.frozen)
     state.save_attempt(attempt)
+    if attempt.is_queued and not was_waiting and attempt.expected_s > state.ahead_s:
+        lifecycle.take_back(state, attempt, "its slot was no longer free when it came")
+
+
+def _note_frozen(state: State, attempt: Attempt, frozen: bool) -> None:
+    if frozen and not attempt.frozen:
+        attempt.freeze(state.now)
+    elif not frozen:
+        attempt.thaw(state.now)
 
 
 def _is_not_held(state: State, attempt: Attempt, seen: int) -> None:

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from master.scheduling import chains, lifecycle, states
+from master.scheduling import chains, lifecycle, moving, programs, states
 from master.scheduling.demand import demand_of, meets
 from master.scheduling.effects import Declined, Done, Reply, Submitted
 from master.scheduling.events import JobCancelled, JobPaused, JobResumed, JobRetried, JobSubmitted
 from master.scheduling.model import UNRELEASED, Job, Worker
 from master.scheduling.ranges import Ranges
 from master.scheduling.state import State
-from shared.model import JobState, TaskState
+from shared.model import JobState, Prediction, SizeSource, TaskState
 from shared.spec import JobSpec
 
 
@@ -80,6 +80,8 @@ def drain(state: State, name: str, *, draining: bool) -> Reply:
         return Declined(404, "no_such_worker", f"there is no worker {name}", "loopline workers lists them")
     worker.draining = draining
     state.save_worker(worker)
+    if draining:
+        moving.take_back_from(state, worker, "its worker is draining, and it had not begun")
     return Done()
 
 
@@ -89,17 +91,21 @@ def _set_paused(state: State, job_id: int, *, paused: bool) -> Reply:
         return _is_over(job_id)
     job.paused = paused
     state.save_job(job)
+    if paused:
+        moving.take_back_of(state, job, "its job is paused, and it had not begun")
     return Done()
 
 
 def _new_job(state: State, event: JobSubmitted) -> Job:
     settings, spec = state.settings, event.spec
+    predicted, task_size = _prediction(state, event)
+    size, source = _size(spec, task_size)
     job = Job(
         id=state.grid.next_job,
         owner=event.owner,
         spec=spec,
         task_count=spec.task_count,
-        size=spec.known_size,
+        size=size,
         order=settings.order,
         max_attempts=spec.max_attempts or settings.max_attempts,
         max_replicas=_replicas(spec, settings.max_replicas),
@@ -108,9 +114,35 @@ def _new_job(state: State, event: JobSubmitted) -> Job:
         submitted_at=state.now,
         idempotency_key=event.idempotency_key,
         inputs=event.inputs,
+        size_source=source,
+        predicted=predicted,
     )
     state.grid.next_job += 1
     return job
+
+
+def _prediction(state: State, event: JobSubmitted) -> tuple[Prediction | None, float | None]:
+    """Of one of its tasks without a size; and as what it is to count where sizes are compared."""
+    program = state.programs.get(programs.key_of(event.owner, event.spec))
+    predicted = programs.predict(program) if program is not None else None
+    if program is None or predicted is None or event.spec.known_size is not None:
+        return None, None
+    program.used_at = state.now
+    size = None if event.spec.size == "unknown" else programs.task_size(program, predicted)
+    state.save_program(program)
+    return predicted, size
+
+
+def _size(spec: JobSpec, task_size: float | None) -> tuple[float | None, SizeSource]:
+    """What the order guarantee goes by: fixed here, whatever is learnt later."""
+    given = spec.known_size
+    if given is not None:
+        return given, SizeSource.GIVEN
+    if task_size is None:
+        return None, SizeSource.UNKNOWN
+    sizes = [task.size for task in spec.tasks or ()]
+    missing = sizes.count(None) if sizes else spec.task_count
+    return sum(size for size in sizes if size is not None) + missing * task_size, SizeSource.PREDICTED
 
 
 def _replicas(spec: JobSpec, default: int | None) -> int | None:

@@ -7,9 +7,9 @@ started again from their rows it decides the same.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
-from master.scheduling import lifecycle, presence, requests
+from master.scheduling import lifecycle, moving, presence, requests
 from master.scheduling.effects import Done, Effects, Reply
 from master.scheduling.events import (
     Event,
@@ -64,8 +64,10 @@ class Scheduler:
     def govern(self, settings: SchedulerSettings) -> None:
         """Decide by these settings from now on."""
         self.state.settings = settings
-        make_index = REGISTRY[settings.policy].index
-        self.state.own = make_index(self.state) if make_index else None
+        policy = REGISTRY[settings.policy]
+        own_s = policy.ahead_s if policy.ahead_s and settings.ahead_s else None
+        self.state.ahead_s = settings.ahead_s if own_s is None else own_s
+        self.state.own = policy.index(self.state) if policy.index else None
 
     @property
     def wake_at(self) -> float | None:
@@ -113,12 +115,19 @@ class Scheduler:
     def _plan(self, policy: Policy) -> None:
         index = self.state.index
         view = self._view
+        if index.queues.of_worker and index.idle.order:
+            moving.relieve(self.state, view, unless_ready=True)
         patience = most = 2 * (len(index.live) + len(index.idle.order)) + 10  # with wishes in vain on end
         for wish in policy.plan(view):
-            patience = most if self._grant(wish) else patience - 1
+            granted = self._send(wish) if wish.ahead else self._grant(wish)
+            patience = most if granted else patience - 1
             if patience < 0:
                 break
-        if not index.occupied:  # the policy left the whole grid idle: one task keeps it going
+        if index.queues.of_worker and index.idle.order:
+            moving.relieve(self.state, view, unless_ready=False)
+        if policy.ahead is not None and self.state.ahead_s > 0 and index.full.order:
+            self._send_ahead(policy.ahead(view))
+        if not (index.occupied or index.queues.of_worker):  # the policy left all idle: one task keeps the grid going
             for wish in first_come.plan(view):
                 if self._grant(wish):
                     break
@@ -135,9 +144,27 @@ class Scheduler:
         if is_held:
             self.state.save_job(job)
         else:
+            lifecycle.withdraw(self.state, TaskId(job.id, wish.task), f"worker {worker.name} could begin it at once")
             lifecycle.start_attempt(self.state, job, wish.task, worker)
         self.state.settle()
         return not is_held
+
+    def _send_ahead(self, wishes: Iterator[Placement]) -> None:
+        """Carry out what may be; ``wishes`` ends by itself where nothing more may (View.workers_with_room)."""
+        for wish in wishes:
+            self._send(wish)
+
+    def _send(self, wish: Placement) -> bool:
+        """Have a task wait at a worker for a slot, if it may."""
+        job, worker = self.state.jobs.get(wish.job), self.state.workers.get(wish.worker)
+        if job is None or worker is None or not job.is_live or job.paused:
+            return False
+        if not self._view.may_wait(job, wish.task, worker):
+            return False
+        job.cursor, self.state.grid.pointer = wish.task, job.arrival
+        lifecycle.start_attempt(self.state, job, wish.task, worker, ahead=True)
+        self.state.settle()
+        return True
 
     def _may_start(self, job: Job, wish: Placement) -> bool:
         """Whether the task is one to start or to replicate, and not on that worker already."""
@@ -146,4 +173,5 @@ class Scheduler:
         is_candidate = (
             wish.task in self.state.fresh[job.id] or wish.task in pool.waiting or wish.task in index.to_replicate(job)
         )
-        return is_candidate and not index.on_worker(TaskId(job.id, wish.task), wish.worker)
+        worker, is_here = self.state.workers[wish.worker], index.on_worker(TaskId(job.id, wish.task), wish.worker)
+        return is_candidate and not is_here and not self._view.should_go_elsewhere(job, wish.task, worker)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from master.scheduling.model import Attempt, Grid, Job, Task, Worker
+from master.scheduling.model import Attempt, Grid, Job, Program, Task, Worker
 
 
 @dataclass(slots=True)
@@ -18,3 +18,4 @@ class Snapshot:
     workers: list[Worker] = field(default_factory=list)
     started: dict[int, list[tuple[int, int]]] = field(default_factory=dict)
     """By job: half-open ranges of the tasks whose row, in whatever state, says ``started``."""
+    programs: list[Program] = field(default_factory=list)

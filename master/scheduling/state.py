@@ -10,7 +10,7 @@ from typing import Protocol
 from master.scheduling.effects import Effects
 from master.scheduling.events import SchedulerSettings
 from master.scheduling.index import Index, Pool
-from master.scheduling.model import Attempt, Grid, Job, Task, Worker
+from master.scheduling.model import Attempt, Grid, Job, Program, ProgramKey, Task, Worker
 from master.scheduling.ranges import Ranges
 from master.scheduling.snapshot import Snapshot
 from shared.model import AttemptId, TaskId
@@ -30,10 +30,12 @@ class State:
 
     def __init__(self, snapshot: Snapshot) -> None:
         self.settings = SchedulerSettings()
+        self.ahead_s = 0.0  # expected work that may wait at a worker, for each of its slots
         self.grid: Grid = snapshot.grid
         self.workers: dict[str, Worker] = {worker.name: worker for worker in snapshot.workers}
         self.jobs: dict[int, Job] = {job.id: job for job in snapshot.jobs}
         self.tasks: dict[TaskId, Task] = {task.id: task for task in snapshot.tasks}
+        self.programs: dict[ProgramKey, Program] = {program.key: program for program in snapshot.programs}
         self.attempts: dict[AttemptId, Attempt] = {attempt.id: attempt for attempt in snapshot.attempts}
         self.fresh: dict[int, Ranges] = {  # by job: the tasks never started
             job.id: _complement(Ranges(snapshot.started.get(job.id, ())), job.task_count) for job in snapshot.jobs
@@ -48,9 +50,12 @@ class State:
 
     def rebuilt_index(self) -> Index:
         """The index as it must be for the entities as they are."""
-        return Index.build(
+        index = Index.build(
             self.workers.values(), self.jobs.values(), self.tasks.values(), self.attempts.values(), self.fresh
         )
+        for program in self.programs.values():
+            index.programs.place(program.key, (program.used_at, program.key))
+        return index
 
     @property
     def now(self) -> float:
@@ -64,7 +69,7 @@ class State:
         self.workers[worker.name] = worker
         self.effects.workers[worker.name] = worker
         self._moved_workers[worker.name] = worker
-        if worker.is_available != (worker.name in self.index.demand.available):
+        if not self.index.demand.knows(worker):
             self.remembered.clear()
         for key in self.index.demand.place_worker(worker):
             for job_id in sorted(self.index.demand.jobs[key]):
@@ -86,6 +91,18 @@ class State:
         self.index.place_attempt(attempt)
         self._moved_workers[attempt.worker] = self.workers[attempt.worker]
         self._moved_tasks[attempt.task_id] = self.tasks[attempt.task_id]
+
+    def save_program(self, program: Program) -> None:
+        """Also forgets those that were used longest ago, where there are too many."""
+        self.programs[program.key] = self.effects.programs[program.key] = program
+        order = self.index.programs.order
+        self.index.programs.place(program.key, (program.used_at, program.key))
+        while len(order) > self.settings.max_programs:
+            oldest = order[0][1]
+            self.index.programs.place(oldest, None)
+            self.effects.programs.pop(oldest, None)
+            self.effects.forgotten.append(oldest)
+            del self.programs[oldest]
 
     def admit(self, job: Job, started: Ranges | None = None) -> None:
         """A job enters (or enters again), the grid or a chain. ``started``: tasks that are not fresh."""

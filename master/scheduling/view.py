@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import islice
 from typing import TypeVar
 
+from master.scheduling import measure
 from master.scheduling.demand import Key, slots_of
 from master.scheduling.model import Grid, Job, Worker
+from master.scheduling.queues import milliseconds
 from master.scheduling.ranges import Ranges
 from master.scheduling.state import State
 from shared.model import MAX_ID, TaskId
 
 Thing = TypeVar("Thing")
+
+_LOOK_AT = 64
+"""So many tasks that have failed on a worker are passed over for one that has not."""
+_PATIENCE = 8
+"""So many workers with room are offered in vain at a time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +30,7 @@ class Placement:
     job: int
     task: int
     worker: str
+    ahead: bool = False  # to wait there for a slot
 
 
 class View:
@@ -46,8 +55,14 @@ class View:
 
     def keys_met(self, worker: Worker) -> list[Key]:
         """The different requirements of jobs in the grid that the worker meets as it is now."""
-        free = self._index.free_slots(worker)
-        return [k for k, able in self._index.demand.workers.items() if worker.name in able and slots_of(k) <= free]
+        return self._keys_met(worker, self._index.free_slots(worker))
+
+    def keys_met_by(self, worker: Worker) -> list[Key]:
+        """Those of one slot that it meets when it is not at work in all of them."""
+        return self._keys_met(worker, 1)
+
+    def _keys_met(self, worker: Worker, slots: int) -> list[Key]:
+        return [k for k, able in self._index.demand.workers.items() if worker.name in able and slots_of(k) <= slots]
 
     def is_on(self, job: Job, task: int, worker: Worker) -> bool:
         """An attempt of the task is on this worker already."""
@@ -62,16 +77,106 @@ class View:
         """Those with free slots, most free first, as long as there is anything to start (or, with ``replicas``, to
         replicate). One that was offered and given nothing is not offered again.
         """
-        idle, passed_over, is_over = self._index.idle, (-MAX_ID, ""), not self._index.idle.order
+        idle, passed_over, is_over = self._index.idle, (-MAX_ID, 0, ""), not self._index.idle.order
         while not is_over and (able := self._able_workers(replicas)):
             is_over, changes = True, idle.changes
             for entry in idle.order.irange(passed_over, inclusive=(False, True)):
-                if any(entry[1] in names for names in able):
-                    yield self._state.workers[entry[1]]
+                if any(entry[-1] in names for names in able):
+                    yield self._state.workers[entry[-1]]
                     if changes != idle.changes:
                         is_over = False
                         break
                     passed_over = entry
+
+    # What may be sent ahead, to wait at a worker for a slot. Only tasks to start, never replicas.
+
+    def workers_with_room(self) -> Iterator[Worker]:
+        """Those at work in all their slots where more may wait, the least laden first, as long as there is anything
+        to start. One that was given nothing is not offered again; after a few such, none is.
+        """
+        full, passed_over, patience = self._index.full, (-1, ""), _PATIENCE
+        while patience and self._index.ready:
+            entry = next(full.order.irange(passed_over, inclusive=(False, True)), None)
+            if entry is None or entry[0] >= milliseconds(self._state.ahead_s):
+                return
+            changes, worker = full.changes, self._state.workers[entry[1]]
+            if self.room_s(worker):
+                yield worker
+            if changes == full.changes:
+                passed_over, patience = entry, patience - 1
+
+    def room_s(self, worker: Worker) -> float:
+        """How long a task may be expected to take that is sent to wait at this worker; 0: none may."""
+        name, queues, ahead_s = worker.name, self._index.queues, self._state.ahead_s
+        if name not in self._index.full.keys or len(queues.of_worker.get(name, ())) >= self._state.settings.max_ahead:
+            return 0.0
+        return max(0.0, min(ahead_s, ahead_s * worker.offered - queues.work_ms.get(name, 0) / 1e3))
+
+    def may_wait(self, job: Job, task: int, worker: Worker) -> bool:
+        """Whether the task may be sent ahead to this worker: it is one to start, it is known not to take long, and it
+        needs but one slot, so that the first that falls free will do.
+        """
+        is_fresh = task in self._state.fresh[job.id] and not self._index.is_held(job)
+        if not (is_fresh or task in self._index.pools[job.id].waiting) or job.spec.requires.slots > 1:
+            return False
+        if not measure.is_known(job, task) or not self.could_run(job, worker) or self.is_on(job, task, worker):
+            return False
+        if self.should_go_elsewhere(job, task, worker):
+            return False
+        return 0 < self.expected_s(job, task, worker) <= self.room_s(worker)
+
+    def expected_s(self, job: Job, task: int, worker: Worker) -> float:
+        """How long the task would run on this worker."""
+        return measure.work_of(self._state.grid, job, task) / measure.speed_of(self._state.grid, worker)
+
+    def waiting_s(self, worker: Worker) -> float:
+        """Expected work that waits at the worker, for each of its slots."""
+        return self._index.queues.work_ms.get(worker.name, 0) / 1e3 / max(1, worker.offered)
+
+    def free_at(self, worker: Worker) -> float:
+        """From when on one more task is expected to have a slot of this worker, which is at work in all of them."""
+        seated = [a.since + a.expected_s for a in self._index.of_worker[worker.name].values() if a.is_seated]
+        return min(seated, default=self.now) + self.waiting_s(worker)
+
+    def in_hand(self, worker: Worker) -> int:
+        """Slots that it has in use, and tasks that wait there for one."""
+        waiting = self._index.queues.of_worker.get(worker.name, ())
+        return self._index.used.get(worker.name, 0) + len(waiting)
+
+    def next_ahead(self, job: Job, worker: Worker, after: int = 0) -> int | None:
+        """The job's next task to start after ``after``, else its first, if it may wait at this worker."""
+        fresh = Ranges() if self.is_held(job) else self.fresh(job)
+        task = _least(self._first_waiting(job, worker, after), fresh.first_after(after))
+        task = task or _least(self._first_waiting(job, worker, 0), fresh.first_after(0))
+        return task if task is not None and self.may_wait(job, task, worker) else None
+
+    # For policies that take the next task, and look for its worker.
+
+    def next_to_start(self, after: int, in_vain: Mapping[Key, int], most: int) -> Job | None:
+        """The first job that came after that arrival with a task to start, but for requirements asked ``most`` times
+        in vain.
+        """
+        ready = self._index.ready
+        arrival = _first_after(after, [ready[key] for key in ready if in_vain.get(key, 0) < most])
+        return None if arrival is None else self._index.live[arrival]
+
+    def to_start(self, job: Job) -> Iterator[int]:
+        """Tasks of it to start: the first of those to be tried again and of those never started, and a few that stand
+        still.
+        """
+        pool = self._index.pools[job.id]
+        fresh = None if self.is_held(job) else self.fresh(job).first_after(0)
+        yield from sorted(number for number in (pool.waiting.first_after(0), fresh) if number is not None)
+        yield from islice(pool.stranded, _PATIENCE)
+
+    def worker(self, name: str) -> Worker:
+        return self._state.workers[name]
+
+    def key_of(self, job: Job) -> Key:
+        """What the job requires."""
+        return self._index.demand.key_of(job)
+
+    # What is in the grid.
 
     def workers(self) -> list[Worker]:
         """All that are available, by name."""
@@ -93,6 +198,11 @@ class View:
     def ready_jobs(self, worker: Worker) -> Iterator[Job]:
         """Jobs with a task to start (not only to replicate) that fits this worker now, by arrival."""
         return self._round(0, self._open_to(worker, self._index.ready))
+
+    def jobs_to_start(self, worker: Worker, after: int) -> Iterator[Job]:
+        """Jobs with a task to start that fits one slot of this worker, by arrival, from ``after`` once round."""
+        ready = self._index.ready
+        return self._round(after, [ready[key] for key in self.keys_met_by(worker) if key in ready])
 
     def round_of_jobs(self, worker: Worker, after: int) -> Iterator[Job]:
         """Jobs with a task to start or to replicate that fits this worker now, by arrival, from just after
@@ -122,9 +232,8 @@ class View:
 
     def first_startable(self, job: Job, worker: Worker) -> int | None:
         """Its first task that may be started on this worker now: none of its attempts is moving."""
-        pool = self._index.pools[job.id]
         fresh = None if self.is_held(job) else self.fresh(job).first_after(0)
-        return _least(pool.waiting.first_after(0), fresh, self.first_stranded(job, worker))
+        return _least(self._first_waiting(job, worker, 0), fresh, self.first_stranded(job, worker))
 
     def has_stranded(self, job: Job) -> bool:
         """All that runs of one of its tasks is frozen, and it may have another attempt."""
@@ -144,13 +253,33 @@ class View:
         return self._from_cursor(job, worker, after) or self._from_cursor(job, worker, 0)
 
     def _from_cursor(self, job: Job, worker: Worker, after: int) -> int | None:
-        waiting = self._index.pools[job.id].waiting.first_after(after)
+        waiting = self._first_waiting(job, worker, after)
         replicable = self.first_replicable(job, worker, after)
         return _least(waiting, replicable, self.fresh(job).first_after(after))
 
     def first_replicable(self, job: Job, worker: Worker, after: int = 0) -> int | None:
         """Its first task, from just after ``after`` on, that could have another attempt, on this worker."""
         return self._first_elsewhere(self._index.to_replicate(job), job, worker, after)
+
+    def should_go_elsewhere(self, job: Job, task: int, worker: Worker) -> bool:
+        """The task has failed on this worker, which is in bad standing, and there is another one for it: there it
+        will show whose doing that was.
+        """
+        known = self._state.tasks.get(TaskId(job.id, task)) if worker.standing < 0 else None
+        if known is None or worker.name not in known.failed_on:
+            return False
+        trusted = self._index.demand.trusted[self._index.demand.key_of(job)]
+        return any(name not in known.failed_on for name in trusted)
+
+    def _first_waiting(self, job: Job, worker: Worker, after: int) -> int | None:
+        """Its first task to start again, passing over those that had better go elsewhere."""
+        waiting, number = self._index.pools[job.id].waiting, after
+        for _ in range(_LOOK_AT):
+            found = waiting.first_after(number)
+            if found is None or not self.should_go_elsewhere(job, found, worker):
+                return found
+            number = found
+        return None
 
     def _first_elsewhere(self, numbers: Ranges, job: Job, worker: Worker, after: int) -> int | None:
         number = numbers.first_after(after)

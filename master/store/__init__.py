@@ -20,6 +20,7 @@ from master.store.history import History
 from master.store.jobs import Jobs
 from master.store.migrate import upgrade
 from master.store.notifications import Notifications
+from master.store.programs import Programs
 from master.store.results import Results
 from master.store.samples import SampleQueries, Sampler
 from master.store.stories import Stories
@@ -61,6 +62,7 @@ class Store:
         self.workers = Workers(self._read)
         self.forecasts = Forecasts(self._read, self._writer)
         self.notifications = Notifications(self._read, self._writer)
+        self.programs = Programs(self._read)
         self.tokens = Tokens(self._read, self._writer)
 
     async def commit(self, batch: Batch, effects: Effects) -> None:

@@ -26,11 +26,11 @@ from master.scheduling.events import BATCH
 from master.scheduling.scheduler import Scheduler
 from master.store.database import Result, parse_url, reading
 from master.store.rows import Values, changed_rows, late_rows
-from master.store.tables import attempts, event_log, exemptions, grid, jobs, specs, tasks, workers
+from master.store.tables import attempts, event_log, exemptions, grid, jobs, programs, specs, tasks, workers
 from shared.errors import LooplineError
 from shared.model import AttemptState
 
-_COMPARED = (grid, jobs, specs, tasks, attempts, workers, exemptions)
+_COMPARED = (grid, jobs, specs, tasks, attempts, workers, programs, exemptions)
 _STREAM = {"yield_per": 1000}  # rows at a time in memory
 Key = tuple[Any, ...]
 
@@ -84,6 +84,8 @@ class _Memory:
         self._rows: dict[Table, dict[Key, Values]] = {table: {} for table in _COMPARED}
 
     def apply(self, effects: Effects) -> None:
+        for key in effects.forgotten:
+            self._rows[programs].pop(key, None)
         for table, rows in changed_rows(effects):
             self._rows[table].update((_key(table, row), row) for row in rows)
         for late in late_rows(effects):

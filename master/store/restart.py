@@ -10,7 +10,7 @@ from sqlalchemy import ColumnElement, Connection, Select, func, or_, select, tup
 from master.scheduling.events import JobRetried
 from master.scheduling.model import OCCUPYING, Grid
 from master.scheduling.snapshot import Snapshot
-from master.store.rows import ATTEMPTS, GRID, JOBS, TASKS, WORKERS, Entity, Mapper
+from master.store.rows import ATTEMPTS, GRID, JOBS, PROGRAMS, TASKS, WORKERS, Entity, Mapper
 from master.store.tables import attempts, jobs, tasks
 from shared.model import AttemptState, TaskState
 
@@ -36,6 +36,7 @@ def snapshot(connection: Connection) -> Snapshot:
         attempts=_all(connection, ATTEMPTS, or_(_occupying, _may_return & of_task.in_(_open_tasks))),
         workers=_all(connection, WORKERS),
         started=_ranges(connection, tasks.c.job.in_(_kept_jobs), tasks.c.started),
+        programs=_all(connection, PROGRAMS),
     )
 
 

@@ -10,7 +10,7 @@ from typing import Any, Generic, TypeVar
 from sqlalchemy import Row, Select, Table, select
 
 from master.scheduling.effects import Effects, Submitted
-from master.scheduling.model import Attempt, Exemption, Grid, Job, Task, Worker
+from master.scheduling.model import Attempt, Exemption, Grid, Job, Program, Task, Worker
 from master.scheduling.states import END
 from master.store import tables
 
@@ -55,9 +55,21 @@ JOBS = _JobMapper()
 TASKS = Mapper(Task, tables.tasks)
 ATTEMPTS = Mapper(Attempt, tables.attempts)
 WORKERS = Mapper(Worker, tables.workers)
+PROGRAMS = Mapper(Program, tables.programs)
 EXEMPTIONS = Mapper(Exemption, tables.exemptions)
 
-_RECORDED = ("exit_code", "reason", "wall_s", "cpu_s", "peak_memory_bytes", "stdout", "stderr", "outputs", "value")
+_RECORDED = (
+    "exit_code",
+    "reason",
+    "wall_s",
+    "cpu_s",
+    "system_s",
+    "peak_memory_bytes",
+    "stdout",
+    "stderr",
+    "outputs",
+    "value",
+)
 
 
 def changed_rows(effects: Effects) -> list[tuple[Table, list[Values]]]:
@@ -69,6 +81,7 @@ def changed_rows(effects: Effects) -> list[tuple[Table, list[Values]]]:
         (tables.tasks, TASKS.values(effects.tasks.values())),
         (tables.attempts, ATTEMPTS.values(effects.attempts.values())),
         (tables.workers, WORKERS.values(effects.workers.values())),
+        (tables.programs, PROGRAMS.values(effects.programs.values())),
         (tables.exemptions, EXEMPTIONS.values(effects.exemptions)),
     ]
     return [(table, rows) for table, rows in changes if rows]
@@ -96,6 +109,11 @@ def notification_rows(effects: Effects) -> list[Values]:
         for job in effects.jobs.values()
         if job.departure is not None and job.spec.notify is not None and job.state in job.spec.notify.on
     ]
+
+
+def forgotten_rows(effects: Effects) -> list[Values]:
+    """Keys of programs whose rows go (before changed ones are written: one may have been learnt of anew)."""
+    return [{"of_owner": owner, "of_name": name, "of_folder": folder} for owner, name, folder in effects.forgotten]
 
 
 def late_rows(effects: Effects) -> list[Values]:

@@ -33,7 +33,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.types import TypeEngine
 
-from master.scheduling.model import Attempt, Exemption, Grid, Job, Task, Worker
+from master.scheduling.model import Attempt, Exemption, Grid, Job, Program, Task, Worker
 from shared.api import Role
 from shared.spec import JobSpec
 
@@ -195,6 +195,9 @@ samples = Table(  # what workers said of themselves, once a minute
     sqlite_with_rowid=False,  # read by its key, forwards
 )
 Index(None, samples.c.worker, samples.c.minute)
+
+programs = Table("programs", metadata, *_columns(Program, key=["owner", "name", "folder"]))
+Index(None, programs.c.used_at)
 
 exemptions = Table(
     "exemptions",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import cache
 
-from sqlalchemy import Connection, Insert, Table, bindparam, insert, update
+from sqlalchemy import Connection, Insert, Table, bindparam, delete, insert, update
 from sqlalchemy.dialects import postgresql, sqlite
 
 from master.scheduling.effects import Effects
@@ -13,9 +13,9 @@ from master.scheduling.events import BATCH, Batch
 from master.store.audit import audit
 from master.store.broken import StoreBroken
 from master.store.database import Result, Transact
-from master.store.rows import changed_rows, late_rows, notification_rows
+from master.store.rows import changed_rows, forgotten_rows, late_rows, notification_rows
 from master.store.samples import Sampler
-from master.store.tables import attempts, event_log, grid, notifications
+from master.store.tables import attempts, event_log, grid, notifications, programs
 from shared.model import AttemptState
 
 
@@ -34,6 +34,7 @@ class Writer:
         trace.
         """
         rows, late, completed = changed_rows(effects), late_rows(effects), list(effects.completed)
+        forgotten = forgotten_rows(effects)
         if not batch.events and not late and all(table is grid for table, _ in rows):
             return
         ended = notification_rows(effects)
@@ -42,6 +43,8 @@ class Writer:
         log = {"at": batch.now, "batch": BATCH.dump_json(batch).decode()}
 
         def work(connection: Connection) -> None:
+            if forgotten:
+                connection.execute(_FORGET, forgotten)
             for table, values in rows:
                 connection.execute(_upsert(table, connection.dialect.name), values)
             if late:
@@ -84,6 +87,12 @@ def _upsert(table: Table, dialect: str) -> Insert:
     rest = {column.name: statement.excluded[column.name] for column in table.columns if column not in key}
     return statement.on_conflict_do_update(index_elements=key, set_=rest)
 
+
+_FORGET = delete(programs).where(
+    programs.c.owner == bindparam("of_owner"),
+    programs.c.name == bindparam("of_name"),
+    programs.c.folder == bindparam("of_folder"),
+)
 
 _ENDED_LATE = update(attempts).where(
     attempts.c.job == bindparam("of_job"),

@@ -25,6 +25,7 @@ from shared.model import (
     InputFile,
     Load,
     Name,
+    Probation,
     Result,
     Seconds,
     Sha256,
@@ -116,12 +117,17 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Assign:
-    """Master to worker: start these, end those; Reports up to ``seen`` are on the master's disk."""
+    """Master to worker: start these, end those; Reports up to ``seen`` are on the master's disk.
+
+    A run for which no slot is free waits at the worker, in order of arrival.
+    """
 
     seq: Sequence
     seen: Sequence
     run: tuple[Run, ...] = ()
     cancel: tuple[AttemptId, ...] = ()
+    held_s: Seconds | None = None  # from the coming of Report ``seen`` to this; None: it was answered before
+    probation: Probation | None = None  # for whoever owns the computer; None: it is in good standing
     kind: Literal["assign"] = "assign"
 
 

@@ -24,6 +24,10 @@ EXPERIMENTS: dict[str, tuple[str, str]] = {
         "simulator.experiments.rack:rack",
         "Rectangles in a supercomputer's rack: utilisation, fairness, cost; beside the paper's Table 1.",
     ),
+    "dynamic-load": (
+        "simulator.experiments.dynamic_load:dynamic_load",
+        "Shirotani et al.: where to send jobs of predicted size on unlike machines, and what stale load costs.",
+    ),
     "global-computing": (
         "simulator.experiments.global_computing:global_computing",
         "Takefusa et al.'s clients, networks and servers: Tables 1 to 4 beside the paper's, and scenarios of yours.",

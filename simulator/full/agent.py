@@ -59,9 +59,8 @@ class Agent:
 
     def stop(self) -> None:
         """Its owner stops it: whatever runs is given back, and the master is told, if it listens."""
-        self.is_on, self.machine.offered = False, 0
-        for attempt in list(self.machine.processes):
-            self.machine.end(attempt, Outcome.GIVEN_BACK)
+        self.is_on = False
+        self.machine.stop()
         self._follow_processes()
         self._report()
         self._set("farewell", FAREWELL_S, self._leave)
@@ -158,6 +157,7 @@ class Agent:
         def end() -> None:
             del self._ends[attempt]
             self.machine.end(attempt, outcome)
+            self._follow_processes()  # what waited may have begun
             self._report()
 
         return end

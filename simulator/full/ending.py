@@ -17,7 +17,7 @@ def check_restart_changes_nothing(scheduler: Scheduler, store: MemoryStore) -> N
     """The rows hold all that the scheduler knows."""
     now, again = scheduler.state, Scheduler(store.snapshot()).state
     assert now.grid == again.grid
-    for part in ("jobs", "tasks", "attempts", "workers", "fresh"):
+    for part in ("jobs", "tasks", "attempts", "workers", "programs", "fresh"):
         assert_same(part, getattr(now, part), getattr(again, part))
     assert now.index.ready == again.index.ready
     assert now.index.witness.keys() == again.index.witness.keys()
@@ -79,7 +79,7 @@ def check_replay(store: MemoryStore) -> None:
     """The log alone leads to the same rows."""
     again = store.replayed()
     assert again.grid == store.grid
-    for part in ("jobs", "tasks", "attempts", "workers", "exemptions"):
+    for part in ("jobs", "tasks", "attempts", "workers", "programs", "exemptions"):
         assert_same(part, getattr(store, part), getattr(again, part))
 
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from shared.errors import ProtocolError
 from shared.model import AttemptId, Facts, Held, Load, Outcome, Output, Result
-from shared.protocol.messages import Assign, Welcome
+from shared.protocol.messages import Assign, Run, Welcome
 from shared.protocol.session import MasterSession, WorkerSession
 from worker.core import Core
 
@@ -34,11 +34,14 @@ class Machine:
     def __init__(self, name: str, facts: Facts, clock: Callable[[], float] = lambda: 0.0) -> None:
         self.name, self.facts, self.boots = name, facts, 0
         self.spool: dict[AttemptId, Result] = {}
+        self.sent: dict[
+            AttemptId, tuple[Run, bool]
+        ] = {}  # on disk: what has no result in the spool; whether it began
         self.processes: dict[AttemptId, float] = {}  # since when
         self.link: Link | None = None
         self.core = Core()
         self.offered = facts.slots
-        self.in_use = False  # by its owner: everything stands still
+        self._in_use = False
         self._clock = clock
 
     @property
@@ -46,13 +49,36 @@ class Machine:
         """Its link is open, and the master has said so."""
         return self.link is not None and self.link.worker.welcome is not None
 
-    def boot(self) -> None:
-        """Whatever ran is gone; what was in the spool is not."""
+    @property
+    def in_use(self) -> bool:
+        """By its owner: everything stands still."""
+        return self._in_use
+
+    @in_use.setter
+    def in_use(self, value: bool) -> None:
+        self._in_use = value
+        self._review()
+
+    def boot(self, *, forgets: bool = False) -> None:
+        """Whatever ran is gone; what is in the spool is not, unless the agent ``forgets`` what it had still to do."""
         self.boots += 1
         self.processes.clear()
         self.link = None
-        self.core = Core(self.spool.values())
+        sent = {} if forgets else {a: entry for a, entry in self.sent.items() if a not in self.spool}
+        begun = [Result(a, Outcome.GIVEN_BACK, reason="restarted") for a, (_, has_begun) in sent.items() if has_begun]
+        self.sent = sent
+        self.core = Core(
+            [*self.spool.values(), *begun], (), [run for run, has_begun in sent.values() if not has_begun]
+        )
         self.offered = self.facts.slots
+        self._review()
+
+    def stop(self) -> None:
+        """Whatever is in hand is given back, and nothing more begins."""
+        self.offered = 0
+        self._review()
+        for attempt in list(self.processes):
+            self.end(attempt, Outcome.GIVEN_BACK)
 
     def connect(self, number: int) -> Link:
         session = WorkerSession(self.name, f"boot-{self.boots}", self.facts)
@@ -65,7 +91,7 @@ class Machine:
         if self.link is None or self.link.worker.welcome is None:
             return
         holding, results = self.core.to_report()
-        held = [Held(attempt, self._age(attempt), frozen=self.in_use) for attempt in holding]
+        held = [self._held(attempt) for attempt in holding]
         load = Load(0 if self.in_use else self.offered, in_use=self.in_use)
         seq, frame = self.link.worker.report(held, results, load)
         self.core.reported(seq, results)
@@ -99,19 +125,40 @@ class Machine:
         printed = self.name.encode() if lies else b"the truth"
         output = Output(len(printed), data=printed)
         self.spool[attempt] = Result(attempt, outcome, code, wall_s=age, cpu_s=age, stdout=output)
-        self.core.ended(self.spool[attempt])
+        self.sent.pop(attempt, None)
+        self._begin(self.core.ended(self.spool[attempt]))
 
     def _carry_out(self, assign: Assign) -> tuple[AttemptId, ...]:
         todo = self.core.assigned(assign)
-        for run in todo.start:
-            assert run.attempt not in self.processes, f"{run.attempt} was started twice on {self.name}"
-            self.processes[run.attempt] = self._clock()
+        self.sent |= {run.attempt: (run, False) for run in assign.run if self.core.is_waiting(run.attempt)}
+        self._begin(todo.start)
         for attempt in todo.cancel:
             if attempt in self.processes:
                 self.end(attempt, Outcome.CANCELLED)
         for attempt in todo.forget:
-            del self.spool[attempt]
+            self.spool.pop(attempt, None)
+            self.sent.pop(attempt, None)
+        self._review()
         return todo.forget
+
+    def _begin(self, runs: Iterable[Run]) -> None:
+        for run in runs:
+            assert run.attempt not in self.processes, f"{run.attempt} was started twice on {self.name}"
+            self.processes[run.attempt] = self._clock()
+            self.sent[run.attempt] = run, True
+        assert sum(self.sent[attempt][0].slots for attempt in self.processes) <= self.facts.slots, "more than fits"
+
+    def _review(self) -> None:
+        """Nothing begins beside what stands still, and nothing waits for it."""
+        slots = 0 if self.in_use else self.offered
+        self._begin(self.core.allow(slots))
+        if not slots:
+            self.core.give_back("somebody is there")
+
+    def _held(self, attempt: AttemptId) -> Held:
+        if self.core.is_waiting(attempt):
+            return Held(attempt, waiting=True)
+        return Held(attempt, self._age(attempt), frozen=self.in_use)
 
     def _age(self, attempt: AttemptId) -> float:
         now = self._clock()

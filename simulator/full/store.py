@@ -7,7 +7,17 @@ from dataclasses import replace
 
 from master.scheduling.effects import Effects
 from master.scheduling.events import BATCH, Batch
-from master.scheduling.model import UNRELEASED, Attempt, Exemption, Grid, Job, Task, Worker
+from master.scheduling.model import (
+    UNRELEASED,
+    Attempt,
+    Exemption,
+    Grid,
+    Job,
+    Program,
+    ProgramKey,
+    Task,
+    Worker,
+)
 from master.scheduling.ranges import Ranges
 from master.scheduling.scheduler import Scheduler
 from master.scheduling.snapshot import Snapshot
@@ -22,6 +32,7 @@ class MemoryStore:
         self.tasks: dict[TaskId, Task] = {}
         self.attempts: dict[AttemptId, Attempt] = {}
         self.workers: dict[str, Worker] = {}
+        self.programs: dict[ProgramKey, Program] = {}
         self.exemptions: dict[tuple[int, int], Exemption] = {}
         self.log: list[bytes] = []
         self.passings: list[tuple[int, int]] = []  # found by the audit and not excused
@@ -38,6 +49,9 @@ class MemoryStore:
         self.tasks |= {key: copy(task) for key, task in effects.tasks.items()}
         self.attempts |= {key: copy(attempt) for key, attempt in effects.attempts.items()}
         self.workers |= {key: copy(worker) for key, worker in effects.workers.items()}
+        for forgotten in effects.forgotten:
+            self.programs.pop(forgotten, None)
+        self.programs |= {key: copy(program) for key, program in effects.programs.items()}
         self.exemptions |= {(e.job, e.predecessor): e for e in effects.exemptions}
         for worker, result in effects.late:
             self._keep_late(worker, result)
@@ -60,6 +74,7 @@ class MemoryStore:
             [copy(attempt) for attempt in attempts],
             [copy(worker) for worker in self.workers.values()],
             {job_id: ranges.pairs() for job_id, ranges in started.items()},
+            [copy(program) for program in self.programs.values()],
         )
 
     def retry_material(self, job_id: int) -> tuple[Job, list[Task], list[tuple[int, int]]]:

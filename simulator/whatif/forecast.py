@@ -113,6 +113,10 @@ class ForecastWorld(ChangingWorld):
 
     def _go_on(self, host: Host, attempt: Attempt) -> None:
         """With what it was doing when the log ended."""
+        if attempt.waiting:
+            host.waiting[attempt.id] = attempt.slots
+            return
+        host.taken[attempt.id] = attempt.slots
         end = self.now + host.speed.end_of(0.0, self._luck.rest(attempt, self._recording.ended))
         self._until(host, attempt.id, end, lambda: self._end(host, attempt.id))
         host.running[attempt.id] = (attempt.dispatched_at, host.running[attempt.id][1])

@@ -166,7 +166,7 @@ class WhatIfWorld(ChangingWorld):
         self._until(host, attempt, end, partial(self._finish, host, attempt, outcome))
 
     def _finish(self, host: Host, attempt: AttemptId, outcome: Outcome) -> None:
-        since, _ = host.running.pop(attempt)
+        since = self._leave(host, attempt)
         self._brought(host, Result(attempt, outcome, int(outcome is Outcome.FAILED), wall_s=self.kernel.now - since))
 
 

@@ -54,6 +54,25 @@ async def test_a_drained_worker_is_given_nothing(master: Bench) -> None:
         await until(lambda: _has_succeeded(master, job))
 
 
+async def test_an_answer_says_how_long_its_report_was_here_and_what_comes_later_does_not(master: Bench) -> None:
+    """So that the worker can tell what the network took."""
+    async with connect(master) as socket:
+        session = WorkerSession("w1", "boot", FACTS)
+        await socket.send_bytes(session.hello())
+        assert isinstance(session.receive(await socket.receive_bytes()), Welcome)
+        await socket.send_bytes(session.report((), (), Load(slots=1))[1])
+        answer = session.receive(await socket.receive_bytes())
+        assert isinstance(answer, Assign)
+        assert answer.seen == 1
+        assert answer.held_s is not None
+        assert 0 < answer.held_s < 60
+        await master.submit()
+        later = session.receive(await socket.receive_bytes())
+        assert isinstance(later, Assign)
+        assert later.run
+        assert later.held_s is None
+
+
 async def test_another_version_is_refused_with_what_to_do(master: Bench) -> None:
     async with connect(master) as socket:
         session = WorkerSession("w1", "boot", FACTS)

@@ -22,6 +22,7 @@ from shared.api import (
     HistoryReport,
     JoinTokenCreated,
     JoinTokenView,
+    LastHour,
     PassingReport,
     PruneReport,
     Reason,
@@ -32,7 +33,7 @@ from shared.api import (
 from shared.model import JobState, Order, TaskState
 from tests.cli.conftest import Run
 from tests.cli.fake_master import Answer, FakeMaster, hang_up, ok, page, refuse
-from tests.cli.views import job, result, task, worker
+from tests.cli.views import job, program, result, task, worker
 
 PASSED_ON = {"master", "worker", "doctor", "owner", "simulate"}  # to other programs, --help included
 SPEAKS_FOR_ITSELF = PASSED_ON | {"replay", "token", "demo", "join", "service"}
@@ -81,7 +82,8 @@ def answers(fake: FakeMaster) -> None:
     fake.on("POST /jobs", ok(Submission(id=7, task_count=2, warnings=["no worker is a mac"]), 201))
     for what in ("cancel", "pause", "resume", "retry"):
         fake.on(f"POST /jobs/7/{what}", ok(job(7)))
-    fake.on("GET /workers", page(worker()))
+    fake.on("GET /workers", page(worker(last_hour=LastHour(delivered=3600.0, promised=14400.0, slot_s=1.0, tasks=7))))
+    fake.on("GET /programs", page(program()))
     for what in ("drain", "undrain"):
         fake.on(f"POST /workers/pc-1/{what}", ok(worker()))
     fake.on("GET /tokens", page(TOKEN))
@@ -110,6 +112,8 @@ LINES = [
     ("resume 7 --json", "state"),
     ("retry 7 --json", "state"),
     ("workers --json", None),
+    ("workers --long --json", None),
+    ("history --json", None),
     ("drain pc-1 --json", "draining"),
     ("undrain pc-1 --json", "draining"),
     ("token create ann --json", "secret"),

@@ -1,5 +1,6 @@
 """From a command line to the job that reaches the master."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -34,6 +35,7 @@ CASES: list[tuple[list[str], dict[str, Any]]] = [
     (["--max-replicas", "1", "--", "t"], {"max_replicas": 1}),
     (["--env", "A=1", "--env", "B=x=y", "--", "t"], {"environment": {"A": "1", "B": "x=y"}}),
     (["plain", "words"], {"name": "plain", "command": ["plain", "words"]}),
+    (["--size", "unknown", "--folder", "/home/ann/pi", "--", "t"], {"size": "unknown", "folder": "/home/ann/pi"}),
 ]
 
 
@@ -42,6 +44,6 @@ def test_a_command_line_is_a_job(fake: FakeMaster, run: Run, words: list[str], d
     fake.on("POST /jobs", ok(Submission(id=1, task_count=1), 201))
     ran = run("submit", *words)
     assert (ran.code, ran.out) == (0, "job 1 submitted: 1 task\n"), ran.err
-    expected = {"name": "t", "command": ["t"]} | document
+    expected = {"name": "t", "command": ["t"], "folder": Path.cwd().as_posix()} | document
     assert fake.seen[0].body == expected
     JobSpec.model_validate(fake.seen[0].body)

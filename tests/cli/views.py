@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from shared.api import Counts, JobDetail, TaskResult, TaskView, WorkerView
-from shared.model import Facts, JobState, Load, Order, TaskId, TaskState
+from shared.api import Counts, JobDetail, ProgramView, TaskResult, TaskView, WorkerView
+from shared.model import Facts, JobState, Load, Order, Prediction, TaskId, TaskState
 from shared.spec import JobSpec
 
 
@@ -42,6 +42,16 @@ def worker(name: str = "pc-1", **changes: Any) -> WorkerView:
         "slots": 4, "slots_used": 1, "running": [], "joined_at": 1.0, "reported_at": 1.0, "lease_until": 2.0,
     }  # fmt: skip
     return WorkerView(**known | changes)
+
+
+def program(name: str = "pi.py", **changes: Any) -> ProgramView:
+    known: dict[str, Any] = {
+        "owner": "ann", "name": name, "folder": "/home/ann/pi", "runs": 40, "first_run_at": 1.0, "used_at": 1000.0,
+        "changed_at": None, "predicted": Prediction(work=12.0, mean=13.0, p10=9.0, p90=31.0, runs=32),
+        "wall_s": 6.0, "cpu_s": 5.9, "system_s": 0.1, "peak_memory_bytes": 3 * 10**8,
+        "workers": {"pc-1": 20, "pc-2": 9, "pc-3": 2, "pc-4": 1}, "latest": [],
+    }  # fmt: skip
+    return ProgramView(**known | changes)
 
 
 def _task(number: int, state: TaskState, job: int) -> dict[str, Any]:

@@ -99,6 +99,10 @@ def what_was_assumed_is_not_taken_back(patch: Patch) -> None:
 
 reached = agreement.decides
 
+def what_has_begun_still_counts_as_waiting(patch: Patch) -> None:
+    patch.setattr(reconcile, "_note", lambda grid, attempt, held: None)
+
+
 BUGS = [
     what_was_assumed_is_not_taken_back,
     hold_ignores_ties,
@@ -106,6 +110,7 @@ BUGS = [
     losers_are_not_cancelled,
     a_second_result_is_accepted,
     a_run_that_never_arrived_is_not_sent_again,
+    what_has_begun_still_counts_as_waiting,
 ]
 
 

@@ -17,7 +17,8 @@ names = st.sampled_from(NAMES)
 crashes = st.sampled_from(["", "", "", "", "", "before step", "before commit", "before release"])
 verbs = st.sampled_from(["cancel", "pause", "resume", "retry", "retry"])
 specs = st.builds(
-    lambda count, size, replicas, attempts, label, quorum, budget: JobSpec(
+    lambda count, size, replicas, attempts, label, quorum, budget, name: JobSpec(
+        name=name,
         command=["work"],
         parameters={"i": Range(range=[1, count])} if count > 1 else None,
         size=size,
@@ -28,17 +29,18 @@ specs = st.builds(
         requires=Requirements(labels=[label] if label else []),
     ),
     st.integers(1, 4),
-    st.sampled_from([None, 1.0, 1.0, 2.0, 2.0, 3.0]),
+    st.sampled_from([None, None, "unknown", 1.0, 1.0, 2.0, 2.0, 3.0]),
     st.sampled_from([None, 1, 2, "unlimited"]),
     st.sampled_from([None, 1, 2]),
     st.sampled_from(["", "", "", "fast", "none-has-it"]),
     st.sampled_from([None, None, None, 2]),
     st.sampled_from([None, None, None, 0.0, 3.0]),
+    st.sampled_from(["", "", "other"]),
 )
 
 
-def facts(slots: int, labels: tuple[str, ...]) -> Facts:
-    return Facts("linux", "x86_64", "3.11", "0", "model", slots, 10**9, slots, labels)
+def facts(slots: int, labels: tuple[str, ...], speed: float = 1.0) -> Facts:
+    return Facts("linux", "x86_64", "3.11", "0", "model", slots, 10**9, slots, labels, speed)
 
 
 class WorldMachine(RuleBasedStateMachine):
@@ -49,15 +51,40 @@ class WorldMachine(RuleBasedStateMachine):
         stall=st.sampled_from([3.0, 60.0]),
         replicas=st.sampled_from([1, 2, 3, None]),
         slots=st.lists(st.integers(1, 3), min_size=3, max_size=3),
+        ahead=st.sampled_from([0.0, 1.0, 2.5, 100.0]),
+        probation=st.sampled_from([0.0, 2.0, 60.0]),
+        speeds=st.lists(st.sampled_from([0.5, 1.0, 1.0, 4.0]), min_size=3, max_size=3),
+        programs=st.sampled_from([1, 100]),
     )
     def build(
-        self, policy: str, order: Order, lease: float, stall: float, replicas: int | None, slots: list[int]
+        self,
+        policy: str,
+        order: Order,
+        lease: float,
+        stall: float,
+        replicas: int | None,
+        slots: list[int],
+        ahead: float,
+        probation: float,
+        speeds: list[float],
+        programs: int,
     ) -> None:
         chosen = SchedulerSettings(
-            policy, order, lease_s=lease, stall_after_s=stall, max_attempts=2, max_replicas=replicas, max_jobs=12
+            policy,
+            order,
+            lease_s=lease,
+            stall_after_s=stall,
+            max_attempts=2,
+            max_replicas=replicas,
+            max_jobs=12,
+            ahead_s=ahead,
+            max_ahead=4,
+            probation_s=probation,
+            max_programs=programs,
         )
         labels = [("fast",), (), ("fast", "none-has-it")]
-        machines = [Machine(n, facts(s, own)) for n, s, own in zip(NAMES, slots, labels, strict=True)]
+        kinds = zip(NAMES, slots, labels, speeds, strict=True)
+        machines = [Machine(name, facts(count, own, speed)) for name, count, own, speed in kinds]
         self.world = World(chosen, machines)
 
     @rule(spec=specs, crash=crashes, after=st.one_of(st.just([]), st.lists(st.integers(0, 5), max_size=2)))
@@ -125,10 +152,10 @@ class WorldMachine(RuleBasedStateMachine):
         if reports:
             machine.report()
 
-    @rule(name=names)
-    def reboot(self, name: str) -> None:
+    @rule(name=names, forgets=st.booleans())
+    def reboot(self, name: str, forgets: bool) -> None:
         self.world.cut(name, noticed=True)
-        self.world.machines[name].boot()
+        self.world.machines[name].boot(forgets=forgets)
 
     @rule(crash=crashes)
     def master_steps(self, crash: str) -> None:
@@ -173,6 +200,16 @@ class WorldMachine(RuleBasedStateMachine):
     def all_run_smoothly(self, rounds: int, which: int, ends: Outcome | None) -> None:
         for name in NAMES:
             self.run_smoothly(name, rounds, which, ends)
+
+    @rule(name=names, rounds=st.integers(1, 3), waits=st.booleans())
+    def one_fails_where_others_succeed(self, name: str, rounds: int, waits: bool) -> None:
+        """So that it comes to probations, and to predictions."""
+        for _ in range(rounds):
+            self.world.submit(JobSpec(command=["work"], parameters={"i": Range(range=[1, 4])}, max_attempts=2))
+            for each in NAMES * 2:
+                self.run_smoothly(each, 1, 0, Outcome.FAILED if each == name else Outcome.SUCCEEDED)
+        if waits:
+            self.world.pass_time(2.0)
 
     def teardown(self) -> None:
         if hasattr(self, "world"):

@@ -60,10 +60,22 @@ class Watched(Grid):
         assert worker.session is not None, f"{attempt.id} was started on {worker.name}, which is away"
         assert not worker.draining, f"{attempt.id} was started on {worker.name}, which is draining"
         assert meets(worker.facts, demand_of(job.spec.requires)), f"{attempt.id}: {worker.name} cannot run it"
-        taken = sum(a.slots for a in held if a.state is not AttemptState.LOST)
+        if attempt.waiting:
+            self._may_wait(attempt, [a for a in held if a.waiting and a.state in LIVE])
+        if worker.probation_until is not None:
+            others = [w for w in self.store.workers.values() if w.is_trusted and w.offered >= attempt.slots]
+            able = [w.name for w in others if meets(w.facts, demand_of(job.spec.requires))]
+            assert not able, f"{attempt.id} was started on {worker.name}, which is on probation, beside {able}"
+        taken = sum(a.slots for a in held if a.state is not AttemptState.LOST and not a.waiting)
         assert taken <= worker.offered, (
             f"{attempt.id}: {worker.name} offers {worker.offered} slots, {taken} are taken"
         )
+
+    def _may_wait(self, attempt: Attempt, queue: list[Attempt]) -> None:
+        assert not attempt.replica, f"{attempt.id} is a replica, and waits"
+        assert len(queue) <= self.settings.max_ahead, f"{attempt.id}: too many wait on {attempt.worker}"
+        work_s = sum(a.expected_s for a in queue) / self.store.workers[attempt.worker].offered
+        assert work_s <= self.settings.ahead_s + 0.01, f"{attempt.id}: too much waits on {attempt.worker}"
 
     def _may_complete(self, job: Job) -> None:
         """The definition of passing (no-passing paper, section 1), ties included."""
@@ -80,7 +92,7 @@ class Watched(Grid):
     def do(self, verb: str, which: int, detail: Any) -> None:
         names, jobs = sorted(self.agents), sorted(self.store.jobs)
         name, job = names[which % len(names)], jobs[which % len(jobs)] if jobs else 0
-        running = [attempt for agent in self.agents.values() for attempt in agent.running]
+        running = [a for agent in self.agents.values() for a in agent.running if a not in agent.waiting()]
         match verb:
             case "submit":
                 self.submit(**detail)
@@ -137,8 +149,8 @@ lives = st.lists(deeds, min_size=5, max_size=40)
 Life = list[tuple[str, int, Any]]
 
 
-def grid_of(policy: str, kind: type[Watched] = Watched) -> Watched:
-    grid = kind(policy=policy, lease_s=30.0, max_attempts=3)
+def grid_of(policy: str, kind: type[Watched] = Watched, **more: Any) -> Watched:
+    grid = kind(policy=policy, lease_s=30.0, max_attempts=3, **more)
     for name, own in MACHINES.items():
         grid.join(name, own)
     return grid
@@ -152,6 +164,21 @@ def whatever_happens_rules_and_order_are_kept(policy: str) -> None:
     @given(lives)
     def live(life: Life) -> None:
         grid = grid_of(policy)
+        for deed in life:
+            grid.do(*deed)
+        grid.finish()
+
+    live()
+
+
+QUEUES = {"ahead_s": 2.5, "max_ahead": 3}
+
+
+def rules_and_order_are_kept_where_tasks_wait_at_workers(policy: str) -> None:
+    @settings(PATIENT, max_examples=20)
+    @given(lives)
+    def live(life: Life) -> None:
+        grid = grid_of(policy, **QUEUES)
         for deed in life:
             grid.do(*deed)
         grid.finish()
@@ -174,9 +201,9 @@ class Twin(Watched):
 
 def decisions_are_a_function_of_rows(policy: str) -> None:
     @settings(PATIENT, max_examples=25)
-    @given(lives)
-    def live(life: Life) -> None:
-        grid = grid_of(policy, Twin)
+    @given(lives, st.sampled_from([{}, QUEUES]))
+    def live(life: Life, queues: dict[str, float]) -> None:
+        grid = grid_of(policy, Twin, **queues)
         for deed in life:
             grid.do(*deed)
 
@@ -305,7 +332,10 @@ def held_tasks_are_released_when_their_predecessor_ends(policy: str) -> None:
 
 Clause = Callable[[str], None]
 
-SAFETY: list[Clause] = [whatever_happens_rules_and_order_are_kept]
+SAFETY: list[Clause] = [
+    whatever_happens_rules_and_order_are_kept,
+    rules_and_order_are_kept_where_tasks_wait_at_workers,
+]
 CONTRACT: list[Clause] = [
     *SAFETY,
     decisions_are_a_function_of_rows,

@@ -63,6 +63,15 @@ class Agent:
     killed: list[AttemptId] = field(default_factory=list)  # on the master's demand, not yet reported
     mail: list[Assign] = field(default_factory=list)  # under way to it
 
+    def waiting(self) -> list[AttemptId]:
+        """What has no slot yet: they are had in the order of coming."""
+        free, waiting = self.facts.slots, []
+        for attempt, run in self.running.items():
+            slots = run.slots if run else 1
+            waiting += [attempt] if slots > free else []
+            free -= slots if slots <= free else 0
+        return waiting
+
     def take(self, assign: Assign) -> None:
         assert assign.seq == self.seen + 1, "frames of a session are numbered one by one"
         self.seen = assign.seq
@@ -191,11 +200,12 @@ class Grid:
             holding = list(agent.running)
         held, agent.killed = list(holding), []
         agent.running = {attempt: run for attempt, run in agent.running.items() if attempt in held}
+        waiting = agent.waiting()
         agent.sent += 1
         said = Report(
             agent.sent,
             agent.seen if seen is None else seen,
-            tuple(Held(attempt, frozen=frozen) for attempt in held),
+            tuple(Held(a, frozen=frozen and a not in waiting, waiting=a in waiting) for a in held),
             results,
             Load(agent.facts.slots if slots is None else slots),
         )
@@ -210,6 +220,9 @@ class Grid:
 
     def running(self, name: str) -> list[AttemptId]:
         return list(self.agents[name].running)
+
+    def waiting(self, name: str) -> list[AttemptId]:
+        return self.agents[name].waiting()
 
     def attempts_of(self, task: TaskId) -> list[AttemptId]:
         """Running somewhere."""

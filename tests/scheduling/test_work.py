@@ -194,17 +194,18 @@ def the_return_of_the_only_worker_for_each_stalled_job(grid: Bare, size: int) ->
 
 ALL = sorted(REGISTRY)
 ROUNDS = ["first-come", "round-robin"]
+PLACING = ["turnaround", "random", "cyclic", "shortest-queue", "most-throughput"]
 CUTS = ["space-partition"]  # all workers anew in every step in which one is idle: by its nature, a little work a job
 LOGARITHMIC = 1.3
 A_LITTLE_EACH = 5.0  # some ten calls for each of SMALL or LARGE beside the hundreds that a result costs
 LINEAR = 1.1 * LARGE / SMALL
 CASES: list[tuple[Case, list[str], float]] = [
     (a_result_among_many_tasks, ALL, LOGARITHMIC),
-    (a_result_among_many_jobs, ROUNDS, LOGARITHMIC),
+    (a_result_among_many_jobs, ROUNDS + PLACING, LOGARITHMIC),
     (a_result_among_many_jobs, CUTS, A_LITTLE_EACH),
-    (a_result_among_many_busy_workers, ROUNDS, LOGARITHMIC),
+    (a_result_among_many_busy_workers, ROUNDS + PLACING, LOGARITHMIC),
     (a_result_among_many_busy_workers, CUTS, A_LITTLE_EACH),
-    (a_result_among_many_held_jobs, ROUNDS, LOGARITHMIC),
+    (a_result_among_many_held_jobs, ROUNDS + PLACING, LOGARITHMIC),
     (a_result_among_many_held_jobs, CUTS, A_LITTLE_EACH),
     (a_result_among_many_kinds_of_jobs, ALL, A_LITTLE_EACH),  # for each set of requirements, not each job
     (a_report_among_many_idle_workers, ALL, LOGARITHMIC),

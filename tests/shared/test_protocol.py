@@ -323,9 +323,8 @@ def test_a_worker_of_another_version_is_told_what_to_do() -> None:
     refused = master.refusal()
     assert refused is not None
     assert (refused.code, "install" in refused.hint) == ("version", True)
-    assert refused.message == (
-        f"worker w (loopline 0.1) speaks link version {PROTOCOL_VERSION + 1}, this master speaks {PROTOCOL_VERSION}"
-    )
+    known = PROTOCOL_VERSION
+    assert refused.message == f"worker w (loopline 0.1) speaks link version {known + 1}, this master speaks {known}"
     worker = WorkerSession("w", "boot", FACTS)
     assert worker.receive(master.send(refused)) == refused
     assert worker.welcome is None

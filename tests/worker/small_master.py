@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from aiohttp import WSMsgType, web
 
-from shared.model import AttemptId, Result
+from shared.model import AttemptId, Probation, Result
 from shared.protocol import codec
 from shared.protocol.messages import Assign, Hello, Refused, Report, Run, Welcome
 from shared.protocol.session import MasterSession
@@ -23,6 +23,7 @@ class SmallMaster:
     refuses: Refused | None = None
     status: int = 0  # instead of a connection
     blob_status: int = 201
+    probation: Probation | None = None  # what it says of the worker's standing
     tokens: list[str | None] = field(default_factory=list)
     hellos: list[Hello] = field(default_factory=list)
     reports: list[Report] = field(default_factory=list)
@@ -109,7 +110,8 @@ class SmallMaster:
     async def _assign(self, *, seen: int = 0, run: tuple[Run, ...] = (), cancel: tuple[AttemptId, ...] = ()) -> None:
         self._seq += 1
         assert self._socket
-        await self._socket.send_bytes(codec.encode(Assign(self._seq, seen, run, cancel)))
+        assign = Assign(self._seq, seen, run, cancel, held_s=0.0, probation=self.probation)
+        await self._socket.send_bytes(codec.encode(assign))
 
     def holds(self, content: bytes) -> str:
         """Have a file, to be fetched by its name."""

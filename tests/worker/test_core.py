@@ -144,3 +144,130 @@ def test_in_any_order_nothing_is_lost_doubled_or_started_twice(
             seq, sent = 0, dict.fromkeys(sent, 0)
         assert core.is_idle == (not held and not sent)
         assert core.has_results == (0 in sent.values())
+
+
+# What waits for a slot.
+
+
+def begun(runs: tuple[Run, ...]) -> list[AttemptId]:
+    return [run.attempt for run in runs]
+
+
+def test_runs_beyond_the_slots_begin_in_the_order_in_which_they_came() -> None:
+    core = Core(slots=1)
+    assert begun(core.assigned(assign(B, A, C)).start) == [B]
+    assert core.waiting == (A, C)
+    assert core.to_report()[0] == (B, A, C)
+    assert begun(core.left(B)) == [A], "its result is not ready yet, but nothing of it runs"
+    assert core.ended(result(B)) == (), "its slot was free already"
+    assert begun(core.ended(result(A))) == [C]
+
+
+def test_one_that_needs_more_slots_than_are_free_is_passed_by_one_that_does_not() -> None:
+    core = Core(slots=2)
+    wide = Run(B, ("true",), {}, {}, slots=2)
+    core.assigned(assign(A))
+    assert begun(core.assigned(Assign(2, 1, (wide, run(C)))).start) == [C]
+    assert core.ended(result(A)) == ()
+    assert begun(core.ended(result(C))) == [B]
+
+
+def test_a_cancel_drops_what_waits_at_once_and_says_so() -> None:
+    core = Core(slots=1)
+    core.assigned(assign(A, B))
+    assert core.assigned(assign(cancel=(B,))) == Instructions()
+    assert core.has_results
+    holding, results = core.to_report()
+    assert (holding, [(r.attempt, r.outcome) for r in results]) == ((A,), [(B, Outcome.CANCELLED)])
+
+
+def test_what_waits_is_given_back_with_a_reason() -> None:
+    core = Core(slots=1)
+    core.assigned(assign(A, B, C))
+    assert core.give_back("somebody came") == (B, C)
+    assert [(r.attempt, r.outcome, r.reason) for r in core.to_report()[1]] == [
+        (B, Outcome.GIVEN_BACK, "somebody came"),
+        (C, Outcome.GIVEN_BACK, "somebody came"),
+    ]
+
+
+def test_what_an_earlier_agent_left_waits_until_the_master_has_heard_of_it() -> None:
+    core = Core(waiting=[run(A), run(B)], slots=2)
+    assert core.allow(2) == ()
+    core.connected()
+    assert begun(core.assigned(assign(C)).start) == [C], "what comes now is wanted now"
+    core.ended(result(C))
+    assert core.assigned(assign(cancel=(A,), seen=1)).start == (run(B),)
+    assert core.waiting == ()
+
+
+def test_a_new_link_asks_again_whether_what_waits_is_still_wanted() -> None:
+    core = Core(slots=1)
+    core.assigned(assign(A, B))
+    core.connected()
+    assert core.ended(result(A)) == ()
+    assert begun(core.assigned(assign(seen=1)).start) == [B]
+
+
+tales = st.lists(
+    st.one_of(
+        st.tuples(
+            st.just("assign"), st.lists(attempts, unique=True), st.lists(attempts, max_size=2), st.integers(0, 2)
+        ),
+        st.tuples(st.just("end"), st.integers(0, 3)),
+        st.tuples(st.just("leave"), st.integers(0, 3)),
+        st.tuples(st.just("allow"), st.integers(0, 3)),
+        st.tuples(st.just("give back")),
+        st.tuples(st.just("connected")),
+    ),
+    max_size=40,
+)
+
+
+@given(st.integers(1, 3), tales)
+def test_in_any_order_no_more_run_than_fit_and_none_is_passed_by_a_later_one(
+    slots: int, tale: list[tuple[Any, ...]]
+) -> None:
+    core, came, running, gone = Core(slots=slots), list[AttemptId](), dict[AttemptId, int](), set[AttemptId]()
+    doubted: set[AttemptId] = set()
+    for what, *given_ in tale:
+        new: tuple[Run, ...] = ()
+        if what == "assign":
+            runs, cancel, seen = given_
+            waiting = set(core.waiting)
+            todo = core.assigned(assign(*runs, cancel=tuple(cancel), seen=seen))
+            fresh = [a for a in runs if a not in running and a not in waiting and a not in gone and a not in cancel]
+            came += fresh
+            assert set(todo.cancel) == running.keys() & set(cancel)
+            gone |= waiting & set(cancel)
+            doubted = set() if seen else doubted
+            new = todo.start
+        elif what in ("end", "leave") and running:
+            attempt = list(running)[given_[0] % len(running)]
+            if what == "leave":
+                running[attempt] = 0
+                new = core.left(attempt)
+            else:
+                del running[attempt]
+                gone.add(attempt)
+                new = core.ended(result(attempt))
+        elif what == "allow":
+            slots = given_[0]
+            new = core.allow(slots)
+        elif what == "give back":
+            gone |= set(core.give_back("so"))
+        elif what == "connected":
+            core.connected()
+            doubted = set(core.waiting)
+        for each in begun(new):
+            assert each not in running
+            assert each not in gone
+            assert each not in doubted
+            running[each] = 1
+        if new:
+            assert sum(running.values()) <= slots
+        waiting_now = [a for a in came if a in core.waiting]
+        assert list(core.waiting) == waiting_now, "in the order in which they came"
+        may_begin = [a for a in core.waiting if a not in doubted]
+        assert not may_begin or sum(running.values()) >= slots, "none waits while a slot is free"
+        assert set(core.to_report()[0]) == running.keys() | set(core.waiting)

@@ -16,6 +16,7 @@ from typing import Any
 import aiohttp
 import pytest
 
+from shared.model import Probation
 from tests.worker.bench import run_of, until
 from tests.worker.presence.witnesses import Hand
 from tests.worker.small_master import SmallMaster
@@ -97,6 +98,23 @@ async def test_pause_and_resume_on_the_page(agent: Started, master: SmallMaster)
     await ask("POST", f"{address(agent)}resume")
     await until(lambda: master.reports[-1].load.slots == 2)
     assert not agent.home.pause.exists()
+
+
+async def test_the_owner_is_told_that_the_grid_gives_this_computer_nothing(
+    agent: Started, master: SmallMaster
+) -> None:
+    master.probation = Probation(time.time() + 600, "task 1.2 failed there, and then succeeded on <bee>")
+    await master.say()
+    await until(lambda: agent.agent._probation)
+    page = (await ask("GET", address(agent)))[1]
+    until_when = time.strftime("%H:%M", time.localtime(master.probation.until))
+    said = f"The grid gives this computer nothing new until {until_when}: task 1.2 failed there"
+    assert f"{said}, and then succeeded on &lt;bee&gt;." in page
+    assert said in (await owner(agent.folder))[1]
+    master.probation = None
+    await master.say()
+    await until(lambda: agent.agent._probation is None)
+    assert "nothing new" not in (await ask("GET", address(agent)))[1]
 
 
 async def test_a_pause_that_makes_no_sense_is_refused(agent: Started) -> None:

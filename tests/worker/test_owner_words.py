@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shared.errors import LooplineError
-from shared.model import Yielded
+from shared.model import SpeedSource, Yielded
 from worker import speed
 from worker.battery import Battery
 from worker.consent import Policy
@@ -263,6 +263,21 @@ def test_speed_is_kept_until_the_computer_changes(tmp_path: Path, monkeypatch: p
     assert speed.kept(file, "another", 4) == 2.5
     file.write_text(json.dumps({"computer": "?"}))
     assert speed.kept(file, "another", 4) == 3.5
+
+
+def test_where_a_speed_comes_from_and_when_it_was_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(speed, "measure", lambda: 1.5)
+    before = time.time()
+    first = speed.known(tmp_path / "speed.json", "a processor", 4)
+    assert (first.value, first.source) == (1.5, SpeedSource.BENCHMARK)
+    assert first.measured_at is not None
+    assert before <= first.measured_at <= time.time()
+    again = speed.known(tmp_path / "speed.json", "a processor", 4)
+    assert again == speed.Speed(1.5, SpeedSource.KEPT, first.measured_at)
+    kept = json.loads((tmp_path / "speed.json").read_text())
+    for moment in ("soon", -1, None, 1e300):  # an older agent, or somebody else, wrote it
+        (tmp_path / "speed.json").write_text(json.dumps({**kept, "measured_at": moment}))
+        assert speed.known(tmp_path / "speed.json", "a processor", 4) == speed.Speed(1.5, SpeedSource.KEPT, None)
 
 
 def test_the_slice_is_always_the_same_work() -> None:

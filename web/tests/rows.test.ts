@@ -104,6 +104,7 @@ describe("lost attempts, to which the master gives no end", () => {
     const bars = barsOf([lost, ["1.1.2", "b", 40, null]]);
     bars.closeLost(0, true);
     expect(bars.end[0]).toBe(40);
+    expect([bars.isGuessed[0], bars.isGuessed[1]]).toEqual([true, false]);
   });
 
   it("last until now while their worker is away, and until its next attempt once it is back", () => {
@@ -112,5 +113,11 @@ describe("lost attempts, to which the master gives no end", () => {
     expect(bars.end[0]).toBe(Infinity);
     bars.closeLost(0, false);
     expect(bars.end[0]).toBe(60);
+  });
+
+  it("have an end that is no guess once they are over", () => {
+    const bars = barsOf([["1.1.1", "a", 0, 30, "lost", false]]);
+    bars.closeLost(0, true);
+    expect([bars.end[0], bars.isGuessed[0]]).toEqual([30, false]);
   });
 });

@@ -1,5 +1,6 @@
 import { describe, expect, it } from "vitest";
-import { draftOf, EMPTY, meaningOf } from "../src/submit/draft";
+import { draftOf, EMPTY, meaningOf, leftOut } from "../src/submit/draft";
+import { filesOf, inputsOf } from "../src/submit/inputs";
 import { bytes, seconds } from "../src/submit/measures";
 import { taskAt, taskCount, unknownNames } from "../src/submit/sweep";
 import { rowsOf } from "../src/submit/table";
@@ -134,5 +135,29 @@ describe("the form", () => {
     expect(meaningOf({ ...EMPTY, command: "x" }, { "a.csv": "sha256:00" }).spec.inputs).toEqual({
       "a.csv": "sha256:00",
     });
+  });
+});
+
+describe("a job that was submitted before", () => {
+  const spec = {
+    command: ["./draw", "{n}"],
+    inputs: { "data.csv": `sha256:${"a".repeat(64)}`, draw: { file: `sha256:${"b".repeat(64)}`, executable: true } },
+  };
+
+  it("has its files there already", () => {
+    const files = filesOf(spec.inputs);
+    expect(files.map(({ path, isExecutable }) => [path, isExecutable])).toEqual([
+      ["data.csv", false],
+      ["draw", true],
+    ]);
+    expect(meaningOf(draftOf(spec), inputsOf(files)).spec).toMatchObject(spec);
+  });
+
+  it("loses what the form has no field for, and says so", () => {
+    const parameters = { file: `sha256:${"c".repeat(64)}`, count: 5 };
+    const notify = { webhook: "https://a.example/", command: null, on: ["failed" as const] };
+    expect(leftOut({ ...spec, parameters, notify, quorum: null })).toEqual(["notify", "parameters from a file"]);
+    expect(draftOf({ ...spec, parameters }).parameters).toEqual([]);
+    expect(leftOut(spec)).toEqual([]);
   });
 });

@@ -1,8 +1,7 @@
 import { describe, expect, it } from "vitest";
-import { abilitiesOf } from "../src/api/abilities";
 import { url } from "../src/api/client";
-import type { AttemptView, JobView } from "../src/api/types";
-import { ledgerOf } from "../src/guarantee/ledger";
+import type { JobView } from "../src/api/types";
+import { summed } from "../src/guarantee/ledger";
 import { pieces } from "../src/jobs/pieces";
 import { ordered, standing } from "../src/jobs/jobs";
 import { inOrder } from "../src/jobs/steady";
@@ -86,32 +85,19 @@ describe("jobs", () => {
 });
 
 describe("the ledger", () => {
-  it("puts each attempt's computation where it belongs", () => {
-    const attempt = (more: Partial<AttemptView>) =>
-      ({
-        state: "succeeded",
-        accepted: false,
-        replica: false,
-        ended_at: 1,
-        cpu_s: 1,
-        reason: "",
-        ...more,
-      }) as AttemptView;
-    const sums = ledgerOf([
-      attempt({ accepted: true, replica: true, cpu_s: 5 }),
-      attempt({ state: "cancelled", cpu_s: 3 }),
-      attempt({ state: "failed", cpu_s: 2 }),
-      attempt({ state: "lost", ended_at: null, cpu_s: 7 }),
-      attempt({ state: "running", ended_at: null, cpu_s: 100 }),
+  it("is the sum over all users", () => {
+    const line = { subject: "eve", name: "", jobs: 1, wall_s: 9, lost_cpu_s: 0, replicated_cpu_s: 1 };
+    const sums = summed([
+      { ...line, tasks: 2, attempts: 3, useful_cpu_s: 5, wasted_cpu_s: 1 },
+      { ...line, tasks: 1, attempts: 1, useful_cpu_s: 2, wasted_cpu_s: 0 },
     ]);
     expect(sums).toEqual({
-      useful_s: 5,
-      replicated_s: 3,
-      failed_s: 2,
-      lost_s: 7,
+      tasks: 3,
       attempts: 4,
-      replicas: 1,
-      replicasThatWon: 1,
+      useful_cpu_s: 7,
+      replicated_cpu_s: 2,
+      wasted_cpu_s: 1,
+      lost_cpu_s: 0,
     });
   });
 });
@@ -129,18 +115,6 @@ describe("outputs", () => {
 
   it("have paths that stay paths", () => {
     expect(encodedPath("plots/50 %/#1.png")).toBe("plots/50%20%25/%231.png");
-  });
-});
-
-describe("what a master can do", () => {
-  it("is read from its own description", () => {
-    const plain = { paths: {}, components: { schemas: { JobSpec: { properties: { command: {} } } } } };
-    expect(Object.values(abilitiesOf(plain))).toEqual([false, false, false, false, false, false]);
-    const able = {
-      paths: { "/api/v1/jobs/{job}/tasks/{task}/stdout": { get: { parameters: [{ name: "follow" }] } } },
-      components: { schemas: { JobSpec: { properties: { inputs: {} } } } },
-    };
-    expect(abilitiesOf(able)).toMatchObject({ follow: true, inputs: true, after: false });
   });
 });
 

@@ -153,6 +153,7 @@ class Guard:
             "breach": self._breach(),
             "strays": self._strays,
             "overhead_s": time.process_time(),
+            "system_s": used.ru_stime,
         }
 
     def _breach(self) -> str:

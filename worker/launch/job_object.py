@@ -99,6 +99,10 @@ def cpu_s(accounting: Accounting) -> float:
     return float(accounting.total_user_time + accounting.total_kernel_time) / 1e7
 
 
+def system_s(accounting: Accounting) -> float:
+    return float(accounting.total_kernel_time) / 1e7
+
+
 class JobObject:
     """One attempt's. OSError where Windows refuses."""
 

@@ -69,6 +69,7 @@ class Ended:
     strays: int = 0  # processes that it left running, and that were killed
     reason: str = ""  # what it says itself of why it failed
     overhead_s: float = 0.0  # CPU time that watching over it took
+    system_s: float = 0.0  # of cpu_s, what the system spent on its behalf
 
 
 class Tree(Protocol):

@@ -107,7 +107,8 @@ class WindowsTree:
         with suppress(OSError):
             accounting = self._group.accounting()
             cpu_s, usage = job_object.cpu_s(accounting), usage_of(self._process.pid)
-            self._ended = replace(self._ended, cpu_s=max(self._ended.cpu_s, cpu_s))
+            system_s = max(self._ended.system_s, job_object.system_s(accounting))
+            self._ended = replace(self._ended, cpu_s=max(self._ended.cpu_s, cpu_s), system_s=system_s)
             return replace(usage, cpu_s=cpu_s, processes=int(accounting.active_processes))
         return Usage()
 

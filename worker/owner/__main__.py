@@ -39,7 +39,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def in_text(state: State, address: str) -> str:
     """The page, for a terminal."""
-    lines = [f"{state.worker}: {headline(state)}", presence(state), "", "running here:"]
+    notice = [state.notice] if state.notice else []
+    lines = [f"{state.worker}: {headline(state)}", presence(state), *notice, "", "running here:"]
     lines += [
         f"  {task.job or '(no name)'}  for {task.ran_s:.0f} s{', stands still' if task.frozen else ''}"
         for task in state.running

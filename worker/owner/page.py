@@ -26,6 +26,7 @@ def render(state: State) -> str:
     parts = (
         f"<h1>{escape(state.worker)}: {escape(headline(state))}</h1>",
         f"<p>{escape(presence(state))}</p>" if presence(state) else "",
+        f"<p>{escape(state.notice)}</p>" if state.notice else "",
         f"<p>{_switch(state)}</p>",
         f"<h2>Running here</h2>{_running(state)}",
         f"<h2>When tasks made way for you</h2>{_gave(state)}",

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 
+from shared.model import Probation
 from worker.runner import Runner
 from worker.settings import WorkerSettings
 from worker.terms import in_words
@@ -51,17 +53,27 @@ class State:
     yield_p50_s: float
     yield_p99_s: float
     terms: list[str]
+    notice: str = ""  # of the master: why it gives this computer nothing new for a while
 
 
 class Watcher:
     """Puts the state together."""
 
-    def __init__(self, worker: str, settings: WorkerSettings, most_slots: int, yielding: Yielding, runner: Runner):
+    def __init__(
+        self,
+        worker: str,
+        settings: WorkerSettings,
+        most_slots: int,
+        yielding: Yielding,
+        runner: Runner,
+        probation: Callable[[], Probation | None] = lambda: None,
+    ) -> None:
         self._worker = worker
         self._settings = settings
         self._most_slots = most_slots
         self._yielding = yielding
         self._runner = runner
+        self._probation = probation
 
     def state(self) -> State:
         told, sight, figures = self._yielding, self._yielding.sight, self._yielding.journal.yielded()
@@ -82,6 +94,7 @@ class Watcher:
             figures.p50_s,
             figures.p99_s,
             in_words(self._settings, told.terms),
+            _notice(self._probation()),
         )
 
     def pause(self, until: float) -> None:
@@ -92,3 +105,10 @@ class Watcher:
     def resume(self) -> None:
         self._yielding.pause.clear()
         self._yielding.nudge()
+
+
+def _notice(probation: Probation | None) -> str:
+    if probation is None or probation.until <= time.time():
+        return ""
+    until = time.strftime("%H:%M", time.localtime(probation.until))
+    return f"The grid gives this computer nothing new until {until}: {probation.reason}."

@@ -14,6 +14,8 @@ from loopline.cli.common import read_by
 Document = dict[str, Any]
 """A part of a job as JSON: what was not given is None or empty, and left out later."""
 
+_LONGEST_FOLDER = 1000
+
 FROM_FILE = Parameter(
     converter=lambda _, words: values.source(words[0].value),
     n_tokens=1,
@@ -25,6 +27,7 @@ FROM_FILE = Parameter(
 STDIN = Path("-")
 
 Seconds = Annotated[float | None, read_by(values.duration, "DURATION")]
+Size = Annotated[float | Literal["unknown"] | None, read_by(values.size, "DURATION")]
 Bytes = Annotated[int | None, read_by(values.memory, "AMOUNT")]
 
 
@@ -41,8 +44,10 @@ class JobOptions:
     name
         What to call it; as the command unless given.
     size
-        Computation of the whole job on a core of speed 1.0: 90s, 10m, 2h. A job of unknown size counts as
-        larger than any other.
+        Computation of the whole job on a core of speed 1.0: 90s, 10m, 2h. Left out, it is predicted from earlier
+        runs; `unknown` keeps it from being so: a job of unknown size counts as larger than any other.
+    folder
+        The working folder that jobs of one name are known by; as it is unless given.
     after
         A job that must have succeeded before this one enters the grid; may be given several times.
     notify
@@ -51,12 +56,19 @@ class JobOptions:
 
     file: Annotated[Path | None, FROM_FILE] = None
     name: str = ""
-    size: Seconds = None
+    size: Size = None
+    folder: str | None = None
     after: Annotated[tuple[int, ...], Parameter(metavar="ID")] = ()
     notify: Annotated[Document | None, read_by(values.notification, "URL|command:NAME")] = None
 
     def document(self) -> Document:
-        return {"name": self.name, "size": self.size, "after": list(self.after), "notify": self.notify}
+        return {
+            "name": self.name,
+            "size": self.size,
+            "folder": _here() if self.folder is None else self.folder,
+            "after": list(self.after),
+            "notify": self.notify,
+        }
 
 
 @Parameter(name="*", group=Group("Each task", sort_key=3))
@@ -129,3 +141,9 @@ class PlaceOptions:
                 "slots": self.slots,
             }
         }
+
+
+def _here() -> str:
+    """The working folder; empty where it could not be told a master."""
+    folder = Path.cwd().as_posix()
+    return folder if len(folder) <= _LONGEST_FOLDER and folder.isprintable() else ""

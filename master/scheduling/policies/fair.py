@@ -37,6 +37,15 @@ def plan(view: View) -> Iterator[Placement]:
             return
 
 
+def ahead(view: View) -> Iterator[Placement]:
+    """What a worker would be given next if one of its slots fell free."""
+    index = view.own(FairIndex)
+    for worker in view.workers_with_room():
+        wish = _Turn(view, index, worker, view.keys_met_by(worker)).next()
+        if wish is not None and view.may_wait(*wish):
+            yield Placement(wish[0].id, wish[1], worker.name)
+
+
 class _Turn:
     """One idle worker, and the requirements it meets. It is *barred* where another one could do what it may not:
     run an attempt of a task of which it has one.
@@ -51,6 +60,16 @@ class _Turn:
     def wish(self) -> Placement | None:
         return self._express() or self._serve()
 
+    def next(self) -> tuple[Job, int, Worker] | None:
+        """The first job in turn whose expected end a start here would not delay, and its task to start."""
+        before = 0.0
+        for job in self._index.in_turn(self._keys, self._index.ready, most=_LOOK_AHEAD):
+            before += self._index.unassigned(job)
+            task = self._start(job, self._ends_in(job, before))
+            if task is not None:
+                return job, task, self._worker
+        return None
+
     def _express(self) -> Placement | None:
         """A job that has never run gets a task started at once: its largest, or on a slow worker its smallest."""
         for job in self._index.in_turn(self._keys, self._index.new, most=_LOOK_AHEAD):
@@ -61,14 +80,18 @@ class _Turn:
 
     def _serve(self) -> Placement | None:
         """The first job in turn whose expected end an attempt here would not delay."""
-        ahead, capacity = 0.0, self._index.capacity
+        before = 0.0
         for job in self._index.in_turn(self._keys, self._index.ready, self._index.tails, most=_LOOK_AHEAD):
-            ahead += self._index.unassigned(job)
-            ends_in = ahead / capacity.total + measure.mean_work(self._view.grid, job) / capacity.median
+            before += self._index.unassigned(job)
+            ends_in = self._ends_in(job, before)
             task = self._shadow(job) or self._start(job, ends_in) or self._rescue(job, ends_in)
             if task is not None:
                 return self._place(job, task)
         return None
+
+    def _ends_in(self, job: Job, before: float) -> float:
+        capacity = self._index.capacity
+        return before / capacity.total + measure.mean_work(self._view.grid, job) / capacity.median
 
     def _shadow(self, job: Job) -> int | None:
         """A task of which all that runs stands still."""

@@ -15,6 +15,14 @@ def plan(view: View) -> Iterator[Placement]:
             yield wish
 
 
+def ahead(view: View) -> Iterator[Placement]:
+    for worker in view.workers_with_room():
+        job = next(view.jobs_to_start(worker, after=0), None)
+        task = view.next_ahead(job, worker) if job is not None else None
+        if job is not None and task is not None:
+            yield Placement(job.id, task, worker.name)
+
+
 def _first(view: View, worker: Worker) -> Placement | None:
     for job in view.ready_jobs(worker):
         task = view.first_startable(job, worker)

@@ -19,6 +19,15 @@ def plan(view: View) -> Iterator[Placement]:
         yield from _turns(view, worker)
 
 
+def ahead(view: View) -> Iterator[Placement]:
+    """The next job in the round that has a task to start: if that one may not wait, none may pass it."""
+    for worker in view.workers_with_room():
+        job = next(view.jobs_to_start(worker, after=view.pointer), None)
+        task = view.next_ahead(job, worker, after=job.cursor) if job is not None else None
+        if job is not None and task is not None:
+            yield Placement(job.id, task, worker.name)
+
+
 def _turns(view: View, worker: Worker) -> Iterator[Placement]:
     """Wishes for one worker: the first that may be granted, after those in vain of the jobs whose turn it was
     before. If nothing may be granted, nobody's turn is spent: a report without news changes nothing.

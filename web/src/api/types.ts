@@ -31,7 +31,6 @@ export type HistoryReport = Schemas["HistoryReport"];
 export type HistoryLine = Schemas["HistoryLine"];
 /** A file that a task has left. */
 export type OutputFile = Schemas["OutputFile"];
-export type PlannedTask = Schemas["PlannedTask"];
 /** What a job would become, were it submitted. */
 export type Preview = Schemas["Preview"];
 

@@ -1,38 +1,14 @@
-/** What computation was good for: the replication ledger. */
-import type { AttemptView } from "../api/types";
+/** What computation was good for: the replication ledger of the whole grid. */
+import type { HistoryLine } from "../api/types";
 
-export interface LedgerSums {
-  useful_s: number; // its result is the task's
-  replicated_s: number; // another attempt's result was
-  failed_s: number;
-  lost_s: number; // of workers that went away, or took it back
-  attempts: number;
-  replicas: number;
-  replicasThatWon: number;
-}
+type Sums = Pick<
+  HistoryLine,
+  "tasks" | "attempts" | "useful_cpu_s" | "replicated_cpu_s" | "wasted_cpu_s" | "lost_cpu_s"
+>;
 
-export function ledgerOf(attempts: readonly AttemptView[]): LedgerSums {
-  const sums: LedgerSums = {
-    useful_s: 0,
-    replicated_s: 0,
-    failed_s: 0,
-    lost_s: 0,
-    attempts: 0,
-    replicas: 0,
-    replicasThatWon: 0,
-  };
-  for (const attempt of attempts) {
-    if (attempt.ended_at === null && attempt.state !== "lost") continue;
-    sums.attempts += 1;
-    sums[columnOf(attempt)] += attempt.cpu_s;
-    if (attempt.replica) sums.replicas += 1;
-    if (attempt.replica && attempt.accepted) sums.replicasThatWon += 1;
-  }
+/** Over all users. */
+export function summed(lines: readonly HistoryLine[]): Sums {
+  const sums: Sums = { tasks: 0, attempts: 0, useful_cpu_s: 0, replicated_cpu_s: 0, wasted_cpu_s: 0, lost_cpu_s: 0 };
+  for (const line of lines) for (const name of Object.keys(sums) as (keyof Sums)[]) sums[name] += line[name];
   return sums;
-}
-
-function columnOf(attempt: AttemptView): "useful_s" | "replicated_s" | "failed_s" | "lost_s" {
-  if (attempt.accepted) return "useful_s";
-  if (attempt.state === "failed") return "failed_s";
-  return attempt.state === "lost" || attempt.reason ? "lost_s" : "replicated_s";
 }

@@ -1,19 +1,17 @@
 import { Field } from "../ui/Field";
-import type { Abilities } from "../api/abilities";
 import type { Draft, Mistakes } from "./draft";
 import { TextField } from "./TextField";
 
 interface Props {
   draft: Draft;
   mistakes: Mistakes;
-  abilities: Abilities | undefined;
   onChange: (part: Partial<Draft>) => void;
 }
 
 /** What a job may say besides, and mostly does not. */
-export function DetailFields({ draft, mistakes, abilities, onChange }: Props) {
+export function DetailFields({ draft, mistakes, onChange }: Props) {
   const text = (
-    field: "timeout" | "attempts" | "replicas" | "memory" | "slots" | "labels" | "outputs" | "after",
+    field: "timeout" | "attempts" | "replicas" | "memory" | "slots" | "labels" | "after",
     label: string,
     hint: string,
   ) => (
@@ -27,7 +25,7 @@ export function DetailFields({ draft, mistakes, abilities, onChange }: Props) {
   );
   return (
     <details>
-      <summary>Requirements, environment, limits</summary>
+      <summary>Requirements, environment, limits, jobs to come after</summary>
       <div class="columns">
         <Field label="System" hint="that tasks run on">
           {(attributes) => (
@@ -49,8 +47,7 @@ export function DetailFields({ draft, mistakes, abilities, onChange }: Props) {
         {text("timeout", "Timeout of an attempt", "90s, 10m, 2h")}
         {text("attempts", "Attempts a task", "how often one that fails is run")}
         {text("replicas", "At once", "attempts of one task: a number, or unlimited; 1: no replicas")}
-        {abilities?.outputs && text("outputs", "Files to keep", "patterns: *.csv plots/*.png")}
-        {abilities?.after && text("after", "After jobs", "numbers of jobs that must have succeeded")}
+        {text("after", "After jobs", "numbers of jobs that must have succeeded: 12 13")}
         <Field label="Network" hint="in a sandbox tasks have none otherwise">
           {(attributes) => (
             <input

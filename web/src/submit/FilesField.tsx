@@ -7,9 +7,10 @@ import { upload } from "./upload";
 
 export interface InputFile {
   path: string;
-  size: number;
+  size: number | null; // of one that an earlier job had nobody says it
   share: number; // hashed so far
   hash: string | null;
+  isExecutable: boolean;
   problem: string | null;
 }
 
@@ -50,10 +51,20 @@ export function FilesField({ files, onChange }: Props) {
         <ul class="uploads">
           {files.map((file) => (
             <li key={file.path}>
-              <code>{file.path}</code> <span class="faint number">{amount(file.size)}</span>{" "}
+              <code>{file.path}</code> {file.size !== null && <span class="faint number">{amount(file.size)}</span>}{" "}
               <span class={file.problem ? "bad" : "faint"}>
                 {file.problem ?? (file.hash ? "sent" : `sending … ${Math.round(file.share * 100)} %`)}
               </span>
+              <label>
+                <input
+                  type="checkbox"
+                  checked={file.isExecutable}
+                  onChange={(event) =>
+                    onChange((all) => changed(all, file.path, { isExecutable: event.currentTarget.checked }))
+                  }
+                />{" "}
+                a program
+              </label>
               <Button
                 kind="quiet"
                 label={`Remove ${file.path}`}
@@ -70,9 +81,8 @@ export function FilesField({ files, onChange }: Props) {
 }
 
 async function send(file: File, path: string, onChange: Props["onChange"]): Promise<void> {
-  const update = (part: Partial<InputFile>) =>
-    onChange((all) => all.map((one) => (one.path === path ? { ...one, ...part } : one)));
-  const fresh: InputFile = { path, size: file.size, share: 0, hash: null, problem: null };
+  const update = (part: Partial<InputFile>) => onChange((all) => changed(all, path, part));
+  const fresh: InputFile = { path, size: file.size, share: 0, hash: null, isExecutable: false, problem: null };
   onChange((all) => [...all.filter((one) => one.path !== path), fresh]);
   try {
     update({ hash: await upload(file, (share) => update({ share }), new AbortController().signal) });
@@ -80,5 +90,8 @@ async function send(file: File, path: string, onChange: Props["onChange"]): Prom
     update({ problem: asProblem(error).message });
   }
 }
+
+const changed = (all: InputFile[], path: string, part: Partial<InputFile>): InputFile[] =>
+  all.map((one) => (one.path === path ? { ...one, ...part } : one));
 
 const pathOf = (file: File): string => file.webkitRelativePath || file.name;

@@ -1,9 +1,9 @@
-/** The tasks that the form means, as it is filled in; and what the master says to them, where it can. */
+/** The tasks that the form means, as it is filled in; and what the master says to them. */
 import { useEffect, useState } from "preact/hooks";
-import { post } from "../api/client";
+import { asProblem, post, type Problem } from "../api/client";
 import type { Preview } from "../api/types";
 import { count, duration, plural, size } from "../text/human";
-import { Empty } from "../ui/states";
+import { Empty, ProblemNote } from "../ui/states";
 import type { Meant } from "./draft";
 import { taskAt, taskCount, unknownNames } from "./sweep";
 import { lineOf } from "./words";
@@ -13,11 +13,10 @@ const SETTLE_MS = 500;
 
 interface Props {
   meant: Meant;
-  mayAsk: boolean;
 }
 
-export function PreviewPane({ meant, mayAsk }: Props) {
-  const asked = useMastersPreview(meant, mayAsk);
+export function PreviewPane({ meant }: Props) {
+  const { preview: asked, problem } = useMastersPreview(meant);
   if (!meant.command.length) return <Empty>The tasks stand here once there is a command.</Empty>;
   const total = taskCount(meant.parameters);
   const unknown = unknownNames(meant.command, meant.parameters);
@@ -35,18 +34,14 @@ export function PreviewPane({ meant, mayAsk }: Props) {
           </span>
         )}
       </p>
-      {asked?.expected && (
-        <p>
-          Expected to take {duration(asked.expected.p50_s)}, in nine of ten forecasts at most{" "}
-          {duration(asked.expected.p90_s)}.
-        </p>
-      )}
+      {asked && <ExpectedTime preview={asked} />}
       {unknown.length > 0 && (
         <p class="note bad">
           No parameter is called {unknown.map((name) => `{${name}}`).join(", ")}: it stays as it is.
         </p>
       )}
-      {asked?.warnings.map((warning) => (
+      {problem && <ProblemNote problem={problem} />}
+      {asked?.warnings?.map((warning) => (
         <p key={warning} class="note bad">
           {warning}
         </p>
@@ -71,24 +66,42 @@ export function PreviewPane({ meant, mayAsk }: Props) {
   );
 }
 
+function ExpectedTime({ preview }: { preview: Preview }) {
+  const { expected } = preview;
+  if (!expected) return <p class="faint">Nothing is known yet to tell by how long it takes.</p>;
+  return (
+    <p>
+      Submitted now, over in {duration(expected.p50_s)} as likely as not, in nine of ten cases within{" "}
+      {duration(expected.p90_s)}.
+    </p>
+  );
+}
+
+interface Asked {
+  preview: Preview | null;
+  problem: Problem | null;
+}
+
+const NOT_ASKED: Asked = { preview: null, problem: null };
+
 /** What only the master knows: which size it predicts, how long it takes, whether a worker can run it. */
-function useMastersPreview(meant: Meant, mayAsk: boolean): Preview | null {
-  const [preview, setPreview] = useState<Preview | null>(null);
+function useMastersPreview(meant: Meant): Asked {
+  const [asked, setAsked] = useState(NOT_ASKED);
   const isComplete = meant.command.length > 0 && Object.keys(meant.mistakes).length === 0;
-  const body = mayAsk && isComplete ? JSON.stringify(meant.spec) : null;
+  const body = isComplete ? JSON.stringify(meant.spec) : null;
   useEffect(() => {
-    setPreview(null);
+    setAsked(NOT_ASKED);
     if (!body) return;
     let isOver = false;
     const timer = setTimeout(() => {
       post<Preview>("/jobs/preview", JSON.parse(body))
-        .then((answer) => isOver || setPreview(answer))
-        .catch(() => undefined); // submitting will say what is wrong
+        .then((preview) => isOver || setAsked({ preview, problem: null }))
+        .catch((error: unknown) => isOver || setAsked({ preview: null, problem: asProblem(error) }));
     }, SETTLE_MS);
     return () => {
       isOver = true;
       clearTimeout(timer);
     };
   }, [body]);
-  return preview;
+  return asked;
 }

@@ -8,10 +8,10 @@ import { Button } from "../ui/Button";
 import { Section } from "../ui/Section";
 import { Empty, ProblemNote } from "../ui/states";
 import { say } from "../ui/toast";
-import { useAbilities } from "../api/abilities";
 import { DetailFields } from "./DetailFields";
-import { type Draft, draftOf, EMPTY, meaningOf } from "./draft";
+import { type Draft, draftOf, EMPTY, leftOut, meaningOf } from "./draft";
 import { FilesField, type InputFile } from "./FilesField";
+import { filesOf, inputsOf } from "./inputs";
 import { PreviewPane } from "./PreviewPane";
 import { SweepFields } from "./SweepFields";
 import { taskCount } from "./sweep";
@@ -39,22 +39,22 @@ function SubmitForm() {
   const [isBusy, setBusy] = useState(false);
   const [problem, setProblem] = useState<Problem | null>(null);
   const key = useRef(newKey());
-  const abilities = useAbilities();
   const change = (part: Partial<Draft>) => setDraft((before) => ({ ...before, ...part }));
-  useLikeAnother(setDraft);
+  const missing = useLikeAnother((job) => {
+    setDraft(draftOf(job.spec));
+    setFiles(filesOf(job.spec.inputs ?? {}));
+  });
 
-  const meant = meaningOf(
-    draft,
-    Object.fromEntries(files.filter((file) => file.hash).map((file) => [file.path, `sha256:${file.hash}`])),
-  );
+  const meant = meaningOf(draft, inputsOf(files));
   const mistakes = { ...meant.mistakes };
   if (!isTried && !draft.command) delete mistakes.command;
   const isSending = files.some((file) => !file.hash && !file.problem);
+  const isUnsent = files.some((file) => file.problem);
 
   async function submit(event: Event): Promise<void> {
     event.preventDefault();
     setTried(true);
-    if (Object.keys(meant.mistakes).length) return;
+    if (Object.keys(meant.mistakes).length || isUnsent) return;
     setBusy(true);
     setProblem(null);
     try {
@@ -74,6 +74,11 @@ function SubmitForm() {
   return (
     <form class="submit" onSubmit={submit}>
       <div class="form">
+        {missing.length > 0 && (
+          <p class="note bad">
+            This form has no field for some of that job, and leaves it out: {missing.join(", ")}.
+          </p>
+        )}
         <TextField
           label="Command"
           hint="what each task runs; {name} becomes the parameter’s value"
@@ -95,29 +100,46 @@ function SubmitForm() {
           />
         </div>
         <SweepFields draft={draft} mistakes={mistakes} onChange={change} />
-        {abilities?.inputs && <FilesField files={files} onChange={setFiles} />}
-        <DetailFields draft={draft} mistakes={mistakes} abilities={abilities} onChange={change} />
+        <FilesField files={files} onChange={setFiles} />
+        <TextField
+          label="Files to keep"
+          hint="that tasks write: *.csv plots/*.png"
+          value={draft.outputs}
+          mistake={mistakes.outputs}
+          onChange={(outputs) => change({ outputs })}
+        />
+        <DetailFields draft={draft} mistakes={mistakes} onChange={change} />
+        {isTried && isUnsent && (
+          <p class="note bad" role="alert">
+            A file could not be sent: drop it again, or remove it.
+          </p>
+        )}
         {problem && <ProblemNote problem={problem} />}
         <Button kind="main" type="submit" isBusy={isBusy} isDisabled={isSending}>
           {isSending ? "Files are being sent …" : `Submit ${plural(taskCount(meant.parameters), "task")}`}
         </Button>
       </div>
       <Section title="Tasks">
-        <PreviewPane meant={meant} mayAsk={abilities?.preview ?? false} />
+        <PreviewPane meant={meant} />
       </Section>
     </form>
   );
 }
 
-/** `?like=12`: begin with what job 12 was. */
-function useLikeAnother(setDraft: (draft: Draft) => void): void {
+/** `?like=12`: begin with what job 12 was; what could not be taken over. */
+function useLikeAnother(take: (job: JobDetail) => void): string[] {
+  const [missing, setMissing] = useState<string[]>([]);
   const like = new URLSearchParams(search.value).get("like");
   useEffect(() => {
     if (like)
       void get<JobDetail>(`/jobs/${like}`)
-        .then((job) => setDraft(draftOf(job.spec)))
-        .catch(() => undefined);
+        .then((job) => {
+          take(job);
+          setMissing(leftOut(job.spec));
+        })
+        .catch((error: unknown) => say(`Job ${like} cannot be read: ${asProblem(error).message}.`));
   }, [like]);
+  return missing;
 }
 
 /** However often one job is sent, because the answer was lost, it is one. */

@@ -2,6 +2,7 @@
 import type { JobSpec } from "../api/types";
 import { bytes, seconds } from "./measures";
 import { type Parameters, taskCount } from "./sweep";
+import type { Inputs } from "./inputs";
 import { rowsOf } from "./table";
 import { isRange, type Values, valuesOf } from "./values";
 import { lineOf, wordsOf } from "./words";
@@ -62,10 +63,11 @@ export const EMPTY: Draft = {
 };
 
 const NAME = /^[A-Za-z_][A-Za-z0-9_]{0,63}$/;
+const NO_FIELD = ["tasks", "function", "notify", "quorum", "replica_budget_s"];
 const MOST_TASKS = 100_000_000;
 
 /** `inputs`: files that are there already, by the path that a task finds them under. */
-export function meaningOf(draft: Draft, inputs: Record<string, string> = {}): Meant {
+export function meaningOf(draft: Draft, inputs: Inputs = {}): Meant {
   const mistakes: Mistakes = {};
   const read = <T>(field: Field, make: () => T): T | undefined => {
     try {
@@ -104,9 +106,16 @@ export function meaningOf(draft: Draft, inputs: Record<string, string> = {}): Me
   return { spec, command, parameters, mistakes };
 }
 
-/** The form of a job that was submitted before. What the form cannot say (tasks one by one) is left out. */
+/** Parts of a job that the form has no field for. */
+export function leftOut(spec: JobSpec): string[] {
+  const parts = Object.entries(spec).filter(([name, value]) => NO_FIELD.includes(name) && value);
+  return [...parts.map(([name]) => name), ...(isRowFile(spec.parameters) ? ["parameters from a file"] : [])];
+}
+
+/** The form of a job that was submitted before, as far as it can say it. */
 export function draftOf(spec: JobSpec): Draft {
-  const { parameters, requires } = spec;
+  const { requires } = spec;
+  const parameters = isRowFile(spec.parameters) ? null : spec.parameters;
   const isTableGiven =
     parameters && "rows" in parameters && Array.isArray(parameters.rows) && typeof parameters.rows[0] === "object";
   return {
@@ -133,6 +142,10 @@ export function draftOf(spec: JobSpec): Draft {
     outputs: (spec.outputs ?? []).join(" "),
   };
 }
+
+/** Its lines are on the master, and may be millions. */
+const isRowFile = (parameters: JobSpec["parameters"]): boolean =>
+  typeof (parameters as { file?: unknown } | null | undefined)?.file === "string";
 
 function commandOf(line: string): string[] {
   const words = wordsOf(line);

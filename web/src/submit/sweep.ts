@@ -1,7 +1,12 @@
 /** The tasks of a job, worked out here as the master does it: a sweep is its rule, a task is made when it is looked at. */
-import type { PlannedTask } from "../api/types";
 import type { Row } from "./table";
 import { lengthOf, type Scalar, valueAt, type Values } from "./values";
+
+export interface SweptTask {
+  number: number;
+  command: string[];
+  parameters: Record<string, Scalar>;
+}
 
 export type Grid = Record<string, Values>;
 export type Parameters = Grid | { rows: Row[] };
@@ -20,7 +25,7 @@ export function taskCount(parameters: Parameters | null): number {
 }
 
 /** The `number`-th task, from 1; of several parameters the last one varies fastest. */
-export function taskAt(command: readonly string[], parameters: Parameters | null, number: number): PlannedTask {
+export function taskAt(command: readonly string[], parameters: Parameters | null, number: number): SweptTask {
   const chosen = parametersAt(parameters, number - 1);
   return { number, parameters: chosen, command: command.map((argument) => fill(argument, chosen)) };
 }

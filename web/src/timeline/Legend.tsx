@@ -18,6 +18,9 @@ export function Legend() {
         <Sample kind="lost" /> worker lost
       </li>
       <li>
+        <Sample kind="guessed" /> the same; until when is a guess
+      </li>
+      <li>
         <Sample kind="frozen" /> frozen: its owner was there
       </li>
       <li>
@@ -27,13 +30,13 @@ export function Legend() {
   );
 }
 
+const HATCHED = ["beaten", "lost", "guessed"];
+
 function Sample({ kind }: { kind: string }) {
   return (
     <svg class={`sample ${kind}`} viewBox="0 0 26 12" aria-hidden="true">
       <rect class="body" x="0.5" y="0.5" width="25" height="11" />
-      {(kind === "beaten" || kind === "lost") && (
-        <path class="mark" d="M-2 12L10 0M3 12L15 0M8 12L20 0M13 12L25 0M18 12L30 0" />
-      )}
+      {HATCHED.includes(kind) && <path class="mark" d="M-2 12L10 0M3 12L15 0M8 12L20 0M13 12L25 0M18 12L30 0" />}
       {kind === "failed" && <rect class="mark" x="22" y="0.5" width="3.5" height="11" />}
       {kind === "frozen" && <rect class="mark" x="0.5" y="4.5" width="25" height="3" />}
       {kind === "held" && <rect class="mark" x="6" y="4" width="19" height="4" />}

@@ -46,9 +46,11 @@ function BarFacts({ bars, bar, now }: { bars: Bars; bar: number; now: number }) 
         {bars.isReplica[bar] && ", a replica"} on {bars.workers[bars.worker[bar]!]}
       </p>
       <p class="faint">
-        {moment(start)} {end === Infinity ? "until now" : `– ${clock(end)}`}
+        {moment(start)} {bars.isGuessed[bar] ? "" : end === Infinity ? "until now" : `– ${clock(end)}`}
         <br />
-        {duration(Math.min(end, now) - start)}
+        {bars.isGuessed[bar]
+          ? "until when nobody knows: it may come back. What is drawn is a guess"
+          : duration(Math.min(end, now) - start)}
         {frozen_s > 0 && `, of which ${duration(frozen_s)} frozen for the owner`}
       </p>
     </>

@@ -22,6 +22,7 @@ export class Bars {
   readonly dispatched: number[] = [];
   readonly start: number[] = [];
   readonly end: number[] = []; // Infinity: it goes on
+  readonly isGuessed: boolean[] = []; // the end: nobody knows it
   readonly frozen: (Band[] | null)[] = [];
 
   readonly workers: string[] = [];
@@ -52,12 +53,12 @@ export class Bars {
 
   /**
    * A lost attempt may come back, so the master gives it no end. It is drawn until its task was tried again, or, once
-   * its worker is back, until that worker's next attempt; else it is lost until now.
+   * its worker is back, until that worker's next attempt; else it is lost until now. Either is a guess.
    */
   closeLost(worker: number, isAway: boolean): void {
     const own = this.ofWorker[worker]!;
     own.forEach((bar, at) => {
-      if (this.look[bar] !== Look.Lost || this.end[bar] !== Infinity) return;
+      if (!this.isGuessed[bar] || this.end[bar] !== Infinity) return;
       const next = this.placeOfNext(this.attempt[bar]!) ?? (isAway ? undefined : own[at + 1]);
       if (next !== undefined) this.end[bar] = Math.max(this.start[bar]!, this.dispatched[next]!);
     });
@@ -95,6 +96,7 @@ export class Bars {
     this.dispatched[at] = bars.dispatched[from]!;
     this.start[at] = start;
     this.end[at] = end;
+    this.isGuessed[at] = this.look[at] === Look.Lost && end === Infinity;
     this.frozen[at] = bars.frozen[from] ?? null;
     if (known === undefined) {
       this.places.set(attempt, at);

@@ -93,8 +93,8 @@ function addBar(
   const isFaint = look === Look.Beaten || look === Look.Failed || look === Look.Lost;
   const isBehind = chosen !== null && bars.job[chosen] !== bars.job[bar];
   if (look === Look.Waiting) layers.waiting.add(colour, x, y, Math.max(2, wide), height);
-  else if (isFaint) layers.faint.add(colour, x, y, wide, height);
-  else (isBehind ? layers.pale : layers.solid).add(colour, x, y, wide, height);
+  else if (isFaint && !bars.isGuessed[bar]) layers.faint.add(colour, x, y, wide, height);
+  else if (!isFaint) (isBehind ? layers.pale : layers.solid).add(colour, x, y, wide, height);
   if (look === Look.Beaten || look === Look.Lost) layers.hatched.add(colour, x, y, wide, height);
   if (look === Look.Failed) layers.failed.push(x + Math.max(0, wide - 3), y, Math.min(3, wide), height);
   if (bars.frozen[bar] && width > 2) addFreezes(picture, scale, bar, x, x + wide, y, height, colour, layers);

@@ -1,0 +1,190 @@
+"""The job database (dynamic-load.md): what the runs of a user's program have shown, and what to expect of the next.
+
+A program is known by its owner, the name of its jobs and the folder that they are submitted from, as in the paper. Of
+its latest runs a window is kept. The next run is expected to be like the median of the last few, and how many these
+are is told by hindsight: as many as would have erred least so far. (As Wolski's Network Weather Service chooses among
+its forecasters: many for what only scatters, few for what drifts.) How far off that would have been is the spread.
+
+A program that changes is told from one that scatters by several runs in a row outside the spread: then the window
+begins anew with these.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+
+from master.scheduling.model import Program, ProgramKey
+from shared.model import Observation, Prediction
+from shared.spec import JobSpec
+
+WINDOW = 32
+"""So many runs are kept."""
+_LAST = (32, 8, 3, 1)
+"""From the median of so many runs the next one is predicted ..."""
+_CLEARLY = 0.9
+"""... of fewer, if that would have erred by clearly less."""
+_BELIEVED = 4
+"""So many strange runs in a row are a change."""
+_ENOUGH = 5
+"""Of fewer runs it cannot be said what is strange."""
+_MARGIN = 1.5
+_DOUBT = 4.0
+"""Of a single run, the next may be so many times as large, or as small; of n runs, the n-th root of that beyond their
+spread."""
+_FAR = 4.0
+"""A run is far slower than others' if it seems to have done so many times the work of nine in ten of theirs."""
+_SAME = 1.25
+"""Jobs of one program are as large as the last, until what is predicted differs by so much."""
+_LEAST, _MOST = 1e-6, 1e9
+_MAX_NAME = 200
+_INTERPRETER = re.compile(r"(python|pypy|node|ruby|perl|php|bash|sh|zsh|dash|rscript|julia|java|env)[0-9.]*", re.I)
+_INLINE = ("-c", "-e")
+
+
+def key_of(owner: str, spec: JobSpec) -> ProgramKey:
+    """Which program a job runs. A name that only repeats the command's first word says nothing: two scripts of one
+    interpreter are two programs.
+    """
+    command = spec.command or (spec.tasks[0].command if spec.tasks else None) or [""]
+    program = _program_of(command)
+    name = program if spec.name.removesuffix(".exe") in ("", _base(command[0])) else spec.name
+    return (owner, name, spec.folder or program)
+
+
+def learn(program: Program, seen: Observation) -> None:
+    """A task of it has run to its success."""
+    known = _familiar(program)
+    is_strange = _is_strange([run.work for run in known], seen.work)
+    is_strange &= _is_strange([_whole(run) for run in known], _whole(seen))
+    program.strange = program.strange + 1 if is_strange else 0
+    program.window = (*program.window, seen)[-WINDOW:]
+    program.runs, program.used_at = program.runs + 1, seen.at
+    if program.strange >= _BELIEVED:
+        program.window, program.strange = program.window[-program.strange :], 0
+        program.changed_at = seen.at
+
+
+def predict(program: Program) -> Prediction | None:
+    """What one more task of it will come to; None: it never ran."""
+    if not program.window:
+        return None
+    works = _works(program.window)
+    last = _best_last(works)
+    expected = _median(works[-last:])
+    ratios = sorted(_ratios(works, last)) or [1.0]
+    low, high = quantile(ratios, 0.1), quantile(ratios, 0.9)
+    doubt = _doubt(len(works))
+    mean = sum(min(high, max(low, ratio)) for ratio in ratios) / len(ratios)
+    return Prediction(
+        work=expected,
+        mean=_within(expected * mean),
+        p10=_within(expected * min(1.0, low) / doubt),
+        p90=_within(expected * max(1.0, high) * doubt),
+        runs=len(works),
+    )
+
+
+def task_size(program: Program, predicted: Prediction) -> float:
+    """What to count one task as, where jobs' sizes are compared.
+
+    The same as for the last job, while that is about right: equal jobs of one program are then of equal size, and may
+    not pass one another, however their predictions scatter.
+    """
+    last = program.recorded
+    if last is None or not last / _SAME < predicted.mean < last * _SAME:
+        program.recorded = predicted.mean
+    return program.recorded if program.recorded is not None else predicted.mean
+
+
+def is_far_slower(program: Program, seen: Observation) -> bool:
+    """Whether a worker took far longer than others would have, as fast as it says it is and with as much as it says
+    was left over. Where others have just seen the program change, it has not.
+    """
+    others = [run for run in _familiar(program) if run.worker != seen.worker]
+    strange = program.window[len(program.window) - program.strange :]
+    if len(others) < _ENOUGH or any(run.worker != seen.worker for run in strange):
+        return False
+    shared, whole = sorted(run.work for run in others), sorted(map(_whole, others))
+    return seen.work > _FAR * quantile(shared, 0.9) and _whole(seen) > _FAR * quantile(whole, 0.9)
+
+
+def quantile(ordered: Sequence[float], share: float) -> float:
+    """Between the two nearest of them."""
+    place = share * (len(ordered) - 1)
+    below = math.floor(place)
+    above = min(below + 1, len(ordered) - 1)
+    return ordered[below] + (ordered[above] - ordered[below]) * (place - below)
+
+
+def _works(window: Sequence[Observation]) -> list[float]:
+    """Of runs, the work as it scatters less: with the share of the processor that each had, as of programs that
+    compute and are slowed down by owners; or without it, as of those that wait and are not.
+    """
+    shared, whole = [_within(run.work) for run in window], [_within(_whole(run)) for run in window]
+    return shared if _scatter(shared) < _CLEARLY * _scatter(whole) else whole
+
+
+def _whole(run: Observation) -> float:
+    return run.work / run.share
+
+
+def _scatter(works: Sequence[float]) -> float:
+    ordered = sorted(works)
+    return math.log(quantile(ordered, 0.9) / quantile(ordered, 0.1))
+
+
+def _familiar(program: Program) -> Sequence[Observation]:
+    """Its runs but for strange ones at the end, which may be the beginning of a change."""
+    return program.window[: len(program.window) - program.strange]
+
+
+def _is_strange(known: Sequence[float], work: float) -> bool:
+    if len(known) < _ENOUGH:
+        return False
+    ordered, margin = sorted(known), _MARGIN * _doubt(len(known))
+    return not quantile(ordered, 0.1) / margin <= work <= quantile(ordered, 0.9) * margin
+
+
+def _doubt(runs: int) -> float:
+    return float(_DOUBT ** (1 / runs))
+
+
+def _best_last(works: Sequence[float]) -> int:
+    """From how many runs the next would have been predicted best, so far."""
+    best, least = _LAST[0], math.inf
+    for last in _LAST:
+        error = sum(abs(math.log(ratio)) for ratio in _ratios(works, last))
+        if error < _CLEARLY * least:
+            best, least = last, error
+    return best
+
+
+def _ratios(works: Sequence[float], last: int) -> list[float]:
+    """Of each run to what would have been predicted of it."""
+    return [works[at] / _median(works[max(0, at - last) : at]) for at in range(1, len(works))]
+
+
+def _median(values: Sequence[float]) -> float:
+    return quantile(sorted(values), 0.5)
+
+
+def _within(work: float) -> float:
+    return min(_MOST, max(_LEAST, work))
+
+
+def _program_of(command: Sequence[str]) -> str:
+    """The command's program; of an interpreter, what it interprets."""
+    program = _base(command[0])
+    if _INTERPRETER.fullmatch(program):
+        for argument in command[1:]:
+            if argument in _INLINE:
+                break
+            if not argument.startswith("-"):
+                return _base(argument)
+    return program
+
+
+def _base(path: str) -> str:
+    return path.replace("\\", "/").rsplit("/", 1)[-1].removesuffix(".exe")[:_MAX_NAME]

@@ -1,0 +1,42 @@
+"""Attempts that were sent ahead: they wait at their workers for a slot, so that short tasks do not wait for a round
+trip. Each needs one slot, so that any that falls free will do.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from master.scheduling.model import Attempt
+from shared.model import AttemptId
+
+_MILLI = 1e3
+_MOST_MS = 10**15
+"""Nobody waits for longer, and sums stay exact."""
+
+
+@dataclass(slots=True)
+class Queues:
+    """By worker. Work is in whole milliseconds, so that sums do not depend on the order in which it came and went."""
+
+    of_worker: dict[str, dict[AttemptId, int]] = field(default_factory=dict)  # how long each is expected to take
+    work_ms: dict[str, int] = field(default_factory=dict)
+
+    def place(self, attempt: Attempt) -> None:
+        """Enter an attempt as it is now; one that does not wait leaves."""
+        name, queue = attempt.worker, self.of_worker.get(attempt.worker)
+        is_there = queue is not None and attempt.id in queue
+        if attempt.is_queued == is_there:
+            return
+        if queue is None:
+            queue = self.of_worker[name] = {}
+        if attempt.is_queued:
+            queue[attempt.id] = milliseconds(attempt.expected_s)
+            self.work_ms[name] = self.work_ms.get(name, 0) + queue[attempt.id]
+        else:
+            self.work_ms[name] -= queue.pop(attempt.id)
+        if not queue:
+            del self.of_worker[name], self.work_ms[name]
+
+
+def milliseconds(seconds: float) -> int:
+    return round(min(seconds * _MILLI, _MOST_MS))

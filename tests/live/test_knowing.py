@@ -1,0 +1,55 @@
+"""What the grid learns, live: a broken worker goes on probation and comes back, over a restart."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from shared.api import WorkerView
+from shared.model import JobState, SizeSource
+from tests.live.grid import Grid, wait_for
+
+
+async def seen(grid: Grid, name: str) -> WorkerView:
+    return next(worker for worker in [worker async for worker in grid.client().workers()] if worker.name == name)
+
+
+async def test_a_broken_worker_goes_on_probation_and_comes_back(tmp_path: Path) -> None:
+    grid = Grid(tmp_path)
+    try:
+        flags = ("--policy", "turnaround", "--probation-s", "1", "--max-attempts", "4")
+        await grid.start_master("--lease-s", "2", "--report-every-s", "0.5", *flags)
+        await grid.start_worker("good", slots=2)
+        mended = grid.gate("mended")
+        script = f'test "$LOOPLINE_WORKER" = good || test -e {mended.file}'
+        first = await grid.ended(await grid.submit(script, tasks=8, name="x"))
+        assert (first.state, first.size, first.size_source) == (JobState.SUCCEEDED, None, SizeSource.UNKNOWN)
+        await grid.start_worker("bad", slots=2)
+        await grid.connected("good", "bad")
+
+        async def is_barred() -> bool:
+            """It may take more than one job: the good worker may be quicker than the bad one."""
+            job = await grid.ended(await grid.submit(script, tasks=12, name="x", max_replicas=1))
+            assert job.state is JobState.SUCCEEDED, "one broken worker does not use up a task's attempts"
+            assert job.size_source is SizeSource.PREDICTED
+            bad = await seen(grid, "bad")
+            return bad.probation is not None or bad.on_trial
+
+        await wait_for("the bad worker to be put on probation", is_barred)
+        mended.open()
+        await grid.kill_master()
+        await grid.start_master()
+
+        async def is_back() -> bool:
+            """On trial at first, and as good as any other after a success."""
+            await grid.ended(await grid.submit(script, tasks=12, name="x", max_replicas=1))
+            bad = await seen(grid, "bad")
+            return bad.probation is None and not bad.on_trial and bad.standing > 0
+
+        await wait_for("the bad worker to be trusted again", is_back)
+        (program,) = [program async for program in grid.client().programs()]
+        assert (program.name, set(program.workers)) == ("x", {"good", "bad"})
+        assert program.predicted is not None
+        await grid.check()
+    finally:
+        await grid.stop()
+    await grid.no_processes()

@@ -1,0 +1,237 @@
+"""What is sent ahead, to wait at a worker for a slot: what may be, how much, and how it is taken back."""
+
+from typing import Any
+
+import pytest
+
+from master.scheduling.effects import Effects
+from master.scheduling.events import JobPaused, JobResumed, WorkerDrained
+from master.scheduling.model import Attempt
+from master.scheduling.policies import REGISTRY
+from shared.model import AttemptId, AttemptState, Outcome
+from tests.scheduling.driver import Grid, facts
+
+QUEUEING = sorted(name for name, policy in REGISTRY.items() if policy.ahead is not None and policy.ahead_s is None)
+ONE_S = 1.0  # a slot of a worker that nobody has measured does one reference CPU-second a second
+
+
+def grid(policy: str = "first-come", **more: Any) -> Grid:
+    return Grid(**{"policy": policy, "ahead_s": 2.0, "max_replicas": 1, **more})
+
+
+def states(effects: Effects) -> dict[str, AttemptState]:
+    return {str(attempt): row.state for attempt, row in effects.attempts.items()}
+
+
+def row(grid: Grid, attempt: AttemptId) -> Attempt:
+    return grid.store.attempts[attempt]
+
+
+@pytest.mark.parametrize("policy", QUEUEING)
+def test_short_tasks_wait_where_every_slot_is_taken(policy: str) -> None:
+    """Two seconds of work a slot, beyond what runs."""
+    queueing = grid(policy)
+    queueing.workers("a", slots=2)
+    queueing.submit(10, 10.0)
+    assert (len(queueing.running("a")), len(queueing.waiting("a"))) == (6, 4)
+    waiting = [row(queueing, attempt) for attempt in queueing.waiting("a")]
+    assert all(attempt.waiting and attempt.state is AttemptState.DISPATCHED for attempt in waiting)
+
+
+@pytest.mark.parametrize("policy", QUEUEING)
+def test_long_tasks_and_tasks_that_nobody_knows_do_not(policy: str) -> None:
+    for size in (None, 30.0):
+        queueing = grid(policy)
+        queueing.workers("a")
+        queueing.submit(10, size)
+        assert len(queueing.running("a")) == 1
+
+
+@pytest.mark.parametrize("policy", QUEUEING)
+def test_a_long_task_whose_turn_it_is_is_not_passed_by_short_ones(policy: str) -> None:
+    """Else a stream of short tasks would keep it waiting for ever, for no slot would fall free."""
+    queueing = grid(policy)
+    queueing.workers("a")
+    queueing.submit(2, 8.0)
+    short = queueing.submit(20, 20.0)
+    begun = []
+    for _ in range(6):
+        assert not queueing.waiting("a") or queueing.waiting("a")[0].job == short
+        begun.append(queueing.running("a")[0].job)
+        first = queueing.running("a")[0]
+        queueing.end(first, wall_s=1.0 if first.job == short else 4.0)
+    assert begun.count(3 - short) == 2
+
+
+def test_those_of_unknown_size_wait_once_others_of_their_job_have_finished() -> None:
+    queueing = grid()
+    queueing.workers("a")
+    queueing.submit(5)
+    assert not queueing.waiting("a")
+    queueing.end(AttemptId(1, 1, 1), wall_s=1.0)
+    assert [attempt.task for attempt in queueing.waiting("a")] == [3, 4]
+
+
+def test_no_more_than_the_bound_wait_however_short() -> None:
+    queueing = grid(max_ahead=3)
+    queueing.workers("a")
+    queueing.submit(10, 0.01)
+    assert len(queueing.waiting("a")) == 3
+
+
+def test_off_means_that_nothing_waits() -> None:
+    queueing = grid(ahead_s=0.0)
+    queueing.workers("a")
+    queueing.submit(10, 0.1)
+    assert len(queueing.running("a")) == 1
+
+
+def test_wide_tasks_are_not_sent_ahead() -> None:
+    """One that needs two slots would wait for ever beside those that need one."""
+    queueing = grid()
+    queueing.workers("a", slots=2)
+    queueing.submit(3, 3.0, requires={"slots": 2})
+    assert len(queueing.running("a")) == 1
+
+
+def test_the_first_of_the_queue_begins_without_a_frame_and_its_time_counts_from_then() -> None:
+    queueing = grid()
+    queueing.workers("a")
+    queueing.submit(3, 3.0)
+    queueing.now += 1.5
+    ended = queueing.end(AttemptId(1, 1, 1), wall_s=1.5)
+    assert not ended.assigns["a"].run
+    second = row(queueing, AttemptId(1, 2, 1))
+    assert (second.state, second.waiting, second.waited_s) == (AttemptState.RUNNING, False, 1.5)
+    assert second.started_at == queueing.now
+
+
+def test_a_held_task_is_not_sent_ahead_and_then_it_is() -> None:
+    queueing = grid()
+    queueing.workers("a")
+    queueing.submit(2, 2.0)
+    later = queueing.submit(2, 2.0)
+    assert [str(attempt) for attempt in queueing.waiting("a")] == ["1.2.1", f"{later}.1.1"]
+    queueing.end(AttemptId(1, 1, 1))
+    assert [str(attempt) for attempt in queueing.waiting("a")] == [f"{later}.1.1"]
+    queueing.end(AttemptId(1, 2, 1))
+    assert [str(attempt) for attempt in queueing.waiting("a")] == [f"{later}.2.1"]
+
+
+def test_what_waits_moves_to_a_worker_that_falls_idle_in_one_step() -> None:
+    queueing = grid()
+    queueing.workers("a")
+    queueing.submit(3, 3.0)
+    moved = queueing.join("b")
+    assert states(moved)["1.3.1"] is AttemptState.CANCELLING
+    assert [str(attempt) for attempt in queueing.running("b")] == ["1.3.2"]
+    assert not row(queueing, AttemptId(1, 3, 2)).replica
+    assert [str(attempt) for attempt in queueing.running("a")] == ["1.1.1", "1.2.1"]
+
+
+def test_nothing_moves_to_where_it_would_be_done_later() -> None:
+    slow = facts().__class__("linux", "x86_64", "3.11", "0", "model", 1, 10**9, 1, speed=0.25)
+    queueing = grid()
+    queueing.workers("a")
+    queueing.submit(2, 2.0)
+    queueing.join("b", slow)
+    assert not queueing.running("b")
+
+
+def test_replicas_are_of_tasks_that_run_and_one_that_waits_is_moved_instead() -> None:
+    queueing = grid("round-robin", max_replicas=2)
+    queueing.workers("a")
+    queueing.submit(2, 2.0)
+    queueing.join("b")
+    alive = [a for a in queueing.store.attempts.values() if a.state in ("dispatched", "running")]
+    assert sorted((a.task, a.worker) for a in alive) == [(1, "a"), (2, "b")]
+    assert not any(a.replica for a in alive)
+
+
+def test_a_draining_worker_and_a_paused_job_give_up_what_has_not_begun() -> None:
+    for deed in (WorkerDrained("a"), JobPaused(1)):
+        queueing = grid()
+        queueing.workers("a")
+        queueing.submit(3, 3.0)
+        queueing.step(deed)
+        assert [str(attempt) for attempt in queueing.running("a")] == ["1.1.1"]
+        assert queueing.task(1, 2).state == "queued"
+        queueing.step(JobResumed(1))
+        queueing.join("b")
+        assert queueing.running("b"), "and another worker has it"
+
+
+def test_nothing_is_sent_to_wait_behind_what_stands_still() -> None:
+    queueing = grid()
+    queueing.workers("a")
+    queueing.submit(1, 1.0)
+    queueing.report("a", frozen=True)
+    queueing.submit(5, 5.0)
+    assert not queueing.waiting("a")
+
+
+def test_what_was_given_back_is_started_elsewhere_at_no_cost() -> None:
+    queueing = grid(max_attempts=1)
+    queueing.workers("a", "b")
+    queueing.submit(4, 4.0)
+    given_back = [AttemptId(1, 3, 1), AttemptId(1, 4, 1)]
+    for attempt in given_back:
+        name = next(n for n in "ab" if attempt in queueing.waiting(n))
+        queueing.report(name, *[queueing_result(attempt)], slots=0)
+    assert queueing.task(1, 3).failures == queueing.task(1, 4).failures == 0
+    assert all(
+        queueing.task(1, number).attempts == 2 or queueing.task(1, number).state == "queued" for number in (3, 4)
+    )
+
+
+def test_a_task_that_was_to_begin_at_once_does_not_wait_if_it_is_long() -> None:
+    """The owner took the slot while the frame was under way."""
+    queueing = grid()
+    queueing.workers("a")
+    queueing.submit(1, 100.0)
+    attempt = row(queueing, AttemptId(1, 1, 1))
+    queueing.agents["a"].facts = facts(0)  # so that it says that it waits
+    queueing.report("a")
+    assert attempt.id not in queueing.agents["a"].running
+    assert row(queueing, attempt.id).state is AttemptState.CANCELLING
+
+
+def test_what_waited_at_a_worker_that_fell_silent_is_not_taken_up_again() -> None:
+    """It is started elsewhere; when the worker is back, nothing of it runs twice."""
+    queueing = grid(lease_s=30.0)
+    queueing.workers("a")
+    queueing.submit(2, 2.0)
+    queueing.wait(31.0)
+    assert row(queueing, AttemptId(1, 2, 1)).state is AttemptState.LOST
+    queueing.join("a")
+    assert [str(attempt) for attempt in queueing.running("a")] == ["1.1.1"]
+    queueing.report("a")
+    assert [str(attempt) for attempt in queueing.running("a")] == ["1.1.1", "1.2.2"]
+
+
+def test_a_restarted_agent_that_still_has_its_queue_goes_on_with_it() -> None:
+    queueing = grid()
+    queueing.workers("a")
+    queueing.submit(3, 3.0)
+    for attempt in queueing.running("a")[:1]:  # what had begun is given back
+        queueing.step()
+        del queueing.agents["a"].running[attempt]
+        queueing.join("a", reports=False)
+        queueing.report("a", queueing_result(attempt))
+    assert [str(attempt) for attempt in queueing.running("a")] == ["1.2.1", "1.3.1", "1.1.2"]
+
+
+def test_a_master_that_starts_again_knows_what_waits() -> None:
+    queueing = grid()
+    queueing.workers("a")
+    queueing.submit(3, 3.0)
+    queueing.restart()
+    assert queueing.scheduler.state.index.queues.work_ms == {"a": 2000}
+    queueing.join("a")
+    assert len(queueing.waiting("a")) == 2
+
+
+def queueing_result(attempt: AttemptId) -> Any:
+    from tests.scheduling.driver import result
+
+    return result(attempt, Outcome.GIVEN_BACK)

@@ -1,0 +1,171 @@
+"""Policies that take the next task and look for its worker: turnaround, and the paper's alternatives."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from master.scheduling.chance import draw
+from shared.model import AttemptId, Load, Order
+from tests.scheduling.driver import Grid, facts
+
+ALTERNATIVES = ["random", "cyclic", "shortest-queue", "most-throughput"]
+
+
+def grid_of(policy: str, speeds: dict[str, float], slots: int = 1, **chosen: Any) -> Grid:
+    """No order is promised, so that nothing is held."""
+    grid = Grid(policy=policy, lease_s=1e6, order=Order.NONE, **chosen)
+    for name, speed in speeds.items():
+        grid.join(name, replace(facts(slots), speed=speed))
+    return grid
+
+
+def far(grid: Grid, name: str, delay_s: float) -> None:
+    """Its network is slow."""
+    worker = grid.scheduler.state.workers[name]
+    worker.load = replace(worker.load or Load(1), delay_s=delay_s)
+    grid.scheduler.state.save_worker(worker)
+    grid.scheduler.state.settle()
+
+
+def place_of(grid: Grid, job: int) -> list[str]:
+    return [a.worker for a in grid.scheduler.state.attempts.values() if a.job == job]
+
+
+def waits(grid: Grid, name: str) -> list[AttemptId]:
+    return [a.id for a in grid.scheduler.state.attempts.values() if a.worker == name and a.is_queued]
+
+
+# --- turnaround -------------------------------------------------------------------------------------------------
+
+
+def test_a_task_goes_where_it_is_done_first() -> None:
+    grid = grid_of("turnaround", {"slow": 1.0, "fast": 4.0, "middle": 2.0})
+    assert place_of(grid, grid.submit(1, 8.0)) == ["fast"]
+    assert place_of(grid, grid.submit(1, 8.0)) == ["middle"]
+    assert place_of(grid, grid.submit(1, 8.0)) == ["slow"]
+
+
+def test_the_networks_delay_counts() -> None:
+    grid = grid_of("turnaround", {"near": 1.0, "far": 1.1})
+    far(grid, "far", 5.0)
+    assert place_of(grid, grid.submit(1, 2.0)) == ["near"], "2 s here, 1.8 + 5 s there"
+    grid = grid_of("turnaround", {"near": 1.0, "far": 1.1})
+    far(grid, "far", 5.0)
+    assert place_of(grid, grid.submit(1, 100.0)) == ["far"], "100 s here, 90.9 + 5 s there"
+
+
+def test_it_waits_for_a_fast_worker_rather_than_taking_a_slow_one() -> None:
+    grid = grid_of("turnaround", {"fast": 8.0}, ahead_s=1.0)
+    grid.submit(1, 80.0)  # 10 s there
+    grid.join("slow", facts())
+    short, long = grid.submit(1, 4.0), grid.submit(1, 40.0)
+    assert place_of(grid, short) == ["slow"], "4 s there; 10 + 0.5 s on the fast one"
+    assert place_of(grid, long) == ["fast"], "10 + 5 s there; 4 + 40 s on the slow one"
+    assert [a.job for a in waits(grid, "fast")] == [long]
+
+
+def test_one_that_is_late_is_taken_to_last_as_long_again() -> None:
+    grid = grid_of("turnaround", {"late": 1.0, "slow": 0.25}, ahead_s=1.0)
+    first = grid.submit(1, 10.0)
+    assert place_of(grid, first) == ["late"]
+    grid.now += 40.0
+    assert place_of(grid, grid.submit(1, 4.0)) == ["slow"], "16 s there; 30 + 4 s on the one that is late"
+
+
+def test_where_nothing_may_wait_slow_workers_are_taken() -> None:
+    grid = grid_of("turnaround", {"fast": 8.0, "slow": 1.0})
+    job = grid.submit(2, 80.0)
+    assert sorted(place_of(grid, job)) == ["fast", "slow"]
+
+
+def test_among_equals_chance_decides_and_a_restart_the_same() -> None:
+    speeds = dict.fromkeys("abcdefgh", 1.0)
+    places = []
+    for _ in range(2):
+        grid = grid_of("turnaround", speeds)
+        jobs = [grid.submit(1, float(10 - number)) for number in range(8)]
+        places.append([place_of(grid, job)[0] for job in jobs])
+    assert places[0] == places[1]
+    assert places[0] != sorted(places[0]), "not in the order of their names"
+    assert len(set(places[0])) == 8
+
+
+def test_what_a_program_needs_is_known_from_its_runs() -> None:
+    """No size is given: after some runs, the short program need not have the fast worker."""
+    grid = grid_of("turnaround", {"fast": 4.0, "slow": 1.0})
+    far(grid, "fast", 6.0)
+    for _ in range(6):
+        for name, wall_s in (("short", 1.0), ("long", 100.0)):
+            grid.submit(1, name=name)
+            worker = next(name for name in grid.agents if grid.running(name))
+            grid.end(grid.running(worker)[0], wall_s=wall_s / (4.0 if worker == "fast" else 1.0))
+            far(grid, "fast", 6.0)
+    assert place_of(grid, grid.submit(1, name="short")) == ["slow"]
+    assert place_of(grid, grid.submit(1, name="long")) == ["fast"]
+
+
+# --- the alternatives -------------------------------------------------------------------------------------------
+
+
+def test_cyclic_takes_workers_in_turn() -> None:
+    grid = grid_of("cyclic", {"b": 1.0, "a": 1.0, "c": 1.0})
+    assert [place_of(grid, grid.submit(1, size)) for size in (9.0, 8.0)] == [["a"], ["b"]]
+    for name in "ab":
+        grid.end(grid.running(name)[0])
+    grid.restart()
+    for name in "abc":
+        grid.join(name)
+    assert place_of(grid, grid.submit(1, 7.0)) == ["c"], "its turn, also after a restart"
+    assert place_of(grid, grid.submit(1, 6.0)) == ["a"]
+
+
+def test_shortest_queue_takes_the_one_with_the_fewest_in_hand_a_slot() -> None:
+    grid = Grid(policy="shortest-queue", lease_s=1e6)
+    grid.join("narrow", facts(1))
+    grid.join("wide", facts(4))
+    assert place_of(grid, grid.submit(1, 9.0)) in (["narrow"], ["wide"])
+    grid = Grid(policy="shortest-queue", lease_s=1e6, ahead_s=1000.0)
+    grid.join("narrow", facts(1))
+    grid.join("wide", facts(4))
+    grid.submit(10, 10.0)
+    counts = Counter(a.worker for a in grid.scheduler.state.attempts.values())
+    assert counts == {"narrow": 2, "wide": 8}
+
+
+def test_most_throughput_takes_the_fastest_that_is_not_shared() -> None:
+    grid = grid_of("most-throughput", {"slow": 1.0, "fast": 3.0}, slots=2)
+    job = grid.submit(4, 8.0)
+    assert place_of(grid, job) == ["fast", "fast", "slow", "slow"]
+
+
+def test_at_random_is_even_in_the_long_run() -> None:
+    grid = grid_of("random", dict.fromkeys("abcd", 1.0))
+    places: Counter[str] = Counter()
+    for _ in range(200):
+        (name,) = place_of(grid, grid.submit(1, 1.0))
+        places[name] += 1
+        grid.end(grid.running(name)[0])
+    assert all(30 <= count <= 70 for count in places.values()), places
+
+
+@pytest.mark.parametrize("policy", ["turnaround", *ALTERNATIVES])
+def test_a_task_of_several_slots_finds_the_worker_that_has_them(policy: str) -> None:
+    """Also behind many that are as good but for that."""
+    grid = Grid(policy=policy, lease_s=1e6)
+    for number in range(50):
+        grid.join(f"w{number}", facts(2), reports=False)
+        grid.report(f"w{number}", slots=1)
+    grid.join("x", facts(2))
+    assert place_of(grid, grid.submit(1, 1.0, requires={"slots": 2})) == ["x"]
+
+
+def test_draws_are_even_and_repeat() -> None:
+    drawn = [draw(job, 1, 0) for job in range(1000)]
+    assert drawn == [draw(job, 1, 0) for job in range(1000)]
+    assert all(0 <= number < 1 for number in drawn)
+    assert 0.45 < sum(drawn) / 1000 < 0.55
+    assert len({draw(1, 2, 3), draw(3, 2, 1), draw(2, 1, 3), draw(1, 2), draw(1)}) == 5

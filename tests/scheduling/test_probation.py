@@ -1,0 +1,244 @@
+"""A worker that fails where others do not, or is far slower than it says, goes on probation and comes back."""
+
+from __future__ import annotations
+
+import pytest
+
+from master.scheduling.explain import explain_job
+from shared.model import AttemptId, Outcome, TaskId
+from tests.scheduling.driver import Grid, facts
+
+
+def grid_of(*names: str, slots: int = 1, **chosen: float) -> Grid:
+    """Workers that have each succeeded with a task of the program, in 10 s."""
+    grid = Grid(policy="first-come", max_attempts=5, **{"lease_s": 1e6, **chosen})
+    grid.workers(*names, slots=slots)
+    for _ in range(6):
+        grid.submit(len(names) * slots)
+        for name in names:
+            for attempt in grid.running(name):
+                grid.end(attempt, wall_s=10.0)
+    for worker in grid.scheduler.state.workers.values():
+        worker.standing = 0.0
+    return grid
+
+
+def goes_wrong(grid: Grid, bad: str, good: str) -> None:
+    """A task fails on the one, and then succeeds on the other."""
+    job = grid.submit(2)
+    for attempt in grid.running(bad):
+        if attempt.job == job:
+            grid.end(attempt, Outcome.FAILED)
+    for _ in range(6):
+        for attempt in [*grid.running(good), *grid.running(bad)]:
+            if attempt in grid.running(good):
+                grid.end(attempt, wall_s=10.0)
+
+
+def standing(grid: Grid, name: str) -> tuple[float, bool, bool]:
+    worker = grid.store.workers[name]
+    return worker.standing, worker.probation_until is not None, worker.on_trial
+
+
+def fail_often(grid: Grid, bad: str, good: str) -> None:
+    for _ in range(20):
+        if grid.store.workers[bad].probation_until is not None:
+            return
+        goes_wrong(grid, bad, good)
+    raise AssertionError(f"{bad} was never put on probation: {grid.store.workers[bad]}")
+
+
+def test_one_failure_is_not_enough() -> None:
+    grid = grid_of("a", "b")
+    goes_wrong(grid, "a", "b")
+    assert standing(grid, "a") == (-1.0, False, False), "a half for the failure, a half for the other's success"
+    assert standing(grid, "b")[0] > 0
+
+
+def test_failing_where_others_succeed_leads_to_probation() -> None:
+    grid = grid_of("a", "b")
+    fail_often(grid, "a", "b")
+    worker = grid.store.workers["a"]
+    assert worker.probation_until == grid.now + 60.0
+    assert "failed there, and then succeeded on b" in worker.probation_reason
+    job = grid.submit(4)
+    assert (grid.running("a"), len(grid.running("b"))) == ([], 1), "nothing new"
+    explanation = explain_job(grid.scheduler, job)
+    assert explanation is not None
+    assert "1 of them is on probation: on a task" in explanation.sentence
+
+
+def test_the_owner_is_told_with_every_frame() -> None:
+    grid = grid_of("a", "b")
+    fail_often(grid, "a", "b")
+    told = grid.report("a").assigns["a"].probation
+    assert told is not None
+    assert (told.until, "succeeded on b" in told.reason) == (grid.now + 60.0, True)
+    grid.wait(60.0)
+    assert grid.report("a").assigns["a"].probation is None
+
+
+def test_it_comes_back_by_itself_with_one_attempt_at_a_time() -> None:
+    grid = grid_of("a", "b", slots=3)
+    fail_often(grid, "a", "b")
+    grid.submit(20)
+    assert grid.running("a") == []
+    assert grid.scheduler.wake_at == grid.now + 60.0
+    grid.wait(59.0)
+    assert grid.running("a") == []
+    grid.wait(1.0)
+    assert standing(grid, "a") == (0.0, False, True)
+    assert len(grid.running("a")) == 1, "on trial"
+    grid.end(grid.running("a")[0], wall_s=10.0)
+    assert standing(grid, "a")[2] is False
+    assert len(grid.running("a")) == 3
+
+
+def test_each_time_it_lasts_twice_as_long_up_to_a_limit_and_many_successes_shorten_it() -> None:
+    grid = grid_of("a", "b", max_probation_s=200.0)
+    lasted = []
+    for _ in range(4):
+        fail_often(grid, "a", "b")
+        lasted.append((grid.store.workers["a"].probation_until or 0.0) - grid.now)
+        grid.wait(lasted[-1])
+        assert grid.store.workers["a"].on_trial
+    assert lasted == [60.0, 120.0, 200.0, 200.0]
+    assert grid.store.workers["a"].probations == 4
+    for _ in range(8):
+        grid.submit(2)
+        for name in "ab":
+            grid.end(grid.running(name)[0], wall_s=10.0)
+    assert grid.store.workers["a"].probations < 4
+
+
+def test_on_trial_the_first_failure_is_enough() -> None:
+    grid = grid_of("a", "b")
+    fail_often(grid, "a", "b")
+    grid.wait(60.0)
+    goes_wrong(grid, "a", "b")
+    assert grid.store.workers["a"].probation_until == grid.now + 120.0
+
+
+def test_what_only_this_worker_can_run_it_is_given() -> None:
+    grid = grid_of("a", "b")
+    fail_often(grid, "a", "b")
+    grid.join("c", facts(os="windows"))
+    linux = grid.submit(3, requires={"os": "linux"})
+    assert (grid.running("a"), grid.job(linux).running) == ([], 1), "b can, too, though it is busy"
+    grid.report("b", slots=0)
+    assert [a.job for a in grid.running("a")] == [linux], "b lends no slots now: a is the last"
+    grid.report("b", slots=1)
+    grid.end(grid.running("a")[0], wall_s=10.0)
+    assert grid.running("a") == []
+
+
+def test_a_task_that_fails_everywhere_blames_nobody() -> None:
+    grid = grid_of("a", "b")
+    for _ in range(12):
+        job = grid.submit(1, max_attempts=4)
+        while grid.attempts_of(TaskId(job, 1)):
+            grid.end(grid.attempts_of(TaskId(job, 1))[0], Outcome.FAILED)
+        grid.submit(2)
+        for name in "ab":
+            grid.end(grid.running(name)[0], wall_s=10.0)
+    assert not any(worker.probations for worker in grid.store.workers.values())
+
+
+def test_a_broken_computer_does_not_use_up_a_tasks_attempts() -> None:
+    """It is idle again at once: without care it would be given the same task again and again."""
+    grid = grid_of("a", "b")
+    grid.submit(1, 1e6)
+    job = grid.submit(8)
+    for _ in range(40):
+        for attempt in [a for a in grid.running("a") if a.job == job]:
+            grid.end(attempt, Outcome.FAILED)
+        for attempt in [a for a in grid.running("b") if a.job == job]:
+            grid.end(attempt, wall_s=10.0)
+        first = [a for a in grid.running("b") if a.job != job] + [a for a in grid.running("a") if a.job != job]
+        for attempt in first:
+            grid.end(attempt, wall_s=10.0)
+    assert (grid.job(job).succeeded, grid.job(job).failed) == (8, 0)
+    assert grid.store.workers["a"].probations == 1
+
+
+def test_one_far_slower_than_it_says_goes_on_probation() -> None:
+    grid = grid_of("a", "b")
+    for _ in range(3):
+        grid.submit(2)
+        grid.end(grid.running("b")[0], wall_s=10.0)
+        grid.end(grid.running("a")[0], wall_s=80.0)
+    worker = grid.store.workers["a"]
+    assert worker.probation_until is not None
+    assert "80 s, far longer than it would have taken others" in worker.probation_reason
+
+
+def test_a_program_that_has_changed_blames_nobody() -> None:
+    grid = grid_of("a", "b")
+    for _ in range(8):
+        grid.submit(2)
+        for name in "ab":
+            grid.end(grid.running(name)[0], wall_s=80.0)
+    assert not any(worker.probations for worker in grid.store.workers.values())
+
+
+def test_probation_can_be_switched_off() -> None:
+    grid = grid_of("a", "b", probation_s=0.0)
+    for _ in range(6):
+        goes_wrong(grid, "a", "b")
+    assert standing(grid, "a")[1] is False
+
+
+def test_what_waits_there_is_taken_back() -> None:
+    grid = grid_of("a", "b", ahead_s=1000.0)
+    grid.submit(6)
+    waiting = [a for a in grid.scheduler.state.attempts.values() if a.worker == "a" and a.is_queued]
+    assert waiting
+    state = grid.scheduler.state
+    state.workers["a"].standing = -2.5
+    running = [a for a in grid.running("a") if state.attempts[a].is_seated]
+    grid.end(running[0], Outcome.FAILED)
+    assert grid.store.workers["a"].probation_until is not None
+    assert not any(a.is_queued for a in grid.scheduler.state.attempts.values() if a.worker == "a")
+
+
+def test_what_was_begun_before_does_not_shorten_it() -> None:
+    grid = grid_of("a", "b", slots=3)
+    grid.submit(40)
+    state = grid.scheduler.state
+    state.workers["a"].standing = -2.5
+    grid.end(grid.running("a")[0], Outcome.FAILED)
+    assert grid.store.workers["a"].probations == 1
+    for attempt in grid.running("a"):
+        grid.end(attempt, wall_s=10.0)
+    assert (standing(grid, "a"), grid.store.workers["a"].probations) == ((0.0, True, False), 1)
+
+
+def test_a_restart_keeps_it() -> None:
+    grid = grid_of("a", "b")
+    fail_often(grid, "a", "b")
+    grid.restart()
+    for name in "ab":
+        grid.join(name)
+    grid.submit(4)
+    assert (grid.running("a"), len(grid.running("b"))) == ([], 1)
+
+
+def test_losing_an_attempt_or_giving_it_back_is_no_fault() -> None:
+    grid = grid_of("a", "b")
+    job = grid.submit(1)
+    attempt = AttemptId(job, 1, 1)
+    grid.end(attempt, Outcome.GIVEN_BACK)
+    grid.end(grid.attempts_of(TaskId(job, 1))[0], wall_s=10.0)
+    assert all(worker.standing >= 0 for worker in grid.store.workers.values())
+
+
+@pytest.mark.parametrize("policy", ["round-robin", "fair", "space-partition", "turnaround", "random", "cyclic"])
+def test_every_policy_leaves_it_out(policy: str) -> None:
+    grid = Grid(policy=policy)
+    grid.workers("a", "b", "c")
+    worker = grid.scheduler.state.workers["b"]
+    worker.probation_until, worker.probations = grid.now + 60.0, 1
+    grid.scheduler.state.save_worker(worker)
+    grid.scheduler.state.settle()
+    grid.submit(9)
+    assert [len(grid.running(name)) for name in "abc"] == [1, 0, 1]

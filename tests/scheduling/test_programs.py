@@ -1,0 +1,160 @@
+"""What the runs of a program have shown, and what is expected of the next."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from master.scheduling import programs
+from master.scheduling.model import Program
+from shared.model import Observation
+from shared.spec import JobSpec, TaskSpec
+
+
+def seen(work: float, worker: str = "a", at: float = 1.0) -> Observation:
+    return Observation(at, worker, work, work, work, 0.0, 0)
+
+
+def program_of(*works: float) -> Program:
+    program = Program("ann", "pi", "/home/ann", 0.0, 0.0)
+    for work in works:
+        programs.learn(program, seen(work))
+    return program
+
+
+def expected(*works: float) -> float:
+    prediction = programs.predict(program_of(*works))
+    assert prediction is not None
+    return prediction.work
+
+
+# --- which program a job runs -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("job", "key"),
+    [
+        ({"command": ["./pi"], "name": "sweep", "folder": "/f"}, ("ann", "sweep", "/f")),
+        ({"command": ["./pi"], "name": "sweep"}, ("ann", "sweep", "pi")),
+        ({"command": ["/opt/bin/pi", "--seed", "1"]}, ("ann", "pi", "pi")),
+        ({"command": ["python3", "-u", "sims/a.py", "x"], "name": "python3", "folder": "/f"}, ("ann", "a.py", "/f")),
+        ({"command": ["python3.11", "-m", "job"]}, ("ann", "job", "job")),
+        ({"command": ["python3", "-c", "print(1)"]}, ("ann", "python3", "python3")),
+        ({"command": [r"C:\tools\pi.exe"], "name": "pi.exe"}, ("ann", "pi", "pi")),
+        ({"tasks": [TaskSpec(command=["./a"]), TaskSpec(command=["./b"])]}, ("ann", "a", "a")),
+    ],
+)
+def test_a_program_is_known_by_owner_name_and_folder(job: dict[str, Any], key: tuple[str, str, str]) -> None:
+    assert programs.key_of("ann", JobSpec(**job)) == key
+
+
+# --- what is expected -------------------------------------------------------------------------------------------
+
+
+def test_nothing_is_expected_of_a_program_that_never_ran() -> None:
+    assert programs.predict(program_of()) is None
+
+
+def test_one_run_says_little() -> None:
+    once = programs.predict(program_of(10.0))
+    assert once is not None
+    assert (once.work, once.mean, once.p10, once.p90, once.runs) == (10.0, 10.0, 2.5, 40.0, 1)
+    often = programs.predict(program_of(*[10.0] * 20))
+    assert often is not None
+    assert 9.0 < often.p10 < often.work == 10.0 < often.p90 < 11.0
+
+
+def test_one_outlier_does_not_move_what_is_expected() -> None:
+    assert expected(*[10.0] * 12, 1000.0, *[10.0] * 3) == 10.0
+
+
+def test_what_drifts_is_expected_to_be_as_of_late() -> None:
+    assert expected(*[10.0 * 1.1**run for run in range(30)]) == pytest.approx(10.0 * 1.1**29, rel=0.15)
+
+
+def test_what_scatters_is_expected_to_be_in_the_middle() -> None:
+    assert expected(*[8.0, 12.0, 9.0, 11.0] * 6) == pytest.approx(10.0, rel=0.15)
+
+
+def test_two_ways_to_run_show_in_the_spread() -> None:
+    prediction = programs.predict(program_of(*[1.0, 100.0, 100.0, 1.0] * 6))
+    assert prediction is not None
+    assert prediction.p10 < 2.0
+    assert prediction.p90 > 90.0
+    assert prediction.mean == pytest.approx(50.0, rel=0.3), "many tasks come to that much each"
+
+
+@given(st.lists(st.floats(1e-9, 1e12), min_size=1, max_size=80))
+def test_whatever_was_seen_the_spread_is_round_what_is_expected(works: list[float]) -> None:
+    program = program_of(*works)
+    prediction = programs.predict(program)
+    assert prediction is not None
+    assert 0 < prediction.p10 <= prediction.work <= prediction.p90 <= 1e10
+    assert prediction.p10 <= prediction.mean <= prediction.p90
+    assert (program.runs, len(program.window) <= programs.WINDOW) == (len(works), True)
+
+
+def with_shares(wall_s: float, *shares: float) -> Program:
+    """Runs of so long each, by another worker, of the processor's share."""
+    program = Program("ann", "pi", "/home/ann", 0.0, 0.0)
+    for share in shares:
+        programs.learn(program, Observation(1.0, "b", wall_s * share, wall_s, wall_s * share, 0.0, 0, share))
+    return program
+
+
+def test_of_a_program_that_waits_the_share_of_the_processor_says_nothing() -> None:
+    prediction = programs.predict(with_shares(2.0, *[1.0, 0.1, 0.5, 0.2] * 4))
+    assert prediction is not None
+    assert prediction.work == 2.0
+
+
+def test_of_a_program_that_computes_it_says_all() -> None:
+    program = Program("ann", "pi", "/home/ann", 0.0, 0.0)
+    for share in [1.0, 0.1, 0.5, 0.2] * 4:
+        programs.learn(program, Observation(1.0, "b", 2.0, 2.0 / share, 2.0, 0.0, 0, share))
+    prediction = programs.predict(program)
+    assert prediction is not None
+    assert prediction.work == 2.0
+
+
+def test_a_worker_with_time_to_spare_is_not_slower_where_tasks_wait() -> None:
+    """Of 2 s each, on workers that had a tenth left over, and on one that had all."""
+    program = with_shares(2.0, *[0.1] * 8)
+    assert not programs.is_far_slower(program, seen(2.0, "a"))
+    assert programs.is_far_slower(program, seen(9.0, "a"))
+
+
+# --- when a program changes -------------------------------------------------------------------------------------
+
+
+def test_several_strange_runs_in_a_row_are_a_change() -> None:
+    program = program_of(*[10.0] * 20, 50.0, 50.0, 50.0)
+    assert (program.strange, len(program.window), program.changed_at) == (3, 23, None)
+    programs.learn(program, seen(50.0, at=7.0))
+    assert (program.strange, len(program.window), program.changed_at, program.runs) == (0, 4, 7.0, 24)
+    assert programs.predict(program).work == 50.0  # type: ignore[union-attr]
+
+
+def test_strange_runs_that_do_not_go_on_are_none() -> None:
+    program = program_of(*[10.0] * 20, 50.0, 50.0, 50.0, 10.0)
+    assert (program.strange, program.changed_at) == (0, None)
+
+
+def test_of_a_few_runs_none_is_strange() -> None:
+    assert program_of(1.0, 100.0, 1.0, 100.0).strange == 0
+
+
+# --- who is far slower than others ------------------------------------------------------------------------------
+
+
+def test_a_worker_that_takes_far_longer_than_others() -> None:
+    program = program_of(*[10.0] * 8)
+    assert programs.is_far_slower(program, seen(50.0, "b"))
+    assert not programs.is_far_slower(program, seen(30.0, "b"))
+    assert not programs.is_far_slower(program, seen(50.0, "a")), "it cannot be slower than itself"
+    programs.learn(program, seen(50.0, "b"))
+    assert programs.is_far_slower(program, seen(50.0, "b")), "again"
+    assert not programs.is_far_slower(program, seen(50.0, "c")), "on b, too: perhaps the program has changed"

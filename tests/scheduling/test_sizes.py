@@ -1,0 +1,169 @@
+"""Sizes that nobody gave: predicted at submission, recorded for the hold, refined for the policies."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from master.scheduling import measure
+from master.scheduling.model import Worker
+from shared.model import Facts, Load, SizeSource
+from shared.spec import JobSpec, TaskSpec
+from tests.scheduling.driver import Grid, facts, spec
+
+
+def ran(grid: Grid, wall_s: float, times: int = 1, **more: Any) -> None:
+    """The program has run so often, each task in so many seconds on a core of speed 1."""
+    for _ in range(times):
+        grid.submit(1, **more)
+        grid.end(grid.running("a")[0], wall_s=wall_s)
+
+
+def known(wall_s: float = 10.0, times: int = 20) -> Grid:
+    grid = Grid(policy="first-come")
+    grid.join("a")
+    ran(grid, wall_s, times)
+    return grid
+
+
+def test_a_first_run_is_of_unknown_size() -> None:
+    grid = Grid()
+    job = grid.job(grid.submit(3))
+    assert (job.size, job.size_source, job.predicted) == (None, SizeSource.UNKNOWN, None)
+
+
+def test_what_is_given_is_taken() -> None:
+    job = (grid := known()).job(grid.submit(3, 5.0))
+    assert (job.size, job.size_source, job.predicted) == (5.0, SizeSource.GIVEN, None)
+
+
+def test_what_is_not_given_is_predicted_with_its_spread() -> None:
+    job = (grid := known()).job(grid.submit(3))
+    assert (job.size, job.size_source) == (30.0, SizeSource.PREDICTED)
+    assert job.predicted is not None
+    assert job.predicted.p10 < job.predicted.work == 10.0 < job.predicted.p90
+
+
+def test_equal_jobs_of_one_program_are_of_equal_size_though_their_runs_scatter() -> None:
+    grid = known()
+    first = grid.submit(3)
+    for _ in range(2):
+        grid.end(grid.running("a")[0], wall_s=9.0)
+    later = grid.submit(3)
+    predicted = [grid.job(job).predicted for job in (first, later)]
+    assert predicted[0] != predicted[1]
+    assert grid.job(first).size == grid.job(later).size == 30.0
+
+
+def test_a_program_that_has_changed_clearly_is_of_another_size() -> None:
+    grid = known()
+    grid.submit(3)
+    for _ in range(3):
+        grid.end(grid.running("a")[0], wall_s=40.0)
+    ran(grid, 40.0, 6)
+    assert grid.job(grid.submit(3)).size == pytest.approx(120.0, rel=0.01)
+
+
+def test_a_user_may_still_say_unknown() -> None:
+    grid = known()
+    job = grid.job(grid.submit(3, "unknown"))  # type: ignore[arg-type]
+    assert (job.size, job.size_source) == (None, SizeSource.UNKNOWN)
+    assert job.predicted is not None, "policies may know"
+
+
+def test_of_tasks_without_a_size_the_rest_is_predicted() -> None:
+    grid = known()
+    mixed = JobSpec(command=["work"], tasks=[TaskSpec(size=100.0), TaskSpec(), TaskSpec()])
+    job = grid.job(grid.submit_spec(mixed))
+    assert (job.size, job.size_source) == (120.0, SizeSource.PREDICTED)
+
+
+def test_another_users_runs_say_nothing() -> None:
+    grid = known()
+    assert grid.scheduler.state.programs.keys() == {("user", "work", "work")}
+
+
+def test_size_is_fixed_at_submission_whatever_is_learnt_later() -> None:
+    grid = known()
+    job = grid.submit(3)
+    for _ in range(2):
+        grid.end(grid.running("a")[0], wall_s=1000.0)
+    assert grid.job(job).size == 30.0, "the guarantee goes by what was recorded"
+    left = measure.work_of(grid.scheduler.state.grid, grid.job(job), 3)
+    assert left == pytest.approx((2 * 10.0 + 2 * 1000.0) / 4), "policies go by what its own tasks have shown"
+
+
+def test_a_job_of_predicted_size_holds_larger_ones_and_lets_smaller_ones_pass() -> None:
+    grid = known(10.0)
+    grid.submit(3)
+    larger, smaller = grid.submit(1, 31.0), grid.submit(1, 29.0)
+    state = grid.scheduler.state
+    assert state.index.is_held(state.jobs[larger])
+    assert not state.index.is_held(state.jobs[smaller])
+
+
+def test_given_sizes_teach_speeds_and_predicted_ones_do_not() -> None:
+    """Else a speed would be learnt from a size that was predicted from that speed."""
+    grid = known(10.0)
+    before = grid.store.workers["a"].work_s, grid.store.grid.measured
+    ran(grid, 100.0, 5)
+    assert (grid.store.workers["a"].work_s, grid.store.grid.measured) == before
+    ran(grid, 10.0, 1, size=5.0)
+    assert grid.store.workers["a"].work_s > before[0]
+
+
+def test_programs_outlive_a_restart_and_a_replay() -> None:
+    grid = known()
+    grid.restart()
+    grid.join("a")
+    assert grid.job(grid.submit(2)).size == 20.0
+    assert grid.store.replayed().programs == grid.store.programs
+
+
+def test_the_longest_unused_program_is_forgotten() -> None:
+    grid = Grid(policy="first-come", max_programs=2)
+    grid.join("a")
+    for name in "abc":
+        ran(grid, 1.0, name=name)
+        grid.now += 1
+        if name == "b":
+            grid.submit_spec(spec(1, name="a"))  # asked after, though not run
+            grid.end(grid.running("a")[0], wall_s=1.0)
+            grid.now += 1
+    assert [name for _, name, _ in grid.store.programs] == ["a", "c"]
+
+
+# --- what a run shows -------------------------------------------------------------------------------------------
+
+
+def shown(wall_s: float, cpu_s: float, spare_cpu: float, slots: int = 1, speed: float = 2.0) -> float:
+    grid = Grid(policy="first-come")
+    own = facts(4)
+    grid.join("a", Facts(own.os, own.arch, own.python, "0", "m", 4, own.memory_bytes, 4, speed=speed))
+    grid.submit(1, requires={"slots": slots})
+    attempt = grid.scheduler.state.attempts[grid.running("a")[0]]
+    attempt.wall_s, attempt.cpu_s = wall_s, cpu_s
+    worker: Worker = grid.scheduler.state.workers["a"]
+    worker.load = Load(4, spare_cpu)
+    return measure.work_shown(worker, attempt)
+
+
+@pytest.mark.parametrize(
+    ("wall_s", "cpu_s", "spare_cpu", "slots", "work"),
+    [
+        (10.0, 10.0, 4.0, 1, 20.0),  # it had a core of speed 2 to itself
+        (10.0, 5.0, 1.0, 1, 10.0),  # the owner was at work: it had half of one
+        (10.0, 5.0, 2.5, 1, 10.0),  # nearly all that was left over
+        (10.0, 0.1, 4.0, 1, 20.0),  # it could have had all, and waited: elsewhere it would, too
+        (10.0, 0.1, 0.4, 1, 20.0),  # it did not even want what was left over
+        (10.0, 20.0, 4.0, 2, 20.0),  # of both its slots
+        (10.0, 99.0, 4.0, 1, 20.0),  # more than its slots: what it took from others is no larger task
+        (10.0, 0.0, 0.0, 1, 20.0),  # not measured
+        (10.0, 0.001, 0.0, 1, 20.0 / 16),  # nothing was left over: nobody knows
+    ],
+)
+def test_work_is_time_times_speed_times_share(
+    wall_s: float, cpu_s: float, spare_cpu: float, slots: int, work: float
+) -> None:
+    assert shown(wall_s, cpu_s, spare_cpu, slots) == pytest.approx(work)

@@ -1,0 +1,56 @@
+"""``simulate dynamic-load``: unlike machines, predicted sizes, load that is heard of now and then."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from shared.model import Order
+from simulator.__main__ import main
+from simulator.dynamic_load.scenario import Information, Machines, Programs, Sizes
+from simulator.dynamic_load.trial import Case, run
+
+SMALL = Programs(jobs=150, load=0.5)
+WORDS = ["dynamic-load", "--jobs", "60", "--loads", "0.6", "--seeds", "2", "--json"]
+
+
+def turnaround(policy: str, **more: object) -> float:
+    return sum(run(Case(seed, policy, programs=SMALL, **more)).measures.turnaround for seed in (1, 2))  # type: ignore[arg-type]
+
+
+def test_the_same_bytes_on_any_number_of_processes(capsys: pytest.CaptureFixture[str]) -> None:
+    def printed(*words: str) -> str:
+        assert main([*WORDS, *words]) == 0
+        return capsys.readouterr().out
+
+    alone = printed("--processes", "1", "--policies", "turnaround", "cyclic")
+    assert printed("--processes", "2", "--policies", "turnaround", "cyclic") == alone
+    runs = json.loads(alone)["runs"]
+    assert len(runs) == 2 * (2 + 3)  # seeds, by policies and by what turnaround knows beside
+    assert {one["information"] for one in runs} == {"piggyback", "periodic", "oracle"}
+
+
+def test_choosing_by_turnaround_beats_choosing_blindly() -> None:
+    ours = turnaround("turnaround")
+    assert ours < 0.9 * turnaround("cyclic")
+    assert ours < 0.9 * turnaround("random")
+
+
+def test_programs_that_are_known_are_as_good_as_sizes_that_are_given() -> None:
+    given = turnaround("turnaround", sizes=Sizes.GIVEN)
+    assert turnaround("turnaround") < 1.2 * given
+
+
+@pytest.mark.parametrize("information", Information)
+@pytest.mark.parametrize("policy", ["turnaround", "random", "cyclic", "shortest-queue", "most-throughput"])
+def test_under_the_hold_nobody_is_passed(policy: str, information: Information) -> None:
+    case = Case(3, policy, Order.HOLD, Sizes.GIVEN, information, Machines(6), Programs(jobs=60, load=0.7))
+    assert run(case).measures.passings == 0
+
+
+def test_the_load_is_what_was_asked_for() -> None:
+    machines = Machines()
+    runs = Programs(jobs=4000, load=0.5).arrivals(5, machines.capacity)
+    offered = sum(one.work for one in runs) / runs[-1].at
+    assert offered == pytest.approx(0.5 * machines.capacity, rel=0.1)

@@ -1,0 +1,58 @@
+"""Hosts of the fast world to which tasks are sent ahead: begun in order, no more than fit, and all are done."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from master.scheduling.effects import Effects
+from master.scheduling.events import SchedulerSettings
+from master.scheduling.invariants import check
+from master.scheduling.policies import REGISTRY
+from shared.model import AttemptState, Facts
+from shared.spec import JobSpec, Range
+from simulator.fast import Arrival, FastWorld, Host
+from simulator.hosts import Steady
+
+AHEAD = sorted(name for name in REGISTRY if name != "space-partition")
+
+
+def arrivals() -> Iterator[Arrival]:
+    for number in range(6):
+        count = 3 + number
+        parameters = {"i": Range(range=[1, count])}
+        yield Arrival(
+            float(number), JobSpec(command=["work"], parameters=parameters, size=count * (0.5 + number % 3))
+        )
+
+
+class Watched(FastWorld):
+    """Checked at every step."""
+
+    waited = 0
+
+    def _step(self, events: list) -> Effects:  # type: ignore[type-arg]
+        effects = super()._step(events)
+        check(self.scheduler.state)
+        for host in self._hosts.values():
+            assert sum(host.taken.values()) <= host.facts.slots
+            assert host.taken.keys() == host.running.keys()
+            self.waited += bool(host.waiting)
+        return effects
+
+
+@pytest.mark.parametrize("policy", AHEAD)
+def test_all_comes_to_its_end_wherever_it_waits(policy: str) -> None:
+    ended: dict[object, AttemptState] = {}
+
+    def watch(effects: Effects) -> None:
+        ended.update((attempt.id, attempt.state) for attempt in effects.attempts.values())
+
+    facts = [Facts("linux", "x86_64", "3.11", "0", "m", n, 10**9, n, speed=float(n)) for n in (1, 2)]
+    hosts = [Host(f"pc-{n}", own, Steady(own.speed)) for n, own in enumerate(facts)]
+    settings = SchedulerSettings(policy, lease_s=1e9, ahead_s=2.0, max_ahead=5)
+    world = Watched(settings, hosts, arrivals(), watch)
+    world.run()
+    assert world.waited, "something did wait"
+    assert not world.scheduler.state.jobs
+    assert sum(state is AttemptState.SUCCEEDED for state in ended.values()) >= sum(3 + n for n in range(6))
+    assert not any(host.running or host.waiting for host in hosts)

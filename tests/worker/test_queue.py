@@ -1,0 +1,114 @@
+"""Runs that wait at an agent for a slot, against a small master: begun without a frame, kept for the next agent."""
+
+import pytest
+
+from shared.model import AttemptId, Outcome, Result
+from shared.protocol.messages import Report, Run
+from tests.worker.bench import processes_of, run_of, until
+from tests.worker.small_master import SmallMaster
+from tests.worker.test_agent import Start, begun, start
+from worker.inbox import Inbox
+
+__all__ = ["start"]  # a fixture
+
+
+def gated(task: int) -> Run:
+    """Runs until its scratch folder's file is removed."""
+    return run_of("sh", "-c", "echo > begun; while [ -e begun ]; do sleep 0.02; done", task=task)
+
+
+def waiting(report: Report) -> list[AttemptId]:
+    return [held.attempt for held in report.holding if held.waiting]
+
+
+def result_of(master: SmallMaster, run: Run) -> Result | None:
+    return next((result for result in master.results if result.attempt == run.attempt), None)
+
+
+async def test_the_next_begins_as_soon_as_a_slot_is_free(master: SmallMaster, start: Start) -> None:
+    agent = start(slots=1)
+    first, second, third = (gated(task) for task in (1, 2, 3))
+    await master.say(first, second, third)
+    await begun(agent, first)
+    await until(lambda: master.reports and waiting(master.reports[-1]) == [second.attempt, third.attempt])
+    assert not (agent.folder / "scratch" / str(second.attempt)).exists()
+    await master.stop()
+    (agent.folder / "scratch" / str(first.attempt) / "begun").unlink()
+    await begun(agent, second)  # with nobody there to say so
+
+
+async def test_a_cancel_of_what_waits_leaves_no_trace(master: SmallMaster, start: Start) -> None:
+    agent = start(slots=1)
+    first, second = gated(1), gated(2)
+    await master.say(first, second)
+    await begun(agent, first)
+    await master.say(cancel=(second.attempt,))
+    await until(lambda: result_of(master, second))
+    assert result_of(master, second) == Result(second.attempt, Outcome.CANCELLED)
+    assert not (agent.folder / "scratch" / str(second.attempt)).exists()
+    assert "1.2.1" not in " ".join(agent.spooled())
+
+
+async def test_what_waited_at_an_agent_that_was_killed_is_run_by_the_next(master: SmallMaster, start: Start) -> None:
+    """Not before the master has heard of it; what had begun is given back."""
+    agent = start(slots=1)
+    first, second, third = (gated(task) for task in (1, 2, 3))
+    await master.say(first, second, third)
+    await begun(agent, first)
+    await until(lambda: master.reports and len(waiting(master.reports[-1])) == 2)
+    await agent.crash()
+    master.is_mute = True
+    reports = len(master.reports)
+    again = start(slots=1)
+    await until(lambda: len(master.reports) > reports)
+    said = master.reports[reports]
+    assert waiting(said) == [second.attempt, third.attempt]
+    assert [(result.attempt, result.outcome) for result in said.results] == [(first.attempt, Outcome.GIVEN_BACK)]
+    assert processes_of(again.folder) == []
+    master.is_mute = False
+    await master._assign(seen=said.seq, cancel=(second.attempt,))
+    await begun(again, third)
+    assert not (again.folder / "scratch" / str(second.attempt)).exists()
+    (again.folder / "scratch" / str(third.attempt) / "begun").unlink()
+    await master.results_of(first, second, third)
+    await until(lambda: (again.folder / "inbox.jsonl").stat().st_size == 0)
+
+
+async def test_a_stopped_agent_gives_back_what_waits(master: SmallMaster, start: Start) -> None:
+    agent = start(slots=1)
+    first, second = gated(1), gated(2)
+    await master.say(first, second)
+    await begun(agent, first)
+    await agent.stop()
+    results = await master.results_of(first, second)
+    assert [result.outcome for result in results] == [Outcome.GIVEN_BACK] * 2
+    assert (agent.folder / "inbox.jsonl").read_bytes() == b""
+
+
+async def test_the_way_to_the_master_is_measured_from_its_answers(master: SmallMaster, start: Start) -> None:
+    start(slots=1)
+    long = run_of("sh", "-c", "head -c 200000 /dev/zero", task=1)
+    await master.say(long)
+    await master.results_of(long)
+    await master.say(run_of("true", task=2))
+    await until(lambda: master.reports[-1].load.throughput_bytes_s)
+    load = master.reports[-1].load
+    assert load.delay_s is not None
+    assert 0 <= load.delay_s < 60
+
+
+async def test_what_cannot_be_written_down_is_no_reason_to_fall_over(
+    master: SmallMaster, start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(inbox: Inbox, lines: bytes) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Inbox, "_append", refuse)
+    agent = start(slots=1)
+    await until(lambda: master.reports)
+    first, second = gated(1), gated(2)
+    await master.say(first, second)
+    await begun(agent, first)
+    await until(lambda: result_of(master, second))
+    assert result_of(master, second).outcome is Outcome.GIVEN_BACK  # type: ignore[union-attr]
+    assert not agent.task.done()
