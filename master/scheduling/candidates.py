@@ -81,6 +81,10 @@ class Candidates:
         """In which order workers of one type stand; of those with a free slot, and of those without, apart."""
         return 0.0
 
+    def speed_of(self, worker: Worker) -> float:
+        """Reference CPU-seconds that one slot of it is expected to deliver in a second."""
+        return measure.speed_of(self.state.grid, worker)
+
     def best_of(self, group: Group, order: SortedSet[Entry], work: float) -> Iterator[Best]:
         """The place in this list of the best for a task of so much work, and what it would cost there."""
         yield self._from(group, order, 0, order[0][0])
@@ -184,7 +188,7 @@ class Candidates:
         if new is not None:
             kind, is_idle, rank = self._placed[name] = new
             if kind not in self.groups:
-                self.groups[kind] = Group(worker.facts, _level(measure.speed_of(self.state.grid, worker)))
+                self.groups[kind] = Group(worker.facts, _level(self.speed_of(worker)))
             (self.groups[kind].idle if is_idle else self.groups[kind].busy).add((rank, name))
 
     def _placing(self, worker: Worker) -> tuple[Type, bool, float] | None:
@@ -194,8 +198,8 @@ class Candidates:
         return self._type(worker), is_idle, self.rank(worker)
 
     def _type(self, worker: Worker) -> Type:
-        facts, speed = worker.facts, measure.speed_of(self.state.grid, worker)
-        what = (facts.os, facts.memory_bytes, frozenset(facts.labels), facts.slots, facts.network)
+        facts, speed = worker.facts, self.speed_of(worker)
+        what = (facts.os, facts.memory_bytes, frozenset(facts.labels), facts.slots, facts.network, facts.functions)
         return (*what, worker.is_trusted, _level(speed))
 
 

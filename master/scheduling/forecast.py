@@ -20,7 +20,7 @@ from master.scheduling.demand import Key, demand_of, meets
 from master.scheduling.lognormal import Lognormal, fitted
 from master.scheduling.model import LIVE, Attempt, Grid, Job, Worker
 from master.scheduling.state import State
-from shared.model import JobState, Order
+from shared.model import JobState, Order, SizeSource
 from shared.spec import JobSpec
 from shared.sweep import size_at
 
@@ -30,6 +30,8 @@ _SHARING = ("round-robin", "space-partition")
 _PRIOR = 1.0
 """A size that was given counts as so many tasks that took just as long."""
 _PRIOR_SIGMA, _LEAST_SIGMA = 0.5, 0.05
+_LEAST_WORK = 1e-6
+_P10_TO_P90 = 2.563  # standard deviations lie between the two
 _MARGIN = 0.1
 """What nothing here explains, as a standard deviation of the logarithm."""
 _EARLY = 1.0
@@ -81,7 +83,7 @@ class _Course:
     @property
     def variance(self) -> float:
         """Of the logarithm of ``left_s``: of the mean that is believed, and of a sum of so many tasks."""
-        known = self.job.succeeded + (_PRIOR if self.job.size is not None else 0.0)
+        known = self.job.succeeded + (_PRIOR if self.job.size_source is SizeSource.GIVEN else 0.0)
         one = math.expm1(self.law.sigma**2 + self.spread**2)
         return self.law.sigma**2 / max(_PRIOR, known) + one / max(1, self.unstarted + len(self.under_way))
 
@@ -189,8 +191,9 @@ def _course(
 ) -> _Course:
     """``under_way``: age and number of its tasks; ``speed``: of the slots it may have."""
     sizes = [(age, (size_at(job.spec, number) or 1.0) / speed) for age, number in under_way]
-    if job.size is None and not job.succeeded:  # a guess
-        law, based_on = Lognormal(math.log(measure.work_of(grid, job, 1)), _PRIOR_SIGMA), ""
+    given = job.size if job.size_source is SizeSource.GIVEN else None
+    if given is None and not job.succeeded:
+        law, based_on = _expected(grid, job)
     else:
         law = _law(job, [age / size for age, size in sizes])
         based_on = (
@@ -198,10 +201,20 @@ def _course(
         )
         based_on = based_on if job.succeeded or grid.measured else ""
     size, spread = 1.0 / speed, 0.0
-    if job.size is not None:
-        left = job.size - job.work_done - speed * sum(size for _, size in sizes)
-        size, spread = max(left / max(1, unstarted), 1e-3 * job.size / job.task_count) / speed, _spread(job)
+    if given is not None:
+        left = given - job.work_done - speed * sum(size for _, size in sizes)
+        size, spread = max(left / max(1, unstarted), 1e-3 * given / job.task_count) / speed, _spread(job)
     return _Course(job, key, based_on, law, size, spread, unstarted * (job.spec.quorum or 1), sizes)
+
+
+def _expected(grid: Grid, job: Job) -> tuple[Lognormal, str]:
+    """What one of its tasks takes before any has finished, from earlier runs of its program; else a guess."""
+    if job.predicted is None:
+        return Lognormal(math.log(measure.work_of(grid, job, 1)), _PRIOR_SIGMA), ""
+    low, middle, high = (max(work, _LEAST_WORK) for work in (job.predicted.p10, job.predicted.work, job.predicted.p90))
+    sigma = max(_LEAST_SIGMA, (math.log(high) - math.log(low)) / _P10_TO_P90)
+    runs = f"{job.predicted.runs} earlier run{'' if job.predicted.runs == 1 else 's'} of its program"
+    return Lognormal(math.log(middle), sigma), runs
 
 
 def _spread(job: Job) -> float:
@@ -215,7 +228,7 @@ def _spread(job: Job) -> float:
 
 def _law(job: Job, ages: list[float]) -> Lognormal:
     """What its tasks take, from those that have finished; the size it was given counts for a little."""
-    prior = _PRIOR if job.size is not None else 0.0
+    prior = _PRIOR if job.size_source is SizeSource.GIVEN else 0.0
     count = job.succeeded + prior
     mean = job.succeeded * job.log_mean / count + (0.0 if prior else _EARLY / (1 + job.succeeded))
     squares = job.log_m2 + job.succeeded * prior / count * job.log_mean**2 + _PRIOR_SIGMA**2

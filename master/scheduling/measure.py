@@ -141,8 +141,17 @@ def merit(worker: Worker) -> int:
     """
     done, spent_s = worker.work_done + _PRIOR_S * _benchmark(worker), worker.work_s + _PRIOR_S
     level = round(_LEVELS * math.log2(_within(_SLOWEST, done / spent_s, _FASTEST)))
+    return level * (_QUARTERS + 1) + _quarters_left(worker)
+
+
+def share_left(worker: Worker) -> float:
+    """Of each of its slots, what its owner left over when it was last heard of: a quarter at least, and in quarters."""
+    return max(1, _quarters_left(worker)) / _QUARTERS
+
+
+def _quarters_left(worker: Worker) -> int:
     left = worker.load.spare_cpu / max(1, worker.offered) if worker.load else 0.0
-    return level * (_QUARTERS + 1) + int(_QUARTERS * min(1.0, left))
+    return int(_QUARTERS * min(1.0, left))
 
 
 def _mean_work(grid: Grid) -> float:

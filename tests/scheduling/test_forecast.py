@@ -71,7 +71,7 @@ def test_none_is_expected_before_those_that_it_may_not_pass(order: Order) -> Non
     first, second = forecast(grid, large), forecast(grid, small)
     assert second.p50_s >= first.p50_s
     assert second.p90_s >= first.p90_s
-    unknowable = grid.submit(1)
+    unknowable = grid.submit(1, name="never seen before")
     assert unknown(grid, unknowable) == "no task of it has finished yet"
 
 
@@ -80,12 +80,23 @@ def test_what_may_not_pass_an_unknown_one_is_unknown() -> None:
     grid.workers("a")
     done = grid.submit(1, 10.0)
     run(grid, 1)
-    first = grid.submit(5, max_replicas=1)
+    first = grid.submit(5, max_replicas=1, name="never seen before")
     grid.join("b")
-    second = grid.submit(1, max_replicas=1)
+    second = grid.submit(1, max_replicas=1, name="nor this")
     assert grid.job(done).succeeded
     assert "no task" in unknown(grid, first)
     assert "no task" in unknown(grid, second)
+
+
+def test_of_a_known_program_earlier_runs_tell() -> None:
+    grid = Grid(policy="first-come")
+    grid.workers("a")
+    for _ in range(3):
+        grid.submit(1, max_replicas=1)
+        run(grid, 1)
+    expected = forecast(grid, grid.submit(4, max_replicas=1))
+    assert expected.based_on == "3 earlier runs of its program"
+    assert 0 < expected.p50_s < expected.p90_s
 
 
 def test_a_size_that_was_given_serves_until_tasks_have_finished() -> None:

@@ -23,7 +23,7 @@ PHONE: ViewportSize = {"width": 390, "height": 844}
 _CALM = {"viewport": DESKTOP, "locale": "en-GB", "color_scheme": "light", "reduced_motion": "reduce"}
 _READING = re.compile("^Reading .* …$")
 AXE = Path(__file__).parent / "axe" / "axe.min.js"
-NOT_SIGNED_IN = "status of 401"  # what the browser says of the page's first question
+REFUSED = "status of 401"  # what the browser says of a wrong token
 AWAY = "net::ERR_"  # ... and of a master that is away
 _WATCH_POLICY = """addEventListener("securitypolicyviolation", (event) =>
   console.error(`policy violated: ${event.violatedDirective} by ${event.blockedURI}`));"""

@@ -5,24 +5,27 @@ Elements are found as people find them, by their role and name.
 
 from __future__ import annotations
 
+import io
 import json
 import re
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
+from zipfile import ZipFile
 
 import pytest
 import pytest_asyncio
 from playwright.async_api import Browser, Locator, Page, expect
 
 from tests.live.grid import Grid, wait_for
-from tests.web.browser import AWAY, NOT_SIGNED_IN, PATIENCE_MS, Visit, visiting
+from tests.web.browser import AWAY, PATIENCE_MS, REFUSED, Visit, visiting
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 expect.set_options(timeout=PATIENCE_MS)
 
 MOST_TABS = 60
+PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 
 
 @pytest_asyncio.fixture(loop_scope="module")
@@ -31,7 +34,7 @@ async def visit(browser: Browser, grid: Grid) -> AsyncIterator[Visit]:
     async with visiting(browser, grid.url) as visit:
         await visit.sign_in(admin(grid))
         yield visit
-        visit.check(NOT_SIGNED_IN)
+        visit.check()
 
 
 def admin(grid: Grid) -> str:
@@ -93,7 +96,7 @@ async def test_a_visitor_signs_in_and_out(browser: Browser, grid: Grid) -> None:
         await expect(page.get_by_label("Token")).to_be_visible()
         await page.reload()
         await expect(page.get_by_label("Token")).to_be_visible()
-        visit.check(NOT_SIGNED_IN)
+        visit.check(REFUSED)
 
 
 async def test_a_job_from_the_page_to_its_end(visit: Visit) -> None:
@@ -133,7 +136,7 @@ async def test_times_are_those_of_the_viewers_zone(browser: Browser, grid: Grid)
             await visit.sign_in(admin(grid), f"/jobs/{job.id}")
             there = datetime.fromtimestamp(job.submitted_at, timezone(timedelta(hours=hours)))
             await expect(visit.page.get_by_text(f"{there:%Y-%m-%d %H:%M:%S}").first).to_be_visible()
-            visit.check(NOT_SIGNED_IN)
+            visit.check()
 
 
 async def test_the_main_path_by_keyboard_alone(browser: Browser, grid: Grid) -> None:
@@ -154,7 +157,7 @@ async def test_the_main_path_by_keyboard_alone(browser: Browser, grid: Grid) -> 
         await page.keyboard.press("Enter")
         await expect(heading(page, re.compile(r"^Job \d+"))).to_be_visible()
         await expect(page.get_by_text("succeeded").first).to_be_visible()
-        visit.check(NOT_SIGNED_IN)
+        visit.check()
 
 
 async def test_a_held_job_names_its_predecessor(visit: Visit, grid: Grid) -> None:
@@ -170,6 +173,96 @@ async def test_a_held_job_names_its_predecessor(visit: Visit, grid: Grid) -> Non
         await page.get_by_role("link", name=f"job {first}").first.click()
         await expect(heading(page, re.compile("earlier"))).to_be_visible()
     await expect(page.get_by_text("succeeded").first).to_be_visible()
+    assert (await grid.ended(second)).state == "succeeded"
+
+
+async def test_what_a_task_writes_is_there_while_it_writes(visit: Visit, grid: Grid) -> None:
+    page = visit.page
+    first, second = grid.gate("log-1"), grid.gate("log-2")
+    try:
+        job = await grid.submit(f"echo one; {first.wait}; echo two; {second.wait}; echo three", max_replicas=1)
+        await visit.show(f"/jobs/{job}/tasks/1")
+        printed = page.get_by_role("region", name="Printed")
+        await expect(printed).to_contain_text("as it is written")
+        await expect(printed.get_by_text("one", exact=True)).to_be_visible()
+        first.open()
+        await expect(printed.get_by_text("one two", exact=True)).to_be_visible()
+    finally:
+        first.open()
+        second.open()
+    await expect(printed.get_by_text("one two three", exact=True)).to_be_visible()
+    await expect(page.get_by_role("main").get_by_text("succeeded").first).to_be_visible()
+    await expect(printed).not_to_contain_text("as it is written")
+
+
+async def test_a_file_goes_there_and_a_picture_and_a_table_come_back(visit: Visit) -> None:
+    """Dropped on the form, found by the task, and what it makes of it is shown in place."""
+    page = visit.page
+    await go(page, "Submit")
+    await page.get_by_label("Name", exact=True).fill("painter")
+    await page.get_by_label("Command").fill("sh paint.sh {n}")
+    script = f"echo {PIXEL} | base64 -d > dot.png; echo a,$1 > plots.csv; echo '<b>no page</b>' > note.html"
+    await drop(page, "paint.sh", script)
+    await expect(page.get_by_role("group", name="Files").get_by_role("listitem")).to_contain_text(
+        re.compile(r"paint\.sh.*sent")
+    )
+    await page.get_by_label("Files to keep").fill("*.png *.csv *.html")
+    await page.get_by_role("button", name="Add a parameter").click()
+    await page.get_by_label("Name of parameter 1").fill("n")
+    await page.get_by_label("Values of parameter 1").fill("7, 8")
+    await page.get_by_role("button", name="Submit 2 tasks").click()
+    await page.get_by_role("link", name=re.compile(r"^\d+\.2$")).click()
+    files = page.get_by_role("region", name="Files")
+    picture = files.get_by_role("img", name="Picture dot.png")
+    await expect(picture).to_be_visible()
+    assert await picture.evaluate("(image) => image.decode().then(() => image.naturalWidth)") == 1
+    await expect(files.get_by_text("a,8", exact=True)).to_be_visible()
+    await expect(files.get_by_text("<b>no page</b>", exact=True)).to_be_visible()
+    table = await taken_home(page, files.get_by_role("link", name="plots.csv"))
+    assert table == b"a,8\n"
+    await page.get_by_role("link", name=re.compile("^job ")).first.click()
+    archive = await taken_home(page, page.get_by_role("link", name="Files", exact=True))
+    with ZipFile(io.BytesIO(archive)) as zipped:
+        assert {"1/plots.csv", "2/plots.csv", "2/dot.png"} <= set(zipped.namelist())
+    await page.get_by_role("link", name="Submit again").click()
+    await expect(page.get_by_role("group", name="Files").get_by_role("listitem")).to_contain_text(
+        re.compile(r"paint\.sh.*sent")
+    )
+
+
+async def test_the_master_says_beforehand_what_would_come_of_a_job(visit: Visit, grid: Grid) -> None:
+    page = visit.page
+    await grid.ended(await grid.submit("true", size=1))  # something to tell the time by
+    await go(page, "Submit")
+    await page.get_by_label("Command").fill("simulate --seed {seed}")
+    await page.get_by_label("Size").fill("20s")
+    tasks = page.get_by_role("region", name="Tasks")
+    await expect(tasks.get_by_text(re.compile("^Submitted now, over in .* as likely as not"))).to_be_visible()
+    await page.get_by_text("Requirements, environment").click()
+    await page.get_by_label("Labels").fill("matlab")
+    await expect(tasks.get_by_text(re.compile("no worker", re.IGNORECASE))).to_be_visible()
+    await page.get_by_label("After jobs").fill("999999")
+    jobs = len([job async for job in grid.client().jobs()])
+    await page.get_by_role("button", name="Submit 1 task").click()
+    await expect(page.get_by_role("alert")).to_contain_text("999999")
+    assert len([job async for job in grid.client().jobs()]) == jobs
+    visit.check("status of 4")
+    visit.complaints.clear()
+
+
+async def test_a_job_that_comes_after_another_links_to_it(visit: Visit, grid: Grid) -> None:
+    page = visit.page
+    with held_back(grid, "chain") as wait:
+        first = await grid.submit(wait, max_replicas=1, name="gather")
+        second = await grid.submit("true", after=[first], name="merge")
+        await go(page, "Jobs")
+        await expect(row_of(page, "merge")).to_contain_text(f"waiting waits for job {first}")
+        await row_of(page, "merge").get_by_role("link", name="merge").click()
+        await expect(page.get_by_text(re.compile(f"^Waits for job {first} to succeed"))).to_be_visible()
+        await page.get_by_role("definition").get_by_role("link", name=f"job {first}").click()
+        await expect(heading(page, re.compile("gather"))).to_be_visible()
+        await page.go_back()
+    await expect(page.get_by_role("main").get_by_text("succeeded").first).to_be_visible()
     assert (await grid.ended(second)).state == "succeeded"
 
 
@@ -200,7 +293,7 @@ async def test_it_goes_on_after_a_restart_of_the_master(visit: Visit, grid: Grid
     assert (await grid.ended(job)).state == "succeeded"
     await expect(row_of(page, "survivor")).to_contain_text("succeeded")
     assert await page.evaluate("window.neverReloaded")
-    visit.check(NOT_SIGNED_IN, AWAY)
+    visit.check(AWAY)
     visit.complaints.clear()
 
 
@@ -216,7 +309,7 @@ async def test_a_reader_looks_and_touches_nothing(browser: Browser, grid: Grid) 
             assert await page.get_by_role("link", name="Submit", exact=True).count() == 0
             await visit.open("/submit")
             await expect(page.get_by_text("lets you look, not submit")).to_be_visible()
-            visit.check(NOT_SIGNED_IN)
+            visit.check()
 
 
 async def test_every_page_is_open_to_all_light_and_dark_and_fits_a_phone(browser: Browser, grid: Grid) -> None:
@@ -236,7 +329,7 @@ async def test_every_page_is_open_to_all_light_and_dark_and_fits_a_phone(browser
                 await visit.show(view)
                 found += [f"{view}: {barrier}" for barrier in await visit.barriers()]
                 found += [f"{view} scrolls sideways at {width} px" for width in await visit.too_narrow()]
-            visit.check(NOT_SIGNED_IN)
+            visit.check()
     assert not found, "\n".join(found)
 
 
@@ -265,6 +358,19 @@ async def test_the_browser_enforces_the_policy(browser: Browser, grid: Grid) -> 
             return all(any(f"policy violated: {part}" in said for said in visit.complaints) for part in parts)
 
         await wait_for("the violations", heard, 20)
+
+
+async def drop(page: Page, name: str, text: str) -> None:
+    """A file, dragged onto the form."""
+    carried = await page.evaluate_handle(
+        """([name, text]) => {
+            const carried = new DataTransfer();
+            carried.items.add(new File([text], name));
+            return carried;
+        }""",
+        [name, text],
+    )
+    await page.get_by_text("Drop files here").dispatch_event("drop", {"dataTransfer": carried})
 
 
 async def taken_home(page: Page, by: Locator) -> bytes:

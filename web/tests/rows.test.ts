@@ -97,6 +97,18 @@ describe("merging answers", () => {
   });
 });
 
+describe("attempts that wait at their worker", () => {
+  it("get no rows beyond its slots", () => {
+    const waiting: Attempt[] = [
+      ["1.2.1", "a", null, null, "dispatched"],
+      ["1.3.1", "a", null, null, "dispatched"],
+    ];
+    const bars = barsOf([["1.1.1", "a", 0, null], ...waiting]);
+    expect(rowsOf(bars, 0, 1).map((row) => row.bars.length)).toEqual([1]);
+    expect(rowsOf(bars, 0, 2).map((row) => row.bars.length)).toEqual([1, 1]);
+  });
+});
+
 describe("lost attempts, to which the master gives no end", () => {
   const lost: Attempt = ["1.1.1", "a", 0, null, "lost", false];
 

@@ -2,9 +2,9 @@
 
     T_j = J_a / c_j + D_j + W_j + R_j
 
-J_a is the task's work, as given or predicted, c_j the worker's measured speed, D_j the network's delay. W_j and R_j,
-what the worker has in hand and what was sent to it since, are one here: the time until a slot of it falls free, and
-what waits there already. Among the least, one is chosen at random.
+J_a is the task's work, as given or predicted, c_j the worker's measured speed less what its owner takes, as last
+heard, D_j the network's delay. W_j and R_j, what the worker has in hand and what was sent to it since, are one here:
+the time until a slot of it falls free, and what waits there already. Among the least, one is chosen at random.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from collections.abc import Iterator
 
 from sortedcontainers import SortedSet
 
+from master.scheduling import measure
 from master.scheduling.candidates import Best, Candidates, Entry, Group, tasks_in_order
 from master.scheduling.model import Worker
 from master.scheduling.view import Placement, View
@@ -35,6 +36,9 @@ class Turnaround(Candidates):
         if worker.name in self.state.index.idle.keys:
             return _steps(delay_s)
         return _steps(self.view.free_at(worker) + delay_s)
+
+    def speed_of(self, worker: Worker) -> float:
+        return super().speed_of(worker) * measure.share_left(worker)
 
     def best_of(self, group: Group, order: SortedSet[Entry], work: float) -> Iterator[Best]:
         run_s = work / group.speed

@@ -25,6 +25,8 @@ export type Facts = Schemas["Facts"];
 export type Load = Schemas["Load"];
 export type Eta = Schemas["Eta"];
 export type JobView = Schemas["JobView"];
+export type WorkerView = Schemas["WorkerView"];
+export type LastHour = Schemas["LastHour"];
 export type JobDetail = Schemas["JobDetail"];
 export type Explanation = Schemas["Explanation"];
 export type HistoryReport = Schemas["HistoryReport"];
@@ -41,14 +43,3 @@ export interface Page<Item> {
 
 /** A job as it is submitted. */
 export type JobSpec = Partial<Schemas["JobSpec"]>;
-
-interface WorkerStanding {
-  probation_until: number | null;
-  speed: number;
-  delay_s: number;
-  throughput_bytes_s: number;
-  promised: number;
-  delivered: number;
-}
-
-export type WorkerView = Schemas["WorkerView"] & Partial<WorkerStanding>;

@@ -93,6 +93,7 @@ function AttemptState({ attempt }: { attempt: AttemptView }) {
   return (
     <span class="standing">
       <Chip state={attempt.state} />
+      {attempt.waiting && <span class="faint">waits there for a slot</span>}
       {attempt.frozen && <Chip state="frozen" />}
       {attempt.replica && <span class="faint">replica</span>}
       {attempt.accepted && <span class="faint">its result counts</span>}

@@ -5,13 +5,14 @@ import type { JobView, Page } from "../api/types";
 import { anyJob, useResource } from "../live/resource";
 import { now } from "../live/clock";
 import { maySubmit } from "../session/session";
-import { between, shortMoment, size } from "../text/human";
+import { between, shortMoment } from "../text/human";
 import { Chip } from "../ui/Chip";
 import { Pager, usePages } from "../ui/Pager";
 import { Progress } from "../ui/Progress";
 import { Section } from "../ui/Section";
 import { Empty, Shown } from "../ui/states";
 import { Differing } from "./Hold";
+import { sizeOf } from "./jobs";
 import { JobName } from "./LiveJobsTable";
 import { Steering } from "./Steering";
 
@@ -108,7 +109,7 @@ function FinishedTable({ jobs, onDone }: { jobs: JobView[]; onDone: () => void }
                 <Progress tasks={job.tasks} total={job.task_count} />
               </td>
               <td data-name="Size" class="right number">
-                {size(job.size)}
+                {sizeOf(job)}
               </td>
               <td data-name="Owner">{job.owner}</td>
               <td data-name="Ended" class="number">

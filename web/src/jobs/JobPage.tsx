@@ -5,7 +5,7 @@ import { anyJob, thisJob, useResource } from "../live/resource";
 import { Link } from "../router";
 import { maySubmit } from "../session/session";
 import { Gantt } from "../timeline/Gantt";
-import { between, count, cpuTime, duration, moment, size } from "../text/human";
+import { between, count, cpuTime, duration, moment, plural } from "../text/human";
 import { Chip } from "../ui/Chip";
 import { Facts } from "../ui/Facts";
 import { Progress } from "../ui/Progress";
@@ -14,7 +14,7 @@ import { Shown } from "../ui/states";
 import { EtaText } from "./EtaText";
 import { Explained } from "./Explained";
 import { Differing, JobLinks } from "./Hold";
-import { isOver, standing } from "./jobs";
+import { isOver, sizeOf, standing } from "./jobs";
 import { Download } from "./Download";
 import { SpecSection } from "./SpecSection";
 import { Steering } from "./Steering";
@@ -69,7 +69,7 @@ function JobFacts({ job }: { job: JobDetail }) {
     <Facts
       of={[
         ["Owner", job.owner],
-        ["Size", size(job.size)],
+        ["Size", sizeOf(job) + spreadOf(job)],
         ["Tasks", count(job.task_count)],
         ["Submitted", moment(job.submitted_at)],
         ["Comes after", after.length > 0 && <JobLinks jobs={after} />],
@@ -89,6 +89,13 @@ function JobFacts({ job }: { job: JobDetail }) {
       ]}
     />
   );
+}
+
+/** What one task was expected to come to, and how sure that was. */
+function spreadOf({ predicted }: JobDetail): string {
+  if (!predicted) return "";
+  const range = `${duration(predicted.p10)} to ${duration(predicted.p90)}`;
+  return `, a task ${range} by ${plural(predicted.runs, "earlier run")}`;
 }
 
 /** What its computation was good for, in CPU-seconds; the replicas' is in the rest. */

@@ -1,11 +1,11 @@
 import { now } from "../live/clock";
 import { Link } from "../router";
 import { maySubmit } from "../session/session";
-import { ago, size } from "../text/human";
+import { ago } from "../text/human";
 import { Progress } from "../ui/Progress";
 import { EtaText } from "./EtaText";
 import { Standing } from "./Hold";
-import type { LiveJob } from "./jobs";
+import { type LiveJob, sizeOf } from "./jobs";
 import { useSteadyOrder } from "./steady";
 import { Steering } from "./Steering";
 import { Swatch } from "./Swatch";
@@ -55,7 +55,7 @@ export function LiveJobsTable({ jobs, onDone }: Props) {
                 <EtaText eta={job.eta} />
               </td>
               <td data-name="Size" class="right number">
-                {size(job.size)}
+                {sizeOf(job)}
               </td>
               <td data-name="Owner">{job.owner}</td>
               <td data-name="Submitted" class="number">

@@ -64,7 +64,7 @@ export function TaskPage({ job, task: number }: Props) {
 
 /** What attempts brought that were compared: equal digests, equal results. */
 function VotesSection({ task }: { task: TaskDetail }) {
-  if (!task.votes?.length) return null;
+  if (!task.votes || task.votes.length < 2) return null;
   return (
     <Section title="Results compared">
       <ul class="inline">

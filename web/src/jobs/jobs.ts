@@ -1,6 +1,7 @@
 /** Jobs, as the views read them. */
 import { get } from "../api/client";
 import type { JobView, Page, Queued } from "../api/types";
+import { size } from "../text/human";
 import { anyJob, type Resource, useResource } from "../live/resource";
 
 const MOST_LIVE = 500;
@@ -37,6 +38,10 @@ export function ordered(jobs: readonly JobView[], queue: readonly Queued[]): Liv
       return { ...job, heldBy: queued?.held_by ?? null, waiting_for: queued?.waiting_for ?? job.waiting_for ?? [] };
     });
 }
+
+/** Of its size: as given, or `~` as predicted. */
+export const sizeOf = (job: JobView): string =>
+  job.size_source === "predicted" ? `~${size(job.size)}` : size(job.size);
 
 /** Outside the grid, for others to succeed. */
 export const isWaiting = (job: JobView): boolean => job.state === "waiting";

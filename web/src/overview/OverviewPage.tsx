@@ -48,7 +48,7 @@ function Tallies() {
       <Tally
         label="Jobs in the grid"
         value={jobs.data ? inGrid.length : "–"}
-        note={(held ? `${held} held` : "none held") + (outside ? `, ${outside} to come after others` : "")}
+        note={(held ? `${held} held` : "none held") + (outside ? `, ${outside} to follow` : "")}
       />
       <Tally label="Tasks waiting" value={jobs.data ? count(tasks) : "–"} />
       <Tally

@@ -11,7 +11,7 @@ interface Props {
 /** What a job may say besides, and mostly does not. */
 export function DetailFields({ draft, mistakes, onChange }: Props) {
   const text = (
-    field: "timeout" | "attempts" | "replicas" | "memory" | "slots" | "labels" | "after",
+    field: "timeout" | "attempts" | "replicas" | "memory" | "slots" | "labels" | "after" | "folder",
     label: string,
     hint: string,
   ) => (
@@ -47,6 +47,7 @@ export function DetailFields({ draft, mistakes, onChange }: Props) {
         {text("timeout", "Timeout of an attempt", "90s, 10m, 2h")}
         {text("attempts", "Attempts a task", "how often one that fails is run")}
         {text("replicas", "At once", "attempts of one task: a number, or unlimited; 1: no replicas")}
+        {text("folder", "Folder", "jobs of one name and folder are runs of one program, whose size is learnt")}
         {text("after", "After jobs", "numbers of jobs that must have succeeded: 12 13")}
         <Field label="Network" hint="in a sandbox tasks have none otherwise">
           {(attributes) => (

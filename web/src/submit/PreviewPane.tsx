@@ -1,8 +1,8 @@
 /** The tasks that the form means, as it is filled in; and what the master says to them. */
 import { useEffect, useState } from "preact/hooks";
 import { asProblem, post, type Problem } from "../api/client";
-import type { Preview } from "../api/types";
-import { count, duration, plural, size } from "../text/human";
+import type { JobSpec, Preview } from "../api/types";
+import { count, duration, plural } from "../text/human";
 import { Empty, ProblemNote } from "../ui/states";
 import type { Meant } from "./draft";
 import { taskAt, taskCount, unknownNames } from "./sweep";
@@ -24,15 +24,7 @@ export function PreviewPane({ meant }: Props) {
     <div class="preview" aria-live="polite">
       <p>
         <strong class="number">{count(total)}</strong> {total === 1 ? "task" : "tasks"}
-        {meant.spec.size && <span class="faint">, {duration(meant.spec.size / total)} of computation each</span>}
-        {!meant.spec.size && (
-          <span class="faint">
-            ,{" "}
-            {asked?.size
-              ? `about ${size(asked.size)} in all, from earlier jobs`
-              : "of unknown size: it counts as larger than any other"}
-          </span>
-        )}
+        <span class="faint">, {sizeWords(meant.spec.size, total)}</span>
       </p>
       {asked && <ExpectedTime preview={asked} />}
       {unknown.length > 0 && (
@@ -64,6 +56,12 @@ export function PreviewPane({ meant }: Props) {
       )}
     </div>
   );
+}
+
+function sizeWords(given: JobSpec["size"], total: number): string {
+  if (typeof given === "number") return `${duration(given / total)} of computation each`;
+  const larger = "counts as larger than any other";
+  return given === "unknown" ? larger : `sized by earlier runs of the program; where there are none it ${larger}`;
 }
 
 function ExpectedTime({ preview }: { preview: Preview }) {

@@ -93,7 +93,7 @@ function SubmitForm() {
           <TextField label="Name" hint="to find it by" value={draft.name} onChange={(name) => change({ name })} />
           <TextField
             label="Size"
-            hint="computation of the whole job on a core of speed 1: 90s, 10m, 2h"
+            hint="computation of the whole job on a core of speed 1: 90s, 10m, 2h; without, it is predicted"
             value={draft.size}
             mistake={mistakes.size}
             onChange={(size) => change({ size })}

@@ -30,6 +30,7 @@ export interface Draft {
   environment: string;
   outputs: string;
   after: string;
+  folder: string;
 }
 
 export type Field = keyof Draft;
@@ -60,6 +61,7 @@ export const EMPTY: Draft = {
   environment: "",
   outputs: "",
   after: "",
+  folder: "",
 };
 
 const NAME = /^[A-Za-z_][A-Za-z0-9_]{0,63}$/;
@@ -87,7 +89,8 @@ export function meaningOf(draft: Draft, inputs: Inputs = {}): Meant {
     name: draft.name.trim(),
     command,
     parameters: parameters ?? undefined,
-    size: optional("size", positive(seconds)),
+    size: optional("size", (text) => (text === "unknown" ? text : positive(seconds)(text))),
+    folder: draft.folder.trim(),
     timeout_s: optional("timeout", positive(seconds)),
     max_attempts: optional("attempts", whole),
     max_replicas: optional("replicas", (text) => (text === "unlimited" ? text : whole(text))),
@@ -127,7 +130,8 @@ export function draftOf(spec: JobSpec): Draft {
     parameters: isTableGiven
       ? []
       : Object.entries(parameters ?? {}).map(([name, values]) => ({ name, values: textOf(values as Values) })),
-    size: text(spec.size, "s"),
+    size: spec.size === "unknown" ? "unknown" : text(spec.size, "s"),
+    folder: spec.folder ?? "",
     timeout: text(spec.timeout_s, "s"),
     attempts: text(spec.max_attempts),
     replicas: text(spec.max_replicas),

@@ -21,6 +21,7 @@ export class Bars {
   readonly state: string[] = [];
   readonly dispatched: number[] = [];
   readonly start: number[] = [];
+  readonly isUnstarted: boolean[] = [];
   readonly end: number[] = []; // Infinity: it goes on
   readonly isGuessed: boolean[] = []; // the end: nobody knows it
   readonly frozen: (Band[] | null)[] = [];
@@ -95,6 +96,7 @@ export class Bars {
     this.look[at] = lookOf(bars.state[from]!, bars.accepted[from] === 1, bars.start[from] === null);
     this.dispatched[at] = bars.dispatched[from]!;
     this.start[at] = start;
+    this.isUnstarted[at] = bars.start[from] === null;
     this.end[at] = end;
     this.isGuessed[at] = this.look[at] === Look.Lost && end === Infinity;
     this.frozen[at] = bars.frozen[from] ?? null;

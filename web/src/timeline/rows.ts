@@ -11,11 +11,23 @@ export interface Row {
   bars: number[];
 }
 
-/** The lane of each interval, which come by start: the first one that is free by then. */
-export function pack(starts: readonly number[], ends: readonly number[]): number[] {
+/** Of what waits at its worker for a slot, or was called back before it had one: there is nowhere to draw it. */
+export const NO_LANE = -1;
+
+/**
+ * The lane of each interval, which come by start: the first one that is free by then. `isMinor`: what gets none of its
+ * own beyond the first `slots`.
+ */
+export function pack(
+  starts: readonly number[],
+  ends: readonly number[],
+  isMinor: readonly boolean[] = [],
+  slots = 1,
+): number[] {
   const freeAt: number[] = [];
   return starts.map((start, place) => {
     let lane = freeAt.findIndex((end) => end <= start + TOLERANCE_S);
+    if (lane < 0 && isMinor[place] && freeAt.length >= slots) return NO_LANE;
     if (lane < 0) lane = freeAt.push(-Infinity) - 1;
     freeAt[lane] = ends[place]!;
     return lane;
@@ -28,9 +40,12 @@ export function rowsOf(bars: Bars, worker: number, slots: number): Row[] {
   const lanes = pack(
     places.map((place) => bars.start[place]!),
     places.map((place) => bars.end[place]!),
+    places.map((place) => bars.isUnstarted[place]!),
+    slots,
   );
   const rows: Row[] = Array.from({ length: Math.max(1, slots) }, (_, lane) => ({ worker, lane, bars: [] }));
   lanes.forEach((lane, at) => {
+    if (lane === NO_LANE) return;
     rows[lane] ??= { worker, lane, bars: [] };
     rows[lane].bars.push(places[at]!);
   });

@@ -1,18 +1,18 @@
 import { get } from "../api/client";
-import type { Explanation, WorkerView } from "../api/types";
+import type { Explanation, Load, WorkerView } from "../api/types";
 import { now } from "../live/clock";
 import { Explained } from "../jobs/Explained";
 import { anything, thisWorker, useResource } from "../live/resource";
 import { Link } from "../router";
 import { Gantt } from "../timeline/Gantt";
-import { ago, amount, decimal, delay, moment, percent, plural } from "../text/human";
+import { ago, amount, decimal, delay, duration, moment, plural } from "../text/human";
 import { Chip } from "../ui/Chip";
 import { Facts } from "../ui/Facts";
 import { Section } from "../ui/Section";
 import { Empty, Shown } from "../ui/states";
 import { Drain } from "./Drain";
 import { SpareCpuSection } from "./SpareCpuSection";
-import { standing } from "./workers";
+import { keptWord, standing } from "./workers";
 import { Latency } from "./WorkersTable";
 
 const SPAN_S = 3600;
@@ -21,7 +21,7 @@ const GANTT_PX = 260;
 export function WorkerPage({ worker: name }: { worker: string }) {
   const detail = useResource(
     `workers/${name}`,
-    (signal) => get<WorkerView>(`/workers/${name}`, {}, signal),
+    (signal) => get<WorkerView>(`/workers/${name}`, { last_hour: true }, signal),
     thisWorker(name),
   );
   const why = useResource(
@@ -75,10 +75,16 @@ function WorkerFacts({ worker }: { worker: WorkerView }) {
         ["Yields within", load && <Latency worker={worker} />],
         ["Power", load && (load.on_battery ? "battery" : "mains")],
         ["CPU pressure", typeof load?.cpu_pressure === "number" && `${decimal(load.cpu_pressure)} %`],
-        ["Speed", decimal(worker.speed ?? facts.speed ?? 1, 2)],
-        ["Kept its word", worker.promised !== undefined && percent(worker.delivered ?? 0, worker.promised)],
-        ["Delay", worker.delay_s !== undefined && delay(worker.delay_s)],
-        ["On probation until", worker.probation_until && moment(worker.probation_until)],
+        ["Speed", decimal(worker.speed ?? 1, 2)],
+        ["Has in hand", !!worker.queue_s && `about ${duration(worker.queue_s)}`],
+        [
+          "Last hour",
+          worker.last_hour &&
+            `delivered ${keptWord(worker.last_hour)} of what it promised, ${plural(worker.last_hour.tasks, "task")}`,
+        ],
+        ["Network", load && networkOf(load)],
+        ["On probation", worker.probation && `until ${moment(worker.probation.until)}: ${worker.probation.reason}`],
+        ["On trial", worker.on_trial && "back from probation, with one attempt at a time"],
         ["Contradicted", !!worker.mismatches && `${plural(worker.mismatches, "result")} of its, by another worker’s`],
         ["Processor", facts.model],
         ["System", `${facts.os} ${facts.arch}`],
@@ -92,25 +98,42 @@ function WorkerFacts({ worker }: { worker: WorkerView }) {
   );
 }
 
+/** Delay there and back, and what files have come and gone at. */
+function networkOf({ delay_s, throughput_bytes_s }: Load): string | null {
+  const parts = [
+    typeof delay_s === "number" && `${delay(delay_s)} there and back`,
+    typeof throughput_bytes_s === "number" && `${amount(throughput_bytes_s)}/s`,
+  ];
+  return parts.filter(Boolean).join(", ") || null;
+}
+
 function Running({ worker }: { worker: WorkerView }) {
   return (
     <Section title="On its slots">
-      {worker.running.length ? (
+      {worker.running.length || worker.waiting?.length ? (
         <ul class="inline">
-          {worker.running.map((attempt) => {
-            const [job, task] = attempt.split(".");
-            return (
-              <li key={attempt}>
-                <Link to={`/jobs/${job}/tasks/${task}`} class="number">
-                  {attempt}
-                </Link>
-              </li>
-            );
-          })}
+          {worker.running.map((attempt) => (
+            <AttemptItem key={attempt} attempt={attempt} />
+          ))}
+          {worker.waiting?.map((attempt) => (
+            <AttemptItem key={attempt} attempt={attempt} note="waits for a slot" />
+          ))}
         </ul>
       ) : (
         <Empty>Nothing.</Empty>
       )}
     </Section>
+  );
+}
+
+function AttemptItem({ attempt, note }: { attempt: string; note?: string }) {
+  const [job, task] = attempt.split(".");
+  return (
+    <li>
+      <Link to={`/jobs/${job}/tasks/${task}`} class="number">
+        {attempt}
+      </Link>
+      {note && <span class="faint"> {note}</span>}
+    </li>
   );
 }

@@ -1,15 +1,15 @@
-import type { WorkerView } from "../api/types";
+import type { LastHour, WorkerView } from "../api/types";
 import { now } from "../live/clock";
 import { Link } from "../router";
 import { isAdmin } from "../session/session";
-import { ago, decimal, delay, percent, plural } from "../text/human";
+import { ago, decimal, delay, plural } from "../text/human";
 import { Chip } from "../ui/Chip";
 import { Drain } from "./Drain";
 import { Meter } from "./Meter";
-import { standing } from "./workers";
+import { keptWord, standing, useLastHours } from "./workers";
 
 export function WorkersTable({ workers, onDone }: { workers: WorkerView[]; onDone: () => void }) {
-  const hasPromises = workers.some((worker) => worker.promised !== undefined);
+  const hours = useLastHours();
   return (
     <div class="scroller">
       <table class="cards">
@@ -29,11 +29,13 @@ export function WorkersTable({ workers, onDone }: { workers: WorkerView[]; onDon
             >
               Yields within
             </th>
-            {hasPromises && (
-              <th scope="col" class="right">
-                Kept its word
-              </th>
-            )}
+            <th
+              scope="col"
+              class="right"
+              title="In the last hour: computation of tasks that ended here with their results, of what its speed and slots promise"
+            >
+              Delivered
+            </th>
             <th scope="col">Last report</th>
             <th scope="col">Holds back</th>
             {isAdmin.value && (
@@ -45,7 +47,7 @@ export function WorkersTable({ workers, onDone }: { workers: WorkerView[]; onDon
         </thead>
         <tbody>
           {workers.map((worker) => (
-            <WorkerRow key={worker.name} worker={worker} hasPromises={hasPromises} onDone={onDone} />
+            <WorkerRow key={worker.name} worker={worker} hour={hours?.get(worker.name)} onDone={onDone} />
           ))}
         </tbody>
       </table>
@@ -55,11 +57,11 @@ export function WorkersTable({ workers, onDone }: { workers: WorkerView[]; onDon
 
 interface RowProps {
   worker: WorkerView;
-  hasPromises: boolean;
+  hour: LastHour | undefined;
   onDone: () => void;
 }
 
-function WorkerRow({ worker, hasPromises, onDone }: RowProps) {
+function WorkerRow({ worker, hour, onDone }: RowProps) {
   const { facts, load } = worker;
   return (
     <tr class={worker.connected ? "" : "gone"}>
@@ -74,21 +76,20 @@ function WorkerRow({ worker, hasPromises, onDone }: RowProps) {
       </td>
       <td data-name="Slots">
         <Meter value={worker.slots_used} most={worker.slots} whole={facts.slots} unit="slots" />
+        {!!worker.waiting?.length && <span class="faint"> {worker.waiting.length} wait</span>}
       </td>
       <td data-name="Spare CPU">
         {load ? <Meter value={load.spare_cpu ?? 0} most={facts.cpus} whole={facts.cpus} unit="cores" /> : "–"}
       </td>
       <td data-name="Speed" class="right number">
-        {decimal(worker.speed ?? facts.speed ?? 1, 2)}
+        {decimal(worker.speed ?? 1, 2)}
       </td>
       <td data-name="Yields within" class="right number">
         <Latency worker={worker} />
       </td>
-      {hasPromises && (
-        <td data-name="Kept its word" class="right number">
-          {percent(worker.delivered ?? 0, worker.promised ?? 0)}
-        </td>
-      )}
+      <td data-name="Delivered" class="right number">
+        {keptWord(hour)}
+      </td>
       <td data-name="Last report" class="number">
         {ago(worker.reported_at, now.value)}
       </td>

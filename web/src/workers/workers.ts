@@ -1,29 +1,51 @@
 /** Workers, as the views read them. */
-import { get } from "../api/client";
-import type { Page, WorkerView } from "../api/types";
-import { anyWorker, type Resource, useResource } from "../live/resource";
+import { get, type Query } from "../api/client";
+import type { LastHour, Page, WorkerView } from "../api/types";
+import { percent } from "../text/human";
+import { anyWorker, never, type Resource, useResource } from "../live/resource";
 
 const PAGE = 500;
 const MOST = 5000;
+const LAST_HOUR_EVERY_MS = 60_000;
 
 export function useWorkers(): Resource<WorkerView[]> {
   return useResource("workers", readWorkers, anyWorker);
 }
 
-async function readWorkers(signal: AbortSignal): Promise<WorkerView[]> {
+const readWorkers = (signal: AbortSignal): Promise<WorkerView[]> => readAll({}, signal);
+
+async function readAll(query: Query, signal: AbortSignal): Promise<WorkerView[]> {
   const found: WorkerView[] = [];
   let cursor: string | null = null;
   do {
-    const page: Page<WorkerView> = await get<Page<WorkerView>>("/workers", { cursor, limit: PAGE }, signal);
+    const page: Page<WorkerView> = await get<Page<WorkerView>>("/workers", { ...query, cursor, limit: PAGE }, signal);
     found.push(...page.items);
     cursor = page.next;
   } while (cursor !== null && found.length < MOST);
   return found;
 }
 
+export type LastHours = ReadonlyMap<string, LastHour>;
+
+/** What each delivered against what it promised: dearer to find out, so read now and then. */
+export function useLastHours(): LastHours | undefined {
+  const read = useResource("workers/last-hour", readLastHours, never, LAST_HOUR_EVERY_MS);
+  return read.data;
+}
+
+async function readLastHours(signal: AbortSignal): Promise<LastHours> {
+  const all = await readAll({ last_hour: true }, signal);
+  return new Map(all.flatMap(({ name, last_hour }) => (last_hour ? [[name, last_hour] as const] : [])));
+}
+
+/** Of what was promised, how much came. */
+export const keptWord = (hour: LastHour | null | undefined): string =>
+  hour ? percent(hour.delivered, hour.promised) : "–";
+
 /** One word for where a worker is. */
 export function standing(worker: WorkerView): string {
   if (!worker.connected) return "away";
+  if (worker.probation) return "probation";
   if (worker.draining) return "draining";
   return worker.load?.in_use ? "in use" : "connected";
 }
