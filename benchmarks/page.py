@@ -82,7 +82,7 @@ class Grid:
         app = web.Application()
         prefix = "/api/v1"
         answers: Json = {
-            "/whoami": {"name": "bench", "role": "reader", "version": "0"},
+            "/session": {"name": "bench", "role": "reader", "version": "0"},
             "/queue": [],
             "/jobs": {"items": [], "next": None},
             "/workers": {"items": [], "next": None},

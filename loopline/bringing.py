@@ -78,10 +78,10 @@ class Home:
     def target(self, path: str) -> Path:
         """Where a file goes, in a folder that is there; LooplineError where a link of before leads elsewhere."""
         target = self.folder.joinpath(*path.split("/"))
-        target.parent.mkdir(parents=True, exist_ok=True)
         if not target.parent.resolve().is_relative_to(self._root):
             message = f"{target.parent} leads out of {self.folder}"
             raise LooplineError("folder", message, "remove the link, or name another folder")
+        target.parent.mkdir(parents=True, exist_ok=True)
         return target
 
 

@@ -6,6 +6,7 @@ client trusts its master's workers as they trust it.
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import pickle
 import sys
@@ -17,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import PrivateAttr
 
-from loopline.files import upload
+from loopline.files import hash_of, upload
 from loopline.http import AwayError
 from shared.api import TaskResult
 from shared.errors import LooplineError
@@ -131,7 +132,13 @@ async def read_call(client: AsyncClient, result: TaskResult) -> CallResult:
     output = result.value
     content = None
     if output is not None and not output.cut:
-        content = output.data if output.sha256 is None else await _download(client, output.sha256)
+        try:
+            content = output.data if output.sha256 is None else await _download(client, output.sha256)
+        except LooplineError as error:
+            if error.code != "wrong_hash":
+                raise
+            call._error = error
+            return call
     try:
         if result.state is TaskState.SUCCEEDED and content is not None:
             call._value = pickle.loads(content)  # noqa: S301
@@ -144,13 +151,19 @@ async def read_call(client: AsyncClient, result: TaskResult) -> CallResult:
 
 
 async def _download(client: AsyncClient, sha256: str) -> bytes:
+    """LooplineError where what comes is something else: it is about to be run."""
     patience = client._http.patience()
     while True:
         try:
             async with client._http.open("GET", f"/files/{sha256}") as answer:
-                return await answer.read()
+                content = await answer.read()
         except AwayError as fault:
             await patience.after(fault)
+            continue
+        if await asyncio.to_thread(hash_of, content) != sha256:
+            message = f"what {client.master} sends as {sha256} is something else"
+            raise LooplineError("wrong_hash", message, "its disk, or the way to it, may be broken", status=502)
+        return content
 
 
 def _raised(result: TaskResult, content: bytes | None) -> BaseException:

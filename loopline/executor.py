@@ -70,8 +70,9 @@ class Executor(concurrent.futures.Executor):
         self._client = AsyncClient(master, token, patience_s=patience_s)
         self._portal = Portal("loopline-executor")
         self._following = self._portal.call(_made(Following, self._client))
-        self._lock = threading.Lock()
-        self._gathered: dict[int, tuple[Callable[..., Any], Batch]] = {}  # by the function's identity
+        self._lock = threading.RLock()  # a half-read map that is collected cancels its futures, in whatever thread
+        self._gathered: dict[bytes, Batch] = {}  # by the function's pickle
+        self._pickles: dict[int, tuple[Callable[..., Any], bytes]] = {}  # by the function's identity
         self._last_call = 0.0
         self._unfinished: set[GridFuture] = set()
         self._of_job: dict[int, set[GridFuture]] = {}  # that somebody still wants
@@ -152,12 +153,13 @@ class Executor(concurrent.futures.Executor):
         return future
 
     def _gather(self, fn: Callable[..., Any], call: bytes, future: GridFuture) -> None:
+        """Functions are the same that have the same pickle: each ``obj.method`` is another object."""
+        known = self._pickles.get(id(fn))
+        function = known[1] if known else pickled(fn, self._modules)  # which may run anything: not in the lock
         with self._lock:
             is_first = not self._gathered
-            _, batch = self._gathered.get(id(fn)) or (fn, None)
-            if batch is None:
-                batch = Batch(pickled(fn, self._modules))
-                self._gathered[id(fn)] = fn, batch
+            self._pickles[id(fn)] = fn, function
+            batch = self._gathered.setdefault(function, Batch(function))
             batch.calls.append(call)
             batch.futures.append(future)
             self._last_call = time.monotonic()
@@ -193,8 +195,8 @@ class Executor(concurrent.futures.Executor):
     async def _flush(self) -> None:
         """Until all that was submitted is with the master."""
         with self._lock:
-            gathered, self._gathered = self._gathered, {}
-        for _, batch in gathered.values():
+            gathered, self._gathered, self._pickles = self._gathered, {}, {}
+        for batch in gathered.values():
             self._work(self._send(batch))
         while self._under_way:
             await asyncio.wait(self._under_way)

@@ -50,7 +50,7 @@ async def upload(client: AsyncClient, source: Path | bytes, tell: Tell = lambda 
     ``sha256``: what it is, where that is known. LooplineError where the master will not take it.
     """
     sha256 = sha256 or await asyncio.to_thread(hash_of, source)
-    patience, told = client._http.patience(), 0
+    patience, told, is_resumed, is_anew = client._http.patience(), 0, False, False
 
     def tell_total(count: int) -> None:
         nonlocal told
@@ -65,11 +65,15 @@ async def upload(client: AsyncClient, source: Path | bytes, tell: Tell = lambda 
             if offset is None:
                 tell_total(_size(source))
                 return sha256
+            is_resumed, offset = bool(offset) and not is_anew, 0 if is_anew else offset
             tell_total(offset)
             await _put(client, sha256, source, offset, tell_total)
         except AwayError as fault:
             await patience.after(fault)
         except LooplineError as error:
+            if error.code == "wrong_hash" and is_resumed:  # what was there may have been somebody else's
+                is_anew = True
+                continue
             if error.code != "upload_offset":  # somebody else brings it just now
                 raise
             await patience.after(AwayError(error, may_have_acted=False))

@@ -22,7 +22,7 @@ class GridFuture(concurrent.futures.Future[Any]):
         super().__init__()
         self.task: TaskId | None = None  # once it is submitted
         self._on_cancel = on_cancel
-        self._ending = threading.Lock()
+        self._ending = threading.RLock()
 
     def cancel(self) -> bool:
         with self._ending:

@@ -10,6 +10,7 @@ import os
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +40,7 @@ from master.api.openapi import document
 from master.api.operations import Operation
 from master.api.problems import problems
 from master.api.services import SERVICES, Listeners, Services
+from master.arrivals import with_files
 from master.auth import Auth, session_key, write_first_tokens
 from master.blobs import Blobs
 from master.clock import Clock
@@ -182,7 +184,7 @@ async def _services(settings: MasterSettings, store: Store) -> Services:
         blobs=blobs,
         rows=rows,
         keeper=Keeper(store, blobs, settings),
-        links=Links(engine, settings, rows.complete),
+        links=Links(engine, settings, rows.complete, partial(with_files, blobs)),
         metrics=metrics,
         listeners=Listeners(limits.max_listeners),
         forecaster=Forecaster(scheduler, store.forecasts, clock),

@@ -173,13 +173,16 @@ class Blobs:
     async def _write(self, file: IO[bytes], digest: hashlib._Hash, content: AsyncIterable[bytes], start: int) -> None:
         """Write what comes, within the limits."""
         size_bytes = start
-        room_bytes = shutil.disk_usage(self.folder).free - self._disk_reserve_bytes + start
         async for piece in content:
             size_bytes += len(piece)
             self._check(size_bytes)
-            if size_bytes > room_bytes:
-                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-            await asyncio.to_thread(_take, file, digest, piece)
+            await asyncio.to_thread(self._take, file, digest, piece)
+
+    def _take(self, file: IO[bytes], digest: hashlib._Hash, piece: bytes) -> None:
+        """While there is room, which is seen every time: others write as well."""
+        if shutil.disk_usage(self.folder).free < self._disk_reserve_bytes + len(piece):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        _take(file, digest, piece)
 
     def _check(self, size_bytes: int) -> None:
         if size_bytes > self._max_file_bytes:

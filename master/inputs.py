@@ -16,8 +16,8 @@ from shared.spec import JobSpec, named_files, staged
 async def list_inputs(blobs: Blobs, spec: JobSpec) -> str | None:
     """Write the manifest of what a job's tasks have in common; its SHA-256, None where there is nothing.
 
-    LooplineError where an input, or one of a single task's, has not been uploaded. What has, is kept for long enough
-    to be named by the job; so is its row file, or its function.
+    LooplineError where an input, or one of a single task's, has not been uploaded, or its row file, or its function.
+    What has, is kept for long enough to be named by the job.
     """
     names = named_files(spec)
     return await asyncio.to_thread(_list, blobs, spec, names) if names else None
@@ -32,12 +32,13 @@ def warnings_about(spec: JobSpec) -> list[str]:
 
 
 def _list(blobs: Blobs, spec: JobSpec, names: set[str]) -> str | None:
-    for name in names:
-        blobs.keep(name)
+    missing = [name for name in names if blobs.keep(name) is None]
     for task in spec.tasks or ():
         for _ in _sized(blobs, staged(task.inputs)):
             pass
     common = dict(_sized(blobs, staged(spec.inputs)))
+    if missing:
+        raise _missing("function" if spec.function else "row file", missing[0])
     return blobs.write(manifest.encode(common)) if common else None
 
 
@@ -45,7 +46,11 @@ def _sized(blobs: Blobs, files: dict[str, InputFile]) -> Iterator[tuple[str, Inp
     for path, file in files.items():
         size_bytes = blobs.keep(file.sha256)
         if size_bytes is None:
-            message = f"the input {path} (sha256:{file.sha256}) is not on this master"
-            hint = f"upload it first: loopline submit --input does, or PUT /api/v1/files/{file.sha256}"
-            raise LooplineError("missing_input", message, hint, status=422)
+            raise _missing(f"input {path}", file.sha256)
         yield path, replace(file, size_bytes=size_bytes)
+
+
+def _missing(what: str, sha256: str) -> LooplineError:
+    message = f"the {what} (sha256:{sha256}) is not on this master"
+    hint = f"upload it first: loopline submit --input does, or PUT /api/v1/files/{sha256}"
+    return LooplineError("missing_input", message, hint, status=422)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import mmap
 import re
 import time
 from collections.abc import AsyncIterator, Iterator
@@ -30,6 +29,8 @@ _JOBS_TOLD = 100
 _NAME = re.compile(r"(?<![0-9a-f])[0-9a-f]{64}(?![0-9a-f])")
 _ROW_FILE = re.compile(r'"parameters":\{[^{}\[\]]*"file":"sha256:([0-9a-f]{64})"')
 _NAME_IN_ROWS = re.compile(rb"sha256:([0-9a-f]{64})")
+_BLOCK_BYTES = 2**20
+_OVERLAP_BYTES = len("sha256:") + 64 - 1
 _KEY_CHARACTERS = 15
 """Of a name, that are remembered of it as a number: two files that have them in common are kept for one another."""
 
@@ -53,6 +54,8 @@ class Keeper:
         self._blobs = blobs
         self._settings = settings
         self._turn = asyncio.Lock()
+        self.letting_go = asyncio.Lock()
+        """Held where the files of jobs are let go, and where a job is retried: one of them comes first."""
 
     async def keep(self) -> None:
         """Collect now and then, for ever. What fails is told in the log, and tried again."""
@@ -74,8 +77,9 @@ class Keeper:
             now = time.time()
             expired = [] if older_than_s is None else await self._store.files.expired(now - older_than_s)
             if delete and expired:
-                await self._store.files.let_go(expired, now, _reason(older_than_s or 0.0, by_hand))
-            marks = await self._mark(frozenset(expired))
+                async with self.letting_go:
+                    await self._store.files.let_go(expired, now, _reason(older_than_s or 0.0, by_hand))
+            marks = await self._mark(frozenset() if delete else frozenset(expired))
             files, size_bytes = await self._sweep(marks, now - self._settings.file_grace_s, delete)
             uploads, upload_bytes = await asyncio.to_thread(self._clear_uploads, now, delete)
             return PruneReport(
@@ -107,13 +111,20 @@ class Keeper:
         return self._store.files.naming(without)
 
     def _mark_rows(self, marks: _Marks, row_file: str) -> None:
-        """The lines of a row file may name files, too."""
+        """The lines of a row file may name files, too. A little at a time, for matching keeps all else waiting; and
+        only names of files that are here: what is not marked because it is not, is young when it comes.
+        """
         path = self._blobs.find(row_file)
-        if path is None or path.stat().st_size == 0:
+        if path is None:
             return
-        with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
-            for found in _NAME_IN_ROWS.finditer(content):
-                marks.add(found[1].decode())
+        with path.open("rb") as file:
+            rest = b""
+            while block := file.read(_BLOCK_BYTES):
+                text = rest + block
+                for name in map(bytes.decode, _NAME_IN_ROWS.findall(text)):
+                    if name not in marks and self._blobs.find(name):
+                        marks.add(name)
+                rest = text[-_OVERLAP_BYTES:]
 
     async def _sweep(self, marks: _Marks, before: float, delete: bool) -> tuple[int, int]:
         """How many files, and how large."""

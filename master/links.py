@@ -43,14 +43,17 @@ _MAX_REASON_BYTES = 123  # of a WebSocket close frame
 
 Complete = Callable[[Assign], Awaitable[Assign]]
 """Puts in what is not held in memory, just before an Assign is sent."""
+Check = Callable[[Report], Awaitable[Report]]
+"""Takes out what must not be believed, before a Report is heard."""
 
 
 class Links:
     """Each worker's open link. The engine speaks through it, and never waits for it."""
 
-    def __init__(self, engine: Engine, settings: MasterSettings, complete: Complete) -> None:
+    def __init__(self, engine: Engine, settings: MasterSettings, complete: Complete, check: Check) -> None:
         self._engine = engine
         self._complete = complete
+        self._check = check
         self._welcome = Welcome(settings.report_every_s, settings.lease_s)
         self._max_frames = settings.limits.max_frames
         self._sessions = count(1)
@@ -107,7 +110,8 @@ class Links:
         log.info("worker %s joined from %s", hello.worker, link.remote)
         try:
             async for report in link.reports():
-                await self._engine.post(WorkerReported(hello.worker, link.session, report))
+                checked = await self._check(report)
+                await self._engine.post(WorkerReported(hello.worker, link.session, checked))
         finally:
             self._engine.post(WorkerLeft(hello.worker, link.session))
             if self._open.get(hello.worker) is link:

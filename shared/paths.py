@@ -18,6 +18,10 @@ MAX_DEPTH = 40
 MAX_NAME_BYTES = 255
 """What a file system takes as the name of one file or folder."""
 
+ANY_FOLDERS = "**"
+MAX_ANY_FOLDERS = 2
+"""In one pattern: matching takes steps for each, and for each name that is looked at."""
+
 TEMPORARY = ".tmp"
 """A task's folder for temporary files: in its scratch folder, and nobody else's business."""
 
@@ -54,13 +58,19 @@ def _check_name(name: str, shown: str) -> None:
         raise ValueError(f"{shown} has a name of more than {MAX_NAME_BYTES} bytes in it")
 
 
+def _check_pattern(pattern: str) -> str:
+    if pattern.split("/").count(ANY_FOLDERS) > MAX_ANY_FOLDERS:
+        raise ValueError(f"{pattern[:80]!r} has ** in it more than {MAX_ANY_FOLDERS} times")
+    return pattern
+
+
 RelativePath = Annotated[
     str,
     Field(min_length=1, max_length=MAX_PATH_CHARACTERS, description="relative, with / between names"),
     AfterValidator(_check),
 ]
 """Of a file in a scratch folder."""
-Pattern = RelativePath
+Pattern = Annotated[RelativePath, AfterValidator(_check_pattern)]
 """The same with wildcards: ``*``, ``?`` and ``[abc]`` within a name; ``**`` as a name stands for any folders."""
 
 

@@ -312,6 +312,7 @@ def _quota(settings: WorkerSettings, facts: Facts) -> Quota:
         settings.max_processes,
         settings.scratch_limit_bytes,
         settings.output_flood_bytes,
+        settings.outputs_limit_bytes,
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -106,7 +107,7 @@ class Attempt:
     async def execute(self) -> Result:
         try:
             ended = Ended(killed=True) if self._verdict else await self._run()
-            outcome, reason, outputs = await self._collect(*self._judge(ended))
+            outcome, reason, outputs = await self._take_back(*await self._collect(*self._judge(ended)))
             stdout, stderr = [await capture.finish(outcome in _WHOLE) for capture in self._captures]
             value = await self._take_value(outcome)
         except OSError as error:
@@ -132,12 +133,13 @@ class Attempt:
         call, file = self._job.call, self._value_file
         if call is None or file is None or outcome not in _WHOLE:
             return None
-        return await asyncio.to_thread(take, call.value, file)
+        return await asyncio.to_thread(take, self._job.folder, file, self._job.limits.value_bytes)
 
     async def clear_up(self) -> None:
-        """Before its scratch folder goes."""
+        """Before its scratch folder goes, however it has ended."""
         if self._task_files:
-            await self._task_files.clear_up()
+            with suppress(StagingError):
+                await self._task_files.take_back()
 
     async def _collect(self, outcome: Outcome, reason: str) -> tuple[Outcome, str, tuple[OutputFile, ...]]:
         """With the files that a successful task left; without one of them it is none."""
@@ -148,6 +150,17 @@ class Attempt:
         except OutputsError as error:
             return *(self._verdict or (Outcome.FAILED, str(error))), ()
         return outcome, "; ".join(filter(None, (reason, collected.remark))), collected.files
+
+    async def _take_back(
+        self, outcome: Outcome, reason: str, outputs: tuple[OutputFile, ...]
+    ) -> tuple[Outcome, str, tuple[OutputFile, ...]]:
+        """What it was lent; had it not what it should have, its end says nothing."""
+        if outcome in _WHOLE and self._task_files:
+            try:
+                await self._task_files.take_back()
+            except StagingError as error:
+                return *(self._verdict or (error.outcome, str(error))), ()
+        return outcome, reason, outputs
 
     async def _run(self) -> Ended:
         if not await self._set_up():

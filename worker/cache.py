@@ -2,7 +2,7 @@
 
 A file is checked when it comes, and again before it is used, unless its *stamp* is the one it had when it was last
 checked. The stamp holds the time of the last change of the inode, which no task can set: whatever a task does to a
-file that it was lent (staging.py), shows.
+file that it was lent (lending.py), shows.
 """
 
 from __future__ import annotations
@@ -43,6 +43,8 @@ class Cache:
         self._incoming.mkdir(parents=True, exist_ok=True)
         _clear(self._incoming, time.time() - _PART_OLD_AFTER_S)
         self._sizes = _by_last_use(folder)
+        self.spoiled: set[str] = set()
+        """Files that were found changed here, since the agent began."""
 
     @property
     def size_bytes(self) -> int:
@@ -58,7 +60,7 @@ class Cache:
         try:
             if not await self.is_sound(sha256):
                 await self._come(sha256)
-            await asyncio.to_thread(self.change, sha256, lambda: os.utime(self.path(sha256)))
+            await asyncio.to_thread(self.change, sha256, lambda: _use(self.path(sha256)))
             self._sizes[sha256] = self._sizes.pop(sha256, 0)  # the last to be used
             yield self.path(sha256)
         finally:
@@ -74,11 +76,12 @@ class Cache:
             self._known[sha256] = stamp
         elif sha256 in self._sizes:
             log.warning("the cached file %s is not what it was: it is fetched again when it is needed", sha256)
+            self.spoiled.add(sha256)
             self._remove(sha256)
         return stamp is not None
 
     def change(self, sha256: str, act: Callable[[], object]) -> None:
-        """Do something that leaves a file's content alone, but not its stamp."""
+        """Do something that leaves a file's content alone, but not its stamp; FileNotFoundError where it is gone."""
         path = self.path(sha256)
         with self._lock:
             is_known = self._known.get(sha256) == _stamp(path)
@@ -142,6 +145,11 @@ class Cache:
 def _stamp(path: Path) -> _Stamp:
     status = path.stat()
     return status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
+
+
+def _use(path: Path) -> None:
+    path.chmod(0o444)  # a task that was lent it may have made it its own
+    os.utime(path)
 
 
 def _by_last_use(folder: Path) -> OrderedDict[str, int]:

@@ -30,6 +30,7 @@ class Limits:
     output_bytes: int | None = None  # written to stdout or stderr, kept or not
     cores: int | None = None  # kept on Windows only: elsewhere tasks yield
     asks_for_memory: bool = False  # its job does
+    value_bytes: int | None = None  # what a function returns; of more only the beginning is kept
 
     def words(self, breach: Breach) -> str:
         """Why it is stopped, naming the limit and where it is set."""
@@ -57,6 +58,7 @@ class Quota:
     processes: int | None = None
     scratch_bytes: int | None = None
     output_bytes: int | None = None
+    value_bytes: int | None = None
 
     def limits(self, run: Run) -> Limits:
         memory_bytes = run.memory_bytes or self.task_memory_bytes or self._share(run.slots)
@@ -67,6 +69,7 @@ class Quota:
             self.output_bytes,
             run.slots,
             asks_for_memory=bool(run.memory_bytes),
+            value_bytes=self.value_bytes,
         )
 
     def _share(self, slots: int) -> int | None:

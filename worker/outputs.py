@@ -7,24 +7,26 @@ reached through a link, and what is hashed is the file that was moved, not the o
 from __future__ import annotations
 
 import errno
+import hashlib
 import os
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
 from stat import S_ISDIR, S_ISREG
+from typing import IO
 
 from pydantic import TypeAdapter, ValidationError
 
 from shared.model import MAX_OUTPUT_FILES, MAX_OUTPUT_NAMES, InputFile, OutputFile
-from shared.paths import MAX_DEPTH, TEMPORARY, RelativePath, is_wild
+from shared.paths import ANY_FOLDERS, MAX_DEPTH, TEMPORARY, RelativePath, is_wild
 from worker import inside
-from worker.downloads import hash_of
 
 MAX_SEEN = 1_000_000
 """Names looked at in one scratch folder."""
-_ANY_FOLDERS = "**"
+_BLOCK_BYTES = 2**20
 _path: TypeAdapter[str] = TypeAdapter(RelativePath)
 
 Names = tuple[str, ...]
@@ -67,7 +69,7 @@ class Patterns:
         wanted = pattern[matched]
         if name.startswith(".") and not wanted.startswith("."):  # as in a shell
             return
-        if wanted == _ANY_FOLDERS:
+        if wanted == ANY_FOLDERS:
             yield index, matched
         elif fnmatchcase(name, wanted):
             yield index, matched + 1
@@ -78,7 +80,7 @@ class Patterns:
         while todo:
             index, matched = todo.pop()
             pattern = self._patterns[index]
-            if matched < len(pattern) and pattern[matched] == _ANY_FOLDERS and (index, matched + 1) not in places:
+            if matched < len(pattern) and pattern[matched] == ANY_FOLDERS and (index, matched + 1) not in places:
                 places.add((index, matched + 1))
                 todo.append((index, matched + 1))
         return frozenset(places)
@@ -111,10 +113,8 @@ class Collector:
         self._store.mkdir(parents=True)
         taken, left_bytes = [], self._limit_bytes
         for names in found:
-            if self.is_unwanted:
-                raise OutputsError("nobody waits for its outputs any more")
-            file = self._take(names)
-            if file.path in inputs and inputs[file.path].sha256 == file.sha256:
+            file = self._take(names, left_bytes, inputs.get("/".join(names)))
+            if file is None:
                 continue
             left_bytes -= file.size_bytes
             taken.append(file)
@@ -136,6 +136,7 @@ class Collector:
         if self._seen > MAX_SEEN:
             raise OutputsError(f"more than {MAX_SEEN:,} files were looked at: name its outputs more closely")
         for name, mode in known:
+            self._check_wanted()
             if not names and name == TEMPORARY:
                 continue
             after = self._patterns.after(places, name)
@@ -175,8 +176,12 @@ class Collector:
             return "is behind a link, and not taken" if in_link else f"cannot be read: {error.strerror}"
         return f"is a folder: {path}/** takes what is in it" if S_ISDIR(mode) else "is a link or a device, not a file"
 
-    def _take(self, names: Names) -> OutputFile:
-        """Move a file to the store, where it is what it will be."""
+    def _check_wanted(self) -> None:
+        if self.is_unwanted:
+            raise OutputsError("nobody waits for its outputs any more")
+
+    def _take(self, names: Names, left_bytes: int, was: InputFile | None) -> OutputFile | None:
+        """Move a file to the store, where it is what it will be; None: it is the input that it was."""
         path = _checked("/".join(names))
         moved = self._store / "moving"
         with inside.folder(self._folder, names[:-1]) as handle:
@@ -185,17 +190,53 @@ class Collector:
         if not S_ISREG(moved.lstat().st_mode):
             moved.unlink()
             raise OutputsError(f"its output {path} was swapped for something else as it was taken")
-        moved.chmod(0o600)
-        sha256, size_bytes = hash_of(moved), moved.stat().st_size
-        with moved.open("rb+") as file:
+        if was and self._is_still(moved, was):
+            moved.unlink()
+            return None
+        self._check_size(left_bytes - moved.lstat().st_size)
+        own = self._own(moved, path)
+        sha256, size_bytes = self._hash(own), own.stat().st_size
+        with own.open("rb+") as file:
             os.fsync(file.fileno())
-        moved.replace(self._store / sha256)
+        own.replace(self._store / sha256)
         return OutputFile(path, sha256, size_bytes)
 
-    def _check_limits(self, taken: Sequence[OutputFile], left_bytes: int) -> None:
+    def _is_still(self, moved: Path, was: InputFile) -> bool:
+        with suppress(PermissionError):
+            return self._hash(moved) == was.sha256
+        return False
+
+    def _own(self, moved: Path, path: str) -> Path:
+        """Itself, or a copy where it has other names, too: such as a lent input, which the cache needs as it is."""
+        if moved.lstat().st_nlink == 1:
+            moved.chmod(0o600)
+            return moved
+        own = self._store / "copied"
+        try:
+            with own.open("xb") as copy:
+                self._hash(moved, copy)
+        except PermissionError as error:
+            raise OutputsError(f"its output {path} cannot be read: {error.strerror}") from None
+        moved.unlink()
+        return own
+
+    def _hash(self, file: Path, copy: IO[bytes] | None = None) -> str:
+        digest = hashlib.sha256()
+        with file.open("rb") as stream:
+            while piece := stream.read(_BLOCK_BYTES):
+                self._check_wanted()
+                digest.update(piece)
+                if copy:
+                    copy.write(piece)
+        return digest.hexdigest()
+
+    def _check_size(self, left_bytes: int) -> None:
         if left_bytes < 0:
             limit = f"{self._limit_bytes:,} bytes (outputs_limit_bytes of this worker)"
             raise OutputsError(f"its outputs come to more than {limit}")
+
+    def _check_limits(self, taken: Sequence[OutputFile], left_bytes: int) -> None:
+        self._check_size(left_bytes)
         if sum(len(file.path) for file in taken) > MAX_OUTPUT_NAMES:
             raise OutputsError(f"the names of its outputs come to more than {MAX_OUTPUT_NAMES:,} characters")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
@@ -16,6 +17,8 @@ from worker.limits import Quota
 from worker.spool import Spool
 from worker.task_files import Shelf
 from worker.warm.calls import call_of, folder_of
+
+log = logging.getLogger(__name__)
 
 
 class Runner:
@@ -119,7 +122,10 @@ class Runner:
 
     async def _see_through(self, attempt: Attempt, folder: Path) -> None:
         result = await attempt.execute()
-        await attempt.clear_up()
+        try:
+            await attempt.clear_up()
+        except OSError as error:
+            log.warning("cannot clear up after %s: %s", attempt.id, error)
         await asyncio.gather(asyncio.to_thread(scratch.remove, folder), self._on_end(result, attempt.trouble))
         self._past_cpu_s += attempt.spent_cpu_s
         del self._attempts[attempt.id]

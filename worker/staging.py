@@ -1,17 +1,16 @@
 """Input files from the cache into a task's scratch folder, before it starts.
 
 Each is the task's own copy, which it may change: cloned where the file system can, else copied. A large one that
-cannot be cloned is lent instead: a hard link, read-only, looked after when the task has ended.
+cannot be cloned is lent instead (lending.py).
 """
 
 from __future__ import annotations
 
 import asyncio
 import errno
-import logging
 import os
 import sys
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Coroutine, Mapping
 from contextlib import suppress
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -22,10 +21,8 @@ from shared.protocol.messages import Run
 from worker import inside
 from worker.cache import Cache
 from worker.downloads import DownloadError
+from worker.lending import Loans
 
-log = logging.getLogger(__name__)
-
-LENT_FROM_BYTES = 64 * 2**20
 _AT_ONCE = 4
 _PART_BYTES = 2**24
 _CLONE = 0x40049409  # the ioctl FICLONE
@@ -48,7 +45,7 @@ class Inputs:
         self._folder = folder
         self._cache = cache
         self._limit_bytes = limit_bytes
-        self._lent: dict[str, str] = {}
+        self._loans = Loans(folder, cache)
         self._is_unwanted = False
         self.files: Mapping[str, InputFile] = {}
         """By where they are in the scratch folder."""
@@ -59,18 +56,17 @@ class Inputs:
             return
         try:
             self.files = {**await self._listed(), **self._run.own_inputs}
-            self._check_size()
+            self._check_size(sum(file.size_bytes or 0 for file in self.files.values()))
             await self._place_all()
         except DownloadError as error:
             outcome = Outcome.FAILED if error.is_gone else Outcome.GIVEN_BACK
             raise StagingError(outcome, f"its inputs cannot be had: {error}") from None
 
-    async def clear_up(self) -> None:
-        """When the task has ended: take back what was lent, and see that it is as it was."""
-        for path, sha256 in self._lent.items():
-            await asyncio.to_thread(self._cache.change, sha256, self._unlinking(path, sha256))
-            await self._cache.is_sound(sha256)
-        self._lent = {}
+    async def take_back(self) -> None:
+        """When the task has ended: what was lent. StagingError where it is not as it was."""
+        if changed := await self._loans.take_back():
+            reason = f"its input {changed[0]}, which is lent to tasks here, was changed by one of them"
+            raise StagingError(Outcome.GIVEN_BACK, f"{reason}: the next one that needs it gets a copy")
 
     async def _listed(self) -> dict[str, InputFile]:
         if not self._run.inputs:
@@ -81,18 +77,20 @@ class Inputs:
             except ValueError as error:
                 raise StagingError(Outcome.FAILED, f"the list of its inputs makes no sense: {error}") from None
 
-    def _check_size(self) -> None:
-        size_bytes = sum(file.size_bytes or 0 for file in self.files.values())
+    def _check_size(self, size_bytes: int) -> None:
         if self._limit_bytes is not None and size_bytes > self._limit_bytes:
             limit = f"{self._limit_bytes:,} (scratch_limit_bytes of this worker)"
             raise StagingError(Outcome.FAILED, f"its inputs come to {size_bytes:,} bytes, the limit is {limit}")
 
     async def _place_all(self) -> None:
         turn = asyncio.Semaphore(_AT_ONCE)
-        self._lent = {}
+        size_bytes = 0
 
         async def place(path: str, file: InputFile) -> None:
-            async with turn, self._cache.hold(file.sha256) as source:
+            nonlocal size_bytes
+            async with turn, self._loans.hold(path, file.sha256) as source:
+                size_bytes += source.stat().st_size  # of its own inputs nobody has said it
+                self._check_size(size_bytes)
                 await self._to_its_end(asyncio.to_thread(self._place, path, file, source))
 
         try:
@@ -124,12 +122,8 @@ class Inputs:
             target = inside.at(self._folder, (*folders, name), handle)
             if _clone(source, target, handle, file.executable):
                 return
-            if self._is_lent(file, source):
-                with suppress(OSError):  # no hard links there, or too many of this one
-                    self._cache.change(file.sha256, lambda: os.link(source, target, dst_dir_fd=handle))
-                    self._lent[path] = file.sha256
-                    return
-            self._copy(source, target, handle, file.executable)
+            if not self._loans.lend(path, file, source, target, handle):
+                self._copy(source, target, handle, file.executable)
 
     def _copy(self, source: Path, target: str, handle: int | None, executable: bool) -> None:
         with source.open("rb") as original, os.fdopen(_new(target, handle, executable), "wb", 0) as copy:
@@ -139,22 +133,6 @@ class Inputs:
                         pass
             while not self._is_unwanted and (part := original.read(_PART_BYTES)):
                 copy.write(part)
-
-    def _is_lent(self, file: InputFile, source: Path) -> bool:
-        """One that is executed needs another mode than the cached one."""
-        return sys.platform != "win32" and not file.executable and source.stat().st_size >= LENT_FROM_BYTES
-
-    def _unlinking(self, path: str, sha256: str) -> Callable[[], None]:
-        *folders, name = PurePosixPath(path).parts
-
-        def unlink() -> None:
-            with suppress(OSError), inside.folder(self._folder, folders) as handle:  # the task has moved it
-                target = inside.at(self._folder, (*folders, name), handle)
-                status = os.stat(target, dir_fd=handle, follow_symlinks=False)
-                if status.st_ino == self._cache.path(sha256).stat().st_ino:
-                    os.unlink(target, dir_fd=handle)
-
-        return unlink
 
 
 def _new(target: str, handle: int | None, executable: bool) -> int:

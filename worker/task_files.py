@@ -39,9 +39,9 @@ class TaskFiles:
         if self._collector:
             self._collector.is_unwanted = True
 
-    async def clear_up(self) -> None:
-        """Before its scratch folder goes."""
-        await self._inputs.clear_up()
+    async def take_back(self) -> None:
+        """What it was lent, before its scratch folder goes. StagingError where it is not as it was."""
+        await self._inputs.take_back()
 
 
 class Shelf:

@@ -20,6 +20,7 @@ log = logging.getLogger(__name__)
 _AT_ONCE = 2
 _PIECE_BYTES = 2**20
 _TIMEOUT = aiohttp.ClientTimeout(total=None, sock_connect=10, sock_read=600)
+_WRONG_CONTENT = 422
 _PASSING = frozenset({401, 403, 404, 408, 409, 425, 429})
 """Answers below 500 that may be another one next time; the rest of them are final."""
 
@@ -48,18 +49,29 @@ class Uploads:
         """
         outputs = zip((result.stdout, result.stderr), files, strict=True)
         stdout, stderr = [await self._deliver(output, file) for output, file in outputs]
-        value = result.value
-        if value and value_file:
-            value = await self._deliver(value, value_file)
-        result = replace(result, stdout=stdout, stderr=stderr, value=value)
+        result = replace(result, stdout=stdout, stderr=stderr)
+        if value_file:
+            result = await self._deliver_value(result, value_file)
         return await self._deliver_files(result, folder) if folder and result.outputs else result
 
     async def _deliver(self, output: Output, file: Path) -> Output:
         if output.sha256 is None:
             return output
         refusal = await self._insist(output.sha256, file)
+        return output if refusal is None else self._cut(output, file, refusal)
+
+    async def _deliver_value(self, result: Result, file: Path) -> Result:
+        if result.value is None or result.value.sha256 is None:
+            return result
+        refusal = await self._insist(result.value.sha256, file)
         if refusal is None:
-            return output
+            return result
+        if refusal.is_ours:
+            reason = f"what it returned cannot be kept: {refusal.reason}"
+            return replace(result, outcome=Outcome.GIVEN_BACK, reason=reason[:500], outputs=(), value=None)
+        return replace(result, value=self._cut(result.value, file, refusal))
+
+    def _cut(self, output: Output, file: Path, refusal: _Refusal) -> Output:
         log.warning("%s: %s: only its beginning is sent", file.name, refusal.reason)
         return _beginning(output, file)
 
@@ -94,6 +106,8 @@ class Uploads:
         if offset is None:
             return None
         status = await self._put(sha256, file, offset)
+        if status == _WRONG_CONTENT and offset:  # what was there already may be to blame, and is gone now
+            status = await self._put(sha256, file, 0)
         if status < 300:
             return None
         is_final = status < 500 and status not in _PASSING
@@ -122,7 +136,7 @@ class Uploads:
             return answer.status
 
 
-_MEANING = {413: ": it is larger than limits.max_file_bytes there", 422: ": it is not what it was"}
+_MEANING = {413: ": it is larger than limits.max_file_bytes there", _WRONG_CONTENT: ": it is not what it was"}
 
 
 async def _rest(file: Path, offset: int) -> AsyncIterator[bytes]:

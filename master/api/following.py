@@ -18,6 +18,7 @@ from shared.api import AttemptView, TaskDetail
 from shared.model import AttemptState, Stream, TaskId
 
 _LOOK_AGAIN_S = 1.0
+_PIECE_BYTES = 2**18
 
 
 async def follow_task(services: Services, request: web.Request, task: TaskId, stream: Stream) -> web.StreamResponse:
@@ -88,5 +89,11 @@ class _Follower:
             return
         number, output = kept
         yield self._turn_to(number, "")
-        data = await asyncio.to_thread(self._services.blobs.read, output, output.size_bytes)
-        yield data[self._offset :]
+        path = self._services.blobs.find(output.sha256) if output.sha256 else None
+        if path is None:
+            yield output.data[self._offset :]
+            return
+        with path.open("rb") as file:
+            file.seek(self._offset)
+            while piece := await asyncio.to_thread(file.read, _PIECE_BYTES):
+                yield piece

@@ -139,7 +139,7 @@ async def _retry(services: Services, caller: Caller, job: int) -> JobView:
         hint = "only failed and cancelled jobs can be retried"
         raise LooplineError("not_retriable", f"job {job} is {view.state}", hint, status=409)
     event = found(await services.store.retry_material(job), f"job {job}")
-    await keep_for_retry(services, event.job)
-    await (ask_in_turn(services, event) if event.job.spec.after else services.ask(event))
-    await services.store.files.take_up(job)  # should they have been let go just now
+    async with services.keeper.letting_go:
+        await keep_for_retry(services, event.job)
+        await (ask_in_turn(services, event) if event.job.spec.after else services.ask(event))
     return await job_view(services, job)

@@ -21,11 +21,16 @@ async def kept(services: Services, job: int, sha256: str) -> Path:
 
 
 async def keep_for_retry(services: Services, job: Job) -> None:
-    """See that all is there that the job's tasks take, and that it stays for now; LooplineError where it is not.
+    """See that all is there that the job's tasks take and have left, and that it stays; LooplineError if it is not.
 
-    While the job is in the grid its files are kept, let go before or not.
+    Once its files were let go they may be gone, or go any moment: with them it would succeed without its results.
+    While the job is in the grid they are kept. To be called, and gone on from, where nobody lets files go.
     """
     names = [*named_files(job.spec), *([job.inputs] if job.inputs else [])]
+    if await services.store.files.removal(job.id) is not None:
+        if names or await services.store.files.are_named(job.id):
+            raise await _gone(services, job.id, "")
+        await services.store.files.take_up(job.id)
     if not await asyncio.to_thread(lambda: all(services.blobs.keep(name) is not None for name in names)):
         raise await _gone(services, job.id, f"input files of job {job.id} are not there any more")
 

@@ -51,9 +51,7 @@ async def stream_results(
 
 
 @routes("GET /events", READERS, media_type=_SSE, item=GridChange, declines=(503,))
-async def stream_events(
-    services: Services, request: web.Request, rest_s: RestSeconds = REST_S
-) -> web.StreamResponse:
+async def stream_events(services: Services, request: web.Request, rest_s: RestSeconds = REST_S) -> web.StreamResponse:
     """Server-sent events: the numbers and names of jobs and workers that have changed, a GridChange each.
 
     The first one says `missed`: look at everything once, then at what is named.

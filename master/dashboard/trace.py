@@ -17,21 +17,27 @@ Event = dict[str, Any]
 
 
 def trace(window: Window, now: float) -> bytes:
-    """A process a worker, a thread a slot; what goes on ends ``now``. Times count from the first event."""
-    begins = [row.dispatched_at for row in window.bars] + [hold.since for hold in window.held]
+    """A process a worker, a thread a slot; what goes on ends ``now``. Times count from the first event. What has not
+    started, because it waits at its worker or was called back from there, took no slot, and is left out.
+    """
+    begins = [row.started_at for row in _started(window)] + [hold.since for hold in window.held]
     zero = min(begins, default=window.since)
-    pids = {name: pid for pid, name in enumerate(sorted({row.worker for row in window.bars}), start=1)}
+    pids = {name: pid for pid, name in enumerate(sorted({row.worker for row in _started(window)}), start=1)}
     events = [_name("process_name", pid, 0, name) for name, pid in pids.items()]
     events += _attempts(window, pids, zero, now)
     events += _holds(window, len(pids) + 1, zero, now)
     return to_json({"traceEvents": events, "displayTimeUnit": "ms"})
 
 
+def _started(window: Window) -> list[Any]:
+    return sorted((row for row in window.bars if row.started_at is not None), key=lambda row: row.started_at)
+
+
 def _attempts(window: Window, pids: dict[str, int], zero: float, now: float) -> Iterator[Event]:
     lanes = {name: _Lanes() for name in pids}
-    for row in window.bars:
-        end = max(row.dispatched_at, now) if row.ended_at is None else row.ended_at
-        pid, tid = pids[row.worker], lanes[row.worker].place(row.dispatched_at, end)
+    for row in _started(window):
+        end = max(row.started_at, now) if row.ended_at is None else row.ended_at
+        pid, tid = pids[row.worker], lanes[row.worker].place(row.started_at, end)
         arguments = {
             "job": window.names[row.job],
             "state": row.state,
@@ -42,7 +48,7 @@ def _attempts(window: Window, pids: dict[str, int], zero: float, now: float) -> 
             arguments["end"] = "not known: it may come back"
         category = "replica" if row.replica else "attempt"
         name = f"{row.job}.{row.task}.{row.number}"
-        yield _span(name, category, row.dispatched_at, end, zero, pid, tid) | {"args": arguments}
+        yield _span(name, category, row.started_at, end, zero, pid, tid) | {"args": arguments}
         for since, until in spans(row.freezes):
             yield _span("frozen", "frozen", since or 0.0, min(until or end, end), zero, pid, tid)
 

@@ -8,17 +8,20 @@ import logging
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import UTC, datetime
+from weakref import WeakValueDictionary
 
 from master.engine import News
 from master.notifying import command
 from master.notifying.webhook import Webhooks
 from master.store import Store
-from master.store.notifications import Due
+from master.store.notifications import Due, Key
 from shared.errors import LooplineError
 
 log = logging.getLogger(__name__)
 
 AT_ONCE = 8
+AT_ONCE_EACH = 2  # by one receiver: others need not wait for one that is slow
+MOST_IN_HAND = 64
 FIRST_PAUSE_S = 1.0
 LONGEST_PAUSE_S = 3600.0
 MOST_TRIES = 30  # over about a day
@@ -38,24 +41,40 @@ class Notifier:
         self._store, self._news, self._clock = store, news, clock
         self._webhooks = webhooks
         self._commands = commands
+        self._in_hand: set[Key] = set()
+        self._places = asyncio.Semaphore(AT_ONCE)
+        self._turns: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()  # by receiver
 
     async def run(self) -> None:
         """Until cancelled."""
         try:
             with self._news.subscribe() as news:
-                while True:
-                    dues = await self._store.notifications.due(self._clock(), AT_ONCE)
-                    await asyncio.gather(*map(self._tell, dues))
-                    if len(dues) == AT_ONCE:
-                        continue
-                    with suppress(TimeoutError):
-                        async with asyncio.timeout(await self._pause_s()):
-                            await news.next()
-                    await asyncio.sleep(_LOOK_EVERY_S)
+                async with asyncio.TaskGroup() as telling:
+                    while True:
+                        for due in await self._dues():
+                            self._in_hand.add(due.key)
+                            telling.create_task(self._tell_in_turn(due))
+                        with suppress(TimeoutError):
+                            async with asyncio.timeout(await self._pause_s()):
+                                await news.next()
+                        await asyncio.sleep(_LOOK_EVERY_S)
         finally:
             await self._webhooks.close()
 
+    async def _dues(self) -> list[Due]:
+        room = MOST_IN_HAND - len(self._in_hand)
+        return await self._store.notifications.due(self._clock(), room, self._in_hand) if room else []
+
+    async def _tell_in_turn(self, due: Due) -> None:
+        turn = self._turns.setdefault(_receiver(due), asyncio.Semaphore(AT_ONCE_EACH))
+        async with turn, self._places:
+            await self._tell(due)
+        self._in_hand.discard(due.key)
+
     async def _pause_s(self) -> float:
+        """No pause while some are in hand: what becomes of them may be due again soon."""
+        if self._in_hand:
+            return 0.0
         next_at = await self._store.notifications.next_at()
         return _NOTHING_DUE_S if next_at is None else max(0.0, next_at - self._clock())
 
@@ -88,3 +107,9 @@ class Notifier:
         if name not in self._commands:
             raise LooplineError("notify", f"this master has no command {name} any more")
         return self._commands[name]
+
+
+def _receiver(due: Due) -> str:
+    """As it is written: it need not be a good URL."""
+    webhook = due.notify.webhook
+    return f"command {due.notify.command}" if webhook is None else webhook.split("/")[2]

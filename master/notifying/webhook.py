@@ -24,6 +24,8 @@ from master.auth import write_private
 from shared.errors import LooplineError
 
 _WITHIN = aiohttp.ClientTimeout(total=10)
+_IPV4_WITHIN = [ipaddress.IPv6Network(net) for net in ("::/96", "64:ff9b::/96", "64:ff9b:1::/48", "2002::/16")]
+"""A gateway may take such an address to any IPv4 address, one that is not public included."""
 _NOT_ALLOWED = "its administrator may allow it: webhook_hosts in the master's settings"
 
 
@@ -105,7 +107,7 @@ class _Guard(AbstractResolver):
         if address is None:
             return False
         plain = getattr(address, "ipv4_mapped", None) or address
-        is_public = plain.is_global and not plain.is_multicast
+        is_public = plain.is_global and not plain.is_multicast and not any(plain in net for net in _IPV4_WITHIN)
         return is_public or str(plain) in self._hosts or any(plain in network for network in self._networks)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from sortedcontainers import SortedSet
 
@@ -26,8 +26,12 @@ Entry = tuple[float, str]
 
 _LOOK_AT = 32
 """So many of one list are asked at most: a few already have an attempt of the task, or it has failed there."""
-_STEPS = 16
-"""Speeds are told apart to one part in so many of a factor of two."""
+_STEPS = 8
+"""Speeds are told apart to one part in so many of a factor of two, ..."""
+_MEMORY_STEPS = 2
+"""... amounts of memory to so many: each type is looked at for each task."""
+_MOST = 512
+"""Wishes in one step: those for whom they are granted will be heard of again soon."""
 
 
 @dataclass(slots=True)
@@ -113,6 +117,15 @@ class Candidates:
             wish = self._wish(job, task)
             if wish is not None:
                 return wish
+        return self._elsewhere(job)
+
+    def _elsewhere(self, job: Job) -> Placement | None:
+        """One of the other tasks that need an attempt beside those that they have, on who has none of them."""
+        for group in self.groups.values():
+            worker = self.state.workers[group.idle[0][1]] if group.idle else None
+            task = self.view.first_stranded(job, worker) if worker and self.view.fits(job, worker) else None
+            if worker is not None and task is not None and self._takes(job, task, worker.name, ahead=False):
+                return Placement(job.id, task, worker.name)
         return None
 
     def _wish(self, job: Job, task: int) -> Placement | None:
@@ -188,7 +201,7 @@ class Candidates:
         if new is not None:
             kind, is_idle, rank = self._placed[name] = new
             if kind not in self.groups:
-                self.groups[kind] = Group(worker.facts, _level(self.speed_of(worker)))
+                self.groups[kind] = Group(_at_most(worker.facts), _level(self.speed_of(worker)))
             (self.groups[kind].idle if is_idle else self.groups[kind].busy).add((rank, name))
 
     def _placing(self, worker: Worker) -> tuple[Type, bool, float] | None:
@@ -199,8 +212,17 @@ class Candidates:
 
     def _type(self, worker: Worker) -> Type:
         facts, speed = worker.facts, self.speed_of(worker)
-        what = (facts.os, facts.memory_bytes, frozenset(facts.labels), facts.slots, facts.network, facts.functions)
+        what = (facts.os, _memory_level(facts), frozenset(facts.labels), facts.slots, facts.network, facts.functions)
         return (*what, worker.is_trusted, _level(speed))
+
+
+def _memory_level(facts: Facts) -> int:
+    return math.floor(_MEMORY_STEPS * math.log2(max(1, facts.memory_bytes)))
+
+
+def _at_most(facts: Facts) -> Facts:
+    """As much as any of the type may have; whether a worker itself has enough is looked at when it is its turn."""
+    return replace(facts, memory_bytes=int(2.0 ** ((_memory_level(facts) + 1) / _MEMORY_STEPS)) + 1)
 
 
 def _level(speed: float) -> int:
@@ -213,10 +235,11 @@ def tasks_in_order(view: View, index: Candidates, most_in_vain: int = 16) -> Ite
     After so many jobs of the same requirements in vain, the others of these are not asked.
     """
     in_vain: dict[Key, int] = {}
-    arrival = 0
-    while index.groups and (job := view.next_to_start(arrival, in_vain, most_in_vain)) is not None:
+    arrival, left = 0, _MOST
+    while left and index.groups and (job := view.next_to_start(arrival, in_vain, most_in_vain)) is not None:
         wish = index.wish(job)
         if wish is not None:
+            left -= 1
             yield wish
         if wish is None or not view.is_on(job, wish.task, view.worker(wish.worker)):
             key = view.key_of(job)

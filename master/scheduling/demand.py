@@ -82,8 +82,9 @@ class Demand:
             del self.jobs[key], self.able[key], self.trusted[key], self.workers[key]
 
     def place_worker(self, worker: Worker) -> list[Key]:
-        """Enter a worker as it is now; the demands that had too few that are able to meet them, or have too few now.
-        (What it can meet changes only while it is away: see presence.join.)
+        """Enter a worker as it is now; the demands that it is the first or was the last to be able to meet, and those
+        for a quorum to which it comes or from which it goes. (What it can meet changes only while it is away: see
+        presence.join.)
         """
         if self.knows(worker):
             return []
@@ -100,7 +101,7 @@ class Demand:
             _toggle(able, worker.name, meets_it)
             _toggle(self.trusted[key], worker.name, meets_it and self.reliable.get(worker.name, 0) >= slots_of(key))
             self.workers[key] = self._serving(key)
-            if len(able) != before and min(len(able), before) < self._most_voters(key):
+            if len(able) != before and (key in self.quorums or not (able and before)):
                 changed.append(key)
         return changed
 
@@ -119,12 +120,10 @@ class Demand:
         return worker.name in self.workers[self.keys[job.id]]
 
     def _serving(self, key: Key) -> set[str]:
-        """Those that are trusted, where they are enough for every quorum; else all that are able."""
-        return self.trusted[key] if len(self.trusted[key]) >= self._most_voters(key) else self.able[key]
-
-    def _most_voters(self, key: Key) -> int:
-        """So many different workers one of its jobs needs."""
-        return max(self.quorums.get(key, (1,)))
+        """Those that are trusted; where there is none, or a quorum may need them, all that are able: a vote guards
+        itself.
+        """
+        return self.able[key] if key in self.quorums else self.trusted[key] or self.able[key]
 
 
 def _toggle(names: set[str], name: str, present: bool) -> None:

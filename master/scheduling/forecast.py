@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from statistics import pstdev
@@ -159,13 +159,14 @@ class _Slots:
 
 def _courses(state: State, found: dict[int, Forecast | Unknown], slots: _Slots | None = None) -> list[_Course]:
     """Of the jobs that get on; why nothing can be said of the others is noted in ``found``."""
-    slots, under_way = slots or _Slots(state), _under_way(state)
+    slots, under_way, queued = slots or _Slots(state), _under_way(state), _queued(state)
     courses = []
     for job in state.jobs.values():
         if job.is_over:
             continue
         pool = state.index.pools[job.id]
         unstarted = len(state.fresh[job.id]) + len(pool.waiting) + (len(pool.asked) if job.spec.quorum else 0)
+        unstarted += queued[job.id]
         reason = _why_unknown(state, slots, job)
         if reason:
             found[job.id] = Unknown(reason)
@@ -211,7 +212,9 @@ def _expected(grid: Grid, job: Job) -> tuple[Lognormal, str]:
     """What one of its tasks takes before any has finished, from earlier runs of its program; else a guess."""
     if job.predicted is None:
         return Lognormal(math.log(measure.work_of(grid, job, 1)), _PRIOR_SIGMA), ""
-    low, middle, high = (max(work, _LEAST_WORK) for work in (job.predicted.p10, job.predicted.work, job.predicted.p90))
+    low, middle, high = (
+        max(work, _LEAST_WORK) for work in (job.predicted.p10, job.predicted.work, job.predicted.p90)
+    )
     sigma = max(_LEAST_SIGMA, (math.log(high) - math.log(low)) / _P10_TO_P90)
     runs = f"{job.predicted.runs} earlier run{'' if job.predicted.runs == 1 else 's'} of its program"
     return Lognormal(math.log(middle), sigma), runs
@@ -239,13 +242,19 @@ def _under_way(state: State) -> dict[int, list[tuple[float, int]]]:
     """By job: how long its tasks under way have been so, and their numbers."""
     since: dict[tuple[int, int], float] = {}
     for attempt in state.attempts.values():
-        if attempt.state in LIVE:
+        if attempt.state in LIVE and not attempt.waiting:
             start = attempt.started_at or attempt.dispatched_at
             since[attempt.task_id] = min(start, since.get(attempt.task_id, math.inf))
     ages: dict[int, list[tuple[float, int]]] = defaultdict(list)
     for (job, number), start in since.items():
         ages[job].append((max(0.0, state.now - start), number))
     return ages
+
+
+def _queued(state: State) -> Counter[int]:
+    """By job: how many of its tasks wait at a worker for a slot."""
+    queues = state.index.queues.of_worker.values()
+    return Counter(attempt.job for queue in queues for attempt in queue)
 
 
 def _run(state: State, courses: list[_Course], slots: _Slots | None = None) -> None:

@@ -240,8 +240,8 @@ class Index:
         pool = self.pools[job.id]
         if job.running or fresh or pool.waiting or not pool.asked:
             return False
-        voters = self.voters.get(TaskId(job.id, next(iter(pool.asked))), frozenset())
-        return all(name in voters for name in self.demand.workers[self.demand.key_of(job)])
+        able = self.demand.able[self.demand.key_of(job)]
+        return all(able <= self.voters.get(TaskId(job.id, number), frozenset()) for number in pool.asked)
 
     def to_replicate(self, job: Job) -> Ranges:
         """Its tasks that may have another attempt beside those that they have."""

@@ -83,7 +83,7 @@ def _count_result(state: State, job: Job, task: Task, attempt: Attempt) -> list[
     if not is_decided:
         reconsider_task(state, task)
         return []
-    blamed = probation.succeeded(state, attempt, task, is_slow=is_slow)
+    blamed = probation.succeeded(state, attempt, task, is_slow=is_slow) + probation.voted(state, task)
     _finish_task(state, task, TaskState.SUCCEEDED)
     return blamed
 
@@ -283,9 +283,10 @@ def _set_task(job: Job, task: Task, new: TaskState) -> None:
 
 def _record(state: State, attempt: Attempt, result: Result) -> None:
     attempt.state = states.check(states.ATTEMPT, attempt.state, states.END[result.outcome])
+    if not attempt.waiting or result.wall_s:  # else it never began
+        attempt.started_at = attempt.started_at or max(attempt.dispatched_at, state.now - result.wall_s)
     attempt.ended_at, attempt.waiting = state.now, False
     attempt.thaw(state.now)
-    attempt.started_at = attempt.started_at or max(attempt.dispatched_at, state.now - result.wall_s)
     attempt.exit_code, attempt.reason = result.exit_code, result.reason or attempt.reason
     attempt.wall_s, attempt.cpu_s, attempt.system_s = result.wall_s, result.cpu_s, result.system_s
     attempt.peak_memory_bytes = result.peak_memory_bytes

@@ -145,7 +145,7 @@ def merit(worker: Worker) -> int:
 
 
 def share_left(worker: Worker) -> float:
-    """Of each of its slots, what its owner left over when it was last heard of: a quarter at least, and in quarters."""
+    """Of each of its slots, what its owner left over as last heard: a quarter at least, and in quarters."""
     return max(1, _quarters_left(worker)) / _QUARTERS
 
 

@@ -52,6 +52,21 @@ def succeeded(state: State, attempt: Attempt, task: Task, *, is_slow: bool) -> l
     return [blamed for place in places for blamed in _blame(state, place, said, _HALF)]
 
 
+def voted(state: State, task: Task) -> list[Worker]:
+    """A quorum is reached: those who agreed with it did well, and who was outvoted did not. The workers that are on
+    probation from now on.
+    """
+    accepted = next((vote.digest for vote in task.votes if vote.attempt == task.winner), None)
+    blamed: list[Worker] = []
+    for vote in task.votes:
+        if vote.attempt != task.winner and vote.digest == accepted:
+            _praise(state, state.workers[vote.worker])
+        elif vote.attempt != task.winner:
+            said = f"its result of task {task.id} differs from those that agree"
+            blamed += _blame(state, state.workers[vote.worker], said, _HALF)
+    return blamed
+
+
 def expire(state: State) -> None:
     """Those whose time is over come back, on trial."""
     order = state.index.probations.order

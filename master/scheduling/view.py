@@ -167,7 +167,7 @@ class View:
         pool = self._index.pools[job.id]
         fresh = None if self.is_held(job) else self.fresh(job).first_after(0)
         yield from sorted(number for number in (pool.waiting.first_after(0), fresh) if number is not None)
-        yield from islice(pool.stranded, _PATIENCE)
+        yield from islice(self._index.to_shadow(job), _PATIENCE)
 
     def worker(self, name: str) -> Worker:
         return self._state.workers[name]
@@ -268,8 +268,8 @@ class View:
         known = self._state.tasks.get(TaskId(job.id, task)) if worker.standing < 0 else None
         if known is None or worker.name not in known.failed_on:
             return False
-        trusted = self._index.demand.trusted[self._index.demand.key_of(job)]
-        return any(name not in known.failed_on for name in trusted)
+        barred = {*known.failed_on, *self._index.voters.get(known.id, ())}
+        return any(name not in barred for name in self._index.demand.trusted[self._index.demand.key_of(job)])
 
     def _first_waiting(self, job: Job, worker: Worker, after: int) -> int | None:
         """Its first task to start again, passing over those that had better go elsewhere."""

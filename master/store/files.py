@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Sequence
 from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, Row, Select, Text, delete, insert, or_, select, tuple_, type_coerce
+from sqlalchemy import ColumnElement, Connection, Row, Select, Text, delete, insert, or_, select, tuple_, type_coerce
 
 from master.store.database import Transact
 from master.store.tables import attempts, jobs, removals, specs, tasks
@@ -69,6 +69,11 @@ class Files:
         row = await self._read(lambda connection: connection.execute(query).one_or_none())
         return None if row is None else Removal(*row)
 
+    async def are_named(self, job: int) -> bool:
+        """Whether any attempt of a job has named a file."""
+        query = select(attempts.c.task).where(attempts.c.job == job, _names_files()).limit(1)
+        return await self._read(lambda connection: connection.execute(query).first()) is not None
+
     async def expired(self, before: float) -> list[int]:
         """Jobs that were over before then, and whose files are still kept."""
         query = select(jobs.c.id).where(jobs.c.departure.is_not(None), jobs.c.finished_at < before)
@@ -89,7 +94,7 @@ class Files:
         await self._writer.write(work)
 
     async def take_up(self, job: int) -> None:
-        """Its files are kept again: it is about to be retried."""
+        """What it leaves from now on is kept: it has named no files so far, and is about to be retried."""
         statement = delete(removals).where(removals.c.job == job)
         await self._writer.write(lambda connection: connection.execute(statement))
 
@@ -112,11 +117,10 @@ class Files:
     async def _of_attempts(self, job: int) -> AsyncGenerator[str, None]:
         key = tuple_(attempts.c.task, attempts.c.number)
         texts = [type_coerce(column, Text) for column in (*_NAMING, attempts.c.outputs)]
-        names = or_(attempts.c.outputs.is_not(None), *(text.like(_HAS_NAME) for text in texts[:-1]))
         last = (0, 0)
         while True:
             columns: list[Any] = [attempts.c.task, attempts.c.number, *texts]
-            query = select(*columns).where(attempts.c.job == job, names, key > tuple_(*last))
+            query = select(*columns).where(attempts.c.job == job, _names_files(), key > tuple_(*last))
             rows = await self._rows(query.order_by(*key.clauses).limit(_MANY))
             for row in rows:
                 last = (row.task, row.number)
@@ -126,3 +130,8 @@ class Files:
 
     async def _rows(self, query: Select[Any]) -> Sequence[Row[Any]]:
         return await self._read(lambda connection: connection.execute(query).all())
+
+
+def _names_files() -> ColumnElement[bool]:
+    """Of an attempt."""
+    return or_(attempts.c.outputs.is_not(None), *(type_coerce(column, Text).like(_HAS_NAME) for column in _NAMING))

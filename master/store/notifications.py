@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
-from sqlalchemy import Connection, select, update
+from sqlalchemy import Connection, select, tuple_, update
 
 from master.store.database import Transact
 from master.store.tables import notifications, specs
 from master.store.writer import Writer
 from shared.spec import Notify
+
+Key = tuple[int, int]
+"""A job, and which of its ends."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,15 +27,20 @@ class Due:
     state: str  # how the job ended then
     notify: Notify
 
+    @property
+    def key(self) -> Key:
+        return self.job, self.departure
+
 
 class Notifications:
     def __init__(self, read: Transact, writer: Writer) -> None:
         self._read = read
         self._writer = writer
 
-    async def due(self, now: float, limit: int) -> list[Due]:
-        """Those whose time has come, the earliest first."""
-        waiting = notifications.c.next_at <= now
+    async def due(self, now: float, limit: int, without: Collection[Key] = ()) -> list[Due]:
+        """Those whose time has come, the earliest first; without those that are in hand."""
+        in_hand = tuple_(notifications.c.job, notifications.c.departure).in_(list(without))
+        waiting = (notifications.c.next_at <= now) & ~in_hand
         query = (
             select(notifications, specs.c.spec)
             .join_from(notifications, specs, notifications.c.job == specs.c.job)

@@ -7,6 +7,7 @@ import hashlib
 import os
 from collections.abc import AsyncIterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -76,6 +77,26 @@ async def test_the_database_keeps_its_room(tmp_path: Path) -> None:
         answer = await master.ask("PUT", path_of(CONTENT), data=CONTENT)
         assert (answer.status, answer.body["code"]) == (507, "disk_full")
         assert not parts(tmp_path)
+
+
+async def test_the_database_keeps_its_room_also_where_many_bring_files_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def usage(_: Path) -> SimpleNamespace:
+        return SimpleNamespace(free=5000 - sum(file.stat().st_size for file in tmp_path.rglob("*") if file.is_file()))
+
+    async def in_pieces(byte: bytes) -> AsyncIterator[bytes]:
+        for _ in range(20):
+            yield byte * 100
+            await asyncio.sleep(0)
+
+    monkeypatch.setattr(blobs.shutil, "disk_usage", usage)
+    files, contents = Blobs(tmp_path, 2**30, 1000), [bytes([number]) for number in range(6)]
+    names = [hashlib.sha256(content * 2000).hexdigest() for content in contents]
+    puts = [files.put(name, in_pieces(content)) for name, content in zip(names, contents, strict=True)]
+    ends = await asyncio.gather(*puts, return_exceptions=True)
+    assert {end.code for end in ends if isinstance(end, LooplineError)} == {"disk_full"}
+    assert usage(tmp_path).free >= 1000
 
 
 async def test_many_may_bring_the_same_at_once(master: Bench) -> None:

@@ -162,7 +162,7 @@ async def test_output_is_given_back_byte_by_byte(master: Bench) -> None:
     await master.ask("PUT", f"/files/{sha256(long)}", "worker", data=long)
 
     def does(run: Run) -> Result:
-        stderr = Output(size_bytes=10**6, cut=True, sha256=sha256(long))
+        stderr = Output(size_bytes=2**50, cut=True, sha256=sha256(long))
         return Result(run.attempt, Outcome.SUCCEEDED, 0, stdout=Output(3, data=b"\xffok"), stderr=stderr)
 
     job = await master.submit()
@@ -174,6 +174,8 @@ async def test_output_is_given_back_byte_by_byte(master: Bench) -> None:
     assert (stdout.content, stdout.headers["X-Loopline-Cut"]) == (b"\xffok", "false")
     stderr = await master.ask("GET", f"/jobs/{job}/tasks/1/stderr")
     assert (stderr.content, stderr.headers["X-Loopline-Cut"]) == (long, "true")
+    followed = await master.ask("GET", f"/jobs/{job}/tasks/1/stderr?follow=true")
+    assert followed.content == long, "whatever the worker says of its size"
     for answer in (stdout, stderr):
         assert answer.headers["Content-Type"] == "text/plain; charset=utf-8"
         assert answer.headers["X-Content-Type-Options"] == "nosniff"

@@ -7,15 +7,20 @@ import io
 import os
 import time
 import zipfile
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from master import keeper
 from master.api import outputs as outputs_module
+from master.arrivals import with_files
+from master.blobs import Blobs
+from master.settings import MasterSettings
 from shared import manifest
-from shared.model import InputFile, OutputFile, Result
-from shared.protocol.messages import Run
+from shared.model import AttemptId, InputFile, Load, Outcome, Output, OutputFile, Result
+from shared.protocol.messages import Report, Run
 from tests.api.bench import Bench, done, running_master, until
 
 DAY_S = 86400.0
@@ -99,6 +104,14 @@ async def test_inputs_alike_are_warned_of(master: Bench) -> None:
     body = {"command": ["work"], "inputs": {"Data": file, "data": file}}
     answer = await master.ask("POST", "/jobs", json=body)
     assert any("Data and data are one file on Windows" in warning for warning in answer.body["warnings"])
+
+
+async def test_a_function_that_was_not_uploaded_is_named(master: Bench) -> None:
+    function = {"file": f"sha256:{'0' * 64}", "python": "3.11", "session": "s"}
+    body = {"function": function, "parameters": {"call": ["AA=="]}, "requires": {"python": "3.11"}}
+    answer = await master.ask("POST", "/jobs", json=body)
+    assert (answer.status, answer.body["code"]) == (422, "missing_input")
+    assert f"the function (sha256:{'0' * 64}) is not on this master" in answer.body["detail"]
 
 
 # Out
@@ -226,14 +239,108 @@ async def test_a_job_whose_inputs_are_gone_is_not_retried(master: Bench) -> None
     assert (answer.status, answer.body["code"]) == (410, "removed")
 
 
-async def test_a_job_that_is_retried_keeps_its_files_again(master: Bench) -> None:
+async def test_a_job_that_has_lost_what_its_tasks_left_is_not_retried(master: Bench) -> None:
+    """It would succeed, and the files of its earlier tasks would not be there."""
+    left = await put(master, b"left")
+    job = await master.submit(tasks=[{}, {"command": ["fail"]}], outputs=["*"], max_attempts=1)
+
+    def does(run: Run) -> Result:
+        if run.command == ("fail",):
+            return Result(run.attempt, Outcome.FAILED, exit_code=1)
+        return done(run, outputs=(OutputFile("x", left, 4),))
+
+    async with master.worker(does=does):
+        await until(lambda: _is_over(master, job))
+    age(master)
+    assert (await prune(master, older_than_s=0.0, delete=True))["files"] == 1
+    answer = await master.ask("POST", f"/jobs/{job}/retry")
+    assert (answer.status, answer.body["code"]) == (410, "removed")
+    assert (await master.get(f"/jobs/{job}"))["state"] == "failed"
+
+
+async def test_a_job_without_files_can_be_retried_for_ever_and_keeps_what_it_leaves_then(master: Bench) -> None:
+    job = await master.submit(outputs=["*"])
+    await master.ask("POST", f"/jobs/{job}/cancel")
+    assert (await prune(master, older_than_s=0.0, delete=True))["job_count"] == 1
+    await put(master, b"left")
+    assert (await master.ask("POST", f"/jobs/{job}/retry")).status == 200
+    async with master.worker(does=leaving({"x": "left"})):
+        await until(lambda: _is_over(master, job))
+    age(master)
+    assert (await prune(master, delete=True))["files"] == 0
+    assert (await master.ask("GET", f"/jobs/{job}/tasks/1/outputs/x")).content == b"left"
+
+
+async def test_a_job_that_is_retried_while_old_files_are_removed_keeps_its_own(
+    master: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
     name = await put(master, b"input")
     job = await master.submit(inputs={"in": f"sha256:{name}"})
     await master.ask("POST", f"/jobs/{job}/cancel")
-    assert (await prune(master, older_than_s=0.0, delete=True))["job_count"] == 1  # let go; young, and so still there
-    assert (await master.ask("POST", f"/jobs/{job}/retry")).status == 200
-    age(master)
-    assert (await prune(master, delete=True))["files"] == 0
+    let_go = type(master.services.store.files).let_go
+
+    async def after_a_retry(files: Any, *arguments: Any) -> None:
+        services.keeper.letting_go.release()  # the retry came first
+        assert (await master.ask("POST", f"/jobs/{job}/retry")).status == 200
+        await services.keeper.letting_go.acquire()
+        age(master)
+        await let_go(files, *arguments)
+
+    services = master.services
+    monkeypatch.setattr(type(services.store.files), "let_go", after_a_retry)
+    assert (await prune(master, older_than_s=0.0, delete=True))["files"] == 0
+    assert services.blobs.find(name)
+
+
+# What results name
+
+
+async def test_a_result_whose_files_are_gone_is_no_success_and_is_made_again(master: Bench) -> None:
+    """A link was down for longer than files are kept that nobody names."""
+    job = await master.submit(outputs=["*"], max_attempts=1)
+    runs: list[Run] = []
+
+    def does(run: Run) -> Result:
+        runs.append(run)
+        if len(runs) > 1:
+            return done(run)
+        return done(run, outputs=(OutputFile("x", "0" * 64, 1),))
+
+    async with master.worker(does=does):
+        await until(lambda: _is_over(master, job))
+    assert len(runs) == 2
+    task = await master.get(f"/jobs/{job}/tasks/1")
+    assert (task["state"], task["outputs"], task["failures"]) == ("succeeded", [], 0)
+    first = next(attempt for attempt in task["attempts"] if attempt["id"].endswith(".1"))
+    assert "the master does not have its output x any more" in first["reason"]
+
+
+async def test_a_result_names_what_is_kept_and_of_its_output_what_is_here(tmp_path: Path) -> None:
+    blobs, gone = Blobs(tmp_path, 2**20, 0), Output(9000, sha256="0" * 64)
+    here = blobs.write(b"here")
+    os.utime(blobs.find(here) or "", (1000, 1000))
+    result = Result(AttemptId(1, 1, 1), Outcome.SUCCEEDED, 0, stderr=gone, outputs=(OutputFile("x", here, 4),))
+    report = Report(1, 0, (), (result,), Load(1))
+    (checked,) = (await with_files(blobs, report)).results
+    assert checked == replace(result, stderr=Output(9000, cut=True))
+    assert not blobs.remove(here, before=2000), "it is about to be named"
+    (checked,) = (await with_files(blobs, replace(report, results=(replace(result, value=gone),)))).results
+    assert (checked.outcome, checked.value, checked.outputs) == (Outcome.GIVEN_BACK, None, ())
+    plain = replace(report, results=(Result(AttemptId(1, 1, 1), Outcome.SUCCEEDED, 0),))
+    assert await with_files(blobs, plain) is plain
+
+
+async def test_names_in_rows_are_found_wherever_they_stand_but_only_of_what_is_here(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    blobs = Blobs(tmp_path, 2**20, 0)
+    names = [blobs.write(bytes([number])) for number in range(20)]
+    rows = blobs.write(b"".join(b'{"call": "sha256:%s"}\n' % name.encode() for name in [*names, "f" * 64]))
+    monkeypatch.setattr(keeper, "_BLOCK_BYTES", 100)
+    marks = keeper._Marks()
+    keeper.Keeper(None, blobs, MasterSettings())._mark_rows(marks, rows)  # type: ignore[arg-type]
+    assert [name for name in names if name not in marks] == []
+    assert len(marks.keys) == len(names)
 
 
 async def test_unfinished_uploads_are_removed_when_they_are_old(master: Bench) -> None:

@@ -76,6 +76,9 @@ class FakeMaster:
     def on(self, what: str, *answers: Answer) -> None:
         self._answers[what] = list(answers)
 
+    def answers(self, what: str) -> list[Answer]:
+        return self._answers[what]
+
     def asked(self, what: str) -> list[Seen]:
         return [seen for seen in self.seen if seen.what == what]
 

@@ -177,6 +177,9 @@ def test_no_answer_leads_out_of_the_folder(fake: FakeMaster, run: Run, tmp_path:
     ran = run("fetch", "7", str(tmp_path / "home"))
     assert "leads out of" in ran.err
     assert not (tmp_path / "x.csv").exists()
+    leave(fake, 1, files={"sub/folder/x.csv": b"evil"})
+    assert run("fetch", "7", str(tmp_path / "home")).code == 1
+    assert not (tmp_path / "sub").exists(), "not even folders are made outside"
 
 
 def test_files_that_were_removed_are_told_of(fake: FakeMaster, run: Run, tmp_path: Path) -> None:

@@ -77,6 +77,22 @@ def test_what_is_there_is_not_sent_and_what_broke_off_goes_on(files: Files, run:
     assert [(span, content) for _, span, content in files.puts] == [("bytes 4-9/10", b"456789")]
 
 
+def test_what_somebody_else_began_wrongly_is_begun_anew_once(
+    fake: FakeMaster, files: Files, run: Run, tmp_path: Path
+) -> None:
+    (tmp_path / "half").write_bytes(b"0123456789")
+    name = files.expect(b"0123456789", 4)
+    put, wrong = fake.answers(f"PUT /files/{name}")[0], refuse(422, "wrong_hash", "this content has another SHA-256")
+    fake.on(f"PUT /files/{name}", wrong, put)
+    assert run("submit", "--input", "half", "--", "x").code == 0
+    assert [(span, content) for _, span, content in files.puts] == [(None, b"0123456789")]
+    files.puts.clear()
+    fake.on(f"PUT /files/{name}", wrong)
+    ran = run("submit", "--input", "half", "--", "x")
+    assert (ran.code, "has changed while it was being uploaded" in ran.err) == (2, True), ran.err
+    assert len(fake.asked(f"PUT /files/{name}")) == 4
+
+
 def test_a_job_file_lists_paths_from_its_own_folder(files: Files, run: Run, tmp_path: Path) -> None:
     (tmp_path / "project").mkdir()
     (tmp_path / "project" / "x").write_bytes(b"x")

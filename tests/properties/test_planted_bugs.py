@@ -99,6 +99,7 @@ def what_was_assumed_is_not_taken_back(patch: Patch) -> None:
 
 reached = agreement.decides
 
+
 def what_has_begun_still_counts_as_waiting(patch: Patch) -> None:
     patch.setattr(reconcile, "_note", lambda grid, attempt, held: None)
 

@@ -37,6 +37,7 @@ class SmallGrid:
         self.url = ""
         self.holds = False
         self.is_away = False
+        self.spoils = False  # what it sends of a file is something else
         self.pythons: list[str | None] = ["3.11"]
         self.jobs: dict[int, SmallJob] = {}
         self.files: dict[str, bytes] = {}
@@ -182,7 +183,7 @@ class SmallGrid:
         content = self.files.get(request.match_info["sha"])
         if content is None:
             return _body(Problem(title="No", status=404, detail="no such file", code="not_found"), 404)
-        return web.Response(body=content)
+        return web.Response(body=content[::-1] if self.spoils else content)
 
     async def _put(self, request: web.Request) -> web.Response:
         assert self._keep(await request.read()) == request.match_info["sha"]

@@ -17,6 +17,7 @@ import pytest
 
 import loopline
 from loopline import calls
+from shared.errors import LooplineError
 from tests.python.small_grid import SmallGrid
 
 
@@ -50,6 +51,53 @@ def test_many_submits_are_few_jobs_and_one_upload(executor: loopline.Executor, g
     assert len(grid.jobs) <= 10
     assert len({job.spec.function.file for job in grid.jobs.values() if job.spec.function}) == 1
     assert {future.task.job for future in futures if future.task} == set(grid.jobs)
+
+
+def test_submits_of_one_method_are_few_jobs_but_what_has_changed_is_sent_as_it_is(
+    executor: loopline.Executor, grid: SmallGrid
+) -> None:
+    class Adder:
+        by = 0
+
+        def add(self, x: int) -> int:
+            return x + self.by
+
+    adder = Adder()
+    assert [future.result(30) for future in [executor.submit(adder.add, number) for number in range(100)]] == list(
+        range(100)
+    )
+    assert len(grid.jobs) <= 10
+    futures = []
+    for adder.by in range(5):
+        futures.append(executor.submit(adder.add, 10))
+    assert [future.result(30) for future in futures] == [10, 11, 12, 13, 14]
+
+
+def test_pickling_may_run_what_cancels_other_calls(executor: loopline.Executor, grid: SmallGrid) -> None:
+    """Half-read maps are collected at any time; and other threads cancel."""
+    grid.holds = True
+    other = executor.submit(abs, -1)
+
+    class Odd:
+        def __reduce__(self) -> Any:
+            thread = threading.Thread(target=other.cancel, daemon=True)
+            thread.start()
+            thread.join(10)
+            assert not thread.is_alive()
+            return (abs, (1,))
+
+        def __call__(self) -> None: ...
+
+    executor.submit(Odd()).cancel()
+    assert other.cancelled()
+    with executor._lock:
+        assert executor.submit(len, "").cancel(), "in the same thread, as a collection is"
+
+
+def test_a_value_is_checked_before_it_is_unpickled(executor: loopline.Executor, grid: SmallGrid) -> None:
+    grid.spoils = True
+    with pytest.raises(LooplineError, match="is something else"):
+        executor.submit(lambda: bytes(100_000)).result(10)
 
 
 def test_chunks_are_fewer_tasks(executor: loopline.Executor, grid: SmallGrid) -> None:

@@ -13,7 +13,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from shared import manifest
 from shared.model import InputFile, OutputFile
-from shared.paths import RelativePath, alike, is_wild, tree_of
+from shared.paths import Pattern, RelativePath, alike, is_wild, tree_of
 from shared.spec import MAX_INPUTS, JobSpec, named_files, staged
 
 PATH = TypeAdapter(RelativePath)
@@ -58,6 +58,15 @@ def test_what_leads_out_or_cannot_be_written_is_refused(path: str, reason: str) 
 @pytest.mark.parametrize("path", ["x", "data/x.csv", ".hidden", "a b/ü.csv", "...", "a..b/c", "12:30.csv", "~/x"])
 def test_ordinary_names_are_taken(path: str) -> None:
     assert accepts(path)
+
+
+def test_a_pattern_goes_down_any_folders_twice_at_most() -> None:
+    pattern = TypeAdapter(Pattern)
+    assert pattern.validate_python("a/**/b*/**") == "a/**/b*/**"
+    with pytest.raises(ValidationError, match=r"has \*\* in it more than 2 times"):
+        pattern.validate_python("**/a/**/b/**")
+    with pytest.raises(ValidationError, match="must not leave"):
+        pattern.validate_python("../*")
 
 
 names = st.text(st.sampled_from("aC:./\\ ~\0*?") | st.characters(), max_size=30)

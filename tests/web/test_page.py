@@ -256,7 +256,7 @@ async def test_a_job_that_comes_after_another_links_to_it(visit: Visit, grid: Gr
         first = await grid.submit(wait, max_replicas=1, name="gather")
         second = await grid.submit("true", after=[first], name="merge")
         await go(page, "Jobs")
-        await expect(row_of(page, "merge")).to_contain_text(f"waiting waits for job {first}")
+        await expect(row_of(page, "merge")).to_contain_text(f"waits for job {first}")
         await row_of(page, "merge").get_by_role("link", name="merge").click()
         await expect(page.get_by_text(re.compile(f"^Waits for job {first} to succeed"))).to_be_visible()
         await page.get_by_role("definition").get_by_role("link", name=f"job {first}").click()

@@ -149,6 +149,8 @@ class SmallMaster:
             start = int(span.removeprefix("bytes ").partition("-")[0])
             data = self.unfinished[request.match_info["sha256"]][:start] + data
         if self.blob_status < 300:
-            assert hashlib.sha256(data).hexdigest() == request.match_info["sha256"]
+            if hashlib.sha256(data).hexdigest() != request.match_info["sha256"]:
+                self.unfinished.pop(request.match_info["sha256"], None)
+                return web.Response(status=422)
             self.blobs[request.match_info["sha256"]] = data
         return web.Response(status=self.blob_status)

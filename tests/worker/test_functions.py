@@ -7,6 +7,7 @@ import base64
 import hashlib
 import os
 import pickle
+import socket
 import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -19,15 +20,17 @@ import pytest
 from pydantic import TypeAdapter
 
 from shared.errors import LooplineError
-from shared.model import Function, Outcome, Result
+from shared.model import INLINE_LIMIT_BYTES, Function, Outcome, Output, Result
 from shared.protocol.messages import Run
 from tests.worker.bench import Bench, processes_of, run_of, until
 from worker.downloads import DownloadError
 from worker.launch import sandbox
 from worker.limits import Quota
 from worker.warm import launcher as warm_launcher
+from worker.warm.channel import Channel
 from worker.warm.launcher import WarmLauncher
 from worker.warm.python import find as find_python
+from worker.warm.value import take
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])  # an interpreter does not have this file
 
@@ -145,6 +148,45 @@ async def test_a_function_that_answers_itself_gains_nothing(caller: Caller, answ
     assert await caller.value(lambda: 1) == 1
 
 
+async def test_what_it_says_of_its_cpu_time_is_checked(caller: Caller) -> None:
+    def boast(number: int) -> None:
+        import sys
+
+        sys.modules["__main__"]._used = lambda: {"cpu_s": 1e8 * (number + 1), "peak_memory_bytes": 1}  # type: ignore[attr-defined]
+
+    results = [await caller.call(boast, number) for number in range(3)]
+    assert [result.outcome for result in results] == [Outcome.SUCCEEDED] * 3
+    assert sum(result.cpu_s for result in results) < 60
+    assert caller.bench.runner.measure() < 60
+
+
+async def test_a_line_that_cannot_be_read_ends_the_channel() -> None:
+    ours, theirs = socket.socketpair()
+    channel = Channel(ours)
+    with theirs:
+        waiting = asyncio.create_task(channel.line())
+        theirs.sendall(b"[" * 60_000 + b"\n")
+        async with asyncio.timeout(10):
+            assert await waiting is None
+    assert not channel.is_open
+
+
+async def test_an_interpreter_that_cannot_be_launched_leaves_nothing_open(
+    caller: Caller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def fail(*_: Any) -> None:
+        raise OSError("no process left")
+
+    made = []
+    monkeypatch.setattr(socket, "socketpair", lambda pair=socket.socketpair: made.append(pair()) or made[-1])
+    monkeypatch.setattr(caller.bench.launcher, "start", fail)
+    result = await caller.call(own_pid)
+    assert (result.outcome, result.reason) == (
+        Outcome.GIVEN_BACK, "cannot call a function here: no process left",
+    )  # fmt: skip
+    assert [end.fileno() for end in made[-1]] == [-1, -1]
+
+
 @pytest.mark.parametrize("what", ["argument", "value", "function"])
 async def test_what_cannot_be_pickled_says_so(caller: Caller, what: str) -> None:
     def make_lock() -> object:
@@ -225,6 +267,40 @@ async def test_long_values_and_arguments_are_files(caller: Caller) -> None:
     content = caller.bench.spool.value_file(result.attempt).read_bytes()
     assert pickle.loads(content) == b"x" * 100_000
     assert (result.value.sha256, result.value.size_bytes) == (hashlib.sha256(content).hexdigest(), len(content))
+
+
+def a_value(folder: Path, content: bytes) -> Path:
+    (folder / ".tmp").mkdir(parents=True)
+    (folder / ".tmp" / "value").write_bytes(content)
+    return folder
+
+
+@pytest.mark.parametrize("swapped", [".tmp", ".tmp/value", ""])
+def test_a_value_behind_a_link_is_none(tmp_path: Path, swapped: str) -> None:
+    folder, outside = a_value(tmp_path / "call", b"mine"), a_value(tmp_path / "outside", b"the owner's")
+    assert take(folder, tmp_path / "spool") == Output(4, data=b"mine")
+    (folder / swapped).rename(tmp_path / "away")
+    (folder / swapped).symlink_to(outside / swapped)
+    assert take(folder, tmp_path / "spool") is None
+
+
+def test_of_a_value_above_the_limit_the_beginning_is_kept(tmp_path: Path) -> None:
+    folder = a_value(tmp_path / "call", b"x" * 10_000)
+    whole = take(folder, tmp_path / "spool", limit_bytes=10_000)
+    assert whole
+    assert (whole.size_bytes, whole.cut, (tmp_path / "spool").stat().st_size) == (10_000, False, 10_000)
+    cut = take(folder, tmp_path / "other", limit_bytes=9_999)
+    assert cut == Output(10_000, cut=True, data=b"x" * INLINE_LIMIT_BYTES)
+    assert not (tmp_path / "other").exists()
+
+
+async def test_the_limit_of_values_is_kept(tmp_path: Path) -> None:
+    async with Bench(tmp_path, quota=Quota(value_bytes=5000)) as bench:
+        caller = Caller(bench)
+        result = await caller.call(lambda: b"x" * 5000)
+        assert (result.outcome, result.value and result.value.cut) == (Outcome.SUCCEEDED, True)
+        caller.warm.interpreters.close()
+        await until(lambda: not processes_of(tmp_path))
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ import pytest
 
 from shared.model import AttemptId, Outcome
 from tests.worker.bench import Bench, processes_of, python, run_of, until
+from worker.attempt import Attempt
 
 
 async def test_output_and_exit_code_are_recorded(bench: Bench) -> None:
@@ -152,6 +153,17 @@ async def test_usage_shows_while_it_runs(bench: Bench) -> None:
 
     await until(shows)
     assert bench.runner.held(run.attempt).wall_s > 0
+
+
+async def test_what_cannot_be_cleared_up_ends_nothing_else(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def fail(self: Attempt) -> None:
+        raise OSError("the disk is gone")
+
+    monkeypatch.setattr(Attempt, "clear_up", fail)
+    assert [(await bench.result(run_of("true", task=task))).outcome for task in (1, 2)] == [Outcome.SUCCEEDED] * 2
+    assert "cannot clear up after 1.1.1: the disk is gone" in caplog.text
 
 
 async def test_no_room_for_a_scratch_folder_is_our_trouble(tmp_path: Path) -> None:

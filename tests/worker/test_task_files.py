@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 
 from shared import manifest
-from shared.model import InputFile, Outcome, OutputFile, Result
+from shared.model import AttemptId, InputFile, Outcome, OutputFile, Result
 from shared.protocol.messages import Run
 from tests.worker.bench import Bench, python, run_of, until
 from tests.worker.small_master import SmallMaster
-from worker import downloads, scratch, staging
+from worker import downloads, lending, scratch, staging
 from worker import outputs as outputs_module
 from worker.cache import Cache
 from worker.downloads import DownloadError, Downloads
@@ -26,6 +26,7 @@ from worker.launch.sandbox import open_sandbox
 from worker.limits import Quota
 from worker.outputs import Collected, Collector, OutputsError
 from worker.settings import WorkerSettings
+from worker.staging import Inputs, StagingError
 from worker.task_files import Shelf
 
 CONTENT = bytes(range(256)) * 8000
@@ -200,11 +201,16 @@ async def test_a_task_finds_its_files(bench: Bench, master: SmallMaster) -> None
     assert (await bench.result(again)).stdout.data == b"one\n"  # the cached one is as it was
 
 
+def lends(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever disk the tests are on."""
+    monkeypatch.setattr(lending, "LENT_FROM_BYTES", 1000)
+    monkeypatch.setattr(staging, "_clone", lambda *_: False)
+
+
 async def test_a_large_file_is_lent_and_looked_after(
     bench: Bench, master: SmallMaster, cache: Cache, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(staging, "LENT_FROM_BYTES", 1000)
-    monkeypatch.setattr(staging, "_clone", lambda *_: False)
+    lends(monkeypatch)
     name = master.holds(CONTENT)
     code = "import os; s = os.stat('x'); print(s.st_nlink, oct(s.st_mode & 0o777))"
     assert (await bench.result(taking(master, python(code), {"x": CONTENT}))).stdout.data == b"2 0o444\n"
@@ -212,10 +218,83 @@ async def test_a_large_file_is_lent_and_looked_after(
     assert len(downloads_of(master, name)) == 1
     evil = "import os; s = os.stat('x'); os.chmod('x', 0o600); open('x', 'r+b').write(b'!')\n"
     evil += "os.chmod('x', 0o444); os.utime('x', ns=(s.st_atime_ns, s.st_mtime_ns))"
-    await bench.result(taking(master, python(evil, task=3), {"x": CONTENT}))
-    await until(lambda: not cache.path(name).exists())
+    result = await bench.result(taking(master, python(evil, task=3), {"x": CONTENT}))
+    assert (result.outcome, result.exit_code) == (Outcome.GIVEN_BACK, 0)
+    assert "its input x, which is lent to tasks here, was changed by one of them" in result.reason
+    assert not cache.path(name).exists()
     fine = taking(master, python("print(open('x', 'rb').read(1))", task=4), {"x": CONTENT})
     assert (await bench.result(fine)).stdout.data == b"b'\\x00'\n"
+    result = await bench.result(taking(master, python(evil, task=5), {"x": CONTENT}))
+    assert result.outcome is Outcome.SUCCEEDED  # with a copy of its own
+
+
+async def borrow(cache: Cache, folder: Path, sha256: str, limit_bytes: int | None = None) -> Inputs:
+    folder.mkdir()
+    run = Run(AttemptId(1, 1, 1), ("true",), {}, {}, own_inputs={"x": InputFile(sha256)})
+    inputs = Inputs(run, folder, cache, limit_bytes)
+    await inputs.bring_in()
+    return inputs
+
+
+async def test_a_lent_file_stays_in_the_cache(
+    master: SmallMaster, tmp_path: Path, gate: Gate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lends(monkeypatch)
+    cache = a_cache(tmp_path, gate, limit_bytes=len(CONTENT))
+    name, other = master.holds(CONTENT), master.holds(CONTENT[::-1])
+    inputs = await borrow(cache, tmp_path / "a", name)
+    await read(cache, other)
+    cache.make_room(2**40)
+    assert cache.path(name).exists()
+    assert not cache.path(other).exists()
+    await inputs.take_back()
+    cache.make_room(2**40)
+    assert not cache.path(name).exists()
+    await inputs.take_back()  # once more
+
+
+async def test_a_lent_file_that_is_gone_harms_nobody(
+    master: SmallMaster, cache: Cache, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lends(monkeypatch)
+    inputs = await borrow(cache, tmp_path / "a", master.holds(CONTENT))
+    cache.path(master.holds(CONTENT)).unlink()
+    with pytest.raises(StagingError, match="was changed"):
+        await inputs.take_back()
+
+
+async def test_of_those_that_were_lent_a_changed_file_none_counts(
+    master: SmallMaster, cache: Cache, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lends(monkeypatch)
+    name = master.holds(CONTENT)
+    evil, victim, slow = [await borrow(cache, tmp_path / folder, name) for folder in ("evil", "victim", "slow")]
+    (tmp_path / "evil" / "x").chmod(0o600)
+    with (tmp_path / "evil" / "x").open("r+b") as file:
+        file.write(b"!")
+    for inputs in (evil, victim):
+        with pytest.raises(StagingError, match="was changed") as failure:
+            await inputs.take_back()
+        assert failure.value.outcome is Outcome.GIVEN_BACK
+    await borrow(cache, tmp_path / "next", name)
+    assert (tmp_path / "next" / "x").stat().st_nlink == 1
+    assert (tmp_path / "next" / "x").read_bytes() == CONTENT
+    with pytest.raises(StagingError, match="was changed"):  # although it is sound again
+        await slow.take_back()
+
+
+async def test_a_lent_file_that_is_renamed_is_brought_and_stays_read_only(
+    bench: Bench, master: SmallMaster, cache: Cache, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lends(monkeypatch)
+    name = master.holds(CONTENT)
+    result = await bench.result(taking(master, run_of("mv", "x", "y.bin"), {"x": CONTENT}, outputs=("*.bin",)))
+    assert left(bench, result) == {"y.bin": CONTENT}
+    assert cache.path(name).stat().st_mode & 0o777 == 0o444
+    own = taking(master, run_of("chmod", "600", "x", task=2), {"x": CONTENT})
+    assert (await bench.result(own)).outcome is Outcome.SUCCEEDED
+    mode = taking(master, python("import os; print(oct(os.stat('x').st_mode & 0o777))", task=3), {"x": CONTENT})
+    assert (await bench.result(mode)).stdout.data == b"0o444\n"
 
 
 async def test_time_for_fetching_does_not_count(bench: Bench, master: SmallMaster) -> None:
@@ -256,6 +335,13 @@ async def test_more_than_the_scratch_folder_may_hold(bench: Bench, master: Small
     result = await bench.result(taking(master, run_of("true"), {"x": InputFile("0" * 64, 2**31)}))
     assert result.outcome is Outcome.FAILED
     assert "its inputs come to 2,147,483,648 bytes, the limit is 1,073,741,824" in result.reason
+
+
+async def test_its_own_inputs_count_as_well(master: SmallMaster, cache: Cache, tmp_path: Path) -> None:
+    name = master.holds(CONTENT)
+    await borrow(cache, tmp_path / "a", name, limit_bytes=len(CONTENT))
+    with pytest.raises(StagingError, match="its inputs come to 2,048,000 bytes, the limit is 2,047,999"):
+        await borrow(cache, tmp_path / "b", name, limit_bytes=len(CONTENT) - 1)
 
 
 @pytest.mark.skipif(bool(sandbox.why_not()), reason="no sandbox here")
@@ -436,6 +522,46 @@ def test_limits(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(outputs_module, "MAX_SEEN", 3)
     with pytest.raises(OutputsError, match="more than 3 files were looked at"):
         collect(folder, "**")
+
+
+def test_what_is_too_large_is_not_read(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with (folder / "a.csv").open("wb") as file:
+        file.truncate(2**40)
+    monkeypatch.setattr(Collector, "_hash", lambda *_: pytest.fail("it was read"))
+    with pytest.raises(OutputsError, match="outputs_limit_bytes"):
+        collect(folder, "*.csv")
+
+
+@pytest.mark.parametrize("when", ["looking", "reading"])
+def test_collecting_can_be_given_up(folder: Path, when: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    collector = Collector(folder, ("a.csv", "**"), folder.parent / "store", 2**40)
+    if when == "looking":
+        collector.is_unwanted = True
+        monkeypatch.setattr(collector, "_take", lambda *_: pytest.fail("it looked at all"))
+    else:
+        with (folder / "a.csv").open("wb") as file:
+            file.truncate(2**31)
+        hash_of = collector._hash
+
+        def give_up(*files: Any) -> str:
+            collector.is_unwanted = True
+            return hash_of(*files)
+
+        monkeypatch.setattr(collector, "_hash", give_up)
+    with pytest.raises(OutputsError, match="nobody waits for its outputs any more"):
+        collector.collect({})
+
+
+def test_a_file_with_several_names_is_copied(folder: Path) -> None:
+    (folder.parent / "other").hardlink_to(folder / "a.csv")
+    (folder.parent / "other").chmod(0o444)
+    (folder / "c.csv").hardlink_to(folder / "b.txt")
+    collected = collect(folder, "a.csv", "b.txt", "c.csv")
+    assert paths(collected) == ["a.csv", "b.txt", "c.csv"]
+    assert (folder.parent / "other").stat().st_mode & 0o777 == 0o444
+    (folder.parent / "other").chmod(0o644)
+    (folder.parent / "other").write_text("changed")
+    assert (folder.parent / "store" / collected.files[0].sha256).read_text() == "a.csv"
 
 
 def test_a_locked_file_is_taken_all_the_same(folder: Path) -> None:

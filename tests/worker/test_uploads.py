@@ -55,6 +55,24 @@ async def test_an_upload_is_gone_on_with(uploads: Uploads, spool: Spool, master:
     assert master.asked[-1] == ("PUT", NAME, f"bytes 5000-{len(CONTENT) - 1}/{len(CONTENT)}")
 
 
+async def test_a_bad_beginning_of_somebody_elses_is_written_over(
+    uploads: Uploads, spool: Spool, master: SmallMaster
+) -> None:
+    master.unfinished[NAME] = b"x" * 5000
+    assert await deliver(uploads, spool) == RESULT
+    assert master.blobs[NAME] == CONTENT
+
+
+async def test_what_is_no_longer_what_it_was_is_no_success(
+    uploads: Uploads, spool: Spool, master: SmallMaster
+) -> None:
+    master.unfinished[NAME] = CONTENT[:5000]
+    (spool.files_folder(RESULT.attempt) / NAME).write_bytes(CONTENT[::-1])
+    result = await deliver(uploads, spool)
+    assert (result.outcome, [method for method, _, _ in master.asked]) == (Outcome.FAILED, ["HEAD", "PUT", "PUT"])
+    assert "it is not what it was" in result.reason
+
+
 async def test_what_the_master_never_takes_is_no_success(uploads: Uploads, spool: Spool, master: SmallMaster) -> None:
     master.blob_status = 413
     result = await deliver(uploads, spool)
@@ -68,6 +86,18 @@ async def test_what_this_computer_lost_burns_nothing(uploads: Uploads, spool: Sp
     result = await deliver(uploads, spool)
     assert result.outcome is Outcome.GIVEN_BACK
     assert "gone from the worker's disk" in result.reason
+
+
+async def test_a_value_that_this_computer_lost_burns_nothing(
+    uploads: Uploads, spool: Spool, master: SmallMaster
+) -> None:
+    result = Result(RESULT.attempt, Outcome.SUCCEEDED, 0, value=Output(len(CONTENT), sha256=NAME))
+    delivered = await deliver(uploads, spool, result)
+    assert (delivered.outcome, delivered.value) == (Outcome.GIVEN_BACK, None)
+    assert "what it returned cannot be kept: it is gone from the worker's disk" in delivered.reason
+    spool.value_file(result.attempt).write_bytes(CONTENT)
+    assert await deliver(uploads, spool, result) == result
+    assert master.blobs[NAME] == CONTENT
 
 
 async def test_long_stdout_goes_the_same_way(uploads: Uploads, spool: Spool, master: SmallMaster) -> None:

@@ -9,6 +9,7 @@ from shared.model import Function
 from shared.protocol.messages import Run
 from worker import scratch
 from worker.launch.trees import Call
+from worker.warm import value as value_file
 
 _FILE = "sha256:"
 
@@ -25,7 +26,7 @@ def call_of(run: Run, folder: Path) -> Call | None:
     """None: it is a command."""
     if run.function is None:
         return None
-    arguments, value = str(run.parameters.get("call", "")), scratch.temporary(folder) / "value"
+    arguments, value = str(run.parameters.get("call", "")), scratch.temporary(folder) / value_file.NAME
     if arguments.startswith(_FILE):
         return Call(run.function.session, _hash(run.function), "", value, arguments.removeprefix(_FILE))
     return Call(run.function.session, _hash(run.function), arguments, value)

@@ -63,7 +63,7 @@ class Channel:
     def _read(self, line: bytes) -> None:
         try:
             message = json.loads(line)
-        except ValueError:
+        except (ValueError, RecursionError):
             message = None
         if isinstance(message, dict):
             self._hand_over(message)

@@ -6,6 +6,7 @@ import asyncio
 import shutil
 import socket
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Self
@@ -21,6 +22,8 @@ _RETRY_S = 0.01
 _LOOKS_AT_STRAYS = 5
 _LONGEST_REASON = 400
 _MOST_CPU_S = 1e9
+_UNSEEN_CPU_S = 0.1
+"""The system counts in ticks: so much more an interpreter may say that it has used, in all its life."""
 _MOST_BYTES = 2**50
 _END_WITHIN_S = 1.5
 """Of an interpreter that no longer speaks, before it is killed."""
@@ -61,8 +64,10 @@ class Interpreter:
         program = job.folder / ".interpreter.py"  # where a sandbox shows it
         shutil.copyfile(PROGRAM, program)
         ours, theirs = socket.socketpair()
-        with theirs:
+        with theirs, ExitStack() as on_failure:
+            on_failure.callback(ours.close)
             tree = await launcher.start(replace(job, command=[*job.command, str(program)]), theirs.fileno(), stderr)
+            on_failure.pop_all()
         return cls(tree, Channel(ours), key, job.folder, on_end)
 
     @property
@@ -119,7 +124,8 @@ class Interpreter:
         except (KeyError, TypeError, ValueError, OverflowError):
             self.kill()
             return Ended(exit_code=1, reason="its interpreter gave an answer that makes no sense")
-        before_s, self.used_cpu_s = self.used_cpu_s, max(answer.cpu_s, self.used_cpu_s)
+        cpu_s = min(answer.cpu_s, self.tree.measure().cpu_s + _UNSEEN_CPU_S)
+        before_s, self.used_cpu_s = self.used_cpu_s, max(cpu_s, self.used_cpu_s)
         return replace(answer, cpu_s=self.used_cpu_s - before_s, strays=await self._strays())
 
     async def _strays(self) -> int:

@@ -9,15 +9,23 @@ from pathlib import Path
 from typing import BinaryIO
 
 from shared.model import INLINE_LIMIT_BYTES, Output
+from shared.paths import TEMPORARY
+from worker import inside
 
+NAME = "value"
 _CHUNK_BYTES = 2**20
 _FLAGS = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
 
 
-def take(source: Path, target: Path) -> Output | None:
-    """Short ones inside the answer, long ones in ``target``, on disk; None: it wrote none. OSError: no room."""
+def take(folder: Path, target: Path, limit_bytes: int | None = None) -> Output | None:
+    """Of the call with this scratch folder, which it may have changed as it liked: no link in it is followed.
+
+    Short ones inside the answer, long ones in ``target``, on disk; of those above the limit the beginning. None: it
+    wrote none. OSError: no room.
+    """
     try:
-        file = os.open(source, _FLAGS)
+        with inside.folder(folder, (TEMPORARY,)) as handle:
+            file = os.open(inside.at(folder, (TEMPORARY, NAME), handle), _FLAGS, dir_fd=handle)
     except OSError:
         return None
     with os.fdopen(file, "rb") as stream:
@@ -26,6 +34,8 @@ def take(source: Path, target: Path) -> Output | None:
             return None
         if status.st_size <= INLINE_LIMIT_BYTES:
             return Output(status.st_size, data=stream.read(status.st_size))
+        if limit_bytes is not None and status.st_size > limit_bytes:
+            return Output(status.st_size, cut=True, data=stream.read(INLINE_LIMIT_BYTES))
         return _copy(stream, target, status.st_size)
 
 

@@ -104,7 +104,10 @@ class _Turn:
         have been done since anything was last started: those that are faster do not come free.
         """
         waited = self._view.now - self._view.grid.last_start
-        return self._index.largest(job, inf if self._is_fast else max(ends_in, waited) * self._speed)
+        task = self._index.largest(job, inf if self._is_fast else max(ends_in, waited) * self._speed)
+        if task is not None and self._view.should_go_elsewhere(job, task, self._worker):
+            return self._view.first_startable(job, self._worker)
+        return task
 
     def _rescue(self, job: Job, ends_in: float) -> int | None:
         """All its tasks are started: the one with most time left, if that is too much and a copy is worth it."""

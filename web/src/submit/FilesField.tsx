@@ -62,8 +62,8 @@ export function FilesField({ files, onChange }: Props) {
                   onChange={(event) =>
                     onChange((all) => changed(all, file.path, { isExecutable: event.currentTarget.checked }))
                   }
-                />{" "}
-                a program
+                />
+                executable
               </label>
               <Button
                 kind="quiet"

@@ -3,13 +3,13 @@ export function Legend() {
   return (
     <ul class="legend" aria-label="Legend">
       <li>
-        <Sample kind="won" /> brought the result (colour: its job) or runs
+        <Sample kind="won" /> result, or running (colour: job)
       </li>
       <li>
         <Sample kind="replica" /> replica
       </li>
       <li>
-        <Sample kind="beaten" /> lost to another attempt
+        <Sample kind="beaten" /> another was first
       </li>
       <li>
         <Sample kind="failed" /> failed
@@ -18,13 +18,13 @@ export function Legend() {
         <Sample kind="lost" /> worker lost
       </li>
       <li>
-        <Sample kind="guessed" /> the same; until when is a guess
+        <Sample kind="guessed" /> … until when: a guess
       </li>
       <li>
-        <Sample kind="frozen" /> frozen: its owner was there
+        <Sample kind="frozen" /> frozen for its owner
       </li>
       <li>
-        <Sample kind="held" /> the job’s last task is held
+        <Sample kind="held" /> last task held
       </li>
     </ul>
   );
