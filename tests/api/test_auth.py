@@ -15,7 +15,15 @@ from master.settings import MasterSettings
 from shared.errors import LooplineError
 from tests.api.bench import ROLES, Bench, running_master
 
-EXAMPLES = {"job": "1", "task": "1", "worker": "w1", "sha256": "0" * 64, "token": "ab", "name": "swagger-ui.css"}
+EXAMPLES = {
+    "job": "1",
+    "task": "1",
+    "worker": "w1",
+    "sha256": "0" * 64,
+    "token": "ab",
+    "name": "swagger-ui.css",
+    "path": "a.csv",
+}
 OPEN = {
     "/api/v1/join",
     "/api/v1/session",

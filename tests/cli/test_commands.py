@@ -113,7 +113,7 @@ LINES = [
     ("retry 7 --json", "state"),
     ("workers --json", None),
     ("workers --long --json", None),
-    ("history --json", None),
+    ("history --by program --json", None),
     ("drain pc-1 --json", "draining"),
     ("undrain pc-1 --json", "draining"),
     ("token create ann --json", "secret"),

@@ -121,6 +121,7 @@ def submitted(fake: FakeMaster, run: Run, *words: str) -> Any:
     ran = run("submit", *words)
     assert ran.code == 0, ran.err
     JobSpec.model_validate(fake.seen[-1].body)
+    assert fake.seen[-1].body.pop("folder") == Path.cwd().as_posix()
     return fake.seen[-1].body
 
 

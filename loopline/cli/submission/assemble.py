@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, Protocol
 
 from pydantic import ValidationError
@@ -15,6 +16,7 @@ from shared.spec import JobSpec
 
 _MERGED = ("requires", "environment", "inputs")
 """Whose entries go before the file's one by one; all else is replaced whole."""
+_LONGEST_FOLDER = 1000
 
 
 class Part(Protocol):
@@ -39,7 +41,7 @@ def document(command: Sequence[str], parts: Sequence[Part], file: JobFile | None
         raise usage("there is no command to run", f"it goes after `--`: loopline submit -- hostname{where}")
     if not made.get("name"):
         made["name"] = _name(made, file)
-    return made
+    return _given({"folder": _here()}) | made
 
 
 def specification(made: Document, parameters: Any, file: JobFile | None) -> JobSpec:
@@ -58,6 +60,12 @@ def _over(below: Document, above: Document) -> Document:
         if isinstance(below.get(name), dict) and isinstance(above.get(name), dict):
             made[name] = below[name] | above[name]
     return made
+
+
+def _here() -> str:
+    """The working folder; empty where it could not be told a master."""
+    folder = Path.cwd().as_posix()
+    return folder if len(folder) <= _LONGEST_FOLDER and folder.isprintable() else ""
 
 
 def _name(made: Document, file: JobFile | None) -> str:

@@ -14,8 +14,6 @@ from loopline.cli.common import read_by
 Document = dict[str, Any]
 """A part of a job as JSON: what was not given is None or empty, and left out later."""
 
-_LONGEST_FOLDER = 1000
-
 FROM_FILE = Parameter(
     converter=lambda _, words: values.source(words[0].value),
     n_tokens=1,
@@ -65,7 +63,7 @@ class JobOptions:
         return {
             "name": self.name,
             "size": self.size,
-            "folder": _here() if self.folder is None else self.folder,
+            "folder": self.folder,
             "after": list(self.after),
             "notify": self.notify,
         }
@@ -141,9 +139,3 @@ class PlaceOptions:
                 "slots": self.slots,
             }
         }
-
-
-def _here() -> str:
-    """The working folder; empty where it could not be told a master."""
-    folder = Path.cwd().as_posix()
-    return folder if len(folder) <= _LONGEST_FOLDER and folder.isprintable() else ""
