@@ -135,8 +135,10 @@ class View:
 
     def free_at(self, worker: Worker) -> float:
         """From when on one more task is expected to have a slot of this worker, which is at work in all of them."""
-        seated = [a.since + a.expected_s for a in self._index.of_worker[worker.name].values() if a.is_seated]
-        return min(seated, default=self.now) + self.waiting_s(worker)
+        attempts = self._index.of_worker[worker.name].values()
+        seated = [attempt.since + attempt.expected_s for attempt in attempts if attempt.is_seated]
+        since = min((attempt.dispatched_at for attempt in attempts), default=0.0)
+        return min(seated, default=since) + self.waiting_s(worker)
 
     def in_hand(self, worker: Worker) -> int:
         """Slots that it has in use, and tasks that wait there for one."""

@@ -81,7 +81,18 @@ def _view(
     worker: Worker, in_hand: Sequence[Row[Any]], grid: Grid, did: Row[Any] | None, now: float, last_hour: bool
 ) -> WorkerView:
     speed, until = measure.speed_of(grid, worker), worker.probation_until
-    fields = ("name", "draining", "facts", "load", "joined_at", "reported_at", "lease_until", "standing", "on_trial")
+    fields = (
+        "name",
+        "draining",
+        "facts",
+        "load",
+        "joined_at",
+        "reported_at",
+        "lease_until",
+        "standing",
+        "on_trial",
+        "mismatches",
+    )
     return WorkerView(
         **{name: getattr(worker, name) for name in fields},
         connected=worker.session is not None,
