@@ -207,7 +207,7 @@ class Grid:
             agent.seen if seen is None else seen,
             tuple(Held(a, frozen=frozen and a not in waiting, waiting=a in waiting) for a in held),
             results,
-            Load(agent.facts.slots if slots is None else slots),
+            Load(agent.facts.slots if slots is None else slots, spare_cpu=float(agent.facts.slots)),
         )
         return self.step(WorkerReported(name, agent.session, said), deliver=deliver)
 
