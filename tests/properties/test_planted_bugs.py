@@ -8,10 +8,10 @@ import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 
-from master.scheduling import agreement, chains, ledger, lifecycle, reconcile
+from master.scheduling import agreement, lifecycle, reconcile
 from master.scheduling.hold import HoldIndex
 from master.scheduling.index import Index
-from master.scheduling.model import Attempt, Job
+from master.scheduling.model import Attempt
 from master.scheduling.state import State
 from master.scheduling.waiting import Waiting
 from shared.model import AttemptState, Result
@@ -82,21 +82,6 @@ def nobody_is_released(patch: Patch) -> None:
     patch.setattr(Waiting, "followers", lambda self, job: [])
 
 
-def a_waiting_job_counts_as_there(patch: Patch) -> None:
-    """It takes its place among the others as it is submitted, not as it is released."""
-    original = chains._take_its_place
-
-    def early(grid: State, job: Job) -> None:
-        original(grid, job)
-        job.arrival = job.id
-
-    patch.setattr(chains, "_take_its_place", early)
-
-
-def what_was_assumed_is_not_taken_back(patch: Patch) -> None:
-    patch.setattr(ledger, "take_back", lambda job, attempt: None)
-
-
 reached = agreement.decides
 
 
@@ -105,7 +90,6 @@ def what_has_begun_still_counts_as_waiting(patch: Patch) -> None:
 
 
 BUGS = [
-    what_was_assumed_is_not_taken_back,
     hold_ignores_ties,
     hold_is_dropped_after_restore,
     losers_are_not_cancelled,
@@ -115,7 +99,7 @@ BUGS = [
 ]
 
 
-BUGS_IN_CHAINS_AND_QUORUMS = [a_voter_is_asked_again, nobody_is_released, a_waiting_job_counts_as_there]
+BUGS_IN_CHAINS_AND_QUORUMS = [a_voter_is_asked_again, nobody_is_released]
 
 
 @pytest.mark.parametrize("plant", [*BUGS, *BUGS_IN_CHAINS_AND_QUORUMS])

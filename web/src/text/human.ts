@@ -45,20 +45,27 @@ const CLOCK_S = new Intl.DateTimeFormat(undefined, {
   hourCycle: "h23",
 });
 
+/** The last second that a date can be: what lies beyond, or is no number, is not known. */
+const LAST_S = 8.64e12;
+
+function isMoment(then: number | null | undefined): then is number {
+  return then !== null && then !== undefined && Math.abs(then) <= LAST_S;
+}
+
 /** `2026-11-21 16:42:10`, in the viewer's zone. */
 export function moment(then: number | null | undefined): string {
-  return then === null || then === undefined ? "–" : `${day(then)} ${CLOCK_S.format(then * 1000)}`;
+  return isMoment(then) ? `${day(then)} ${CLOCK_S.format(then * 1000)}` : "–";
 }
 
 /** The clock alone where it is today, with the day otherwise. */
 export function shortMoment(then: number | null | undefined, now: number): string {
-  if (then === null || then === undefined) return "–";
+  if (!isMoment(then)) return "–";
   const clock = CLOCK.format(then * 1000);
   return day(then) === day(now) ? clock : `${day(then)} ${clock}`;
 }
 
 export function clock(then: number): string {
-  return CLOCK_S.format(then * 1000);
+  return isMoment(then) ? CLOCK_S.format(then * 1000) : "–";
 }
 
 export function day(then: number): string {
