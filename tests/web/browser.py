@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
 import shutil
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -21,6 +22,7 @@ PATIENCE_MS = 30_000
 DESKTOP: ViewportSize = {"width": 1280, "height": 800}
 PHONE: ViewportSize = {"width": 390, "height": 844}
 _CALM = {"viewport": DESKTOP, "locale": "en-GB", "color_scheme": "light", "reduced_motion": "reduce"}
+_SETTLED_S = 5.0
 _READING = re.compile("^Reading .* …$")
 AXE = Path(__file__).parent / "axe" / "axe.min.js"
 REFUSED = "status of 401"  # what the browser says of a wrong token
@@ -81,9 +83,18 @@ class Visit:
         found = []
         for size in (PHONE, DESKTOP):
             await self.page.set_viewport_size(size)
-            if await self.page.evaluate("document.documentElement.scrollWidth > window.innerWidth"):
+            if not await self._comes_to_fit():
                 found.append(size["width"])
         return found
+
+    async def _comes_to_fit(self) -> bool:
+        """What is drawn takes its new width a moment later."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_SETTLED_S):
+                while await self.page.evaluate("document.documentElement.scrollWidth > window.innerWidth"):
+                    await asyncio.sleep(0.02)
+                return True
+        return False
 
     async def barriers(self) -> list[str]:
         """What axe-core finds that keeps people out, in light and in dark: rule, element, why."""
