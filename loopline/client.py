@@ -9,6 +9,7 @@ from uuid import uuid4
 
 from loopline.http import ENDLESS, NO_HURRY, AwayError, Http, Model, parse
 from loopline.settings import ClientSettings
+from shared.access import JoinRequest, JoinTokenCreated, JoinTokenView, Role, TokenCreated, TokenView, Whoami
 from shared.api import (
     AttemptView,
     Explanation,
@@ -18,22 +19,15 @@ from shared.api import (
     HistorySubject,
     JobDetail,
     JobView,
-    JoinRequest,
-    JoinTokenCreated,
-    JoinTokenView,
     Page,
     PassingReport,
     Preview,
     ProgramView,
     PruneReport,
-    Role,
     Submission,
     TaskDetail,
     TaskResult,
     TaskView,
-    TokenCreated,
-    TokenView,
-    Whoami,
     WorkerView,
 )
 from shared.errors import LooplineError

@@ -20,7 +20,15 @@ from aiohttp import web
 from master.sessions import COOKIE, Sessions, check_own_page, foreign_page, is_own_page
 from master.settings import MasterSettings, is_loopback
 from master.store.tokens import TOKEN_REFUSED, Tokens
-from shared.api import JoinRequest, JoinTokenCreated, JoinTokenRequest, JoinTokenView, Role, TokenCreated, TokenView
+from shared.access import (
+    JoinRequest,
+    JoinTokenCreated,
+    JoinTokenRequest,
+    JoinTokenView,
+    Role,
+    TokenCreated,
+    TokenView,
+)
 from shared.errors import LooplineError
 from shared.joining import hash_of as _hash
 

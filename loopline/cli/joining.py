@@ -16,7 +16,7 @@ from rich.text import Text
 from loopline.cli.common import PLAIN, Common, read_by
 from loopline.cli.errors import usage
 from loopline.client import AsyncClient
-from shared.api import JoinRequest
+from shared.access import JoinRequest
 from shared.errors import LooplineError
 from shared.joining import (
     JoinLine,

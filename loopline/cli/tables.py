@@ -11,16 +11,15 @@ from rich.table import Table
 from rich.text import Text
 
 from loopline.cli import human, knowledge
+from shared.access import JoinTokenView, TokenView
 from shared.api import (
     Eta,
     Explanation,
     JobDetail,
     JobView,
-    JoinTokenView,
     Ledger,
     PassingReport,
     TaskView,
-    TokenView,
     WorkerView,
 )
 from shared.model import Load, SizeSource, Yielded

@@ -11,7 +11,7 @@ from loopline.cli import human, tables
 from loopline.cli.common import PLAIN, Common, read_by, some
 from loopline.cli.values import duration
 from loopline.settings import is_here
-from shared.api import JoinTokenCreated, Role, TokenCreated
+from shared.access import JoinTokenCreated, Role, TokenCreated
 from shared.errors import LooplineError
 from shared.joining import JoinLine
 

@@ -14,7 +14,8 @@ from master.api.parameters import Cursor, Limit
 from master.api.services import Services, found
 from master.auth import ADMINS, OPEN
 from master.settings import is_loopback
-from shared.api import JoinRequest, JoinTokenCreated, JoinTokenRequest, JoinTokenView, Page, TokenView
+from shared.access import JoinRequest, JoinTokenCreated, JoinTokenRequest, JoinTokenView, TokenView
+from shared.api import Page
 
 routes = Routes("access")
 

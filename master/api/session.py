@@ -12,7 +12,8 @@ from master.api.services import Services
 from master.auth import OPEN, Caller
 from master.sessions import forget_in_browser, keep_in_browser
 from shared import __version__
-from shared.api import Body, Whoami
+from shared.access import Whoami
+from shared.api import Body
 
 routes = Routes("access")
 

@@ -11,7 +11,8 @@ from master.api.parameters import Cursor, Limit
 from master.api.services import Services, found
 from master.auth import ADMINS, ALL, Caller
 from shared import __version__
-from shared.api import Page, TokenCreated, TokenRequest, TokenView, Whoami
+from shared.access import TokenCreated, TokenRequest, TokenView, Whoami
+from shared.api import Page
 
 routes = Routes("access")
 

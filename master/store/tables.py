@@ -34,7 +34,7 @@ from sqlalchemy import (
 from sqlalchemy.types import TypeEngine
 
 from master.scheduling.model import Attempt, Exemption, Grid, Job, Program, Task, Worker
-from shared.api import Role
+from shared.access import Role
 from shared.spec import JobSpec
 
 metadata = MetaData(

@@ -11,7 +11,8 @@ from master.store.database import Transact
 from master.store.pages import after, page_of, word
 from master.store.tables import join_tokens, tokens
 from master.store.writer import Writer
-from shared.api import JoinTokenView, Page, TokenView
+from shared.access import JoinTokenView, TokenView
+from shared.api import Page
 
 TOKEN_REFUSED = "its token is another worker's, or revoked"  # noqa: S105 - no secret
 """Why a computer may not join that had better make up another token."""

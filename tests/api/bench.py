@@ -14,7 +14,7 @@ import aiohttp
 from master.api.services import Services
 from master.app import serving
 from master.settings import MasterSettings
-from shared.api import Role
+from shared.access import Role
 from shared.model import Facts, Held, Load, Outcome, Output, Result
 from shared.protocol.messages import Assign, Run, Welcome
 from shared.protocol.session import WorkerSession

@@ -14,21 +14,18 @@ from aiohttp import web
 from loopline.cli.app import COMMANDS
 from loopline.cli.errors import EXIT_CODES, Exit
 from loopline.client import AsyncClient
+from shared.access import JoinTokenCreated, JoinTokenView, TokenCreated, TokenView
 from shared.api import (
     Counts,
     Explanation,
     FieldError,
     HistoryLine,
     HistoryReport,
-    JoinTokenCreated,
-    JoinTokenView,
     LastHour,
     PassingReport,
     PruneReport,
     Reason,
     Submission,
-    TokenCreated,
-    TokenView,
 )
 from shared.model import JobState, Order, TaskState
 from tests.cli.conftest import Run

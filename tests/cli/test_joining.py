@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 from loopline.cli.errors import Exit
-from shared.api import JoinTokenCreated, JoinTokenView, TokenView
+from shared.access import JoinTokenCreated, JoinTokenView, TokenView
 from shared.joining import Membership, hash_of
 from tests.cli.conftest import Run
 from tests.cli.fake_master import FakeMaster, hang_up, ok, page, refuse

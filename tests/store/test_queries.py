@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from master.scheduling.events import JobRetried
-from shared.api import TokenView
+from shared.access import TokenView
 from shared.errors import LooplineError
 from shared.model import AttemptId, AttemptState, JobState, Output, TaskId, TaskState
 from tests.store.examples import LOAD, a_job, a_task, a_worker, an_attempt, ended, keep
