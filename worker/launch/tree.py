@@ -31,6 +31,7 @@ class PosixTree:
         self._yields = yields
         self._low_sessions: set[int] = set()
         self._is_frozen = False
+        self._is_held = False  # by a frozen group, or was
         self._must_thaw = False  # it could not be, the last time
         self._seen_cpu_s: dict[int, float] = {}  # of processes that are to stop
         self._used = UsedByTree(line.past_cpu_s)
@@ -116,7 +117,7 @@ class PosixTree:
         self._end(Ended(trouble="its guard was killed"))
 
     def _end(self, ended: Ended) -> None:
-        if self._group.is_told_to_freeze():
+        if self._is_held:  # the next task must not find itself frozen as soon as it is moved there
             self._group.freeze(False)
         if not self._ended.done():
             self._ended.set_result(ended)
@@ -153,6 +154,7 @@ class PosixTree:
         if not self._guard:
             found = 0
         elif self._group.freeze(True):
+            self._is_held = True
             found = for_all(self._guard, signal.SIGSTOP, self._group.hold)
         else:
             found = signal_all(self._guard, signal.SIGSTOP)
