@@ -1,12 +1,12 @@
 """The guard of one slot: starts task after task, and sees to it that nothing of a task outlives it.
 
-It speaks lines of JSON with the agent over its own connection. In: an order, which is a task, perhaps with two open
-files for it to write to; then, while that runs, ``"kill"``, ``"follow"`` (pass on what it writes as it comes) and
-``"ask"`` (say so when it runs). Hanging up, or dying, is the agent's order to kill and to go.
+It speaks with the agent over its own connection. In: an order, which is a task, perhaps with two open files for it
+to write to; then, while that runs, ``kill``, ``follow`` (pass on what it writes as it comes) and ``ask`` (say so when
+it runs). Hanging up, or dying, is the agent's order to kill and to go.
 
-Out: ``{"guard": ...}`` at first; ``{"runs": ...}`` where it was asked; what the task writes, as the numbers of bytes
-of ``stdout`` and ``stderr`` that follow the line; and when nothing of the task is left, how it went, with what it
-wrote last. A task that could not be started ends with ``errno`` and ``reason``, or with ``trouble``.
+Out: ``guard`` at first, who it is; ``runs`` where it was asked; what the task writes, as ``stdout`` and ``stderr``;
+and when nothing of the task is left, how it went, with what it wrote last. A task that could not be started ends with
+``errno`` and ``reason``, or with ``trouble``.
 
 What a task inherits is set once, in the guard: the lowest priority, the control groups (see ``spawn.py``).
 """
@@ -14,7 +14,6 @@ What a task inherits is set once, in the guard: the lowest priority, the control
 from __future__ import annotations
 
 import errno
-import json
 import os
 import signal
 import socket
@@ -28,12 +27,10 @@ from worker.launch.groups import Group, breach, name_of
 from worker.launch.relay import Relay
 from worker.launch.spawn import dump_no_core, spawn
 from worker.launch.wakeup import Wakeup
+from worker.launch.wire import Unpacker, pack
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from typing import Any
-
     from worker.launch.groups import Places
     from worker.launch.spawn import Order
 
@@ -46,10 +43,6 @@ _SMALL_BYTES = 2**26
 """Of a task with so little memory, the guard might be the larger when the kernel looks for somebody to kill."""
 
 
-def say(message: dict[str, object]) -> bytes:
-    return json.dumps(message).encode() + b"\n"
-
-
 class Guard:
     def __init__(self, connection: int, yields: bool, places: Places) -> None:
         self._agent = socket.socket(fileno=connection)
@@ -58,7 +51,7 @@ class Guard:
         self._group = Group(places, name_of(os.getpid()))
         self._wakeup = Wakeup(connection)
         self._folders = Folders()
-        self._heard = b""
+        self._heard = Unpacker()
         self._files: list[int] = []  # that came with the order
         self._is_over = False  # the agent hung up
         self._hits = 0, 0
@@ -200,33 +193,40 @@ class Guard:
 
     def _account(self) -> dict[str, object]:
         assert self._status is not None
-        return {
+        end: dict[str, object] = {
             "exit_code": os.waitstatus_to_exitcode(self._status),
-            "killed": self._killed,
             "cpu_s": self._user_s + self._system_s,
-            "peak_memory_bytes": self._peak_memory * _MAXRSS_UNIT,  # of the largest process
-            "strays": self._strays,
             "system_s": self._system_s,
-            **self._breach(self._status),
+            "peak_memory_bytes": self._peak_memory * _MAXRSS_UNIT,  # of the largest process
         }
+        if self._killed:
+            end["killed"] = True
+        if self._strays:
+            end["strays"] = self._strays
+        self._note_breach(self._status, end)
+        return end
 
-    def _breach(self, status: int) -> dict[str, object]:
+    def _note_breach(self, status: int, end: dict[str, object]) -> None:
         """The limit that a task hit which did not end well, and how often limits were hit, where that is news."""
         before = self._hits
         with suppress(OSError):  # no file descriptor left
             self._hits = self._group.hits()
-        hit = breach(before, self._hits) if status else ""
+        if before != self._hits:
+            end["hits"] = self._hits
+        if not status:
+            return
+        hit = breach(before, self._hits)
         if os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGXFSZ:
             hit = "scratch"
-        news: dict[str, object] = {"breach": hit} if hit else {}
-        return news if before == self._hits else {**news, "hits": self._hits}
+        if hit:
+            end["breach"] = hit
 
     # The agent.
 
     def _next_order(self) -> Order | None:
         """None where there will be none any more: the agent hung up."""
         while not self._is_over:
-            for word in self._lines():
+            while (word := self._heard.next()) is not None:
                 if isinstance(word, dict):
                     return word
             longest_s = _KEEP_FOLDER_S if self._folders.has_spare else None
@@ -237,18 +237,13 @@ class Guard:
         return None
 
     def _heed(self) -> None:
-        for word in self._lines():
+        while word := self._heard.next():
             if word == "kill":
                 self._killed = self._status is None
             elif word == "follow":
                 self._relay.follow()
             elif word == "ask":
                 self._say({"runs": True})
-
-    def _lines(self) -> Iterator[Any]:
-        while b"\n" in self._heard:
-            line, _, self._heard = self._heard.partition(b"\n")
-            yield json.loads(line)
 
     def _hear(self) -> None:
         part = b""
@@ -257,19 +252,21 @@ class Guard:
             for file in files:
                 os.set_inheritable(file, False)
             self._files += files
-        self._heard += part
+        self._heard.feed(part)
         if not part:
             self._is_over = self._killed = True
 
     def _pass_on(self, stdout: bytes, stderr: bytes, news: dict[str, object] | None = None) -> None:
-        sizes = {"stdout": len(stdout)} if stdout else {}
+        news = news or {}
+        if stdout:
+            news["stdout"] = stdout
         if stderr:
-            sizes["stderr"] = len(stderr)
-        self._say({**(news or {}), **sizes}, stdout + stderr)
+            news["stderr"] = stderr
+        self._say(news)
 
-    def _say(self, message: dict[str, object], content: bytes = b"") -> None:
+    def _say(self, message: dict[str, object]) -> None:
         with suppress(OSError):  # the agent is gone: nobody to tell
-            self._agent.sendall(say(message) + content)
+            self._agent.sendall(pack(message))
 
 
 def _close(files: list[int]) -> None:

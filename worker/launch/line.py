@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import socket
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from worker.launch.groups import Group, Places, name_of
+from worker.launch.wire import Unpacker, pack
 
 _PART_BYTES = 2**18
 
@@ -16,7 +16,7 @@ _PART_BYTES = 2**18
 class Listener(Protocol):
     """The tree that a guard has at the time."""
 
-    def heed(self, news: dict[str, Any], stdout: bytes, stderr: bytes) -> bool:
+    def heed(self, news: dict[str, Any]) -> bool:
         """Whether that was the last of it."""
 
     def lose(self) -> None:
@@ -45,7 +45,7 @@ class Line:
         self._on_free = on_free
         self._on_end = on_end
         self._listener: Listener | None = None
-        self._heard = bytearray()
+        self._heard = Unpacker()
         self._unsent = b""
         self._loop = asyncio.get_running_loop()
         self._loop.add_reader(ours.fileno(), self._receive)
@@ -53,7 +53,7 @@ class Line:
     def begin(self, listener: Listener, order: dict[str, Any], files: Sequence[int] = ()) -> None:
         """The guard is free."""
         self._listener = listener
-        data = json.dumps(order).encode() + b"\n"
+        data = pack(order)
         try:
             sent = socket.send_fds(self._socket, [data], files) if files else self._socket.send(data)
         except BlockingIOError:
@@ -66,7 +66,7 @@ class Line:
     def say(self, word: str) -> None:
         """``kill`` and the like: to the task that is there, or was until now."""
         if self._socket.fileno() >= 0:
-            self._send_later(json.dumps(word).encode() + b"\n")
+            self._send_later(pack(word))
 
     def close(self) -> None:
         """The guard kills what it has, and ends."""
@@ -102,33 +102,18 @@ class Line:
         if not part:
             self._lose()
             return
-        self._heard += part
-        while self._take():
-            pass
+        self._heard.feed(part)
+        while (news := self._heard.next()) is not None:
+            self._heed(news)
 
-    def _take(self) -> bool:
-        """The next message, if it is there as a whole."""
-        end = self._heard.find(b"\n") + 1
-        if not end:
-            return False
-        news = json.loads(self._heard[:end])
-        middle = end + news.pop("stdout", 0)
-        last = middle + news.pop("stderr", 0)
-        if len(self._heard) < last:
-            return False
-        stdout, stderr = bytes(self._heard[end:middle]), bytes(self._heard[middle:last])
-        del self._heard[:last]
-        self._heed(news, stdout, stderr)
-        return True
-
-    def _heed(self, news: dict[str, Any], stdout: bytes, stderr: bytes) -> None:
+    def _heed(self, news: dict[str, Any]) -> None:
         if "guard" in news:
             self.guard, self.session, self.own_bytes = news["guard"], news["session"], news["own_bytes"]
             self.group = Group(self._places, name_of(self.guard))
             return
-        self.hits = tuple(news.pop("hits", self.hits))
+        self.hits = news.pop("hits", self.hits)
         self.past_cpu_s += news.get("cpu_s", 0.0)
-        if self._listener and self._listener.heed(news, stdout, stderr):
+        if self._listener and self._listener.heed(news):
             self._listener = None
             self._on_free(self)
 

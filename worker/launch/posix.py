@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -53,8 +54,8 @@ class PosixLauncher:
         line = self._take()
         if isinstance(stdout, int) or isinstance(stderr, int):
             async with opened(stdout, stderr) as files:
-                return self._begin(line, job, None, files)
-        return self._begin(line, job, (stdout, stderr), [])
+                return self._begin(line, job, (), files)
+        return self._begin(line, job, (stdout, stderr), ())
 
     def cpu_s(self) -> float:
         with suppress(OSError):  # no file descriptor left: as it was
@@ -73,7 +74,7 @@ class PosixLauncher:
 
     # Guards.
 
-    def _begin(self, line: Line, job: Job, sinks: tuple[Sink, Sink] | None, files: list[int]) -> PosixTree:
+    def _begin(self, line: Line, job: Job, sinks: Sequence[Sink], files: Sequence[int]) -> PosixTree:
         tree = PosixTree(line, sinks, job.limits, self._yields)
         line.begin(tree, self._order(job), files)
         return tree

@@ -6,6 +6,7 @@ import asyncio
 import errno
 import signal
 import sys
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -22,9 +23,9 @@ _OUR_MISTAKES = {errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE}
 
 
 class PosixTree:
-    """``sinks``: where what it writes is to go, of stdout and stderr, where the guard has it."""
+    """``sinks``: where what it writes is to go, of stdout and stderr; none where it has files of its own."""
 
-    def __init__(self, line: Line, sinks: tuple[Sink, Sink] | None, limits: Limits, yields: bool) -> None:
+    def __init__(self, line: Line, sinks: Sequence[Sink], limits: Limits, yields: bool) -> None:
         self._line = line
         self._sinks = sinks
         self._limits = limits
@@ -101,11 +102,11 @@ class PosixTree:
 
     # What its guard says.
 
-    def heed(self, news: dict[str, Any], stdout: bytes, stderr: bytes) -> bool:
-        if self._sinks:
-            for sink, data in zip(self._sinks, (stdout, stderr), strict=True):
-                if data:
-                    sink.feed(data)
+    def heed(self, news: dict[str, Any]) -> bool:
+        if "stdout" in news:
+            self._sinks[0].feed(news.pop("stdout"))
+        if "stderr" in news:
+            self._sinks[1].feed(news.pop("stderr"))
         if "runs" in news and self._is_frozen:
             self._set_frozen(True)
         if "runs" in news or not news:
@@ -203,7 +204,9 @@ class PosixTree:
 def _ended(news: dict[str, Any]) -> Ended:
     """A guard's last word on a task."""
     if "errno" not in news:
-        return Ended(**news | {"breach": _breach(news.get("breach", ""))})
+        if "breach" in news:
+            news["breach"] = Breach(news["breach"])
+        return Ended(**news)
     number, reason, is_left = news["errno"], news["reason"], news["folder_is_left"]
     if number in _OUR_MISTAKES:
         return Ended(trouble=f"cannot start a task: {reason}", folder_is_left=is_left)

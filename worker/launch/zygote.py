@@ -15,8 +15,9 @@ from contextlib import suppress
 
 from worker.launch import kinship, priority, processes
 from worker.launch.groups import Group, name_of, remove_places
-from worker.launch.guard import Guard, say
+from worker.launch.guard import Guard
 from worker.launch.wakeup import Wakeup
+from worker.launch.wire import pack
 
 _RETRY_S = 0.02
 _TRIES = 100
@@ -80,7 +81,7 @@ class Zygote:
         try:
             pid = os.fork()
         except OSError as error:
-            os.write(connection, say({"trouble": f"cannot start a process: {error.strerror}"}))
+            os.write(connection, pack({"trouble": f"cannot start a process: {error.strerror}"}))
             return
         if pid:
             self._guards.add(pid)
