@@ -6,6 +6,7 @@ import asyncio
 import time
 from contextlib import suppress
 from dataclasses import replace
+from pathlib import Path
 
 from shared.model import Held, Outcome, Output, OutputFile, Result, Stream
 from shared.protocol.messages import Run
@@ -128,7 +129,9 @@ class Attempt:
             if self._task_files:
                 outcome, reason, outputs = await self._take_back(*await self._collect(outcome, reason))
             stdout, stderr = (stream.finish(outcome in _WHOLE) for stream in (self._stdout, self._stderr))
-            value = ended.value or await self._take_value(outcome)
+            value = ended.value
+            if self._job.call and not value and outcome in _WHOLE:
+                value = await self._take_value(self._job.folder)
         except OSError as error:
             self.trouble = self.trouble or f"cannot run a task here: {error}"
             return Result(self.id, Outcome.GIVEN_BACK, reason=self.trouble[:500])
@@ -137,7 +140,7 @@ class Attempt:
             outcome,
             ended.exit_code,
             reason[:500],
-            self.held.wall_s,
+            self._ran.elapsed_s,
             self.usage.cpu_s,
             self._peak_memory_bytes,
             stdout,
@@ -147,12 +150,10 @@ class Attempt:
             ended.system_s,
         )
 
-    async def _take_value(self, outcome: Outcome) -> Output | None:
-        """What a function returned or raised."""
-        if self._job.call is None or outcome not in _WHOLE:
-            return None
+    async def _take_value(self, folder: Path) -> Output | None:
+        """What a function returned or raised, where it was not told with its end."""
         file = self._spool.value_file(self.id)
-        return await asyncio.to_thread(take, self._job.folder, file, self._job.limits.value_bytes)
+        return await asyncio.to_thread(take, folder, file, self._job.limits.value_bytes)
 
     async def clear_up(self) -> None:
         """Before its scratch folder goes, however it has ended."""
@@ -182,25 +183,29 @@ class Attempt:
         return outcome, reason, outputs
 
     async def _run(self) -> Ended:
-        if not await self._set_up():
+        if not self._job.makes_folder:
+            await self._set_up()
+        if self._verdict:
             return Ended(killed=True)
         tree = await self._start()
         self._ran.limit(self._timeout_s, self._time_out)
         try:
             ended = await tree.wait()
         finally:
-            self._ran.limit(None, self._time_out)
+            self._ran.stop()
             if self._watch:
                 self._watch.stop()
         self._account(ended)
         for stream in (self._stdout, self._stderr):
-            await stream.drain()
-        return await self._notice_full_disk(ended)
+            if stream.is_piped:
+                await stream.drain()
+        if ended.exit_code and ended.folder_is_left and not ended.breach and await self._has_filled_disk():
+            return replace(ended, breach=Breach.SCRATCH)
+        return ended
 
-    async def _set_up(self) -> bool:
-        """Its scratch folder, and its inputs there; False: they cannot be had, or it was ended meanwhile."""
-        if not self._job.makes_folder:
-            await asyncio.to_thread(scratch.make, self._job.folder)
+    async def _set_up(self) -> None:
+        """Its scratch folder, and its inputs there; it is ended where they cannot be had."""
+        await asyncio.to_thread(scratch.make, self._job.folder)
         if self._task_files and not self._verdict:
             self._setting_up = asyncio.create_task(self._task_files.bring_in())
             try:
@@ -211,7 +216,6 @@ class Attempt:
                 if not isinstance(error, StagingError):
                     raise error
                 self.end(error.outcome, str(error))
-        return not self._verdict
 
     async def _start(self) -> Tree:
         self._ran = Stopwatch()
@@ -235,21 +239,12 @@ class Attempt:
     def _break_off(self, breach: Breach) -> None:
         self.end(Outcome.FAILED, self._job.limits.words(breach))
 
-    async def _notice_full_disk(self, ended: Ended) -> Ended:
+    async def _has_filled_disk(self) -> bool:
         """A task may fail of its own accord as soon as it may write no more."""
         limit_bytes = self._job.limits.scratch_bytes
-        has_failed = ended.exit_code and not ended.breach
-        if (
-            has_failed
-            and limit_bytes
-            and ended.folder_is_left
-            and await asyncio.to_thread(fills, self._job.folder, limit_bytes)
-        ):
-            return replace(ended, breach=Breach.SCRATCH)
-        return ended
+        return bool(limit_bytes) and await asyncio.to_thread(fills, self._job.folder, limit_bytes)
 
     def _account(self, ended: Ended) -> None:
-        self._ran.stop()
         self._tree = None
         self.folder_is_left = ended.folder_is_left
         self._peak_memory_bytes = max(self._peak_memory_bytes, ended.peak_memory_bytes)

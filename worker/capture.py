@@ -16,6 +16,7 @@ from shared.model import INLINE_LIMIT_BYTES, Output
 
 _DRAIN_S = 2.0
 _PART_BYTES = 65536
+_NOTHING = Output()
 
 
 class Capture(asyncio.Protocol):
@@ -30,7 +31,7 @@ class Capture(asyncio.Protocol):
         self._head = b""  # the first INLINE_LIMIT_BYTES of what is kept
         self._hash: hashlib._Hash | None = None  # once it is long
         self._file: BinaryIO | None = None
-        self._is_piped = False
+        self.is_piped = False  # by who wants no feeding: the end of that pipe is to be waited for
         self._transport: asyncio.BaseTransport | None = None
         self._is_at_end = False
         self._news: asyncio.Event | None = None  # for who waits for more, or for the end
@@ -43,7 +44,7 @@ class Capture(asyncio.Protocol):
     async def open(self) -> int:
         """The end of a pipe to write to, which is fed from then on: for the caller to close its own copy of."""
         read, write = os.pipe()
-        self._is_piped = True
+        self.is_piped = True
         loop = asyncio.get_running_loop()
         if sys.platform == "win32":  # asyncio wants another kind of pipe there
             threading.Thread(target=_pump, args=(read, self, loop), daemon=True).start()
@@ -77,18 +78,19 @@ class Capture(asyncio.Protocol):
 
     async def drain(self) -> None:
         """No more is written: to the end of the pipe, near once the whole tree is dead."""
-        if self._is_piped:
-            with suppress(TimeoutError):
-                async with asyncio.timeout(_DRAIN_S):
-                    while not self._is_at_end:
-                        await self._hear()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_DRAIN_S):
+                while not self._is_at_end:
+                    await self._hear()
         if self._transport:
             self._transport.close()
-        self.connection_lost(None)
 
     def finish(self, whole: bool) -> Output:
         """What was written; only the beginning of it where nobody needs the ``whole``. OSError: it is not on disk."""
-        self.connection_lost(None)
+        self._is_at_end = True
+        self._tell()
+        if not self._size_bytes:
+            return _NOTHING
         if self._file is None:
             return Output(self._size_bytes, self._size_bytes > len(self._head), self._head)
         self._file.close()

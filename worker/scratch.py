@@ -92,7 +92,7 @@ class Surroundings:
             "LOOPLINE_ATTEMPT": str(run.attempt),
             "LOOPLINE_WORKER": self._worker,
             "LOOPLINE_SLOTS": str(run.slots),
-            "LOOPLINE_PARAMETERS": json.dumps({} if run.function else run.parameters),
+            "LOOPLINE_PARAMETERS": json.dumps(run.parameters) if run.parameters and not run.function else "{}",
             VARIABLE: home,
         }
 

@@ -16,7 +16,7 @@ from worker.limits import Breach, Limits
 
 _LOOK_EVERY_S = 0.5
 FIRST_LOOK_S = 0.2
-"""What is over by then need not be looked at: of a task of a tenth of a second that would be a good part of the cost."""
+"""What is over by then is not looked at: of a task of a tenth of a second that would be a good part of the cost."""
 LOOK_AROUND_S = 0.1
 """How often somebody has to ask whether it is time for a look."""
 _DISK_SHARE = 50

@@ -36,8 +36,8 @@ class Folders:
     def take_back(self, folder: str) -> bool:
         """Whether it is done with: False leaves it to others, for there is something in it."""
         with suppress(OSError):
-            is_empty = os.listdir(folder) == [TEMPORARY] and not os.listdir(f"{folder}/{TEMPORARY}")
-            if is_empty and _shape(folder) == self._shape:
+            inner = f"{folder}/{TEMPORARY}"
+            if os.listdir(folder) == [TEMPORARY] and not os.listdir(inner) and _shape(folder) == self._shape:  # noqa: PTH208
                 self._spare = folder
         return self._spare == folder
 

@@ -132,7 +132,8 @@ class Group:
 
     def remove(self) -> bool:
         """False where the kernel still clears up in it."""
-        return all([_remove(folder) for folder in (self._still, *set(self._folders.values())) if folder])
+        gone = [_remove(folder) for folder in (self._still, *set(self._folders.values())) if folder]
+        return all(gone)
 
     def _open_counter(self, kind: str) -> int:
         for file in ("memory.events", "memory.oom_control", "pids.events"):

@@ -86,6 +86,7 @@ class Guard:
         """There is no task."""
         self._task = 0
         self._status: int | None = None  # of the task, once it ended
+        self._has_children = True
         self._killed = False
         self._strays = 0
         self._user_s = self._system_s = 0.0
@@ -157,7 +158,7 @@ class Guard:
 
         A killed process can fork no more, and its children become ours: every round leaves fewer.
         """
-        if not self._reap():
+        if not self._has_children:
             return
         if not self._killed:
             with suppress(OSError):
@@ -179,7 +180,8 @@ class Guard:
 
     def _reap(self) -> bool:
         """Take leave of every child that ended; False when none is left."""
-        with suppress(ChildProcessError):
+        self._has_children = True
+        try:
             while True:
                 pid, status, used = os.wait4(-1, os.WNOHANG)
                 if pid == 0:
@@ -189,7 +191,9 @@ class Guard:
                 self._user_s += used.ru_utime
                 self._system_s += used.ru_stime
                 self._peak_memory = max(self._peak_memory, used.ru_maxrss)
-        return False
+        except ChildProcessError:
+            self._has_children = False
+        return self._has_children
 
     def _account(self) -> dict[str, object]:
         assert self._status is not None

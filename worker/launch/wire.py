@@ -1,4 +1,4 @@
-"""What the agent and its guards say to each other: marshalled, because both run the same Python and it costs least."""
+"""What the agent and its guards say to each other: marshalled, for both run the same Python and it costs least."""
 
 from __future__ import annotations
 
