@@ -311,7 +311,7 @@ async def test_no_slots_are_offered_while_this_computer_cannot(master: SmallMast
     await master.say(run)
     (result,) = await master.results_of(run)
     assert result.outcome is Outcome.GIVEN_BACK
-    assert master.reports[-1].load.slots == 0
+    assert any(report.load.slots == 0 for report in master.reports)
     await until(lambda: master.reports[-1].load.slots == 2)  # its disk takes files again
 
 

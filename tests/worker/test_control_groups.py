@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from worker.launch import abilities, delegation, processes
-from worker.launch.groups import Group
+from worker.launch.groups import Group, breach
 
 CONTROLLERS = "cpu memory pids\n"
 
@@ -83,35 +83,50 @@ def test_a_group_with_others_in_it_is_not_changed(
 
 
 def test_limits_in_version_2(tmp_path: Path) -> None:
-    folder = folder_with(
-        tmp_path / "1.1.1", memory__max="", memory__swap__max="", memory__oom__group="", pids__max=""
-    )
-    Group(dict.fromkeys(("core", "memory", "pids"), str(tmp_path)), "1.1.1").make(1000, 50)
-    assert {file.name: file.read_text() for file in folder.iterdir()} == {
-        "memory.max": "1000", "memory.swap.max": "0", "memory.oom.group": "1", "pids.max": "50",
-    }  # fmt: skip
+    """Those of one task after the other, with room for the guard; what stays is not written again."""
+    folder = folder_with(tmp_path / "guard-7", memory__max="", memory__swap__max="", pids__max="")
+    group = Group(dict.fromkeys(("core", "memory", "pids"), str(tmp_path)), "guard-7")
+
+    def written(memory_bytes: int | None, processes: int | None) -> dict[str, str]:
+        for file in folder.iterdir():
+            file.write_text("")
+        group.limit(memory_bytes, processes)
+        return {file.name: text for file in folder.iterdir() if (text := file.read_text())}
+
+    assert written(1000, 50) == {"memory.max": "1000", "memory.swap.max": "0", "pids.max": "51"}
+    assert written(1000, 50) == {}
+    assert written(2000, 50) == {"memory.max": "2000", "memory.swap.max": "0"}
+    assert written(None, None) == {"memory.max": "max", "memory.swap.max": "max", "pids.max": "max"}
 
 
 def test_use_and_breach_in_version_2(tmp_path: Path) -> None:
     folder_with(
-        tmp_path / "1.1.1", cpu__stat="usage_usec 2500000\nuser_usec 1\n", memory__stat="anon 70\nfile 5\nshmem 7\n",
-        memory__events="max 9\noom_kill 0\n", pids__current="4\n", pids__events="max 0\n",
+        tmp_path / "guard-7", memory__stat="anon 70\nfile 5\nshmem 7\n", pids__current="4\n",
+        memory__events="max 9\noom_kill 0\n", pids__events="max 0\n",
     )  # fmt: skip
-    group = Group(dict.fromkeys(("core", "memory", "pids"), str(tmp_path)), "1.1.1")
-    assert (group.cpu_s(), group.memory_bytes(), group.processes(), group.breach()) == (2.5, 77, 4, "")
-    (tmp_path / "1.1.1/pids.events").write_text("max 3\n")
-    assert group.breach() == "processes"
-    (tmp_path / "1.1.1/memory.events").write_text("max 9\noom_kill 1\n")
-    assert group.breach() == "memory"
+    group = Group(dict.fromkeys(("core", "memory", "pids"), str(tmp_path)), "guard-7")
+    assert (group.memory_bytes(), group.processes(), group.hits()) == (77, 3, (0, 0))
+    (tmp_path / "guard-7/pids.events").write_text("max 3\n")
+    assert group.hits() == (0, 3)
+    (tmp_path / "guard-7/memory.events").write_text("max 9\noom_kill 1\n")
+    assert group.hits() == (1, 3)
+    group.close()
 
 
-def test_without_places_it_does_nothing(tmp_path: Path) -> None:
-    group = Group({}, "1.1.1")
-    group.make(1000, 50)
+def test_a_breach_is_one_task_s_own() -> None:
+    """The group counts for all tasks that it ever has."""
+    assert [breach((2, 5), after) for after in ((2, 5), (2, 6), (3, 6))] == ["", "processes", "memory"]
+
+
+def test_without_places_it_does_nothing() -> None:
+    group = Group({}, "guard-7")
+    group.make()
     group.enter()
-    group.kill()
+    group.limit(1000, 50)
     assert not group.freeze(True)
-    assert (group.cpu_s(), group.memory_bytes(), group.processes(), group.breach()) == (None, None, None, "")
+    with pytest.raises(OSError, match="no group"):
+        group.hold(1)
+    assert (group.memory_bytes(), group.processes(), group.hits(), group.standing()) == (None, None, (0, 0), set())
     assert group.remove()
 
 

@@ -98,7 +98,11 @@ class PosixTree:
         return self._usage
 
     async def wait(self) -> Ended:
-        return await self._ended
+        try:
+            return await self._ended
+        except asyncio.CancelledError:
+            self._line.close()  # nobody waits any more: its guard kills it
+            raise
 
     # What its guard says.
 

@@ -1,0 +1,259 @@
+"""Guards, kept for task after task: what one task does reaches no other, and whoever is killed, nothing is left."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import os
+import signal
+import socket
+import sys
+from pathlib import Path
+
+import psutil
+import pytest
+
+from shared.model import Outcome
+from shared.protocol.messages import Run
+from tests.worker.bench import Bench, processes_of, python, run_of, until
+from worker.launch import processes
+from worker.launch.folders import Folders
+from worker.launch.wire import Unpacker, pack
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="Windows has no guards")
+
+PARENT = "import os; print(os.getppid())"
+GATED = "echo > begun; while [ ! -e go ]; do sleep 0.01; done"
+
+
+def guards(bench: Bench) -> list[int]:
+    assert bench.launcher._process
+    return processes.children(bench.launcher._process.pid)
+
+
+def number(task: int, *command: str, **options: object) -> Run:
+    return run_of(*command, task=task, **options)
+
+
+async def test_one_guard_serves_one_task_after_the_other(bench: Bench) -> None:
+    parents = {(await bench.result(python(PARENT, task=task))).stdout.data for task in range(1, 5)}
+    assert parents == {f"{guard}\n".encode() for guard in guards(bench)}
+    assert len(parents) == 1
+
+
+async def test_a_refused_command_costs_no_guard(bench: Bench) -> None:
+    await bench.result(run_of("no-such-program"))
+    (guard,) = guards(bench)
+    assert (await bench.result(python(PARENT, task=2))).stdout.data == f"{guard}\n".encode()
+
+
+async def test_tasks_at_the_same_time_have_guards_of_their_own(bench: Bench) -> None:
+    runs = [number(task, "sh", "-c", GATED) for task in (1, 2, 3)]
+    for run in runs:
+        await bench.begins(run)
+    assert len(guards(bench)) == 3
+    for run in runs:
+        (bench.scratch / str(run.attempt) / "go").touch()
+    assert {(await bench.end_of(run)).outcome for run in runs} == {Outcome.SUCCEEDED}
+
+
+# What one task writes.
+
+
+async def test_what_a_task_writes_is_its_own(bench: Bench) -> None:
+    """Short and long, by itself and by what it leaves running."""
+    flood = "(setsid sh -c 'while :; do echo stray; done' &); head -c 300000 /dev/zero | tr '\\0' x"
+    scripts = {1: "echo one; echo uno >&2", 2: flood, 3: "true", 4: "echo four"}
+    results = {task: await bench.result(number(task, "sh", "-c", script)) for task, script in scripts.items()}
+    assert (results[1].stdout.data, results[1].stderr.data) == (b"one\n", b"uno\n")
+    assert "left running" in results[2].reason
+    assert results[2].stdout.size_bytes >= 300_000
+    assert (results[3].stdout.size_bytes, results[3].stderr.size_bytes) == (0, 0)
+    assert (results[4].stdout.data, results[4].stderr.size_bytes) == (b"four\n", 0)
+
+
+async def test_what_a_task_does_to_its_pipe_does_not_meet_the_next(bench: Bench) -> None:
+    await bench.result(python("import os; os.set_blocking(1, False); os.set_blocking(2, False)"))
+    result = await bench.result(python("import os; print(os.get_blocking(1), os.get_blocking(2))", task=2))
+    assert result.stdout.data == b"True True\n"
+
+
+async def test_long_output_is_handed_on_while_it_is_written(bench: Bench) -> None:
+    """More than a pipe holds, on both streams, with the end of it only just before the task's."""
+    code = "import sys; [print(str(n) * 1000, file=f) for n in range(1000) for f in (sys.stdout, sys.stderr)]"
+    async with Bench(bench.folder / "large", output_limit_bytes=2**23) as large:
+        result = await large.result(python(code))
+        expected = "".join(f"{str(n) * 1000}\n" for n in range(1000)).encode()
+        files = large.spool.output_files(result.attempt)
+        assert [file.read_bytes() == expected for file in files] == [True, True]
+        assert result.stdout.sha256 == result.stderr.sha256 == hashlib.sha256(expected).hexdigest()
+
+
+async def test_it_can_be_read_while_it_is_written(bench: Bench) -> None:
+    run = number(1, "sh", "-c", "echo one; echo > begun; while [ ! -e go ]; do sleep 0.01; done; echo two")
+    await bench.begins(run)
+    assert await bench.runner.read(run.attempt, "stdout", 0, 100) == b"one\n"
+    (bench.scratch / "1.1.1" / "go").touch()
+    assert await bench.runner.read(run.attempt, "stdout", 4, 100) == b"two\n"
+    assert (await bench.end_of(run)).stdout.data == b"one\ntwo\n"
+    assert await bench.runner.read(run.attempt, "stdout", 8, 100) == b""
+
+
+async def test_who_reads_before_it_runs_is_told(bench: Bench) -> None:
+    run = number(1, "sh", "-c", "echo one; while [ ! -e go ]; do sleep 0.01; done")
+    bench.runner.start(run)
+    assert await bench.runner.read(run.attempt, "stdout", 0, 100) == b"one\n"
+    (bench.scratch / "1.1.1" / "go").touch()
+    assert (await bench.end_of(run)).stdout.data == b"one\n"
+
+
+async def test_a_writer_outside_the_task_is_not_waited_for(bench: Bench) -> None:
+    """Who has been handed the task's stdout belongs to somebody else, and keeps it open."""
+    place = str(bench.folder / "socket")
+    with socket.socket(socket.AF_UNIX) as outside:
+        outside.bind(place)
+        outside.listen()
+        code = "import socket, sys; s = socket.socket(socket.AF_UNIX); s.connect(sys.argv[1])\n"
+        code += "print('given', flush=True); socket.send_fds(s, [b'+'], [1])"
+        result = await bench.result(python(code, place))
+        with outside.accept()[0] as connection:
+            _, (pipe,), _, _ = socket.recv_fds(connection, 1, 1)
+            with pytest.raises(BrokenPipeError):
+                os.write(pipe, b"late")
+            os.close(pipe)
+    assert result.stdout.data == b"given\n"
+    assert (await bench.result(number(2, "true"))).stdout.size_bytes == 0
+
+
+# Who is killed.
+
+
+@pytest.mark.parametrize("turns", [0, 1, 2, 3])
+async def test_killed_while_it_starts(bench: Bench, turns: int) -> None:
+    """At whatever moment: the loop is given some turns first."""
+    run = number(1, "sh", "-c", "sleep 100 & sleep 100")
+    bench.runner.start(run)
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    bench.runner.cancel(run.attempt)
+    assert (await bench.end_of(run)).outcome is Outcome.CANCELLED
+    assert processes_of(bench.folder) == []
+    assert (await bench.result(number(2, "echo", "fine"))).stdout.data == b"fine\n"
+
+
+async def test_a_kill_that_comes_too_late_is_not_the_next_task_s(bench: Bench) -> None:
+    """It ends by itself while the order to kill it is under way."""
+    for task in range(1, 30):
+        run = number(task, "true")
+        bench.runner.start(run)
+        attempt = bench.runner._attempts[run.attempt]
+        while attempt._tree is None:  # noqa: ASYNC110 - it will not be there for long
+            await asyncio.sleep(0)
+        bench.runner.cancel(run.attempt)
+        assert (await bench.end_of(run)).outcome in (Outcome.CANCELLED, Outcome.SUCCEEDED)
+    assert (await bench.result(number(99, "sh", "-c", "sleep 0.1; echo fine"))).stdout.data == b"fine\n"
+
+
+async def test_an_idle_guard_that_is_killed_is_replaced(bench: Bench) -> None:
+    await bench.result(number(1, "true"))
+    (guard,) = guards(bench)
+    os.kill(guard, signal.SIGKILL)
+    await until(lambda: not bench.launcher._lines)
+    assert (await bench.result(number(2, "echo", "fine"))).stdout.data == b"fine\n"
+    assert guards(bench) != [guard]
+
+
+async def test_guards_that_have_nothing_to_do_go_home(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("worker.launch.posix._IDLE_S", 0.05)
+    await bench.result(number(1, "true"))
+    await until(lambda: not guards(bench))
+    assert (await bench.result(number(2, "echo", "fine"))).stdout.data == b"fine\n"
+
+
+async def test_the_task_of_a_killed_guard_is_given_back_and_its_group_goes(bench: Bench) -> None:
+    run = number(1, "sh", "-c", "setsid sleep 100 & echo > begun; sleep 100")
+    await bench.begins(run)
+    (guard,) = guards(bench)
+    places = [Path(place, f"guard-{guard}") for place in bench.launcher._places.values()]
+    os.kill(guard, signal.SIGKILL)
+    assert (await bench.end_of(run)).outcome is Outcome.GIVEN_BACK
+    await until(lambda: not processes_of(bench.folder))
+    await until(lambda: not any(place.exists() for place in places))
+
+
+async def test_memory_that_runs_out_kills_the_task_not_its_guard(bench: Bench) -> None:
+    """However little it may have."""
+    if "memory" not in bench.launcher._places:
+        pytest.skip("no control groups are handed over to us here")
+    hog = python("held = [bytearray(100_000) for _ in range(1000)]", memory_bytes=6 * 2**20)
+    results = [await bench.result(hog), await bench.result(number(2, "false"))]
+    assert "6 MiB of memory" in results[0].reason
+    assert [result.outcome for result in results] == [Outcome.FAILED] * 2
+    assert results[1].reason == ""  # what the last one hit is not this one's
+
+
+async def test_a_guard_starts_no_more_than_its_task(bench: Bench) -> None:
+    """Nothing of ours is a child of the task's parent: what the agent signals below it is the task alone."""
+    run = number(1, "sh", "-c", GATED)
+    await bench.begins(run)
+    (guard,) = guards(bench)
+    assert [child.name() for child in psutil.Process(guard).children()] == ["sh"]
+    (bench.scratch / "1.1.1" / "go").touch()
+    await bench.end_of(run)
+
+
+# Scratch folders.
+
+
+async def test_a_folder_with_leftovers_is_removed(bench: Bench) -> None:
+    for task, script in enumerate(("echo x > left", "mkdir -p a/b", "echo x > $TMPDIR/left", "chmod 0 ."), 1):
+        result = await bench.result(number(task, "sh", "-c", script))
+        assert result.outcome is Outcome.SUCCEEDED
+        following = await bench.result(number(100 + task, "sh", "-c", 'ls -A . "$TMPDIR"; stat -c %a . "$TMPDIR"'))
+        assert following.stdout.data.split() == [b".:", b".tmp", *following.stdout.data.split()[2:3], b"755", b"755"]
+    await until(lambda: not any(bench.scratch.iterdir()))
+
+
+async def test_an_empty_folder_goes_as_soon_as_no_task_wants_it(bench: Bench) -> None:
+    await bench.result(number(1, "true"))
+    await until(lambda: not any(bench.scratch.iterdir()))
+
+
+def test_an_untouched_folder_is_the_next_one(tmp_path: Path) -> None:
+    folders, first, second = Folders(), tmp_path / "1", tmp_path / "2"
+    folders.make(str(first))
+    inode = first.stat().st_ino
+    assert folders.take_back(str(first))
+    folders.make(str(second))
+    assert (first.exists(), second.stat().st_ino) == (False, inode)
+    (second / ".tmp" / "left").touch()
+    assert not folders.take_back(str(second))
+    folders.make(str(first))
+    assert first.stat().st_ino != inode
+    (first / ".tmp").chmod(0o700)
+    assert not folders.take_back(str(first))
+    assert not folders.has_spare
+
+
+def test_a_folder_that_is_a_link_now_is_not_taken_back(tmp_path: Path) -> None:
+    folders, folder, other = Folders(), tmp_path / "1", tmp_path / "other"
+    (other / ".tmp").mkdir(parents=True)
+    folders.make(str(folder))
+    (folder / ".tmp").rmdir()
+    folder.rmdir()
+    folder.symlink_to(other)
+    assert not folders.take_back(str(folder))
+    assert other.exists()
+
+
+# What is said.
+
+
+def test_messages_arrive_in_whatever_parts() -> None:
+    messages = [{"stdout": bytes(5), "exit_code": -9}, {}, "kill", {"environment": {"NAME": "\udcff"}}]
+    stream, unpacker, heard = b"".join(map(pack, messages)), Unpacker(), []
+    for at in range(len(stream)):
+        unpacker.feed(stream[at : at + 1])
+        while (message := unpacker.next()) is not None:
+            heard.append(message)
+    assert heard == messages
