@@ -134,4 +134,4 @@ def test_what_cannot_be_had_is_told_with_what_is_done_instead(monkeypatch: pytes
     monkeypatch.setattr(delegation, "claim", lambda yields: {})
     missing = {ability.name: ability.detail for ability in abilities.abilities() if not ability.has}
     assert missing["memory limit kept by the kernel"].startswith("watched: twice a second")
-    assert "killed and frozen at one stroke" in missing
+    assert "frozen without a signal" in missing

@@ -147,7 +147,7 @@ async def test_a_kill_that_comes_too_late_is_not_the_next_task_s(bench: Bench) -
         run = number(task, "true")
         bench.runner.start(run)
         attempt = bench.runner._attempts[run.attempt]
-        while attempt._tree is None:  # noqa: ASYNC110 - it will not be there for long
+        while attempt._tree is None:
             await asyncio.sleep(0)
         bench.runner.cancel(run.attempt)
         assert (await bench.end_of(run)).outcome in (Outcome.CANCELLED, Outcome.SUCCEEDED)

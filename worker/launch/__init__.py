@@ -2,10 +2,15 @@
 
 ``trees`` is the interface, ``posix`` and ``windows`` are behind it. On POSIX three kinds of process take part::
 
-    agent (asyncio) --- launcher (one, bare Python) --- guard (one per attempt, forked) --- the task and its children
+    agent (asyncio) --- launcher (one, bare Python) --- guard (one per slot, forked) --- the task and its children
 
-``zygote`` is the launcher: it forks a guard in about a millisecond. ``guard`` is the subreaper of one attempt, so
-that the kernel says exactly what belongs to it, daemonised grandchildren included, and it kills all of it when the
+``zygote`` is the launcher: it forks guards. ``guard`` starts one task after the other and is the subreaper of each,
+so that the kernel says exactly what belongs to it, daemonised grandchildren included, and it kills all of it when the
 task ends, when the agent says so, and when the agent dies. These two and what they import use only the standard
-library's light modules: they are copied with every fork.
+library's light modules: they are copied with every fork, and a guard is small. In the agent, ``line`` is what it has
+of one guard, ``tree`` what it has of one attempt.
+
+What a task costs beside itself is what matters here, for it may be over in a millisecond. So all that can be is set
+once, in the guard, and inherited: priority, control groups, limits. The task is started by posix_spawn, which copies
+nothing; what it writes comes home with the news of its end; its scratch folder, left empty, is the next one's.
 """

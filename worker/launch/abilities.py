@@ -59,7 +59,7 @@ def _of_groups(places: Places) -> list[Ability]:
     core, weight = places.get("core", ""), places.get("cpu", places.get("core", ""))
     is_idle = _says(weight, "cpu.idle", "1") or _says(weight, "cpu.shares", "2") or _says(weight, "cpu.weight", "1")
     return [
-        _group("killed and frozen at one stroke", _there(core, "cgroup.kill"), "by signals, process by process"),
+        _group("frozen without a signal", _there(core, "cgroup.freeze"), "by SIGSTOP, process by process"),
         _group("memory limit kept by the kernel", "memory" in places, "watched: twice a second"),
         _group("process limit kept by the kernel", "pids" in places, "RLIMIT_NPROC and watched: twice a second"),
         _group("idle weight against other groups", is_idle, "by priority within its own group only"),
@@ -67,7 +67,7 @@ def _of_groups(places: Places) -> list[Ability]:
 
 
 def _group(name: str, has: bool, instead: str) -> Ability:
-    return Ability(name, has, "a control group for each task" if has else f"{instead}; {_SERVICE}")
+    return Ability(name, has, "a control group for each slot" if has else f"{instead}; {_SERVICE}")
 
 
 def _of_sandbox() -> Ability:
