@@ -53,6 +53,14 @@ class Demand:
     available: dict[str, Worker] = field(default_factory=dict)
     keys: dict[int, Key] = field(default_factory=dict)  # by job
     quorums: dict[Key, Counter[int]] = field(default_factory=dict)  # of those jobs that have one, how many
+    _served: dict[str, tuple[Key, ...]] = field(default_factory=dict, compare=False)  # worked out so far
+
+    def served_by(self, worker: str) -> tuple[Key, ...]:
+        """The requirements that this worker serves."""
+        served = self._served.get(worker)
+        if served is None:
+            served = self._served[worker] = tuple([key for key, names in self.workers.items() if worker in names])
+        return served
 
     def key_of(self, job: Job) -> Key:
         """What the job requires, worked out once for as long as it is in the grid."""
@@ -64,7 +72,9 @@ class Demand:
             self.jobs[key] = set()
             self.able[key] = {w.name for w in self.available.values() if meets(w.facts, key)}
             self.trusted[key] = {n for n in self.able[key] if self.reliable.get(n, 0) >= slots_of(key)}
+            self._served.clear()
         if job.spec.quorum and job.id not in self.jobs[key]:
+            self._served.clear()
             self.quorums.setdefault(key, Counter())[job.spec.quorum] += 1
         self.workers[key] = self._serving(key)
         self.jobs[key].add(job.id)
@@ -73,12 +83,14 @@ class Demand:
         key = self.keys.pop(job.id)
         self.jobs[key].remove(job.id)
         if job.spec.quorum:
+            self._served.clear()
             self.quorums[key] -= Counter([job.spec.quorum])  # and what is left of none goes
             if not self.quorums[key]:
                 del self.quorums[key]
         if self.jobs[key]:
             self.workers[key] = self._serving(key)
         else:
+            self._served.clear()
             del self.jobs[key], self.able[key], self.trusted[key], self.workers[key]
 
     def place_worker(self, worker: Worker) -> list[Key]:
@@ -88,6 +100,7 @@ class Demand:
         """
         if self.knows(worker):
             return []
+        self._served.clear()
         if worker.is_available:
             self.available[worker.name] = worker
         else:

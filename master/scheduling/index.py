@@ -43,6 +43,12 @@ class Ranking(Generic[Subject, Rank]):
 
     __hash__ = None  # type: ignore[assignment]
 
+    def next_after(self, key: Rank | None) -> Rank | None:
+        """The first in the order; after this key."""
+        if key is None:
+            return self.order[0] if self.order else None
+        return next(self.order.irange(key, inclusive=(False, True)), None)
+
     def place(self, subject: Subject, key: Rank | None) -> None:
         old = self.keys.get(subject)
         if old == key:
@@ -64,7 +70,7 @@ class Pool:
     replicable: Ranges = field(default_factory=Ranges)  # running, with room for a replica
     stranded: Ranges = field(default_factory=Ranges)  # of these: all that runs of them is frozen, or asked
     asked: Ranges = field(default_factory=Ranges)  # of these: the job's quorum needs another result
-    kept: set[int] = field(default_factory=set)  # all that have a Task in memory
+    kept: dict[int, int] = field(default_factory=dict)  # all that have a Task in memory, and where each stands
     attempts: int = 0  # in memory
 
 
@@ -85,15 +91,13 @@ class Index:
     complete: SortedSet[int] = field(default_factory=SortedSet)  # arrivals of computed jobs that nobody holds
     of_task: dict[TaskId, dict[AttemptId, Attempt]] = field(default_factory=dict)
     of_worker: dict[str, dict[AttemptId, Attempt]] = field(default_factory=dict)
-    breathing: set[AttemptId] = field(default_factory=set)  # attempts that are alive
-    alive: dict[TaskId, int] = field(default_factory=dict)  # ... how many, by task
+    roles: dict[AttemptId, int] = field(default_factory=dict)  # what each attempt counts as
+    alive: dict[TaskId, int] = field(default_factory=dict)  # attempts that are, by task
     frozen: dict[TaskId, int] = field(default_factory=dict)  # ... of them frozen
     frozen_on: dict[str, int] = field(default_factory=dict)  # ... by worker
-    standing_still: set[AttemptId] = field(default_factory=set)
     places: set[tuple[TaskId, str]] = field(default_factory=set)  # which task occupies slots of which worker
     voters: dict[TaskId, frozenset[str]] = field(default_factory=dict)  # by open task: who has brought a result
     reserved_ms: dict[int, int] = field(default_factory=dict)  # by job: what replicas at work are expected to take
-    seated: set[AttemptId] = field(default_factory=set)  # attempts that take up slots
     used: dict[str, int] = field(default_factory=dict)  # slots, by worker
     occupied: int = 0  # slots, in all
     idle: Ranking[str, tuple[int, int, str]] = field(default_factory=Ranking)  # (-free slots, -merit, worker)
@@ -123,10 +127,11 @@ class Index:
         index.pools = {job_id: Pool() for job_id in by_id}
         for worker in by_name.values():
             index.demand.place_worker(worker)
-            index.place_worker(worker)
         for attempt in attempts:
             index.place_attempt(attempt)
-            index.place_worker(by_name[attempt.worker])
+        for worker in by_name.values():
+            index.place_worker(worker)
+            index.place_slots(worker)
         for task in tasks:
             index.place_task(task, by_id[task.job])
         for job in sorted(by_id.values(), key=lambda job: job.arrival):
@@ -155,75 +160,110 @@ class Index:
         """Enter a task as it is now. One with votes waits among those to replicate: who has voted is barred. One that
         has failed too often is only waited for: were it copied on and on, it would never end.
         """
-        pool, quorum = self.pools[task.job], job.spec.quorum
-        alive, frozen = self.alive.get(task.id, 0), self.frozen.get(task.id, 0)
-        is_queued = task.state is TaskState.QUEUED and task.started
-        is_begun = task.state is TaskState.RUNNING or (is_queued and bool(task.votes))
-        has_room = job.max_replicas is None or alive < job.max_replicas
-        can_replicate = is_begun and has_room and task.setbacks < job.max_attempts
-        is_asked = can_replicate and quorum is not None and task.agreeing + alive - frozen < quorum
-        _toggle(pool.kept, task.number, task.is_open or task.id in self.of_task)
-        _toggle(pool.waiting, task.number, is_queued and not task.votes)
-        _toggle(pool.replicable, task.number, can_replicate)
-        _toggle(pool.stranded, task.number, is_asked or (can_replicate and 0 < alive == frozen))
-        _toggle(pool.asked, task.number, is_asked)
-        if task.is_open and task.votes:
+        pool, number = self.pools[task.job], task.number
+        stands, stood = self._stands(task, job), pool.kept.get(number, 0)
+        if stands != stood:
+            changed = stands ^ stood
+            if changed & _WAITING:
+                _toggle(pool.waiting, number, stands & _WAITING)
+            if changed & _REPLICABLE:
+                _toggle(pool.replicable, number, stands & _REPLICABLE)
+            if changed & _STRANDED:
+                _toggle(pool.stranded, number, stands & _STRANDED)
+            if changed & _ASKED:
+                _toggle(pool.asked, number, stands & _ASKED)
+            if stands:
+                pool.kept[number] = stands
+            else:
+                del pool.kept[number]
+        if task.votes and task.is_open:
             self.voters[task.id] = frozenset(vote.worker for vote in task.votes)
-        else:
+        elif self.voters:
             self.voters.pop(task.id, None)
+
+    def _stands(self, task: Task, job: Job) -> int:
+        """In which of the pool's sets the task belongs; 0: it is forgotten."""
+        state = task.state
+        if state is _RUNNING:
+            is_begun, is_waiting = True, False
+        elif state is _QUEUED:
+            is_begun, is_waiting = task.started and bool(task.votes), task.started and not task.votes
+        else:
+            return _KEPT if task.id in self.of_task else 0
+        stands = _KEPT | _WAITING if is_waiting else _KEPT
+        alive, limit = self.alive.get(task.id, 0), job.max_replicas
+        if not is_begun or (limit is not None and alive >= limit):
+            return stands
+        if (task.failures or task.votes) and task.setbacks >= job.max_attempts:
+            return stands
+        frozen, quorum = self.frozen.get(task.id, 0), job.spec.quorum
+        if quorum is not None and task.agreeing + alive - frozen < quorum:
+            return stands | _REPLICABLE | _STRANDED | _ASKED
+        return stands | _REPLICABLE | (_STRANDED if 0 < alive == frozen else 0)
 
     def place_attempt(self, attempt: Attempt) -> None:
         """Enter an attempt as it is now; one that is over leaves. (Its worker is to be placed, too.)"""
-        tasks = self.of_task.setdefault(attempt.task_id, {})
-        held = self.of_worker.setdefault(attempt.worker, {})
-        self.pools[attempt.job].attempts += (not attempt.is_over) - (attempt.id in tasks)
-        if attempt.is_over:
-            tasks.pop(attempt.id, None)
-            held.pop(attempt.id, None)
+        roles, old = _roles(attempt), self.roles.get(attempt.id, 0)
+        if roles == old:
+            return
+        changed, task, name = roles ^ old, attempt.task_id, attempt.worker
+        if roles:
+            self.roles[attempt.id] = roles
         else:
-            tasks[attempt.id] = held[attempt.id] = attempt
-        if not tasks:
-            del self.of_task[attempt.task_id]
-        if not held:
-            del self.of_worker[attempt.worker]
-        self._occupy(attempt)
-
-    def _occupy(self, attempt: Attempt) -> None:
-        """It takes up its slots, or leaves them; it counts as alive, or no longer."""
-        key, task = (attempt.task_id, attempt.worker), attempt.task_id
-        if (attempt.state in OCCUPYING) != (key in self.places):
-            self.places ^= {key}
-        if attempt.is_seated != (attempt.id in self.seated):
-            sign = -1 if attempt.id in self.seated else 1
-            self.seated ^= {attempt.id}
-            _count(self.used, attempt.worker, sign * attempt.slots)
+            del self.roles[attempt.id]
+        if changed & _KEPT:
+            self._keep(attempt, roles & _KEPT)
+        if changed & _OCCUPYING:
+            self.places ^= {(task, name)}
+        if changed & _SEATED:
+            sign = 1 if roles & _SEATED else -1
+            _count(self.used, name, sign * attempt.slots)
             self.occupied += sign * attempt.slots
             _count(self.reserved_ms, attempt.job, sign * ledger.expected_ms(attempt))
-        self.queues.place(attempt)
-        if (attempt.state in LIVE) != (attempt.id in self.breathing):
-            _count(self.alive, task, -1 if attempt.id in self.breathing else 1)
-            self.breathing ^= {attempt.id}
-        stands_still = attempt.frozen and attempt.state in LIVE
-        if stands_still != (attempt.id in self.standing_still):
-            sign = -1 if attempt.id in self.standing_still else 1
+        if changed & _ALIVE:
+            _count(self.alive, task, 1 if roles & _ALIVE else -1)
+        if changed & _FROZEN:
+            sign = 1 if roles & _FROZEN else -1
             _count(self.frozen, task, sign)
-            _count(self.frozen_on, attempt.worker, sign)
-            self.standing_still ^= {attempt.id}
+            _count(self.frozen_on, name, sign)
+        if changed & _AHEAD:
+            self.queues.toggle(attempt, roles & _AHEAD)
+
+    def _keep(self, attempt: Attempt, present: int) -> None:
+        task, name, number = attempt.task_id, attempt.worker, attempt.id
+        if present:
+            self.pools[attempt.job].attempts += 1
+            self.of_task.setdefault(task, {})[number] = attempt
+            self.of_worker.setdefault(name, {})[number] = attempt
+            return
+        self.pools[attempt.job].attempts -= 1
+        for family, member in ((self.of_task, task), (self.of_worker, name)):
+            attempts = family[member]
+            del attempts[number]
+            if not attempts:
+                del family[member]
 
     def place_worker(self, worker: Worker) -> None:
         """Enter a worker as it is now (Demand is placed apart: it answers what that changed)."""
-        name, free = worker.name, self._unclaimed(worker)
-        is_idle, is_bound = free > 0 and worker.is_available, worker.on_trial or worker.probation_until is not None
-        self.idle.place(name, (-free, -measure.merit(worker), name) if is_idle else None)
-        is_full = worker.is_available and free <= 0 < worker.offered and name not in self.frozen_on and not is_bound
-        wait_ms = self.queues.work_ms.get(name, 0) // max(1, worker.offered)
-        self.full.place(name, (wait_ms, name) if is_full else None)
-        is_laden = worker.session is not None and name in self.queues.of_worker
-        self.laden.place(name, (-wait_ms, name) if is_laden else None)
-        until = worker.probation_until
+        name, until = worker.name, worker.probation_until
         self.probations.place(name, (until, name) if until is not None else None)
-        at_work = worker.session is not None or self.used.get(worker.name, 0) > 0
-        self.leases.place(worker.name, (worker.lease_until, worker.name) if at_work else None)
+        at_work = worker.session is not None or name in self.used
+        self.leases.place(name, (worker.lease_until, name) if at_work else None)
+
+    def place_slots(self, worker: Worker) -> None:
+        """Enter what it has in hand and what it could still take, as it is now."""
+        name, queue = worker.name, self.queues.of_worker.get(worker.name)
+        free, is_there = self._unclaimed(worker), worker.is_available
+        if free > 0 and is_there:
+            self.idle.place(name, (-free, -measure.merit(worker), name))
+        elif name in self.idle.keys:
+            self.idle.place(name, None)
+        wait_ms = self.queues.work_ms[name] // max(1, worker.offered) if queue else 0
+        is_bound = worker.on_trial or worker.probation_until is not None
+        is_full = free <= 0 < worker.offered and is_there and name not in self.frozen_on and not is_bound
+        self.full.place(name, (wait_ms, name) if is_full else None)
+        if queue or name in self.laden.keys:
+            self.laden.place(name, (-wait_ms, name) if queue and worker.session is not None else None)
 
     def is_held(self, job: Job) -> bool:
         """Its last never-started task is kept back, or its delivery."""
@@ -286,10 +326,18 @@ class Index:
 
     def _looks_of(self, job: Job, fresh: Ranges) -> Looks:
         """All that places depend on, unless the job is at last: then they depend on other jobs, too."""
-        pool, is_computed = self.pools[job.id], job.is_computed
-        extra = (len(self.to_shadow(job)) > 0, len(self.to_replicate(job)) > 0)
-        pools = (len(fresh) > 0, len(pool.waiting) > 0, *extra)
-        return (job.paused, job.stalled, job.starved_since, job.running > 0, is_computed, *pools)
+        pool, may_replicate = self.pools[job.id], self.may_replicate(job)
+        return (
+            job.paused,
+            job.stalled,
+            job.starved_since,
+            job.running > 0,
+            job.is_computed,
+            len(fresh) > 0,
+            len(pool.waiting) > 0,
+            len(pool.stranded if may_replicate else pool.asked) > 0,
+            len(pool.replicable if may_replicate else pool.asked) > 0,
+        )
 
     def _place_witness(self, job: Job, at_last: bool) -> None:
         old = self.witness.pop(job.id, None)
@@ -312,6 +360,24 @@ class Index:
         toggle_under(self.replicable, key, job.arrival, may_run and len(self.to_replicate(job)) > 0, Ranges)
 
 
+_KEPT, _OCCUPYING, _SEATED, _ALIVE, _FROZEN, _AHEAD = (1 << bit for bit in range(6))
+"""What an attempt counts as: it is in memory, on its worker, in a slot, alive, alive but frozen, sent ahead."""
+_WAITING, _REPLICABLE, _STRANDED, _ASKED = (1 << bit for bit in range(1, 5))
+"""Where a task that is kept stands in its job's pool."""
+_RUNNING, _QUEUED = TaskState.RUNNING, TaskState.QUEUED
+
+
+def _roles(attempt: Attempt) -> int:
+    if attempt.ended_at is not None:
+        return 0
+    if attempt.state in LIVE:
+        roles = _KEPT | _OCCUPYING | _ALIVE | (_AHEAD if attempt.waiting else _SEATED)
+        return roles | _FROZEN if attempt.frozen else roles
+    if attempt.state not in OCCUPYING:
+        return _KEPT
+    return _KEPT | _OCCUPYING if attempt.waiting else _KEPT | _OCCUPYING | _SEATED
+
+
 def _is_at_last(job: Job, fresh: Ranges) -> bool:
     """What would complete it is what its order keeps back: its last task's start, or its delivery."""
     match job.order:
@@ -330,7 +396,7 @@ def _count(counts: dict[Any, int], of: object, change: int) -> None:
         counts[of] = new
 
 
-def _toggle(members: SortedSet[int] | set[int] | Ranges, member: int, present: bool) -> None:
+def _toggle(members: SortedSet[int] | set[int] | Ranges, member: int, present: bool | int) -> None:
     if present:
         members.add(member)
     else:

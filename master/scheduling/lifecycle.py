@@ -214,7 +214,7 @@ def _learn(state: State, attempt: Attempt) -> bool:
 
 
 def _learn_of_program(state: State, job: Job, worker: Worker, attempt: Attempt) -> bool:
-    key, seen = programs.key_of(job.owner, job.spec), measure.observe(worker, attempt, state.now)
+    key, seen = job.program, measure.observe(worker, attempt, state.now)
     program = state.programs.get(key) or Program(*key, first_run_at=state.now, used_at=state.now)
     is_slow = programs.is_far_slower(program, seen)
     programs.learn(program, seen)

@@ -8,7 +8,6 @@ import math
 
 from master.scheduling.model import Attempt, Grid, Job, Worker
 from shared.model import Observation, SizeSource
-from shared.sweep import size_at
 
 _PRIOR_S = 50.0
 """A worker's benchmark counts as so many seconds of experience with it."""
@@ -34,7 +33,8 @@ def speed_of(grid: Grid, worker: Worker) -> float:
     """Reference CPU-seconds that one slot of the worker delivers in a second: what its finished attempts had,
     and its benchmark, at the share that all benchmarks turned out to be worth.
     """
-    return _within(_SLOWEST, _known_work(grid, worker) / (worker.work_s + _PRIOR_S), _FASTEST)
+    speed = (worker.work_done + _PRIOR_S * _benchmark(worker) * grid.share) / (worker.work_s + _PRIOR_S)
+    return _SLOWEST if speed < _SLOWEST else min(speed, _FASTEST)
 
 
 def left_of(grid: Grid, job: Job, worker: Worker, attempt: Attempt) -> float:
@@ -53,7 +53,7 @@ def left_of(grid: Grid, job: Job, worker: Worker, attempt: Attempt) -> float:
 
 def work_of(grid: Grid, job: Job, number: int) -> float:
     """Size of one task in reference CPU-seconds; where nobody said, as predicted and as others of its job were."""
-    size = size_at(job.spec, number)
+    size = job.sweep.size_at(number)
     if size is not None:
         return size
     if job.predicted is not None:
@@ -64,7 +64,7 @@ def work_of(grid: Grid, job: Job, number: int) -> float:
 
 def is_known(job: Job, number: int) -> bool:
     """Whether there is any ground for the size of one task: somebody said it, or others of its job have finished."""
-    return job.succeeded > 0 or job.predicted is not None or size_at(job.spec, number) is not None
+    return job.succeeded > 0 or job.predicted is not None or job.sweep.size_at(number) is not None
 
 
 def mean_work(grid: Grid, job: Job) -> float:
@@ -114,7 +114,7 @@ def learn(grid: Grid, job: Job, worker: Worker, attempt: Attempt) -> float:
     much is believed: it may be in other units.
     """
     wall_s = max(attempt.wall_s, _SHORTEST_S)
-    size = size_at(job.spec, attempt.task)
+    size = job.sweep.size_at(attempt.task)
     if size is None:
         return wall_s * speed_of(grid, worker)
     promised = wall_s * _benchmark(worker)
@@ -128,7 +128,8 @@ def learn(grid: Grid, job: Job, worker: Worker, attempt: Attempt) -> float:
 
 
 def _benchmark(worker: Worker) -> float:
-    return _within(_SLOWEST, worker.facts.speed, _FASTEST)
+    speed = worker.facts.speed
+    return speed if _SLOWEST <= speed <= _FASTEST else _within(_SLOWEST, speed, _FASTEST)
 
 
 def _known_work(grid: Grid, worker: Worker) -> float:

@@ -10,7 +10,6 @@ from master.scheduling.state import State
 from shared.model import AttemptId, AttemptState, Function, Probation
 from shared.protocol.messages import MAX_RUNS_PER_ASSIGN, Assign, Run
 from shared.spec import RowFile, staged
-from shared.sweep import task_at
 
 
 class Outbox:
@@ -34,10 +33,11 @@ class Outbox:
 
         What does not fit into a frame is sent when the worker's next Report shows that it does not hold it.
         """
-        for attempt in list(state.effects.attempts.values()):
-            worker = state.workers[attempt.worker]
-            if attempt.sent == 0 and _is_listening(worker):
-                self._command(state, attempt, worker)
+        for attempt in state.effects.attempts.values():
+            if attempt.sent == 0 and attempt.ended_at is None:
+                worker = state.workers[attempt.worker]
+                if _is_listening(worker):
+                    self._command(state, attempt, worker)
         listening = (w for name in self._concerned if _is_listening(w := state.workers[name]))
         return {worker.name: self._assign(state, worker) for worker in listening}
 
@@ -73,22 +73,22 @@ def _is_listening(worker: Worker) -> bool:
 
 
 def _run(job: Job, attempt: Attempt) -> Run:
-    plan = task_at(job.spec, attempt.task)
+    spec, parameters = job.spec, job.sweep.parameters_at(attempt.task)
     return Run(
         attempt.id,
-        plan.command,
-        plan.parameters,
-        job.spec.environment,
-        job_name=job.spec.name,
+        job.sweep.command_at(attempt.task, parameters),
+        parameters,
+        spec.environment,
+        job_name=spec.name,
         slots=attempt.slots,
-        timeout_s=job.spec.timeout_s,
-        memory_bytes=job.spec.requires.memory_bytes or None,
-        network=job.spec.requires.network,
+        timeout_s=spec.timeout_s,
+        memory_bytes=spec.requires.memory_bytes or None,
+        network=spec.requires.network,
         inputs=job.inputs,
-        own_inputs=staged(job.spec.tasks[attempt.task - 1].inputs) if job.spec.tasks else {},
-        outputs=tuple(job.spec.outputs),
+        own_inputs=staged(spec.tasks[attempt.task - 1].inputs) if spec.tasks else {},
+        outputs=tuple(spec.outputs),
         function=_function(job),
-        row_file=rows.sha256 if isinstance(rows := job.spec.parameters, RowFile) else None,
+        row_file=rows.sha256 if isinstance(rows := spec.parameters, RowFile) else None,
     )
 
 

@@ -21,19 +21,15 @@ class Queues:
     of_worker: dict[str, dict[AttemptId, int]] = field(default_factory=dict)  # how long each is expected to take
     work_ms: dict[str, int] = field(default_factory=dict)
 
-    def place(self, attempt: Attempt) -> None:
-        """Enter an attempt as it is now; one that does not wait leaves."""
-        name, queue = attempt.worker, self.of_worker.get(attempt.worker)
-        is_there = queue is not None and attempt.id in queue
-        if attempt.is_queued == is_there:
+    def toggle(self, attempt: Attempt, waits: bool | int) -> None:
+        """It begins to wait, or waits no longer."""
+        name = attempt.worker
+        if waits:
+            work_ms = self.of_worker.setdefault(name, {})[attempt.id] = milliseconds(attempt.expected_s)
+            self.work_ms[name] = self.work_ms.get(name, 0) + work_ms
             return
-        if queue is None:
-            queue = self.of_worker[name] = {}
-        if attempt.is_queued:
-            queue[attempt.id] = milliseconds(attempt.expected_s)
-            self.work_ms[name] = self.work_ms.get(name, 0) + queue[attempt.id]
-        else:
-            self.work_ms[name] -= queue.pop(attempt.id)
+        queue = self.of_worker[name]
+        self.work_ms[name] -= queue.pop(attempt.id)
         if not queue:
             del self.of_worker[name], self.work_ms[name]
 

@@ -23,10 +23,15 @@ from shared.protocol.messages import Report
 
 def reconcile(state: State, outbox: Outbox, worker: Worker, report: Report) -> None:
     """Take in one Report of the worker's open session."""
+    until, offered = worker.lease_until, min(report.load.slots, worker.facts.slots)
     presence.renew_lease(state, worker)
+    is_as_before = worker.offered == offered and worker.lease_until == until
     worker.reported, worker.reported_at = report.seq, state.now
-    worker.load, worker.offered = report.load, min(report.load.slots, worker.facts.slots)
-    state.save_worker(worker)
+    worker.load, worker.offered = report.load, offered
+    if is_as_before:
+        state.note_load(worker)
+    else:
+        state.save_worker(worker)
     outbox.answer(worker.name)
     for result in report.results:
         _take_result(state, worker, result)

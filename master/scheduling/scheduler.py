@@ -36,6 +36,9 @@ from master.scheduling.view import Placement, View
 from shared.model import TaskId
 
 
+_DONE = Done()
+
+
 class Scheduler:
     """``Scheduler(snapshot)`` goes on from stored rows, ``Scheduler()`` begins an empty grid."""
 
@@ -52,9 +55,10 @@ class Scheduler:
         self.state.grid.now = max(now, self.state.grid.now)
         self._outbox = Outbox()
         for event in events:
+            if self.state.is_due or not isinstance(event, WorkerReported):
+                self._settle()
             self.state.effects.replies.append(self._apply(event))
-            self.state.settle()
-            lifecycle.complete_jobs(self.state)
+        self._settle()
         presence.expire(self.state)
         lifecycle.complete_jobs(self.state)
         self._plan(REGISTRY[self.state.settings.policy])
@@ -73,6 +77,13 @@ class Scheduler:
     def wake_at(self) -> float | None:
         """When a step is due although nothing has happened; None: never."""
         return presence.wake_at(self.state)
+
+    def _settle(self) -> None:
+        """What one Report brings bears on what another means only where a job ends with it: so many are settled as
+        one. Other events find the index as things are.
+        """
+        self.state.settle()
+        lifecycle.complete_jobs(self.state)
 
     def _apply(self, event: Event) -> Reply:
         match event:
@@ -110,7 +121,7 @@ class Scheduler:
         worker = self.state.workers.get(event.worker)
         if worker is not None and worker.session == event.session:
             reconcile(self.state, self._outbox, worker, event.report)
-        return Done()
+        return _DONE
 
     def _plan(self, policy: Policy) -> None:
         index = self.state.index

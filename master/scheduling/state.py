@@ -44,7 +44,9 @@ class State:
         self.effects = Effects(self.grid)
         self.own: PolicyIndex | None = None  # of the policy in force, if it needs one
         self.remembered: dict[str, object] = {}  # what policies worked out from who is there (View.remember)
+        self.is_due = False  # a job's last task is over: to be settled before anything else is taken in
         self._moved_workers: dict[str, Worker] = {}  # saved, but not yet placed anew in the index
+        self._busied: dict[str, Worker] = {}  # ... or others, as to what they have in hand and could take
         self._moved_jobs: dict[int, Job] = {}
         self._moved_tasks: dict[TaskId, Task] = {}
 
@@ -75,8 +77,15 @@ class State:
             for job_id in sorted(self.index.demand.jobs[key]):
                 self._starve_or_feed(self.jobs[job_id])
 
+    def note_load(self, worker: Worker) -> None:
+        """What it says of itself, or has shown, is all that has changed of it."""
+        self.effects.workers[worker.name] = worker
+        self._busied[worker.name] = worker
+
     def save_job(self, job: Job) -> None:
         self.effects.jobs[job.id] = self._moved_jobs[job.id] = job
+        if job.is_computed:
+            self.is_due = True
 
     def save_task(self, task: Task) -> None:
         self.tasks[task.id] = self.effects.tasks[task.id] = self._moved_tasks[task.id] = task
@@ -89,7 +98,11 @@ class State:
         else:
             self.attempts[attempt.id] = attempt
         self.index.place_attempt(attempt)
-        self._moved_workers[attempt.worker] = self.workers[attempt.worker]
+        worker = self.workers[attempt.worker]
+        if worker.session is None:  # whether it has a lease may depend on what it has in hand
+            self._moved_workers[worker.name] = worker
+        else:
+            self._busied[worker.name] = worker
         self._moved_tasks[attempt.task_id] = self.tasks[attempt.task_id]
 
     def save_program(self, program: Program) -> None:
@@ -116,19 +129,25 @@ class State:
 
     def settle(self) -> None:
         """Place anew, once, whatever was saved since the last time: what comes next finds it in the index."""
-        own = self.own
+        own, index = self.own, self.index
         for worker in self._moved_workers.values():
-            self.index.place_worker(worker)
+            index.place_worker(worker)
+            self._busied[worker.name] = worker
+        for worker in self._busied.values():
+            index.place_slots(worker)
             if own is not None:
                 own.place_worker(worker)
         for task in self._moved_tasks.values():
             self._place_task(task)
+        self.is_due = False
         while self._moved_jobs:
             moved, self._moved_jobs = self._moved_jobs, {}
             for job in moved.values():
                 if job.id in self.jobs:  # not one that was forgotten meanwhile
                     self._place_job(job)
-        self._moved_workers, self._moved_tasks = {}, {}
+        self._moved_workers.clear()
+        self._busied.clear()
+        self._moved_tasks.clear()
 
     def gather(self) -> Effects:
         """The effects so far; a new gathering begins."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import TypeVar
@@ -53,16 +53,16 @@ class View:
         assert isinstance(self._state.own, kind)
         return self._state.own
 
-    def keys_met(self, worker: Worker) -> list[Key]:
+    def keys_met(self, worker: Worker) -> Sequence[Key]:
         """The different requirements of jobs in the grid that the worker meets as it is now."""
         return self._keys_met(worker, self._index.free_slots(worker))
 
-    def keys_met_by(self, worker: Worker) -> list[Key]:
+    def keys_met_by(self, worker: Worker) -> Sequence[Key]:
         """Those of one slot that it meets when it is not at work in all of them."""
         return self._keys_met(worker, 1)
 
-    def _keys_met(self, worker: Worker, slots: int) -> list[Key]:
-        return [k for k, able in self._index.demand.workers.items() if worker.name in able and slots_of(k) <= slots]
+    def _keys_met(self, worker: Worker, slots: int) -> Sequence[Key]:
+        return [key for key in self._index.demand.served_by(worker.name) if slots_of(key) <= slots]
 
     def is_on(self, job: Job, task: int, worker: Worker) -> bool:
         """An attempt of the task is on this worker already."""
@@ -77,16 +77,27 @@ class View:
         """Those with free slots, most free first, as long as there is anything to start (or, with ``replicas``, to
         replicate). One that was offered and given nothing is not offered again.
         """
-        idle, passed_over, is_over = self._index.idle, (-MAX_ID, 0, ""), not self._index.idle.order
-        while not is_over and (able := self._able_workers(replicas)):
-            is_over, changes = True, idle.changes
-            for entry in idle.order.irange(passed_over, inclusive=(False, True)):
-                if any(entry[-1] in names for names in able):
-                    yield self._state.workers[entry[-1]]
-                    if changes != idle.changes:
-                        is_over = False
-                        break
-                    passed_over = entry
+        idle, passed_over = self._index.idle, None
+        while self._is_any_wanted(replicas):
+            entry = idle.next_after(passed_over)
+            if entry is None:
+                return
+            changes = idle.changes
+            if self._is_wanted(entry[-1], replicas):
+                yield self._state.workers[entry[-1]]
+            if changes == idle.changes:
+                passed_over = entry
+
+    def _is_any_wanted(self, replicas: bool) -> bool:
+        """Somebody could run some of what there is to start, or to replicate."""
+        workers, index = self._index.demand.workers, self._index
+        families = (index.ready, index.replicable) if replicas else (index.ready,)
+        return any(workers[key] for family in families for key in family)
+
+    def _is_wanted(self, worker: str, replicas: bool) -> bool:
+        ready, replicable = self._index.ready, self._index.replicable
+        served = self._index.demand.served_by(worker)
+        return any(key in ready or (replicas and key in replicable) for key in served)
 
     # What may be sent ahead, to wait at a worker for a slot. Only tasks to start, never replicas.
 
@@ -94,9 +105,9 @@ class View:
         """Those at work in all their slots where more may wait, the least laden first, as long as there is anything
         to start. One that was given nothing is not offered again; after a few such, none is.
         """
-        full, passed_over, patience = self._index.full, (-1, ""), _PATIENCE
+        full, passed_over, patience = self._index.full, None, _PATIENCE
         while patience and self._index.ready:
-            entry = next(full.order.irange(passed_over, inclusive=(False, True)), None)
+            entry = full.next_after(passed_over)
             if entry is None or entry[0] >= milliseconds(self._state.ahead_s):
                 return
             changes, worker = full.changes, self._state.workers[entry[1]]
@@ -147,10 +158,16 @@ class View:
 
     def next_ahead(self, job: Job, worker: Worker, after: int = 0) -> int | None:
         """The job's next task to start after ``after``, else its first, if it may wait at this worker."""
+        if self._is_too_long(job, worker):
+            return None
         fresh = Ranges() if self.is_held(job) else self.fresh(job)
         task = _least(self._first_waiting(job, worker, after), fresh.first_after(after))
         task = task or _least(self._first_waiting(job, worker, 0), fresh.first_after(0))
         return task if task is not None and self.may_wait(job, task, worker) else None
+
+    def _is_too_long(self, job: Job, worker: Worker) -> bool:
+        """None of the job's tasks may wait there: they are alike, and each is known to take too long."""
+        return job.sweep.is_uniform and self.expected_s(job, 1, worker) > self._state.ahead_s
 
     # For policies that take the next task, and look for its worker.
 
@@ -218,7 +235,7 @@ class View:
 
     def demands_met(self, worker: Worker) -> frozenset[Key]:
         """The different requirements of jobs in the grid that the worker meets."""
-        return frozenset(key for key, names in self._index.demand.workers.items() if worker.name in names)
+        return frozenset(self._index.demand.served_by(worker.name))
 
     def fits(self, job: Job, worker: Worker) -> bool:
         """The worker meets the job's requirements and has slots free for one of its tasks now."""
@@ -276,6 +293,8 @@ class View:
     def _first_waiting(self, job: Job, worker: Worker, after: int) -> int | None:
         """Its first task to start again, passing over those that had better go elsewhere."""
         waiting, number = self._index.pools[job.id].waiting, after
+        if not waiting:
+            return None
         for _ in range(_LOOK_AT):
             found = waiting.first_after(number)
             if found is None or not self.should_go_elsewhere(job, found, worker):
@@ -288,12 +307,6 @@ class View:
         while number is not None and self._index.on_worker(TaskId(job.id, number), worker.name):
             number = numbers.first_after(number)
         return number
-
-    def _able_workers(self, replicas: bool) -> list[set[str]]:
-        """For each kind of what there is to start or to replicate, those that could run it."""
-        workers, ready = self._index.demand.workers, self._index.ready
-        keys = {**ready, **self._index.replicable} if replicas else ready
-        return [workers[key] for key in keys if workers[key]]
 
     def _open_to(self, worker: Worker, *families: dict[Key, Ranges]) -> list[Ranges]:
         """Of jobs by what they require, those whose requirements the worker meets as it is now."""
@@ -310,8 +323,14 @@ class View:
 
 
 def _first_after(number: int, members: list[Ranges]) -> int | None:
+    if len(members) == 1:
+        return members[0].first_after(number)
     return _least(*[m.first_after(number) for m in members])
 
 
 def _least(*numbers: int | None) -> int | None:
-    return min((number for number in numbers if number is not None), default=None)
+    least = None
+    for number in numbers:
+        if number is not None and (least is None or number < least):
+            least = number
+    return least
