@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
-from sortedcontainers import SortedDict, SortedSet
+from sortedcontainers import SortedDict, SortedList, SortedSet
 
 from master.scheduling import ledger, measure
 from master.scheduling.demand import Demand, Key
@@ -35,11 +35,11 @@ class Ranking(Generic[Subject, Rank]):
 
     def __init__(self) -> None:
         self.changes = 0  # so many so far: whoever goes through the order sees that it is another one now
-        self.order: SortedSet[Rank] = SortedSet()
+        self.order: SortedList[Rank] = SortedList()
         self.keys: dict[Subject, Rank] = {}
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Ranking) and self.keys == other.keys and self.order == other.order
+        return isinstance(other, Ranking) and self.keys == other.keys and list(self.order) == list(other.order)
 
     __hash__ = None  # type: ignore[assignment]
 
@@ -132,20 +132,24 @@ class Index:
         for worker in by_name.values():
             index.place_worker(worker)
             index.place_slots(worker)
+            index.place_queue(worker)
         for task in tasks:
             index.place_task(task, by_id[task.job])
         for job in sorted(by_id.values(), key=lambda job: job.arrival):
             index.place_job(job, fresh[job.id])
         return index
 
-    def place_job(self, job: Job, fresh: Ranges) -> None:
-        """Enter a job as it is now; one that is over leaves everything but its pool."""
-        self.waiting.place(job.id, job.waiting_for if job.state is JobState.WAITING else ())
+    def place_job(self, job: Job, fresh: Ranges) -> bool:
+        """Enter a job as it is now; one that is over leaves everything but its pool. Whether it may stand anywhere
+        else than before.
+        """
+        if job.state is JobState.WAITING or job.id in self.waiting:
+            self.waiting.place(job.id, job.waiting_for if job.state is JobState.WAITING else ())
         standing = (job.arrival, job.is_exempt) if job.is_live else None
         looks, at_last = self._looks_of(job, fresh), job.is_live and _is_at_last(job, fresh)
         stands = standing == self.standing.get(job.id)
         if stands and looks == self.looks.get(job.id) and not at_last:
-            return  # as most often: one task more, one task less
+            return False  # as most often: one task more, one task less
         if not stands:
             self._place_standing(job, standing)
         if standing is not None:
@@ -155,6 +159,7 @@ class Index:
         starving = job.starved_since is not None and job.is_live and not (job.running or job.is_computed)
         since = (job.starved_since or 0.0, job.id)
         self.starving.place(job.id, since if starving and not job.stalled else None)
+        return True
 
     def place_task(self, task: Task, job: Job) -> None:
         """Enter a task as it is now. One with votes waits among those to replicate: who has voted is barred. One that
@@ -251,19 +256,26 @@ class Index:
         self.leases.place(name, (worker.lease_until, name) if at_work else None)
 
     def place_slots(self, worker: Worker) -> None:
-        """Enter what it has in hand and what it could still take, as it is now."""
-        name, queue = worker.name, self.queues.of_worker.get(worker.name)
-        free, is_there = self._unclaimed(worker), worker.is_available
-        if free > 0 and is_there:
+        """Enter whether it could take more, as it is now."""
+        name, free = worker.name, self._unclaimed(worker)
+        if free > 0 and worker.is_available:
             self.idle.place(name, (-free, -measure.merit(worker), name))
         elif name in self.idle.keys:
             self.idle.place(name, None)
-        wait_ms = self.queues.work_ms[name] // max(1, worker.offered) if queue else 0
-        is_bound = worker.on_trial or worker.probation_until is not None
-        is_full = free <= 0 < worker.offered and is_there and name not in self.frozen_on and not is_bound
-        self.full.place(name, (wait_ms, name) if is_full else None)
-        if queue or name in self.laden.keys:
-            self.laden.place(name, (-wait_ms, name) if queue and worker.session is not None else None)
+
+    def place_queue(self, worker: Worker) -> None:
+        """Enter what waits there, as it is now."""
+        name, wait_ms = worker.name, self.queues.work_ms.get(worker.name, 0) // max(1, worker.offered)
+        self.full.place(name, (wait_ms, name) if self.is_full(worker) else None)
+        is_laden = name in self.queues.of_worker and worker.session is not None
+        if is_laden or name in self.laden.keys:
+            self.laden.place(name, (-wait_ms, name) if is_laden else None)
+
+    def is_full(self, worker: Worker) -> bool:
+        """It is at work in all its slots, and more may wait there."""
+        if worker.offered <= 0 or self._unclaimed(worker) > 0 or not worker.is_available:
+            return False
+        return not worker.on_trial and worker.probation_until is None and worker.name not in self.frozen_on
 
     def is_held(self, job: Job) -> bool:
         """Its last never-started task is kept back, or its delivery."""
@@ -327,17 +339,13 @@ class Index:
     def _looks_of(self, job: Job, fresh: Ranges) -> Looks:
         """All that places depend on, unless the job is at last: then they depend on other jobs, too."""
         pool, may_replicate = self.pools[job.id], self.may_replicate(job)
-        return (
-            job.paused,
-            job.stalled,
-            job.starved_since,
-            job.running > 0,
-            job.is_computed,
+        pools = (
             len(fresh) > 0,
             len(pool.waiting) > 0,
             len(pool.stranded if may_replicate else pool.asked) > 0,
             len(pool.replicable if may_replicate else pool.asked) > 0,
         )
+        return (job.paused, job.stalled, job.starved_since, job.running > 0, job.is_computed, *pools)
 
     def _place_witness(self, job: Job, at_last: bool) -> None:
         old = self.witness.pop(job.id, None)

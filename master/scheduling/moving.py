@@ -47,6 +47,7 @@ def _move(state: State, attempt: Attempt, worker: Worker) -> None:
     lifecycle.cancel_attempt(state, attempt, f"worker {worker.name} could begin it earlier")
     lifecycle.start_attempt(state, job, attempt.task, worker)
     state.settle()
+    state.settle_queues()
 
 
 def _worth_moving(state: State, view: View, worker: Worker) -> Attempt | None:

@@ -62,6 +62,7 @@ class Scheduler:
         presence.expire(self.state)
         lifecycle.complete_jobs(self.state)
         self._plan(REGISTRY[self.state.settings.policy])
+        self.state.settle_queues()
         self.state.effects.assigns = self._outbox.seal(self.state)
         return self.state.gather()
 
@@ -125,23 +126,25 @@ class Scheduler:
 
     def _plan(self, policy: Policy) -> None:
         index = self.state.index
-        view = self._view
-        if index.queues.of_worker and index.idle.order:
-            moving.relieve(self.state, view, unless_ready=True)
+        self._relieve(unless_ready=True)
         patience = most = 2 * (len(index.live) + len(index.idle.order)) + 10  # with wishes in vain on end
-        for wish in policy.plan(view):
+        for wish in policy.plan(self._view):
             granted = self._send(wish) if wish.ahead else self._grant(wish)
             patience = most if granted else patience - 1
             if patience < 0:
                 break
-        if index.queues.of_worker and index.idle.order:
-            moving.relieve(self.state, view, unless_ready=False)
-        if policy.ahead is not None and self.state.ahead_s > 0 and index.full.order:
-            self._send_ahead(policy.ahead(view))
+        self._relieve(unless_ready=False)
+        if policy.ahead is not None and self.state.ahead_s > 0:
+            self._send_ahead(policy.ahead(self._view))
         if not (index.occupied or index.queues.of_worker):  # the policy left all idle: one task keeps the grid going
-            for wish in first_come.plan(view):
+            for wish in first_come.plan(self._view):
                 if self._grant(wish):
                     break
+
+    def _relieve(self, *, unless_ready: bool) -> None:
+        if self.state.index.queues.of_worker and self.state.index.idle.order:
+            self.state.settle_queues()
+            moving.relieve(self.state, self._view, unless_ready=unless_ready)
 
     def _grant(self, wish: Placement) -> bool:
         """Carry out a wish if it may be; a wish for a held task spends its job's turn all the same."""
@@ -162,8 +165,10 @@ class Scheduler:
 
     def _send_ahead(self, wishes: Iterator[Placement]) -> None:
         """Carry out what may be; ``wishes`` ends by itself where nothing more may (View.workers_with_room)."""
+        self.state.settle_queues()
         for wish in wishes:
-            self._send(wish)
+            if self._send(wish):
+                self.state.settle_queues()
 
     def _send(self, wish: Placement) -> bool:
         """Have a task wait at a worker for a slot, if it may."""

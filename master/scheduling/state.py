@@ -47,6 +47,7 @@ class State:
         self.is_due = False  # a job's last task is over: to be settled before anything else is taken in
         self._moved_workers: dict[str, Worker] = {}  # saved, but not yet placed anew in the index
         self._busied: dict[str, Worker] = {}  # ... or others, as to what they have in hand and could take
+        self._queueing: dict[str, Worker] = {}  # of all these, whose queue may stand elsewhere
         self._moved_jobs: dict[int, Job] = {}
         self._moved_tasks: dict[TaskId, Task] = {}
 
@@ -84,7 +85,7 @@ class State:
 
     def save_job(self, job: Job) -> None:
         self.effects.jobs[job.id] = self._moved_jobs[job.id] = job
-        if job.is_computed:
+        if job.succeeded + job.failed == job.task_count:
             self.is_due = True
 
     def save_task(self, task: Task) -> None:
@@ -137,6 +138,7 @@ class State:
             index.place_slots(worker)
             if own is not None:
                 own.place_worker(worker)
+        self._queueing |= self._busied
         for task in self._moved_tasks.values():
             self._place_task(task)
         self.is_due = False
@@ -148,6 +150,12 @@ class State:
         self._moved_workers.clear()
         self._busied.clear()
         self._moved_tasks.clear()
+
+    def settle_queues(self) -> None:
+        """The same for what waits at workers; apart, because who ends a task mostly has another one by then."""
+        for worker in self._queueing.values():
+            self.index.place_queue(worker)
+        self._queueing.clear()
 
     def gather(self) -> Effects:
         """The effects so far; a new gathering begins."""
@@ -168,9 +176,11 @@ class State:
     def _place_job(self, job: Job) -> None:
         """Also lets those go, or keeps those back, whom the job now holds no longer, or again."""
         was_exempt, standing = job.arrival in self.index.exempt, self.index.standing.get(job.id)
-        self.index.place_job(job, self.fresh[job.id])
+        is_elsewhere = self.index.place_job(job, self.fresh[job.id])
         if self.own is not None:
             self.own.place_job(job)
+        if not is_elsewhere and job.departure is None:
+            return
         if standing != self.index.standing.get(job.id):
             self.remembered.clear()
         if self.index.is_held(job) and job.held_at is None:

@@ -119,7 +119,7 @@ class View:
     def room_s(self, worker: Worker) -> float:
         """How long a task may be expected to take that is sent to wait at this worker; 0: none may."""
         name, queues, ahead_s = worker.name, self._index.queues, self._state.ahead_s
-        if name not in self._index.full.keys or len(queues.of_worker.get(name, ())) >= self._state.settings.max_ahead:
+        if len(queues.of_worker.get(name, ())) >= self._state.settings.max_ahead or not self._index.is_full(worker):
             return 0.0
         return max(0.0, min(ahead_s, ahead_s * worker.offered - queues.work_ms.get(name, 0) / 1e3))
 
@@ -269,12 +269,16 @@ class View:
         The queue is kept as a circle: taking a task from the head and putting it back at the tail is moving
         the cursor. None: none of its tasks could have an attempt on this worker.
         """
-        return self._from_cursor(job, worker, after) or self._from_cursor(job, worker, 0)
-
-    def _from_cursor(self, job: Job, worker: Worker, after: int) -> int | None:
-        waiting = self._first_waiting(job, worker, after)
-        replicable = self.first_replicable(job, worker, after)
-        return _least(waiting, replicable, self.fresh(job).first_after(after))
+        pool, others, fresh = self._index.pools[job.id], self._index.to_replicate(job), self._state.fresh[job.id]
+        for start in (after, 0):
+            found = fresh.first_after(start)
+            if pool.waiting:
+                found = _least(found, self._first_waiting(job, worker, start))
+            if others:
+                found = _least(found, self._first_elsewhere(others, job, worker, start))
+            if found is not None:
+                return found
+        return None
 
     def first_replicable(self, job: Job, worker: Worker, after: int = 0) -> int | None:
         """Its first task, from just after ``after`` on, that could have another attempt, on this worker."""
