@@ -145,10 +145,11 @@ class _Template:
 
 
 def _filled(parts: list[str], parameters: Mapping[str, Scalar]) -> str:
-    text = parts[0]
-    for name, after in zip(parts[1::2], parts[2::2], strict=True):
-        text += (_text(parameters[name]) if name in parameters else f"{{{name}}}") + after
-    return text
+    filled = parts.copy()
+    for place in range(1, len(parts), 2):
+        name = parts[place]
+        filled[place] = _text(parameters[name]) if name in parameters else f"{{{name}}}"
+    return "".join(filled)
 
 
 def _text(value: Scalar) -> str:

@@ -143,7 +143,7 @@ class Index:
         """Enter a job as it is now; one that is over leaves everything but its pool. Whether it may stand anywhere
         else than before.
         """
-        if job.state is JobState.WAITING or job.id in self.waiting:
+        if job.waiting_for or job.id in self.waiting:
             self.waiting.place(job.id, job.waiting_for if job.state is JobState.WAITING else ())
         standing = (job.arrival, job.is_exempt) if job.is_live else None
         looks, at_last = self._looks_of(job, fresh), job.is_live and _is_at_last(job, fresh)
@@ -219,12 +219,13 @@ class Index:
         if changed & _KEPT:
             self._keep(attempt, roles & _KEPT)
         if changed & _OCCUPYING:
-            self.places ^= {(task, name)}
+            _toggle(self.places, (task, name), roles & _OCCUPYING)
         if changed & _SEATED:
             sign = 1 if roles & _SEATED else -1
             _count(self.used, name, sign * attempt.slots)
             self.occupied += sign * attempt.slots
-            _count(self.reserved_ms, attempt.job, sign * ledger.expected_ms(attempt))
+            if attempt.replica:
+                _count(self.reserved_ms, attempt.job, sign * ledger.expected_ms(attempt))
         if changed & _ALIVE:
             _count(self.alive, task, 1 if roles & _ALIVE else -1)
         if changed & _FROZEN:
@@ -372,6 +373,7 @@ _KEPT, _OCCUPYING, _SEATED, _ALIVE, _FROZEN, _AHEAD = (1 << bit for bit in range
 """What an attempt counts as: it is in memory, on its worker, in a slot, alive, alive but frozen, sent ahead."""
 _WAITING, _REPLICABLE, _STRANDED, _ASKED = (1 << bit for bit in range(1, 5))
 """Where a task that is kept stands in its job's pool."""
+_HOLD = Order.HOLD
 _RUNNING, _QUEUED = TaskState.RUNNING, TaskState.QUEUED
 
 
@@ -388,13 +390,9 @@ def _roles(attempt: Attempt) -> int:
 
 def _is_at_last(job: Job, fresh: Ranges) -> bool:
     """What would complete it is what its order keeps back: its last task's start, or its delivery."""
-    match job.order:
-        case Order.HOLD:
-            return len(fresh) == 1
-        case Order.DELIVER:
-            return job.is_computed
-        case Order.NONE:
-            return False
+    if job.order is _HOLD:
+        return len(fresh) == 1
+    return job.order is Order.DELIVER and job.is_computed
 
 
 def _count(counts: dict[Any, int], of: object, change: int) -> None:
@@ -404,7 +402,7 @@ def _count(counts: dict[Any, int], of: object, change: int) -> None:
         counts[of] = new
 
 
-def _toggle(members: SortedSet[int] | set[int] | Ranges, member: int, present: bool | int) -> None:
+def _toggle(members: SortedSet[int] | set[Any] | Ranges, member: Any, present: bool | int) -> None:
     if present:
         members.add(member)
     else:

@@ -80,9 +80,9 @@ def tag_of(grid: Grid, job: Job) -> float:
 
 def observe(worker: Worker, attempt: Attempt, now: float) -> Observation:
     """What an attempt that has succeeded shows of its program."""
+    wall_s, share = attempt.wall_s, _share(worker, attempt)
+    work = max(wall_s, _SHORTEST_S) * _benchmark(worker) * share
     cpu_s, system_s, memory_bytes = attempt.cpu_s, attempt.system_s, attempt.peak_memory_bytes
-    share = _share(worker, attempt)
-    work, wall_s = work_shown(worker, attempt), attempt.wall_s
     return Observation(now, worker.name, work, wall_s, cpu_s, system_s, memory_bytes, share)
 
 
@@ -98,10 +98,12 @@ def _share(worker: Worker, attempt: Attempt) -> float:
     """What the attempt had of its slots: what it used. Unless it used clearly less than was left over for it: then it
     waited of its own accord, would wait as long anywhere, and had all that it wanted.
     """
+    if not attempt.cpu_s:
+        return 1.0
     used = attempt.cpu_s / (max(attempt.wall_s, _SHORTEST_S) * attempt.slots)
     left = worker.load.spare_cpu / max(worker.offered, attempt.slots) if worker.load else 0.0
     has_waited = used < _NEARLY_ALL * min(1.0, left)
-    return _within(_LEAST_SHARE, used, 1.0) if attempt.cpu_s and not has_waited else 1.0
+    return 1.0 if has_waited or used >= 1.0 else max(_LEAST_SHARE, used)
 
 
 def learn(grid: Grid, job: Job, worker: Worker, attempt: Attempt) -> float:

@@ -46,6 +46,8 @@ def succeeded(state: State, attempt: Attempt, task: Task, *, is_slow: bool) -> l
         said = f"task {task.id} took it {attempt.wall_s:.3g} s, far longer than it would have taken others"
         return _blame(state, worker, said, 2 * _HALF)
     _praise(state, worker)
+    if not task.failed_on:
+        return []
     said = f"task {task.id} failed there, and then succeeded on {here}"
     places = [state.workers[name] for name in task.failed_on if name != here]
     return [blamed for place in places for blamed in _blame(state, place, said, _HALF)]

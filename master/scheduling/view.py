@@ -23,7 +23,7 @@ _PATIENCE = 8
 """So many workers with room are offered in vain at a time."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Placement:
     """A wish: an attempt at this task of this job, on this worker."""
 
@@ -91,13 +91,18 @@ class View:
     def _is_any_wanted(self, replicas: bool) -> bool:
         """Somebody could run some of what there is to start, or to replicate."""
         workers, index = self._index.demand.workers, self._index
-        families = (index.ready, index.replicable) if replicas else (index.ready,)
-        return any(workers[key] for family in families for key in family)
+        for family in (index.ready, index.replicable) if replicas else (index.ready,):
+            for key in family:
+                if workers[key]:
+                    return True
+        return False
 
     def _is_wanted(self, worker: str, replicas: bool) -> bool:
         ready, replicable = self._index.ready, self._index.replicable
-        served = self._index.demand.served_by(worker)
-        return any(key in ready or (replicas and key in replicable) for key in served)
+        for key in self._index.demand.served_by(worker):
+            if key in ready or (replicas and key in replicable):
+                return True
+        return False
 
     # What may be sent ahead, to wait at a worker for a slot. Only tasks to start, never replicas.
 
