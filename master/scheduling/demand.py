@@ -53,14 +53,23 @@ class Demand:
     available: dict[str, Worker] = field(default_factory=dict)
     keys: dict[int, Key] = field(default_factory=dict)  # by job
     quorums: dict[Key, Counter[int]] = field(default_factory=dict)  # of those jobs that have one, how many
-    _served: dict[str, tuple[Key, ...]] = field(default_factory=dict, compare=False)  # worked out so far
+    _served: dict[str, tuple[list[Key], int]] = field(default_factory=dict, compare=False)  # worked out so far
 
-    def served_by(self, worker: str) -> tuple[Key, ...]:
+    def served_by(self, worker: str) -> list[Key]:
         """The requirements that this worker serves."""
-        served = self._served.get(worker)
-        if served is None:
-            served = self._served[worker] = tuple([key for key, names in self.workers.items() if worker in names])
-        return served
+        return self._served_by(worker)[0]
+
+    def served_in(self, slots: int, worker: str) -> list[Key]:
+        """Those of at most so many slots."""
+        served, widest = self._served_by(worker)
+        return served if widest <= slots else [key for key in served if slots_of(key) <= slots]
+
+    def _served_by(self, worker: str) -> tuple[list[Key], int]:
+        found = self._served.get(worker)
+        if found is None:
+            served = [key for key, names in self.workers.items() if worker in names]
+            found = self._served[worker] = (served, max(map(slots_of, served), default=0))
+        return found
 
     def key_of(self, job: Job) -> Key:
         """What the job requires, worked out once for as long as it is in the grid."""

@@ -24,7 +24,7 @@ from shared.model import AttemptId, JobState, Order, TaskId, TaskState
 
 Rank = TypeVar("Rank", bound=tuple[Any, ...])
 Subject = TypeVar("Subject", int, str, ProgramKey)
-Looks = tuple[bool | float | None, ...]
+Looks = tuple[bool | float | tuple[bool, ...] | None, ...]
 Members = TypeVar("Members", Ranges, "SortedSet[tuple[float, int]]")
 
 
@@ -81,6 +81,7 @@ class Index:
     pools: dict[int, Pool] = field(default_factory=dict)  # by job
     ready: dict[Key, Ranges] = field(default_factory=dict)  # arrivals of jobs with a task to start
     replicable: dict[Key, Ranges] = field(default_factory=dict)  # ... with a task to replicate
+    open: dict[Key, Ranges] = field(default_factory=dict)  # ... with either
     looks: dict[int, Looks] = field(default_factory=dict)  # ... and what else its places depend on
     hold: HoldIndex = field(default_factory=HoldIndex)
     tags: Tags = field(default_factory=Tags)
@@ -166,21 +167,19 @@ class Index:
         has failed too often is only waited for: were it copied on and on, it would never end.
         """
         pool, number = self.pools[task.job], task.number
-        stands, stood = self._stands(task, job), pool.kept.get(number, 0)
-        if stands != stood:
-            changed = stands ^ stood
-            if changed & _WAITING:
-                _toggle(pool.waiting, number, stands & _WAITING)
-            if changed & _REPLICABLE:
-                _toggle(pool.replicable, number, stands & _REPLICABLE)
-            if changed & _STRANDED:
-                _toggle(pool.stranded, number, stands & _STRANDED)
-            if changed & _ASKED:
-                _toggle(pool.asked, number, stands & _ASKED)
+        stands = self._stands(task, job)
+        changed = stands ^ pool.kept.get(number, 0)
+        if changed:
             if stands:
                 pool.kept[number] = stands
             else:
                 del pool.kept[number]
+            if changed & _REPLICABLE:
+                _toggle(pool.replicable, number, stands & _REPLICABLE)
+            if changed & _RARELY:
+                _toggle(pool.waiting, number, stands & _WAITING)
+                _toggle(pool.stranded, number, stands & _STRANDED)
+                _toggle(pool.asked, number, stands & _ASKED)
         if task.votes and task.is_open:
             self.voters[task.id] = frozenset(vote.worker for vote in task.votes)
         elif self.voters:
@@ -208,24 +207,22 @@ class Index:
 
     def place_attempt(self, attempt: Attempt) -> None:
         """Enter an attempt as it is now; one that is over leaves. (Its worker is to be placed, too.)"""
-        roles, old = _roles(attempt), self.roles.get(attempt.id, 0)
-        if roles == old:
+        number, roles = attempt.id, _roles(attempt)
+        changed = roles ^ self.roles.get(number, 0)
+        if not changed:
             return
-        changed, task, name = roles ^ old, attempt.task_id, attempt.worker
-        if roles:
-            self.roles[attempt.id] = roles
-        else:
-            del self.roles[attempt.id]
+        task, name = attempt.task_id, attempt.worker
         if changed & _KEPT:
             self._keep(attempt, roles & _KEPT)
+        if roles:
+            self.roles[number] = roles
         if changed & _OCCUPYING:
-            _toggle(self.places, (task, name), roles & _OCCUPYING)
+            if roles & _OCCUPYING:
+                self.places.add((task, name))
+            else:
+                self.places.remove((task, name))
         if changed & _SEATED:
-            sign = 1 if roles & _SEATED else -1
-            _count(self.used, name, sign * attempt.slots)
-            self.occupied += sign * attempt.slots
-            if attempt.replica:
-                _count(self.reserved_ms, attempt.job, sign * ledger.expected_ms(attempt))
+            self._seat(attempt, attempt.slots if roles & _SEATED else -attempt.slots)
         if changed & _ALIVE:
             _count(self.alive, task, 1 if roles & _ALIVE else -1)
         if changed & _FROZEN:
@@ -237,17 +234,33 @@ class Index:
 
     def _keep(self, attempt: Attempt, present: int) -> None:
         task, name, number = attempt.task_id, attempt.worker, attempt.id
+        of_task, of_worker = self.of_task.get(task), self.of_worker.get(name)
         if present:
             self.pools[attempt.job].attempts += 1
-            self.of_task.setdefault(task, {})[number] = attempt
-            self.of_worker.setdefault(name, {})[number] = attempt
+            if of_task is None:
+                self.of_task[task] = {number: attempt}
+            else:
+                of_task[number] = attempt
+            if of_worker is None:
+                self.of_worker[name] = {number: attempt}
+            else:
+                of_worker[number] = attempt
             return
+        assert of_task is not None and of_worker is not None
         self.pools[attempt.job].attempts -= 1
-        for family, member in ((self.of_task, task), (self.of_worker, name)):
-            attempts = family[member]
-            del attempts[number]
-            if not attempts:
-                del family[member]
+        del of_task[number], of_worker[number], self.roles[number]
+        if not of_task:
+            del self.of_task[task]
+        if not of_worker:
+            del self.of_worker[name]
+
+    def _seat(self, attempt: Attempt, slots: int) -> None:
+        """So many slots more are taken up, or fewer."""
+        self.occupied += slots
+        _count(self.used, attempt.worker, slots)
+        if attempt.replica:
+            expected_ms = ledger.expected_ms(attempt)
+            _count(self.reserved_ms, attempt.job, expected_ms if slots > 0 else -expected_ms)
 
     def place_worker(self, worker: Worker) -> None:
         """Enter a worker as it is now (Demand is placed apart: it answers what that changed)."""
@@ -315,9 +328,13 @@ class Index:
 
     def _unclaimed(self, worker: Worker) -> int:
         """Slots that neither an attempt takes up, nor one that waits there will take as soon as it can."""
-        if worker.on_trial and (worker.name in self.used or worker.name in self.queues.of_worker):
+        name, queues = worker.name, self.queues.of_worker
+        free = worker.offered - self.used.get(name, 0)
+        if name in queues:
+            free -= len(queues[name])
+        if worker.on_trial and (name in self.used or name in queues):
             return 0  # one attempt at a time
-        return worker.offered - self.used.get(worker.name, 0) - len(self.queues.of_worker.get(worker.name, ()))
+        return free
 
     def _place_standing(self, job: Job, standing: tuple[int, bool] | None) -> None:
         """It enters, leaves, begins or ceases to hold others."""
@@ -339,14 +356,12 @@ class Index:
 
     def _looks_of(self, job: Job, fresh: Ranges) -> Looks:
         """All that places depend on, unless the job is at last: then they depend on other jobs, too."""
-        pool, may_replicate = self.pools[job.id], self.may_replicate(job)
-        pools = (
-            len(fresh) > 0,
-            len(pool.waiting) > 0,
-            len(pool.stranded if may_replicate else pool.asked) > 0,
-            len(pool.replicable if may_replicate else pool.asked) > 0,
-        )
-        return (job.paused, job.stalled, job.starved_since, job.running > 0, job.is_computed, *pools)
+        pool = self.pools[job.id]
+        may_replicate = job.spec.replica_budget_s is None or self.may_replicate(job)
+        stranded, replicable = (pool.stranded, pool.replicable) if may_replicate else (pool.asked, pool.asked)
+        is_computed, starved_since = job.succeeded + job.failed == job.task_count, job.starved_since
+        pools = (not fresh, not pool.waiting, not stranded, not replicable)
+        return (job.paused, job.stalled, starved_since, job.running > 0, is_computed, pools)
 
     def _place_witness(self, job: Job, at_last: bool) -> None:
         old = self.witness.pop(job.id, None)
@@ -365,14 +380,17 @@ class Index:
         pool, key = self.pools[job.id], self.demand.key_of(job)
         may_run = job.is_live and not job.paused
         startable = bool(pool.waiting or self.to_shadow(job) or (fresh and not self.is_held(job)))
+        replicable = len(self.to_replicate(job)) > 0
         toggle_under(self.ready, key, job.arrival, may_run and startable, Ranges)
-        toggle_under(self.replicable, key, job.arrival, may_run and len(self.to_replicate(job)) > 0, Ranges)
+        toggle_under(self.replicable, key, job.arrival, may_run and replicable, Ranges)
+        toggle_under(self.open, key, job.arrival, may_run and (startable or replicable), Ranges)
 
 
 _KEPT, _OCCUPYING, _SEATED, _ALIVE, _FROZEN, _AHEAD = (1 << bit for bit in range(6))
 """What an attempt counts as: it is in memory, on its worker, in a slot, alive, alive but frozen, sent ahead."""
 _WAITING, _REPLICABLE, _STRANDED, _ASKED = (1 << bit for bit in range(1, 5))
 """Where a task that is kept stands in its job's pool."""
+_RARELY = _WAITING | _STRANDED | _ASKED
 _HOLD = Order.HOLD
 _RUNNING, _QUEUED = TaskState.RUNNING, TaskState.QUEUED
 
@@ -397,9 +415,11 @@ def _is_at_last(job: Job, fresh: Ranges) -> bool:
 
 def _count(counts: dict[Any, int], of: object, change: int) -> None:
     """A count of none is not kept."""
-    new = counts.pop(of, 0) + change
+    new = counts.get(of, 0) + change
     if new:
         counts[of] = new
+    elif change:
+        del counts[of]
 
 
 def _toggle(members: SortedSet[int] | set[Any] | Ranges, member: Any, present: bool | int) -> None:

@@ -33,8 +33,8 @@ def speed_of(grid: Grid, worker: Worker) -> float:
     """Reference CPU-seconds that one slot of the worker delivers in a second: what its finished attempts had,
     and its benchmark, at the share that all benchmarks turned out to be worth.
     """
-    speed = (worker.work_done + _PRIOR_S * _benchmark(worker) * grid.share) / (worker.work_s + _PRIOR_S)
-    return _SLOWEST if speed < _SLOWEST else min(speed, _FASTEST)
+    speed = (worker.work_done + _PRIOR_S * worker.facts.speed * grid.share) / (worker.work_s + _PRIOR_S)
+    return speed if _SLOWEST <= speed <= _FASTEST else _within(_SLOWEST, speed, _FASTEST)
 
 
 def left_of(grid: Grid, job: Job, worker: Worker, attempt: Attempt) -> float:
@@ -81,7 +81,7 @@ def tag_of(grid: Grid, job: Job) -> float:
 def observe(worker: Worker, attempt: Attempt, now: float) -> Observation:
     """What an attempt that has succeeded shows of its program."""
     wall_s, share = attempt.wall_s, _share(worker, attempt)
-    work = max(wall_s, _SHORTEST_S) * _benchmark(worker) * share
+    work = max(wall_s, _SHORTEST_S) * worker.facts.speed * share
     cpu_s, system_s, memory_bytes = attempt.cpu_s, attempt.system_s, attempt.peak_memory_bytes
     return Observation(now, worker.name, work, wall_s, cpu_s, system_s, memory_bytes, share)
 
@@ -91,7 +91,7 @@ def work_shown(worker: Worker, attempt: Attempt) -> float:
 
     Only benchmark and clocks enter, never a speed that was learnt nor a size that was predicted: see ``learn``.
     """
-    return max(attempt.wall_s, _SHORTEST_S) * _benchmark(worker) * _share(worker, attempt)
+    return max(attempt.wall_s, _SHORTEST_S) * worker.facts.speed * _share(worker, attempt)
 
 
 def _share(worker: Worker, attempt: Attempt) -> float:
@@ -119,7 +119,7 @@ def learn(grid: Grid, job: Job, worker: Worker, attempt: Attempt) -> float:
     size = job.sweep.size_at(attempt.task)
     if size is None:
         return wall_s * speed_of(grid, worker)
-    promised = wall_s * _benchmark(worker)
+    promised = wall_s * worker.facts.speed
     believed = _within(promised / _PROPORTION, size, promised * _PROPORTION)
     worker.work_done += believed
     worker.work_s += wall_s
@@ -129,20 +129,15 @@ def learn(grid: Grid, job: Job, worker: Worker, attempt: Attempt) -> float:
     return size
 
 
-def _benchmark(worker: Worker) -> float:
-    speed = worker.facts.speed
-    return speed if _SLOWEST <= speed <= _FASTEST else _within(_SLOWEST, speed, _FASTEST)
-
-
 def _known_work(grid: Grid, worker: Worker) -> float:
-    return worker.work_done + _PRIOR_S * _benchmark(worker) * grid.share
+    return worker.work_done + _PRIOR_S * worker.facts.speed * grid.share
 
 
 def merit(worker: Worker) -> int:
     """Which of two workers with as many free slots is offered first: the faster by a sixth of an octave, and among
     equals the one that leaves more over, by quarters of a slot.
     """
-    done, spent_s = worker.work_done + _PRIOR_S * _benchmark(worker), worker.work_s + _PRIOR_S
+    done, spent_s = worker.work_done + _PRIOR_S * worker.facts.speed, worker.work_s + _PRIOR_S
     level = round(_LEVELS * math.log2(_within(_SLOWEST, done / spent_s, _FASTEST)))
     return level * (_QUARTERS + 1) + _quarters_left(worker)
 

@@ -52,7 +52,7 @@ def learn(program: Program, seen: Observation) -> None:
     program.window = (*program.window[len(gone) :], seen)
     program.runs, program.used_at = program.runs + 1, seen.at
     program.works = _moved(program.works, [run.work for run in gone], seen.work)
-    program.wholes = _moved(program.wholes, map(_whole, gone), _whole(seen))
+    program.wholes = _moved(program.wholes, [run.work / run.share for run in gone], seen.work / seen.share)
 
 
 def predict(program: Program) -> Prediction | None:

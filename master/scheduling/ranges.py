@@ -82,6 +82,9 @@ class Ranges:
     def __len__(self) -> int:
         return self._count
 
+    def __bool__(self) -> bool:
+        return self._count > 0
+
     def __iter__(self) -> Iterator[int]:
         for start, stop in zip(self._starts, self._stops, strict=True):
             yield from range(start, stop)

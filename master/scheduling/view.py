@@ -55,14 +55,11 @@ class View:
 
     def keys_met(self, worker: Worker) -> Sequence[Key]:
         """The different requirements of jobs in the grid that the worker meets as it is now."""
-        return self._keys_met(worker, self._index.free_slots(worker))
+        return self._index.demand.served_in(self._index.free_slots(worker), worker.name)
 
     def keys_met_by(self, worker: Worker) -> Sequence[Key]:
         """Those of one slot that it meets when it is not at work in all of them."""
-        return self._keys_met(worker, 1)
-
-    def _keys_met(self, worker: Worker, slots: int) -> Sequence[Key]:
-        return [key for key in self._index.demand.served_by(worker.name) if slots_of(key) <= slots]
+        return self._index.demand.served_in(1, worker.name)
 
     def is_on(self, job: Job, task: int, worker: Worker) -> bool:
         """An attempt of the task is on this worker already."""
@@ -90,17 +87,16 @@ class View:
 
     def _is_any_wanted(self, replicas: bool) -> bool:
         """Somebody could run some of what there is to start, or to replicate."""
-        workers, index = self._index.demand.workers, self._index
-        for family in (index.ready, index.replicable) if replicas else (index.ready,):
-            for key in family:
-                if workers[key]:
-                    return True
+        workers = self._index.demand.workers
+        for key in self._index.open if replicas else self._index.ready:
+            if workers[key]:
+                return True
         return False
 
     def _is_wanted(self, worker: str, replicas: bool) -> bool:
-        ready, replicable = self._index.ready, self._index.replicable
+        wanted = self._index.open if replicas else self._index.ready
         for key in self._index.demand.served_by(worker):
-            if key in ready or (replicas and key in replicable):
+            if key in wanted:
                 return True
         return False
 
@@ -232,7 +228,7 @@ class View:
         """Jobs with a task to start or to replicate that fits this worker now, by arrival, from just after
         ``after`` once round to it.
         """
-        return self._round(after, self._open_to(worker, self._index.ready, self._index.replicable))
+        return self._round(after, self._open_to(worker, self._index.open))
 
     def could_run(self, job: Job, worker: Worker) -> bool:
         """The worker meets the job's requirements, whatever it is doing now."""
@@ -317,10 +313,9 @@ class View:
             number = numbers.first_after(number)
         return number
 
-    def _open_to(self, worker: Worker, *families: dict[Key, Ranges]) -> list[Ranges]:
+    def _open_to(self, worker: Worker, family: dict[Key, Ranges]) -> list[Ranges]:
         """Of jobs by what they require, those whose requirements the worker meets as it is now."""
-        keys = self.keys_met(worker)
-        return [family[key] for family in families for key in keys if key in family]
+        return [family[key] for key in self.keys_met(worker) if key in family]
 
     def _round(self, after: int, members: list[Ranges]) -> Iterator[Job]:
         """Jobs whose arrival is in any of the sets, looked up one by one, since a wish granted changes them."""
