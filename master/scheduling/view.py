@@ -106,21 +106,38 @@ class View:
         """Those at work in all their slots where more may wait, the least laden first, as long as there is anything
         to start. One that was given nothing is not offered again; after a few such, none is.
         """
-        full, passed_over, patience = self._index.full, None, _PATIENCE
-        while patience and self._index.ready:
-            entry = full.next_after(passed_over)
-            if entry is None or entry[0] >= milliseconds(self._state.ahead_s):
-                return
-            changes, worker = full.changes, self._state.workers[entry[1]]
-            if self.room_s(worker):
-                yield worker
-            if changes == full.changes:
-                passed_over, patience = entry, patience - 1
+        full, passed_over, most_ms = self._index.full, 0, milliseconds(self._state.ahead_s)
+        is_over = False
+        while not is_over and self._index.ready:
+            is_over, changes = True, full.changes
+            for wait_ms, name in full.order.islice(passed_over, _PATIENCE):
+                if wait_ms >= most_ms:
+                    return
+                if self._has_room(name):
+                    yield self._state.workers[name]
+                if changes != full.changes:
+                    is_over = False
+                    break
+                passed_over += 1
+
+    def jobs_ahead(self, after: Callable[[], int]) -> Iterator[tuple[Job, Worker]]:
+        """Each worker with room, and the job whose turn it is there: from that arrival once round."""
+        asked: tuple[Sequence[Key], int, int] | None = None
+        for worker in self.workers_with_room():
+            asks = (self.keys_met_by(worker), after(), self._index.full.changes)
+            if asks != asked:
+                asked, job = asks, next(self.jobs_to_start(worker, after()), None)
+            if job is not None:
+                yield job, worker
+
+    def _has_room(self, name: str) -> bool:
+        """For one more attempt that waits, however short."""
+        return len(self._index.queues.of_worker.get(name, ())) < self._state.settings.max_ahead
 
     def room_s(self, worker: Worker) -> float:
         """How long a task may be expected to take that is sent to wait at this worker; 0: none may."""
         name, queues, ahead_s = worker.name, self._index.queues, self._state.ahead_s
-        if len(queues.of_worker.get(name, ())) >= self._state.settings.max_ahead or not self._index.is_full(worker):
+        if not self._has_room(name) or not self._index.is_full(worker):
             return 0.0
         return max(0.0, min(ahead_s, ahead_s * worker.offered - queues.work_ms.get(name, 0) / 1e3))
 

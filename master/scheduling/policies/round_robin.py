@@ -21,10 +21,9 @@ def plan(view: View) -> Iterator[Placement]:
 
 def ahead(view: View) -> Iterator[Placement]:
     """The next job in the round that has a task to start: if that one may not wait, none may pass it."""
-    for worker in view.workers_with_room():
-        job = next(view.jobs_to_start(worker, after=view.pointer), None)
-        task = view.next_ahead(job, worker, after=job.cursor) if job is not None else None
-        if job is not None and task is not None:
+    for job, worker in view.jobs_ahead(after=lambda: view.pointer):
+        task = view.next_ahead(job, worker, after=job.cursor)
+        if task is not None:
             yield Placement(job.id, task, worker.name)
 
 
