@@ -74,6 +74,8 @@ class Swarm:
         self.session = {name: n + 1 for n, name in enumerate(names)}
         self.load = Load(case.slots, spare_cpu=float(case.slots))
         self.step([self._report(name, ()) for name in names])
+        while self.step([]).assigns:  # until nobody takes more
+            pass
 
     def work(self, reports: int, batch: int) -> None:
         """So many Reports, in steps of ``batch``, each of the next worker in turn."""

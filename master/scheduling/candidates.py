@@ -89,6 +89,10 @@ class Candidates:
         """Reference CPU-seconds that one slot of it is expected to deliver in a second."""
         return measure.speed_of(self.state.grid, worker)
 
+    def fastest(self, group: Group) -> float:
+        """None of its workers does more in a second."""
+        return float(2.0 ** ((group.level + 1) / _STEPS))
+
     def best_of(self, group: Group, order: SortedSet[Entry], work: float) -> Iterator[Best]:
         """The place in this list of the best for a task of so much work, and what it would cost there."""
         yield self._from(group, order, 0, order[0][0])
@@ -177,7 +181,7 @@ class Candidates:
             if meets(group.facts, key):
                 if group.idle:
                     yield from self.best_of(group, group.idle, work)
-                if group.busy and slots_of(key) == 1:
+                if group.busy and slots_of(key) == 1 and work <= self.state.ahead_s * self.fastest(group):
                     yield from self.best_of(group, group.busy, work)
 
     def _from(self, group: Group, order: SortedSet[Entry], at: int, cost: float) -> Best:

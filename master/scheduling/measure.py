@@ -25,6 +25,8 @@ _SHORTEST_S = 1e-3
 _LEAST_SHARE = 1 / 16
 _NEARLY_ALL = 0.75
 _LEVELS, _QUARTERS = 6, 4
+LEAST_LEFT = 1 / _QUARTERS
+"""Of each of its slots, what an owner is taken to leave over at least."""
 _AS_GOOD_AS = 2
 """What was predicted of a job's tasks counts as much as so many of them that have finished."""
 
@@ -144,7 +146,7 @@ def merit(worker: Worker) -> int:
 
 def share_left(worker: Worker) -> float:
     """Of each of its slots, what its owner left over as last heard: a quarter at least, and in quarters."""
-    return max(1, _quarters_left(worker)) / _QUARTERS
+    return max(LEAST_LEFT, _quarters_left(worker) / _QUARTERS)
 
 
 def _quarters_left(worker: Worker) -> int:
