@@ -6,7 +6,7 @@ The pattern is one everywhere: change an entity, then *place* it anew; placing i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
@@ -322,6 +322,16 @@ class Index:
     def may_replicate(self, job: Job) -> bool:
         """Its budget for replicas is not spent."""
         return ledger.budget_left(job, self.reserved_ms.get(job.id, 0))
+
+    def seated_on(self, worker: str) -> Iterator[Attempt]:
+        """Attempts in its slots; they came first, as a rule, so that what waits there is hardly looked at."""
+        left = self.used.get(worker, 0)
+        for attempt in self.of_worker[worker].values() if left else ():
+            if attempt.is_seated:
+                yield attempt
+                left -= attempt.slots
+                if left <= 0:
+                    return
 
     def free_slots(self, worker: Worker) -> int:
         return self._unclaimed(worker) if worker.is_available else 0

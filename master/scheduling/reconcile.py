@@ -13,12 +13,17 @@ the attempt's last command (before that, silence about it says nothing):
 
 from __future__ import annotations
 
+from collections.abc import Set
+
 from master.scheduling import lifecycle, presence, states
 from master.scheduling.model import OCCUPYING, Attempt, Worker
 from master.scheduling.outbox import Outbox
 from master.scheduling.state import State
 from shared.model import AttemptId, AttemptState, Held, Result
 from shared.protocol.messages import Report
+
+
+_RUNS = AttemptState.RUNNING
 
 
 def reconcile(state: State, outbox: Outbox, worker: Worker, report: Report) -> None:
@@ -35,16 +40,27 @@ def reconcile(state: State, outbox: Outbox, worker: Worker, report: Report) -> N
     outbox.answer(worker.name)
     for result in report.results:
         _take_result(state, worker, result)
-    held = {held.attempt: held for held in report.holding}
-    for attempt in list(state.index.of_worker.get(worker.name, {}).values()):
-        if attempt.id in held:
-            _note(state, attempt, held[attempt.id])
-            _is_held(state, attempt, held[attempt.id], report.seen)
-        else:
+    waiting = _still_waiting(state, worker, report)
+    held = {held.attempt: held for held in report.holding if held.attempt not in waiting}
+    ours = state.index.of_worker.get(worker.name, {})
+    for attempt in [attempt for number, attempt in ours.items() if number not in waiting]:
+        said = held.get(attempt.id)
+        if said is None:
             _is_not_held(state, attempt, report.seen)
+        elif attempt.state is not _RUNS or said.frozen != attempt.frozen:
+            _note(state, attempt, said)
+            _is_held(state, attempt, said, report.seen)
     for stranger in held:
         if not _is_ours(state, worker, stranger):
             outbox.cancel_stranger(worker.name, stranger)
+
+
+def _still_waiting(state: State, worker: Worker, report: Report) -> Set[AttemptId]:
+    """Attempts that wait at the worker, as they did before: most of what it holds, and nothing follows from it."""
+    queue = state.index.queues.of_worker.get(worker.name)
+    if queue is None or worker.name in state.index.frozen_on:
+        return frozenset()
+    return {held.attempt for held in report.holding if held.waiting and not held.frozen} & queue.keys()
 
 
 def _take_result(state: State, worker: Worker, result: Result) -> None:

@@ -130,26 +130,29 @@ class State:
 
     def settle(self) -> None:
         """Place anew, once, whatever was saved since the last time: what comes next finds it in the index."""
-        own, index = self.own, self.index
-        for worker in self._moved_workers.values():
-            index.place_worker(worker)
-            self._busied[worker.name] = worker
-        for worker in self._busied.values():
-            index.place_slots(worker)
-            if own is not None:
-                own.place_worker(worker)
-        self._queueing |= self._busied
-        for task in self._moved_tasks.values():
-            self._place_task(task)
+        own, index, busied, tasks = self.own, self.index, self._busied, self._moved_tasks
+        if self._moved_workers:
+            for worker in self._moved_workers.values():
+                index.place_worker(worker)
+                busied[worker.name] = worker
+            self._moved_workers.clear()
+        if busied:
+            for name, worker in busied.items():
+                index.place_slots(worker)
+                self._queueing[name] = worker
+                if own is not None:
+                    own.place_worker(worker)
+            busied.clear()
+        if tasks:
+            for task in tasks.values():
+                self._place_task(task)
+            tasks.clear()
         self.is_due = False
         while self._moved_jobs:
             moved, self._moved_jobs = self._moved_jobs, {}
             for job in moved.values():
                 if job.id in self.jobs:  # not one that was forgotten meanwhile
                     self._place_job(job)
-        self._moved_workers.clear()
-        self._busied.clear()
-        self._moved_tasks.clear()
 
     def settle_queues(self) -> None:
         """The same for what waits at workers; apart, because who ends a task mostly has another one by then."""

@@ -164,10 +164,11 @@ class View:
 
     def free_at(self, worker: Worker) -> float:
         """From when on one more task is expected to have a slot of this worker, which is at work in all of them."""
-        attempts = self._index.of_worker[worker.name].values()
-        seated = [attempt.since + attempt.expected_s for attempt in attempts if attempt.is_seated]
-        since = min((attempt.dispatched_at for attempt in attempts), default=0.0)
-        return min(seated, default=since) + self.waiting_s(worker)
+        seated = [attempt.since + attempt.expected_s for attempt in self._index.seated_on(worker.name)]
+        if seated:
+            return min(seated) + self.waiting_s(worker)
+        attempts = self._index.of_worker.get(worker.name, {}).values()
+        return min((attempt.dispatched_at for attempt in attempts), default=0.0) + self.waiting_s(worker)
 
     def in_hand(self, worker: Worker) -> int:
         """Slots that it has in use, and tasks that wait there for one."""
