@@ -46,7 +46,7 @@ class Ranking(Generic[Subject, Rank]):
     def next_after(self, key: Rank | None) -> Rank | None:
         """The first in the order; after this key."""
         if key is None:
-            return self.order[0] if self.order else None
+            return self.order[0] if self.keys else None
         return next(self.order.irange(key, inclusive=(False, True)), None)
 
     def place(self, subject: Subject, key: Rank | None) -> None:
@@ -180,30 +180,31 @@ class Index:
                 _toggle(pool.waiting, number, stands & _WAITING)
                 _toggle(pool.stranded, number, stands & _STRANDED)
                 _toggle(pool.asked, number, stands & _ASKED)
+        if self.voters or task.votes:
+            self._place_voters(task)
+
+    def _place_voters(self, task: Task) -> None:
         if task.votes and task.is_open:
             self.voters[task.id] = frozenset(vote.worker for vote in task.votes)
-        elif self.voters:
+        else:
             self.voters.pop(task.id, None)
 
     def _stands(self, task: Task, job: Job) -> int:
         """In which of the pool's sets the task belongs; 0: it is forgotten."""
-        state = task.state
-        if state is _RUNNING:
-            is_begun, is_waiting = True, False
-        elif state is _QUEUED:
-            is_begun, is_waiting = task.started and bool(task.votes), task.started and not task.votes
-        else:
-            return _KEPT if task.id in self.of_task else 0
-        stands = _KEPT | _WAITING if is_waiting else _KEPT
+        if task.state is not _RUNNING:
+            if task.state is not _QUEUED:
+                return _KEPT if task.id in self.of_task else 0
+            if not (task.started and task.votes):
+                return _KEPT | _WAITING if task.started else _KEPT
         alive, limit = self.alive.get(task.id, 0), job.max_replicas
-        if not is_begun or (limit is not None and alive >= limit):
-            return stands
+        if limit is not None and alive >= limit:
+            return _KEPT
         if (task.failures or task.votes) and task.setbacks >= job.max_attempts:
-            return stands
-        frozen, quorum = self.frozen.get(task.id, 0), job.spec.quorum
+            return _KEPT
+        frozen, quorum = self.frozen.get(task.id, 0) if self.frozen else 0, job.spec.quorum
         if quorum is not None and task.agreeing + alive - frozen < quorum:
-            return stands | _REPLICABLE | _STRANDED | _ASKED
-        return stands | _REPLICABLE | (_STRANDED if 0 < alive == frozen else 0)
+            return _KEPT | _REPLICABLE | _STRANDED | _ASKED
+        return _KEPT | _REPLICABLE | _STRANDED if 0 < alive == frozen else _KEPT | _REPLICABLE
 
     def place_attempt(self, attempt: Attempt) -> None:
         """Enter an attempt as it is now; one that is over leaves. (Its worker is to be placed, too.)"""
@@ -299,7 +300,7 @@ class Index:
         """An attempt of the task is on this worker, or has voted there. (What a lost one is, its first Report will
         have said.)
         """
-        return (task, worker) in self.places or worker in self.voters.get(task, ())
+        return (task, worker) in self.places or (task in self.voters and worker in self.voters[task])
 
     def is_stuck(self, job: Job, fresh: Ranges) -> bool:
         """All that it could do next is to ask for results from others than those who are there."""
@@ -334,7 +335,9 @@ class Index:
                     return
 
     def free_slots(self, worker: Worker) -> int:
-        return self._unclaimed(worker) if worker.is_available else 0
+        """As placed: what it could take now."""
+        key = self.idle.keys.get(worker.name)
+        return 0 if key is None else -key[0]
 
     def _unclaimed(self, worker: Worker) -> int:
         """Slots that neither an attempt takes up, nor one that waits there will take as soon as it can."""

@@ -137,7 +137,8 @@ def cancel_attempt(state: State, attempt: Attempt, reason: str) -> None:
 
 def withdraw(state: State, task: TaskId, reason: str) -> None:
     """Whatever waits of the task at a worker is not to begin: it runs elsewhere, or is about to."""
-    for attempt in list(state.index.of_task.get(task, {}).values()):
+    others = state.index.of_task.get(task)
+    for attempt in list(others.values()) if others else ():
         if attempt.is_queued:
             cancel_attempt(state, attempt, reason)
 

@@ -148,19 +148,18 @@ class Scheduler:
 
     def _grant(self, wish: Placement) -> bool:
         """Carry out a wish if it may be; a wish for a held task spends its job's turn all the same."""
-        job, worker = self.state.jobs.get(wish.job), self.state.workers.get(wish.worker)
-        if job is None or worker is None or not job.is_live or job.paused:
+        state, task = self.state, wish.task
+        job, worker = state.jobs.get(wish.job), state.workers.get(wish.worker)
+        if job is None or worker is None or not self._may_start(job, task, worker):
             return False
-        if not self._view.fits(job, worker) or not self._may_start(job, wish):
-            return False
-        is_held = self.state.index.is_held(job) and wish.task in self.state.fresh[job.id]
-        job.cursor, self.state.grid.pointer = wish.task, job.arrival
+        is_held = state.index.is_held(job) and task in state.fresh[job.id]
+        job.cursor, state.grid.pointer = task, job.arrival
         if is_held:
-            self.state.save_job(job)
+            state.save_job(job)
         else:
-            lifecycle.withdraw(self.state, TaskId(job.id, wish.task), f"worker {worker.name} could begin it at once")
-            lifecycle.start_attempt(self.state, job, wish.task, worker)
-        self.state.settle()
+            lifecycle.withdraw(state, TaskId(job.id, task), f"worker {worker.name} could begin it at once")
+            lifecycle.start_attempt(state, job, task, worker)
+        state.settle()
         return not is_held
 
     def _send_ahead(self, wishes: Iterator[Placement]) -> None:
@@ -182,12 +181,14 @@ class Scheduler:
         self.state.settle()
         return True
 
-    def _may_start(self, job: Job, wish: Placement) -> bool:
-        """Whether the task is one to start or to replicate, and not on that worker already."""
+    def _may_start(self, job: Job, task: int, worker: Worker) -> bool:
+        """Whether the task is one to start or to replicate, on this worker as it is now, and not there already."""
         index = self.state.index
-        pool = index.pools[job.id]
-        is_candidate = (
-            wish.task in self.state.fresh[job.id] or wish.task in pool.waiting or wish.task in index.to_replicate(job)
-        )
-        worker, is_here = self.state.workers[wish.worker], index.on_worker(TaskId(job.id, wish.task), wish.worker)
-        return is_candidate and not is_here and not self._view.should_go_elsewhere(job, wish.task, worker)
+        if not job.is_live or job.paused or not self._view.fits(job, worker):
+            return False
+        if task not in self.state.fresh[job.id]:
+            if task not in index.pools[job.id].waiting and task not in index.to_replicate(job):
+                return False
+            if index.on_worker(TaskId(job.id, task), worker.name):
+                return False
+        return worker.standing >= 0 or not self._view.should_go_elsewhere(job, task, worker)

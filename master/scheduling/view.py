@@ -307,7 +307,9 @@ class View:
         """The task has failed on this worker, which is in bad standing, and there is another one for it: there it
         will show whose doing that was.
         """
-        known = self._state.tasks.get(TaskId(job.id, task)) if worker.standing < 0 else None
+        if worker.standing >= 0:
+            return False
+        known = self._state.tasks.get(TaskId(job.id, task))
         if known is None or worker.name not in known.failed_on:
             return False
         barred = {*known.failed_on, *self._index.voters.get(known.id, ())}
