@@ -8,8 +8,12 @@ from hashlib import sha256
 from master.scheduling.model import Attempt, Job, Worker
 from master.scheduling.state import State
 from shared.model import AttemptId, AttemptState, Function, Probation
-from shared.protocol.messages import MAX_RUNS_PER_ASSIGN, Assign, Run
-from shared.spec import RowFile, staged
+from shared.protocol.messages import MAX_LONG_RUNS_PER_ASSIGN, MAX_RUNS_PER_ASSIGN, Assign, Run
+from shared.spec import MAX_RUN_CHARACTERS, RowFile, staged
+
+
+_INPUT_CHARACTERS = 150
+"""Of an input of a task's own, beside its path."""
 
 
 class Outbox:
@@ -18,6 +22,7 @@ class Outbox:
     def __init__(self) -> None:
         self._cancels: dict[str, list[AttemptId]] = {}
         self._runs: dict[str, list[Run]] = {}
+        self._lengths: dict[str, tuple[int, int]] = {}  # of so many of these: characters
         self._concerned: dict[str, None] = {}
 
     def answer(self, worker: str) -> None:
@@ -44,7 +49,7 @@ class Outbox:
     def _command(self, state: State, attempt: Attempt, worker: Worker) -> None:
         if attempt.state is AttemptState.DISPATCHED:
             runs = self._runs.setdefault(worker.name, [])
-            if len(runs) >= MAX_RUNS_PER_ASSIGN:
+            if not self._has_space(worker.name, runs):
                 return
             runs.append(_run(state.jobs[attempt.job], attempt))
         elif attempt.state is AttemptState.CANCELLING:
@@ -53,6 +58,15 @@ class Outbox:
             return
         attempt.sent = worker.assigned + 1
         self._concerned[worker.name] = None
+
+    def _has_space(self, worker: str, runs: list[Run]) -> bool:
+        """For one more, however long. (Of few it need not be counted.)"""
+        if len(runs) < MAX_LONG_RUNS_PER_ASSIGN:
+            return True
+        length, counted = self._lengths.get(worker, (0, 0))
+        length += sum(map(_length, runs[counted:]))
+        self._lengths[worker] = length, len(runs)
+        return len(runs) < MAX_RUNS_PER_ASSIGN and length <= (MAX_LONG_RUNS_PER_ASSIGN - 1) * MAX_RUN_CHARACTERS
 
     def _assign(self, state: State, worker: Worker) -> Assign:
         worker.assigned += 1
@@ -90,6 +104,16 @@ def _run(job: Job, attempt: Attempt) -> Run:
         function=_function(job),
         row_file=rows.sha256 if isinstance(rows := spec.parameters, RowFile) else None,
     )
+
+
+def _length(run: Run) -> int:
+    """Characters that it will have at most: the line of a row file is yet to be put in."""
+    if run.row_file is not None:
+        return MAX_RUN_CHARACTERS
+    pairs = (*run.parameters.items(), *run.environment.items())
+    named = sum(len(name) + len(str(value)) for name, value in pairs)
+    inputs = sum(len(path) + _INPUT_CHARACTERS for path in run.own_inputs)
+    return named + inputs + sum(map(len, run.command)) + sum(map(len, run.outputs))
 
 
 def _function(job: Job) -> Function | None:

@@ -43,4 +43,5 @@ class Queues:
 
 
 def milliseconds(seconds: float) -> int:
-    return round(min(seconds * _MILLI, _MOST_MS))
+    """Of however short a task it is some: the queue that it joins is a longer one."""
+    return max(1, round(min(seconds * _MILLI, _MOST_MS)))

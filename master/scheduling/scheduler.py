@@ -8,6 +8,7 @@ started again from their rows it decides the same.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import islice
 
 from master.scheduling import lifecycle, moving, presence, requests
 from master.scheduling.effects import Done, Effects, Reply
@@ -37,6 +38,8 @@ from shared.model import TaskId
 
 
 _DONE = Done()
+_MOST_AHEAD = 1024
+"""In one step: nobody is to wait for its end while the queues of a thousand workers are filled."""
 
 
 class Scheduler:
@@ -163,9 +166,11 @@ class Scheduler:
         return not is_held
 
     def _send_ahead(self, wishes: Iterator[Placement]) -> None:
-        """Carry out what may be; ``wishes`` ends by itself where nothing more may (View.workers_with_room)."""
+        """Carry out what may be; ``wishes`` ends by itself where nothing more may (View.workers_with_room), and goes on
+        in the next step where there is much.
+        """
         self.state.settle_queues()
-        for wish in wishes:
+        for wish in islice(wishes, _MOST_AHEAD):
             if self._send(wish):
                 self.state.settle_queues()
 

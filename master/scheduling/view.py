@@ -19,6 +19,8 @@ Thing = TypeVar("Thing")
 
 _LOOK_AT = 64
 """So many tasks that have failed on a worker are passed over for one that has not."""
+_MANY = 32
+"""So many attempts that wait are many, unless they take but moments."""
 _PATIENCE = 8
 """So many workers with room are offered in vain at a time."""
 
@@ -131,8 +133,13 @@ class View:
                 yield job, worker
 
     def _has_room(self, name: str) -> bool:
-        """For one more attempt that waits, however short."""
-        return len(self._index.queues.of_worker.get(name, ())) < self._state.settings.max_ahead
+        """For one more attempt that waits, however short. Of very short ones many may: a worker that ends thousands a
+        second must not wait for a round trip; others, whose number each Report repeats, may not, whatever the policy.
+        """
+        waiting, settings = len(self._index.queues.of_worker.get(name, ())), self._state.settings
+        if waiting < _MANY or waiting >= settings.max_ahead:
+            return waiting < settings.max_ahead
+        return self.waiting_s(self._state.workers[name]) <= settings.ahead_s
 
     def room_s(self, worker: Worker) -> float:
         """How long a task may be expected to take that is sent to wait at this worker; 0: none may."""
