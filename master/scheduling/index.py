@@ -162,9 +162,9 @@ class Index:
         self.starving.place(job.id, since if starving and not job.stalled else None)
         return True
 
-    def place_task(self, task: Task, job: Job) -> None:
+    def place_task(self, task: Task, job: Job) -> bool:
         """Enter a task as it is now. One with votes waits among those to replicate: who has voted is barred. One that
-        has failed too often is only waited for: were it copied on and on, it would never end.
+        has failed too often is only waited for: were it copied on and on, it would never end. Whether it is kept.
         """
         pool, number = self.pools[task.job], task.number
         stands = self._stands(task, job)
@@ -182,6 +182,7 @@ class Index:
                 _toggle(pool.asked, number, stands & _ASKED)
         if self.voters or task.votes:
             self._place_voters(task)
+        return stands > 0
 
     def _place_voters(self, task: Task) -> None:
         if task.votes and task.is_open:
@@ -225,7 +226,11 @@ class Index:
         if changed & _SEATED:
             self._seat(attempt, attempt.slots if roles & _SEATED else -attempt.slots)
         if changed & _ALIVE:
-            _count(self.alive, task, 1 if roles & _ALIVE else -1)
+            alive = self.alive.get(task, 0) + (1 if roles & _ALIVE else -1)
+            if alive:
+                self.alive[task] = alive
+            else:
+                del self.alive[task]
         if changed & _FROZEN:
             sign = 1 if roles & _FROZEN else -1
             _count(self.frozen, task, sign)
@@ -257,8 +262,12 @@ class Index:
 
     def _seat(self, attempt: Attempt, slots: int) -> None:
         """So many slots more are taken up, or fewer."""
-        self.occupied += slots
-        _count(self.used, attempt.worker, slots)
+        name, self.occupied = attempt.worker, self.occupied + slots
+        used = self.used.get(name, 0) + slots
+        if used:
+            self.used[name] = used
+        else:
+            del self.used[name]
         if attempt.replica:
             expected_ms = ledger.expected_ms(attempt)
             _count(self.reserved_ms, attempt.job, expected_ms if slots > 0 else -expected_ms)

@@ -155,12 +155,14 @@ class Scheduler:
         job, worker = state.jobs.get(wish.job), state.workers.get(wish.worker)
         if job is None or worker is None or not self._may_start(job, task, worker):
             return False
-        is_held = state.index.is_held(job) and task in state.fresh[job.id]
+        is_fresh = task in state.fresh[job.id]
+        is_held = is_fresh and state.index.is_held(job)
         job.cursor, state.grid.pointer = task, job.arrival
         if is_held:
             state.save_job(job)
         else:
-            lifecycle.withdraw(state, TaskId(job.id, task), f"worker {worker.name} could begin it at once")
+            if not is_fresh:
+                lifecycle.withdraw(state, TaskId(job.id, task), f"worker {worker.name} could begin it at once")
             lifecycle.start_attempt(state, job, task, worker)
         state.settle()
         return not is_held

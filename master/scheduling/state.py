@@ -93,18 +93,18 @@ class State:
 
     def save_attempt(self, attempt: Attempt) -> None:
         """Also has its task placed anew, which it may have made one to replicate, or no longer."""
-        self.effects.attempts[attempt.id] = attempt
-        if attempt.is_over:
-            self.attempts.pop(attempt.id, None)
+        number, task, worker = attempt.id, attempt.task_id, self.workers[attempt.worker]
+        self.effects.attempts[number] = attempt
+        if attempt.ended_at is None:
+            self.attempts[number] = attempt
         else:
-            self.attempts[attempt.id] = attempt
+            self.attempts.pop(number, None)
         self.index.place_attempt(attempt)
-        worker = self.workers[attempt.worker]
+        self._moved_tasks[task] = self.tasks[task]
         if worker.session is None:  # whether it has a lease may depend on what it has in hand
             self._moved_workers[worker.name] = worker
         else:
             self._busied[worker.name] = worker
-        self._moved_tasks[attempt.task_id] = self.tasks[attempt.task_id]
 
     def save_program(self, program: Program) -> None:
         """Also forgets those that were used longest ago, where there are too many."""
@@ -166,14 +166,13 @@ class State:
         return gathered
 
     def _place_task(self, task: Task) -> None:
-        job = self.jobs[task.job]
-        self.index.place_task(task, job)
+        job = self._moved_jobs[task.job] = self.jobs[task.job]
+        is_kept = self.index.place_task(task, job)
         if task.votes and job.is_live:
             self._starve_or_feed(job)
         if self.own is not None:
             self.own.place_task(task)
-        self._moved_jobs[job.id] = job
-        if task.number not in self.index.pools[job.id].kept:
+        if not is_kept:
             self.tasks.pop(task.id, None)
 
     def _place_job(self, job: Job) -> None:
