@@ -13,7 +13,7 @@ the attempt's last command (before that, silence about it says nothing):
 
 from __future__ import annotations
 
-from collections.abc import Set
+from itertools import islice
 
 from master.scheduling import lifecycle, presence, states
 from master.scheduling.model import OCCUPYING, Attempt, Worker
@@ -40,10 +40,8 @@ def reconcile(state: State, outbox: Outbox, worker: Worker, report: Report) -> N
     outbox.answer(worker.name)
     for result in report.results:
         _take_result(state, worker, result)
-    waiting = _still_waiting(state, worker, report)
-    held = {held.attempt: held for held in report.holding if held.attempt not in waiting}
-    ours = state.index.of_worker.get(worker.name, {})
-    for attempt in [attempt for number, attempt in ours.items() if number not in waiting]:
+    ours, held = _worth_a_look(state, worker, report)
+    for attempt in ours:
         said = held.get(attempt.id)
         if said is None:
             _is_not_held(state, attempt, report.seen)
@@ -55,12 +53,21 @@ def reconcile(state: State, outbox: Outbox, worker: Worker, report: Report) -> N
             outbox.cancel_stranger(worker.name, stranger)
 
 
-def _still_waiting(state: State, worker: Worker, report: Report) -> Set[AttemptId]:
-    """Attempts that wait at the worker, as they did before: most of what it holds, and nothing follows from it."""
-    queue = state.index.queues.of_worker.get(worker.name)
+def _worth_a_look(state: State, worker: Worker, report: Report) -> tuple[list[Attempt], dict[AttemptId, Held]]:
+    """The worker's attempts, and what it says of those that it holds: but for those that wait there as they did, most
+    of a long queue, of which nothing follows.
+    """
+    ours, queue = state.index.of_worker.get(worker.name, {}), state.index.queues.of_worker.get(worker.name)
     if queue is None or worker.name in state.index.frozen_on:
-        return frozenset()
-    return {held.attempt for held in report.holding if held.waiting and not held.frozen} & queue.keys()
+        return list(ours.values()), {held.attempt: held for held in report.holding}
+    waiting = {held.attempt for held in report.holding if held.waiting and not held.frozen}
+    begun, strangers = queue.keys() - waiting, waiting - queue.keys()
+    held = {held.attempt: held for held in report.holding if not held.waiting or held.frozen}
+    if strangers:
+        held |= {held.attempt: held for held in report.holding if held.attempt in strangers}
+    others = (attempt for number, attempt in ours.items() if number not in queue)
+    found = list(islice(others, len(ours) - len(queue)))  # which came before the queue, as a rule
+    return [*found, *(ours[number] for number in sorted(begun))], held
 
 
 def _take_result(state: State, worker: Worker, result: Result) -> None:
