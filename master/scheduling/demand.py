@@ -34,7 +34,7 @@ def meets(facts: Facts, key: Key) -> bool:
     return (
         (os is None or facts.os == os)
         and facts.memory_bytes >= memory_bytes
-        and labels <= set(facts.labels)
+        and (not labels or labels <= set(facts.labels))
         and facts.slots >= slots
         and (facts.network or not network)
         and (python is None or facts.functions == python)

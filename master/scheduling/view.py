@@ -143,10 +143,15 @@ class View:
 
     def room_s(self, worker: Worker) -> float:
         """How long a task may be expected to take that is sent to wait at this worker; 0: none may."""
-        name, queues, ahead_s = worker.name, self._index.queues, self._state.ahead_s
-        if not self._has_room(name) or not self._index.is_full(worker):
+        ahead_s = self._state.ahead_s
+        left_s = ahead_s * worker.offered - self._index.queues.work_ms.get(worker.name, 0) / 1e3
+        if left_s <= 0 or not self._has_room(worker.name) or not self._index.is_full(worker):
             return 0.0
-        return max(0.0, min(ahead_s, ahead_s * worker.offered - queues.work_ms.get(name, 0) / 1e3))
+        return left_s if left_s < ahead_s else ahead_s
+
+    def has_room(self, worker: Worker) -> bool:
+        """Some task may be sent to wait at this worker."""
+        return self.room_s(worker) > 0
 
     def may_wait(self, job: Job, task: int, worker: Worker) -> bool:
         """Whether the task may be sent ahead to this worker: it is one to start, it is known not to take long, and it
@@ -184,14 +189,14 @@ class View:
 
     def next_ahead(self, job: Job, worker: Worker, after: int = 0) -> int | None:
         """The job's next task to start after ``after``, else its first, if it may wait at this worker."""
-        if self._is_too_long(job, worker):
+        if self.is_too_long(job, worker):
             return None
         fresh = Ranges() if self.is_held(job) else self.fresh(job)
         task = _least(self._first_waiting(job, worker, after), fresh.first_after(after))
         task = task or _least(self._first_waiting(job, worker, 0), fresh.first_after(0))
         return task if task is not None and self.may_wait(job, task, worker) else None
 
-    def _is_too_long(self, job: Job, worker: Worker) -> bool:
+    def is_too_long(self, job: Job, worker: Worker) -> bool:
         """None of the job's tasks may wait there: they are alike, and each is known to take too long."""
         return job.sweep.is_uniform and self.expected_s(job, 1, worker) > self._state.ahead_s
 
