@@ -3,16 +3,18 @@
     python benchmarks/scheduler_step.py [--policy NAME ...] [--growth] [--reports 2000] [--json]
 
 A *report* is one WorkerReported event that brings the result of a finished task and frees a slot, which the step fills
-again. The grid has 1,000 workers of two speeds and 100,000 queued tasks of known size; steps take 1, 10 and 100 Reports
-at a time. Only ``Scheduler.step`` is counted, in CPU seconds of this process; no frame is encoded, nothing is stored.
+again. The grid has 1,000 workers of two speeds and 100,000 queued tasks of known size (a minute each); steps take in 1,
+10 and 100 Reports. Only ``Scheduler.step`` is counted, in CPU seconds of this process, the best of three rounds: no
+frame is encoded, nothing is stored. Beside the rates: what the queued tasks take of memory, each, in the state of a
+scheduler started from rows (tracemalloc; their job's spec is not counted), and the CPU seconds of that start.
 
-The yardstick is a bare prototype of the same two events, finish and assign: dicts of what runs, a heap of free
-workers, jobs in turn, a command for each start. It has no states, rows, replicas, hold, reconciling nor learning, and
-a crash would lose all: what Python itself takes, not what a grid needs.
+The yardstick is a bare prototype of the same two deeds, finish and assign: the same Reports in, the same Assigns out,
+the same rows made and changed, over a dict of what runs, a heap of free workers and a queue. It has no hold, replicas,
+reconciling, leases, learning nor policies, checks nothing, and could not go on from its rows: what the messages and the
+rows themselves take in Python, which no scheduler written in it can do without.
 
-``--growth``: at 1, 10, 100, 1,000 thousand tasks, at 1 to 1,000 workers, with 8 slots a worker, as one job and as many,
-with short tasks of which many wait ahead at their workers. Bytes are those that the scheduler has taken for each
-queued task (tracemalloc), and seconds those in which it starts again from its rows.
+``--growth``: also other numbers of tasks, workers, slots and jobs, and very short tasks, of which hundreds wait ahead
+at their workers; a Report then brings five results at once and says all that the worker holds (rates are of results).
 """
 
 from __future__ import annotations
@@ -24,27 +26,26 @@ import sys
 import time
 import tracemalloc
 from collections import deque
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
 from heapq import heappop, heappush
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from master.scheduling.effects import Effects
-from master.scheduling.events import JobSubmitted, MasterStarted, SchedulerSettings, WorkerJoined, WorkerReported
-from master.scheduling.model import Grid, Job
+from master.scheduling.events import Event, JobSubmitted, MasterStarted, SchedulerSettings, WorkerJoined, WorkerReported
+from master.scheduling.model import Attempt, Grid, Job, Task, Worker
 from master.scheduling.policies import REGISTRY
 from master.scheduling.scheduler import Scheduler
 from master.scheduling.snapshot import Snapshot
-from shared.model import AttemptId, Facts, Held, Load, Order, Outcome, Result
-from shared.protocol.messages import Report
+from shared.model import AttemptId, AttemptState, Facts, Held, Load, Order, Outcome, Result, TaskState
+from shared.protocol.messages import Assign, Report, Run
 from shared.spec import JobSpec, Range, TaskSpec
 
 BATCHES = (1, 10, 100)
 ROUNDS = 3
-LONG_S, SHORT_S = 60.0, 0.001
-"""A task's size. Only of short ones more is sent ahead to workers than they have slots."""
+NOW = 1e9
 
 
 @dataclass(frozen=True)
@@ -54,28 +55,44 @@ class Case:
     workers: int = 1_000
     jobs: int = 1
     slots: int = 1
-    task_s: float = LONG_S
+    task_s: float = 60.0  # a task's size; of short ones more are sent to workers than they have slots
+    results: int = 1  # of a Report
+    listed: bool = False  # task by task, not as a sweep
+
+    @property
+    def spec(self) -> JobSpec:
+        """Of each of its jobs."""
+        count = self.tasks // self.jobs
+        if self.listed:
+            tasks = [TaskSpec(parameters={"i": n}, size=self.task_s * (1 + n % 3)) for n in range(count)]
+            return JobSpec(command=["work", "{i}"], tasks=tasks)
+        return JobSpec(command=["work", "{i}"], parameters={"i": Range(range=[1, count])}, size=count * self.task_s)
+
+
+@dataclass(frozen=True)
+class Figures:
+    name: str
+    rates: dict[int, float]  # results a second of CPU, by how many Reports a step takes in
+    bytes_a_task: float | None = None
+    restart_s: float | None = None
 
 
 class Swarm:
-    """The workers: each takes what it is given, and ends what it was given first when told to."""
+    """Workers and whoever serves them: each takes what it is given, and ends what it was given first when told to."""
 
     def __init__(self, case: Case) -> None:
-        self.case, self.scheduler, self.now = case, Scheduler(), 1e9
-        settings = SchedulerSettings(case.policy, lease_s=1e6, ahead_s=1.0)
+        self.case, self.now, self.cpu_s = case, NOW, 0.0
         self.holding: dict[str, deque[AttemptId]] = {f"w{number:04}": deque() for number in range(case.workers)}
         self.seq = dict.fromkeys(self.holding, 0)
-        self.cpu_s = 0.0
-        self.step([MasterStarted(settings)])
-        self.step([JobSubmitted("user", self._spec()) for _ in range(case.jobs)])
-        facts = [Facts("linux", "x86_64", "3.11", "0", "pc", case.slots, 8 * 10**9, case.slots, (), 1.0 + n) for n in (0, 1)]
-        names = list(self.holding)
-        self.step([WorkerJoined(name, n + 1, "boot", facts[n % 2]) for n, name in enumerate(names)])
-        self.session = {name: n + 1 for n, name in enumerate(names)}
         self.load = Load(case.slots, spare_cpu=float(case.slots))
-        self.step([self._report(name, ()) for name in names])
-        while self.step([]).assigns:  # until nobody takes more
-            pass
+        self.facts = [_facts(case.slots, speed) for speed in (1.0, 2.0)]
+        self.begin()
+
+    def begin(self) -> None:
+        raise NotImplementedError
+
+    def assigns_of(self, events: Sequence[Event]) -> dict[str, Assign]:
+        raise NotImplementedError
 
     def work(self, reports: int, batch: int) -> None:
         """So many Reports, in steps of ``batch``, each of the next worker in turn."""
@@ -84,155 +101,167 @@ class Swarm:
             self.now += 0.01
             self.step([self._end(next(names)) for _ in range(batch)])
 
-    def step(self, events: list[object]) -> Effects:
+    def step(self, events: Sequence[Event]) -> bool:
+        """Whether anybody was told anything."""
         began = time.process_time()
-        effects = self.scheduler.step(events, self.now)  # type: ignore[arg-type]
+        assigns = self.assigns_of(events)
         self.cpu_s += time.process_time() - began
-        for name, assign in effects.assigns.items():
+        for name, assign in assigns.items():
             self.holding[name] += [run.attempt for run in assign.run]
             for attempt in assign.cancel:
                 if attempt in self.holding[name]:  # else it has just ended
                     self.holding[name].remove(attempt)
-        return effects
-
-    def _spec(self) -> JobSpec:
-        count = self.case.tasks // self.case.jobs
-        sweep = {"i": Range(range=[1, count])}
-        return JobSpec(command=["work", "{i}"], parameters=sweep, size=count * self.case.task_s)
+        return bool(assigns)
 
     def _in_turn(self) -> Iterator[str]:
         while True:
-            yield from (name for name, holding in self.holding.items() if holding)
+            yield from (name for name, holding in self.holding.items() if len(holding) >= self.case.results)
 
     def _end(self, name: str) -> WorkerReported:
-        attempt = self.holding[name].popleft()
-        wall_s = self.case.task_s
-        return self._report(name, (Result(attempt, Outcome.SUCCEEDED, 0, wall_s=wall_s, cpu_s=wall_s),))
+        wall_s, holding = self.case.task_s, self.holding[name]
+        ended = [holding.popleft() for _ in range(self.case.results)]
+        results = [Result(one, Outcome.SUCCEEDED, 0, wall_s=wall_s, cpu_s=wall_s) for one in ended]
+        return self.report(name, tuple(results))
 
-    def _report(self, name: str, results: tuple[Result, ...]) -> WorkerReported:
+    def report(self, name: str, results: tuple[Result, ...] = ()) -> WorkerReported:
         self.seq[name] += 1
         slots = self.case.slots
-        holding = tuple(Held(one, waiting=place >= slots) for place, one in enumerate(self.holding[name]))
-        report = Report(self.seq[name], self.seq[name], holding, results, self.load)
-        return WorkerReported(name, self.session[name] if self.seq[name] > 0 else 0, report)
+        holding = tuple([Held(one, waiting=place >= slots) for place, one in enumerate(self.holding[name])])
+        return WorkerReported(name, 1, Report(self.seq[name], self.seq[name], holding, results, self.load))
 
 
-class Prototype:
-    """The yardstick: finish, then assign."""
+class Loopline(Swarm):
+    def begin(self) -> None:
+        self.scheduler = Scheduler()
+        self.step([MasterStarted(SchedulerSettings(self.case.policy, lease_s=1e6, ahead_s=1.0))])
+        self.step([JobSubmitted("user", self.case.spec) for _ in range(self.case.jobs)])
+        self.step([WorkerJoined(name, 1, "boot", self.facts[n % 2]) for n, name in enumerate(self.holding)])
+        self.step([self.report(name) for name in self.holding])
+        while self.step([]):  # until nobody takes more
+            pass
 
-    def __init__(self, tasks: int, workers: int) -> None:
-        self.queued = deque(range(1, tasks + 1))
-        self.running: dict[int, tuple[str, float]] = {}
-        self.done: dict[int, float] = {}
-        self.free = [(0, f"w{number:04}") for number in range(workers)]
-        self.held: dict[str, deque[int]] = {name: deque() for _, name in self.free}
-        self.cpu_s = 0.0
+    def assigns_of(self, events: Sequence[Event]) -> dict[str, Assign]:
+        effects: Effects = self.scheduler.step(events, self.now)
+        return effects.assigns
+
+
+class Prototype(Swarm):
+    """The yardstick."""
+
+    def begin(self) -> None:
+        spec = self.case.spec
+        self.job = Job(1, "user", spec, self.case.tasks, spec.size, Order.NONE, 3, 1, arrival=1, submitted_at=NOW)  # type: ignore[arg-type]
+        self.queued = deque(range(1, self.case.tasks + 1))
+        self.running: dict[AttemptId, tuple[Task, Attempt]] = {}
+        self.workers = {name: Worker(name, "boot", self.facts[0], NOW, NOW) for name in self.holding}
+        self.free = [(0, name) for name in self.holding]
         self.step([])
 
-    def work(self, reports: int, batch: int) -> None:
-        names = list(self.held)
-        for start in range(0, reports, batch):
-            chosen = [names[at % len(names)] for at in range(start, start + batch)]
-            self.step([(name, self.held[name].popleft(), LONG_S) for name in chosen])
-
-    def step(self, results: list[tuple[str, int, float]]) -> dict[str, list[dict[str, object]]]:
-        began = time.process_time()
-        commands = self._step(results)
-        self.cpu_s += time.process_time() - began
-        for name, given in commands.items():
-            self.held[name] += [int(str(one["task"])) for one in given]
-        return commands
-
-    def _step(self, results: list[tuple[str, int, float]]) -> dict[str, list[dict[str, object]]]:
-        for name, task, wall_s in results:
-            del self.running[task]
-            self.done[task] = wall_s
-            heappush(self.free, (0, name))
-        commands: dict[str, list[dict[str, object]]] = {}
+    def assigns_of(self, events: Sequence[Event]) -> dict[str, Assign]:
+        rows: list[Task | Attempt] = []
+        for event in events:
+            assert isinstance(event, WorkerReported)
+            for result in event.report.results:
+                task, attempt = self.running.pop(result.attempt)
+                attempt.state, task.state, task.winner = AttemptState.SUCCEEDED, TaskState.SUCCEEDED, attempt.number
+                attempt.ended_at = task.finished_at = self.now
+                attempt.wall_s, attempt.cpu_s, attempt.stdout = result.wall_s, result.cpu_s, result.stdout
+                rows += (task, attempt)
+                heappush(self.free, (0, event.worker))
+        runs: dict[str, list[Run]] = {}
         while self.free and self.queued:
             _, name = heappop(self.free)
-            task = self.queued.popleft()
-            self.running[task] = (name, 0.0)
-            commands.setdefault(name, []).append({"task": task, "command": ["work", str(task)]})
-        return commands
+            task = Task(1, self.queued.popleft(), TaskState.RUNNING, started=True, attempts=1)
+            attempt = Attempt(1, task.number, 1, name, 1, replica=False, dispatched_at=self.now)
+            self.running[attempt.id] = task, attempt
+            rows += (task, attempt)
+            parameters = {"i": task.number}
+            runs.setdefault(name, []).append(Run(attempt.id, ("work", str(task.number)), parameters, {}))
+        return {name: self._assign(self.workers[name], given) for name, given in runs.items()}
+
+    def _assign(self, worker: Worker, runs: list[Run]) -> Assign:
+        worker.assigned += 1
+        return Assign(worker.assigned, worker.assigned, tuple(runs))
 
 
-@dataclass(frozen=True)
-class Figures:
-    name: str
-    rates: dict[int, float]  # Reports a second of CPU, by how many a step
-    bytes_a_task: float | None = None  # that the scheduler has taken, for each queued task
-    restart_s: float | None = None  # CPU seconds of a start from rows
+def _facts(slots: int, speed: float) -> Facts:
+    return Facts("linux", "x86_64", "3.11", "0", "pc", slots, 8 * 10**9, slots, (), speed)
 
 
-def measured(name: str, case: Case, reports: int) -> Figures:
-    swarm = Swarm(case)
-    swarm.work(min(reports, 2_000), 100 if case.workers * case.slots >= 100 else 1)  # what begins is over
-    return Figures(name, _rates(swarm, reports, case.workers * case.slots))
-
-
-def yardstick(reports: int) -> Figures:
-    prototype = Prototype(100_000, 1_000)
-    prototype.work(2_000, 100)
-    return Figures("(prototype)", _rates(prototype, reports, 1_000))
-
-
-def _rates(grid: Swarm | Prototype, reports: int, slots: int) -> dict[int, float]:
-    """The best of three, taken in turn: others are at work on this computer."""
-    rates: dict[int, float] = {}
+def rates(swarm: Swarm, reports: int) -> dict[int, float]:
+    """The best of the rounds, in which the batches take turns: others may be at work on this computer."""
+    case = swarm.case
+    reports = min(reports, (case.tasks // case.results - 3 * case.workers * case.slots) // len(BATCHES))
+    swarm.work(case.workers * case.slots, 1)  # whoever has begun now is in the midst of it
+    found: dict[int, float] = {}
     for _ in range(ROUNDS):
         for batch in BATCHES:
-            if batch <= slots:
+            if batch <= case.workers * case.slots and batch <= reports // ROUNDS:
                 gc.collect()
-                grid.cpu_s = 0.0
-                grid.work(reports // ROUNDS, batch)
-                rates[batch] = max(rates.get(batch, 0.0), reports // ROUNDS // batch * batch / grid.cpu_s)
-    return rates
+                swarm.cpu_s = 0.0
+                swarm.work(reports // ROUNDS, batch)
+                results = reports // ROUNDS // batch * batch * case.results
+                found[batch] = max(found.get(batch, 0.0), results / swarm.cpu_s)
+    return found
 
 
-def weighed(name: str, case: Case, listed: bool = False) -> Figures:
-    """Memory of the queued tasks beyond their job's spec, and the time of a restart."""
-    spec = Swarm._spec_of(case, listed)
-    job = Job(1, "user", spec, case.tasks, None, Order.HOLD, 3, 1, arrival=1, submitted_at=0.0)
-    snapshot = Snapshot(Grid(next_job=2, sequence=1), [job])
-    gc.collect()
+def weighed(case: Case) -> tuple[float, float]:
+    """Bytes a queued task and seconds, of a start from rows."""
+    spec = case.spec
+    job = Job(1, "user", spec, case.tasks, spec.known_size, Order.HOLD, 3, 2, arrival=1, submitted_at=NOW)
+    grid = Grid(next_job=2, sequence=1)
+
+    def start() -> Scheduler:
+        scheduler = Scheduler(Snapshot(grid, [job]))
+        scheduler.step([MasterStarted(SchedulerSettings(case.policy))], NOW)
+        return scheduler
+
+    start()
     began = time.process_time()
-    scheduler = Scheduler(replace(snapshot))
-    scheduler.step([MasterStarted(SchedulerSettings(case.policy))], 1e9)
+    start()
     restart_s = time.process_time() - began
     tracemalloc.start()
-    scheduler = Scheduler(replace(snapshot))
-    scheduler.step([MasterStarted(SchedulerSettings(case.policy))], 1e9)
+    kept = start()
     gc.collect()
     taken, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    return Figures(name, {}, taken / case.tasks, restart_s)
+    assert kept.state.jobs
+    return taken / case.tasks, restart_s
 
 
-def cases(policies: list[str], growth: bool) -> Iterator[tuple[str, Case]]:
+def figures_of(policies: list[str], reports: int, *, growth: bool) -> Iterator[Figures]:
+    yield Figures("(prototype)", rates(Prototype(Case()), reports))
     for policy in policies:
-        yield policy, Case(policy)
-    for policy in policies if growth else ():
-        for tasks in (1_000, 10_000, 1_000_000):
-            yield f"{policy}, {tasks:,} tasks", Case(policy, tasks=max(tasks, 20_000) if tasks < 20_000 else tasks)
-        for workers in (1, 10, 100):
-            yield f"{policy}, {workers} workers", Case(policy, workers=workers)
-        yield f"{policy}, 8 slots", Case(policy, slots=8, workers=125)
-        yield f"{policy}, 1,000 jobs", Case(policy, jobs=1_000)
-        yield f"{policy}, 1 ms tasks", Case(policy, workers=100, tasks=1_000_000, task_s=SHORT_S)
+        yield Figures(policy, rates(Loopline(Case(policy)), reports), *weighed(Case(policy)))
+    for policy in policies if growth else policies[-1:]:
+        for what, case in grown(policy):
+            yield Figures(f"{policy}: {what}", rates(Loopline(case), reports), *weighed(case))
+    for policy in ("round-robin", "fair"):
+        yield Figures(f"{policy}: 100,000 listed", {}, *weighed(Case(policy, listed=True)))
+
+
+def grown(policy: str) -> Iterator[tuple[str, Case]]:
+    for tasks in (1_000, 10_000, 100_000, 1_000_000):
+        yield f"{tasks:,} tasks", Case(policy, tasks, workers=100)
+    for workers in (1, 10):
+        yield f"{workers:,} worker{'s' * (workers > 1)}", Case(policy, workers=workers)
+    yield "8 slots", Case(policy, workers=125, slots=8)
+    yield "1,000 jobs", Case(policy, jobs=1_000)
+    yield "tasks of 1 ms", Case(policy, workers=100, task_s=0.001, results=5)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--policy", nargs="*", default=sorted(REGISTRY), choices=sorted(REGISTRY))
-    parser.add_argument("--growth", action="store_true")
-    parser.add_argument("--reports", type=int, default=3_000)
+    parser.add_argument("--policy", nargs="*", default=_default_last(), choices=sorted(REGISTRY))
+    parser.add_argument("--growth", action="store_true", help="of every policy, not only of the last")
+    parser.add_argument("--reports", type=int, default=2_000)
     parser.add_argument("--json", action="store_true")
     chosen = parser.parse_args()
     found = []
     if not chosen.json:
-        print(f"{'':34s}" + "".join(f"{f'{batch} a step':>13s}" for batch in BATCHES), flush=True)
-    for figures in _all(chosen):
+        head = "".join(f"{f'{batch} a step':>12s}" for batch in BATCHES)
+        print(f"{'results a second':32s}{head}{'bytes a task':>14s}{'restart':>10s}", flush=True)
+    for figures in figures_of(chosen.policy, chosen.reports, growth=chosen.growth):
         found.append(figures)
         if not chosen.json:
             _show(figures)
@@ -240,15 +269,16 @@ def main() -> None:
         print(json.dumps([asdict(figures) for figures in found], indent=2))
 
 
-def _all(chosen: argparse.Namespace) -> Iterator[Figures]:
-    yield yardstick(chosen.reports)
-    for name, case in cases(chosen.policy, chosen.growth):
-        yield measured(name, case, chosen.reports)
+def _default_last() -> list[str]:
+    default = SchedulerSettings().policy
+    return [*sorted(REGISTRY.keys() - {default}), default]
 
 
 def _show(figures: Figures) -> None:
-    rates = "".join(f"{rate:13,.0f}" for rate in figures.rates.values())
-    print(f"{figures.name:34s}{rates}", flush=True)
+    shown = "".join(f"{figures.rates[batch]:12,.0f}" if batch in figures.rates else " " * 12 for batch in BATCHES)
+    memory = f"{figures.bytes_a_task:14,.1f}" if figures.bytes_a_task is not None else ""
+    restart = f"{figures.restart_s:8.3f} s" if figures.restart_s is not None else ""
+    print(f"{figures.name:32s}{shown}{memory}{restart}", flush=True)
 
 
 if __name__ == "__main__":
