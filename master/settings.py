@@ -82,7 +82,7 @@ class MasterSettings(Settings):
     ahead_s: Annotated[
         float, Field(ge=0, le=3600, description="expected work that may wait at a worker, a slot; 0: none")
     ] = 1.0
-    max_ahead: Annotated[int, Field(ge=0, le=1000, description="tasks that may wait at a worker")] = 32
+    max_ahead: Annotated[int, Field(ge=0, le=1000, description="tasks that may wait at a worker")] = 256
     probation_s: Annotated[
         float, Field(ge=0, le=1e6, description="how long a worker on which tasks fail is given nothing new; 0: never")
     ] = 60.0

@@ -1,4 +1,7 @@
-"""A sweep is kept as its rule; the n-th task is worked out when it is needed."""
+"""A sweep is kept as its rule; the n-th task is worked out when it is needed.
+
+``task_at`` answers for a task or two; who works out many of one job reads its rule once (``Sweep``).
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from shared.scalar import Scalar
-from shared.spec import PLACEHOLDER, JobSpec, RowFile, Table, TaskSpec
+from shared.spec import PLACEHOLDER, JobSpec, Range, RowFile, Table
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,20 +23,56 @@ class TaskPlan:
     size: float | None
 
 
+class Sweep:
+    """The rule of a job's tasks, read once."""
+
+    __slots__ = ("_axes", "_command", "_rows", "_share", "_tasks", "count")
+
+    def __init__(self, spec: JobSpec) -> None:
+        self.count = spec.task_count
+        self._tasks = spec.tasks
+        self._command = _Template(spec.command or [])
+        self._share = None if spec.size is None or spec.size == "unknown" else spec.size / max(1, self.count)
+        rule = spec.parameters
+        self._rows = rule.rows if isinstance(rule, Table) else None
+        self._axes = [] if rule is None or isinstance(rule, Table | RowFile) else _axes(rule)
+
+    def command_at(self, number: int, parameters: Mapping[str, Scalar]) -> tuple[str, ...]:
+        """What the task runs, with these parameters put in."""
+        own = self._tasks[number - 1].command if self._tasks else None
+        return fill(own, parameters) if own else self._command.fill(parameters)
+
+    def parameters_at(self, number: int) -> dict[str, Scalar]:
+        if self._tasks:
+            return self._tasks[number - 1].parameters
+        if self._rows is not None:
+            return self._rows[number - 1]
+        index = number - 1
+        return {name: values[index // stride % count] for name, values, stride, count in self._axes}
+
+    def size_at(self, number: int) -> float | None:
+        """Size of one task: its own, else an equal share of its job's."""
+        own = self._tasks[number - 1].size if self._tasks else None
+        return self._share if own is None else own
+
+    @property
+    def is_uniform(self) -> bool:
+        """All its tasks are of one size, given or not."""
+        return not self._tasks
+
+
 def task_at(spec: JobSpec, number: int, row: Mapping[str, Scalar] | None = None) -> TaskPlan:
     """The ``number``-th task (from 1) of a job; IndexError outside its tasks.
 
     ``row`` is its line of the job's row file; without it, a task of such a job has no parameters, and its command
     is yet to be filled in.
     """
-    if not 1 <= number <= spec.task_count:
-        raise IndexError(f"task {number} of {spec.task_count}")
-    listed = spec.tasks[number - 1] if spec.tasks else TaskSpec()
-    parameters = listed.parameters if spec.tasks else _parameters_at(spec, number - 1)
-    if row is not None and isinstance(spec.parameters, RowFile):
-        parameters = dict(row)
-    command = listed.command or spec.command or []
-    return TaskPlan(fill(command, parameters), parameters, size_at(spec, number))
+    sweep = Sweep(spec)
+    if not 1 <= number <= sweep.count:
+        raise IndexError(f"task {number} of {sweep.count}")
+    has_row = row is not None and isinstance(spec.parameters, RowFile)
+    parameters = dict(row) if row is not None and has_row else sweep.parameters_at(number)
+    return TaskPlan(sweep.command_at(number, parameters), parameters, sweep.size_at(number))
 
 
 def size_at(spec: JobSpec, number: int) -> float | None:
@@ -46,7 +85,7 @@ def size_at(spec: JobSpec, number: int) -> float | None:
 
 def fill(command: Iterable[str], parameters: Mapping[str, Scalar]) -> tuple[str, ...]:
     """Put parameters in place of ``{name}``; braces that name none stay, so shell and JSON pass through."""
-    return tuple(_fill(argument, parameters) for argument in command)
+    return _Template(command).fill(parameters)
 
 
 def placeholders(spec: JobSpec) -> list[str]:
@@ -80,24 +119,37 @@ def _unknown(name: str, known: Collection[str]) -> str:
     return f"the command says {{{name}}}, but no parameter is called so, and it stays as it is: {meant}"
 
 
-def _parameters_at(spec: JobSpec, index: int) -> dict[str, Scalar]:
-    if spec.parameters is None or isinstance(spec.parameters, RowFile):
-        return {}
-    if isinstance(spec.parameters, Table):
-        return spec.parameters.rows[index]
-    chosen: dict[str, Scalar] = {}
-    for name, values in reversed(spec.parameters.items()):
-        index, place = divmod(index, len(values))
-        chosen[name] = values[place]
-    return {name: chosen[name] for name in spec.parameters}
+def _axes(parameters: Mapping[str, Range | list[Scalar]]) -> list[tuple[str, Range | list[Scalar], int, int]]:
+    """Of each parameter of a grid: its values, for how many tasks on end it keeps one, how many values there are."""
+    axes, stride = [], 1
+    for name, values in reversed(list(parameters.items())):
+        axes.append((name, values, stride, len(values)))
+        stride *= len(values)
+    return axes[::-1]
 
 
-def _fill(argument: str, parameters: Mapping[str, Scalar]) -> str:
-    def value(match: re.Match[str]) -> str:
-        name = match.group(1)
-        return _text(parameters[name]) if name in parameters else match.group(0)
+class _Template:
+    """A command, taken apart at its parameters."""
 
-    return PLACEHOLDER.sub(value, argument)
+    __slots__ = ("_arguments", "_plain")
+
+    def __init__(self, command: Iterable[str]) -> None:
+        self._arguments = [PLACEHOLDER.split(argument) for argument in command]  # text, name, text, ..., text
+        is_plain = all(len(parts) == 1 for parts in self._arguments)
+        self._plain = tuple(parts[0] for parts in self._arguments) if is_plain else None
+
+    def fill(self, parameters: Mapping[str, Scalar]) -> tuple[str, ...]:
+        if self._plain is not None:
+            return self._plain
+        return tuple([parts[0] if len(parts) == 1 else _filled(parts, parameters) for parts in self._arguments])
+
+
+def _filled(parts: list[str], parameters: Mapping[str, Scalar]) -> str:
+    filled = parts.copy()
+    for place in range(1, len(parts), 2):
+        name = parts[place]
+        filled[place] = _text(parameters[name]) if name in parameters else f"{{{name}}}"
+    return "".join(filled)
 
 
 def _text(value: Scalar) -> str:

@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
-from sortedcontainers import SortedSet
+from sortedcontainers import SortedList
 
 from master.scheduling import measure
 from master.scheduling.chance import draw
@@ -40,8 +40,8 @@ class Group:
 
     facts: Facts = field(compare=False)
     level: int  # of speed
-    idle: SortedSet[Entry] = field(default_factory=SortedSet)
-    busy: SortedSet[Entry] = field(default_factory=SortedSet)  # where a task may wait
+    idle: SortedList[Entry] = field(default_factory=SortedList)
+    busy: SortedList[Entry] = field(default_factory=SortedList)  # where a task may wait
 
     @property
     def speed(self) -> float:
@@ -53,7 +53,7 @@ class Best:
     """Workers from place ``at`` on in a list, ``ties`` of them as good as the first."""
 
     cost: tuple[float, str]
-    order: SortedSet[Entry]
+    order: SortedList[Entry]
     at: int
     ties: int
     ahead: bool
@@ -89,7 +89,11 @@ class Candidates:
         """Reference CPU-seconds that one slot of it is expected to deliver in a second."""
         return measure.speed_of(self.state.grid, worker)
 
-    def best_of(self, group: Group, order: SortedSet[Entry], work: float) -> Iterator[Best]:
+    def fastest(self, group: Group) -> float:
+        """None of its workers does more in a second."""
+        return float(2.0 ** ((group.level + 1) / _STEPS))
+
+    def best_of(self, group: Group, order: SortedList[Entry], work: float) -> Iterator[Best]:
         """The place in this list of the best for a task of so much work, and what it would cost there."""
         yield self._from(group, order, 0, order[0][0])
 
@@ -168,7 +172,7 @@ class Candidates:
     def _takes(self, job: Job, task: int, name: str, ahead: bool) -> bool:
         worker, view = self.state.workers[name], self.view
         if ahead:
-            return view.may_wait(job, task, worker) and not view.should_go_elsewhere(job, task, worker)
+            return view.may_wait(job, task, worker)
         may_run = view.fits(job, worker) and not view.is_on(job, task, worker)
         return may_run and not view.should_go_elsewhere(job, task, worker)
 
@@ -177,10 +181,10 @@ class Candidates:
             if meets(group.facts, key):
                 if group.idle:
                     yield from self.best_of(group, group.idle, work)
-                if group.busy and slots_of(key) == 1:
+                if group.busy and slots_of(key) == 1 and work <= self.state.ahead_s * self.fastest(group):
                     yield from self.best_of(group, group.busy, work)
 
-    def _from(self, group: Group, order: SortedSet[Entry], at: int, cost: float) -> Best:
+    def _from(self, group: Group, order: SortedList[Entry], at: int, cost: float) -> Best:
         """The worker at this place, and those of the same rank."""
         end = order.bisect_left((order[at][0], "\U0010ffff"))
         return Best((cost, ""), order, at, max(1, end - at), order is group.busy)
@@ -206,7 +210,7 @@ class Candidates:
 
     def _placing(self, worker: Worker) -> tuple[Type, bool, float] | None:
         is_idle = worker.name in self.state.index.idle.keys
-        if not is_idle and not self.view.room_s(worker):
+        if not is_idle and not self.view.has_room(worker):
             return None
         return self._type(worker), is_idle, self.rank(worker)
 

@@ -20,6 +20,7 @@ class Capacity:
         self._of: dict[str, tuple[float, int]] = {}  # by worker: speed, slots
         self._tree = [0] * (_LEVELS + 1)
         self._total = 0
+        self._median: int | None = None  # level, if it was asked for since the last change
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Capacity) and self._of == other._of and self._total == other._total
@@ -52,6 +53,11 @@ class Capacity:
         return _slowest_of(self._median_level())
 
     def _median_level(self) -> int:
+        if self._median is None:
+            self._median = self._find_median()
+        return self._median
+
+    def _find_median(self) -> int:
         level, rest, stride = 0, self._total // 2, _LEVELS
         while stride:
             if level + stride <= _LEVELS and self._tree[level + stride] <= rest:
@@ -63,6 +69,7 @@ class Capacity:
     def _add(self, speed: float, slots: int, sign: int) -> None:
         amount = sign * round(speed * slots * _MICRO)
         self._total += amount
+        self._median = None
         at = _level(speed) + 1
         while amount and at <= _LEVELS:
             self._tree[at] += amount

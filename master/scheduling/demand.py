@@ -34,7 +34,7 @@ def meets(facts: Facts, key: Key) -> bool:
     return (
         (os is None or facts.os == os)
         and facts.memory_bytes >= memory_bytes
-        and labels <= set(facts.labels)
+        and (not labels or labels <= set(facts.labels))
         and facts.slots >= slots
         and (facts.network or not network)
         and (python is None or facts.functions == python)
@@ -53,6 +53,23 @@ class Demand:
     available: dict[str, Worker] = field(default_factory=dict)
     keys: dict[int, Key] = field(default_factory=dict)  # by job
     quorums: dict[Key, Counter[int]] = field(default_factory=dict)  # of those jobs that have one, how many
+    _served: dict[str, tuple[list[Key], int]] = field(default_factory=dict, compare=False)  # worked out so far
+
+    def served_by(self, worker: str) -> list[Key]:
+        """The requirements that this worker serves."""
+        return self._served_by(worker)[0]
+
+    def served_in(self, slots: int, worker: str) -> list[Key]:
+        """Those of at most so many slots."""
+        served, widest = self._served_by(worker)
+        return served if widest <= slots else [key for key in served if slots_of(key) <= slots]
+
+    def _served_by(self, worker: str) -> tuple[list[Key], int]:
+        found = self._served.get(worker)
+        if found is None:
+            served = [key for key, names in self.workers.items() if worker in names]
+            found = self._served[worker] = (served, max(map(slots_of, served), default=0))
+        return found
 
     def key_of(self, job: Job) -> Key:
         """What the job requires, worked out once for as long as it is in the grid."""
@@ -64,7 +81,9 @@ class Demand:
             self.jobs[key] = set()
             self.able[key] = {w.name for w in self.available.values() if meets(w.facts, key)}
             self.trusted[key] = {n for n in self.able[key] if self.reliable.get(n, 0) >= slots_of(key)}
+            self._served.clear()
         if job.spec.quorum and job.id not in self.jobs[key]:
+            self._served.clear()
             self.quorums.setdefault(key, Counter())[job.spec.quorum] += 1
         self.workers[key] = self._serving(key)
         self.jobs[key].add(job.id)
@@ -73,12 +92,14 @@ class Demand:
         key = self.keys.pop(job.id)
         self.jobs[key].remove(job.id)
         if job.spec.quorum:
+            self._served.clear()
             self.quorums[key] -= Counter([job.spec.quorum])  # and what is left of none goes
             if not self.quorums[key]:
                 del self.quorums[key]
         if self.jobs[key]:
             self.workers[key] = self._serving(key)
         else:
+            self._served.clear()
             del self.jobs[key], self.able[key], self.trusted[key], self.workers[key]
 
     def place_worker(self, worker: Worker) -> list[Key]:
@@ -88,6 +109,7 @@ class Demand:
         """
         if self.knows(worker):
             return []
+        self._served.clear()
         if worker.is_available:
             self.available[worker.name] = worker
         else:

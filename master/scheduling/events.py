@@ -31,7 +31,7 @@ class SchedulerSettings:
     probation_s: float = 60.0  # how long the first one lasts; each that follows twice as long; 0: there is none
     max_probation_s: float = 3600.0
     ahead_s: float = 0.0  # expected work that may wait at a worker, for each of its slots; 0: as in an older log
-    max_ahead: int = 32  # attempts that may wait at a worker, however short
+    max_ahead: int = 256  # attempts that may wait at a worker, however short
 
 
 @dataclass(frozen=True, slots=True)

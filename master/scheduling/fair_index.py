@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from heapq import merge
 from itertools import islice
@@ -106,8 +106,7 @@ class FairIndex:
 
     def in_turn(self, keys: list[Key], *families: Families, most: int) -> Iterator[Job]:
         """Jobs of these requirements, in the order of fair sharing: at most so many of each family."""
-        turns = (islice(merge(*(family[key] for key in keys if key in family)), most) for family in families)
-        for _, arrival in merge(*turns):
+        for _, arrival in _merged([islice(_merged(_members(family, keys)), most) for family in families]):
             yield self.state.index.live[arrival]
 
     def unassigned(self, job: Job) -> float:
@@ -162,6 +161,15 @@ class FairIndex:
         for number in self.state.index.pools[job.id].waiting:
             by_size.place(number, True)
         return by_size
+
+
+def _members(family: Families, keys: list[Key]) -> list[Iterable[Turn]]:
+    return [family[key] for key in keys if key in family]
+
+
+def _merged(turns: Sequence[Iterable[Turn]]) -> Iterable[Turn]:
+    """In order, as each of them is."""
+    return turns[0] if len(turns) == 1 else merge(*turns)
 
 
 def _differing_sizes(job: Job) -> list[float]:

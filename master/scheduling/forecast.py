@@ -22,7 +22,6 @@ from master.scheduling.model import LIVE, Attempt, Grid, Job, Worker
 from master.scheduling.state import State
 from shared.model import JobState, Order, SizeSource
 from shared.spec import JobSpec
-from shared.sweep import size_at
 
 _Z90 = 1.2816
 _SHARING = ("round-robin", "space-partition")
@@ -91,7 +90,7 @@ class _Course:
 def note(grid: Grid, job: Job, worker: Worker, attempt: Attempt) -> None:
     """A result was accepted: remember what its task took. (To be called before the job counts it.)"""
     took = max(attempt.wall_s, _SHORTEST_S) * measure.speed_of(grid, worker)
-    log = math.log(took / (size_at(job.spec, attempt.task) or 1.0))
+    log = math.log(took / (job.sweep.size_at(attempt.task) or 1.0))
     deviation = log - job.log_mean
     job.log_mean += deviation / (job.succeeded + 1)
     job.log_m2 += deviation * (log - job.log_mean)
@@ -191,7 +190,7 @@ def _course(
     grid: Grid, job: Job, key: Key, speed: float, unstarted: int, under_way: list[tuple[float, int]]
 ) -> _Course:
     """``under_way``: age and number of its tasks; ``speed``: of the slots it may have."""
-    sizes = [(age, (size_at(job.spec, number) or 1.0) / speed) for age, number in under_way]
+    sizes = [(age, (job.sweep.size_at(number) or 1.0) / speed) for age, number in under_way]
     given = job.size if job.size_source is SizeSource.GIVEN else None
     if given is None and not job.succeeded:
         law, based_on = _expected(grid, job)
@@ -225,7 +224,7 @@ def _spread(job: Job) -> float:
     if job.spec.tasks is None:
         return 0.0
     every = -(-job.task_count // _SAMPLE)
-    sizes = [size_at(job.spec, number) for number in range(1, job.task_count + 1, every)]
+    sizes = [job.sweep.size_at(number) for number in range(1, job.task_count + 1, every)]
     return pstdev(math.log(size) for size in sizes if size is not None) if any(sizes) else 0.0
 
 

@@ -38,7 +38,7 @@ def enter(job: Job, task: Task, attempt: Attempt, outcome: Outcome) -> None:
     _charge(job, attempt, ms)
     if attempt.accepted:
         job.useful_cpu_ms += ms
-        job.won_cpu_ms += ms if is_extra(attempt) else 0
+        job.won_cpu_ms += ms if attempt.replica and is_extra(attempt) else 0
     elif task.state is TaskState.SUCCEEDED or (task.is_open and outcome is Outcome.CANCELLED):
         job.wasted_cpu_ms += ms
     else:
@@ -69,4 +69,5 @@ def expected_ms(attempt: Attempt) -> int:
 
 
 def _charge(job: Job, attempt: Attempt, ms: int) -> None:
-    job.replicated_cpu_ms += ms if is_extra(attempt) else 0
+    if attempt.replica and is_extra(attempt):
+        job.replicated_cpu_ms += ms

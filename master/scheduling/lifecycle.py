@@ -12,6 +12,9 @@ from master.scheduling.state import State
 from shared.model import AttemptState, JobState, Order, Outcome, Result, TaskId, TaskState
 
 
+RUNNING, SUCCEEDED, SUCCEEDED_ATTEMPT = TaskState.RUNNING, TaskState.SUCCEEDED, AttemptState.SUCCEEDED
+
+
 def start_attempt(state: State, job: Job, number: int, worker: Worker, *, ahead: bool = False) -> Attempt:
     """Dispatch a new attempt at a task; it is sent when the step's frames are put together. ``ahead``: to wait at the
     worker for a slot.
@@ -35,7 +38,7 @@ def start_attempt(state: State, job: Job, number: int, worker: Worker, *, ahead:
         _start_task(state, job, task)
     if is_last_fresh and job.order is not Order.DELIVER:
         _release(state, job)
-    _set_task(job, task, TaskState.RUNNING)
+    _set_task(job, task, RUNNING)
     state.save_job(job)
     state.save_task(task)
     state.save_attempt(attempt)
@@ -44,10 +47,12 @@ def start_attempt(state: State, job: Job, number: int, worker: Worker, *, ahead:
 
 def finish_attempt(state: State, attempt: Attempt, result: Result) -> None:
     """An attempt's result is here. Nothing is decided by one whose task is over: it is kept as discarded."""
-    task, job, blamed = state.tasks[attempt.task_id], state.jobs[attempt.job], list[Worker]()
-    ledger.take_back(job, attempt)
+    task, job = state.tasks[attempt.task_id], state.jobs[attempt.job]
+    blamed: list[Worker] = []
+    if attempt.assumed_cpu_ms:
+        ledger.take_back(job, attempt)
     _record(state, attempt, result)
-    has_succeeded = attempt.state is AttemptState.SUCCEEDED
+    has_succeeded = attempt.state is SUCCEEDED_ATTEMPT
     if not task.is_open:
         if has_succeeded:
             agreement.compare(state, job, task, attempt)
@@ -77,14 +82,16 @@ def _count_result(state: State, job: Job, task: Task, attempt: Attempt) -> list[
         is_slow = _learn(state, attempt)
     if job.spec.quorum is None:
         ledger.enter(job, task, attempt, Outcome.SUCCEEDED)
-    state.save_job(job)
-    state.save_task(task)
     state.save_attempt(attempt)
     if not is_decided:
+        state.save_job(job)
+        state.save_task(task)
         reconsider_task(state, task)
         return []
-    blamed = probation.succeeded(state, attempt, task, is_slow=is_slow) + probation.voted(state, task)
-    _finish_task(state, task, TaskState.SUCCEEDED)
+    blamed = probation.succeeded(state, attempt, task, is_slow=is_slow)
+    if task.votes:
+        blamed += probation.voted(state, task)
+    _finish_task(state, task, SUCCEEDED)
     return blamed
 
 
@@ -130,7 +137,8 @@ def cancel_attempt(state: State, attempt: Attempt, reason: str) -> None:
 
 def withdraw(state: State, task: TaskId, reason: str) -> None:
     """Whatever waits of the task at a worker is not to begin: it runs elsewhere, or is about to."""
-    for attempt in list(state.index.of_task.get(task, {}).values()):
+    others = state.index.of_task.get(task)
+    for attempt in list(others.values()) if others else ():
         if attempt.is_queued:
             cancel_attempt(state, attempt, reason)
 
@@ -214,7 +222,7 @@ def _learn(state: State, attempt: Attempt) -> bool:
 
 
 def _learn_of_program(state: State, job: Job, worker: Worker, attempt: Attempt) -> bool:
-    key, seen = programs.key_of(job.owner, job.spec), measure.observe(worker, attempt, state.now)
+    key, seen = job.program, measure.observe(worker, attempt, state.now)
     program = state.programs.get(key) or Program(*key, first_run_at=state.now, used_at=state.now)
     is_slow = programs.is_far_slower(program, seen)
     programs.learn(program, seen)
@@ -224,18 +232,22 @@ def _learn_of_program(state: State, job: Job, worker: Worker, attempt: Attempt) 
 
 def _finish_task(state: State, task: Task, end: TaskState) -> None:
     job = state.jobs[task.job]
-    _end_task(state, task, end, f"attempt {task.winner} brought the result first")
+    _end_task(state, task, end)
     state.save_job(job)
 
 
-def _end_task(state: State, task: Task, end: TaskState, reason: str) -> None:
+def _end_task(state: State, task: Task, end: TaskState, reason: str = "") -> None:
     """Nobody waits for the task any more: what runs for it is cancelled, what was lost will not come back."""
     _set_task(state.jobs[task.job], task, end)
-    task.finished_at = state.now
-    agreement.settle(state, state.jobs[task.job], task)
-    attempts = list(state.index.of_task.get(task.id, {}).values())
+    task.finished_at = state.grid.now
+    if task.votes:
+        agreement.settle(state, state.jobs[task.job], task)
     state.save_task(task)
-    for attempt in attempts:
+    others = state.index.of_task.get(task.id)
+    if not others:
+        return
+    reason = reason or f"attempt {task.winner} brought the result first"
+    for attempt in list(others.values()):
         if attempt.state in LIVE:
             cancel_attempt(state, attempt, reason)
         elif attempt.state is AttemptState.LOST:
@@ -273,20 +285,24 @@ def _release(state: State, job: Job) -> None:
 
 def _set_task(job: Job, task: Task, new: TaskState) -> None:
     """Change a task's state and its job's counts together."""
-    if task.state is new:
+    old = task.state
+    if old is new:
         return
-    job.running += (new is TaskState.RUNNING) - (task.state is TaskState.RUNNING)
-    job.succeeded += new is TaskState.SUCCEEDED
-    job.failed += new is TaskState.FAILED
-    task.state = states.check(states.TASK, task.state, new)
+    job.running += (new is RUNNING) - (old is RUNNING)
+    if new is SUCCEEDED:
+        job.succeeded += 1
+    elif new is TaskState.FAILED:
+        job.failed += 1
+    task.state = states.check(states.TASK, old, new)
 
 
 def _record(state: State, attempt: Attempt, result: Result) -> None:
     attempt.state = states.check(states.ATTEMPT, attempt.state, states.END[result.outcome])
     if not attempt.waiting or result.wall_s:  # else it never began
-        attempt.started_at = attempt.started_at or max(attempt.dispatched_at, state.now - result.wall_s)
-    attempt.ended_at, attempt.waiting = state.now, False
-    attempt.thaw(state.now)
+        attempt.started_at = attempt.started_at or max(attempt.dispatched_at, state.grid.now - result.wall_s)
+    attempt.ended_at, attempt.waiting = state.grid.now, False
+    if attempt.freezes:
+        attempt.thaw(state.grid.now)
     attempt.exit_code, attempt.reason = result.exit_code, result.reason or attempt.reason
     attempt.wall_s, attempt.cpu_s, attempt.system_s = result.wall_s, result.cpu_s, result.system_s
     attempt.peak_memory_bytes = result.peak_memory_bytes

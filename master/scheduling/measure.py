@@ -8,7 +8,6 @@ import math
 
 from master.scheduling.model import Attempt, Grid, Job, Worker
 from shared.model import Observation, SizeSource
-from shared.sweep import size_at
 
 _PRIOR_S = 50.0
 """A worker's benchmark counts as so many seconds of experience with it."""
@@ -26,6 +25,8 @@ _SHORTEST_S = 1e-3
 _LEAST_SHARE = 1 / 16
 _NEARLY_ALL = 0.75
 _LEVELS, _QUARTERS = 6, 4
+LEAST_LEFT = 1 / _QUARTERS
+"""Of each of its slots, what an owner is taken to leave over at least."""
 _AS_GOOD_AS = 2
 """What was predicted of a job's tasks counts as much as so many of them that have finished."""
 
@@ -34,7 +35,8 @@ def speed_of(grid: Grid, worker: Worker) -> float:
     """Reference CPU-seconds that one slot of the worker delivers in a second: what its finished attempts had,
     and its benchmark, at the share that all benchmarks turned out to be worth.
     """
-    return _within(_SLOWEST, _known_work(grid, worker) / (worker.work_s + _PRIOR_S), _FASTEST)
+    speed = (worker.work_done + _PRIOR_S * worker.facts.speed * grid.share) / (worker.work_s + _PRIOR_S)
+    return speed if _SLOWEST <= speed <= _FASTEST else _within(_SLOWEST, speed, _FASTEST)
 
 
 def left_of(grid: Grid, job: Job, worker: Worker, attempt: Attempt) -> float:
@@ -53,7 +55,7 @@ def left_of(grid: Grid, job: Job, worker: Worker, attempt: Attempt) -> float:
 
 def work_of(grid: Grid, job: Job, number: int) -> float:
     """Size of one task in reference CPU-seconds; where nobody said, as predicted and as others of its job were."""
-    size = size_at(job.spec, number)
+    size = job.sweep.size_at(number)
     if size is not None:
         return size
     if job.predicted is not None:
@@ -64,7 +66,7 @@ def work_of(grid: Grid, job: Job, number: int) -> float:
 
 def is_known(job: Job, number: int) -> bool:
     """Whether there is any ground for the size of one task: somebody said it, or others of its job have finished."""
-    return job.succeeded > 0 or job.predicted is not None or size_at(job.spec, number) is not None
+    return job.succeeded > 0 or job.predicted is not None or job.sweep.size_at(number) is not None
 
 
 def mean_work(grid: Grid, job: Job) -> float:
@@ -80,9 +82,9 @@ def tag_of(grid: Grid, job: Job) -> float:
 
 def observe(worker: Worker, attempt: Attempt, now: float) -> Observation:
     """What an attempt that has succeeded shows of its program."""
+    wall_s, share = attempt.wall_s, _share(worker, attempt)
+    work = max(wall_s, _SHORTEST_S) * worker.facts.speed * share
     cpu_s, system_s, memory_bytes = attempt.cpu_s, attempt.system_s, attempt.peak_memory_bytes
-    share = _share(worker, attempt)
-    work, wall_s = work_shown(worker, attempt), attempt.wall_s
     return Observation(now, worker.name, work, wall_s, cpu_s, system_s, memory_bytes, share)
 
 
@@ -91,17 +93,19 @@ def work_shown(worker: Worker, attempt: Attempt) -> float:
 
     Only benchmark and clocks enter, never a speed that was learnt nor a size that was predicted: see ``learn``.
     """
-    return max(attempt.wall_s, _SHORTEST_S) * _benchmark(worker) * _share(worker, attempt)
+    return max(attempt.wall_s, _SHORTEST_S) * worker.facts.speed * _share(worker, attempt)
 
 
 def _share(worker: Worker, attempt: Attempt) -> float:
     """What the attempt had of its slots: what it used. Unless it used clearly less than was left over for it: then it
     waited of its own accord, would wait as long anywhere, and had all that it wanted.
     """
+    if not attempt.cpu_s:
+        return 1.0
     used = attempt.cpu_s / (max(attempt.wall_s, _SHORTEST_S) * attempt.slots)
     left = worker.load.spare_cpu / max(worker.offered, attempt.slots) if worker.load else 0.0
     has_waited = used < _NEARLY_ALL * min(1.0, left)
-    return _within(_LEAST_SHARE, used, 1.0) if attempt.cpu_s and not has_waited else 1.0
+    return 1.0 if has_waited or used >= 1.0 else max(_LEAST_SHARE, used)
 
 
 def learn(grid: Grid, job: Job, worker: Worker, attempt: Attempt) -> float:
@@ -114,10 +118,10 @@ def learn(grid: Grid, job: Job, worker: Worker, attempt: Attempt) -> float:
     much is believed: it may be in other units.
     """
     wall_s = max(attempt.wall_s, _SHORTEST_S)
-    size = size_at(job.spec, attempt.task)
+    size = job.sweep.size_at(attempt.task)
     if size is None:
         return wall_s * speed_of(grid, worker)
-    promised = wall_s * _benchmark(worker)
+    promised = wall_s * worker.facts.speed
     believed = _within(promised / _PROPORTION, size, promised * _PROPORTION)
     worker.work_done += believed
     worker.work_s += wall_s
@@ -127,26 +131,22 @@ def learn(grid: Grid, job: Job, worker: Worker, attempt: Attempt) -> float:
     return size
 
 
-def _benchmark(worker: Worker) -> float:
-    return _within(_SLOWEST, worker.facts.speed, _FASTEST)
-
-
 def _known_work(grid: Grid, worker: Worker) -> float:
-    return worker.work_done + _PRIOR_S * _benchmark(worker) * grid.share
+    return worker.work_done + _PRIOR_S * worker.facts.speed * grid.share
 
 
 def merit(worker: Worker) -> int:
     """Which of two workers with as many free slots is offered first: the faster by a sixth of an octave, and among
     equals the one that leaves more over, by quarters of a slot.
     """
-    done, spent_s = worker.work_done + _PRIOR_S * _benchmark(worker), worker.work_s + _PRIOR_S
+    done, spent_s = worker.work_done + _PRIOR_S * worker.facts.speed, worker.work_s + _PRIOR_S
     level = round(_LEVELS * math.log2(_within(_SLOWEST, done / spent_s, _FASTEST)))
     return level * (_QUARTERS + 1) + _quarters_left(worker)
 
 
 def share_left(worker: Worker) -> float:
     """Of each of its slots, what its owner left over as last heard: a quarter at least, and in quarters."""
-    return max(1, _quarters_left(worker)) / _QUARTERS
+    return max(LEAST_LEFT, _quarters_left(worker) / _QUARTERS)
 
 
 def _quarters_left(worker: Worker) -> int:

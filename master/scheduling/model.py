@@ -10,8 +10,9 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Annotated
 
-from pydantic import Field
+from pydantic import Field, SkipValidation
 
+from master.scheduling.naming import ProgramKey, key_of
 from shared.model import (
     AttemptId,
     AttemptState,
@@ -28,6 +29,7 @@ from shared.model import (
     TaskState,
 )
 from shared.spec import JobSpec
+from shared.sweep import Sweep
 
 LIVE = (AttemptState.DISPATCHED, AttemptState.RUNNING)
 """An attempt that may yet bring its task's result, as far as is known."""
@@ -108,6 +110,11 @@ class Job:
     lost_cpu_ms: int = 0  # ... of attempts that failed, were lost or were given back
     size_source: SizeSource = SizeSource.UNKNOWN
     predicted: Prediction | None = None  # of one task without a size, as the job was submitted
+    sweep: Annotated[SkipValidation[Sweep], Field(exclude=True)] = field(init=False, repr=False, compare=False)
+    program: Annotated[ProgramKey, Field(exclude=True)] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        self.sweep, self.program = Sweep(self.spec), key_of(self.owner, self.spec)
 
     @property
     def weight(self) -> float:
@@ -299,14 +306,16 @@ class Program:
     strange: int = 0  # of them, so many at the end are unlike those before
     changed_at: float | None = None  # the window began anew then
     recorded: float | None = None  # work of one task, as it was last taken for a job's size
+    works: list[float] = field(init=False, repr=False, compare=False)  # of the window, the least first ...
+    wholes: list[float] = field(init=False, repr=False, compare=False)  # ... and without the shares that they had
+
+    def __post_init__(self) -> None:
+        self.works = sorted(run.work for run in self.window)
+        self.wholes = sorted(run.work / run.share for run in self.window)
 
     @property
     def key(self) -> ProgramKey:
         return (self.owner, self.name, self.folder)
-
-
-ProgramKey = tuple[str, str, str]
-"""A program's owner, name and folder."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,13 +47,14 @@ def _move(state: State, attempt: Attempt, worker: Worker) -> None:
     lifecycle.cancel_attempt(state, attempt, f"worker {worker.name} could begin it earlier")
     lifecycle.start_attempt(state, job, attempt.task, worker)
     state.settle()
+    state.settle_queues()
 
 
 def _worth_moving(state: State, view: View, worker: Worker) -> Attempt | None:
     """The attempt that would begin last of those that this idle worker would be done with clearly earlier."""
     for wait_ms, name in state.index.laden.order[:_LOOK_AT]:
         donor, queue = state.workers[name], state.index.queues.of_worker[name]
-        last = max((state.attempts[attempt] for attempt in queue), key=lambda a: (a.dispatched_at, a.id))
+        last = state.attempts[state.index.queues.latest_on(name)]
         job = state.jobs[last.job]
         there_s = (
             (-wait_ms - queue[last.id] / max(1, donor.offered)) / 1e3 + _until_free_s(state, donor) + last.expected_s
@@ -67,5 +68,5 @@ def _worth_moving(state: State, view: View, worker: Worker) -> Attempt | None:
 
 def _until_free_s(state: State, worker: Worker) -> float:
     """Until the first of its slots falls free."""
-    seated = [a for a in state.index.of_worker[worker.name].values() if a.is_seated]
+    seated = state.index.seated_on(worker.name)
     return min((measure.left_of(state.grid, state.jobs[a.job], worker, a) for a in seated), default=0.0)

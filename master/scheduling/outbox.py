@@ -8,9 +8,12 @@ from hashlib import sha256
 from master.scheduling.model import Attempt, Job, Worker
 from master.scheduling.state import State
 from shared.model import AttemptId, AttemptState, Function, Probation
-from shared.protocol.messages import MAX_RUNS_PER_ASSIGN, Assign, Run
-from shared.spec import RowFile, staged
-from shared.sweep import task_at
+from shared.protocol.messages import MAX_LONG_RUNS_PER_ASSIGN, MAX_RUNS_PER_ASSIGN, Assign, Run
+from shared.spec import MAX_RUN_CHARACTERS, RowFile, staged
+
+
+_INPUT_CHARACTERS = 150
+"""Of an input of a task's own, beside its path."""
 
 
 class Outbox:
@@ -19,6 +22,7 @@ class Outbox:
     def __init__(self) -> None:
         self._cancels: dict[str, list[AttemptId]] = {}
         self._runs: dict[str, list[Run]] = {}
+        self._lengths: dict[str, tuple[int, int]] = {}  # of so many of these: characters
         self._concerned: dict[str, None] = {}
 
     def answer(self, worker: str) -> None:
@@ -34,17 +38,18 @@ class Outbox:
 
         What does not fit into a frame is sent when the worker's next Report shows that it does not hold it.
         """
-        for attempt in list(state.effects.attempts.values()):
-            worker = state.workers[attempt.worker]
-            if attempt.sent == 0 and _is_listening(worker):
-                self._command(state, attempt, worker)
+        for attempt in state.effects.attempts.values():
+            if attempt.sent == 0 and attempt.ended_at is None:
+                worker = state.workers[attempt.worker]
+                if _is_listening(worker):
+                    self._command(state, attempt, worker)
         listening = (w for name in self._concerned if _is_listening(w := state.workers[name]))
         return {worker.name: self._assign(state, worker) for worker in listening}
 
     def _command(self, state: State, attempt: Attempt, worker: Worker) -> None:
         if attempt.state is AttemptState.DISPATCHED:
             runs = self._runs.setdefault(worker.name, [])
-            if len(runs) >= MAX_RUNS_PER_ASSIGN:
+            if not self._has_space(worker.name, runs):
                 return
             runs.append(_run(state.jobs[attempt.job], attempt))
         elif attempt.state is AttemptState.CANCELLING:
@@ -53,6 +58,15 @@ class Outbox:
             return
         attempt.sent = worker.assigned + 1
         self._concerned[worker.name] = None
+
+    def _has_space(self, worker: str, runs: list[Run]) -> bool:
+        """For one more, however long. (Of few it need not be counted.)"""
+        if len(runs) < MAX_LONG_RUNS_PER_ASSIGN:
+            return True
+        length, counted = self._lengths.get(worker, (0, 0))
+        length += sum(map(_length, runs[counted:]))
+        self._lengths[worker] = length, len(runs)
+        return len(runs) < MAX_RUNS_PER_ASSIGN and length <= (MAX_LONG_RUNS_PER_ASSIGN - 1) * MAX_RUN_CHARACTERS
 
     def _assign(self, state: State, worker: Worker) -> Assign:
         worker.assigned += 1
@@ -73,23 +87,33 @@ def _is_listening(worker: Worker) -> bool:
 
 
 def _run(job: Job, attempt: Attempt) -> Run:
-    plan = task_at(job.spec, attempt.task)
+    spec, parameters = job.spec, job.sweep.parameters_at(attempt.task)
     return Run(
         attempt.id,
-        plan.command,
-        plan.parameters,
-        job.spec.environment,
-        job_name=job.spec.name,
+        job.sweep.command_at(attempt.task, parameters),
+        parameters,
+        spec.environment,
+        job_name=spec.name,
         slots=attempt.slots,
-        timeout_s=job.spec.timeout_s,
-        memory_bytes=job.spec.requires.memory_bytes or None,
-        network=job.spec.requires.network,
+        timeout_s=spec.timeout_s,
+        memory_bytes=spec.requires.memory_bytes or None,
+        network=spec.requires.network,
         inputs=job.inputs,
-        own_inputs=staged(job.spec.tasks[attempt.task - 1].inputs) if job.spec.tasks else {},
-        outputs=tuple(job.spec.outputs),
+        own_inputs=staged(spec.tasks[attempt.task - 1].inputs) if spec.tasks else {},
+        outputs=tuple(spec.outputs),
         function=_function(job),
-        row_file=rows.sha256 if isinstance(rows := job.spec.parameters, RowFile) else None,
+        row_file=rows.sha256 if isinstance(rows := spec.parameters, RowFile) else None,
     )
+
+
+def _length(run: Run) -> int:
+    """Characters that it will have at most: the line of a row file is yet to be put in."""
+    if run.row_file is not None:
+        return MAX_RUN_CHARACTERS
+    pairs = (*run.parameters.items(), *run.environment.items())
+    named = sum(len(name) + len(str(value)) for name, value in pairs)
+    inputs = sum(len(path) + _INPUT_CHARACTERS for path in run.own_inputs)
+    return named + inputs + sum(map(len, run.command)) + sum(map(len, run.outputs))
 
 
 def _function(job: Job) -> Function | None:

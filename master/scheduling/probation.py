@@ -14,7 +14,6 @@ standing is tried elsewhere next (View.should_go_elsewhere), lest one broken com
 from __future__ import annotations
 
 from master.scheduling.model import Attempt, Task, Worker
-from master.scheduling.programs import key_of
 from master.scheduling.state import State
 
 BOTTOM, TOP = -3.0, 2.0
@@ -31,7 +30,7 @@ def failed(state: State, attempt: Attempt, task: Task) -> list[Worker]:
         if state.workers[name].standing < 0:
             _raise(state, state.workers[name])
     job = state.jobs[attempt.job]
-    program = state.programs.get(key_of(job.owner, job.spec))
+    program = state.programs.get(job.program)
     if places or program is None or all(run.worker == attempt.worker for run in program.window):
         return []
     said = f"task {task.id} failed there, while tasks like it succeed elsewhere"
@@ -47,6 +46,8 @@ def succeeded(state: State, attempt: Attempt, task: Task, *, is_slow: bool) -> l
         said = f"task {task.id} took it {attempt.wall_s:.3g} s, far longer than it would have taken others"
         return _blame(state, worker, said, 2 * _HALF)
     _praise(state, worker)
+    if not task.failed_on:
+        return []
     said = f"task {task.id} failed there, and then succeeded on {here}"
     places = [state.workers[name] for name in task.failed_on if name != here]
     return [blamed for place in places for blamed in _blame(state, place, said, _HALF)]

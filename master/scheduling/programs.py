@@ -12,12 +12,11 @@ begins anew with these.
 from __future__ import annotations
 
 import math
-import re
-from collections.abc import Sequence
+from bisect import bisect_left, insort
+from collections.abc import Iterable, Sequence
 
-from master.scheduling.model import Program, ProgramKey
+from master.scheduling.model import Program
 from shared.model import Observation, Prediction
-from shared.spec import JobSpec
 
 WINDOW = 32
 """So many runs are kept."""
@@ -29,6 +28,8 @@ _BELIEVED = 4
 """So many strange runs in a row are a change."""
 _ENOUGH = 5
 """Of fewer runs it cannot be said what is strange."""
+_SURELY = math.floor(0.9 * (_ENOUGH - 1))
+"""Nine in ten of enough runs, whosever they are, end no earlier than the run of this place among all."""
 _MARGIN = 1.5
 _DOUBT = 4.0
 """Of a single run, the next may be so many times as large, or as small; of n runs, the n-th root of that beyond their
@@ -38,32 +39,20 @@ _FAR = 4.0
 _SAME = 1.25
 """Jobs of one program are as large as the last, until what is predicted differs by so much."""
 _LEAST, _MOST = 1e-6, 1e9
-_MAX_NAME = 200
-_INTERPRETER = re.compile(r"(python|pypy|node|ruby|perl|php|bash|sh|zsh|dash|rscript|julia|java|env)[0-9.]*", re.I)
-_INLINE = ("-c", "-e")
-
-
-def key_of(owner: str, spec: JobSpec) -> ProgramKey:
-    """Which program a job runs. A name that only repeats the command's first word says nothing: two scripts of one
-    interpreter are two programs.
-    """
-    command = spec.command or (spec.tasks[0].command if spec.tasks else None) or [""]
-    program = _program_of(command)
-    name = program if spec.name.removesuffix(".exe") in ("", _base(command[0])) else spec.name
-    return (owner, name, spec.folder or program)
 
 
 def learn(program: Program, seen: Observation) -> None:
     """A task of it has run to its success."""
-    known = _familiar(program)
-    is_strange = _is_strange([run.work for run in known], seen.work)
-    is_strange &= _is_strange([_whole(run) for run in known], _whole(seen))
+    is_strange = _is_strange(*_ordered(program), seen)
     program.strange = program.strange + 1 if is_strange else 0
-    program.window = (*program.window, seen)[-WINDOW:]
-    program.runs, program.used_at = program.runs + 1, seen.at
+    gone = program.window[: max(0, len(program.window) + 1 - WINDOW)]
     if program.strange >= _BELIEVED:
-        program.window, program.strange = program.window[-program.strange :], 0
+        gone, program.strange = program.window[: 1 - program.strange], 0
         program.changed_at = seen.at
+    program.window = (*program.window[len(gone) :], seen)
+    program.runs, program.used_at = program.runs + 1, seen.at
+    program.works = _moved(program.works, [run.work for run in gone], seen.work)
+    program.wholes = _moved(program.wholes, [run.work / run.share for run in gone], seen.work / seen.share)
 
 
 def predict(program: Program) -> Prediction | None:
@@ -102,6 +91,8 @@ def is_far_slower(program: Program, seen: Observation) -> bool:
     """Whether a worker took far longer than others would have, as fast as it says it is and with as much as it says
     was left over. Where others have just seen the program change, it has not.
     """
+    if len(program.works) < _ENOUGH or seen.work <= _FAR * program.works[_SURELY]:
+        return False  # as nearly always
     others = [run for run in _familiar(program) if run.worker != seen.worker]
     strange = program.window[len(program.window) - program.strange :]
     if len(others) < _ENOUGH or any(run.worker != seen.worker for run in strange):
@@ -140,11 +131,36 @@ def _familiar(program: Program) -> Sequence[Observation]:
     return program.window[: len(program.window) - program.strange]
 
 
-def _is_strange(known: Sequence[float], work: float) -> bool:
-    if len(known) < _ENOUGH:
+def _moved(ordered: Sequence[float], gone: Iterable[float], come: float) -> list[float]:
+    """Another list: who has a copy of the program has its own."""
+    moved = [*ordered]
+    for one in gone:
+        del moved[bisect_left(moved, one)]
+    insort(moved, come)
+    return moved
+
+
+def _ordered(program: Program) -> tuple[Sequence[float], Sequence[float]]:
+    """Work of its familiar runs, with and without their share of the processor, the least first."""
+    if not program.strange:
+        return program.works, program.wholes
+    known = _familiar(program)
+    return sorted(run.work for run in known), sorted(map(_whole, known))
+
+
+def _is_strange(works: Sequence[float], wholes: Sequence[float], seen: Observation) -> bool:
+    """Unlike these runs, whichever way it is looked at."""
+    if len(works) < _ENOUGH:
         return False
-    ordered, margin = sorted(known), _MARGIN * _doubt(len(known))
-    return not quantile(ordered, 0.1) / margin <= work <= quantile(ordered, 0.9) * margin
+    margin = _MARGIN * _doubt(len(works))
+    return not _is_within(works, seen.work, margin) and not _is_within(wholes, _whole(seen), margin)
+
+
+def _is_within(ordered: Sequence[float], work: float, margin: float) -> bool:
+    tenth = (len(ordered) - 1) // 10 + 1
+    if ordered[tenth] / margin <= work <= ordered[-1 - tenth] * margin:
+        return True  # by far, as most often
+    return quantile(ordered, 0.1) / margin <= work <= quantile(ordered, 0.9) * margin
 
 
 def _doubt(runs: int) -> float:
@@ -172,19 +188,3 @@ def _median(values: Sequence[float]) -> float:
 
 def _within(work: float) -> float:
     return min(_MOST, max(_LEAST, work))
-
-
-def _program_of(command: Sequence[str]) -> str:
-    """The command's program; of an interpreter, what it interprets."""
-    program = _base(command[0])
-    if _INTERPRETER.fullmatch(program):
-        for argument in command[1:]:
-            if argument in _INLINE:
-                break
-            if not argument.startswith("-"):
-                return _base(argument)
-    return program
-
-
-def _base(path: str) -> str:
-    return path.replace("\\", "/").rsplit("/", 1)[-1].removesuffix(".exe")[:_MAX_NAME]

@@ -46,22 +46,29 @@ class Ranges:
             self._stops.insert(at, number + 1)
 
     def discard(self, number: int) -> None:
-        at = bisect_right(self._starts, number) - 1
-        if at < 0 or number >= self._stops[at]:
+        starts, stops = self._starts, self._stops
+        at = bisect_right(starts, number) - 1
+        if at < 0 or number >= stops[at]:
             return
         self._count -= 1
-        start, stop = self._starts[at], self._stops[at]
-        left, right = (start, number), (number + 1, stop)
-        kept = [(low, high) for low, high in (left, right) if low < high]
-        self._starts[at : at + 1] = [low for low, _ in kept]
-        self._stops[at : at + 1] = [high for _, high in kept]
+        is_first, is_last = starts[at] == number, stops[at] == number + 1
+        if is_first and is_last:
+            del starts[at], stops[at]
+        elif is_first:
+            starts[at] = number + 1
+        elif is_last:
+            stops[at] = number
+        else:
+            starts.insert(at + 1, number + 1)
+            stops.insert(at, number)
 
     def first_after(self, number: int) -> int | None:
         """The smallest member greater than ``number``."""
-        at = bisect_right(self._starts, number)
+        starts = self._starts
+        at = bisect_right(starts, number)
         if at and number + 1 < self._stops[at - 1]:
             return number + 1
-        return self._starts[at] if at < len(self._starts) else None
+        return starts[at] if at < len(starts) else None
 
     def last_up_to(self, number: int) -> int | None:
         """The largest member that is not greater than ``number``."""
@@ -74,6 +81,9 @@ class Ranges:
 
     def __len__(self) -> int:
         return self._count
+
+    def __bool__(self) -> bool:
+        return self._count > 0
 
     def __iter__(self) -> Iterator[int]:
         for start, stop in zip(self._starts, self._stops, strict=True):

@@ -13,6 +13,8 @@ the attempt's last command (before that, silence about it says nothing):
 
 from __future__ import annotations
 
+from itertools import islice
+
 from master.scheduling import lifecycle, presence, states
 from master.scheduling.model import OCCUPYING, Attempt, Worker
 from master.scheduling.outbox import Outbox
@@ -21,25 +23,51 @@ from shared.model import AttemptId, AttemptState, Held, Result
 from shared.protocol.messages import Report
 
 
+_RUNS = AttemptState.RUNNING
+
+
 def reconcile(state: State, outbox: Outbox, worker: Worker, report: Report) -> None:
     """Take in one Report of the worker's open session."""
+    until, offered = worker.lease_until, min(report.load.slots, worker.facts.slots)
     presence.renew_lease(state, worker)
+    is_as_before = worker.offered == offered and worker.lease_until == until
     worker.reported, worker.reported_at = report.seq, state.now
-    worker.load, worker.offered = report.load, min(report.load.slots, worker.facts.slots)
-    state.save_worker(worker)
+    worker.load, worker.offered = report.load, offered
+    if is_as_before:
+        state.note_load(worker)
+    else:
+        state.save_worker(worker)
     outbox.answer(worker.name)
     for result in report.results:
         _take_result(state, worker, result)
-    held = {held.attempt: held for held in report.holding}
-    for attempt in list(state.index.of_worker.get(worker.name, {}).values()):
-        if attempt.id in held:
-            _note(state, attempt, held[attempt.id])
-            _is_held(state, attempt, held[attempt.id], report.seen)
-        else:
+    ours, held = _worth_a_look(state, worker, report)
+    for attempt in ours:
+        said = held.get(attempt.id)
+        if said is None:
             _is_not_held(state, attempt, report.seen)
+        elif attempt.state is not _RUNS or said.frozen != attempt.frozen:
+            _note(state, attempt, said)
+            _is_held(state, attempt, said, report.seen)
     for stranger in held:
         if not _is_ours(state, worker, stranger):
             outbox.cancel_stranger(worker.name, stranger)
+
+
+def _worth_a_look(state: State, worker: Worker, report: Report) -> tuple[list[Attempt], dict[AttemptId, Held]]:
+    """The worker's attempts, and what it says of those that it holds: but for those that wait there as they did, most
+    of a long queue, of which nothing follows.
+    """
+    ours, queue = state.index.of_worker.get(worker.name, {}), state.index.queues.of_worker.get(worker.name)
+    if queue is None or worker.name in state.index.frozen_on:
+        return list(ours.values()), {held.attempt: held for held in report.holding}
+    waiting = {held.attempt for held in report.holding if held.waiting and not held.frozen}
+    begun, strangers = queue.keys() - waiting, waiting - queue.keys()
+    held = {held.attempt: held for held in report.holding if not held.waiting or held.frozen}
+    if strangers:
+        held |= {held.attempt: held for held in report.holding if held.attempt in strangers}
+    others = (attempt for number, attempt in ours.items() if number not in queue)
+    found = list(islice(others, len(ours) - len(queue)))  # which came before the queue, as a rule
+    return [*found, *(ours[number] for number in sorted(begun))], held
 
 
 def _take_result(state: State, worker: Worker, result: Result) -> None:

@@ -10,6 +10,7 @@ from master.scheduling.demand import demand_of, meets
 from master.scheduling.effects import Declined, Done, Reply, Submitted
 from master.scheduling.events import JobCancelled, JobPaused, JobResumed, JobRetried, JobSubmitted
 from master.scheduling.model import UNRELEASED, Job, Worker
+from master.scheduling.naming import key_of
 from master.scheduling.ranges import Ranges
 from master.scheduling.state import State
 from shared.model import JobState, Prediction, SizeSource, TaskState
@@ -123,7 +124,7 @@ def _new_job(state: State, event: JobSubmitted) -> Job:
 
 def _prediction(state: State, event: JobSubmitted) -> tuple[Prediction | None, float | None]:
     """Of one of its tasks without a size; and as what it is to count where sizes are compared."""
-    program = state.programs.get(programs.key_of(event.owner, event.spec))
+    program = state.programs.get(key_of(event.owner, event.spec))
     predicted = programs.predict(program) if program is not None else None
     if program is None or predicted is None or event.spec.known_size is not None:
         return None, None

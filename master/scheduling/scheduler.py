@@ -8,6 +8,7 @@ started again from their rows it decides the same.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import islice
 
 from master.scheduling import lifecycle, moving, presence, requests
 from master.scheduling.effects import Done, Effects, Reply
@@ -36,6 +37,11 @@ from master.scheduling.view import Placement, View
 from shared.model import TaskId
 
 
+_DONE = Done()
+_MOST_AHEAD = 1024
+"""In one step: nobody is to wait for its end while the queues of a thousand workers are filled."""
+
+
 class Scheduler:
     """``Scheduler(snapshot)`` goes on from stored rows, ``Scheduler()`` begins an empty grid."""
 
@@ -52,12 +58,14 @@ class Scheduler:
         self.state.grid.now = max(now, self.state.grid.now)
         self._outbox = Outbox()
         for event in events:
+            if self.state.is_due or not isinstance(event, WorkerReported):
+                self._settle()
             self.state.effects.replies.append(self._apply(event))
-            self.state.settle()
-            lifecycle.complete_jobs(self.state)
+        self._settle()
         presence.expire(self.state)
         lifecycle.complete_jobs(self.state)
         self._plan(REGISTRY[self.state.settings.policy])
+        self.state.settle_queues()
         self.state.effects.assigns = self._outbox.seal(self.state)
         return self.state.gather()
 
@@ -73,6 +81,13 @@ class Scheduler:
     def wake_at(self) -> float | None:
         """When a step is due although nothing has happened; None: never."""
         return presence.wake_at(self.state)
+
+    def _settle(self) -> None:
+        """What one Report brings bears on what another means only where a job ends with it: so many are settled as
+        one. Other events find the index as things are.
+        """
+        self.state.settle()
+        lifecycle.complete_jobs(self.state)
 
     def _apply(self, event: Event) -> Reply:
         match event:
@@ -110,49 +125,56 @@ class Scheduler:
         worker = self.state.workers.get(event.worker)
         if worker is not None and worker.session == event.session:
             reconcile(self.state, self._outbox, worker, event.report)
-        return Done()
+        return _DONE
 
     def _plan(self, policy: Policy) -> None:
         index = self.state.index
-        view = self._view
-        if index.queues.of_worker and index.idle.order:
-            moving.relieve(self.state, view, unless_ready=True)
+        self._relieve(unless_ready=True)
         patience = most = 2 * (len(index.live) + len(index.idle.order)) + 10  # with wishes in vain on end
-        for wish in policy.plan(view):
+        for wish in policy.plan(self._view):
             granted = self._send(wish) if wish.ahead else self._grant(wish)
             patience = most if granted else patience - 1
             if patience < 0:
                 break
-        if index.queues.of_worker and index.idle.order:
-            moving.relieve(self.state, view, unless_ready=False)
-        if policy.ahead is not None and self.state.ahead_s > 0 and index.full.order:
-            self._send_ahead(policy.ahead(view))
+        self._relieve(unless_ready=False)
+        if policy.ahead is not None and self.state.ahead_s > 0:
+            self._send_ahead(policy.ahead(self._view))
         if not (index.occupied or index.queues.of_worker):  # the policy left all idle: one task keeps the grid going
-            for wish in first_come.plan(view):
+            for wish in first_come.plan(self._view):
                 if self._grant(wish):
                     break
 
+    def _relieve(self, *, unless_ready: bool) -> None:
+        if self.state.index.queues.of_worker and self.state.index.idle.order:
+            self.state.settle_queues()
+            moving.relieve(self.state, self._view, unless_ready=unless_ready)
+
     def _grant(self, wish: Placement) -> bool:
         """Carry out a wish if it may be; a wish for a held task spends its job's turn all the same."""
-        job, worker = self.state.jobs.get(wish.job), self.state.workers.get(wish.worker)
-        if job is None or worker is None or not job.is_live or job.paused:
+        state, task = self.state, wish.task
+        job, worker = state.jobs.get(wish.job), state.workers.get(wish.worker)
+        if job is None or worker is None or not self._may_start(job, task, worker):
             return False
-        if not self._view.fits(job, worker) or not self._may_start(job, wish):
-            return False
-        is_held = self.state.index.is_held(job) and wish.task in self.state.fresh[job.id]
-        job.cursor, self.state.grid.pointer = wish.task, job.arrival
+        is_fresh = task in state.fresh[job.id]
+        is_held = is_fresh and state.index.is_held(job)
+        job.cursor, state.grid.pointer = task, job.arrival
         if is_held:
-            self.state.save_job(job)
+            state.save_job(job)
         else:
-            lifecycle.withdraw(self.state, TaskId(job.id, wish.task), f"worker {worker.name} could begin it at once")
-            lifecycle.start_attempt(self.state, job, wish.task, worker)
-        self.state.settle()
+            if not is_fresh:
+                lifecycle.withdraw(state, TaskId(job.id, task), f"worker {worker.name} could begin it at once")
+            lifecycle.start_attempt(state, job, task, worker)
+        state.settle()
         return not is_held
 
     def _send_ahead(self, wishes: Iterator[Placement]) -> None:
-        """Carry out what may be; ``wishes`` ends by itself where nothing more may (View.workers_with_room)."""
-        for wish in wishes:
-            self._send(wish)
+        """Carry out what may be; ``wishes`` ends by itself where nothing more may (View.workers_with_room), and goes on
+        in the next step where there is much.
+        """
+        self.state.settle_queues()
+        for wish in islice(wishes, _MOST_AHEAD):
+            if self._send(wish):
+                self.state.settle_queues()
 
     def _send(self, wish: Placement) -> bool:
         """Have a task wait at a worker for a slot, if it may."""
@@ -166,12 +188,14 @@ class Scheduler:
         self.state.settle()
         return True
 
-    def _may_start(self, job: Job, wish: Placement) -> bool:
-        """Whether the task is one to start or to replicate, and not on that worker already."""
+    def _may_start(self, job: Job, task: int, worker: Worker) -> bool:
+        """Whether the task is one to start or to replicate, on this worker as it is now, and not there already."""
         index = self.state.index
-        pool = index.pools[job.id]
-        is_candidate = (
-            wish.task in self.state.fresh[job.id] or wish.task in pool.waiting or wish.task in index.to_replicate(job)
-        )
-        worker, is_here = self.state.workers[wish.worker], index.on_worker(TaskId(job.id, wish.task), wish.worker)
-        return is_candidate and not is_here and not self._view.should_go_elsewhere(job, wish.task, worker)
+        if not job.is_live or job.paused or not self._view.fits(job, worker):
+            return False
+        if task not in self.state.fresh[job.id]:
+            if task not in index.pools[job.id].waiting and task not in index.to_replicate(job):
+                return False
+            if index.on_worker(TaskId(job.id, task), worker.name):
+                return False
+        return worker.standing >= 0 or not self._view.should_go_elsewhere(job, task, worker)

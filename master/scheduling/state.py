@@ -44,7 +44,10 @@ class State:
         self.effects = Effects(self.grid)
         self.own: PolicyIndex | None = None  # of the policy in force, if it needs one
         self.remembered: dict[str, object] = {}  # what policies worked out from who is there (View.remember)
+        self.is_due = False  # a job's last task is over: to be settled before anything else is taken in
         self._moved_workers: dict[str, Worker] = {}  # saved, but not yet placed anew in the index
+        self._busied: dict[str, Worker] = {}  # ... or others, as to what they have in hand and could take
+        self._queueing: dict[str, Worker] = {}  # of all these, whose queue may stand elsewhere
         self._moved_jobs: dict[int, Job] = {}
         self._moved_tasks: dict[TaskId, Task] = {}
 
@@ -75,22 +78,33 @@ class State:
             for job_id in sorted(self.index.demand.jobs[key]):
                 self._starve_or_feed(self.jobs[job_id])
 
+    def note_load(self, worker: Worker) -> None:
+        """What it says of itself, or has shown, is all that has changed of it."""
+        self.effects.workers[worker.name] = worker
+        self._busied[worker.name] = worker
+
     def save_job(self, job: Job) -> None:
         self.effects.jobs[job.id] = self._moved_jobs[job.id] = job
+        if job.succeeded + job.failed == job.task_count:
+            self.is_due = True
 
     def save_task(self, task: Task) -> None:
         self.tasks[task.id] = self.effects.tasks[task.id] = self._moved_tasks[task.id] = task
 
     def save_attempt(self, attempt: Attempt) -> None:
         """Also has its task placed anew, which it may have made one to replicate, or no longer."""
-        self.effects.attempts[attempt.id] = attempt
-        if attempt.is_over:
-            self.attempts.pop(attempt.id, None)
+        number, task, worker = attempt.id, attempt.task_id, self.workers[attempt.worker]
+        self.effects.attempts[number] = attempt
+        if attempt.ended_at is None:
+            self.attempts[number] = attempt
         else:
-            self.attempts[attempt.id] = attempt
+            self.attempts.pop(number, None)
         self.index.place_attempt(attempt)
-        self._moved_workers[attempt.worker] = self.workers[attempt.worker]
-        self._moved_tasks[attempt.task_id] = self.tasks[attempt.task_id]
+        self._moved_tasks[task] = self.tasks[task]
+        if worker.session is None:  # whether it has a lease may depend on what it has in hand
+            self._moved_workers[worker.name] = worker
+        else:
+            self._busied[worker.name] = worker
 
     def save_program(self, program: Program) -> None:
         """Also forgets those that were used longest ago, where there are too many."""
@@ -116,19 +130,35 @@ class State:
 
     def settle(self) -> None:
         """Place anew, once, whatever was saved since the last time: what comes next finds it in the index."""
-        own = self.own
-        for worker in self._moved_workers.values():
-            self.index.place_worker(worker)
-            if own is not None:
-                own.place_worker(worker)
-        for task in self._moved_tasks.values():
-            self._place_task(task)
+        own, index, busied, tasks = self.own, self.index, self._busied, self._moved_tasks
+        if self._moved_workers:
+            for worker in self._moved_workers.values():
+                index.place_worker(worker)
+                busied[worker.name] = worker
+            self._moved_workers.clear()
+        if busied:
+            for name, worker in busied.items():
+                index.place_slots(worker)
+                self._queueing[name] = worker
+                if own is not None:
+                    own.place_worker(worker)
+            busied.clear()
+        if tasks:
+            for task in tasks.values():
+                self._place_task(task)
+            tasks.clear()
+        self.is_due = False
         while self._moved_jobs:
             moved, self._moved_jobs = self._moved_jobs, {}
             for job in moved.values():
                 if job.id in self.jobs:  # not one that was forgotten meanwhile
                     self._place_job(job)
-        self._moved_workers, self._moved_tasks = {}, {}
+
+    def settle_queues(self) -> None:
+        """The same for what waits at workers; apart, because who ends a task mostly has another one by then."""
+        for worker in self._queueing.values():
+            self.index.place_queue(worker)
+        self._queueing.clear()
 
     def gather(self) -> Effects:
         """The effects so far; a new gathering begins."""
@@ -136,22 +166,23 @@ class State:
         return gathered
 
     def _place_task(self, task: Task) -> None:
-        job = self.jobs[task.job]
-        self.index.place_task(task, job)
+        job = self._moved_jobs[task.job] = self.jobs[task.job]
+        is_kept = self.index.place_task(task, job)
         if task.votes and job.is_live:
             self._starve_or_feed(job)
         if self.own is not None:
             self.own.place_task(task)
-        self._moved_jobs[job.id] = job
-        if task.number not in self.index.pools[job.id].kept:
+        if not is_kept:
             self.tasks.pop(task.id, None)
 
     def _place_job(self, job: Job) -> None:
         """Also lets those go, or keeps those back, whom the job now holds no longer, or again."""
         was_exempt, standing = job.arrival in self.index.exempt, self.index.standing.get(job.id)
-        self.index.place_job(job, self.fresh[job.id])
+        is_elsewhere = self.index.place_job(job, self.fresh[job.id])
         if self.own is not None:
             self.own.place_job(job)
+        if not is_elsewhere and job.departure is None:
+            return
         if standing != self.index.standing.get(job.id):
             self.remembered.clear()
         if self.index.is_held(job) and job.held_at is None:

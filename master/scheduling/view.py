@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import TypeVar
@@ -19,11 +19,13 @@ Thing = TypeVar("Thing")
 
 _LOOK_AT = 64
 """So many tasks that have failed on a worker are passed over for one that has not."""
+_MANY = 32
+"""So many attempts that wait are many, unless they take but moments."""
 _PATIENCE = 8
 """So many workers with room are offered in vain at a time."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Placement:
     """A wish: an attempt at this task of this job, on this worker."""
 
@@ -53,16 +55,13 @@ class View:
         assert isinstance(self._state.own, kind)
         return self._state.own
 
-    def keys_met(self, worker: Worker) -> list[Key]:
+    def keys_met(self, worker: Worker) -> Sequence[Key]:
         """The different requirements of jobs in the grid that the worker meets as it is now."""
-        return self._keys_met(worker, self._index.free_slots(worker))
+        return self._index.demand.served_in(self._index.free_slots(worker), worker.name)
 
-    def keys_met_by(self, worker: Worker) -> list[Key]:
+    def keys_met_by(self, worker: Worker) -> Sequence[Key]:
         """Those of one slot that it meets when it is not at work in all of them."""
-        return self._keys_met(worker, 1)
-
-    def _keys_met(self, worker: Worker, slots: int) -> list[Key]:
-        return [k for k, able in self._index.demand.workers.items() if worker.name in able and slots_of(k) <= slots]
+        return self._index.demand.served_in(1, worker.name)
 
     def is_on(self, job: Job, task: int, worker: Worker) -> bool:
         """An attempt of the task is on this worker already."""
@@ -77,16 +76,31 @@ class View:
         """Those with free slots, most free first, as long as there is anything to start (or, with ``replicas``, to
         replicate). One that was offered and given nothing is not offered again.
         """
-        idle, passed_over, is_over = self._index.idle, (-MAX_ID, 0, ""), not self._index.idle.order
-        while not is_over and (able := self._able_workers(replicas)):
-            is_over, changes = True, idle.changes
-            for entry in idle.order.irange(passed_over, inclusive=(False, True)):
-                if any(entry[-1] in names for names in able):
-                    yield self._state.workers[entry[-1]]
-                    if changes != idle.changes:
-                        is_over = False
-                        break
-                    passed_over = entry
+        idle, passed_over = self._index.idle, None
+        while self._is_any_wanted(replicas):
+            entry = idle.next_after(passed_over)
+            if entry is None:
+                return
+            changes = idle.changes
+            if self._is_wanted(entry[-1], replicas):
+                yield self._state.workers[entry[-1]]
+            if changes == idle.changes:
+                passed_over = entry
+
+    def _is_any_wanted(self, replicas: bool) -> bool:
+        """Somebody could run some of what there is to start, or to replicate."""
+        workers = self._index.demand.workers
+        for key in self._index.open if replicas else self._index.ready:
+            if workers[key]:
+                return True
+        return False
+
+    def _is_wanted(self, worker: str, replicas: bool) -> bool:
+        wanted = self._index.open if replicas else self._index.ready
+        for key in self._index.demand.served_by(worker):
+            if key in wanted:
+                return True
+        return False
 
     # What may be sent ahead, to wait at a worker for a slot. Only tasks to start, never replicas.
 
@@ -94,23 +108,50 @@ class View:
         """Those at work in all their slots where more may wait, the least laden first, as long as there is anything
         to start. One that was given nothing is not offered again; after a few such, none is.
         """
-        full, passed_over, patience = self._index.full, (-1, ""), _PATIENCE
-        while patience and self._index.ready:
-            entry = next(full.order.irange(passed_over, inclusive=(False, True)), None)
-            if entry is None or entry[0] >= milliseconds(self._state.ahead_s):
-                return
-            changes, worker = full.changes, self._state.workers[entry[1]]
-            if self.room_s(worker):
-                yield worker
-            if changes == full.changes:
-                passed_over, patience = entry, patience - 1
+        full, passed_over, most_ms = self._index.full, 0, milliseconds(self._state.ahead_s)
+        is_over = False
+        while not is_over and self._index.ready:
+            is_over, changes = True, full.changes
+            for wait_ms, name in full.order.islice(passed_over, _PATIENCE):
+                if wait_ms >= most_ms:
+                    return
+                if self._has_room(name):
+                    yield self._state.workers[name]
+                if changes != full.changes:
+                    is_over = False
+                    break
+                passed_over += 1
+
+    def jobs_ahead(self, after: Callable[[], int]) -> Iterator[tuple[Job, Worker]]:
+        """Each worker with room, and the job whose turn it is there: from that arrival once round."""
+        asked: tuple[Sequence[Key], int, int] | None = None
+        for worker in self.workers_with_room():
+            asks = (self.keys_met_by(worker), after(), self._index.full.changes)
+            if asks != asked:
+                asked, job = asks, next(self.jobs_to_start(worker, after()), None)
+            if job is not None:
+                yield job, worker
+
+    def _has_room(self, name: str) -> bool:
+        """For one more attempt that waits, however short. Of very short ones many may: a worker that ends thousands a
+        second must not wait for a round trip; others, whose number each Report repeats, may not, whatever the policy.
+        """
+        waiting, settings = len(self._index.queues.of_worker.get(name, ())), self._state.settings
+        if waiting < _MANY or waiting >= settings.max_ahead:
+            return waiting < settings.max_ahead
+        return self.waiting_s(self._state.workers[name]) <= settings.ahead_s
 
     def room_s(self, worker: Worker) -> float:
         """How long a task may be expected to take that is sent to wait at this worker; 0: none may."""
-        name, queues, ahead_s = worker.name, self._index.queues, self._state.ahead_s
-        if name not in self._index.full.keys or len(queues.of_worker.get(name, ())) >= self._state.settings.max_ahead:
+        ahead_s = self._state.ahead_s
+        left_s = ahead_s * worker.offered - self._index.queues.work_ms.get(worker.name, 0) / 1e3
+        if left_s <= 0 or not self._has_room(worker.name) or not self._index.is_full(worker):
             return 0.0
-        return max(0.0, min(ahead_s, ahead_s * worker.offered - queues.work_ms.get(name, 0) / 1e3))
+        return left_s if left_s < ahead_s else ahead_s
+
+    def has_room(self, worker: Worker) -> bool:
+        """Some task may be sent to wait at this worker."""
+        return self.room_s(worker) > 0
 
     def may_wait(self, job: Job, task: int, worker: Worker) -> bool:
         """Whether the task may be sent ahead to this worker: it is one to start, it is known not to take long, and it
@@ -135,10 +176,11 @@ class View:
 
     def free_at(self, worker: Worker) -> float:
         """From when on one more task is expected to have a slot of this worker, which is at work in all of them."""
-        attempts = self._index.of_worker[worker.name].values()
-        seated = [attempt.since + attempt.expected_s for attempt in attempts if attempt.is_seated]
-        since = min((attempt.dispatched_at for attempt in attempts), default=0.0)
-        return min(seated, default=since) + self.waiting_s(worker)
+        seated = [attempt.since + attempt.expected_s for attempt in self._index.seated_on(worker.name)]
+        if seated:
+            return min(seated) + self.waiting_s(worker)
+        attempts = self._index.of_worker.get(worker.name, {}).values()
+        return min((attempt.dispatched_at for attempt in attempts), default=0.0) + self.waiting_s(worker)
 
     def in_hand(self, worker: Worker) -> int:
         """Slots that it has in use, and tasks that wait there for one."""
@@ -147,10 +189,16 @@ class View:
 
     def next_ahead(self, job: Job, worker: Worker, after: int = 0) -> int | None:
         """The job's next task to start after ``after``, else its first, if it may wait at this worker."""
+        if self.is_too_long(job, worker):
+            return None
         fresh = Ranges() if self.is_held(job) else self.fresh(job)
         task = _least(self._first_waiting(job, worker, after), fresh.first_after(after))
         task = task or _least(self._first_waiting(job, worker, 0), fresh.first_after(0))
         return task if task is not None and self.may_wait(job, task, worker) else None
+
+    def is_too_long(self, job: Job, worker: Worker) -> bool:
+        """None of the job's tasks may wait there: they are alike, and each is known to take too long."""
+        return job.sweep.is_uniform and self.expected_s(job, 1, worker) > self._state.ahead_s
 
     # For policies that take the next task, and look for its worker.
 
@@ -210,7 +258,7 @@ class View:
         """Jobs with a task to start or to replicate that fits this worker now, by arrival, from just after
         ``after`` once round to it.
         """
-        return self._round(after, self._open_to(worker, self._index.ready, self._index.replicable))
+        return self._round(after, self._open_to(worker, self._index.open))
 
     def could_run(self, job: Job, worker: Worker) -> bool:
         """The worker meets the job's requirements, whatever it is doing now."""
@@ -218,7 +266,7 @@ class View:
 
     def demands_met(self, worker: Worker) -> frozenset[Key]:
         """The different requirements of jobs in the grid that the worker meets."""
-        return frozenset(key for key, names in self._index.demand.workers.items() if worker.name in names)
+        return frozenset(self._index.demand.served_by(worker.name))
 
     def fits(self, job: Job, worker: Worker) -> bool:
         """The worker meets the job's requirements and has slots free for one of its tasks now."""
@@ -252,12 +300,16 @@ class View:
         The queue is kept as a circle: taking a task from the head and putting it back at the tail is moving
         the cursor. None: none of its tasks could have an attempt on this worker.
         """
-        return self._from_cursor(job, worker, after) or self._from_cursor(job, worker, 0)
-
-    def _from_cursor(self, job: Job, worker: Worker, after: int) -> int | None:
-        waiting = self._first_waiting(job, worker, after)
-        replicable = self.first_replicable(job, worker, after)
-        return _least(waiting, replicable, self.fresh(job).first_after(after))
+        pool, others, fresh = self._index.pools[job.id], self._index.to_replicate(job), self._state.fresh[job.id]
+        for start in (after, 0):
+            found = fresh.first_after(start)
+            if pool.waiting:
+                found = _least(found, self._first_waiting(job, worker, start))
+            if others:
+                found = _least(found, self._first_elsewhere(others, job, worker, start))
+            if found is not None:
+                return found
+        return None
 
     def first_replicable(self, job: Job, worker: Worker, after: int = 0) -> int | None:
         """Its first task, from just after ``after`` on, that could have another attempt, on this worker."""
@@ -267,7 +319,9 @@ class View:
         """The task has failed on this worker, which is in bad standing, and there is another one for it: there it
         will show whose doing that was.
         """
-        known = self._state.tasks.get(TaskId(job.id, task)) if worker.standing < 0 else None
+        if worker.standing >= 0:
+            return False
+        known = self._state.tasks.get(TaskId(job.id, task))
         if known is None or worker.name not in known.failed_on:
             return False
         barred = {*known.failed_on, *self._index.voters.get(known.id, ())}
@@ -276,6 +330,8 @@ class View:
     def _first_waiting(self, job: Job, worker: Worker, after: int) -> int | None:
         """Its first task to start again, passing over those that had better go elsewhere."""
         waiting, number = self._index.pools[job.id].waiting, after
+        if not waiting:
+            return None
         for _ in range(_LOOK_AT):
             found = waiting.first_after(number)
             if found is None or not self.should_go_elsewhere(job, found, worker):
@@ -289,16 +345,9 @@ class View:
             number = numbers.first_after(number)
         return number
 
-    def _able_workers(self, replicas: bool) -> list[set[str]]:
-        """For each kind of what there is to start or to replicate, those that could run it."""
-        workers, ready = self._index.demand.workers, self._index.ready
-        keys = {**ready, **self._index.replicable} if replicas else ready
-        return [workers[key] for key in keys if workers[key]]
-
-    def _open_to(self, worker: Worker, *families: dict[Key, Ranges]) -> list[Ranges]:
+    def _open_to(self, worker: Worker, family: dict[Key, Ranges]) -> list[Ranges]:
         """Of jobs by what they require, those whose requirements the worker meets as it is now."""
-        keys = self.keys_met(worker)
-        return [family[key] for family in families for key in keys if key in family]
+        return [family[key] for key in self.keys_met(worker) if key in family]
 
     def _round(self, after: int, members: list[Ranges]) -> Iterator[Job]:
         """Jobs whose arrival is in any of the sets, looked up one by one, since a wish granted changes them."""
@@ -310,8 +359,14 @@ class View:
 
 
 def _first_after(number: int, members: list[Ranges]) -> int | None:
+    if len(members) == 1:
+        return members[0].first_after(number)
     return _least(*[m.first_after(number) for m in members])
 
 
 def _least(*numbers: int | None) -> int | None:
-    return min((number for number in numbers if number is not None), default=None)
+    least = None
+    for number in numbers:
+        if number is not None and (least is None or number < least):
+            least = number
+    return least

@@ -17,6 +17,9 @@ class Waiting:
 
     __hash__ = None  # type: ignore[assignment]
 
+    def __contains__(self, job: int) -> bool:
+        return job in self._for
+
     def place(self, job: int, waits_for: tuple[int, ...]) -> None:
         """Enter a job as it is now; empty: it waits for nobody."""
         before = self._for.get(job, ())

@@ -37,7 +37,8 @@ from shared.scalar import Scalar
 
 PROTOCOL_VERSION = 2
 MAX_FRAME_BYTES = 64 * 2**20
-MAX_RUNS_PER_ASSIGN = 50  # each of at most MAX_RUN_CHARACTERS, a character of at most 6 bytes
+MAX_RUNS_PER_ASSIGN = 500
+MAX_LONG_RUNS_PER_ASSIGN = 50  # each of at most MAX_RUN_CHARACTERS, a character of at most 6 bytes; or as much in all
 MAX_RESULTS_PER_REPORT = 500
 MAX_OUTPUT_FILES_PER_REPORT = 20_000  # each with a path of at most MAX_PATH_CHARACTERS, of at most 4 bytes
 MAX_WROTE_BYTES = 64 * 1024

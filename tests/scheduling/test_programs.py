@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from master.scheduling import programs
 from master.scheduling.model import Program
+from master.scheduling.naming import key_of
 from shared.model import Observation
 from shared.spec import JobSpec, TaskSpec
 
@@ -48,7 +49,7 @@ def expected(*works: float) -> float:
     ],
 )
 def test_a_program_is_known_by_owner_name_and_folder(job: dict[str, Any], key: tuple[str, str, str]) -> None:
-    assert programs.key_of("ann", JobSpec(**job)) == key
+    assert key_of("ann", JobSpec(**job)) == key
 
 
 # --- what is expected -------------------------------------------------------------------------------------------

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from sortedcontainers import SortedSet
+from sortedcontainers import SortedList
 
 from master.scheduling.candidates import Best, Candidates, Entry, Group, tasks_in_order
 from master.scheduling.view import Placement, View
@@ -17,7 +17,7 @@ def plan(view: View) -> Iterator[Placement]:
 class Cycle(Candidates):
     """The next by name after the one whose turn was last."""
 
-    def best_of(self, group: Group, order: SortedSet[Entry], work: float) -> Iterator[Best]:
+    def best_of(self, group: Group, order: SortedList[Entry], work: float) -> Iterator[Best]:
         at = order.bisect_right((0.0, self.state.grid.last_worker))
         at = at if at < len(order) else 0
         yield Best(self._turn(order[at][1]), order, at, 1, order is group.busy)

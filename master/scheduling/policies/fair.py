@@ -64,6 +64,8 @@ class _Turn:
         """The first job in turn whose expected end a start here would not delay, and its task to start."""
         before = 0.0
         for job in self._index.in_turn(self._keys, self._index.ready, most=_LOOK_AHEAD):
+            if self._is_fast and self._view.is_too_long(job, self._worker):
+                return None  # a fast worker takes the first job's task in any case
             before += self._index.unassigned(job)
             task = self._start(job, self._ends_in(job, before))
             if task is not None:

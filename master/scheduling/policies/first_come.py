@@ -16,10 +16,9 @@ def plan(view: View) -> Iterator[Placement]:
 
 
 def ahead(view: View) -> Iterator[Placement]:
-    for worker in view.workers_with_room():
-        job = next(view.jobs_to_start(worker, after=0), None)
-        task = view.next_ahead(job, worker) if job is not None else None
-        if job is not None and task is not None:
+    for job, worker in view.jobs_ahead(after=lambda: 0):
+        task = view.next_ahead(job, worker)
+        if task is not None:
             yield Placement(job.id, task, worker.name)
 
 

@@ -6,7 +6,7 @@ somewhere, it is given a replica elsewhere. A job whose turn falls on its held l
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from master.scheduling.model import Worker
 from master.scheduling.view import Placement, View
@@ -16,19 +16,19 @@ _ROUNDS = 2  # a job whose turn was spent on its held task has another one in th
 
 def plan(view: View) -> Iterator[Placement]:
     for worker in view.idle_workers(replicas=True):
-        yield from _turns(view, worker)
+        for wish in _turns(view, worker):
+            yield wish
 
 
 def ahead(view: View) -> Iterator[Placement]:
     """The next job in the round that has a task to start: if that one may not wait, none may pass it."""
-    for worker in view.workers_with_room():
-        job = next(view.jobs_to_start(worker, after=view.pointer), None)
-        task = view.next_ahead(job, worker, after=job.cursor) if job is not None else None
-        if job is not None and task is not None:
+    for job, worker in view.jobs_ahead(after=lambda: view.pointer):
+        task = view.next_ahead(job, worker, after=job.cursor)
+        if task is not None:
             yield Placement(job.id, task, worker.name)
 
 
-def _turns(view: View, worker: Worker) -> Iterator[Placement]:
+def _turns(view: View, worker: Worker) -> Iterable[Placement]:
     """Wishes for one worker: the first that may be granted, after those in vain of the jobs whose turn it was
     before. If nothing may be granted, nobody's turn is spent: a report without news changes nothing.
     """
@@ -42,8 +42,7 @@ def _turns(view: View, worker: Worker) -> Iterator[Placement]:
             if view.is_held(job) and task in view.fresh(job):
                 spent[job.id] = wish
             else:
-                yield from spent.values()
-                yield wish
-                return
+                return (*spent.values(), wish)
         if not spent:
-            return
+            break
+    return ()

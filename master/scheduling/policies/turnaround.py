@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from sortedcontainers import SortedSet
+from sortedcontainers import SortedList
 
 from master.scheduling import measure
 from master.scheduling.candidates import Best, Candidates, Entry, Group, tasks_in_order
@@ -40,7 +40,10 @@ class Turnaround(Candidates):
     def speed_of(self, worker: Worker) -> float:
         return super().speed_of(worker) * measure.share_left(worker)
 
-    def best_of(self, group: Group, order: SortedSet[Entry], work: float) -> Iterator[Best]:
+    def fastest(self, group: Group) -> float:
+        return super().fastest(group) / measure.LEAST_LEFT
+
+    def best_of(self, group: Group, order: SortedList[Entry], work: float) -> Iterator[Best]:
         run_s = work / group.speed
         if order is group.idle:
             yield self._from(group, order, 0, run_s + order[0][0] * _STEP_S)

@@ -1,0 +1,146 @@
+"""How many of Python's instructions a few fixed deeds take: the same on every run and every machine, as seconds are not.
+
+    python -m tests.instructions            what they take now, and what was recorded
+    python -m tests.instructions --record   write that down as what is right from now on
+
+Counted are the bytecodes that are run (``f_trace_opcodes``) and the calls of functions written in C. What those do
+inside, such as parsing in pydantic's core, is not seen: this guards our own code. Other minor versions of Python have
+other bytecodes, hence a record for each.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+from collections import deque
+from collections.abc import Callable
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from master.scheduling.events import JobSubmitted, MasterStarted, SchedulerSettings, WorkerJoined, WorkerReported
+from master.scheduling.scheduler import Scheduler
+from shared.model import AttemptId, Held, Load, Outcome, Output, Result
+from shared.protocol import codec
+from shared.protocol.messages import Assign, Report, Run
+from tests.scheduling.driver import facts, spec
+
+RECORD = Path(__file__).with_name("instructions.json")
+VERSION = f"{sys.version_info.major}.{sys.version_info.minor}"
+WORKERS, TASKS, ROUNDS, BATCH = 20, 1_000, 10, 10
+POLICIES = ("round-robin", "fair", "turnaround")
+
+
+def counted(deed: Callable[[], object]) -> int:
+    """Bytecodes and calls of C functions."""
+    count = 0
+
+    def trace(frame: FrameType, event: str, argument: object) -> Any:
+        nonlocal count
+        frame.f_trace_opcodes, frame.f_trace_lines = True, False
+        count += event == "opcode"
+        return trace
+
+    def profile(frame: FrameType, event: str, argument: object) -> None:
+        nonlocal count
+        count += event == "c_call"
+
+    sys.settrace(trace)
+    sys.setprofile(profile)
+    try:
+        deed()
+    finally:
+        sys.setprofile(None)
+        sys.settrace(None)
+    return count
+
+
+def a_report(policy: str) -> float:
+    """One of those that a step takes in: it brings the result of a task, whose slot is filled again."""
+    scheduler, held, sent = Scheduler(), {f"w{n:02}": deque[AttemptId]() for n in range(WORKERS)}, [0]
+
+    def step(*events: Any) -> None:
+        for name, assign in scheduler.step(events, 1000.0 + sent[0]).assigns.items():
+            held[name] += [run.attempt for run in assign.run]
+
+    def report(name: str, ends: bool) -> WorkerReported:
+        sent[0] += 1
+        results = (Result(held[name].popleft(), Outcome.SUCCEEDED, 0, wall_s=0.5, cpu_s=0.5),) if ends else ()
+        holding = tuple(Held(one, waiting=place > 0) for place, one in enumerate(held[name]))
+        return WorkerReported(name, 1, Report(sent[0], sent[0], holding, results, Load(1, 1.0)))
+
+    step(MasterStarted(SchedulerSettings(policy, ahead_s=1.0, max_ahead=4)))
+    step(JobSubmitted("user", spec(TASKS, TASKS * 0.5)))
+    step(*(WorkerJoined(name, 1, "boot", facts()) for name in held))
+    step(*(report(name, ends=False) for name in held))
+    names, total = deque(held), 0
+    for warm in range(2 * ROUNDS):
+        batch = [report(name, ends=True) for name in list(names)[:BATCH]]
+        names.rotate(-BATCH)
+        if warm < ROUNDS:
+            step(*batch)
+        else:
+            total += counted(lambda batch=batch: step(*batch))  # type: ignore[misc]
+    return total / ROUNDS / BATCH
+
+
+def a_report_with_20_results() -> float:
+    """Of the link: encoded by the worker, decoded by the master."""
+    output = Output(6, data=b"hello\n")
+    results = [Result(AttemptId(1, n, 1), Outcome.SUCCEEDED, 0, "", 0.01, 0.01, 10**6, output) for n in range(20)]
+    report = Report(7, 6, tuple(Held(AttemptId(1, n, 1), waiting=True) for n in range(20, 40)), tuple(results), Load(2))
+    codec.decode_from_worker(codec.encode(report))
+    return counted(lambda: codec.decode_from_worker(codec.encode(report)))
+
+
+def an_assign_with_20_runs() -> float:
+    """Of the link: encoded by the master, decoded by the worker."""
+    runs = tuple(Run(AttemptId(1, n, 1), ("work", str(n)), {"i": n}, {"A": "B"}, job_name="sweep") for n in range(20))
+    assign = Assign(7, 6, runs)
+    codec.decode_from_master(codec.encode(assign))
+    return counted(lambda: codec.decode_from_master(codec.encode(assign)))
+
+
+def all_counts() -> dict[str, int]:
+    counts = {f"a report, {policy}": a_report(policy) for policy in POLICIES}
+    counts |= {deed.__name__.replace("_", " "): deed() for deed in (a_report_with_20_results, an_assign_with_20_runs)}
+    return {name: round(count) for name, count in counts.items()}
+
+
+def counts_apart() -> dict[str, int]:
+    """Counted in a process of its own, in which names hash as they did when the record was made."""
+    environment = os.environ | {"PYTHONHASHSEED": "0"}
+    command = [sys.executable, "-m", "tests.instructions", "--json"]
+    folder = Path(__file__).parents[1]
+    done = subprocess.run(command, env=environment, cwd=folder, check=True, capture_output=True, timeout=120)
+    found: dict[str, int] = json.loads(done.stdout)
+    return found
+
+
+def recorded() -> dict[str, int] | None:
+    """None: not for this version of Python."""
+    record: dict[str, dict[str, int]] = json.loads(RECORD.read_text()) if RECORD.exists() else {}
+    return record.get(VERSION)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--record", action="store_true")
+    parser.add_argument("--json", action="store_true", help="what they take in this process, and nothing else")
+    chosen = parser.parse_args()
+    if chosen.json:
+        print(json.dumps(all_counts()))
+        return
+    counts, known = counts_apart(), recorded() or {}
+    for name, count in counts.items():
+        print(f"{name:30s}{count:10,d}" + (f"{known[name]:10,d} recorded" if name in known else ""))
+    if chosen.record:
+        record = json.loads(RECORD.read_text()) if RECORD.exists() else {}
+        RECORD.write_text(json.dumps(record | {VERSION: counts}, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()

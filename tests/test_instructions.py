@@ -1,0 +1,26 @@
+"""The scheduler's step and the link's codec do not go back to what they once took. Seconds are noise; these are not."""
+
+import pytest
+
+from tests.instructions import VERSION, counted, counts_apart, recorded
+
+TOLERANCE = 1.1
+
+
+def test_nothing_takes_clearly_more_than_was_recorded() -> None:
+    known = recorded()
+    if known is None:
+        pytest.skip(f"nothing is recorded for Python {VERSION}: python -m tests.instructions --record")
+    now = counts_apart()
+    worse = [f"{name}: {now[name]:,}, was {known[name]:,}" for name in known if now[name] > TOLERANCE * known[name]]
+    assert not worse, (
+        f"{'; '.join(worse)} instructions. Find what costs so much (cProfile over benchmarks/scheduler_step.py); "
+        "if it is worth it, record it anew: python -m tests.instructions --record"
+    )
+
+
+def test_the_same_deed_counts_the_same() -> None:
+    def deed() -> int:
+        return sum(number for number in range(100))
+
+    assert counted(deed) == counted(deed) > 400
