@@ -6,7 +6,7 @@ the job's row, written by every step that concerns the job, stays small.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import fields
 from enum import StrEnum
 from types import NoneType, UnionType
@@ -60,12 +60,27 @@ class Json(TypeDecorator[Value]):
         super().__init__()
         self.kind = kind
         self._adapter = TypeAdapter(kind)
+        self._to_json = self._adapter.serializer.to_json
+
+    def encode(self, value: Value) -> str:
+        return self._to_json(value).decode()
 
     def process_bind_param(self, value: Value | None, dialect: Dialect) -> str | None:
-        return None if value is None else self._adapter.dump_json(value).decode()
+        return None if value is None else self.encode(value)
 
     def process_result_value(self, value: str | None, dialect: Dialect) -> Value | None:
         return None if value is None else self._adapter.validate_json(value)
+
+
+def encoder(column: Column[Any]) -> Callable[[Any], str | None] | None:
+    """What makes of a value what the database keeps; None: it is kept as it is."""
+    if not isinstance(column.type, Json):
+        return None
+    encode = column.type.encode
+    return lambda value: _NOTHING if value == () else None if value is None else encode(value)
+
+
+_NOTHING = "[]"
 
 
 class Choice(TypeDecorator[Value]):
