@@ -11,6 +11,7 @@ lock at once (BEGIN IMMEDIATE): they never fail half-way for want of it.
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack, asynccontextmanager, closing
@@ -131,10 +132,18 @@ async def _threads(
     engine = create_engine(url, pool_size=count, max_overflow=0)
     _prepare_sqlite(engine, begin, pragmas)
     threads = ThreadPoolExecutor(count, "store")
+    own, connections = threading.local(), list[Connection]()  # each thread keeps its connection: taking one up costs more
+
+    def connection() -> Connection:
+        if not hasattr(own, "connection"):
+            own.connection = engine.connect()
+            connections.append(own.connection)
+        found: Connection = own.connection
+        return found
 
     def transact(work: Callable[[Connection], Result]) -> Result:
-        with engine.begin() as connection:
-            return work(connection)
+        with (mine := connection()).begin():
+            return work(mine)
 
     async def run(work: Callable[[Connection], Result]) -> Result:
         with explained(doing, url):
@@ -145,6 +154,8 @@ async def _threads(
         yield run
     finally:
         threads.shutdown()
+        for one in connections:
+            one.close()
         engine.dispose()
 
 
