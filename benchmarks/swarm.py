@@ -49,7 +49,9 @@ class Row:
 
 
 @contextmanager
-def master(folder: Path, *flags: str, delay_s: float = 0.0, profile: str = "") -> Iterator[tuple[psutil.Process, str]]:
+def master(
+    folder: Path, *flags: str, delay_s: float = 0.0, profile: str = ""
+) -> Iterator[tuple[psutil.Process, str]]:
     """Its process, and where it serves."""
     environment = {k: v for k, v in os.environ.items() if not k.startswith(("LOOPLINE", "XDG"))}
     environment |= {"HOME": str(folder), "PYTHONPATH": str(ROOT)}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable
 from pathlib import Path
 from typing import Literal
 
@@ -11,7 +13,8 @@ from master.api.operations import Routes
 from master.auth import OPEN
 
 routes = Routes("docs", prefix="")
-DOCUMENT = web.AppKey("document", str)
+DOCUMENT = web.AppKey("document", Callable[[], str])
+"""Makes it: seldom asked for, and not in a moment."""
 
 _SWAGGER_UI = Path(__file__).with_name(
     "swagger_ui"
@@ -47,7 +50,8 @@ _SCRIPT = """SwaggerUIBundle({
 
 @routes("GET /openapi.json", OPEN, is_documented=False)
 async def get_document(request: web.Request) -> web.Response:
-    return web.Response(text=request.config_dict[DOCUMENT], content_type="application/json")
+    document = await asyncio.to_thread(request.config_dict[DOCUMENT])
+    return web.Response(text=document, content_type="application/json")
 
 
 @routes("GET /docs", OPEN, is_documented=False)

@@ -17,15 +17,17 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack, asynccontextmanager, closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
 from sqlalchemy.exc import ArgumentError
-from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
 from master.store.broken import Doing, explained
 from master.store.lock import FileLock, lock_connection
 from shared.errors import LooplineError
+
+if TYPE_CHECKING:
+    from sqlalchemy.ext.asyncio import AsyncEngine
 
 READERS = 4
 _DRIVERS = {"sqlite": "sqlite", "postgresql": "postgresql+asyncpg", "postgres": "postgresql+asyncpg"}
@@ -132,7 +134,10 @@ async def _threads(
     engine = create_engine(url, pool_size=count, max_overflow=0)
     _prepare_sqlite(engine, begin, pragmas)
     threads = ThreadPoolExecutor(count, "store")
-    own, connections = threading.local(), list[Connection]()  # each thread keeps its connection: taking one up costs more
+    own, connections = (
+        threading.local(),
+        list[Connection](),
+    )  # each thread keeps its connection: taking one up costs more
 
     def connection() -> Connection:
         if not hasattr(own, "connection"):
@@ -161,6 +166,8 @@ async def _threads(
 
 @asynccontextmanager
 async def _postgres(url: URL, connections: int, **options: Any) -> AsyncIterator[AsyncEngine]:
+    from sqlalchemy.ext.asyncio import create_async_engine  # takes long to import, and SQLite does without
+
     try:
         engine = create_async_engine(url, pool_size=connections, max_overflow=0, **options)
     except ModuleNotFoundError as error:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Column, Connection, Table, bindparam, update
-from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.dialects import sqlite
 from sqlalchemy.sql.base import Executable
+
+if TYPE_CHECKING:
+    from sqlalchemy.dialects import postgresql
 
 Row = Iterable[Any]
 """Values in the order of a statement's parameters, as the database keeps them."""
@@ -30,7 +33,11 @@ class Statement:
 
 
 def insert_into(table: Table, dialect: str) -> postgresql.Insert | sqlite.Insert:
-    return postgresql.insert(table) if dialect == "postgresql" else sqlite.insert(table)
+    if dialect == "postgresql":
+        from sqlalchemy.dialects import postgresql  # takes long to import, and SQLite does without
+
+        return postgresql.insert(table)
+    return sqlite.insert(table)
 
 
 @cache

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import fields
 from enum import StrEnum
+from functools import cached_property
 from types import NoneType, UnionType
 from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
@@ -59,11 +60,14 @@ class Json(TypeDecorator[Value]):
     def __init__(self, kind: type[Value]) -> None:
         super().__init__()
         self.kind = kind
-        self._adapter = TypeAdapter(kind)
-        self._to_json = self._adapter.serializer.to_json
+
+    @cached_property
+    def _adapter(self) -> TypeAdapter[Value]:
+        """Made when it is first needed: all together they take long."""
+        return TypeAdapter(self.kind)
 
     def encode(self, value: Value) -> str:
-        return self._to_json(value).decode()
+        return self._adapter.serializer.to_json(value).decode()
 
     def process_bind_param(self, value: Value | None, dialect: Dialect) -> str | None:
         return None if value is None else self.encode(value)
