@@ -123,7 +123,7 @@ def is_changed(effects: Effects) -> bool:
 
 
 class Written:
-    """Which rows are there already, as far as it pays to know: an attempt is written several times, and but once whole."""
+    """Which rows are there already, as far as it pays to know: an attempt is written several times, once whole."""
 
     def __init__(self) -> None:
         self._attempts: set[AttemptId] = set()
