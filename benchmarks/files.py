@@ -21,7 +21,6 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-
 from benchmarks.swarm import ROOT, cpu_s, master
 
 EVERY_S = 0.1  # somebody else asks the master something
@@ -79,9 +78,9 @@ def make(file: Path, mb: int) -> str:
 
 def put(url: str, sha256: str, file: Path) -> None:
     with file.open("rb") as stream:
-        request = urllib.request.Request(f"{url}/api/v1/files/{sha256}", stream, method="PUT")  # noqa: S310
+        request = urllib.request.Request(f"{url}/api/v1/files/{sha256}", stream, method="PUT")
         request.add_header("Content-Length", str(file.stat().st_size))
-        urllib.request.urlopen(request).read()  # noqa: S310
+        urllib.request.urlopen(request).read()
 
 
 class Neighbour:
@@ -96,7 +95,7 @@ class Neighbour:
         if begin - self._asked_at < EVERY_S:
             return
         self._asked_at = begin
-        urllib.request.urlopen(self._url).read()  # noqa: S310
+        urllib.request.urlopen(self._url).read()
         self.slowest_s = max(self.slowest_s, time.perf_counter() - begin)
 
 
@@ -164,7 +163,7 @@ def main() -> None:
     print(f"  the master to its workers  {figures.master_mb_s:>8,.0f} MB/s, checked: {figures.ratio:.2f} of it")
     print(f"  ... to one worker alone    {figures.one_after_another_mb_s:>8,.0f} MB/s")
     print(
-        f"  processor time of who receives: {figures.worker_cpu_s_gb:.2f} s a GB, {figures.plain_cpu_s_gb:.2f} unchecked"
+        f"  processor of who receives: {figures.worker_cpu_s_gb:.2f} s a GB, {figures.plain_cpu_s_gb:.2f} unchecked"
     )
     print(f"  the master's processor: {figures.master_cpu_s_gb:.2f} s a GB sent; meanwhile it answered others")
     print(f"  within {figures.slowest_answer_ms:.0f} ms at worst")

@@ -2,9 +2,10 @@
 
 A real master (its own process, SQLite with synchronous=FULL, its default settings) and a swarm of light workers over
 real sockets (benchmarks/light). Measured is the processor time of the master alone, from the coming of the workers
-until the last result is acknowledged; seconds say more about the machine than about the master. At 1 to 1,000 workers,
-and at 1 to 1,000 thousand queued tasks, the cost of one should be the same. Beside it, in the same run: a master
-without features (benchmarks/light/floor.py), and the same master on a disk that takes 5 ms longer for each commit.
+until the last result is acknowledged; seconds say more about the machine than about the master. At 1 to 1,000
+workers, and at 1 to 1,000 thousand queued tasks, the cost of one should be the same. Beside it, in the same run: a
+master without features (benchmarks/light/floor.py), and the same master on a disk that takes 5 ms longer for each
+commit.
 """
 
 from __future__ import annotations
@@ -79,16 +80,18 @@ async def measure(
     what: str, workers: int, queued: int, tasks: int, *flags: str, delay_s: float = 0.0, profile: str = ""
 ) -> Row:
     """``tasks`` of so many queued ones, brought home by so many workers."""
-    with tempfile.TemporaryDirectory() as folder:
-        with master(Path(folder), *flags, delay_s=delay_s, profile=profile) as (process, url):
-            async with AsyncClient(url, None) as client:
-                await client.submit(JobSpec(command=COMMAND))  # so that all of it is loaded
-                memory = process.memory_info().rss
-                await client.submit(JobSpec(command=COMMAND, parameters={"i": Range(range=[1, queued])}))
-            memory = process.memory_info().rss - memory
-            began_s = cpu_s(process)
-            brought = await swarm(url, {}, workers, SLOTS, Tally(tasks))
-            spent_s = cpu_s(process) - began_s
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        master(Path(folder), *flags, delay_s=delay_s, profile=profile) as (process, url),
+    ):
+        async with AsyncClient(url, None) as client:
+            await client.submit(JobSpec(command=COMMAND))  # so that all of it is loaded
+            memory = process.memory_info().rss
+            await client.submit(JobSpec(command=COMMAND, parameters={"i": Range(range=[1, queued])}))
+        memory = process.memory_info().rss - memory
+        began_s = cpu_s(process)
+        brought = await swarm(url, {}, workers, SLOTS, Tally(tasks))
+        spent_s = cpu_s(process) - began_s
     return Row(
         what,
         workers,
@@ -126,7 +129,7 @@ async def measure_lone(tasks: int, profile: str = "") -> dict[str, float]:
 async def measure_floor(workers: int, tasks: int) -> Row:
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, "-m", "benchmarks.light.floor", str(Path(folder) / "floor.db"), str(10 * tasks)]
-        process = subprocess.Popen(command, cwd=ROOT, text=True, stdout=-1)
+        process = subprocess.Popen(command, cwd=ROOT, text=True, stdout=-1)  # noqa: ASYNC220
         try:
             assert process.stdout
             port = int(process.stdout.readline())
