@@ -14,7 +14,7 @@ from master.scheduling.scheduler import Scheduler
 from shared.api import PassingReport
 
 MEDIA_TYPE = CONTENT_TYPE_PLAIN_0_0_4
-_LAG_EVERY_S = 0.5
+_LAG_EVERY_S = 5.0
 _STEPS_S = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5)
 
 

@@ -25,11 +25,15 @@ class Statement:
         self._texts: dict[str, str] = {}
 
     def run(self, connection: Connection, rows: list[Row]) -> None:
+        """SQLite's own errors are raised as they are."""
         dialect = connection.dialect
         text = self._texts.get(dialect.name)
         if text is None:
             text = self._texts[dialect.name] = str(self._make(dialect.name).compile(dialect=dialect))  # type: ignore[attr-defined]
-        connection.exec_driver_sql(text, [tuple(row) for row in rows])
+        if dialect.name == "sqlite":
+            connection.connection.driver_connection.executemany(text, rows)  # type: ignore[union-attr]
+        else:
+            connection.exec_driver_sql(text, [tuple(row) for row in rows])
 
 
 def insert_into(table: Table, dialect: str) -> postgresql.Insert | sqlite.Insert:
