@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Literal
 
@@ -13,8 +14,19 @@ from master.api.operations import Routes
 from master.auth import OPEN
 
 routes = Routes("docs", prefix="")
-DOCUMENT = web.AppKey("document", Callable[[], str])
-"""Makes it: seldom asked for, and not in a moment."""
+
+
+class Document:
+    """The API's description: made when it is first asked for, for that takes a while."""
+
+    def __init__(self, make: Callable[[], str]) -> None:
+        self._make = cache(make)
+
+    async def text(self) -> str:
+        return await asyncio.to_thread(self._make)
+
+
+DOCUMENT = web.AppKey("document", Document)
 
 _SWAGGER_UI = Path(__file__).with_name(
     "swagger_ui"
@@ -50,8 +62,7 @@ _SCRIPT = """SwaggerUIBundle({
 
 @routes("GET /openapi.json", OPEN, is_documented=False)
 async def get_document(request: web.Request) -> web.Response:
-    document = await asyncio.to_thread(request.config_dict[DOCUMENT])
-    return web.Response(text=document, content_type="application/json")
+    return web.Response(text=await request.config_dict[DOCUMENT].text(), content_type="application/json")
 
 
 @routes("GET /docs", OPEN, is_documented=False)
