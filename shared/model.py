@@ -47,10 +47,7 @@ class _DottedId:
     @classmethod
     def _of_numbers(cls, text: str) -> Self:
         """Of text that is known to be as it should."""
-        return cls(*map(int, text.split(".")))
-
-    def __str__(self) -> str:
-        return ".".join(map(str, self))  # type: ignore[call-overload]
+        return cls._make(map(int, text.split(".")))  # type: ignore[attr-defined, no-any-return]
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
@@ -74,6 +71,9 @@ class TaskId(_DottedId, _TaskFields):
 
     __slots__ = ()
 
+    def __str__(self) -> str:
+        return f"{self.job}.{self.task}"
+
 
 class _AttemptFields(NamedTuple):
     job: int
@@ -85,6 +85,9 @@ class AttemptId(_DottedId, _AttemptFields):
     """The ``number``-th attempt (from 1, never reused) at a task: ``12.3.1``. The paper's *instance*."""
 
     __slots__ = ()
+
+    def __str__(self) -> str:
+        return f"{self.job}.{self.task}.{self.number}"
 
     @property
     def task_id(self) -> TaskId:
