@@ -1,7 +1,8 @@
-"""What a job of a million tasks costs its master: the time until it is accepted, and memory.
+"""What a job of a million tasks costs its master: the time until it is accepted, memory, how long a restart takes.
 
 A master with its default settings runs on this computer. It is given the job twice: as a grid, which is a rule, and
-as a row file, whose lines are read one by one.
+as a row file, whose lines are read one by one. Then it is started again, with all of them queued; the yardstick is
+the start of a master that has nothing. At last it is given a tenth as many tasks that are listed, each for itself.
 
     python benchmarks/million_tasks.py [--tasks 1000000] [--json]
 """
@@ -29,7 +30,7 @@ from loopline.client import AsyncClient
 from loopline.rows import upload, written
 from shared.api import Page, TaskView
 from shared.model import TaskId
-from shared.spec import JobSpec, Range, RowFile
+from shared.spec import JobSpec, Range, RowFile, TaskSpec
 
 ROOT = Path(__file__).parents[1]
 COMMAND = ["train", "--lr", "{lr}", "--seed", "{seed}"]
@@ -46,6 +47,15 @@ class Figures:
     memory_before_mb: float
     memory_after_mb: float
     memory_peak_mb: float
+
+
+@dataclass(frozen=True)
+class All:
+    forms: list[Figures]
+    start_s: float  # until it serves, with nothing in its database ...
+    restart_s: float  # ... and with all these tasks queued
+    listed: int
+    listed_s: float  # until they were accepted
 
 
 @contextmanager
@@ -113,12 +123,27 @@ async def measure(form: str, tasks: int, process: psutil.Process, client: AsyncC
     return Figures(form, *times, *(round(mb, 1) for mb in (seen[0], memory_mb(process), max(seen))))
 
 
-async def measure_all(tasks: int) -> list[Figures]:
-    with tempfile.TemporaryDirectory() as folder, master(Path(folder)) as (process, url):
-        token = (Path(folder) / "master" / "tokens" / "admin").read_text().strip()
-        async with AsyncClient(url, token) as client:
-            await measure("grid", 1000, process, client)  # so that all of it is loaded
-            return [await measure(form, tasks, process, client) for form in ("grid", "rows")]
+async def measure_all(tasks: int) -> All:
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        with master(folder):
+            pass  # so that there is a database, and all that is compiled
+        begin = time.perf_counter()
+        with master(folder) as (process, url):
+            start_s = time.perf_counter() - begin
+            token = (folder / "master" / "tokens" / "admin").read_text().strip()
+            async with AsyncClient(url, token) as client:
+                await measure("grid", 1000, process, client)  # so that all of it is loaded
+                forms = [await measure(form, tasks, process, client) for form in ("grid", "rows")]
+        begin = time.perf_counter()
+        with master(folder) as (_, url):
+            restart_s = time.perf_counter() - begin
+            listed = [TaskSpec(command=["train", str(number)]) for number in range(tasks // 10)]
+            async with AsyncClient(url, token) as client:
+                begin = time.perf_counter()
+                await client.submit(JobSpec(tasks=listed))
+                listed_s = time.perf_counter() - begin
+    return All(forms, round(start_s, 2), round(restart_s, 2), len(listed), round(listed_s, 2))
 
 
 def main() -> None:
@@ -128,15 +153,17 @@ def main() -> None:
     chosen = parser.parse_args()
     figures = asyncio.run(measure_all(chosen.tasks))
     if chosen.json:
-        print(json.dumps([asdict(one) for one in figures], indent=2))
+        print(json.dumps(asdict(figures), indent=2))
         return
-    for one in figures:
+    for one in figures.forms:
         print(f"{chosen.tasks:,} tasks as a {one.form.replace('rows', 'row file')}:")
-        print(f"  accepted in {one.submission_s:.2f} s, after an upload of {one.upload_s:.2f} s")
+        print(f"  accepted in {one.submission_s:.3f} s, after an upload of {one.upload_s:.2f} s")
         pages = f"the first in {one.first_page_s:.3f} s, the middle one in {one.middle_page_s:.3f} s"
         print(f"  pages of 1,000 tasks: {pages}; the task in the middle in {one.one_task_s:.3f} s")
         memory = f"{one.memory_before_mb:.0f} MB before, {one.memory_after_mb:.0f} MB after"
         print(f"  the master's memory: {memory}, {one.memory_peak_mb:.0f} MB at most")
+    print(f"{figures.listed:,} tasks that are listed: accepted in {figures.listed_s:.2f} s")
+    print(f"a start takes {figures.start_s:.2f} s, with all these queued (but the listed) {figures.restart_s:.2f} s")
 
 
 if __name__ == "__main__":

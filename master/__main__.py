@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import gc
+
+gc.set_threshold(50_000, 20, 20)  # what is imported stays: it need not be looked through again and again
+
 import argparse
 import asyncio
 import logging
@@ -41,6 +45,7 @@ async def _run(settings: MasterSettings) -> None:
     told_to_stop = asyncio.Event()
     _on_signals(told_to_stop.set)
     async with serving(settings) as master:
+        gc.freeze()  # what is here now stays
         print(_greeting(settings, master), flush=True)
         waiting = asyncio.create_task(told_to_stop.wait())
         await asyncio.wait([waiting, master.working], return_when=asyncio.FIRST_COMPLETED)

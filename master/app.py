@@ -151,7 +151,7 @@ def _make_home(folder: Path) -> None:
 def web_app(services: Services) -> web.Application:
     app = web.Application(middlewares=[problems], client_max_size=services.settings.limits.max_body_bytes)
     app[SERVICES] = services
-    app[docs.DOCUMENT] = json.dumps(document(OPERATIONS))
+    app[docs.DOCUMENT] = docs.Document(lambda: json.dumps(document(OPERATIONS)))
     app.on_response_prepare.append(_harden)
     app.on_shutdown.append(_send_home)
     for operation in OPERATIONS:

@@ -14,7 +14,7 @@ from master.scheduling.scheduler import Scheduler
 from shared.api import PassingReport
 
 MEDIA_TYPE = CONTENT_TYPE_PLAIN_0_0_4
-_LAG_EVERY_S = 0.5
+_LAG_EVERY_S = 5.0
 _STEPS_S = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5)
 
 
@@ -49,16 +49,17 @@ class Metrics:
 
     def count(self, effects: Effects) -> None:
         """What a step has begun and ended. Steps differ in time, so that what happened now happened in this one."""
-        now = effects.grid.now
-        for attempt in effects.attempts.values():
-            if attempt.dispatched_at == now:
-                self._dispatched.labels(str(attempt.replica).lower()).inc()
-            if attempt.ended_at == now:
-                self._ended["attempts"].labels(attempt.state).inc()
-        for kind, things in (("jobs", effects.jobs.values()), ("tasks", effects.tasks.values())):
-            for thing in things:
-                if thing.finished_at == now:
-                    self._ended[kind].labels(thing.state).inc()
+        now, attempts = effects.grid.now, effects.attempts.values()
+        dispatched = Counts(str(attempt.replica).lower() for attempt in attempts if attempt.dispatched_at == now)
+        for replica, count in dispatched.items():
+            self._dispatched.labels(replica).inc(count)
+        self._count_ends("jobs", (job.state for job in effects.jobs.values() if job.finished_at == now))
+        self._count_ends("tasks", (task.state for task in effects.tasks.values() if task.finished_at == now))
+        self._count_ends("attempts", (attempt.state for attempt in attempts if attempt.ended_at == now))
+
+    def _count_ends(self, kind: str, states: Iterable[str]) -> None:
+        for state, count in Counts(states).items():
+            self._ended[kind].labels(state).inc(count)
 
     async def watch_loop(self) -> None:
         """Measure for ever how late the event loop is."""

@@ -32,7 +32,7 @@ from shared.spec import JobSpec
 class Body(BaseModel):
     """Base of all bodies. Readers ignore unknown keys, so that a newer master serves an older client."""
 
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(frozen=True, defer_build=True)  # few of them are needed at a start
 
 
 class Problem(Body):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from pydantic import TypeAdapter
+from pydantic import ConfigDict, TypeAdapter
 
 from shared.model import InputFile
 from shared.paths import RelativePath
@@ -18,7 +18,7 @@ MAX_BYTES = 32 * 2**20
 """More than the longest: so many files, with the longest paths."""
 
 Manifest = Mapping[str, InputFile]
-_adapter = TypeAdapter(dict[RelativePath, InputFile])
+_adapter = TypeAdapter(dict[RelativePath, InputFile], config=ConfigDict(defer_build=True))
 
 
 def encode(files: Manifest) -> bytes:

@@ -5,7 +5,7 @@ Frozen, slotted dataclasses: cheap in the pure parts, and validated by pydantic 
 
 from __future__ import annotations
 
-import base64
+from binascii import a2b_base64, b2a_base64
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self
@@ -42,16 +42,18 @@ class _DottedId:
         fields: tuple[str, ...] = cls._fields  # type: ignore[attr-defined]
         if len(parts) != len(fields) or not all(p.isascii() and p.isdigit() and len(p) < 17 for p in parts):
             raise ValueError(f"expected {'.'.join(fields)} as numbers, got {text[:80]!r}")
-        return cls(*(int(part) for part in parts))
+        return cls._of_numbers(text)
 
-    def __str__(self) -> str:
-        return ".".join(map(str, self))  # type: ignore[attr-defined]
+    @classmethod
+    def _of_numbers(cls, text: str) -> Self:
+        """Of text that is known to be as it should."""
+        return cls._make(map(int, text.split(".")))  # type: ignore[attr-defined, no-any-return]
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         fields: tuple[str, ...] = cls._fields  # type: ignore[attr-defined]
-        text = core_schema.str_schema(pattern=r"^\d{1,16}" + r"\.\d{1,16}" * (len(fields) - 1) + "$")
-        from_text = core_schema.no_info_after_validator_function(cls.parse, text)
+        text = core_schema.str_schema(pattern=r"^[0-9]{1,16}" + r"\.[0-9]{1,16}" * (len(fields) - 1) + "$")
+        from_text = core_schema.no_info_after_validator_function(cls._of_numbers, text)
         return core_schema.json_or_python_schema(
             json_schema=from_text,
             python_schema=core_schema.union_schema([core_schema.is_instance_schema(cls), from_text]),
@@ -69,6 +71,9 @@ class TaskId(_DottedId, _TaskFields):
 
     __slots__ = ()
 
+    def __str__(self) -> str:
+        return f"{self.job}.{self.task}"
+
 
 class _AttemptFields(NamedTuple):
     job: int
@@ -80,6 +85,9 @@ class AttemptId(_DottedId, _AttemptFields):
     """The ``number``-th attempt (from 1, never reused) at a task: ``12.3.1``. The paper's *instance*."""
 
     __slots__ = ()
+
+    def __str__(self) -> str:
+        return f"{self.job}.{self.task}.{self.number}"
 
     @property
     def task_id(self) -> TaskId:
@@ -147,13 +155,17 @@ class Outcome(StrEnum):
 
 
 def _bytes_from_json(value: object) -> object:
-    return base64.b64decode(value, validate=True) if isinstance(value, str) else value
+    return a2b_base64(value, strict_mode=True) if isinstance(value, str) else value
+
+
+def _bytes_to_json(data: bytes) -> str:
+    return b2a_base64(data, newline=False).decode()
 
 
 Data = Annotated[
     bytes,
     BeforeValidator(_bytes_from_json, json_schema_input_type=str),
-    PlainSerializer(lambda data: base64.b64encode(data).decode(), return_type=str, when_used="json"),
+    PlainSerializer(_bytes_to_json, return_type=str, when_used="json"),
 ]
 """Raw bytes; base64 in JSON."""
 

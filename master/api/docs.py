@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Literal
 
@@ -11,7 +14,19 @@ from master.api.operations import Routes
 from master.auth import OPEN
 
 routes = Routes("docs", prefix="")
-DOCUMENT = web.AppKey("document", str)
+
+
+class Document:
+    """The API's description: made when it is first asked for, for that takes a while."""
+
+    def __init__(self, make: Callable[[], str]) -> None:
+        self._make = cache(make)
+
+    async def text(self) -> str:
+        return await asyncio.to_thread(self._make)
+
+
+DOCUMENT = web.AppKey("document", Document)
 
 _SWAGGER_UI = Path(__file__).with_name(
     "swagger_ui"
@@ -47,7 +62,7 @@ _SCRIPT = """SwaggerUIBundle({
 
 @routes("GET /openapi.json", OPEN, is_documented=False)
 async def get_document(request: web.Request) -> web.Response:
-    return web.Response(text=request.config_dict[DOCUMENT], content_type="application/json")
+    return web.Response(text=await request.config_dict[DOCUMENT].text(), content_type="application/json")
 
 
 @routes("GET /docs", OPEN, is_documented=False)

@@ -18,7 +18,7 @@ from master.store.files import Files
 from master.store.forecasts import Forecasts
 from master.store.history import History
 from master.store.jobs import Jobs
-from master.store.migrate import upgrade
+from master.store.migrate import prepare
 from master.store.notifications import Notifications
 from master.store.programs import Programs
 from master.store.results import Results
@@ -40,7 +40,7 @@ async def open_store(url: str, *, keep_samples_s: float = 14 * 86400.0) -> Async
     """The store at a database URL, brought to this release's tables, and shut to any other master."""
     parsed = parse_url(url)
     async with open_database(parsed) as database:
-        await upgrade(parsed)
+        await prepare(database, parsed)
         yield Store(database, keep_samples_s)
 
 

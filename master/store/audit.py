@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from sqlalchemy import ColumnElement, Connection, and_, case, func, insert, literal, or_, select
+from sqlalchemy import ColumnElement, Connection, Double, and_, bindparam, case, func, insert, or_, select
 
 from master.scheduling.model import UNRELEASED
 from master.store.tables import audits, exemptions, jobs, passings
@@ -40,13 +40,21 @@ def _excuse() -> ColumnElement[str | None]:
     return func.coalesce(exempt.scalar_subquery(), case((_b.c.order == Order.NONE, "order-none")))
 
 
+_done = _b.c.id.in_(bindparam("completed", expanding=True))
+_at = bindparam("at", type_=Double)
+_CHECKED = insert(audits).from_select(
+    ["job", "arrival", "departure", "at"], select(_b.c.id, _b.c.arrival, _b.c.departure, _at).where(_done)
+)
+_FOUND = insert(passings).from_select(
+    ["job", "arrival", "passed", "reason", "at"],
+    select(_b.c.id, _b.c.arrival, _a.c.id, _excuse(), _at).where(_done, _passes()),
+)
+
+
 def audit(connection: Connection, completed: Collection[int], at: float) -> None:
     """Check jobs that have just completed, and keep what was found."""
-    done = _b.c.id.in_(completed)
-    checked = select(_b.c.id, _b.c.arrival, _b.c.departure, literal(at)).where(done)
-    connection.execute(insert(audits).from_select(["job", "arrival", "departure", "at"], checked))
-    found = select(_b.c.id, _b.c.arrival, _a.c.id, _excuse(), literal(at)).where(done, _passes())
-    connection.execute(insert(passings).from_select(["job", "arrival", "passed", "reason", "at"], found))
+    for statement in (_CHECKED, _FOUND):
+        connection.execute(statement, {"completed": completed, "at": at})
 
 
 def report(connection: Connection, order: Order, limit: int) -> PassingReport:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Literal
@@ -36,7 +37,7 @@ def explained(doing: Doing, database: URL) -> Iterator[None]:
     """Whatever the database raises becomes StoreBroken."""
     try:
         yield
-    except (SQLAlchemyError, OSError) as error:
+    except (SQLAlchemyError, sqlite3.Error, OSError) as error:
         said = str(error.orig if isinstance(error, DBAPIError) else error).strip() or type(error).__name__
         meaning, hint = next(((means, do) for sign, means, do in _CAUSES if sign in said), _UNKNOWN)
         message = f"{doing} the database failed: {meaning} ({database.render_as_string()}: {said})"

@@ -11,20 +11,23 @@ lock at once (BEGIN IMMEDIATE): they never fail half-way for want of it.
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack, asynccontextmanager, closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
 from sqlalchemy.exc import ArgumentError
-from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
 from master.store.broken import Doing, explained
 from master.store.lock import FileLock, lock_connection
 from shared.errors import LooplineError
+
+if TYPE_CHECKING:
+    from sqlalchemy.ext.asyncio import AsyncEngine
 
 READERS = 4
 _DRIVERS = {"sqlite": "sqlite", "postgresql": "postgresql+asyncpg", "postgres": "postgresql+asyncpg"}
@@ -131,10 +134,21 @@ async def _threads(
     engine = create_engine(url, pool_size=count, max_overflow=0)
     _prepare_sqlite(engine, begin, pragmas)
     threads = ThreadPoolExecutor(count, "store")
+    own, connections = (
+        threading.local(),
+        list[Connection](),
+    )  # each thread keeps its connection: taking one up costs more
+
+    def connection() -> Connection:
+        if not hasattr(own, "connection"):
+            own.connection = engine.connect()
+            connections.append(own.connection)
+        found: Connection = own.connection
+        return found
 
     def transact(work: Callable[[Connection], Result]) -> Result:
-        with engine.begin() as connection:
-            return work(connection)
+        with (mine := connection()).begin():
+            return work(mine)
 
     async def run(work: Callable[[Connection], Result]) -> Result:
         with explained(doing, url):
@@ -145,11 +159,15 @@ async def _threads(
         yield run
     finally:
         threads.shutdown()
+        for one in connections:
+            one.close()
         engine.dispose()
 
 
 @asynccontextmanager
 async def _postgres(url: URL, connections: int, **options: Any) -> AsyncIterator[AsyncEngine]:
+    from sqlalchemy.ext.asyncio import create_async_engine  # takes long to import, and SQLite does without
+
     try:
         engine = create_async_engine(url, pool_size=connections, max_overflow=0, **options)
     except ModuleNotFoundError as error:

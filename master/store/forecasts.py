@@ -6,10 +6,10 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 
 from sqlalchemy import Insert, select
-from sqlalchemy.dialects import postgresql, sqlite
 
 from master.store.audit import COMPLETED
 from master.store.database import Transact
+from master.store.statements import insert_into
 from master.store.tables import forecasts, jobs
 from master.store.writer import Writer
 
@@ -62,5 +62,5 @@ class Forecasts:
 
 
 def _new(dialect: str) -> Insert:
-    insert = postgresql.insert(forecasts) if dialect == "postgresql" else sqlite.insert(forecasts)
+    insert = insert_into(forecasts, dialect)
     return insert.on_conflict_do_nothing()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from sqlalchemy import Connection, Row, Select, select
+from sqlalchemy import Connection, Row, Select, bindparam, select
 
 from master.store.database import Transact
 from master.store.ledgers import LATE, ledger_of
@@ -16,6 +16,11 @@ from shared.api import Counts, JobDetail, JobView, Page
 from shared.model import MAX_ID, JobState, TaskState
 
 _VIEW: Select[Any] = select(jobs, specs.c.name, *LATE).join_from(jobs, specs)
+_ONE = _VIEW.where(jobs.c.id == bindparam("of_job"))  # made once: these are asked for with every task
+_DETAIL = _ONE.add_columns(specs.c.spec)
+_BY_KEY = _VIEW.where(
+    jobs.c.owner == bindparam("of_owner"), jobs.c.idempotency_key == bindparam("of_key")
+).add_columns(specs.c.spec)
 
 
 class Jobs:
@@ -42,16 +47,15 @@ class Jobs:
 
     async def view(self, job: int) -> JobView | None:
         """A job without its spec, which may be large."""
-        query = _VIEW.where(jobs.c.id == job)
-        row = await self._read(lambda connection: connection.execute(query).one_or_none())
+        row = await self._read(lambda connection: connection.execute(_ONE, {"of_job": job}).one_or_none())
         return None if row is None else JobView(**_fields(row))
 
     async def detail(self, job: int) -> JobDetail | None:
-        return await self._detail(_VIEW.where(jobs.c.id == job))
+        return await self._detail(_DETAIL, {"of_job": job})
 
     async def by_key(self, owner: str, idempotency_key: str) -> JobDetail | None:
         """What its owner submitted under this key."""
-        return await self._detail(_VIEW.where(jobs.c.owner == owner, jobs.c.idempotency_key == idempotency_key))
+        return await self._detail(_BY_KEY, {"of_owner": owner, "of_key": idempotency_key})
 
     async def states(self, numbers: Iterable[int]) -> dict[int, JobState]:
         """Those of them that there are."""
@@ -59,12 +63,12 @@ class Jobs:
         rows = await self._read(lambda connection: connection.execute(query).all())
         return {row.id: row.state for row in rows}
 
-    async def _detail(self, query: Select[Any]) -> JobDetail | None:
-        return await self._read(lambda connection: _read_detail(connection, query.add_columns(specs.c.spec)))
+    async def _detail(self, query: Select[Any], values: dict[str, Any]) -> JobDetail | None:
+        return await self._read(lambda connection: _read_detail(connection, query, values))
 
 
-def _read_detail(connection: Connection, query: Select[Any]) -> JobDetail | None:
-    row = connection.execute(query).one_or_none()
+def _read_detail(connection: Connection, query: Select[Any], values: dict[str, Any]) -> JobDetail | None:
+    row = connection.execute(query, values).one_or_none()
     return None if row is None else JobDetail(**_fields(row), notification=notified(connection, row.id))
 
 

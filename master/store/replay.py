@@ -25,7 +25,7 @@ from master.scheduling.effects import Effects
 from master.scheduling.events import BATCH
 from master.scheduling.scheduler import Scheduler
 from master.store.database import Result, parse_url, reading
-from master.store.rows import Values, changed_rows, late_rows
+from master.store.rows import Values, changed, late_rows
 from master.store.tables import attempts, event_log, exemptions, grid, jobs, programs, specs, tasks, workers
 from shared.errors import LooplineError
 from shared.model import AttemptState
@@ -86,8 +86,9 @@ class _Memory:
     def apply(self, effects: Effects) -> None:
         for key in effects.forgotten:
             self._rows[programs].pop(key, None)
-        for table, rows in changed_rows(effects):
-            self._rows[table].update((_key(table, row), row) for row in rows)
+        for mapper, entities in changed(effects):
+            rows = mapper.values(entities)
+            self._rows[mapper.table].update((_key(mapper.table, row), row) for row in rows)
         for late in late_rows(effects):
             self._end_late(late)
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import fields
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 from typing import Any, Generic, TypeVar
 
 from sqlalchemy import Row, Select, Table, select
@@ -13,28 +13,45 @@ from master.scheduling.effects import Effects, Submitted
 from master.scheduling.model import Attempt, Exemption, Grid, Job, Program, Task, Worker
 from master.scheduling.states import END
 from master.store import tables
+from master.store.statements import Statement, change, order_of_change, upsert
+from master.store.tables import encoder
+from shared.model import AttemptId
 
 Entity = TypeVar("Entity")
 Values = dict[str, Any]
-"""A row to be written: its values by column."""
+"""A row: its values by column."""
+Write = tuple[Statement, list[Any]]
+"""A statement, and its rows."""
 
 
 class Mapper(Generic[Entity]):
     """One kind of entity and the table of its rows."""
 
-    def __init__(self, kind: type[Entity], table: Table, without: Iterable[str] = ()) -> None:
+    def __init__(self, kind: type[Entity], table: Table, columns: Mapping[str, str] | None = None) -> None:
+        """``columns``: where in an entity its values are, where a column is not called as a field is."""
+        names = [field.name for field in fields(kind) if field.init and field.name in table.c]  # type: ignore[arg-type]
         self._kind = kind
-        self._names = [field.name for field in fields(kind) if field.init and field.name not in without]  # type: ignore[arg-type]
-        self._values: Callable[[Entity], tuple[Any, ...]] = attrgetter(*self._names)
+        self._paths = columns or {name: name for name in names}
+        self._values: Callable[[Entity], tuple[Any, ...]] = attrgetter(*self._paths.values())
+        self._encoders = [
+            (place, encode) for place, name in enumerate(self._paths) if (encode := encoder(table.c[name]))
+        ]
         self.table = table
 
     def values(self, entities: Iterable[Entity]) -> list[Values]:
-        """Rows to be written. They hold the entities' values as they are now."""
-        names, values = self._names, self._values
-        return [dict(zip(names, values(entity), strict=True)) for entity in entities]
+        """Rows by column. They hold the entities' values as they are now."""
+        return [dict(zip(self._paths, self._values(entity), strict=True)) for entity in entities]
+
+    def encoded(self, entities: Iterable[Entity]) -> list[list[Any]]:
+        """Rows to be written, as the database keeps them: in the order of the columns."""
+        rows = [list(self._values(entity)) for entity in entities]
+        for place, encode in self._encoders:
+            for row in rows:
+                row[place] = encode(row[place])
+        return rows
 
     def select(self) -> Select[Any]:
-        return select(*(self.table.c[name] for name in self._names))
+        return select(*(self.table.c[name] for name in self._paths))
 
     def entity(self, row: Row[Any]) -> Entity:
         return self._kind(**row._mapping)
@@ -43,20 +60,33 @@ class Mapper(Generic[Entity]):
 class _JobMapper(Mapper[Job]):
     """A job is read together with its spec, which is written once."""
 
-    def __init__(self) -> None:
-        super().__init__(Job, tables.jobs, without=["spec"])
-
     def select(self) -> Select[Any]:
         return super().select().add_columns(tables.specs.c.spec).join_from(tables.jobs, tables.specs)
 
 
-GRID = Mapper(Grid, tables.grid)
-JOBS = _JobMapper()
+class _GridMapper(Mapper[Grid]):
+    """There is but one."""
+
+    def values(self, entities: Iterable[Grid]) -> list[Values]:
+        return [{"id": 1, **row} for row in super().values(entities)]
+
+    def encoded(self, entities: Iterable[Grid]) -> list[list[Any]]:
+        return [[1, *row] for row in super().encoded(entities)]
+
+
+GRID = _GridMapper(Grid, tables.grid)
+JOBS = _JobMapper(Job, tables.jobs)
+SPECS = Mapper(Job, tables.specs, {"job": "id", "name": "spec.name", "spec": "spec"})
 TASKS = Mapper(Task, tables.tasks)
 ATTEMPTS = Mapper(Attempt, tables.attempts)
 WORKERS = Mapper(Worker, tables.workers)
 PROGRAMS = Mapper(Program, tables.programs)
 EXEMPTIONS = Mapper(Exemption, tables.exemptions)
+
+_FIXED = ("worker", "slots", "replica", "dispatched_at", "expected_s")
+"""What never changes of an attempt."""
+_CHANGE_ATTEMPTS = change(tables.attempts, _FIXED)
+_changing = itemgetter(*order_of_change(tables.attempts, _FIXED))
 
 _RECORDED = (
     "exit_code",
@@ -72,25 +102,57 @@ _RECORDED = (
 )
 
 
-def changed_rows(effects: Effects) -> list[tuple[Table, list[Values]]]:
-    """All rows that a step made or changed, whole, in an order that foreign keys allow."""
-    changes = [
-        (tables.grid, [{"id": 1, **row} for row in GRID.values([effects.grid])]),
-        (tables.jobs, JOBS.values(effects.jobs.values())),
-        (tables.specs, _specs(effects)),
-        (tables.tasks, TASKS.values(effects.tasks.values())),
-        (tables.attempts, ATTEMPTS.values(effects.attempts.values())),
-        (tables.workers, WORKERS.values(effects.workers.values())),
-        (tables.programs, PROGRAMS.values(effects.programs.values())),
-        (tables.exemptions, EXEMPTIONS.values(effects.exemptions)),
+def changed(effects: Effects) -> list[tuple[Mapper[Any], list[Any]]]:
+    """All entities that a step made or changed, in an order of their rows that foreign keys allow."""
+    changes: list[tuple[Mapper[Any], list[Any]]] = [
+        (GRID, [effects.grid]),
+        (JOBS, list(effects.jobs.values())),
+        (SPECS, _new_jobs(effects)),
+        (TASKS, list(effects.tasks.values())),
+        (ATTEMPTS, list(effects.attempts.values())),
+        (WORKERS, list(effects.workers.values())),
+        (PROGRAMS, list(effects.programs.values())),
+        (EXEMPTIONS, effects.exemptions),
     ]
-    return [(table, rows) for table, rows in changes if rows]
+    return [(mapper, entities) for mapper, entities in changes if entities]
 
 
-def _specs(effects: Effects) -> list[Values]:
+def is_changed(effects: Effects) -> bool:
+    """Beside the time."""
+    return any(mapper is not GRID for mapper, _ in changed(effects))
+
+
+class Written:
+    """Which rows are there already, as far as it pays to know: an attempt is written several times, once whole."""
+
+    def __init__(self) -> None:
+        self._attempts: set[AttemptId] = set()
+
+    def writes(self, effects: Effects) -> list[Write]:
+        """What is to be written of a step, as it is now."""
+        written: list[Write] = []
+        for mapper, entities in changed(effects):
+            if mapper is ATTEMPTS:
+                written += self._write_attempts(entities)
+            else:
+                written.append((upsert(mapper.table), mapper.encoded(entities)))
+        return written
+
+    def _write_attempts(self, attempts: list[Attempt]) -> Iterator[Write]:
+        """Those that are there are written without what never changes of them, nor its index."""
+        new = [attempt for attempt in attempts if attempt.id not in self._attempts]
+        old = [attempt for attempt in attempts if attempt.id in self._attempts]
+        if new:
+            yield upsert(tables.attempts), ATTEMPTS.encoded(new)
+        if old:
+            yield _CHANGE_ATTEMPTS, [_changing(row) for row in ATTEMPTS.encoded(old)]
+        self._attempts.update(attempt.id for attempt in new)
+        self._attempts.difference_update(attempt.id for attempt in attempts if attempt.is_over)
+
+
+def _new_jobs(effects: Effects) -> list[Job]:
     submitted = (reply.job for reply in effects.replies if isinstance(reply, Submitted))
-    new = (effects.jobs[job] for job in submitted if job in effects.jobs)
-    return [{"job": job.id, "name": job.spec.name, "spec": job.spec} for job in new]
+    return [effects.jobs[job] for job in submitted if job in effects.jobs]
 
 
 def notification_rows(effects: Effects) -> list[Values]:

@@ -10,11 +10,11 @@ from math import ceil
 from typing import Any
 
 from sqlalchemy import Connection, Insert, ScalarSelect, Select, bindparam, delete, func, or_, select
-from sqlalchemy.dialects import postgresql, sqlite
 
 from master.scheduling.effects import Effects
 from master.scheduling.model import LIVE, OCCUPYING, Worker
 from master.store.database import Transact
+from master.store.statements import insert_into
 from master.store.tables import attempts, samples
 from shared.columns import Samples
 
@@ -110,6 +110,6 @@ def _row(worker: Worker, minute: int) -> Values:
 
 @cache
 def _insert(dialect: str) -> Insert:
-    statement = postgresql.insert(samples) if dialect == "postgresql" else sqlite.insert(samples)
+    statement = insert_into(samples, dialect)
     counted: dict[str, ScalarSelect[Any]] = {"used": _used, "frozen": _frozen}
     return statement.values(counted).on_conflict_do_nothing()

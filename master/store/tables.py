@@ -6,9 +6,10 @@ the job's row, written by every step that concerns the job, stays small.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import fields
 from enum import StrEnum
+from functools import cached_property
 from types import NoneType, UnionType
 from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
@@ -59,13 +60,31 @@ class Json(TypeDecorator[Value]):
     def __init__(self, kind: type[Value]) -> None:
         super().__init__()
         self.kind = kind
-        self._adapter = TypeAdapter(kind)
+
+    @cached_property
+    def _adapter(self) -> TypeAdapter[Value]:
+        """Made when it is first needed: all together they take long."""
+        return TypeAdapter(self.kind)
+
+    def encode(self, value: Value) -> str:
+        return self._adapter.serializer.to_json(value).decode()
 
     def process_bind_param(self, value: Value | None, dialect: Dialect) -> str | None:
-        return None if value is None else self._adapter.dump_json(value).decode()
+        return None if value is None else self.encode(value)
 
     def process_result_value(self, value: str | None, dialect: Dialect) -> Value | None:
         return None if value is None else self._adapter.validate_json(value)
+
+
+def encoder(column: Column[Any]) -> Callable[[Any], str | None] | None:
+    """What makes of a value what the database keeps; None: it is kept as it is."""
+    if not isinstance(column.type, Json):
+        return None
+    encode = column.type.encode
+    return lambda value: _NOTHING if value == () else None if value is None else encode(value)
+
+
+_NOTHING = "[]"
 
 
 class Choice(TypeDecorator[Value]):
@@ -106,8 +125,8 @@ def _column(name: str, hint: Any, is_key: bool) -> Iterable[Any]:
 
 
 def _one_of(column: str, values: Iterable[str]) -> CheckConstraint:
-    listed = ", ".join(f"'{value}'" for value in values)
-    return CheckConstraint(f'"{column}" IN ({listed})', name=column)
+    """As a chain of comparisons: of a list, SQLite would make a small table with every row that is written."""
+    return CheckConstraint(" OR ".join(f"\"{column}\" = '{value}'" for value in values), name=column)
 
 
 grid = Table(

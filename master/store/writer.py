@@ -6,16 +6,16 @@ from collections.abc import Callable
 from functools import cache
 
 from sqlalchemy import Connection, Insert, Table, bindparam, delete, insert, update
-from sqlalchemy.dialects import postgresql, sqlite
 
 from master.scheduling.effects import Effects
 from master.scheduling.events import BATCH, Batch
 from master.store.audit import audit
 from master.store.broken import StoreBroken
 from master.store.database import Result, Transact
-from master.store.rows import changed_rows, forgotten_rows, late_rows, notification_rows
+from master.store.rows import Written, forgotten_rows, is_changed, late_rows, notification_rows
 from master.store.samples import Sampler
-from master.store.tables import attempts, event_log, grid, notifications, programs
+from master.store.statements import Statement, insert_into
+from master.store.tables import attempts, event_log, notifications, programs
 from shared.model import AttemptState
 
 
@@ -25,6 +25,7 @@ class Writer:
     def __init__(self, write: Transact, sampler: Sampler | None = None) -> None:
         self._write = write
         self._sampler = sampler
+        self._written = Written()
         self._broken: StoreBroken | None = None
 
     async def commit(self, batch: Batch, effects: Effects) -> None:
@@ -33,20 +34,19 @@ class Writer:
         The effects are read before the first await. A step that was given nothing and changed nothing leaves no
         trace.
         """
-        rows, late, completed = changed_rows(effects), late_rows(effects), list(effects.completed)
-        forgotten = forgotten_rows(effects)
-        if not batch.events and not late and all(table is grid for table, _ in rows):
+        late, completed, forgotten = late_rows(effects), list(effects.completed), forgotten_rows(effects)
+        if not (batch.events or late or is_changed(effects)):
             return
-        ended = notification_rows(effects)
+        written, ended = self._written.writes(effects), notification_rows(effects)
         sampler = self._sampler
         sampled = sampler.take(effects) if sampler else []
-        log = {"at": batch.now, "batch": BATCH.dump_json(batch).decode()}
+        log = (batch.now, BATCH.serializer.to_json(batch).decode())
 
         def work(connection: Connection) -> None:
             if forgotten:
                 connection.execute(_FORGET, forgotten)
-            for table, values in rows:
-                connection.execute(_upsert(table, connection.dialect.name), values)
+            for statement, rows in written:
+                statement.run(connection, rows)
             if late:
                 connection.execute(_ENDED_LATE, late)
             if sampler and sampled:
@@ -55,7 +55,7 @@ class Writer:
                 audit(connection, completed, batch.now)
             if ended:
                 connection.execute(_insert_new(notifications, connection.dialect.name), ended)
-            connection.execute(insert(event_log), log)
+            _LOG.run(connection, [log])
 
         await self.write(work)
 
@@ -70,23 +70,13 @@ class Writer:
             raise
 
 
-def _insert(table: Table, dialect: str) -> postgresql.Insert | sqlite.Insert:
-    return postgresql.insert(table) if dialect == "postgresql" else sqlite.insert(table)
-
-
 @cache
 def _insert_new(table: Table, dialect: str) -> Insert:
     """What is there already stays as it is."""
-    return _insert(table, dialect).on_conflict_do_nothing(index_elements=list(table.primary_key))
+    return insert_into(table, dialect).on_conflict_do_nothing(index_elements=list(table.primary_key))
 
 
-@cache
-def _upsert(table: Table, dialect: str) -> Insert:
-    statement = _insert(table, dialect)
-    key = list(table.primary_key)
-    rest = {column.name: statement.excluded[column.name] for column in table.columns if column not in key}
-    return statement.on_conflict_do_update(index_elements=key, set_=rest)
-
+_LOG = Statement(lambda _: insert(event_log).inline().values(at=bindparam("at"), batch=bindparam("batch")))
 
 _FORGET = delete(programs).where(
     programs.c.owner == bindparam("of_owner"),

@@ -8,7 +8,7 @@ from sqlalchemy import Connection, inspect, text
 
 from master.store import open_store
 from master.store.database import parse_url, writing
-from master.store.migrate import config_for, downgrade, upgrade
+from master.store.migrate import REVISION, config_for, downgrade, upgrade
 from master.store.tables import metadata
 from shared.errors import LooplineError
 from tests.store.examples import a_job, a_task, a_worker, an_attempt, ended, keep
@@ -73,6 +73,13 @@ async def test_every_step_can_be_taken_back(url):
 async def test_there_is_one_line_of_history(sqlite_url):
     steps = await on(sqlite_url, scripts)
     assert [step.revision for step in reversed(steps)] == [f"{number:04}" for number in range(1, len(steps) + 1)]
+
+
+async def test_a_new_database_is_of_the_latest_without_alembic(url):
+    async with open_store(url):
+        pass
+    assert await on(url, lambda c: MigrationContext.configure(c).get_current_revision()) == REVISION
+    assert (await on(url, scripts))[0].revision == REVISION
 
 
 async def test_a_newer_database_is_refused(url):

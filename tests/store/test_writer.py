@@ -14,7 +14,7 @@ from master.store.writer import Writer
 from shared.model import AttemptId, AttemptState, JobState, Order, Outcome, Output, Result, TaskState
 from tests.store.examples import LOAD, a_job, a_task, a_worker, an_attempt, effects_of, ended
 
-BARE = (a_job(), a_task(), an_attempt(), a_worker())
+BARE = (a_job(), a_task(), an_attempt(replica=True), a_worker())  # replica: what an attempt is stays so
 FULL = (
     a_job(
         idempotency_key="once",

@@ -1,0 +1,1 @@
+"""Light ends of a grid, to measure the other end by: workers that only talk, a bare master, a slow disk."""

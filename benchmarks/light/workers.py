@@ -1,0 +1,135 @@
+"""Workers that only say that they have done what they are told: many of them in one process, over real sockets.
+
+Each keeps what it was sent as a real worker's window: a Report brings results of about half of it and says that the
+other half is held. Frames are written and read without a model, so that the swarm costs little beside its master.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections import deque
+from dataclasses import dataclass, field
+from typing import Any
+
+import aiohttp
+
+from shared.model import Facts
+from shared.protocol.session import WorkerSession
+
+STDOUT = {"size_bytes": 5, "data": "ZG9uZQo="}
+EMPTY = {"size_bytes": 0}
+MAX_RESULTS = 400
+
+
+@dataclass
+class Tally:
+    """What the swarm has brought home, until it is as much as was wanted."""
+
+    wanted: int
+    taken: int = 0
+    reports: int = 0
+    acknowledged: int = 0
+    _moved: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def acknowledge(self, results: int) -> None:
+        self.acknowledged += results
+        self._moved.set()
+
+    async def until(self, acknowledged: int) -> None:
+        while self.acknowledged < acknowledged:
+            self._moved.clear()
+            await self._moved.wait()
+
+    def take(self, most: int) -> int:
+        """So many more results may be brought, and will be."""
+        taken = min(most, self.wanted - self.taken)
+        self.taken += taken
+        return taken
+
+
+class LightWorker:
+    def __init__(self, name: str, slots: int, tally: Tally) -> None:
+        self.name = name
+        self._slots, self._tally = slots, tally
+        self._facts = Facts("linux", "x86_64", "3.11.7", "0.1.0", "light", slots, memory_bytes=2**33, slots=slots)
+        self._held: deque[str] = deque()
+        self._seq = self._seen = 0
+        self._unanswered: dict[int, int] = {}  # results in Reports that no Assign has answered
+        self._load = {"slots": slots, "spare_cpu": slots, "memory_available_bytes": 2**32, "disk_free_bytes": 2**34}
+
+    async def run(self, http: aiohttp.ClientSession, url: str, headers: dict[str, str]) -> None:
+        """Until the connection ends."""
+        async with http.ws_connect(f"{url}/api/v1/link", headers=headers, max_msg_size=0) as socket:
+            await socket.send_bytes(WorkerSession(self.name, "boot", self._facts).hello())
+            await socket.receive()
+            await self._report(socket, 0)
+            async for frame in socket:
+                message = json.loads(frame.data)
+                if message["kind"] == "assign":
+                    await self._hear(socket, message)
+
+    async def _hear(self, socket: aiohttp.ClientWebSocketResponse, assign: dict[str, Any]) -> None:
+        self._seen = assign["seq"]
+        for seq in [seq for seq in self._unanswered if seq <= assign["seen"]]:
+            self._tally.acknowledge(self._unanswered.pop(seq))
+        self._held.extend(run["attempt"] for run in assign["run"])
+        for attempt in assign.get("cancel", ()):
+            if attempt in self._held:
+                self._held.remove(attempt)
+        if not self._unanswered and self._held:
+            done = self._tally.take(min(MAX_RESULTS, max(self._slots, (len(self._held) + 1) // 2), len(self._held)))
+            if done:
+                await self._report(socket, done)
+
+    async def _report(self, socket: aiohttp.ClientWebSocketResponse, done: int) -> None:
+        self._seq += 1
+        self._unanswered[self._seq] = done
+        self._tally.reports += 1
+        results = [_result(self._held.popleft()) for _ in range(done)]
+        holding = [
+            {"attempt": attempt, "wall_s": 0.0, "cpu_s": 0.0, "frozen": False, "waiting": place >= self._slots}
+            for place, attempt in enumerate(self._held)
+        ]
+        report = {"seq": self._seq, "seen": self._seen, "holding": holding, "results": results, "load": self._load}
+        await socket.send_bytes(json.dumps(report | {"kind": "report"}, separators=(",", ":")).encode())
+
+
+def _result(attempt: str) -> dict[str, Any]:
+    return {
+        "attempt": attempt,
+        "outcome": "succeeded",
+        "exit_code": 0,
+        "wall_s": 0.02,
+        "cpu_s": 0.02,
+        "peak_memory_bytes": 1_000_000,
+        "stdout": STDOUT,
+        "stderr": EMPTY,
+    }
+
+
+@dataclass(frozen=True)
+class Brought:
+    tasks: int
+    reports: int
+    seconds: float
+
+
+async def swarm(url: str, headers: dict[str, str], workers: int, slots: int, tally: Tally) -> Brought:
+    """Have so many workers bring so many results."""
+    connector = aiohttp.TCPConnector(limit=0)
+    async with aiohttp.ClientSession(connector=connector) as http:
+        begin = time.perf_counter()
+        running = [
+            asyncio.create_task(LightWorker(f"light-{number}", slots, tally).run(http, url, headers))
+            for number in range(workers)
+        ]
+        over = asyncio.create_task(tally.until(tally.wanted))
+        await asyncio.wait([over, *running], return_when=asyncio.FIRST_COMPLETED)
+        seconds = time.perf_counter() - begin
+        for one in running:
+            one.cancel()
+        ends = await asyncio.gather(*running, return_exceptions=True)
+        assert over.done(), f"a worker's link broke: {ends[0]!r}"
+    return Brought(tally.acknowledged, tally.reports, seconds)

@@ -1,0 +1,74 @@
+"""SQL on the path of every task: its text is made once, and rows go to the driver as they are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import Column, Connection, Table, bindparam, update
+from sqlalchemy.dialects import sqlite
+from sqlalchemy.sql.base import Executable
+
+if TYPE_CHECKING:
+    from sqlalchemy.dialects import postgresql
+
+Row = Iterable[Any]
+"""Values in the order of a statement's parameters, as the database keeps them."""
+
+
+class Statement:
+    """``make`` is given a dialect's name; ``parameters`` says in which order it takes values."""
+
+    def __init__(self, make: Callable[[str], Executable]) -> None:
+        self._make = make
+        self._texts: dict[str, str] = {}
+
+    def run(self, connection: Connection, rows: list[Row]) -> None:
+        """SQLite's own errors are raised as they are."""
+        dialect = connection.dialect
+        text = self._texts.get(dialect.name)
+        if text is None:
+            text = self._texts[dialect.name] = str(self._make(dialect.name).compile(dialect=dialect))  # type: ignore[attr-defined]
+        if dialect.name == "sqlite":
+            connection.connection.driver_connection.executemany(text, rows)  # type: ignore[union-attr]
+        else:
+            connection.exec_driver_sql(text, [tuple(row) for row in rows])
+
+
+def insert_into(table: Table, dialect: str) -> postgresql.Insert | sqlite.Insert:
+    if dialect == "postgresql":
+        from sqlalchemy.dialects import postgresql  # takes long to import, and SQLite does without
+
+        return postgresql.insert(table)
+    return sqlite.insert(table)
+
+
+@cache
+def upsert(table: Table) -> Statement:
+    """Of rows with a value for each column, in the table's order."""
+
+    def make(dialect: str) -> Executable:
+        statement, key = insert_into(table, dialect), list(table.primary_key)
+        rest = {column.name: statement.excluded[column.name] for column in table.columns if column not in key}
+        return statement.on_conflict_do_update(index_elements=key, set_=rest)
+
+    return Statement(make)
+
+
+def change(table: Table, fixed: Collection[str]) -> Statement:
+    """Of rows that are there: values for each column that is not ``fixed``, then the key (``order_of_change``)."""
+    names = [column.name for column in _changing(table, fixed)]
+    here = [column == bindparam(f"of_{column.name}") for column in table.primary_key]
+    statement = update(table).where(*here).values({name: bindparam(f"new_{name}") for name in names})
+    return Statement(lambda _: statement)
+
+
+def order_of_change(table: Table, fixed: Collection[str]) -> list[int]:
+    """Places in the table's order of what ``change`` takes."""
+    columns = list(table.columns)
+    return [columns.index(column) for column in (*_changing(table, fixed), *table.primary_key)]
+
+
+def _changing(table: Table, fixed: Collection[str]) -> list[Column[Any]]:
+    return [column for column in table.columns if column.name not in fixed and not column.primary_key]
