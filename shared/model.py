@@ -44,9 +44,6 @@ class _DottedId:
             raise ValueError(f"expected {'.'.join(fields)} as numbers, got {text[:80]!r}")
         return cls(*(int(part) for part in parts))
 
-    def __str__(self) -> str:
-        return ".".join(str(part) for part in self)  # type: ignore[attr-defined]
-
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         fields: tuple[str, ...] = cls._fields  # type: ignore[attr-defined]
@@ -69,6 +66,9 @@ class TaskId(_DottedId, _TaskFields):
 
     __slots__ = ()
 
+    def __str__(self) -> str:
+        return f"{self.job}.{self.task}"
+
 
 class _AttemptFields(NamedTuple):
     job: int
@@ -80,6 +80,9 @@ class AttemptId(_DottedId, _AttemptFields):
     """The ``number``-th attempt (from 1, never reused) at a task: ``12.3.1``. The paper's *instance*."""
 
     __slots__ = ()
+
+    def __str__(self) -> str:
+        return f"{self.job}.{self.task}.{self.number}"
 
     @property
     def task_id(self) -> TaskId:

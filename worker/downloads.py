@@ -9,8 +9,6 @@ import time
 from pathlib import Path
 from typing import IO
 
-import aiohttp
-
 from shared.errors import LooplineError
 from worker.gate import Gate
 
@@ -23,7 +21,7 @@ _TRIES_AT_CONTENT = 3
 _PIECE_BYTES = 2**20
 _BUFFER_BYTES = 2**17
 """Of what has come and not been written; where a connection breaks, aiohttp drops it."""
-_TIMEOUT = aiohttp.ClientTimeout(total=None, sock_connect=10, sock_read=30)
+_SILENCE_S = 30.0
 _GONE = (404, 410)
 
 
@@ -46,6 +44,8 @@ class Downloads:
 
     async def fetch(self, sha256: str, part: Path) -> None:
         """Into ``part``, of which some may be there already; DownloadError, or OSError where the disk refuses."""
+        import aiohttp  # with the first file, and not before
+
         backoff, wrong = self._gate.backoff(), 0
         heard_at, had_bytes = time.monotonic(), _size(part)
         while True:
@@ -73,7 +73,7 @@ class Downloads:
         headers = self._gate.headers() | ({"Range": f"bytes={start}-"} if start else {})
         address = self._gate.address(f"files/{sha256}")
         async with self._gate.http.get(
-            address, headers=headers, timeout=_TIMEOUT, read_bufsize=_BUFFER_BYTES
+            address, headers=headers, timeout=self._gate.timeout(_SILENCE_S), read_bufsize=_BUFFER_BYTES
         ) as answer:
             if answer.status in _GONE:
                 raise DownloadError(f"the master has no file {sha256}", is_gone=True)

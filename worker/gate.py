@@ -3,38 +3,65 @@
 from __future__ import annotations
 
 import random
-from typing import Self
-
-import aiohttp
+from typing import TYPE_CHECKING, Self
 
 from shared.address import API_PREFIX
 from shared.errors import LooplineError
 from shared.joining import Membership
 from worker.settings import WorkerSettings
 
+if TYPE_CHECKING:
+    from ssl import SSLContext
+
+    import aiohttp
+
 _CONNECTIONS = 8
-
-
-def _certificate(settings: WorkerSettings) -> aiohttp.Fingerprint | bool:
-    """The only one that is believed to be the master's, where the join line named one; else what others believe."""
-    member = Membership.read()
-    is_named = member and member.fingerprint and settings.belongs_to(member)
-    return aiohttp.Fingerprint(bytes.fromhex(member.fingerprint)) if member and is_named else True
+_CONNECT_WITHIN_S = 10.0
 
 
 class Gate:
     def __init__(self, settings: WorkerSettings) -> None:
         self._settings = settings
-        self.http = aiohttp.ClientSession(
-            timeout=aiohttp.ClientTimeout(total=None),
-            connector=aiohttp.TCPConnector(limit=_CONNECTIONS, ssl=_certificate(settings)),
-        )
+        self._http: aiohttp.ClientSession | None = None
 
     async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(self, *error: object) -> None:
-        await self.http.close()
+        if self._http:
+            await self._http.close()
+
+    @property
+    def http(self) -> aiohttp.ClientSession:
+        """For files; opened, and what it takes loaded, with the first of them."""
+        if self._http is None:
+            import aiohttp
+
+            pin = self._fingerprint()
+            connector = aiohttp.TCPConnector(limit=_CONNECTIONS, ssl=aiohttp.Fingerprint(pin) if pin else True)
+            self._http = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=None), connector=connector)
+        return self._http
+
+    def timeout(self, silence_s: float) -> aiohttp.ClientTimeout:
+        """Of a file: however long it takes, as long as something comes or goes."""
+        import aiohttp
+
+        return aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_WITHIN_S, sock_read=silence_s)
+
+    def tls(self) -> SSLContext | None:
+        """How the link is to be secured; None: not at all."""
+        if not self.master.startswith("https:"):
+            return None
+        from worker import tls
+
+        pin = self._fingerprint()
+        return tls.pinned(pin) if pin else tls.usual()
+
+    def _fingerprint(self) -> bytes:
+        """Of the only certificate that is believed to be the master's, where the join line named one."""
+        member = Membership.read()
+        is_named = member and member.fingerprint and self._settings.belongs_to(member)
+        return bytes.fromhex(member.fingerprint) if member and is_named else b""
 
     @property
     def master(self) -> str:

@@ -4,13 +4,12 @@ import logging
 import socket
 from pathlib import Path
 
-import aiohttp
 import pytest
 
 from shared.joining import Membership, membership_file
 from worker import settings as module
 from worker import whereabouts
-from worker.gate import _certificate
+from worker.gate import Gate
 from worker.settings import WorkerSettings
 from worker.whereabouts import with_master
 
@@ -56,7 +55,7 @@ def test_however_the_address_is_written_it_is_the_same_master(master: str) -> No
     settings = with_master(WorkerSettings.load())
     assert settings.belongs_to(member)
     assert settings.find_token() == "ll_1_x"
-    assert isinstance(_certificate(settings), aiohttp.Fingerprint)
+    assert Gate(settings)._fingerprint() == bytes.fromhex("ab" * 32)
 
 
 def test_a_name_that_is_set_stays() -> None:
