@@ -24,7 +24,6 @@ from worker.diary import Diary
 from worker.downloads import Downloads
 from worker.gate import Gate
 from worker.home import Home
-from worker.launch.sandbox import Sandbox, open_sandbox
 from worker.launch.trees import make_launcher
 from worker.ledger import Ledger
 from worker.limits import Quota
@@ -45,6 +44,7 @@ from worker.warm.python import find as find_python
 from worker.yielding import Yielding
 
 if TYPE_CHECKING:
+    from worker.launch.sandbox import Sandbox
     from worker.owner.server import OwnerServer
 
 log = logging.getLogger(__name__)
@@ -338,5 +338,7 @@ def _sandbox(settings: WorkerSettings, python: Python) -> Sandbox | None:
     """LooplineError where one is asked for that this computer cannot have."""
     if not settings.sandbox:
         return None
+    from worker.launch.sandbox import open_sandbox
+
     shows = [*settings.sandbox_shows, *python.folders]
     return open_sandbox(settings.sandbox_network, shows, hides=[settings.data_dir])

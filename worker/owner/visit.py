@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from http import HTTPStatus
 
 import h11
 
@@ -37,6 +36,7 @@ class Visit(asyncio.Protocol):
         self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=2 * _MOST_BYTES)
         self._request: h11.Request | None = None
         self._body = b""
+        self._is_answered = False
         self._transport: asyncio.Transport | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -52,25 +52,24 @@ class Visit(asyncio.Protocol):
             self._transport.abort()
 
     def data_received(self, data: bytes) -> None:
+        if self._is_answered:
+            return
         try:
             self._http.receive_data(data)
             self._go_on()
         except h11.RemoteProtocolError as error:
-            if self._http.our_state in (h11.IDLE, h11.SEND_RESPONSE):
-                self._say(Answer(error.error_status_hint, "not understood\n"))
+            self._say(Answer(error.error_status_hint, "not understood\n"))
 
     def _go_on(self) -> None:
-        while (event := self._http.next_event()) not in (h11.NEED_DATA, h11.PAUSED):
+        while not self._is_answered and (event := self._http.next_event()) not in (h11.NEED_DATA, h11.PAUSED):
             if isinstance(event, h11.Request):
                 self._request = event
             elif isinstance(event, h11.Data):
                 self._body += event.data
                 if len(self._body) > _MOST_BYTES:
-                    return self._say(Answer(413, "too much\n"))
+                    self._say(Answer(413, "too much\n"))
             elif isinstance(event, h11.EndOfMessage):
-                return self._say(self._answer(self._question()))
-            else:
-                return self.end()
+                self._say(self._answer(self._question()))
 
     def _question(self) -> Question:
         assert self._request
@@ -82,6 +81,7 @@ class Visit(asyncio.Protocol):
 
     def _say(self, answer: Answer) -> None:
         assert self._transport
+        self._is_answered = True
         body = answer.body.encode()
         headers = {
             **(answer.headers or {}),
@@ -90,9 +90,8 @@ class Visit(asyncio.Protocol):
             "Connection": "close",
         }
         fields = [(name.encode(), value.encode()) for name, value in headers.items()]
-        reason = HTTPStatus(answer.status).phrase.encode()
         for event in (
-            h11.Response(status_code=answer.status, headers=fields, reason=reason),
+            h11.Response(status_code=answer.status, headers=fields),
             h11.Data(data=body),
             h11.EndOfMessage(),
         ):
