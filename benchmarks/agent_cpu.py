@@ -67,16 +67,18 @@ class InstantRunner:
     async def close(self, reason: str) -> None: ...
 
 
-def serve(port: Connection, tasks: int, window: int) -> None:
+def serve(port: Connection, tasks: int, window: int, commit_ms: float) -> None:
     """A master of one worker: tells its port, and then how many Reports brought all the results."""
-    asyncio.run(_serve(port, tasks, window))
+    asyncio.run(_serve(port, tasks, window, commit_ms))
 
 
-async def _serve(port: Connection, tasks: int, window: int) -> None:
+async def _serve(port: Connection, tasks: int, window: int, commit_ms: float) -> None:
     from aiohttp import web
 
     done = asyncio.Event()
     reports = 0
+
+    pause_s = commit_ms / 1000
 
     async def link(request: web.Request) -> web.WebSocketResponse:
         nonlocal reports
@@ -85,9 +87,12 @@ async def _serve(port: Connection, tasks: int, window: int) -> None:
         given = ended = seq = 0
         async for frame in socket:
             message = json.loads(frame.data)
+            if message["kind"] == "report" and not seq:
+                port.send("connected")
             if message["kind"] == "hello":
                 await socket.send_str('{"kind":"welcome","report_every_s":10,"lease_s":30}')
                 continue
+            await asyncio.sleep(pause_s)
             ended += len(message["results"])
             reports += bool(message["results"])
             for first in range(given, min(tasks, ended + window), 50) or [given]:
@@ -117,10 +122,10 @@ def _assign(seq: int, seen: int, numbers: range) -> str:
     return json.dumps({"kind": "assign", "seq": seq, "seen": seen, "run": runs, "held_s": 0.0})
 
 
-def measure(tasks: int, window: int, slots: int) -> dict[str, float]:
+def measure(tasks: int, window: int, slots: int, commit_ms: float) -> dict[str, float]:
     here, there = multiprocessing.Pipe()
     context = multiprocessing.get_context("spawn")
-    master = context.Process(target=serve, args=(there, tasks, window), daemon=True)
+    master = context.Process(target=serve, args=(there, tasks, window, commit_ms), daemon=True)
     master.start()
     url = f"http://127.0.0.1:{here.recv()}"
     agent_module.Runner = InstantRunner  # type: ignore[assignment,misc]
@@ -141,15 +146,13 @@ async def _work(url: str, folder: Path, slots: int, master: Connection) -> tuple
     settings = WorkerSettings.load(
         master=url, data_dir=folder, slots=slots, dedicated=True, token="x", disk_reserve_bytes=0, owner_page=False
     )
-    home, agents = Home(folder), []
+    home, agents = Home(folder), list[Agent]()
     home.speed.write_text("")
     work = asyncio.create_task(agent_module.run(settings, home, agents.append))
-    agent: Agent
-    while not agents or not agents[0]._link.is_open:
-        await asyncio.sleep(0)
+    await asyncio.to_thread(master.recv)
     agent = agents[0]
     cpu_s, wall_s = time.process_time(), time.monotonic()
-    await asyncio.get_running_loop().run_in_executor(None, master.poll, None)
+    await asyncio.to_thread(master.poll, None)
     figures = time.process_time() - cpu_s, time.monotonic() - wall_s
     agent.stop()
     await work
@@ -162,6 +165,7 @@ def main() -> None:
     parser.add_argument("--tasks", type=int, default=10_000)
     parser.add_argument("--window", type=int, default=200)
     parser.add_argument("--slots", type=int, default=2)
+    parser.add_argument("--commit-ms", type=float, default=2.0, help="what the master takes for an answer")
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--profile", help="a file for cProfile's figures")
     options = parser.parse_args()
@@ -171,10 +175,10 @@ def main() -> None:
         import cProfile
 
         with cProfile.Profile() as profile:
-            figures = measure(options.tasks, options.window, options.slots)
+            figures = measure(options.tasks, options.window, options.slots, options.commit_ms)
         profile.dump_stats(options.profile)
     else:
-        figures = measure(options.tasks, options.window, options.slots)
+        figures = measure(options.tasks, options.window, options.slots, options.commit_ms)
     if options.json:
         print(json.dumps(figures, indent=2))
     else:

@@ -76,12 +76,11 @@ def _from_environment(settings: type[BaseModel], prefix: str = ENV_PREFIX) -> di
         variable = prefix + name.upper()
         if variable in variables:
             found[name] = _value(variable, field, variables[variable])
-        if _is_table(field):
-            parts = {key.removeprefix(f"{variable}__").lower() for key in variables if key.startswith(f"{variable}__")}
-            inner = _from_environment(field.annotation, f"{variable}__")  # type: ignore[arg-type]
-            unknown = {part: variables[f"{variable}__{part.upper()}"] for part in parts - inner.keys()}
-            if inner or unknown:
-                found[name] = _over(found.get(name, {}), unknown | inner)
+        within = f"{variable}__"
+        if _is_table(field) and (texts := {key: text for key, text in variables.items() if key.startswith(within)}):
+            unknown = {key.removeprefix(within).lower(): text for key, text in texts.items()}
+            known = _from_environment(field.annotation, within)  # type: ignore[arg-type]
+            found[name] = _over(found.get(name, {}), unknown | known)
     return found
 
 

@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, NoReturn
 
-from shared.model import AttemptId, Facts, Outcome, Probation, Result
+from shared.model import Facts, Outcome, Probation, Result
 from shared.protocol import parts
 from shared.protocol.messages import MAX_WROTE_BYTES, Assign, Read, Run, Wrote
 from shared.protocol.session import WorkerSession
@@ -185,13 +185,11 @@ class Agent:
 
     def report(self, session: WorkerSession) -> bytes:
         attempts, results = self._core.to_report()
-        load = self._yielding.load(self._meter.load(self._offer.slots, self._home.free_bytes()))
-        delay_s, throughput = self._network.delay_s, self._network.throughput_bytes_s
-        seq, frame = session.report_of(
-            [self._held(attempt) for attempt in attempts],
-            [self._ledger.text(result) for result in results],
-            replace(load, delay_s=delay_s, throughput_bytes_s=throughput),
-        )
+        waiting = self._core.waiting
+        held = [parts.held(self._runner.held(attempt)) for attempt in attempts[: len(attempts) - len(waiting)]]
+        load = self._yielding.load(self._meter.load(self._offer.slots, self._home.free_bytes()), self._network)
+        texts = [self._ledger.text(result) for result in results]
+        seq, frame = session.report_of([*held, *map(parts.waiting, waiting)], texts, load)
         self._network.sent(seq, time.monotonic())
         self._core.reported(seq, results)
         if self._core.has_results:  # more than one Report may bring
@@ -206,11 +204,6 @@ class Agent:
         except TimeoutError:
             return Wrote(read.number, b"", is_over=False)
         return Wrote(read.number, data, is_over=not data)
-
-    def _held(self, attempt: AttemptId) -> bytes:
-        if self._core.is_waiting(attempt):
-            return parts.waiting(attempt)
-        return parts.held(self._runner.held(attempt))
 
     # What waits for a slot.
 

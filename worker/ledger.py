@@ -26,8 +26,8 @@ from shared.protocol.messages import Assign, Run
 log = logging.getLogger(__name__)
 
 _WORTH_CLEANING_BYTES = 2**20
-_RESULT = b'{"result":%s}\n'
-_RESULT_AT = slice(len(b'{"result":'), -len(b"}\n"))
+_CAME, _BEGAN, _RESULT, _OVER = b'{"came":%s}\n', b'{"began":%s}\n', b'{"result":%s}\n', b'{"over":%s}\n'
+_RESULT_AT = slice(len(b'{"result":'), -len(b"}"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,18 +83,21 @@ class Ledger:
         began: Iterable[AttemptId] = (),
     ) -> None:
         """All that happened, in one piece; ``came``: an Assign and its frame. OSError: no room, nothing is kept."""
-        lines = [(_RESULT % parts.result(result), _Line(result=result)) for result in results]
-        if gone := tuple(attempt for attempt in over if attempt in self._sizes):
-            lines.append((b'{"over":%s}\n' % _list(gone), _Line(over=gone)))
-        if came and came[0].run:
-            lines.append((b'{"came":%s}\n' % came[1].replace(b"\n", b" "), _Line(came=came[0])))
-        if begun := tuple(began):
-            lines.append((b'{"began":%s}\n' % _list(begun), _Line(began=begun)))
+        results, begun = [(result.attempt, parts.result(result)) for result in results], tuple(began)
+        gone = tuple(attempt for attempt in over if attempt in self._sizes)
+        lines = [_RESULT % text for _, text in results]
+        lines += [_OVER % _list(gone)] if gone else []
+        lines += [_CAME % came[1].replace(b"\n", b" ")] if came and came[0].run else []
+        lines += [_BEGAN % _list(begun)] if begun else []
         if not lines:
             return
-        self._append(b"".join(text for text, _ in lines))
-        for text, line in lines:
-            self._apply(line, text)
+        self._append(b"".join(lines))
+        for attempt, text in results:
+            self._ended(attempt, text)
+        self._over(gone)
+        if came:
+            self._came(came[0], len(came[1]))
+        self._began(begun)
         if self._size_bytes > max(_WORTH_CLEANING_BYTES, 2 * self.live_bytes):
             with suppress(OSError):  # a full disk: it stays as it is
                 self._clean()
@@ -108,28 +111,32 @@ class Ledger:
     def close(self) -> None:
         self._file.close()
 
-    def _apply(self, line: _Line, text: bytes) -> None:
-        size_bytes = len(text)
-        if line.came:
-            new = [run for run in line.came.run if run.attempt not in self._sizes]
-            for run in new:
-                if run.attempt not in line.came.cancel:
-                    self._waiting[run.attempt] = run
-                    self._weigh(run.attempt, size_bytes // len(line.came.run))
-        for attempt in line.began:
+    # What a line means.
+
+    def _came(self, assign: Assign, size_bytes: int) -> None:
+        for run in assign.run:
+            if run.attempt not in self._sizes and run.attempt not in assign.cancel:
+                self._waiting[run.attempt] = run
+                self._weigh(run.attempt, size_bytes // len(assign.run))
+
+    def _began(self, attempts: Iterable[AttemptId]) -> None:
+        for attempt in attempts:
             if attempt not in self._results:
                 self._waiting.pop(attempt, None)
                 self._begun[attempt] = None
-                self._weigh(attempt, size_bytes // len(line.began))
-        if line.result:
-            attempt = line.result.attempt
+                self._weigh(attempt, len(_BEGAN))
+
+    def _ended(self, attempt: AttemptId, text: bytes) -> None:
+        self._waiting.pop(attempt, None)
+        self._begun.pop(attempt, None)
+        self._results[attempt] = text
+        self._weigh(attempt, len(text))
+
+    def _over(self, attempts: Iterable[AttemptId]) -> None:
+        for attempt in attempts:
             self._waiting.pop(attempt, None)
             self._begun.pop(attempt, None)
-            self._results[attempt] = text[_RESULT_AT]
-            self._weigh(attempt, size_bytes)
-        for attempt in line.over:
-            for entries in (self._waiting, self._begun, self._results):
-                entries.pop(attempt, None)  # type: ignore[attr-defined]
+            self._results.pop(attempt, None)
             self.live_bytes -= self._sizes.pop(attempt, 0)
 
     def _weigh(self, attempt: AttemptId, size_bytes: int) -> None:
@@ -157,12 +164,11 @@ class Ledger:
             self._size_bytes = self._path.stat().st_size
 
     def _lines(self) -> Iterator[bytes]:
-        for text in self._results.values():
-            yield _RESULT % text
+        yield from (_RESULT % text for text in self._results.values())
         if self._begun:
-            yield b'{"began":%s}\n' % _list(self._begun)
+            yield _BEGAN % _list(self._begun)
         if self._waiting:
-            yield b'{"came":%s}\n' % codec.encode(Assign(0, 0, tuple(self._waiting.values())))
+            yield _CAME % codec.encode(Assign(0, 0, tuple(self._waiting.values())))
 
     def _read(self, lines: bytes) -> int:
         """How many bytes of it are whole lines."""
@@ -172,9 +178,16 @@ class Ledger:
         for text in texts:
             try:
                 assert adapter
-                self._apply(adapter.validate_json(text), b"%s\n" % text)
+                line = adapter.validate_json(text)
             except ValidationError:
                 log.warning("%s: a line that is none was passed over; the master knows what it was", self._path)
+                continue
+            if line.result:
+                self._ended(line.result.attempt, text[_RESULT_AT])
+            elif line.came:
+                self._came(line.came, len(text))
+            self._over(line.over)
+            self._began(line.began)
         return end
 
 
