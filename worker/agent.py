@@ -117,6 +117,7 @@ class Agent:
         self._settings = settings
         self._page: OwnerServer | None = None
         self._probation: Probation | None = None  # of the last Assign
+        self._is_ready = asyncio.Event()
         self._stopped = asyncio.Event()
         self._heard = asyncio.Event()
         self._core = self._restore()
@@ -127,12 +128,14 @@ class Agent:
 
     async def serve(self) -> None:
         try:
+            self._crew.start(self._link.keep())
             self._sample()
-            await asyncio.sleep(_FIRST_SAMPLE_S)
+            if not self._settings.dedicated:
+                await asyncio.sleep(_FIRST_SAMPLE_S)
             self._yielding.start(self._crew)
+            self._is_ready.set()
             await self._open_page()
             self._crew.start(self._watch())
-            self._crew.start(self._link.keep())
             await self._stopped.wait()
             await self._leave()
         finally:
@@ -153,6 +156,10 @@ class Agent:
         return Core([*results, *given_back], held, waiting, self._facts.slots)
 
     # What the link asks of its speaker.
+
+    async def ready(self) -> None:
+        """Until it is known what the owner leaves over."""
+        await self._is_ready.wait()
 
     @property
     def has_news(self) -> bool:

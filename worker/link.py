@@ -75,6 +75,7 @@ class Link:
             async with asyncio.timeout(_OPEN_WITHIN_S):
                 self._lease_s = await talk.open()
             log.info("connected to %s", self._gate.master)
+            await self._speaker.ready()
             self._backoff.reset()
             self._complaint = ""
             self._was_welcome, self._talk = True, talk

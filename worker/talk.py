@@ -32,6 +32,9 @@ class Speaker(Protocol):
     def has_news(self) -> bool:
         """The master does not know all yet."""
 
+    async def ready(self) -> None:
+        """It may say something of this computer."""
+
     def new_session(self) -> WorkerSession: ...
     def assigned(self, assign: Assign, frame: bytes) -> None: ...
     def report(self, session: WorkerSession) -> bytes: ...
