@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Annotated, ClassVar
 
 import platformdirs
-from pydantic import AnyHttpUrl, BeforeValidator, Field, SecretStr
+from pydantic import AfterValidator, BeforeValidator, Field, SecretStr
 
 from shared.address import DEFAULT_URL
 from shared.errors import LooplineError
-from shared.joining import Membership
+from shared.joining import Membership, normal_address
 from shared.model import Name
 from shared.settings_source import Settings
 from worker.consent import Policy
@@ -23,6 +23,13 @@ _TOKEN_OF_OWN_MASTER = platformdirs.user_data_path("loopline", appauthor=False) 
 
 def _split(value: object) -> object:
     return [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value
+
+
+def _address(text: str) -> str:
+    address = normal_address(text.strip())
+    if not address:
+        raise ValueError("expected an address such as http://lab-pc:7461")
+    return address
 
 
 def _hours(value: object) -> object:
@@ -41,7 +48,7 @@ def _default_data_dir() -> Path:
 class WorkerSettings(Settings):
     table: ClassVar[str] = "worker"
 
-    master: Annotated[AnyHttpUrl, Field(description="the master's address")] = AnyHttpUrl(DEFAULT_URL)
+    master: Annotated[str, AfterValidator(_address), Field(description="the master's address")] = DEFAULT_URL
     token: Annotated[SecretStr | None, Field(description="a worker's join token")] = None
     token_file: Annotated[Path | None, Field(description="a file with that token, read whenever it is needed")] = None
     name: Annotated[Name | None, Field(description="this worker's name; made up once and kept in data_dir")] = None
@@ -83,7 +90,7 @@ class WorkerSettings(Settings):
 
     def belongs_to(self, member: Membership) -> bool:
         """A token is for the master that gave it, and for nobody else."""
-        return str(self.master).rstrip("/") == str(AnyHttpUrl(member.master)).rstrip("/")
+        return self.master == normal_address(member.master)
 
     def find_token(self) -> str | None:
         """The join token as it is now; None where there is none. LooplineError for a file that was named in vain."""
