@@ -1,4 +1,4 @@
-"""What the agent's libraries would load and an agent never uses is kept out: for an owner's sake, who lends memory too.
+"""What the agent's libraries would load and an agent never uses is kept out: an owner lends memory too.
 
 Imported before anything else. pydantic looks for plug-ins of its own among all packages that are installed, with a
 twentieth of all that an idle agent takes; an agent has none.

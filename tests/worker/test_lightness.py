@@ -15,7 +15,8 @@ import worker.presence.logind, worker.presence.mutter, worker.presence.terminals
 NOT_IN_THE_AGENT = {
     "sqlalchemy", "alembic", "prometheus_client", "sortedcontainers",  # the master's
     "rich", "cyclopts", "loopline", "master",  # the command line's
-    "aiohttp", "dbus_fast", "html", "multiprocessing", "importlib.metadata", "email", "zipfile", "zeroconf", "xmlrpc", "unittest",
+    "aiohttp", "jeepney", "html", "importlib.metadata", "email", "zipfile", "multiprocessing",
+    "zeroconf", "xmlrpc", "unittest",
     "shared.api", "shared.spec",  # REST bodies and jobs: an agent sees neither
 }  # fmt: skip
 NOT_IN_THE_LAUNCHER = {
