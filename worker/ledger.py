@@ -83,16 +83,17 @@ class Ledger:
         began: Iterable[AttemptId] = (),
     ) -> None:
         """All that happened, in one piece; ``came``: an Assign and its frame. OSError: no room, nothing is kept."""
-        results, begun = [(result.attempt, parts.result(result)) for result in results], tuple(began)
+        ended = [(result.attempt, parts.result(result)) for result in results]
+        begun = tuple(began)
         gone = tuple(attempt for attempt in over if attempt in self._sizes)
-        lines = [_RESULT % text for _, text in results]
+        lines = [_RESULT % text for _, text in ended]
         lines += [_OVER % _list(gone)] if gone else []
         lines += [_CAME % came[1].replace(b"\n", b" ")] if came and came[0].run else []
         lines += [_BEGAN % _list(begun)] if begun else []
         if not lines:
             return
         self._append(b"".join(lines))
-        for attempt, text in results:
+        for attempt, text in ended:
             self._ended(attempt, text)
         self._over(gone)
         if came:

@@ -65,13 +65,7 @@ class Talk:
     async def open(self) -> float:
         """The master's lease, in seconds. LooplineError where it refuses."""
         self._socket.send(self._session.hello())
-        waiting = asyncio.ensure_future(self._socket.ended())
-        try:
-            await asyncio.wait([self._welcome, waiting], return_when=asyncio.FIRST_COMPLETED)
-            if not self._welcome.done():
-                await waiting
-        finally:
-            waiting.cancel()
+        await self._socket.until(self._welcome)
         return self._welcome.result().lease_s
 
     def begin(self) -> None:

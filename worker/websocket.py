@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from wsproto import ConnectionType, WSConnection
@@ -66,7 +66,7 @@ class WebSocket(asyncio.Protocol):
         """RejectedError, LostError or OSError. ``limit_bytes``: of one message."""
         parts = urlsplit(url)
         loop, port = asyncio.get_running_loop(), parts.port or _PORTS[parts.scheme]
-        _, socket = await loop.create_connection(lambda: cls(limit_bytes), parts.hostname, port, ssl=tls)
+        _, socket = await loop.create_connection(lambda: cls(limit_bytes), parts.hostname or "", port, ssl=tls)
         try:
             fields = [(name.encode(), value.encode()) for name, value in headers.items()]
             socket._send(Request(parts.netloc.rpartition("@")[2], parts.path, extra_headers=fields))
@@ -96,6 +96,12 @@ class WebSocket(asyncio.Protocol):
     async def ended(self) -> None:
         """Until it is over; raises why."""
         await asyncio.shield(self._ended)
+
+    async def until(self, done: asyncio.Future[Any]) -> None:
+        """Until this is done; raises why the connection is over, if it is so before."""
+        await asyncio.wait([done, self._ended], return_when=asyncio.FIRST_COMPLETED)
+        if not done.done():
+            await self.ended()
 
     def end(self, error: BaseException) -> None:
         """It is over, for this reason."""
