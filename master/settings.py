@@ -8,7 +8,6 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 import platformdirs
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
-from pydantic_settings import SettingsConfigDict
 
 from master.scheduling.events import SchedulerSettings
 from master.scheduling.policies import REGISTRY
@@ -60,7 +59,6 @@ class Limits(BaseModel):
 
 class MasterSettings(Settings):
     table: ClassVar[str] = "master"
-    model_config = SettingsConfigDict(env_nested_delimiter="__")
 
     host: Annotated[str, Field(description="where to listen; 0.0.0.0 is everywhere")] = "127.0.0.1"
     port: Annotated[int, Field(ge=0, le=65535, description="0 takes a free one")] = DEFAULT_PORT

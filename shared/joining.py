@@ -42,7 +42,7 @@ class JoinLine:
     def parse(cls, text: str) -> JoinLine:
         """ValueError where it is none."""
         found = _LINE.fullmatch(text.strip().removeprefix("loopline join ").strip())
-        master = _normal(found["master"]) if found else ""
+        master = normal_address(found["master"]) if found else ""
         if not found or not master:
             raise ValueError("expected the line that `loopline token join` printed, as in http://lab-pc:7461#lj_...")
         return cls(master, found["secret"], found["print"] or "")
@@ -105,7 +105,7 @@ def pending_file() -> Path:
     return membership_file().with_name("membership.pending.json")
 
 
-def _normal(url: str) -> str:
+def normal_address(url: str) -> str:
     """A master's address in one way of writing: the host in lower case, no port that goes without saying.
 
     Empty where it is none.
@@ -114,6 +114,8 @@ def _normal(url: str) -> str:
         parts = urlsplit(url)
         host, port = parts.hostname or "", parts.port
     except ValueError:
+        return ""
+    if parts.scheme not in _PORTS:
         return ""
     name = f"[{host}]" if ":" in host else host
     at = "" if port is None or port == _PORTS[parts.scheme] else f":{port}"

@@ -6,21 +6,15 @@ working folder, else the one in the platform's configuration folder; each progra
 
 from __future__ import annotations
 
-import difflib
+import json
 import os
-import tomllib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, get_origin
 
 import platformdirs
-from pydantic import BaseModel, ValidationError
-from pydantic_settings import (
-    BaseSettings,
-    InitSettingsSource,
-    PydanticBaseSettingsSource,
-    SettingsConfigDict,
-)
+from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
+from pydantic.fields import FieldInfo
 
 from shared.errors import LooplineError
 
@@ -28,10 +22,10 @@ ENV_PREFIX = "LOOPLINE_"
 TABLES = ("master", "worker", "client")
 
 
-class Settings(BaseSettings):
+class Settings(BaseModel):
     """Base of one program's settings; ``table`` names its table in the TOML file."""
 
-    model_config = SettingsConfigDict(env_prefix=ENV_PREFIX, extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True)
     table: ClassVar[str]
 
     @classmethod
@@ -39,20 +33,9 @@ class Settings(BaseSettings):
         """Settings as they are now; a flag that is None was not given. LooplineError says what is wrong where."""
         given = {name: value for name, value in flags.items() if value is not None}
         try:
-            return cls(**given)
+            return cls(**_over(_over(read_table(cls.table), _from_environment(cls)), given))
         except ValidationError as error:
             raise _explain(cls, error, given) from None
-
-    @classmethod
-    def settings_customise_sources(
-        cls,
-        settings_cls: type[BaseSettings],
-        init_settings: PydanticBaseSettingsSource,
-        env_settings: PydanticBaseSettingsSource,
-        dotenv_settings: PydanticBaseSettingsSource,
-        file_secret_settings: PydanticBaseSettingsSource,
-    ) -> tuple[PydanticBaseSettingsSource, ...]:
-        return init_settings, env_settings, InitSettingsSource(settings_cls, read_table(cls.table))
 
 
 def config_file() -> Path | None:
@@ -68,6 +51,8 @@ def read_table(name: str) -> dict[str, Any]:
     file = config_file()
     if file is None:
         return {}
+    import tomllib  # only where there is a file
+
     try:
         document = tomllib.loads(file.read_text("utf-8"))
     except (OSError, ValueError) as error:
@@ -81,6 +66,43 @@ def read_table(name: str) -> dict[str, Any]:
     if not isinstance(content, dict):
         raise LooplineError("settings", f"{file}: {name} is not a table", f"write [{name}] above its settings")
     return content
+
+
+def _from_environment(settings: type[BaseModel], prefix: str = ENV_PREFIX) -> dict[str, Any]:
+    """``LOOPLINE_<NAME>``, in whatever case; of a table also ``LOOPLINE_<TABLE>__<NAME>``."""
+    variables = {name.upper(): text for name, text in os.environ.items()}
+    found: dict[str, Any] = {}
+    for name, field in settings.model_fields.items():
+        variable = prefix + name.upper()
+        if variable in variables:
+            found[name] = _value(variable, field, variables[variable])
+        within = f"{variable}__"
+        if _is_table(field) and (texts := {key: text for key, text in variables.items() if key.startswith(within)}):
+            unknown = {key.removeprefix(within).lower(): text for key, text in texts.items()}
+            known = _from_environment(field.annotation, within)  # type: ignore[arg-type]
+            found[name] = _over(found.get(name, {}), unknown | known)
+    return found
+
+
+def _value(variable: str, field: FieldInfo, text: str) -> Any:
+    """Of a list or a table: JSON, unless the setting has a way of its own to write it."""
+    is_plain = not _is_table(field) and get_origin(field.annotation) not in (list, dict, tuple)
+    if is_plain or any(isinstance(part, BeforeValidator) for part in field.metadata):
+        return text
+    try:
+        return json.loads(text)
+    except ValueError:
+        raise LooplineError("settings", f"{variable}: expected JSON, got {text!r:.80}") from None
+
+
+def _is_table(field: FieldInfo) -> bool:
+    return isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel)
+
+
+def _over(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
+    """The one over the other, tables within tables too."""
+    both = {name for name in above if isinstance(above[name], dict) and isinstance(below.get(name), dict)}
+    return {**below, **above, **{name: _over(below[name], above[name]) for name in both}}
 
 
 def _explain(settings: type[Settings], error: ValidationError, flags: dict[str, Any]) -> LooplineError:
@@ -113,5 +135,7 @@ def _known(settings: type[BaseModel], tables: list[str]) -> Iterable[str]:
 
 def meant(wrong: str, right: Iterable[str]) -> str:
     """What somebody may have meant who wrote something wrong."""
+    import difflib  # hardly ever
+
     close = difflib.get_close_matches(wrong, list(right), n=1, cutoff=0.5)
     return f"did you mean {close[0]}?" if close else f"known are: {', '.join(sorted(right))}"

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from shared.errors import LooplineError
+from worker import lean  # noqa: F401 - before anything else
 
 if TYPE_CHECKING:
     from worker.agent import Agent

@@ -5,27 +5,27 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-import shlex
 import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, NoReturn
 
-from shared.model import AttemptId, Facts, Held, Outcome, Probation, Result
+from shared.model import Facts, Outcome, Probation, Result
+from shared.protocol import parts
 from shared.protocol.messages import MAX_WROTE_BYTES, Assign, Read, Run, Wrote
 from shared.protocol.session import WorkerSession
-from worker import speed
+from worker import legacy, speed
 from worker.cache import Cache
 from worker.computer import Computer, facts, processor
 from worker.core import Core
 from worker.crew import Crew
+from worker.diary import Diary
 from worker.downloads import Downloads
 from worker.gate import Gate
 from worker.home import Home
-from worker.inbox import Inbox
-from worker.launch.sandbox import Sandbox, open_sandbox
 from worker.launch.trees import make_launcher
+from worker.ledger import Ledger
 from worker.limits import Quota
 from worker.link import Link
 from worker.load import SAMPLE_EVERY_S, Meter
@@ -44,12 +44,11 @@ from worker.warm.python import find as find_python
 from worker.yielding import Yielding
 
 if TYPE_CHECKING:
+    from worker.launch.sandbox import Sandbox
     from worker.owner.server import OwnerServer
 
 log = logging.getLogger(__name__)
 
-_REPORT_WITHIN_S = 0.5
-"""A Report of what has only begun waits this long: often the result comes first, and one frame tells both."""
 _STOP_WITHIN_S = 5.0
 _FAREWELL_WITHIN_S = 2.0
 _FIRST_SAMPLE_S = 0.1
@@ -66,12 +65,11 @@ async def run(settings: WorkerSettings, home: Home, on_start: Callable[[Agent], 
 
 
 class Agent:
-    """One worker. Tasks keep running while the master is away; their results wait in the spool."""
+    """One worker. Tasks keep running while the master is away; their results wait in the ledger."""
 
     def __init__(self, settings: WorkerSettings, home: Home, gate: Gate, crew: Crew) -> None:
         computer = Computer.here()
         self.name = settings.name or home.worker_name()
-        self.news = asyncio.Event()
         self._boot = secrets.token_hex(8)
         found = speed.known(home.speed, processor(), computer.cpus)
         python = find_python(settings.python)
@@ -87,12 +85,15 @@ class Agent:
         self._crew = crew
         self._meter = Meter(computer)
         self._spool = Spool(home.spool, settings.spool_limit_bytes)
-        self._inbox = Inbox(home.inbox)
+        self._ledger = Ledger(home.ledger)
+        legacy.take_over(self._ledger, home.inbox, home.spool)
         self._network = Network()
-        self._offer = Offer(self._facts.slots, settings.disk_reserve_bytes, home, self._spool, self._review)
+        self._offer = Offer(
+            self._facts.slots, settings.disk_reserve_bytes, home, self._are_too_many_results, self._review
+        )
         uploads = Uploads(gate, self._network.moved)
         self._cache = Cache(home.cache, settings.cache_limit_bytes, Downloads(gate))
-        self._outbox = Outbox(self._spool, uploads, crew, self._ready, self._offer.withdraw)
+        self._outbox = Outbox(self._ledger, self._spool, uploads, crew, self._ready, self._offer.withdraw)
         launcher = make_launcher(not settings.dedicated, _sandbox(settings, python))
         self._launcher = WarmLauncher(launcher, self._cache, (python.program,))
         self._runner = Runner(
@@ -111,9 +112,12 @@ class Agent:
             settings, computer, self._meter, self._runner, self._offer, Pause(home.pause), self._review
         )
         self._link = Link(gate, self)
+        self._diary = Diary()
+        self._ended_now: list[Result] = []
         self._settings = settings
         self._page: OwnerServer | None = None
         self._probation: Probation | None = None  # of the last Assign
+        self._is_ready = asyncio.Event()
         self._stopped = asyncio.Event()
         self._heard = asyncio.Event()
         self._core = self._restore()
@@ -124,27 +128,28 @@ class Agent:
 
     async def serve(self) -> None:
         try:
+            self._crew.start(self._link.keep())
             self._sample()
-            await asyncio.sleep(_FIRST_SAMPLE_S)
+            if not self._settings.dedicated:
+                await asyncio.sleep(_FIRST_SAMPLE_S)
             self._yielding.start(self._crew)
+            self._is_ready.set()
             await self._open_page()
             self._crew.start(self._watch())
-            self._crew.start(self._link.keep())
             await self._stopped.wait()
             await self._leave()
         finally:
             if self._page:
                 await self._page.close()
-            self._inbox.close()
+            self._ledger.close()
             self._yielding.close()
             self._launcher.close()
 
     def _restore(self) -> Core:
         """What an earlier agent left: results, and what was sent to it. What it had begun is given back."""
         results, unready = self._outbox.restore()
-        waiting, begun = self._inbox.left()
-        known = {result.attempt for result in (*results, *unready)}
-        given_back = [Result(attempt, Outcome.GIVEN_BACK, reason=_AGAIN) for attempt in begun if attempt not in known]
+        waiting, begun = self._ledger.waiting, self._ledger.begun
+        given_back = [Result(attempt, Outcome.GIVEN_BACK, reason=_AGAIN) for attempt in begun]
         if waiting or given_back:
             log.info("an earlier agent left %d attempts that wait; %d are given back", len(waiting), len(given_back))
         held = [result.attempt for result in unready]
@@ -152,41 +157,50 @@ class Agent:
 
     # What the link asks of its speaker.
 
+    async def ready(self) -> None:
+        """Until it is known what the owner leaves over."""
+        await self._is_ready.wait()
+
+    @property
+    def has_news(self) -> bool:
+        return self._core.has_news
+
     def new_session(self) -> WorkerSession:
         self._core.connected()
         self._network.connected()
         return WorkerSession(self.name, self._boot, self._facts)
 
-    def assigned(self, assign: Assign) -> None:
+    def assigned(self, assign: Assign, frame: bytes) -> None:
         self._network.answered(assign.seen, assign.held_s, time.monotonic())
         self._probation = assign.probation
         todo = self._core.assigned(assign)
+        self._spool.forget(todo.forget)
+        began = [run.attempt for run in todo.start]
         try:
-            self._inbox.took(run for run in assign.run if self._core.has(run.attempt))
+            self._ledger.write(over=todo.forget, came=(assign, frame), began=began)
         except OSError as error:
-            self._cannot_keep(error)
-        self._begin(todo.start)
+            self._offer.withdraw(f"cannot write down what the master sends: {error}")  # what waits is given back
+        self._start(todo.start)
         for attempt in todo.cancel:
             self._runner.cancel(attempt)
-        self._spool.forget(todo.forget)
-        self._inbox.over(todo.forget)
         self._review_queue()
         if self._core.has_results:
-            self.news.set()
+            self._link.speak()
         elif self._core.has_news:
-            asyncio.get_running_loop().call_later(_REPORT_WITHIN_S, self._report_news)
+            self._link.speak_soon()
         self._heard.set()
 
     def report(self, session: WorkerSession) -> bytes:
         attempts, results = self._core.to_report()
-        holding = [self._held(attempt) for attempt in attempts]
-        load = self._yielding.load(self._meter.load(self._offer.slots, self._home.free_bytes()))
-        delay_s, throughput = self._network.delay_s, self._network.throughput_bytes_s
-        seq, frame = session.report(holding, results, replace(load, delay_s=delay_s, throughput_bytes_s=throughput))
+        waiting = self._core.waiting
+        held = [parts.held(self._runner.held(attempt)) for attempt in attempts[: len(attempts) - len(waiting)]]
+        load = self._yielding.load(self._meter.load(self._offer.slots, self._home.free_bytes()), self._network)
+        texts = [self._ledger.text(result) for result in results]
+        seq, frame = session.report_of([*held, *map(parts.waiting, waiting)], texts, load)
         self._network.sent(seq, time.monotonic())
         self._core.reported(seq, results)
         if self._core.has_results:  # more than one Report may bring
-            self.news.set()
+            self._link.speak()
         return frame
 
     async def wrote(self, read: Read) -> Wrote:
@@ -198,27 +212,19 @@ class Agent:
             return Wrote(read.number, b"", is_over=False)
         return Wrote(read.number, data, is_over=not data)
 
-    async def settled(self) -> None:
-        """What the next Report says to be here is on disk."""
-        try:
-            await self._inbox.settle()
-        except OSError as error:
-            self._cannot_keep(error)
-
-    def _held(self, attempt: AttemptId) -> Held:
-        return Held(attempt, waiting=True) if self._core.is_waiting(attempt) else self._runner.held(attempt)
-
-    def _report_news(self) -> None:
-        if self._core.has_news:
-            self.news.set()
-
     # What waits for a slot.
 
-    def _begin(self, runs: Iterable[Run]) -> None:
+    def _begin(self, runs: tuple[Run, ...]) -> None:
+        if runs:
+            with suppress(OSError):  # the next agent would have it wait
+                self._ledger.write(began=[run.attempt for run in runs])
+            self._start(runs)
+
+    def _start(self, runs: Iterable[Run]) -> None:
+        """What the ledger says to have begun."""
         for run in runs:
             refusal = self._yielding.refusal(run.slots)
-            log.info("attempt %s %s: %.200s", run.attempt, refusal or "starts", _what(run))
-            self._inbox.began(run.attempt)
+            self._diary.began(run, refusal)
             self._runner.start(run, refusal)
             if not refusal:
                 self._yielding.took(run.attempt, run.slots)
@@ -226,7 +232,7 @@ class Agent:
     def _review(self) -> None:
         """The owner leaves more or less, or something is in the way: the master hears of it at once."""
         self._review_queue()
-        self.news.set()
+        self._link.speak()
 
     def _review_queue(self) -> None:
         """Nothing begins beside what stands still, and nothing waits for it."""
@@ -238,23 +244,31 @@ class Agent:
         if dropped:
             log.info("%d attempts that waited are given back: %s", len(dropped), hindrance)
 
-    def _cannot_keep(self, error: OSError) -> None:
-        """What cannot be kept for a restart does not wait here."""
-        self._offer.withdraw(f"cannot write down what the master sends: {error}")
+    def _are_too_many_results(self) -> bool:
+        return self._spool.is_full(self._ledger.live_bytes)
 
     # What happens here.
 
     async def _ended(self, result: Result, trouble: str) -> None:
+        """Results that come together are written together."""
         if trouble:
             self._offer.withdraw(trouble)
-        self._yielding.ended(result.attempt)
-        self._begin(self._core.left(result.attempt))
-        log.info("attempt %s %s%s", result.attempt, result.outcome, _detail(result))
-        await self._outbox.take(result)
+        if not self._ended_now:
+            self._crew.soon(self._take_results)
+        self._ended_now.append(result)
+
+    def _take_results(self) -> None:
+        results, self._ended_now = self._ended_now, []
+        for result in results:
+            self._yielding.ended(result.attempt)
+            self._diary.ended(result)
+        runs = self._core.left(*(result.attempt for result in results))
+        self._outbox.take(results, [run.attempt for run in runs])
+        self._start(runs)
 
     def _ready(self, result: Result) -> None:
         self._begin(self._core.ended(result))
-        self.news.set()
+        self._link.speak()
 
     async def _watch(self) -> NoReturn:
         while True:
@@ -263,6 +277,8 @@ class Agent:
             self._cache.make_room(self._settings.disk_reserve_bytes - self._home.free_bytes())  # before tasks do
             self._offer.review()
             self._launcher.interpreters.keep(self._yielding.consent.slots - self._runner.slots_in_use)
+            self._diary.sum_up()
+            self._ledger.rest()
             if self._link.has_been_silent:
                 self._core.doubt()
             await asyncio.sleep(SAMPLE_EVERY_S)
@@ -289,19 +305,17 @@ class Agent:
         self._offer.close()
         with suppress(TimeoutError):
             await asyncio.wait_for(self._runner.close("the worker was stopped"), _STOP_WITHIN_S)
+        self._take_results()
         with suppress(TimeoutError):
             await asyncio.wait_for(self._say_farewell(), _FAREWELL_WITHIN_S)
 
     async def _say_farewell(self) -> None:
         """Until the master has everything, if it is there."""
-        self.news.set()
+        self._link.speak()
         while self._link.is_open and not self._core.is_idle:
             self._heard.clear()
             await self._heard.wait()
-
-
-def _what(run: Run) -> str:
-    return "a function" if run.function else shlex.join(run.command)
+        self._ledger.rest()
 
 
 def _quota(settings: WorkerSettings, facts: Facts) -> Quota:
@@ -324,14 +338,7 @@ def _sandbox(settings: WorkerSettings, python: Python) -> Sandbox | None:
     """LooplineError where one is asked for that this computer cannot have."""
     if not settings.sandbox:
         return None
+    from worker.launch.sandbox import open_sandbox
+
     shows = [*settings.sandbox_shows, *python.folders]
     return open_sandbox(settings.sandbox_network, shows, hides=[settings.data_dir])
-
-
-def _detail(result: Result) -> str:
-    """For the log: what the outcome alone does not say."""
-    if result.reason:
-        return f": {result.reason}"
-    if result.exit_code:
-        return f" with exit code {result.exit_code}"
-    return f" after {result.wall_s:.1f} s"

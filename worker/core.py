@@ -11,7 +11,8 @@ lease) nothing of it begins, until an Assign shows that the master has heard wha
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable
+from collections import Counter
+from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import accumulate, islice, takewhile
 
@@ -25,7 +26,7 @@ class Instructions:
 
     start: tuple[Run, ...] = ()  # now; others wait
     cancel: tuple[AttemptId, ...] = ()  # of those that have begun
-    forget: tuple[AttemptId, ...] = ()  # the master has these results on disk: they leave the spool
+    forget: tuple[AttemptId, ...] = ()  # the master has these results on disk: they leave the disk
 
 
 class Core:
@@ -38,13 +39,15 @@ class Core:
         waiting: Iterable[Run] = (),
         slots: int = MAX_ID,
     ) -> None:
-        """What the spool restored: results to send, attempts whose result has yet to become ready, and runs that had
+        """What was restored: results to send, attempts whose result has yet to become ready, and runs that had
         not begun. ``slots``: those in which attempts may begin now.
         """
         self._unsent = {result.attempt: result for result in results}
         self._sent: dict[AttemptId, tuple[int, Result]] = {}
         self._held = {attempt: 0 for attempt in held if attempt not in self._unsent}  # slots that it takes up
+        self._taken = 0  # slots that these take up
         self._waiting = {run.attempt: run for run in waiting if self._is_new(run, waiting=())}
+        self._widths = Counter(run.slots for run in self._waiting.values())  # of what waits
         self._slots = slots
         self._doubted = set(self._waiting)  # the master may have given these elsewhere
         self._owes_report = False
@@ -88,7 +91,7 @@ class Core:
 
     def assigned(self, assign: Assign) -> Instructions:
         """Take over an Assign. Runs of attempts that are known, and cancels of those not in hand, are ignored."""
-        forget = tuple(attempt for attempt, (seq, _) in self._sent.items() if seq <= assign.seen)
+        forget = tuple(self._acknowledged(assign.seen))
         for attempt in forget:
             del self._sent[attempt]
         unwanted = dict.fromkeys(assign.cancel)
@@ -100,6 +103,7 @@ class Core:
         cancel = tuple(attempt for attempt in unwanted if attempt in self._held)
         self._drop([attempt for attempt in unwanted if attempt in self._waiting], Outcome.CANCELLED, "")
         self._waiting |= new
+        self._widths.update(run.slots for run in new.values())
         if assign.seen > 0:  # a Report of this session has said what waits, and it would have been cancelled
             self._doubted.clear()
         self._owes_report |= bool(new) or len(cancel) < len(unwanted)
@@ -110,24 +114,28 @@ class Core:
         self._slots = slots
         return self._begin()
 
-    def left(self, attempt: AttemptId) -> tuple[Run, ...]:
-        """Nothing runs of it any more: its slots are free, ready or not. The runs that begin now."""
-        if attempt in self._held:
-            self._held[attempt] = 0
+    def left(self, *attempts: AttemptId) -> tuple[Run, ...]:
+        """Nothing runs of these any more: their slots are free, ready or not. The runs that begin now."""
+        for attempt in attempts:
+            self._taken -= self._held.get(attempt, 0)
+            if attempt in self._held:
+                self._held[attempt] = 0
         return self._begin()
 
     def ended(self, result: Result) -> tuple[Run, ...]:
         """The attempt is over; the caller has its result on disk, and whatever the result names with the master.
         The runs that begin now.
         """
-        self._held.pop(result.attempt, None)
-        self._waiting.pop(result.attempt, None)
+        self._taken -= self._held.pop(result.attempt, 0)
+        self._take_out(result.attempt)
         if result.attempt not in self._sent:
             self._unsent.setdefault(result.attempt, result)
         return self._begin()
 
     def give_back(self, reason: str, *, wider_than: int = 0) -> tuple[AttemptId, ...]:
         """What waits (for more slots than that) will not begin here; which that was."""
+        if all(width <= wider_than for width in self._widths):
+            return ()
         dropped = tuple(attempt for attempt, run in self._waiting.items() if run.slots > wider_than)
         self._drop(dropped, Outcome.GIVEN_BACK, reason)
         return dropped
@@ -138,9 +146,10 @@ class Core:
         A result that has to wait for a later Report leaves its attempt in hand: left out of both, the master
         would take it for lost.
         """
-        unsent, fits = list(self._unsent), _fits(self._unsent.values())
-        now, later = unsent[:fits], unsent[fits:]
-        return (*self._held, *later, *self._waiting), tuple(self._unsent[attempt] for attempt in now)
+        unsent = tuple(self._unsent.values())
+        fits = _fits(unsent)
+        later = tuple(result.attempt for result in unsent[fits:])
+        return (*self._held, *later, *self._waiting), unsent[:fits]
 
     def reported(self, seq: int, results: Iterable[Result]) -> None:
         """These results left in Report ``seq`` of this session."""
@@ -151,20 +160,40 @@ class Core:
 
     def _begin(self) -> tuple[Run, ...]:
         """Those of the waiting for which slots are free: from now on they are held."""
-        free, begun = self._slots - sum(self._held.values()), []
+        free, begun = self._slots - self._taken, list[Run]()
+        if free < min(self._widths, default=MAX_ID) or len(self._doubted) == len(self._waiting):
+            return ()
         for run in self._waiting.values():
             if run.slots <= free and run.attempt not in self._doubted:
                 free -= run.slots
                 begun.append(run)
+            if free <= 0:
+                break
         for run in begun:
-            del self._waiting[run.attempt]
+            self._take_out(run.attempt)
             self._held[run.attempt] = run.slots
+            self._taken += run.slots
         return tuple(begun)
+
+    def _take_out(self, attempt: AttemptId) -> None:
+        """It waits no longer, if it did."""
+        if run := self._waiting.pop(attempt, None):
+            self._doubted.discard(attempt)
+            self._widths[run.slots] -= 1
+            if not self._widths[run.slots]:
+                del self._widths[run.slots]
+
+    def _acknowledged(self, seen: int) -> Iterator[AttemptId]:
+        """Whose results were in Reports up to this: those that were sent first."""
+        for attempt, (seq, _) in self._sent.items():
+            if seq > seen:
+                return
+            yield attempt
 
     def _drop(self, attempts: Iterable[AttemptId], outcome: Outcome, reason: str) -> None:
         """Nothing of them ran: their results need not be on disk, for whoever finds them again finds them waiting."""
         for attempt in attempts:
-            del self._waiting[attempt]
+            self._take_out(attempt)
             self._unsent[attempt] = Result(attempt, outcome, reason=reason[:500])
 
     def _is_new(self, run: Run, waiting: Container[AttemptId]) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any, Self
 
 
@@ -27,7 +27,21 @@ class Crew:
         except BaseExceptionGroup as failures:
             raise failures.exceptions[0] from None
 
+    def soon(self, act: Callable[[], None]) -> None:
+        """As soon as the loop comes round."""
+        asyncio.get_running_loop().call_soon(self._do, act)
+
+    def _do(self, act: Callable[[], None]) -> None:
+        try:
+            act()
+        except Exception as error:
+            self.start(_fail(error))
+
     def start(self, work: Coroutine[Any, Any, None]) -> None:
         task = self._group.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+
+
+async def _fail(error: Exception) -> None:
+    raise error

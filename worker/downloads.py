@@ -53,6 +53,8 @@ class Downloads:
 
     async def fetch(self, sha256: str, part: Path) -> None:
         """Into ``part``, of which some may be there already; DownloadError, or OSError where the disk refuses."""
+        import aiohttp  # with the first file, and not before
+
         backoff, wrong = self._gate.backoff(), 0
         heard_at, had_bytes = time.monotonic(), _size(part)
         while True:

@@ -65,7 +65,7 @@ class Gate:
 
     @property
     def master(self) -> str:
-        return str(self._settings.master).rstrip("/")
+        return self._settings.master
 
     def address(self, path: str) -> str:
         """A place below the master's REST prefix."""

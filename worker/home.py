@@ -33,7 +33,8 @@ class Home:
         self.scratch = self.folder / "scratch"
         self.spool = self.folder / "spool"
         self.cache = self.folder / "cache"
-        self.inbox = self.folder / "inbox.jsonl"
+        self.ledger = self.folder / "ledger.jsonl"
+        self.inbox = self.folder / "inbox.jsonl"  # of release 0.1
         self.pause = self.folder / "pause.json"
         self.speed = self.folder / "speed.json"
         try:

@@ -6,7 +6,6 @@ import logging
 from collections.abc import Callable
 
 from worker.home import Home
-from worker.spool import Spool
 
 log = logging.getLogger(__name__)
 
@@ -15,13 +14,18 @@ class Offer:
     """The one place that takes slots back. ``on_change`` is called when it does, and when they are there again."""
 
     def __init__(
-        self, slots: int, disk_reserve_bytes: int, home: Home, spool: Spool, on_change: Callable[[], None]
+        self,
+        slots: int,
+        disk_reserve_bytes: int,
+        home: Home,
+        are_too_many_results: Callable[[], bool],
+        on_change: Callable[[], None],
     ) -> None:
         self.most = slots
         self._limit = slots
         self._disk_reserve_bytes = disk_reserve_bytes
         self._home = home
-        self._spool = spool
+        self._are_too_many_results = are_too_many_results
         self._on_change = on_change
         self._obstacle = ""
         self._trouble = ""
@@ -74,7 +78,7 @@ class Offer:
         free_bytes = self._home.free_bytes()
         if free_bytes < self._disk_reserve_bytes:
             return f"only {free_bytes:,} bytes are free in {self._home.folder}"
-        return "too many results wait for the master" if self._spool.is_full else ""
+        return "too many results wait for the master" if self._are_too_many_results() else ""
 
     def _note(self, obstacle: str) -> None:
         has_changed = bool(obstacle) != bool(self._obstacle)

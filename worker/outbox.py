@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 
-from shared.model import Result
+from shared.model import AttemptId, Result
 from worker.crew import Crew
-from worker.spool import Spool
+from worker.ledger import Ledger
+from worker.spool import Spool, names_files
 from worker.uploads import Uploads
 
 log = logging.getLogger(__name__)
@@ -21,12 +22,14 @@ class Outbox:
 
     def __init__(
         self,
+        ledger: Ledger,
         spool: Spool,
         uploads: Uploads,
         crew: Crew,
         on_ready: Callable[[Result], None],
         on_trouble: Callable[[str], None],
     ) -> None:
+        self._ledger = ledger
         self._spool = spool
         self._uploads = uploads
         self._crew = crew
@@ -35,40 +38,53 @@ class Outbox:
 
     def restore(self) -> tuple[list[Result], list[Result]]:
         """What an earlier agent left: results that may be sent, and those that are still on their way."""
-        results = self._spool.load()
+        results = self._ledger.results
+        self._spool.clear(results)
         if results:
             log.info("%d results of an earlier run wait for the master", len(results))
-        unready = [result for result in results if _names_blobs(result)]
+        unready = [result for result in results if names_files(result)]
         for result in unready:
             self._crew.start(self._deliver(result))
-        return [result for result in results if not _names_blobs(result)], unready
+        return [result for result in results if not names_files(result)], unready
 
-    async def take(self, result: Result) -> None:
-        """On return it is on disk."""
-        await self._put(result)
-        if _names_blobs(result):
-            self._crew.start(self._deliver(result))
+    def take(self, results: Sequence[Result], began: Sequence[AttemptId] = ()) -> None:
+        """To disk, with what begins in their place; what is not on disk is not sent."""
+        if self._write(results, began):
+            self._pass_on(results)
         else:
-            self._on_ready(result)
+            self._crew.start(self._take_late(results))
 
-    async def _put(self, result: Result) -> None:
-        """Until the disk takes it: what is not on disk is not sent."""
+    async def _take_late(self, results: Sequence[Result]) -> None:
+        await self._insist(results)
+        self._pass_on(results)
+
+    async def _insist(self, results: Sequence[Result]) -> None:
+        """Until the disk takes them."""
         while True:
-            try:
-                await self._spool.put(result)
+            await asyncio.sleep(_RETRY_S)
+            if self._write(results):
                 return
-            except OSError as error:
-                self._on_trouble(f"cannot write a result: {error}")
-                await asyncio.sleep(_RETRY_S)
+
+    def _write(self, results: Sequence[Result], began: Sequence[AttemptId] = ()) -> bool:
+        """Whether the disk took them."""
+        try:
+            self._ledger.write(results=results, began=began)
+        except OSError as error:
+            self._on_trouble(f"cannot write a result: {error}")
+            return False
+        return True
+
+    def _pass_on(self, results: Iterable[Result]) -> None:
+        for result in results:
+            self._spool.keep(result)
+            if names_files(result):
+                self._crew.start(self._deliver(result))
+            else:
+                self._on_ready(result)
 
     async def _deliver(self, result: Result) -> None:
         files, value_file = self._spool.output_files(result.attempt), self._spool.value_file(result.attempt)
         delivered = await self._uploads.deliver(result, files, value_file, self._spool.files_folder(result.attempt))
-        if delivered != result:
-            await self._put(delivered)
+        if delivered != result and not self._write([delivered]):
+            await self._insist([delivered])
         self._on_ready(delivered)
-
-
-def _names_blobs(result: Result) -> bool:
-    value = result.value
-    return bool(result.stdout.sha256 or result.stderr.sha256 or result.outputs or (value and value.sha256))

@@ -6,12 +6,11 @@ from pathlib import Path
 from typing import Annotated, ClassVar
 
 import platformdirs
-from pydantic import AnyHttpUrl, BeforeValidator, Field, SecretStr
-from pydantic_settings import NoDecode
+from pydantic import AfterValidator, BeforeValidator, Field, SecretStr
 
 from shared.address import DEFAULT_URL
 from shared.errors import LooplineError
-from shared.joining import Membership
+from shared.joining import Membership, normal_address
 from shared.model import Name
 from shared.settings_source import Settings
 from worker.consent import Policy
@@ -24,6 +23,13 @@ _TOKEN_OF_OWN_MASTER = platformdirs.user_data_path("loopline", appauthor=False) 
 
 def _split(value: object) -> object:
     return [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value
+
+
+def _address(text: str) -> str:
+    address = normal_address(text.strip())
+    if not address:
+        raise ValueError("expected an address such as http://lab-pc:7461")
+    return address
 
 
 def _hours(value: object) -> object:
@@ -42,12 +48,12 @@ def _default_data_dir() -> Path:
 class WorkerSettings(Settings):
     table: ClassVar[str] = "worker"
 
-    master: Annotated[AnyHttpUrl, Field(description="the master's address")] = AnyHttpUrl(DEFAULT_URL)
+    master: Annotated[str, AfterValidator(_address), Field(description="the master's address")] = DEFAULT_URL
     token: Annotated[SecretStr | None, Field(description="a worker's join token")] = None
     token_file: Annotated[Path | None, Field(description="a file with that token, read whenever it is needed")] = None
     name: Annotated[Name | None, Field(description="this worker's name; made up once and kept in data_dir")] = None
     slots: Annotated[int | None, Field(ge=1, le=65536, description="tasks at a time; as many as CPUs")] = None
-    labels: Annotated[tuple[Name, ...], NoDecode, BeforeValidator(_split), Field(max_length=50)] = ()
+    labels: Annotated[tuple[Name, ...], BeforeValidator(_split), Field(max_length=50)] = ()
     policy: Annotated[Policy, Field(description="when tasks run")] = Policy.WHEN_IDLE
     idle_s: Annotated[float, Field(ge=1, le=86400, description="without input, before nobody is there")] = 180.0
     grace_s: Annotated[float, Field(ge=0, le=86400, description="frozen for so long, tasks are given back")] = 600.0
@@ -55,9 +61,9 @@ class WorkerSettings(Settings):
     leave_memory_bytes: Annotated[int | None, Field(ge=0, description="to the owner: an eighth, up to 2 GiB")] = None
     heed_load: Annotated[bool, Field(description="fewer slots while other programs need the processor")] = True
     on_battery: Annotated[bool, Field(description="tasks run on battery too")] = False
-    hours: Annotated[Hours, NoDecode, BeforeValidator(_hours), Field(description="weekly, when tasks run")] = Hours()
+    hours: Annotated[Hours, BeforeValidator(_hours), Field(description="weekly, when tasks run")] = Hours()
     not_while: Annotated[
-        tuple[str, ...], NoDecode, BeforeValidator(_split), Field(max_length=50, description='programs: "not now"')
+        tuple[str, ...], BeforeValidator(_split), Field(max_length=50, description='programs: "not now"')
     ] = ()
     owner_page: Annotated[bool, Field(description="a page for the owner, on this computer only")] = True
     owner_port: Annotated[int, Field(ge=0, le=65535, description="of that page; 0: any that is free")] = 0
@@ -77,14 +83,14 @@ class WorkerSettings(Settings):
     sandbox: Annotated[bool, Field(description="run every task in a sandbox, by bubblewrap")] = False
     sandbox_network: Annotated[bool, Field(description="jobs may ask for network there")] = False
     sandbox_shows: Annotated[
-        tuple[Path, ...], NoDecode, BeforeValidator(_split), Field(description="folders of a home, for tasks to read")
+        tuple[Path, ...], BeforeValidator(_split), Field(description="folders of a home, for tasks to read")
     ] = ()
     retry_min_s: Annotated[float, Field(gt=0, description="first pause before connecting again")] = 0.2
     retry_max_s: Annotated[float, Field(gt=0, description="longest pause, and that after a refusal")] = 30.0
 
     def belongs_to(self, member: Membership) -> bool:
         """A token is for the master that gave it, and for nobody else."""
-        return str(self.master).rstrip("/") == str(AnyHttpUrl(member.master)).rstrip("/")
+        return self.master == normal_address(member.master)
 
     def find_token(self) -> str | None:
         """The join token as it is now; None where there is none. LooplineError for a file that was named in vain."""

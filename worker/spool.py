@@ -1,31 +1,20 @@
-"""Results on disk, from before they are sent until the master has them on its own disk.
+"""What is too long for a result, on disk from before the result is sent until the master has it.
 
-One file per result (``12.3.1.json``), and beside it what the task wrote where that is too long to be in the result
-(``12.3.1.stdout``, ``12.3.1.stderr``, ``12.3.1.value``), and a folder of the files that it left, by content
-(``12.3.1.files``). What there is of an attempt without a result is left over from a crash.
+Beside the ledger, which has the results themselves: what a task wrote (``12.3.1.stdout``, ``12.3.1.stderr``), what a
+function returned (``12.3.1.value``), and a folder of the files that it left, by content (``12.3.1.files``). What
+there is of an attempt without a result is left over from a crash.
 """
 
 from __future__ import annotations
 
-import asyncio
-import logging
-import os
 import shutil
-import sys
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
-from pydantic import TypeAdapter, ValidationError
+from shared.model import AttemptId, Outcome, Result
 
-from shared.model import AttemptId, Result
-
-log = logging.getLogger(__name__)
-
-_adapter = TypeAdapter(Result)
-_VALUE = "value"
-_FILES = "files"
-_BESIDE = ("stdout", "stderr", _VALUE)
+_SUFFIXES = _STDOUT, _STDERR, _VALUE, _FILES = "stdout", "stderr", "value", "files"
 
 
 class Spool:
@@ -34,48 +23,44 @@ class Spool:
     def __init__(self, folder: Path, limit_bytes: int) -> None:
         self._folder = folder
         self._limit_bytes = limit_bytes
-        self._sizes: dict[AttemptId, int] = {}
-        self._there: dict[AttemptId, list[str]] = {}  # what there is of each, by suffix
+        self._named: dict[AttemptId, tuple[list[str], int]] = {}  # what there is of each, by suffix; its bytes
+        self.size_bytes = 0
         folder.mkdir(parents=True, exist_ok=True)
 
-    @property
-    def size_bytes(self) -> int:
-        return sum(self._sizes.values())
+    def is_full(self, beside_bytes: int = 0) -> bool:
+        """With so much that is kept elsewhere."""
+        return self.size_bytes + beside_bytes > self._limit_bytes
 
-    @property
-    def is_full(self) -> bool:
-        return self.size_bytes > self._limit_bytes
-
-    def load(self) -> list[Result]:
-        """What an earlier agent left, oldest first. Whatever is no result is moved to ``bad/``, with a warning."""
-        files = sorted(self._folder.glob("*.json"), key=lambda file: file.stat().st_mtime)
-        results = [result for file in files if (result := self._read(file))]
-        for result in results:
-            self._weigh(result.attempt)
-        self._clear_leftovers({result.attempt for result in results})
-        return results
-
-    async def put(self, result: Result) -> None:
-        """Durable on return. OSError where the disk does not take it."""
-        await asyncio.to_thread(self._write, result)
-        self._weigh(result.attempt)
+    def keep(self, result: Result) -> None:
+        """What there is of this result stays until it is forgotten."""
+        suffixes = _named_by(result) if result.outcome is Outcome.SUCCEEDED else self._found(result.attempt)
+        if not suffixes or result.attempt in self._named:
+            return
+        size_bytes = sum(_weight(self._file(result.attempt, suffix)) for suffix in suffixes)
+        self._named[result.attempt] = suffixes, size_bytes
+        self.size_bytes += size_bytes
 
     def forget(self, attempts: Iterable[AttemptId]) -> None:
-        """What cannot be removed is sent once more by the next agent, which harms nobody."""
+        """What cannot be removed is left to the next agent."""
         for attempt in attempts:
-            if self._sizes.pop(attempt, None) is None:
-                continue  # it never was here: nothing of it ran
-            with suppress(OSError):
-                for suffix in self._there.pop(attempt, ()):  # the result first: outputs alone are leftovers
-                    if suffix == _FILES:
-                        shutil.rmtree(self.files_folder(attempt), ignore_errors=True)
-                    else:
-                        self._file(attempt, suffix).unlink(missing_ok=True)
-            self._sizes.pop(attempt, None)
+            suffixes, size_bytes = self._named.pop(attempt, ((), 0))
+            self.size_bytes -= size_bytes
+            for suffix in suffixes:
+                _remove(self._file(attempt, suffix))
+
+    def clear(self, known: Iterable[Result]) -> None:
+        """Remove whatever none of these names; what they name is kept."""
+        results = list(known)
+        for result in results:
+            self.keep(result)
+        names = {f"{attempt}.{suffix}" for attempt, (suffixes, _) in self._named.items() for suffix in suffixes}
+        for file in self._folder.iterdir():
+            if file.name not in names and (file.is_file() or file.suffix == f".{_FILES}"):
+                _remove(file)
 
     def output_files(self, attempt: AttemptId) -> tuple[Path, Path]:
         """Where long output goes: of stdout, of stderr."""
-        return self._file(attempt, "stdout"), self._file(attempt, "stderr")
+        return self._file(attempt, _STDOUT), self._file(attempt, _STDERR)
 
     def value_file(self, attempt: AttemptId) -> Path:
         """Where a long value goes, of a function."""
@@ -88,53 +73,31 @@ class Spool:
     def _file(self, attempt: AttemptId, suffix: str) -> Path:
         return self._folder / f"{attempt}.{suffix}"
 
-    def _write(self, result: Result) -> None:
-        file = self._file(result.attempt, "json")
-        unfinished = file.with_suffix(".tmp")
-        with unfinished.open("wb") as stream:
-            stream.write(_adapter.dump_json(result))
-            stream.flush()
-            os.fsync(stream.fileno())
-        unfinished.replace(file)
-        sync_folder(self._folder)
-
-    def _read(self, file: Path) -> Result | None:
-        try:
-            result = _adapter.validate_json(file.read_bytes())
-            if file.name == f"{result.attempt}.json":
-                return result
-            reason = f"it is about attempt {result.attempt}"
-        except (OSError, ValidationError) as error:
-            reason = str(error).partition("\n")[0]
-        bad = self._folder / "bad"
-        log.warning("%s is not a result (%s): moved to %s", file, reason, bad)
-        bad.mkdir(exist_ok=True)
-        file.replace(bad / file.name)
-        return None
-
-    def _weigh(self, attempt: AttemptId) -> None:
-        suffixes = [suffix for suffix in ("json", *_BESIDE, _FILES) if self._file(attempt, suffix).exists()]
-        files = [self._file(attempt, suffix) for suffix in suffixes if suffix != _FILES]
-        left = self.files_folder(attempt).iterdir() if _FILES in suffixes else ()
-        self._there[attempt] = suffixes
-        self._sizes[attempt] = sum(file.stat().st_size for file in (*files, *left))
-
-    def _clear_leftovers(self, known: set[AttemptId]) -> None:
-        attempts = {str(attempt) for attempt in known}
-        names = {f"{attempt}.{suffix}" for attempt in attempts for suffix in ("json", *_BESIDE)}
-        for file in self._folder.iterdir():
-            if file.is_file() and file.name not in names:
-                file.unlink()
-            elif file.suffix == f".{_FILES}" and file.stem not in attempts:
-                shutil.rmtree(file, ignore_errors=True)
+    def _found(self, attempt: AttemptId) -> list[str]:
+        """Of what came to nothing there may be more than its result says."""
+        return [suffix for suffix in _SUFFIXES if self._file(attempt, suffix).exists()]
 
 
-def sync_folder(folder: Path) -> None:
-    """Make a rename durable; Windows has no such thing."""
-    if sys.platform == "win32":
-        return
-    fd = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
+def names_files(result: Result) -> bool:
+    """Whether the master must have files before it may have the result."""
+    return bool(_named_by(result))
+
+
+def _named_by(result: Result) -> list[str]:
+    value = result.value and result.value.sha256
+    named = (result.stdout.sha256, result.stderr.sha256, value, result.outputs)
+    return [suffix for suffix, names in zip(_SUFFIXES, named, strict=True) if names]
+
+
+def _weight(file: Path) -> int:
+    with suppress(OSError):  # lost: whoever sends it will see
+        return sum(each.stat().st_size for each in (file.iterdir() if file.is_dir() else (file,)))
+    return 0
+
+
+def _remove(file: Path) -> None:
+    if file.is_dir() and not file.is_symlink():
+        shutil.rmtree(file, ignore_errors=True)
+    else:
+        with suppress(OSError):
+            file.unlink(missing_ok=True)

@@ -9,8 +9,6 @@ from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import aiohttp
-
 from shared.errors import LooplineError
 from shared.model import INLINE_LIMIT_BYTES, Outcome, Output, Result, Sha256
 from worker.gate import Gate
@@ -19,7 +17,7 @@ log = logging.getLogger(__name__)
 
 _AT_ONCE = 2
 _PIECE_BYTES = 2**20
-_TIMEOUT = aiohttp.ClientTimeout(total=None, sock_connect=10, sock_read=600)
+_SILENCE_S = 600.0
 _WRONG_CONTENT = 422
 _PASSING = frozenset({401, 403, 404, 408, 409, 425, 429})
 """Answers below 500 that may be another one next time; the rest of them are final."""
@@ -87,6 +85,8 @@ class Uploads:
 
     async def _insist(self, sha256: Sha256, file: Path) -> _Refusal | None:
         """Until the master has it, or never will; tries for as long as neither is sure."""
+        import aiohttp  # with the first file, and not before
+
         backoff = self._gate.backoff()
         while True:
             try:
@@ -116,7 +116,9 @@ class Uploads:
     async def _offset(self, sha256: Sha256) -> int | None:
         """From where on the master does not have it; None: it has it all."""
         address = self._gate.address(f"files/{sha256}")
-        async with self._gate.http.head(address, headers=self._gate.headers(), timeout=_TIMEOUT) as answer:
+        async with self._gate.http.head(
+            address, headers=self._gate.headers(), timeout=self._gate.timeout(_SILENCE_S)
+        ) as answer:
             if answer.status == 200:
                 return None
             return int(answer.headers.get("Upload-Offset", 0))
@@ -129,7 +131,10 @@ class Uploads:
         else:
             offset, headers["Content-Length"] = 0, str(size_bytes)
         async with self._gate.http.put(
-            self._gate.address(f"files/{sha256}"), data=_rest(file, offset), headers=headers, timeout=_TIMEOUT
+            self._gate.address(f"files/{sha256}"),
+            data=_rest(file, offset),
+            headers=headers,
+            timeout=self._gate.timeout(_SILENCE_S),
         ) as answer:
             if answer.status < 300:
                 self._on_moved(size_bytes - offset, time.monotonic() - since)

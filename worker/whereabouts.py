@@ -10,9 +10,7 @@ import importlib.util
 import logging
 import time
 
-from pydantic import AnyHttpUrl
-
-from shared.joining import Membership
+from shared.joining import Membership, normal_address
 from worker.settings import WorkerSettings
 
 log = logging.getLogger(__name__)
@@ -26,7 +24,7 @@ def with_master(settings: WorkerSettings) -> WorkerSettings:
     is_set = "master" in settings.model_fields_set
     member = Membership.read()
     if member and not is_set:
-        settings = settings.model_copy(update={"master": AnyHttpUrl(member.master)})
+        settings = settings.model_copy(update={"master": normal_address(member.master)})
     if member and settings.belongs_to(member):  # its token is good for its name only
         return settings.model_copy(update={"name": settings.name or member.name})
     if is_set:

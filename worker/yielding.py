@@ -23,6 +23,7 @@ from worker.crew import Crew
 from worker.journal import Journal, Yield
 from worker.ladder import Ladder, Steps
 from worker.load import Meter
+from worker.network import Network
 from worker.offer import Offer
 from worker.pause import Pause
 from worker.presence.desk import Desk, InputClock, Sight
@@ -82,6 +83,7 @@ class Yielding:
         self._ladder = Ladder(settings.grace_s)
         self._signs = Signs(computer.cores, computer.cores)
         self._was_there = False
+        self._rests = False  # there is no next look before something happens: a task that begins does
         self._stopping: _Stopping | None = None
         self._leaving: AttemptId | None = None  # for want of disk space
         self.consent = Consent(offer.most)
@@ -114,7 +116,8 @@ class Yielding:
 
     def took(self, attempt: AttemptId, slots: int) -> None:
         self._ladder.took(attempt, slots)
-        self._stirred.set()
+        if self._rests:
+            self._stirred.set()
 
     def ended(self, attempt: AttemptId) -> None:
         self._ladder.ended(attempt)
@@ -122,8 +125,8 @@ class Yielding:
             self._stopping.attempts.pop(attempt, None)
         self._limit_offer()  # what it leaves is not lent again while memory is short
 
-    def load(self, load: Load) -> Load:
-        """With what there is to say of the owner."""
+    def load(self, load: Load, network: Network) -> Load:
+        """With what there is to say of the owner, and of the way to the master."""
         known_s = self.sight.idle_s
         return replace(
             load,
@@ -132,6 +135,8 @@ class Yielding:
             idle_s=None if self._desk is None or known_s is None else round(known_s, 1),
             withheld=self.consent.why,
             yielded=self.journal.yielded(),
+            delay_s=network.delay_s,
+            throughput_bytes_s=network.throughput_bytes_s,
         )
 
     @property
@@ -192,8 +197,10 @@ class Yielding:
         while True:
             self._stirred.clear()
             self.look()
+            pause_s = self._until_next_look_s()
+            self._rests = pause_s is None and self._desk is not None
             with suppress(TimeoutError):  # not wait_for: in Python 3.11 it may lose a cancellation
-                async with asyncio.timeout(self._until_next_look_s()):
+                async with asyncio.timeout(pause_s):
                     await self._stirred.wait()
 
     def _until_next_look_s(self) -> float | None:

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from shared.errors import ProtocolError
 from shared.model import Facts, Held, Load, Result
-from shared.protocol import codec
+from shared.protocol import codec, parts
 from shared.protocol.messages import PROTOCOL_VERSION, Assign, Hello, Read, Refused, Report, Welcome, Wrote
 
 
@@ -61,6 +61,11 @@ class WorkerSession:
         self._sent += 1
         report = Report(self._sent, self._inbound.last, tuple(holding), tuple(results), load)
         return self._sent, codec.encode(report)
+
+    def report_of(self, holding: list[bytes], results: list[bytes], load: Load) -> tuple[int, bytes]:
+        """The same of parts that are written already (parts.py)."""
+        self._sent += 1
+        return self._sent, parts.report(self._sent, self._inbound.last, holding, results, load)
 
 
 class MasterSession:

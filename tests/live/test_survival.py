@@ -7,7 +7,7 @@ import signal
 
 from shared.api import AttemptView
 from shared.model import JobState
-from tests.live.grid import Grid
+from tests.live.grid import Grid, wait_for
 from tests.live.proxy import Proxy
 
 
@@ -39,10 +39,32 @@ async def test_tasks_run_on_while_the_master_is_away(grid: Grid) -> None:
     await grid.attempts_when("both to run", job, lambda all_: len(all_) == 2 and all(a.started_at for a in all_))
     await grid.kill_master()
     gate.open()
-    await grid.no_processes()  # they end with nobody to tell but the spool
+    await grid.no_processes()  # they end with nobody to tell but the ledger
     await grid.start_master()
     assert (await grid.ended(job)).state is JobState.SUCCEEDED
     assert [a.id.number for a in await grid.attempts(job)] == [1, 1]
+
+
+async def test_results_that_nobody_has_heard_of_outlive_their_agent(grid: Grid) -> None:
+    """The master is away, then kill -9 of the agent: what ended is told by the next one, and not computed again."""
+    gate = grid.gate()
+    await grid.start_worker("ant", slots=2)
+    job = await grid.submit(f"{gate.wait}; head -c $(({{i}} * 9000)) /dev/zero; echo {{i}}", tasks=2)
+    await grid.attempts_when("both to run", job, lambda all_: len(all_) == 2 and all(a.started_at for a in all_))
+    await grid.kill_master()
+    gate.open()
+    await grid.no_processes()
+    ledger = grid.folder / "ant" / "ledger.jsonl"
+
+    async def both_written() -> bool:
+        return ledger.read_bytes().count(b'{"result":') == 2
+
+    await wait_for("both results to be written", both_written)
+    await grid.kill_worker("ant")
+    await grid.start_master()
+    await grid.start_worker("ant", slots=2)
+    assert (await grid.ended(job)).state is JobState.SUCCEEDED
+    assert [(a.id.number, a.accepted) for a in await grid.attempts(job)] == [(1, True), (1, True)]
 
 
 async def test_a_worker_is_killed(grid: Grid) -> None:

@@ -113,7 +113,9 @@ async def test_a_queue_that_was_given_elsewhere_meanwhile_is_dropped(grid: Grid)
     gate.open()
     assert (await grid.ended(job)).state is JobState.SUCCEEDED
     kept = [f"{job}.{task}.1" for task in range(1, 5)]
-    assert [attempt for attempt in kept if attempt in runs(grid.folder)] == kept[:1], "only what began before the kill"
+    assert [attempt for attempt in kept if attempt in runs(grid.folder)] == kept[:1], (
+        "only what began before the kill"
+    )
 
 
 async def test_a_master_that_is_killed_finds_the_queue_again(grid: Grid) -> None:

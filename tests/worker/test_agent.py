@@ -13,11 +13,11 @@ from shared.protocol.messages import Refused, Run
 from tests.worker.bench import processes_of, python, run_of, until
 from tests.worker.small_master import SmallMaster
 from worker import agent as agent_module
-from worker import core, outbox
+from worker import core, outbox, talk
 from worker.agent import Agent
 from worker.home import Home
+from worker.ledger import Ledger
 from worker.settings import WorkerSettings
-from worker.spool import Spool
 
 
 class Started:
@@ -45,8 +45,14 @@ class Started:
     def _started(self, agent: Agent) -> None:
         self.agent = agent
 
-    def spooled(self) -> list[str]:
-        return sorted(file.name for file in (self.folder / "spool").iterdir())
+    def kept(self) -> list[str]:
+        """Results that the next agent would find, and files beside them."""
+        copy = self.folder / "copy"
+        copy.write_bytes((self.folder / "ledger.jsonl").read_bytes())
+        ledger = Ledger(copy)
+        ledger.close()
+        files = (file.name for file in (self.folder / "spool").iterdir())
+        return sorted([*(str(result.attempt) for result in ledger.results), *files])
 
     async def stop(self) -> None:
         self.agent.stop()
@@ -83,13 +89,13 @@ async def begun(agent: Started, run: Run) -> None:
 async def test_from_hello_to_an_empty_spool(
     master: SmallMaster, start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(agent_module, "_REPORT_WITHIN_S", 60)
+    monkeypatch.setattr(talk, "_REPORT_WITHIN_S", 60)
     agent = start(labels="gpu")
     run = run_of("sh", "-c", "echo hello")
     await master.say(run)
     (result,) = await master.results_of(run)
     assert (result.outcome, result.stdout.data) == (Outcome.SUCCEEDED, b"hello\n")
-    await until(lambda: agent.spooled() == [])
+    await until(lambda: agent.kept() == [])
     assert master.tokens == ["Bearer secret"]
     assert (master.hellos[0].worker, master.hellos[0].facts.slots) == ("w1", 2)
     assert master.hellos[0].facts.labels == ("gpu",)
@@ -125,7 +131,7 @@ async def test_tasks_go_on_without_the_master_and_results_wait_for_it(master: Sm
     await begun(agent, run)
     await master.stop()
     (agent.folder / "scratch" / str(run.attempt) / "begun").unlink()
-    await until(lambda: agent.spooled() == ["1.1.1.json"])
+    await until(lambda: agent.kept() == ["1.1.1"])
     await master.start()
     (result,) = await master.results_of(run)
     assert result.stdout.data == b"done\n"
@@ -140,10 +146,10 @@ async def test_a_result_is_sent_again_until_it_is_acknowledged(master: SmallMast
     await master.results_of(run)
     await master.hang_up()
     await until(lambda: len(master.results) == 2)
-    assert agent.spooled() == ["1.1.1.json"]
+    assert agent.kept() == ["1.1.1"]
     master.acknowledges = True
     await master.hang_up()
-    await until(lambda: agent.spooled() == [])
+    await until(lambda: agent.kept() == [])
     assert set(master.results) == {master.result(run.attempt)}
 
 
@@ -169,7 +175,7 @@ async def test_results_outlive_the_agent(master: SmallMaster, start: Start) -> N
     master.acknowledges = True
     again = start()
     await until(lambda: len(master.results) == 2)
-    await until(lambda: again.spooled() == [])
+    await until(lambda: again.kept() == [])
     assert master.hellos[0].boot != master.hellos[1].boot
 
 
@@ -177,13 +183,13 @@ async def test_more_results_than_one_report_may_bring(
     master: SmallMaster, start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(core, "MAX_RESULTS_PER_REPORT", 2)
-    spool = Spool(tmp_path / "data" / "spool", 2**30)
-    for task in (1, 2, 3):
-        await spool.put(Result(AttemptId(1, task, 1), Outcome.SUCCEEDED, 0))
+    (tmp_path / "data").mkdir()
+    ledger = Ledger(tmp_path / "data" / "ledger.jsonl")
+    ledger.write(results=[Result(AttemptId(1, task, 1), Outcome.SUCCEEDED, 0) for task in (1, 2, 3)])
     agent = start()
     await until(lambda: len(master.results) == 3)
     assert [held.attempt for held in master.reports[0].holding] == [AttemptId(1, 3, 1)]
-    await until(lambda: agent.spooled() == [])
+    await until(lambda: agent.kept() == [])
 
 
 async def test_long_output_goes_ahead_of_its_result(master: SmallMaster, start: Start) -> None:
@@ -191,7 +197,7 @@ async def test_long_output_goes_ahead_of_its_result(master: SmallMaster, start: 
     agent = start()
     run = python("print('x' * 9_999)")
     await master.say(run)
-    await until(lambda: "1.1.1.json" in agent.spooled())
+    await until(lambda: "1.1.1" in agent.kept())
     await master.hang_up()
     await until(lambda: len(master.hellos) == 2 and len(master.reports) >= 2)
     assert [held.attempt for held in master.reports[-1].holding] == [run.attempt]
@@ -203,7 +209,7 @@ async def test_long_output_goes_ahead_of_its_result(master: SmallMaster, start: 
     (result,) = await master.results_of(run)
     assert result.stdout.sha256
     assert master.blobs[result.stdout.sha256] == b"x" * 9_999 + b"\n"
-    await until(lambda: agent.spooled() == [])
+    await until(lambda: agent.kept() == [])
 
 
 async def test_of_output_that_the_master_never_takes_the_beginning_is_sent(master: SmallMaster, start: Start) -> None:
@@ -278,7 +284,7 @@ async def test_stopping_gives_back_and_says_so(master: SmallMaster, start: Start
     (result,) = await master.results_of(run)
     assert (result.outcome, result.reason) == (Outcome.GIVEN_BACK, "the worker was stopped")
     assert master.reports[-1].load.slots == 0
-    assert agent.spooled() == []
+    assert agent.kept() == []
     assert processes_of(agent.folder) == []
 
 
@@ -289,7 +295,7 @@ async def test_stopping_without_a_master_keeps_results_for_later(master: SmallMa
     await begun(agent, run)
     await master.stop()
     await agent.stop()
-    assert agent.spooled() == ["1.1.1.json"]
+    assert agent.kept() == ["1.1.1"]
 
 
 async def test_no_slots_are_offered_where_the_disk_is_nearly_full(
@@ -318,13 +324,13 @@ async def test_no_slots_are_offered_while_this_computer_cannot(master: SmallMast
 async def test_a_result_that_the_disk_does_not_take_waits(master: SmallMaster, start: Start) -> None:
     agent = start()
     await until(lambda: master.is_connected)
-    spool = agent.folder / "spool"
-    spool.rmdir()
+    ledger = agent.agent._ledger
+    real, ledger._file = ledger._file, Path("/dev/full").open("ab", 0)  # noqa: SIM115
     run = run_of("true")
     await master.say(run)
     await until(lambda: master.reports and master.reports[-1].load.slots == 0)
     assert [held.attempt for held in master.reports[-1].holding] == [run.attempt]
-    spool.mkdir()
+    ledger._file = real
     assert (await master.results_of(run))[0].outcome is Outcome.SUCCEEDED
 
 
@@ -333,14 +339,14 @@ async def test_files_that_a_task_left_survive_a_crash_of_the_agent(master: Small
     agent = start()
     run = run_of("sh", "-c", "echo result > x.csv", outputs=("*.csv",))
     await master.say(run)
-    await until(lambda: "1.1.1.json" in agent.spooled())
+    await until(lambda: "1.1.1" in agent.kept())
     await agent.crash()
     master.blob_status = 201
     again = start()
     (result,) = await master.results_of(run)
     assert [file.path for file in result.outputs] == ["x.csv"]
     assert master.blobs[result.outputs[0].sha256] == b"result\n"
-    await until(lambda: again.spooled() == [])
+    await until(lambda: again.kept() == [])
 
 
 async def test_reports_stay_short_however_many_files_there_are() -> None:

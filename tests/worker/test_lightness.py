@@ -9,12 +9,14 @@ import pytest
 ROOT = Path(__file__).parents[2]
 AGENT = """
 from worker import __main__, agent, home, settings, whereabouts
-import worker.launch.posix
+import worker.launch.posix, worker.owner.server, worker.presence.available
+import worker.presence.logind, worker.presence.mutter, worker.presence.terminals, worker.presence.x11
 """
 NOT_IN_THE_AGENT = {
     "sqlalchemy", "alembic", "prometheus_client", "sortedcontainers",  # the master's
     "rich", "cyclopts", "loopline", "master",  # the command line's
-    "aiohttp.web", "multiprocessing", "zeroconf", "xmlrpc", "unittest",
+    "aiohttp", "jeepney", "html", "importlib.metadata", "email", "zipfile", "multiprocessing",
+    "zeroconf", "xmlrpc", "unittest",
     "shared.api", "shared.spec",  # REST bodies and jobs: an agent sees neither
 }  # fmt: skip
 NOT_IN_THE_LAUNCHER = {

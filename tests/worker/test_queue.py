@@ -7,7 +7,7 @@ from shared.protocol.messages import Report, Run
 from tests.worker.bench import processes_of, run_of, until
 from tests.worker.small_master import SmallMaster
 from tests.worker.test_agent import Start, begun, start
-from worker.inbox import Inbox
+from worker.ledger import Ledger
 
 __all__ = ["start"]  # a fixture
 
@@ -46,7 +46,7 @@ async def test_a_cancel_of_what_waits_leaves_no_trace(master: SmallMaster, start
     await until(lambda: result_of(master, second))
     assert result_of(master, second) == Result(second.attempt, Outcome.CANCELLED)
     assert not (agent.folder / "scratch" / str(second.attempt)).exists()
-    assert "1.2.1" not in " ".join(agent.spooled())
+    assert "1.2.1" not in " ".join(agent.kept())
 
 
 async def test_what_waited_at_an_agent_that_was_killed_is_run_by_the_next(master: SmallMaster, start: Start) -> None:
@@ -71,7 +71,7 @@ async def test_what_waited_at_an_agent_that_was_killed_is_run_by_the_next(master
     assert not (again.folder / "scratch" / str(second.attempt)).exists()
     (again.folder / "scratch" / str(third.attempt) / "begun").unlink()
     await master.results_of(first, second, third)
-    await until(lambda: (again.folder / "inbox.jsonl").stat().st_size == 0)
+    await until(lambda: (again.folder / "ledger.jsonl").stat().st_size == 0)
 
 
 async def test_a_stopped_agent_gives_back_what_waits(master: SmallMaster, start: Start) -> None:
@@ -82,7 +82,7 @@ async def test_a_stopped_agent_gives_back_what_waits(master: SmallMaster, start:
     await agent.stop()
     results = await master.results_of(first, second)
     assert [result.outcome for result in results] == [Outcome.GIVEN_BACK] * 2
-    assert (agent.folder / "inbox.jsonl").read_bytes() == b""
+    assert (agent.folder / "ledger.jsonl").read_bytes() == b""
 
 
 async def test_the_way_to_the_master_is_measured_from_its_answers(master: SmallMaster, start: Start) -> None:
@@ -100,10 +100,14 @@ async def test_the_way_to_the_master_is_measured_from_its_answers(master: SmallM
 async def test_what_cannot_be_written_down_is_no_reason_to_fall_over(
     master: SmallMaster, start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refuse(inbox: Inbox, lines: bytes) -> None:
-        raise OSError(28, "No space left on device")
+    append = Ledger._append
 
-    monkeypatch.setattr(Inbox, "_append", refuse)
+    def refuse(ledger: Ledger, lines: bytes) -> None:
+        if b"came" in lines or b"began" in lines:
+            raise OSError(28, "No space left on device")
+        append(ledger, lines)
+
+    monkeypatch.setattr(Ledger, "_append", refuse)
     agent = start(slots=1)
     await until(lambda: master.reports)
     first, second = gated(1), gated(2)

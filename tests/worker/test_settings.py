@@ -28,7 +28,7 @@ def test_flags_over_environment_over_toml_over_defaults(monkeypatch: pytest.Monk
     monkeypatch.setenv("LOOPLINE_NAME", "env")
     settings = WorkerSettings.load(slots=3, name=None)
     assert (settings.slots, settings.name, settings.labels) == (3, "env", ("a", "b"))
-    assert str(settings.master) == "http://127.0.0.1:7461/"
+    assert settings.master == "http://127.0.0.1:7461"
 
 
 def test_labels_in_the_environment_are_separated_by_commas(monkeypatch: pytest.MonkeyPatch) -> None:

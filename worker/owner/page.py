@@ -18,7 +18,9 @@ table { border-collapse: collapse; width: 100% } td, th { text-align: left; padd
 form { display: inline } button { font: inherit; padding: .3rem .8rem; margin: 0 .4rem .4rem 0 }
 .quiet { opacity: .7 }
 """
-STYLE_HASH = f"sha256-{b64encode(sha256(_STYLE.encode()).digest()).decode()}"
+_STYLE_HASH = f"sha256-{b64encode(sha256(_STYLE.encode()).digest()).decode()}"
+POLICY = f"default-src 'none'; style-src '{_STYLE_HASH}'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
+"""What a browser may do with it."""
 _BUTTONS = (("1h", "Pause for 1 hour"), ("until-tomorrow", "Until tomorrow"), ("for-good", "For good"))
 
 

@@ -14,14 +14,12 @@ import json
 import logging
 import secrets
 import time
-from collections.abc import Awaitable, Callable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
+from urllib.parse import parse_qs
 
-from aiohttp import web
-
-from worker.owner.page import STYLE_HASH, render
 from worker.owner.state import Watcher
+from worker.owner.visit import Answer, Question, Visit
 from worker.pause import end_of
 
 log = logging.getLogger(__name__)
@@ -29,18 +27,13 @@ log = logging.getLogger(__name__)
 ADDRESS_FILE = "owner-page"
 _HEADERS = {
     "Cache-Control": "no-store",
-    "Content-Security-Policy": (
-        f"default-src 'none'; style-src '{STYLE_HASH}'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
-    ),
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
     "Referrer-Policy": "same-origin",
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
 }
-_MOST_BYTES = 4096
 _MOST_CONNECTIONS = 16
-Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 class OwnerServer:
@@ -51,7 +44,7 @@ class OwnerServer:
         self._watcher = watcher
         self._port = port
         self._secret = secrets.token_urlsafe(32)
-        self._runner: web.AppRunner | None = None
+        self._visits: dict[Visit, None] = {}
         self._listener: asyncio.Server | None = None
 
     @property
@@ -64,13 +57,6 @@ class OwnerServer:
         First of all the address that a killed agent left goes: whoever has its port now must not be asked there.
         """
         self._forget_address()
-        app = web.Application(client_max_size=_MOST_BYTES, middlewares=[self._guard])
-        app.router.add_get("/{secret}/", self._show)
-        app.router.add_get("/{secret}/state", self._tell)
-        app.router.add_post("/{secret}/pause", self._pause)
-        app.router.add_post("/{secret}/resume", self._resume)
-        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
-        await self._runner.setup()
         try:
             self._listener = await asyncio.get_running_loop().create_server(
                 self._admit, "127.0.0.1", self._port, backlog=_MOST_CONNECTIONS
@@ -87,16 +73,14 @@ class OwnerServer:
         self._forget_address()
         if self._listener:
             self._listener.close()
-        if self._runner:
-            await self._runner.cleanup()
+        for visit in list(self._visits):
+            visit.end()
 
     def _admit(self) -> asyncio.BaseProtocol:
         """For one more connection the oldest makes way: silent ones may not take the agent's file descriptors."""
-        assert self._runner
-        assert self._runner.server
-        for oldest in self._runner.server.connections[: 1 - _MOST_CONNECTIONS]:
-            oldest.force_close()
-        return self._runner.server()
+        for oldest in list(self._visits)[: 1 - _MOST_CONNECTIONS]:
+            oldest.end()
+        return Visit(self._answer, self._visits)
 
     def _forget_address(self) -> None:
         try:
@@ -104,52 +88,67 @@ class OwnerServer:
         except OSError as error:
             log.warning("cannot remove the owner's page's address: %s", error)
 
-    @web.middleware
-    async def _guard(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        if not self._is_owner(request):
-            return web.Response(status=404, text="not found\n", headers=_HEADERS)
-        answer = await handler(request)
-        answer.headers.update(_HEADERS)
-        return answer
+    def _answer(self, question: Question) -> Answer:
+        answer = self._find(question) if self._is_owner(question) else None
+        answer = answer or Answer(404, "not found\n")
+        return replace(answer, headers={**_HEADERS, **(answer.headers or {})})
 
-    def _is_owner(self, request: web.Request) -> bool:
+    def _is_owner(self, question: Question) -> bool:
         origins = {f"http://{name}:{self._port}" for name in ("127.0.0.1", "localhost")}
-        origin = request.headers.get("Origin")
+        origin = question.headers.get("origin")
         return (
-            f"http://{request.host}" in origins
+            f"http://{question.headers.get('host')}" in origins
             and (origin is None or origin in origins)
-            and request.headers.get("Sec-Fetch-Site", "none") in ("none", "same-origin")
-            and hmac.compare_digest(request.match_info.get("secret", "").encode(), self._secret.encode())
+            and question.headers.get("sec-fetch-site", "none") in ("none", "same-origin")
+            and hmac.compare_digest(_parts(question)[0].encode(), self._secret.encode())
         )
 
-    async def _show(self, request: web.Request) -> web.Response:
-        return web.Response(text=render(self._watcher.state()), content_type="text/html")
+    def _find(self, question: Question) -> Answer | None:
+        match question.method, _parts(question)[1]:
+            case "GET", "":
+                return self._show()
+            case "GET", "state":
+                return self._state()
+            case "POST", "pause":
+                return self._pause(question)
+            case "POST", "resume":
+                return self._resume(question)
+        return None
 
-    async def _tell(self, request: web.Request) -> web.Response:
-        return self._state()
+    def _show(self) -> Answer:
+        from worker.owner.page import POLICY, render  # when somebody looks
 
-    async def _pause(self, request: web.Request) -> web.StreamResponse:
-        words = str((await request.post()).get("for", ""))
+        return Answer(200, render(self._watcher.state()), "text/html", {"Content-Security-Policy": POLICY})
+
+    def _pause(self, question: Question) -> Answer:
+        form = parse_qs(question.body.decode(errors="replace"))
+        words = form.get("for", [""])[0]
         try:
             self._watcher.pause(end_of(words, time.time()))
         except ValueError as error:
-            return web.json_response({"error": str(error)}, status=400)
+            return Answer(400, json.dumps({"error": str(error)}), "application/json")
         log.info("the owner paused this worker: %s", words)
-        return self._done(request)
+        return self._done(question)
 
-    async def _resume(self, request: web.Request) -> web.StreamResponse:
+    def _resume(self, question: Question) -> Answer:
         self._watcher.resume()
         log.info("the owner resumed this worker")
-        return self._done(request)
+        return self._done(question)
 
-    def _done(self, request: web.Request) -> web.Response:
+    def _done(self, question: Question) -> Answer:
         """Back to the page, or the new state for a program."""
-        if request.headers.get("Accept") == "application/json":
+        if question.headers.get("accept") == "application/json":
             return self._state()
-        return web.Response(status=303, headers={"Location": f"/{self._secret}/"})
+        return Answer(303, headers={"Location": f"/{self._secret}/"})
 
-    def _state(self) -> web.Response:
-        return web.json_response(text=json.dumps(asdict(self._watcher.state())))
+    def _state(self) -> Answer:
+        return Answer(200, json.dumps(asdict(self._watcher.state())), "application/json")
+
+
+def _parts(question: Question) -> tuple[str, str]:
+    """The secret, and what is asked for behind it; nobody's where it is none of our addresses."""
+    _, secret, rest = [*question.path.split("/", 2), "", ""][:3]
+    return secret, rest if question.path.count("/") > 1 else "?"
 
 
 def _write_privately(file: Path, text: str) -> None:

@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import time
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from dataclasses import replace
-from typing import Any
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from worker.presence.probe import Probe, Reading
 
-try:
-    from dbus_fast import BusType, Message, MessageType
-    from dbus_fast.aio import MessageBus
-except ImportError:  # not installed everywhere: then these probes cannot tell
-    MessageBus = None  # type: ignore[assignment,misc]
+if TYPE_CHECKING:
+    from jeepney import Message
+    from jeepney.io.asyncio import DBusRouter
 
 _ASK_WITHIN_S = 2.0
 _AGAIN_S = 10.0
 _STALE_S = 15.0
+_SYSTEM_BUS = Path("/run/dbus/system_bus_socket")
 
 
 class BusError(Exception):
@@ -29,34 +32,56 @@ class BusError(Exception):
 class Bus:
     """One connection."""
 
-    def __init__(self, bus: MessageBus) -> None:
-        self._bus = bus
+    def __init__(self, router: DBusRouter) -> None:
+        self._router = router
+
+    @classmethod
+    @asynccontextmanager
+    async def open(cls, of_system: bool) -> AsyncIterator[Bus]:
+        """BusError where there is none; OSError and others where it does not answer."""
+        if not _may_be_there(of_system):
+            raise BusError("there is no such bus here")
+        from jeepney.io.asyncio import DBusRouter, open_dbus_connection
+
+        async with asyncio.timeout(_ASK_WITHIN_S):
+            connection = await open_dbus_connection("SYSTEM" if of_system else "SESSION")
+        async with connection, DBusRouter(connection) as router:
+            yield cls(router)
 
     async def ask(self, service: str, path: str, interface: str, member: str, signature: str = "", *body: Any) -> Any:
         """The first value of the answer, plain; BusError where there is none."""
-        question = Message(
-            destination=service, path=path, interface=interface, member=member, signature=signature, body=list(body)
-        )
+        from jeepney import DBusAddress, MessageType, new_method_call
+
+        question = new_method_call(DBusAddress(path, service, interface), member, signature or None, body)
         async with asyncio.timeout(_ASK_WITHIN_S):
-            answer = await self._bus.call(question)
-        if answer is None or answer.message_type is MessageType.ERROR:
-            raise BusError(f"{service}: {answer.body[0] if answer and answer.body else 'no answer'}")
+            answer = await self._router.send_and_get_reply(question)
+        if answer.header.message_type is MessageType.error:
+            raise BusError(f"{service}: {answer.body[0] if answer.body else 'no answer'}")
         return answer.body[0] if answer.body else None
 
     async def properties(self, service: str, path: str, interface: str) -> dict[str, Any]:
         found = await self.ask(service, path, "org.freedesktop.DBus.Properties", "GetAll", "s", interface)
-        return {name: variant.value for name, variant in found.items()}
+        return {name: value for name, (_, value) in found.items()}
 
-    async def hear(self, rule: str, on_signal: Callable[[Message], None]) -> None:
-        """Be told of signals that match the rule."""
+    async def hear(self, rule: str, on_signal: Callable[[str, tuple[Any, ...]], None]) -> None:
+        """Be told of signals that match the rule: which, and what it says."""
+        from jeepney import MatchRule
 
-        def handle(message: Message) -> None:
-            if message.message_type is MessageType.SIGNAL:
-                on_signal(message)
-
-        self._bus.add_message_handler(handle)
+        self._router.filter(MatchRule(type="signal"), queue=_Ear(on_signal))
         dbus = "org.freedesktop.DBus"
         await self.ask(dbus, "/org/freedesktop/DBus", dbus, "AddMatch", "s", f"type='signal',{rule}")
+
+
+class _Ear:
+    """In place of a queue."""
+
+    def __init__(self, on_signal: Callable[[str, tuple[Any, ...]], None]) -> None:
+        self._on_signal = on_signal
+
+    def put_nowait(self, message: Message) -> None:
+        from jeepney import HeaderFields
+
+        self._on_signal(message.header.fields[HeaderFields.member], message.body)
 
 
 class BusProbe(Probe):
@@ -86,8 +111,8 @@ class BusProbe(Probe):
         self._learned = (time.monotonic(), reading)
 
     async def listen(self, on_input: Callable[[], None]) -> None:
-        if MessageBus is None:
-            self._trouble = "dbus-fast is not installed"
+        if not find_spec("jeepney"):  # it is not everywhere
+            self._trouble = "jeepney is not installed"
             return
         while True:
             try:
@@ -100,10 +125,13 @@ class BusProbe(Probe):
             await asyncio.sleep(_AGAIN_S)
 
     async def _stay_connected(self, on_input: Callable[[], None]) -> None:
-        connection = MessageBus(bus_type=BusType.SYSTEM if self.is_of_system else BusType.SESSION)
-        try:
-            async with asyncio.timeout(_ASK_WITHIN_S):
-                await connection.connect()
-            await self.keep_up(Bus(connection), on_input)
-        finally:
-            connection.disconnect()
+        async with Bus.open(self.is_of_system) as bus:
+            await self.keep_up(bus, on_input)
+
+
+def _may_be_there(is_of_system: bool) -> bool:
+    """Whether it is worth a try, and loading what speaks with a bus."""
+    if address := os.environ.get(f"DBUS_{'SYSTEM' if is_of_system else 'SESSION'}_BUS_ADDRESS"):
+        path = address.partition("unix:path=")[2].partition(",")[0].partition(";")[0]
+        return not path or Path(path).exists()
+    return _SYSTEM_BUS.exists() if is_of_system else "DISPLAY" in os.environ

@@ -41,7 +41,7 @@ class Logind(BusProbe):
     async def keep_up(self, bus: Bus, on_input: Callable[[], None]) -> None:
         changed = asyncio.Event()
         rule = f"sender='{_SERVICE}'"
-        await bus.hear(rule, lambda message: changed.set())
+        await bus.hear(rule, lambda *_: changed.set())
         while True:
             changed.clear()
             reading = self.judge(await _sessions(bus), time.time())

@@ -24,9 +24,9 @@ class Mutter(BusProbe):
     async def keep_up(self, bus: Bus, on_input: Callable[[], None]) -> None:
         watch: int | None = None
 
-        def fired(message: Any) -> None:
+        def fired(signal: str, body: tuple[Any, ...]) -> None:
             nonlocal watch
-            if message.member == "WatchFired" and message.body == [watch]:
+            if signal == "WatchFired" and body == (watch,):
                 watch = None
                 self._note(0.0)
                 on_input()

@@ -1,0 +1,211 @@
+"""What an agent that is killed leaves to the next one."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from shared.model import AttemptId, Outcome, Output, Result
+from shared.protocol import codec
+from shared.protocol.messages import Assign, Run
+from worker import ledger as ledger_module
+from worker.ledger import Ledger
+
+A, B, C = (AttemptId(1, task, 1) for task in (1, 2, 3))
+
+
+def run(attempt: AttemptId, command: str = "true") -> Run:
+    return Run(attempt, (command,), {"i": 1, "name": "ä\n"}, {"KEY": "value"}, timeout_s=1.5)
+
+
+def result(attempt: AttemptId) -> Result:
+    return Result(attempt, Outcome.FAILED, -9, "why\r\n", 1.5, 0.5, 9, Output(3, data=b"\xff\x00a"))
+
+
+def assign(*attempts: AttemptId, cancel: tuple[AttemptId, ...] = ()) -> tuple[Assign, bytes]:
+    message = Assign(1, 0, tuple(run(attempt) for attempt in attempts), cancel)
+    return message, codec.encode(message)
+
+
+State = tuple[list[Run], list[AttemptId], list[Result]]
+
+
+def state(ledger: Ledger) -> State:
+    return ledger.waiting, ledger.begun, ledger.results
+
+
+def reopened(ledger: Ledger, path: Path) -> Ledger:
+    """As after a kill -9: nothing is forced out, nothing closed in time."""
+    left = state(ledger)
+    again = Ledger(path)
+    assert state(again) == left
+    return again
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "ledger.jsonl"
+
+
+def test_what_came_is_there_again_in_its_order_until_it_is_over(path: Path) -> None:
+    ledger = Ledger(path)
+    ledger.write(came=assign(B, A))
+    ledger.write(came=assign(C, A), began=[B])
+    ledger = reopened(ledger, path)
+    assert state(ledger) == ([run(A), run(C)], [B], [])
+    ledger.write(results=[result(B)], began=[A])
+    ledger = reopened(ledger, path)
+    assert state(ledger) == ([run(C)], [A], [result(B)])
+    ledger.write(over=[B, A, C])
+    ledger.rest()
+    assert path.read_bytes() == b"", "an idle worker's is empty"
+    assert state(reopened(ledger, path)) == ([], [], [])
+
+
+def test_what_one_assign_runs_and_cancels_never_came(path: Path) -> None:
+    ledger = Ledger(path)
+    ledger.write(came=assign(A, B, cancel=(A,)))
+    assert state(reopened(ledger, path)) == ([run(B)], [], [])
+
+
+def test_a_result_that_changes_stays_where_it_was(path: Path) -> None:
+    """Its long output was refused by the master: only the beginning of it is sent."""
+    ledger = Ledger(path)
+    ledger.write(results=[result(A), result(B)])
+    ledger.write(results=[replace(result(A), reason="shorter")])
+    assert reopened(ledger, path).results == [replace(result(A), reason="shorter"), result(B)]
+
+
+def test_what_is_written_together_is_written_at_once(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ledger, written = Ledger(path), []
+    append = Ledger._append
+    monkeypatch.setattr(Ledger, "_append", lambda ledger, lines: (written.append(lines), append(ledger, lines)))
+    ledger.write(came=assign(A, B, C), began=[A, B])
+    ledger.write(results=[result(A), result(B)], began=[C])
+    ledger.write(over=[AttemptId(9, 9, 9)])
+    ledger.write(came=assign())
+    assert len(written) == 2
+
+
+def test_a_line_that_was_never_finished_does_not_spoil_the_next(path: Path) -> None:
+    ledger = Ledger(path)
+    ledger.write(came=assign(A))
+    with path.open("ab") as file:
+        file.write(b'{"came":{"seq":1,"run":[{"attempt":"1.2.1","comm')
+    ledger = Ledger(path)
+    ledger.write(came=assign(C))
+    assert state(reopened(ledger, path)) == ([run(A), run(C)], [], [])
+
+
+def test_a_line_that_is_none_is_passed_over(path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """A computer that lost its power may leave zeros."""
+    ledger = Ledger(path)
+    ledger.write(came=assign(A))
+    with path.open("ab") as file:
+        file.write(bytes(100) + b"\n")
+    ledger.write(results=[result(B)])
+    assert state(Ledger(path)) == ([run(A)], [], [result(B)])
+    assert "passed over" in caplog.text
+
+
+def test_it_does_not_grow_with_what_is_over(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ledger_module, "_WORTH_CLEANING_BYTES", 2000)
+    ledger = Ledger(path)
+    ledger.write(came=assign(A, B), began=[B], results=[result(C)])
+    for number in range(1, 200):
+        attempt = AttemptId(2, number, 1)
+        ledger.write(came=assign(attempt), began=[attempt])
+        ledger.write(results=[result(attempt)])
+        ledger.write(over=[attempt])
+    assert path.stat().st_size < 5000
+    assert state(reopened(ledger, path)) == ([run(A)], [B], [result(C)])
+    ledger.write(over=[A, B, C])
+    assert ledger.live_bytes == 0
+
+
+def test_a_disk_that_takes_nothing_is_an_oserror_and_nothing_is_half_written(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ledger = Ledger(path)
+    ledger.write(came=assign(A))
+    whole = path.read_bytes()
+
+    class Full:
+        def write(self, lines: bytes) -> int:
+            return real.write(lines[:10])
+
+        def __getattr__(self, name: str) -> object:
+            return getattr(real, name)
+
+    real = ledger._file
+    monkeypatch.setattr(ledger, "_file", Full())
+    with pytest.raises(OSError, match="No space"):
+        ledger.write(came=assign(B), results=[result(C)])
+    assert path.read_bytes() == whole
+    assert state(ledger) == ([run(A)], [], [])
+
+
+class Model:
+    """What is known of each attempt, the simplest way."""
+
+    def __init__(self) -> None:
+        self.attempts: dict[AttemptId, str] = {}
+
+    def came(self, attempts: tuple[AttemptId, ...]) -> None:
+        for attempt in attempts:
+            self.attempts.setdefault(attempt, "waiting")
+
+    def began(self, attempts: tuple[AttemptId, ...]) -> None:
+        self.attempts |= {attempt: "begun" for attempt in attempts if self.attempts.get(attempt) != "result"}
+
+    def results(self, attempts: tuple[AttemptId, ...]) -> None:
+        for attempt in attempts:
+            self.attempts[attempt] = "result"
+
+    def over(self, attempts: tuple[AttemptId, ...]) -> None:
+        for attempt in attempts:
+            self.attempts.pop(attempt, None)
+
+    def of(self, what: str) -> set[AttemptId]:
+        return {attempt for attempt, known in self.attempts.items() if known == what}
+
+
+ids = st.lists(st.sampled_from([AttemptId(1, task, 1) for task in range(1, 6)]), min_size=1, max_size=3, unique=True)
+events = st.lists(st.tuples(st.sampled_from(["came", "began", "results", "over"]), ids.map(tuple)), max_size=12)
+ARGUMENT: dict[str, Callable[[tuple[AttemptId, ...]], Any]] = {
+    "came": lambda attempts: assign(*attempts),
+    "began": list,
+    "results": lambda attempts: [result(attempt) for attempt in attempts],
+    "over": list,
+}
+
+
+@given(events, st.data())
+def test_any_beginning_of_it_is_a_beginning_of_what_happened(
+    story: list[tuple[str, tuple[AttemptId, ...]]], data: st.DataObject
+) -> None:
+    """Torn at any byte: whole lines count, one for each event (and for each result), the rest never was."""
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "ledger.jsonl"
+        ledger, model = Ledger(path), Model()
+        states: list[dict[AttemptId, str]] = [{}]
+        for what, attempts in story:
+            ledger.write(**{what: ARGUMENT[what](attempts)})
+            for step in [(attempt,) for attempt in attempts] if what == "results" else [attempts]:
+                getattr(model, what)(step)
+                if what != "over" or any(attempt in states[-1] for attempt in step):
+                    states.append(dict(model.attempts))
+        whole = path.read_bytes()
+        torn = whole[: data.draw(st.integers(0, len(whole)), label="bytes left")]
+        path.write_bytes(torn)
+        left = Ledger(path)
+        model.attempts = states[torn.count(b"\n")]
+        assert {run.attempt for run in left.waiting} == model.of("waiting")
+        assert set(left.begun) == model.of("begun")
+        assert {result.attempt for result in left.results} == model.of("result")
+        assert path.read_bytes() == torn[: torn.rfind(b"\n") + 1]

@@ -1,0 +1,154 @@
+"""The worker's end of the link against a server of another make."""
+
+import asyncio
+import hashlib
+import shutil
+import ssl
+import subprocess
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+
+import pytest
+from aiohttp import web
+
+from worker import tls
+from worker.websocket import LostError, RejectedError, WebSocket
+
+Talk = Callable[[web.WebSocketResponse], Awaitable[None]]
+LIMIT_BYTES = 300_000
+
+
+async def echo(socket: web.WebSocketResponse) -> None:
+    async for message in socket:
+        await (socket.send_str if isinstance(message.data, str) else socket.send_bytes)(message.data)
+
+
+class Server:
+    def __init__(self) -> None:
+        self.talk: Talk = echo
+        self.headers: list[str | None] = []
+        self.port = 0
+        self._runner: web.AppRunner | None = None
+
+    async def start(self, context: ssl.SSLContext | None = None) -> None:
+        app = web.Application()
+        app.router.add_get("/api/link", self._link)
+        self._runner = web.AppRunner(app, shutdown_timeout=0.1)
+        await self._runner.setup()
+        await web.TCPSite(self._runner, "127.0.0.1", 0, ssl_context=context).start()
+        self.port = self._runner.addresses[0][1]
+
+    async def stop(self) -> None:
+        if self._runner:
+            await self._runner.cleanup()
+
+    async def _link(self, request: web.Request) -> web.WebSocketResponse:
+        self.headers.append(request.headers.get("Authorization"))
+        socket = web.WebSocketResponse(compress=False, max_msg_size=2**26)
+        await socket.prepare(request)
+        await self.talk(socket)
+        return socket
+
+    async def connect(self, path: str = "/api/link", context: ssl.SSLContext | None = None) -> WebSocket:
+        scheme = "https" if context else "http"
+        url = f"{scheme}://127.0.0.1:{self.port}{path}"
+        return await WebSocket.connect(url, {"Authorization": "Bearer x"}, LIMIT_BYTES, context)
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[Server]:
+    server = Server()
+    yield server
+    await server.stop()
+
+
+def frames_of(socket: WebSocket) -> asyncio.Queue[bytes]:
+    frames: asyncio.Queue[bytes] = asyncio.Queue()
+    socket.on_frame = frames.put_nowait
+    return frames
+
+
+@pytest.mark.parametrize("size_bytes", [0, 1, 125, 126, 65_535, 65_536, LIMIT_BYTES])
+async def test_messages_of_any_length_go_there_and_back(server: Server, size_bytes: int) -> None:
+    await server.start()
+    socket = await server.connect()
+    frames = frames_of(socket)
+    content = (b"ab\x00" * LIMIT_BYTES)[:size_bytes]
+    for _ in range(2):
+        socket.send(content)
+        assert await asyncio.wait_for(frames.get(), 10) == content
+    assert server.headers == ["Bearer x"]
+    await socket.close(1)
+
+
+async def test_a_message_over_the_limit_ends_it(server: Server) -> None:
+    await server.start()
+    socket = await server.connect()
+    socket.send(bytes(LIMIT_BYTES + 1))
+    with pytest.raises(LostError, match="more than 300,000 bytes"):
+        await socket.ended()
+
+
+async def test_a_server_that_pings_is_answered_and_one_that_leaves_says_why(server: Server) -> None:
+    async def ping_and_leave(socket: web.WebSocketResponse) -> None:
+        await socket.ping(b"there?")
+        await socket.send_bytes(b"pinged")
+        message = await socket._reader.read() if socket._reader else None  # the pong, which aiohttp keeps to itself
+        assert message
+        assert message.data == b"there?"
+        await socket.close(code=1001, message=b"restarting")
+
+    server.talk = ping_and_leave
+    await server.start()
+    socket = await server.connect()
+    with pytest.raises(LostError, match="the master closed the link \\(restarting\\)"):
+        await asyncio.wait_for(socket.ended(), 10)
+
+
+async def test_what_is_no_websocket_is_told_apart(server: Server) -> None:
+    await server.start()
+    with pytest.raises(RejectedError) as rejected:
+        await server.connect("/elsewhere")
+    assert rejected.value.status == 404
+
+    def babble(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"SSH-2.0-OpenSSH_9.2\r\n\r\n")
+
+    async with await asyncio.start_server(babble, "127.0.0.1", 0) as other:
+        server.port = other.sockets[0].getsockname()[1]
+        with pytest.raises(LostError, match="speaks no WebSocket"):
+            await server.connect()
+
+
+async def test_what_the_listener_raises_ends_it_and_is_raised(server: Server) -> None:
+    await server.start()
+    socket = await server.connect()
+
+    def stumble(frame: bytes) -> None:
+        raise ZeroDivisionError
+
+    socket.on_frame = stumble
+    socket.send(b"x")
+    with pytest.raises(ZeroDivisionError):
+        await socket.ended()
+
+
+@pytest.mark.skipif(not shutil.which("openssl"), reason="no openssl to make a certificate with")
+async def test_only_the_certificate_that_was_named_is_believed(server: Server, tmp_path: Path) -> None:
+    certificate, key = tmp_path / "cert.pem", tmp_path / "key.pem"
+    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1", "-subj", "/CN=lab-pc"]
+    subprocess.run([*command, "-keyout", key, "-out", certificate], check=True, capture_output=True)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate, key)
+    await server.start(context)
+    sha256 = hashlib.sha256(ssl.PEM_cert_to_DER_cert(certificate.read_text())).digest()
+    socket = await server.connect(context=tls.pinned(sha256))
+    frames = frames_of(socket)
+    socket.send(b"hello")
+    assert await asyncio.wait_for(frames.get(), 10) == b"hello"
+    await socket.close(1)
+    with pytest.raises(ssl.SSLCertVerificationError, match="not the one that the join line named"):
+        await server.connect(context=tls.pinned(bytes(32)))
+    with pytest.raises(ssl.SSLCertVerificationError):
+        await server.connect(context=tls.usual())
+    assert server.headers == ["Bearer x"], "the token went to nobody else"
