@@ -22,6 +22,7 @@ LONGEST_PAUSE_S = 5.0
 ENDLESS = aiohttp.ClientTimeout(total=None, sock_connect=10)
 """For an answer that may pause as long as it likes."""
 _TIMEOUT = aiohttp.ClientTimeout(total=None, sock_connect=10, sock_read=60)
+_STILL_HERE_EVERY_S = 30.0
 NO_HURRY = aiohttp.ClientTimeout(total=None, sock_connect=10, sock_read=3600)
 """For what takes long and says nothing meanwhile."""
 _WHO = "give yours with --token, LOOPLINE_TOKEN or LOOPLINE_TOKEN_FILE; an admin makes them: loopline token create"
@@ -113,6 +114,21 @@ class Http:
         except _AWAY as error:
             was_sent = not isinstance(error, aiohttp.ClientConnectorError)
             raise AwayError(_unreachable(self.url, error), may_have_acted=was_sent) from error
+
+    @asynccontextmanager
+    async def socket(self, path: str) -> AsyncIterator[aiohttp.ClientWebSocketResponse]:
+        """A WebSocket, open inside. Raises AwayError, or what the master reports."""
+        session = self._session = self._session or aiohttp.ClientSession(headers=self._headers, timeout=_TIMEOUT)
+        options = {"ssl": self._certificate, "heartbeat": _STILL_HERE_EVERY_S, "max_msg_size": 0}
+        try:
+            async with session.ws_connect(f"{self.url}{API_PREFIX}{path}", **options) as socket:
+                yield socket
+        except aiohttp.WSServerHandshakeError:
+            async with self.open("GET", path):  # which says why
+                pass
+            raise _refusal(self.url, 502, b"") from None
+        except _AWAY as error:
+            raise AwayError(_unreachable(self.url, error), may_have_acted=True) from error
 
 
 def parse(answer: type[Model], body: bytes) -> Model:
