@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -48,6 +47,7 @@ class Attempt:
         self.job_name = run.job_name
         self.slots = run.slots
         self.is_frozen = False
+        self.folder_is_left = True
         self.trouble = ""  # what this computer could not do
         self.usage = Usage()  # when last measured
         self.spent_cpu_s = 0.0  # all that it cost here, known at its end
@@ -59,6 +59,7 @@ class Attempt:
         self._launcher = launcher
         self._captures = [Capture(file, limit_bytes, self._give_up) for file in files]
         self._tree: Tree | None = None
+        self._is_followed = False
         self._verdict: tuple[Outcome, str] | None = None
         self._peak_memory_bytes = 0
         self._ran = Stopwatch()
@@ -92,6 +93,9 @@ class Attempt:
 
     async def read(self, stream: Stream, offset: int, most_bytes: int) -> bytes:
         """What it wrote from this byte on, as soon as there is any; empty: it will write no more."""
+        self._is_followed = True
+        if self._tree:
+            self._tree.follow()
         return await self._captures[STREAMS.index(stream)].read(offset, most_bytes)
 
     def is_still(self) -> bool:
@@ -109,7 +113,7 @@ class Attempt:
             ended = Ended(killed=True) if self._verdict else await self._run()
             outcome, reason, outputs = await self._take_back(*await self._collect(*self._judge(ended)))
             stdout, stderr = [await capture.finish(outcome in _WHOLE) for capture in self._captures]
-            value = await self._take_value(outcome)
+            value = ended.value or await self._take_value(outcome)
         except OSError as error:
             self.trouble = self.trouble or f"cannot run a task here: {error}"
             return Result(self.id, Outcome.GIVEN_BACK, reason=self.trouble[:500])
@@ -180,7 +184,8 @@ class Attempt:
 
     async def _set_up(self) -> bool:
         """Its scratch folder, and its inputs there; False: they cannot be had, or it was ended meanwhile."""
-        await asyncio.to_thread(scratch.make, self._job.folder)
+        if not self._job.makes_folder:
+            await asyncio.to_thread(scratch.make, self._job.folder)
         if self._task_files and not self._verdict:
             self._setting_up = asyncio.create_task(self._task_files.bring_in())
             try:
@@ -194,15 +199,10 @@ class Attempt:
         return not self._verdict
 
     async def _start(self) -> Tree:
-        pipes: list[int] = []
-        try:
-            for capture in self._captures:
-                pipes.append(await capture.open())
-            self._ran = Stopwatch()
-            self._tree = await self._launcher.start(self._job, *pipes)
-        finally:
-            for pipe in pipes:
-                os.close(pipe)
+        self._ran = Stopwatch()
+        self._tree = await self._launcher.start(self._job, *self._captures)
+        if self._is_followed:
+            self._tree.follow()
         if self._verdict:
             self._tree.kill()
         elif self.is_frozen:
@@ -233,6 +233,7 @@ class Attempt:
     def _account(self, ended: Ended) -> None:
         self._ran.stop()
         self._tree = None
+        self.folder_is_left = ended.folder_is_left
         self._peak_memory_bytes = max(self._peak_memory_bytes, ended.peak_memory_bytes)
         self.usage = Usage(max(self.usage.cpu_s, ended.cpu_s))
         self.spent_cpu_s = self.usage.cpu_s + ended.overhead_s

@@ -30,6 +30,7 @@ class Capture(asyncio.Protocol):
         self._head = bytearray()  # the first INLINE_LIMIT_BYTES of what is kept
         self._hash = hashlib.sha256()
         self._file: BinaryIO | None = None
+        self._is_open = False  # a pipe
         self._transport: asyncio.BaseTransport | None = None
         self._at_end = asyncio.Event()
         self._more = asyncio.Event()  # something was kept since it was last looked, or it is at its end
@@ -40,8 +41,9 @@ class Capture(asyncio.Protocol):
         return self._size_bytes
 
     async def open(self) -> int:
-        """The end of a pipe to write to: for the task, and for the caller to close its own copy of."""
+        """The end of a pipe to write to, which is fed from then on: for the caller to close its own copy of."""
         read, write = os.pipe()
+        self._is_open = True
         loop = asyncio.get_running_loop()
         if sys.platform == "win32":  # asyncio wants another kind of pipe there
             threading.Thread(target=_pump, args=(read, self, loop), daemon=True).start()
@@ -50,6 +52,9 @@ class Capture(asyncio.Protocol):
         return write
 
     def data_received(self, data: bytes) -> None:
+        self.feed(data)
+
+    def feed(self, data: bytes) -> None:
         self._size_bytes += len(data)
         kept = data[: self._limit_bytes - self._kept_bytes]
         try:
@@ -72,7 +77,9 @@ class Capture(asyncio.Protocol):
         return await asyncio.to_thread(_read, self._path, offset, most_bytes) if offset < self._kept_bytes else b""
 
     async def drain(self) -> None:
-        """To the end of the pipe: near, once the whole tree is dead."""
+        """No more is written: to the end of the pipe, near once the whole tree is dead."""
+        if not self._is_open:
+            self.connection_lost(None)
         with suppress(TimeoutError):
             await asyncio.wait_for(self._at_end.wait(), _DRAIN_S)
         if self._transport:

@@ -56,7 +56,9 @@ class Runner:
         environment = scratch.environment(run, self._worker, folder)
         call = call_of(run, folder)
         room = folder.parent if call else None
-        job = Job(run.command, folder, environment, self._quota.limits(run), run.network, call, room)
+        has_files = bool(run.inputs or run.own_inputs or run.outputs)
+        limits = self._quota.limits(run)
+        job = Job(run.command, folder, environment, limits, run.network, call, room, makes_folder=not has_files)
         files = self._spool.output_files(run.attempt)
         value_file = self._spool.value_file(run.attempt)
         task_files = self._shelf.files_of(run, folder) if self._shelf else None
@@ -126,7 +128,10 @@ class Runner:
             await attempt.clear_up()
         except OSError as error:
             log.warning("cannot clear up after %s: %s", attempt.id, error)
-        await asyncio.gather(asyncio.to_thread(scratch.remove, folder), self._on_end(result, attempt.trouble))
+        if attempt.folder_is_left:
+            await asyncio.gather(asyncio.to_thread(scratch.remove, folder), self._on_end(result, attempt.trouble))
+        else:
+            await self._on_end(result, attempt.trouble)
         self._past_cpu_s += attempt.spent_cpu_s
         del self._attempts[attempt.id]
         if not self._attempts:

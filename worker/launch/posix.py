@@ -18,9 +18,10 @@ from typing import TYPE_CHECKING, Any
 
 import psutil
 
-from worker import descriptors
+from worker import descriptors, scratch
 from worker.launch import delegation, priority, processes
 from worker.launch.groups import Group, Places
+from worker.launch.sinks import Target, opened
 from worker.launch.trees import Ended, Job, Usage, usage_of
 from worker.limits import Breach, Limits
 
@@ -50,10 +51,13 @@ class PosixLauncher:
         self._socket: socket.socket | None = None
         self._cpu_s = 0.0
 
-    async def start(self, job: Job, stdout: int, stderr: int) -> PosixTree:
+    async def start(self, job: Job, stdout: Target, stderr: Target) -> PosixTree:
+        if job.makes_folder:
+            await asyncio.to_thread(scratch.make, job.folder)
         ours, theirs = socket.socketpair()
-        with theirs:
-            self._hand_over([theirs.fileno(), stdout, stderr])
+        async with opened(stdout, stderr) as outputs:
+            with theirs:
+                self._hand_over([theirs.fileno(), *outputs])
         reader, writer = await asyncio.open_connection(sock=ours)
         writer.write(json.dumps(self._order(job)).encode() + b"\n")
         return PosixTree(reader, writer, Group(self._places, job.folder.name), job.limits, self._yields)
@@ -150,6 +154,8 @@ class PosixTree:
 
     def thaw(self) -> None:
         self._set_frozen(False)
+
+    def follow(self) -> None: ...
 
     def is_still(self) -> bool:
         """Stopped, or without processor time since the last call: it is waiting for its turn to stop.

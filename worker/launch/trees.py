@@ -14,7 +14,9 @@ import psutil
 from worker.limits import Breach, Limits
 
 if TYPE_CHECKING:
+    from shared.model import Output
     from worker.launch.sandbox import Sandbox
+    from worker.launch.sinks import Target
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +45,7 @@ class Job:
     network: bool = True  # a sandbox without it may be asked for
     call: Call | None = None  # in place of the command
     room: Path | None = None  # round its folder, which it may write to as well
+    makes_folder: bool = False  # the launcher does, and removes it afterwards where nothing is left in it
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +73,8 @@ class Ended:
     reason: str = ""  # what it says itself of why it failed
     overhead_s: float = 0.0  # CPU time that watching over it took
     system_s: float = 0.0  # of cpu_s, what the system spent on its behalf
+    folder_is_left: bool = True  # somebody has to remove it
+    value: Output | None = None  # what a function returned, where it is known without looking
 
 
 class Tree(Protocol):
@@ -88,6 +93,9 @@ class Tree(Protocol):
 
     def measure(self) -> Usage: ...
 
+    def follow(self) -> None:
+        """Somebody reads along: what it writes is wanted as it comes, not only at its end."""
+
     def count(self) -> int:
         """Living processes in it; 0 where that cannot be seen, or not yet."""
 
@@ -98,8 +106,8 @@ class Tree(Protocol):
 class Launcher(Protocol):
     """Starts trees. OSError where this computer cannot."""
 
-    async def start(self, job: Job, stdout: int, stderr: int) -> Tree:
-        """Start a task that writes to these open files; the caller closes its own copies."""
+    async def start(self, job: Job, stdout: Target, stderr: Target) -> Tree:
+        """Start a task that writes there; open files stay the caller's, to close."""
 
     def cpu_s(self) -> float:
         """CPU time of the launcher itself."""

@@ -14,8 +14,10 @@ from dataclasses import replace
 
 import psutil
 
+from worker import scratch
 from worker.launch import job_object
 from worker.launch.job_object import JobObject
+from worker.launch.sinks import Target, opened
 from worker.launch.trees import Ended, Job, Usage, usage_of
 from worker.limits import Limits
 
@@ -29,10 +31,16 @@ class WindowsLauncher:
     def __init__(self, yields: bool) -> None:
         self._yields = yields
 
-    async def start(self, job: Job, stdout: int, stderr: int) -> WindowsTree:
+    async def start(self, job: Job, stdout: Target, stderr: Target) -> WindowsTree:
+        if job.makes_folder:
+            await asyncio.to_thread(scratch.make, job.folder)
+        async with opened(stdout, stderr) as outputs:
+            return self._start(job, *outputs)
+
+    def _start(self, job: Job, stdout: int, stderr: int) -> WindowsTree:
         flags = FLAGS | (IDLE if self._yields else 0)
         try:
-            process = subprocess.Popen(  # noqa: ASYNC220 - takes milliseconds, and asyncio's keeps the pipes
+            process = subprocess.Popen(
                 list(job.command), cwd=job.folder, env=job.environment,
                 stdin=subprocess.DEVNULL, stdout=stdout, stderr=stderr, creationflags=flags,
             )  # fmt: skip
@@ -94,6 +102,8 @@ class WindowsTree:
                 if self._suspended.get(process.pid) == process.create_time():
                     process.resume()
         self._suspended.clear()
+
+    def follow(self) -> None: ...
 
     def is_still(self) -> bool:
         return True

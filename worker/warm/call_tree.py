@@ -84,6 +84,8 @@ class CallTree:
         if self._interpreter and not self._has_ended:
             self._interpreter.tree.thaw()
 
+    def follow(self) -> None: ...
+
     def is_still(self) -> bool:
         return self._interpreter is None or self._has_ended or self._interpreter.tree.is_still()
 
@@ -174,6 +176,8 @@ class EndedTree:
     def freeze(self) -> None: ...
 
     def thaw(self) -> None: ...
+
+    def follow(self) -> None: ...
 
     def is_still(self) -> bool:
         return True

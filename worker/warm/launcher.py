@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import shutil
@@ -10,6 +11,7 @@ from dataclasses import replace
 
 from worker import scratch
 from worker.downloads import DownloadError
+from worker.launch.sinks import Target, opened
 from worker.launch.trees import Call, Job, Launcher, Tree
 from worker.warm.call_tree import CallTree, EndedTree, Files, message_of, unavailable
 from worker.warm.interpreter import PROGRAM
@@ -29,11 +31,19 @@ class WarmLauncher:
         self._python = python
         self.interpreters = Interpreters(launcher)
 
-    async def start(self, job: Job, stdout: int, stderr: int) -> Tree:
+    async def start(self, job: Job, stdout: Target, stderr: Target) -> Tree:
         call = job.call
         if call is None:
             return await self._launcher.start(job, stdout, stderr)
-        job = replace(job, command=self._python, environment={**_SAME_EVERYWHERE, **job.environment})
+        if job.makes_folder:
+            await asyncio.to_thread(scratch.make, job.folder)
+        async with opened(stdout, stderr) as outputs:
+            return await self._start_call(job, call, *outputs)
+
+    async def _start_call(self, job: Job, call: Call, stdout: int, stderr: int) -> Tree:
+        job = replace(
+            job, command=self._python, environment={**_SAME_EVERYWHERE, **job.environment}, makes_folder=False
+        )
         if HANDS_FILES_OVER:
             return CallTree(job, call, self._files, self.interpreters, os.dup(stdout), os.dup(stderr))
         try:
@@ -57,4 +67,4 @@ class WarmLauncher:
         order = folder / "call.json"
         order.write_text(json.dumps({**message_of(job, call), "files": files}), "utf-8")
         command = [*self._python, str(PROGRAM), str(order)]
-        return await self._launcher.start(replace(job, command=command), stdout, stderr)
+        return await self._launcher.start(replace(job, command=command, makes_folder=False), stdout, stderr)
