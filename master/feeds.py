@@ -17,6 +17,8 @@ from shared.calls import Ends, Over, TaskEnd
 from shared.model import AttemptId, TaskState
 
 FINISHED = (TaskState.SUCCEEDED, TaskState.FAILED)
+PART = 500
+"""Results that are sent in one piece, or read from disk at once."""
 Cursor = tuple[float, int]
 """When the last task that was told of finished, and its number."""
 
@@ -89,8 +91,10 @@ class Feeds:
                 feed.fall_behind()
                 continue
             ends = [_end(task, attempt) for task, attempt in zip(tasks, attempts, strict=True) if attempt]
-            if not feed.send(ends, (effects.grid.now, tasks[-1].number)):
-                feed.fall_behind()
+            for part in (ends[start : start + PART] for start in range(0, len(ends), PART)):
+                if not feed.send(part, (effects.grid.now, part[-1].number)):
+                    feed.fall_behind()
+                    break
 
 
 def written(cursor: Cursor) -> str:

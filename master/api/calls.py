@@ -14,7 +14,7 @@ from master.api.operations import Routes
 from master.api.problems import InvalidRequest
 from master.api.services import Services
 from master.auth import READERS, USERS
-from master.feeds import Feed
+from master.feeds import PART, Feed
 from master.scheduling.events import JobSubmitted
 from shared.calls import (
     Drop,
@@ -39,7 +39,6 @@ MOST_QUEUED_BYTES = 4 * 2**20
 MOST_SUBMISSIONS = 100
 """Under way at once, on one link."""
 MOST_FOLLOWED = 100_000
-PAGE = 500
 STILL_HERE_EVERY_S = 15.0
 CLOSE_WITHIN_S = 2.0
 MOST_REASON_BYTES = 123  # of a WebSocket close frame
@@ -199,12 +198,12 @@ class _CallLink:
     async def _read_on(self, feed: Feed) -> None:
         """A page from disk; live again once there is nothing that has not been read."""
         feed.is_stirred = False
-        state, is_over, found = await self._services.store.results.ends(feed.job, feed.cursor, PAGE)
+        state, is_over, found = await self._services.store.results.ends(feed.job, feed.cursor, PART)
         if self._feeds.get(feed.job) is not feed:  # dropped meanwhile
             return
         if found:
             feed.send([end for end, _ in found], found[-1][1])
-        if len(found) == PAGE or feed.is_stirred:
+        if len(found) == PART or feed.is_stirred:
             self._behind[feed.job] = feed
         elif is_over:
             self._put(Over(feed.job, state))
