@@ -113,7 +113,7 @@ class Attempt:
             ended = Ended(killed=True) if self._verdict else await self._run()
             outcome, reason, outputs = await self._take_back(*await self._collect(*self._judge(ended)))
             stdout, stderr = [await capture.finish(outcome in _WHOLE) for capture in self._captures]
-            value = ended.value or await self._take_value(outcome)
+            value = ended.value if outcome in _WHOLE and ended.value else await self._take_value(outcome)
         except OSError as error:
             self.trouble = self.trouble or f"cannot run a task here: {error}"
             return Result(self.id, Outcome.GIVEN_BACK, reason=self.trouble[:500])

@@ -27,7 +27,7 @@ class Interpreters:
     def idle(self) -> list[Interpreter]:
         return list(self._idle)
 
-    async def take(self, key: str, job: Job, stderr: int) -> Interpreter:
+    async def take(self, key: str, job: Job) -> Interpreter:
         """One that nobody else uses until it is given back; OSError where there can be none."""
         for interpreter in reversed(self._idle):  # what has just been used is still in the processor's caches
             if interpreter.key == key and not interpreter.has_ended:
@@ -36,7 +36,7 @@ class Interpreters:
                 return interpreter
         folder = job.folder.parent / f"warm-{next(self._numbers)}"
         own = replace(job, folder=folder, environment={**job.environment, scratch.VARIABLE: str(folder)})
-        interpreter = await Interpreter.start(self._launcher, own, key, stderr, self._ended)
+        interpreter = await Interpreter.start(self._launcher, own, key, self._ended)
         self._all.add(interpreter)
         return interpreter
 
@@ -69,5 +69,5 @@ class Interpreters:
 
 
 def _remove(interpreter: Interpreter) -> None:
-    scratch.remove(interpreter.folder)
+    interpreter.remove()
     scratch.remove_empty(interpreter.folder.parent)  # that of its session
