@@ -44,7 +44,7 @@ PROBED_CALLS = 8
 PROBED_FOR_S = 2.0
 TASK_S = 0.1
 """So long a task of several calls should take."""
-FEWEST_TASKS = 1000
+FEWEST_TASKS = 400
 """That the calls of a map are put into: none is a great part of it, however long its calls turn out to take."""
 TASKS_PER_SLOT = 8
 MANY_CALLS = 8
