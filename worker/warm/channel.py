@@ -31,7 +31,8 @@ class Channel:
     def send(self, message: dict[str, Any], files: Sequence[int] = ()) -> None:
         """In one piece: the other end is waiting for it. OSError where it does not take it."""
         data = json.dumps(message).encode() + b"\n"
-        if socket.send_fds(self._socket, [data], list(files)) < len(data):
+        sent = socket.send_fds(self._socket, [data], list(files)) if files else self._socket.send(data)
+        if sent < len(data):
             raise OSError("a warm interpreter does not read")
 
     async def line(self) -> dict[str, Any] | None:

@@ -237,15 +237,26 @@ class Interpreter:
             self.is_frozen = True
 
 
-def _last_pid() -> int:
+class _LastPid:
     """The number that was last given to a process or thread, by which one sees that none was started since; 0 where
     the system does not say.
     """
-    try:
-        with open("/proc/loadavg", "rb") as stream:  # noqa: PTH123 - for every call
-            return int(stream.read().rsplit(None, 1)[-1])
-    except (OSError, ValueError):
-        return 0
+
+    def __init__(self) -> None:
+        self._file = -1
+        with suppress(OSError):
+            self._file = os.open("/proc/loadavg", os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
+
+    def __call__(self) -> int:
+        if self._file < 0:
+            return 0
+        try:
+            return int(os.pread(self._file, 100, 0).rsplit(None, 1)[-1])
+        except (OSError, ValueError):
+            return 0
+
+
+_last_pid = _LastPid()
 
 
 def _checked(line: dict[str, Any]) -> Answer:
