@@ -249,7 +249,10 @@ class Executor(concurrent.futures.Executor):
         waits until no more come.
         """
         while batches := self._take_gathered():
-            await asyncio.gather(*map(self._send, batches))
+            if len(batches) == 1:
+                await self._send(batches[0])
+            else:
+                await asyncio.gather(*map(self._send, batches))
             if sum(len(batch.calls) for batch in self._gathered.values()) >= MANY_CALLS:
                 await self._pause()
 
@@ -335,7 +338,7 @@ class Executor(concurrent.futures.Executor):
         try:
             await job.answer
         except LooplineError as error:
-            if error.code != "missing_file" or not was_there:
+            if error.code != "missing_input" or not was_there:
                 raise
             self._functions.pop(pickle, None)
             job.answer = asyncio.get_running_loop().create_future()
