@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
-from shared.model import STREAMS, Held, Outcome, Output, OutputFile, Result, Stream
+from shared.model import Held, Outcome, Output, OutputFile, Result, Stream
 from shared.protocol.messages import Run
 from worker import scratch
 from worker.capture import Capture
 from worker.launch.trees import Ended, Job, Launcher, Tree, Usage
 from worker.limits import Breach
 from worker.outputs import OutputsError
+from worker.spool import Spool
 from worker.staging import StagingError
 from worker.stopwatch import Stopwatch
 from worker.task_files import TaskFiles
 from worker.warm.value import take
-from worker.watch import Watch, fills
+from worker.watch import FIRST_LOOK_S, Watch, fills
 
 _WHOLE = (Outcome.SUCCEEDED, Outcome.FAILED)
 """Whose output somebody wants to read; of the others only the beginning is kept."""
@@ -35,13 +37,12 @@ class Attempt:
         run: Run,
         job: Job,
         launcher: Launcher,
-        files: tuple[Path, Path],
+        spool: Spool,
         limit_bytes: int,
-        value_file: Path | None = None,
         task_files: TaskFiles | None = None,
     ) -> None:
-        """``files``: where stdout and stderr go when they are long, each up to ``limit_bytes``; ``value_file``: where
-        a function's value goes when it is; ``task_files``: what it takes and leaves.
+        """``spool``: where stdout and stderr go when they are long, each up to ``limit_bytes``, and a function's
+        value when it is; ``task_files``: what it takes and leaves, if anything.
         """
         self.id = run.attempt
         self.job_name = run.job_name
@@ -53,16 +54,19 @@ class Attempt:
         self.spent_cpu_s = 0.0  # all that it cost here, known at its end
         self._timeout_s = run.timeout_s
         self._job = job
-        self._value_file = value_file
+        self._spool = spool
         self._task_files = task_files
         self._setting_up: asyncio.Task[None] | None = None
         self._launcher = launcher
-        self._captures = [Capture(file, limit_bytes, self._give_up) for file in files]
+        self._stdout = Capture(lambda: spool.output_files(self.id)[0], limit_bytes, self._give_up)
+        self._stderr = Capture(lambda: spool.output_files(self.id)[1], limit_bytes, self._give_up)
+        self._watch: Watch | None = None
         self._tree: Tree | None = None
         self._is_followed = False
         self._verdict: tuple[Outcome, str] | None = None
         self._peak_memory_bytes = 0
         self._ran = Stopwatch()
+        self._began = 0.0  # by ``time.monotonic``
 
     @property
     def held(self) -> Held:
@@ -96,7 +100,7 @@ class Attempt:
         self._is_followed = True
         if self._tree:
             self._tree.follow()
-        return await self._captures[STREAMS.index(stream)].read(offset, most_bytes)
+        return await (self._stdout if stream == "stdout" else self._stderr).read(offset, most_bytes)
 
     def is_still(self) -> bool:
         """Whether nothing of it runs."""
@@ -108,12 +112,26 @@ class Attempt:
             self.usage = replace(usage, cpu_s=max(usage.cpu_s, self.usage.cpu_s))
             self._peak_memory_bytes = max(self._peak_memory_bytes, usage.memory_bytes)
 
+    def look(self, now: float) -> None:
+        """Whether it keeps its limits, if it is time for that; it is ended where it does not."""
+        if self._tree is None or now < self._began + FIRST_LOOK_S:
+            return
+        if self._watch is None:
+            limits, folder = self._job.limits, self._job.folder
+            self._watch = Watch(limits, folder, self._measure_now, self._output_bytes, self._break_off)
+        self._watch.look(now)
+
     async def execute(self) -> Result:
         try:
             ended = Ended(killed=True) if self._verdict else await self._run()
-            outcome, reason, outputs = await self._take_back(*await self._collect(*self._judge(ended)))
-            stdout, stderr = [await capture.finish(outcome in _WHOLE) for capture in self._captures]
-            value = ended.value if outcome in _WHOLE and ended.value else await self._take_value(outcome)
+            outcome, reason = self._judge(ended)
+            outputs: tuple[OutputFile, ...] = ()
+            if self._task_files:
+                outcome, reason, outputs = await self._take_back(*await self._collect(outcome, reason))
+            stdout, stderr = (stream.finish(outcome in _WHOLE) for stream in (self._stdout, self._stderr))
+            value = ended.value if outcome in _WHOLE else None
+            if self._job.call and not value and outcome in _WHOLE:
+                value = await self._take_value(self._job.folder)
         except OSError as error:
             self.trouble = self.trouble or f"cannot run a task here: {error}"
             return Result(self.id, Outcome.GIVEN_BACK, reason=self.trouble[:500])
@@ -122,7 +140,7 @@ class Attempt:
             outcome,
             ended.exit_code,
             reason[:500],
-            self.held.wall_s,
+            self._ran.elapsed_s,
             self.usage.cpu_s,
             self._peak_memory_bytes,
             stdout,
@@ -132,12 +150,10 @@ class Attempt:
             ended.system_s,
         )
 
-    async def _take_value(self, outcome: Outcome) -> Output | None:
-        """What a function returned or raised."""
-        call, file = self._job.call, self._value_file
-        if call is None or file is None or outcome not in _WHOLE:
-            return None
-        return await asyncio.to_thread(take, self._job.folder, file, self._job.limits.value_bytes)
+    async def _take_value(self, folder: Path) -> Output | None:
+        """What a function returned or raised, where it was not told with its end."""
+        file = self._spool.value_file(self.id)
+        return await asyncio.to_thread(take, folder, file, self._job.limits.value_bytes)
 
     async def clear_up(self) -> None:
         """Before its scratch folder goes, however it has ended."""
@@ -167,25 +183,29 @@ class Attempt:
         return outcome, reason, outputs
 
     async def _run(self) -> Ended:
-        if not await self._set_up():
+        if not self._job.makes_folder:
+            await self._set_up()
+        if self._verdict:
             return Ended(killed=True)
         tree = await self._start()
         self._ran.limit(self._timeout_s, self._time_out)
-        watching = asyncio.create_task(self._watch().keep())
         try:
             ended = await tree.wait()
         finally:
-            watching.cancel()
-            self._ran.limit(None, self._time_out)
+            self._ran.stop()
+            if self._watch:
+                self._watch.stop()
         self._account(ended)
-        for capture in self._captures:
-            await capture.drain()
-        return await self._notice_full_disk(ended)
+        for stream in (self._stdout, self._stderr):
+            if stream.is_piped:
+                await stream.drain()
+        if ended.exit_code and ended.folder_is_left and not ended.breach and await self._has_filled_disk():
+            return replace(ended, breach=Breach.SCRATCH)
+        return ended
 
-    async def _set_up(self) -> bool:
-        """Its scratch folder, and its inputs there; False: they cannot be had, or it was ended meanwhile."""
-        if not self._job.makes_folder:
-            await asyncio.to_thread(scratch.make, self._job.folder)
+    async def _set_up(self) -> None:
+        """Its scratch folder, and its inputs there; it is ended where they cannot be had."""
+        await asyncio.to_thread(scratch.make, self._job.folder)
         if self._task_files and not self._verdict:
             self._setting_up = asyncio.create_task(self._task_files.bring_in())
             try:
@@ -196,11 +216,11 @@ class Attempt:
                 if not isinstance(error, StagingError):
                     raise error
                 self.end(error.outcome, str(error))
-        return not self._verdict
 
     async def _start(self) -> Tree:
         self._ran = Stopwatch()
-        self._tree = await self._launcher.start(self._job, *self._captures)
+        self._began = time.monotonic()
+        self._tree = await self._launcher.start(self._job, self._stdout, self._stderr)
         if self._is_followed:
             self._tree.follow()
         if self._verdict:
@@ -209,29 +229,22 @@ class Attempt:
             self.freeze()
         return self._tree
 
-    def _watch(self) -> Watch:
-        return Watch(self._job.limits, self._job.folder, self._measure_now, self._output_bytes, self._break_off)
-
     def _measure_now(self) -> Usage:
         self.measure()
         return self.usage
 
     def _output_bytes(self) -> int:
-        return max(capture.size_bytes for capture in self._captures)
+        return max(self._stdout.size_bytes, self._stderr.size_bytes)
 
     def _break_off(self, breach: Breach) -> None:
         self.end(Outcome.FAILED, self._job.limits.words(breach))
 
-    async def _notice_full_disk(self, ended: Ended) -> Ended:
+    async def _has_filled_disk(self) -> bool:
         """A task may fail of its own accord as soon as it may write no more."""
         limit_bytes = self._job.limits.scratch_bytes
-        has_failed = ended.exit_code and not ended.breach
-        if has_failed and limit_bytes and await asyncio.to_thread(fills, self._job.folder, limit_bytes):
-            return replace(ended, breach=Breach.SCRATCH)
-        return ended
+        return bool(limit_bytes) and await asyncio.to_thread(fills, self._job.folder, limit_bytes)
 
     def _account(self, ended: Ended) -> None:
-        self._ran.stop()
         self._tree = None
         self.folder_is_left = ended.folder_is_left
         self._peak_memory_bytes = max(self._peak_memory_bytes, ended.peak_memory_bytes)

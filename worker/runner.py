@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from worker.limits import Quota
 from worker.spool import Spool
 from worker.task_files import Shelf
 from worker.warm.calls import call_of, folder_of
+from worker.watch import LOOK_AROUND_S
 
 log = logging.getLogger(__name__)
 
@@ -40,35 +42,36 @@ class Runner:
         self._launcher = launcher
         self._spool = spool
         self._scratch = scratch_folder
-        self._worker = worker
+        self._surroundings = scratch.Surroundings(worker)
         self._output_limit_bytes = output_limit_bytes
         self._on_end = on_end
         self._quota = quota or Quota()
         self._shelf = shelf
         self._attempts: dict[AttemptId, Attempt] = {}
         self._none_left = asyncio.Event()
+        self._looking: asyncio.TimerHandle | None = None
         self._closed = ""  # why nothing is started any more
         self._past_cpu_s = 0.0
 
     def start(self, run: Run, refusal: str = "") -> None:
         """``refusal``: why it is given back at once instead."""
         folder = folder_of(run, self._scratch)
-        environment = scratch.environment(run, self._worker, folder)
+        environment = self._surroundings.of(run, folder)
         call = call_of(run, folder)
         room = folder.parent if call else None
         has_files = bool(run.inputs or run.own_inputs or run.outputs)
         limits = self._quota.limits(run)
         job = Job(run.command, folder, environment, limits, run.network, call, room, makes_folder=not has_files)
-        files = self._spool.output_files(run.attempt)
-        value_file = self._spool.value_file(run.attempt)
-        task_files = self._shelf.files_of(run, folder) if self._shelf else None
-        attempt = Attempt(run, job, self._launcher, files, self._output_limit_bytes, value_file, task_files)
+        task_files = self._shelf.files_of(run, folder) if self._shelf and has_files else None
+        attempt = Attempt(run, job, self._launcher, self._spool, self._output_limit_bytes, task_files)
         if self._closed or refusal:
             attempt.end(Outcome.GIVEN_BACK, self._closed or refusal)
         elif run.row_file:
             attempt.end(Outcome.FAILED, "its parameters are lost: the master no longer has the job's row file")
         self._attempts[run.attempt] = attempt
         self._crew.start(self._see_through(attempt, folder))
+        if self._looking is None:
+            self._look_around()
 
     def cancel(self, attempt: AttemptId) -> None:
         if attempt in self._attempts:
@@ -121,6 +124,15 @@ class Runner:
         while self._attempts:
             self._none_left.clear()
             await self._none_left.wait()
+
+    def _look_around(self) -> None:
+        """After limits that are broken, as long as anything is in hand."""
+        now = time.monotonic()
+        for attempt in list(self._attempts.values()):
+            attempt.look(now)
+        self._looking = None
+        if self._attempts:
+            self._looking = asyncio.get_running_loop().call_later(LOOK_AROUND_S, self._look_around)
 
     async def _see_through(self, attempt: Attempt, folder: Path) -> None:
         result = await attempt.execute()

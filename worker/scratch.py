@@ -10,6 +10,7 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 
+from shared.paths import TEMPORARY
 from shared.protocol.messages import Run
 
 VARIABLE = "LOOPLINE_SCRATCH"
@@ -51,7 +52,7 @@ def remove_empty(folder: Path) -> None:
         folder.rmdir()
 
 
-def environment(run: Run, worker: str, folder: Path) -> dict[str, str]:
+class Surroundings:
     """All that a task finds in its environment; what its job asked for comes before ours, our names after it.
 
     ==================== ==========================================================================
@@ -67,24 +68,35 @@ def environment(run: Run, worker: str, folder: Path) -> dict[str, str]:
     LOOPLINE_SCRATCH     the scratch folder: where the task starts, removed when it ends
     ==================== ==========================================================================
     """
-    names = _INHERITED + (_INHERITED_ON_WINDOWS if sys.platform == "win32" else ())
-    for_files = str(temporary(folder))
-    return {
-        **{name: os.environ[name] for name in names if name in os.environ},
-        "HOME": str(folder),
-        **dict.fromkeys(("TMPDIR", "TEMP", "TMP"), for_files),
-        **run.environment,
-        "LOOPLINE_JOB": str(run.attempt.job),
-        "LOOPLINE_JOB_NAME": run.job_name,
-        "LOOPLINE_TASK": str(run.attempt.task),
-        "LOOPLINE_ATTEMPT": str(run.attempt),
-        "LOOPLINE_WORKER": worker,
-        "LOOPLINE_SLOTS": str(run.slots),
-        "LOOPLINE_PARAMETERS": json.dumps({} if run.function else run.parameters),
-        VARIABLE: str(folder),
-    }
+
+    def __init__(self, worker: str) -> None:
+        self._worker = worker
+        self._inherited: dict[str, str] = {}
+
+    def of(self, run: Run, folder: Path) -> dict[str, str]:
+        if not self._inherited:
+            names = _INHERITED + (_INHERITED_ON_WINDOWS if sys.platform == "win32" else ())
+            self._inherited = {name: os.environ[name] for name in names if name in os.environ}
+        home = str(folder)
+        for_files = f"{home}{os.sep}{TEMPORARY}"
+        return {
+            **self._inherited,
+            "HOME": home,
+            "TMPDIR": for_files,
+            "TEMP": for_files,
+            "TMP": for_files,
+            **run.environment,
+            "LOOPLINE_JOB": str(run.attempt.job),
+            "LOOPLINE_JOB_NAME": run.job_name,
+            "LOOPLINE_TASK": str(run.attempt.task),
+            "LOOPLINE_ATTEMPT": str(run.attempt),
+            "LOOPLINE_WORKER": self._worker,
+            "LOOPLINE_SLOTS": str(run.slots),
+            "LOOPLINE_PARAMETERS": json.dumps(run.parameters) if run.parameters and not run.function else "{}",
+            VARIABLE: home,
+        }
 
 
 def temporary(folder: Path) -> Path:
     """Of what lies there nothing is brought home."""
-    return folder / ".tmp"
+    return folder / TEMPORARY

@@ -1,4 +1,7 @@
-"""Keeps an eye on a running attempt: whether it is over a limit that the system does not keep for us."""
+"""Keeps an eye on a running attempt: whether it is over a limit that the system does not keep for us.
+
+All of them are looked at by one timer, the runner's.
+"""
 
 from __future__ import annotations
 
@@ -12,8 +15,10 @@ from worker.launch.trees import Usage
 from worker.limits import Breach, Limits
 
 _LOOK_EVERY_S = 0.5
-_FIRST_LOOK_S = 0.2
+FIRST_LOOK_S = 0.2
 """What is over by then is not looked at: of a task of a tenth of a second that would be a good part of the cost."""
+LOOK_AROUND_S = 0.1
+"""How often somebody has to ask whether it is time for a look."""
 _DISK_SHARE = 50
 """Time between two looks at the disk, as a multiple of what a look takes."""
 _DISK_GAP_S = 30.0
@@ -38,14 +43,27 @@ class Watch:
         self._measure = measure
         self._output_bytes = output_bytes
         self._on_breach = on_breach
+        self._next_look = 0.0
         self._next_disk_look = 0.0
+        self._looking: asyncio.Future[None] | None = None
 
-    async def keep(self) -> None:
-        """Until a limit is broken, or it is cancelled."""
-        await asyncio.sleep(min(_FIRST_LOOK_S, _LOOK_EVERY_S))
-        while not (breach := self._look() or await self._look_at_disk()):  # noqa: ASYNC110 - nothing tells of it
-            await asyncio.sleep(_LOOK_EVERY_S)
-        self._on_breach(breach)
+    def look(self, now: float) -> None:
+        """If it is time, by ``time.monotonic``; what takes long is done aside."""
+        if now < self._next_look:
+            return
+        self._next_look = now + _LOOK_EVERY_S
+        if breach := self._look():
+            self._on_breach(breach)
+        elif self._looking is None or self._looking.done():
+            self._looking = asyncio.ensure_future(self._tell_of_disk())
+
+    def stop(self) -> None:
+        if self._looking:
+            self._looking.cancel()
+
+    async def _tell_of_disk(self) -> None:
+        if breach := await self._look_at_disk():
+            self._on_breach(breach)
 
     def _look(self) -> Breach | None:
         usage, limits = self._measure(), self._limits

@@ -13,7 +13,8 @@ from shared.model import Outcome
 from shared.protocol.messages import Run
 from tests.worker.bench import Bench, processes_of, python, run_of, until
 from worker.launch import processes
-from worker.launch.posix import PosixTree, _signal_without_proc, _tree_of, _UsedByTree
+from worker.launch.family import UsedByTree, _signal_without_proc, tree_of
+from worker.launch.tree import PosixTree
 from worker.launch.windows import WindowsTree
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/autogroup").exists(), reason="needs Linux")
@@ -106,14 +107,6 @@ for name in ("autogroup", "oom_score_adj"): print(pathlib.Path("/proc/self", nam
     assert result.stdout.data.split() == [b"19", b"True", b"19", b"900"]
 
 
-async def test_a_guard_has_not(low_bench: Bench) -> None:
-    run = run_of("sh", "-c", "echo > begun; sleep 100")
-    await low_bench.begins(run)
-    (guard,) = guards(low_bench)
-    await until(lambda: Path(f"/proc/{guard}/autogroup").read_text().endswith(" nice 0\n"))
-    assert os.getpriority(os.PRIO_PROCESS, guard) == 0
-
-
 async def test_a_session_that_a_task_opens_is_lowered_too(low_bench: Bench) -> None:
     run = daemonising("time.sleep(100)", "dict(LOOPLINE_SCRATCH=os.getcwd())")
     low_bench.runner.start(run)
@@ -144,8 +137,8 @@ async def test_without_file_descriptors_nothing_is_still_and_no_thaw_is_forgotte
     assert isinstance(tree, PosixTree)
 
     def stands() -> bool:
-        states = [process.state for process in _tree_of(tree._guard)]
-        return tree._group.is_frozen() or (bool(states) and all(state in "Tt" for state in states))
+        tree_now, standing = tree_of(tree._guard), tree._group.standing()
+        return bool(tree_now) and all(process.state in "Tt" or process.pid in standing for process in tree_now)
 
     with monkeypatch.context() as short:
         short.setattr(os, "open", short_of_files)
@@ -176,7 +169,7 @@ def process(pid: int, parent: int, cpu_s: int, waited_s: int) -> processes.Proce
 
 
 def test_the_time_of_children_that_nobody_waits_for_is_not_lost() -> None:
-    used = _UsedByTree()
+    used = UsedByTree()
     assert used.cpu_s(process(1, 0, 0, 0), [process(2, 1, 3, 0), process(3, 2, 5, 0), process(4, 2, 2, 0)]) == 10
     assert (
         used.cpu_s(process(1, 0, 0, 0), [process(2, 1, 4, 0), process(4, 2, 2, 0)]) == 11

@@ -110,7 +110,7 @@ async def test_the_whole_tree_stands_still_and_goes_on(
 ) -> None:
     if by == "signals":
         monkeypatch.setattr(Group, "freeze", lambda group, frozen: False)
-        monkeypatch.setattr(Group, "is_frozen", lambda group: False)
+        monkeypatch.setattr(Group, "standing", lambda group: set())
     agent = start()
     await runs(master, agent, run_of("sh", "-c", FAMILY))
     await until(lambda: len(processes_of(agent.folder)) >= 2)

@@ -1,15 +1,18 @@
-"""One attempt's control groups (cgroups(7)): limits that the kernel keeps for us, whatever the task does.
+"""One slot's control groups (cgroups(7)): limits that the kernel keeps for us, whatever a task does.
 
-``delegation.py`` finds out which *places* there are: folders of the agent's own, by what can be done there. The
-guard makes an attempt's group below them, the task enters before it becomes the job's program, the agent reads how
-it goes, and the guard removes it when nothing is left. Where a place is missing, callers do with less.
+``delegation.py`` finds out which *places* there are: folders of the agent's own, by what can be done there. A guard
+makes a group below them and enters it for good: what it starts is born there, which costs nothing, while entering
+costs more than a short task. So what the guard itself takes is added to limits and subtracted from what is used. The
+launcher removes the group when the guard is gone. Where a place is missing, callers do with less.
 
-========= ===================================== ======================================
-``core``  kill, freeze, CPU time                version 2, with or without controllers
-``memory`` memory, all at once when it runs out version 2, or 1
-``pids``  processes and threads                 version 2, or 1
-``cpu``   idle weight, all attempts in one      version 1; in version 2 ``core`` may have it
-========= ===================================== ======================================
+========= ======================================= ======================================
+``core``  freeze without any signal               version 2, with or without controllers
+``memory`` memory, all at once when it runs out    version 2, or 1
+``pids``  processes and threads                   version 2, or 1
+``cpu``   idle weight, all slots in one           version 1; in version 2 ``core`` may have it
+========= ======================================= ======================================
+
+What is to stand still is moved into a group below, which is frozen, for the guard must not stop with it.
 """
 
 from __future__ import annotations
@@ -24,57 +27,81 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 Places = dict[str, str]
+Hits = tuple[int, int]
+"""How often memory ran out, and how often another process was refused."""
+
+_LEFT = "frozen"
+_GUARD_PROCESSES = 1
+
+
+def name_of(guard: int) -> str:
+    """Of a guard's group."""
+    return f"guard-{guard}"
 
 
 class Group:
-    """Of the attempt ``name``, below the ``places``. Without places it is nowhere, and does nothing."""
+    """Of a guard with all that it starts, below the ``places``. Without places it is nowhere, and does nothing."""
 
     def __init__(self, places: Places, name: str) -> None:
-        own = ("core", "memory", "pids")
-        self._folders = {kind: f"{places[kind]}/{name}" for kind in own if kind in places}
-        self._shared = [places["cpu"]] if "cpu" in places else []
+        self._folders = {kind: f"{places[kind]}/{name}" for kind in ("core", "memory", "pids") if kind in places}
+        self._entered = {self._folders[kind] for kind in ("memory", "pids") if kind in places}
+        if "cpu" in places:
+            self._entered.add(places["cpu"])
+        self._still = f"{self._folders['core']}/{_LEFT}" if "core" in places else ""
+        self._limits: tuple[int | None, int | None] = None, None
+        self._counters: dict[str, int] | None = None  # open files
+        self._counted: list[bytes] = []
+        self._hits = 0, 0
 
-    def make(self, memory_bytes: int | None, most_processes: int | None) -> None:
+    def make(self) -> None:
         """OSError where it cannot be had."""
-        for folder in set(self._folders.values()):
-            with suppress(FileExistsError):
-                os.mkdir(folder)  # noqa: PTH102 - pathlib is not light
-        if memory_bytes is not None:
-            self._limit_memory(memory_bytes)
-        if most_processes is not None:
-            self._set("pids", "pids.max", most_processes)
+        for folder in (*set(self._folders.values()), self._still):
+            if folder:
+                with suppress(FileExistsError):
+                    os.mkdir(folder)  # noqa: PTH102 - pathlib is not light
 
     def enter(self) -> None:
-        """For the calling process and all that it starts."""
-        for folder in {*self._folders.values(), *self._shared}:
+        """For the calling process and all that it starts from now on."""
+        for folder in self._entered:
             processes.write(f"{folder}/cgroup.procs", b"0")
 
-    def kill(self) -> None:
-        with suppress(OSError):
-            self._set("core", "cgroup.kill", 1)
+    def limit(self, memory_bytes: int | None, most_processes: int | None) -> None:
+        """Of the next task, if they are not those of the last one; ``memory_bytes`` with the guard's own. OSError."""
+        wanted = memory_bytes, most_processes
+        if wanted == self._limits:
+            return
+        if memory_bytes != self._limits[0]:
+            self._limit_memory(memory_bytes)
+        if most_processes != self._limits[1]:
+            self._set("pids", "pids.max", "max" if most_processes is None else most_processes + _GUARD_PROCESSES)
+        self._limits = wanted
+
+    def hold(self, pid: int) -> None:
+        """Have a process stand still; OSError where that has to be done by a signal."""
+        if not self._still:
+            raise OSError("there is no group for what stands still")
+        processes.write(f"{self._still}/cgroup.procs", str(pid).encode())
 
     def freeze(self, frozen: bool) -> bool:
-        """Stop all of it, or let it go on; False where that has to be done by signals."""
+        """All that is held stops, or goes on; False where that has to be done by signals."""
         try:
-            self._set("core", "cgroup.freeze", int(frozen))
+            self._freeze(frozen)
         except OSError:
             return False
-        return "core" in self._folders
+        return bool(self._still)
 
     def is_told_to_freeze(self) -> bool:
-        """Whether it stands, or is about to, by our own word."""
-        return self._read("core", "cgroup.freeze").strip() == b"1"
+        """Whether what it holds stands, or is about to, by our own word."""
+        return bool(self._still) and processes.read(f"{self._still}/cgroup.freeze").strip() == b"1"
 
-    def is_frozen(self) -> bool:
-        """Whether all of it has stopped, where it was this that stopped it."""
-        return bool(self._stat("core", "cgroup.events").get("frozen"))
-
-    def cpu_s(self) -> float | None:
-        used_us = self._stat("core", "cpu.stat").get("usage_usec")
-        return None if used_us is None else used_us / 1e6
+    def standing(self) -> set[int]:
+        """The processes that it holds, once all of them have stopped."""
+        if not self._still or not _numbers(processes.read(f"{self._still}/cgroup.events")).get("frozen"):
+            return set()
+        return set(map(int, processes.read(f"{self._still}/cgroup.procs").split()))
 
     def memory_bytes(self) -> int | None:
-        """What cannot be dropped: anonymous memory, and files in memory."""
+        """What cannot be dropped: anonymous memory, and files in memory; the guard's own included."""
         stat = self._stat("memory", "memory.stat")
         if not stat:
             return None
@@ -82,47 +109,84 @@ class Group:
         return stat["total_rss"] + stat.get("total_shmem", 0) if old else stat["anon"] + stat.get("shmem", 0)
 
     def processes(self) -> int | None:
-        """With their threads."""
-        return _number(self._read("pids", "pids.current"))
+        """With their threads, without the guard."""
+        number = _number(self._read("pids", "pids.current"))
+        return None if number is None else max(0, number - _GUARD_PROCESSES)
 
-    def breach(self) -> str:
-        """Which limit was hit: ``memory``, ``processes``, or none."""
-        killed = self._stat("memory", "memory.events") or self._stat("memory", "memory.oom_control")
-        if killed.get("oom_kill"):
-            return "memory"
-        return "processes" if self._stat("pids", "pids.events").get("max") else ""
+    def hits(self) -> Hits:
+        """Of all tasks in it until now. OSError where that cannot be looked at."""
+        if self._counters is None:
+            self._counters = {kind: file for kind in ("memory", "pids") if (file := self._open_counter(kind)) >= 0}
+        counted = [os.pread(file, 4096, 0) for file in self._counters.values()]
+        if counted != self._counted:
+            self._counted = counted
+            numbers = dict(zip(self._counters, map(_numbers, counted), strict=True))
+            self._hits = numbers.get("memory", {}).get("oom_kill", 0), numbers.get("pids", {}).get("max", 0)
+        return self._hits
+
+    def close(self) -> None:
+        """The files that are open for ``hits``."""
+        for file in (self._counters or {}).values():
+            os.close(file)
+        self._counters = None
 
     def remove(self) -> bool:
         """False where the kernel still clears up in it."""
-        gone = [_remove(folder) for folder in set(self._folders.values())]
+        gone = [_remove(folder) for folder in (self._still, *set(self._folders.values())) if folder]
         return all(gone)
 
-    def _limit_memory(self, limit_bytes: int) -> None:
-        is_v2 = os.access(f"{self._folders.get('memory')}/memory.max", os.W_OK)
-        self._set("memory", "memory.max" if is_v2 else "memory.limit_in_bytes", limit_bytes)
-        with suppress(OSError):  # where there is no swap, it need not be forbidden
-            if is_v2:
-                self._set("memory", "memory.oom.group", 1)  # version 1 kills one process: the agent ends the others
-                self._set("memory", "memory.swap.max", 0)
-            else:
-                self._set("memory", "memory.memsw.limit_in_bytes", limit_bytes)
+    def _open_counter(self, kind: str) -> int:
+        for file in ("memory.events", "memory.oom_control", "pids.events"):
+            path = f"{self._folders.get(kind)}/{file}"
+            if file.startswith(kind) and os.access(path, os.R_OK):
+                return os.open(path, os.O_RDONLY)
+        return -1
 
-    def _set(self, kind: str, file: str, value: int) -> None:
+    def _freeze(self, frozen: bool) -> None:
+        if self._still:
+            processes.write(f"{self._still}/cgroup.freeze", b"1" if frozen else b"0")
+
+    def _limit_memory(self, limit_bytes: int | None) -> None:
+        is_v2 = os.access(f"{self._folders.get('memory')}/memory.max", os.W_OK)
+        limit = ("max" if is_v2 else -1) if limit_bytes is None else limit_bytes
+        if is_v2:
+            self._set("memory", "memory.max", limit)
+            with suppress(OSError):  # where there is no swap, it need not be forbidden
+                self._set("memory", "memory.swap.max", "max" if limit_bytes is None else 0)
+            return
+        with suppress(OSError):  # of the two, the one with swap may never be the lower
+            self._set("memory", "memory.memsw.limit_in_bytes", -1)
+        self._set("memory", "memory.limit_in_bytes", limit)
+        with suppress(OSError):
+            self._set("memory", "memory.memsw.limit_in_bytes", limit)
+
+    def _set(self, kind: str, file: str, value: int | str) -> None:
         if kind in self._folders:
             processes.write(f"{self._folders[kind]}/{file}", str(value).encode())
 
     def _stat(self, kind: str, file: str) -> dict[str, int]:
-        pairs = (line.split() for line in self._read(kind, file).splitlines())
-        return {pair[0].decode(): int(pair[1]) for pair in pairs if len(pair) == 2}
+        return _numbers(self._read(kind, file))
 
     def _read(self, kind: str, file: str) -> bytes:
         return processes.read(f"{self._folders[kind]}/{file}") if kind in self._folders else b""
 
 
+def breach(before: Hits, after: Hits) -> str:
+    """Which limit was hit in between: ``memory``, ``processes``, or none."""
+    if after[0] > before[0]:
+        return "memory"
+    return "processes" if after[1] > before[1] else ""
+
+
 def remove_places(folders: Iterable[str]) -> bool:
-    """With the groups of attempts whose guards were killed. False where there is still somebody in one of them."""
-    gone = [_remove(inner) for folder in folders for inner in [*_folders_in(folder), folder]]
+    """With the groups of guards in them. False where there is still somebody in one of them."""
+    gone = [_remove(left) for folder in folders for left in _from_inside(folder)]
     return all(gone)
+
+
+def _from_inside(folder: str) -> list[str]:
+    """A folder and all below it, the deepest first."""
+    return [*(left for inner in _folders_in(folder) for left in _from_inside(inner)), folder]
 
 
 def _folders_in(folder: str) -> list[str]:
@@ -141,6 +205,11 @@ def _remove(folder: str) -> bool:
     except OSError:
         return False
     return True
+
+
+def _numbers(text: bytes) -> dict[str, int]:
+    pairs = (line.split() for line in text.splitlines())
+    return {pair[0].decode(): int(pair[1]) for pair in pairs if len(pair) == 2}
 
 
 def _number(text: bytes) -> int | None:

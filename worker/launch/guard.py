@@ -1,114 +1,168 @@
-"""The guard of one attempt: starts the task, and sees to it that nothing of the task outlives it.
+"""The guard of one slot: starts task after task, and sees to it that nothing of a task outlives it.
 
-It speaks lines of JSON with the agent over its own connection. In: one line, the job. Hanging up (or dying) is the
-agent's order to kill. Out: ``{"guard": ..., "session": ...}`` once the task runs, and at the very end, when nothing
-is left, how it went. A guard that could not start its task says ``{"errno": ..., "reason": ...}`` or
-``{"trouble": ...}`` and ends.
+It speaks with the agent over its own connection. In: an order, which is a task, perhaps with two open files for it
+to write to; then, while that runs, ``kill``, ``follow`` (pass on what it writes as it comes) and ``ask`` (say so when
+it runs). Hanging up, or dying, is the agent's order to kill and to go.
+
+Out: ``guard`` at first, who it is; ``runs`` where it was asked; what the task writes, as ``stdout`` and ``stderr``;
+and when nothing of the task is left, how it went, with what it wrote last. A task that could not be started ends with
+``errno`` and ``reason``, or with ``trouble``.
+
+What a task inherits is set once, in the guard: the lowest priority, the control groups (see ``spawn.py``).
 """
 
 from __future__ import annotations
 
-import json
+import errno
 import os
-import resource
 import signal
 import socket
 import sys
 import time
 from contextlib import suppress
 
-from worker.launch import kinship, processes
-from worker.launch.groups import Group
-from worker.launch.spawn import SpawnError, spawn
+from worker.launch import kinship, priority, processes
+from worker.launch.folders import Folders
+from worker.launch.groups import Group, breach, name_of
+from worker.launch.relay import Relay
+from worker.launch.spawn import dump_no_core, spawn
 from worker.launch.wakeup import Wakeup
+from worker.launch.wire import Unpacker, pack
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from worker.launch.spawn import Job
+    from worker.launch.groups import Places
+    from worker.launch.spawn import Order
 
+FILES = 2
 _RETRY_S = 0.02
-_TRIES = 100
+_KEEP_FOLDER_S = 0.05
 _DEAD = "ZX"
 _MAXRSS_UNIT = 1 if sys.platform == "darwin" else 1024
-
-
-def say(message: dict[str, object]) -> bytes:
-    return json.dumps(message).encode() + b"\n"
+_SMALL_BYTES = 2**26
+"""Of a task with so little memory, the guard might be the larger when the kernel looks for somebody to kill."""
 
 
 class Guard:
-    def __init__(self, connection: int, stdout: int, stderr: int) -> None:
+    def __init__(self, connection: int, yields: bool, places: Places) -> None:
         self._agent = socket.socket(fileno=connection)
-        self._outputs = (stdout, stderr)
-        self._task = 0
-        self._status: int | None = None  # of the task, once it ended
-        self._killed = False
-        self._strays = 0
-        self._is_walled = False
-        self._group = Group({}, "")
+        self._connection = connection
+        self._yields = yields
+        self._group = Group(places, name_of(os.getpid()))
+        self._wakeup = Wakeup(connection)
+        self._folders = Folders()
+        self._heard = Unpacker()
+        self._files: list[int] = []  # that came with the order
+        self._is_over = False  # the agent hung up
+        self._hits = 0, 0
+        self._own_bytes = 0
+        self._stands_back = False
+        self._forget()
 
     def run(self) -> None:
-        job = self._hear()
-        if not job:
-            return
         kinship.adopt_orphans()
-        wakeup = Wakeup(self._agent)
-        if not self._start(json.loads(job)):
-            self._remove_group(wakeup)
-            return
-        for output in self._outputs:
-            os.close(output)
-        self._say({"guard": os.getpid(), "session": os.getsid(0)})
-        os.setsid()  # out of the low session that the task stays in: see priority.py
-        self._watch(wakeup)
-        self._clear(wakeup)
-        self._say(self._account())
-        self._remove_group(wakeup)
-
-    def _start(self, job: Job) -> bool:
-        self._is_walled = bool(job["sandbox"])
-        self._group = Group(job["places"], job["name"])
         try:
-            self._group.make(job["limits"].get("memory_bytes"), job["limits"].get("processes"))
-            self._task = spawn(job, self._group, *self._outputs)
-        except SpawnError as error:
-            self._say({"errno": error.number, "reason": error.reason})
-            return False
+            self._settle()
         except OSError as error:
             self._say({"trouble": f"cannot start a process: {error.strerror}"})
-            return False
-        return True
+            return
+        self._say({"guard": os.getpid(), "session": os.getsid(0), "own_bytes": self._own_bytes})
+        while order := self._next_order():
+            self._serve(order)
+            self._forget()
+        self._folders.clear()
 
-    def _hear(self) -> bytes:
-        """The job's line; empty where the agent hung up before it was complete."""
-        line = bytearray()
-        while not line.endswith(b"\n"):
-            part = self._agent.recv(65536)
-            if not part:
-                return b""
-            line += part
-        return bytes(line)
+    def _settle(self) -> None:
+        """Become what every task is to be."""
+        dump_no_core()
+        priority.go_first_when_memory_runs_out()
+        if self._yields:
+            priority.yield_to_owner()
+        self._group.make()
+        self._group.enter()
+        self._own_bytes = self._group.memory_bytes() or 0
 
-    def _say(self, message: dict[str, object]) -> None:
-        with suppress(OSError):  # the agent is gone: nobody to tell
-            self._agent.sendall(say(message))
+    def _forget(self) -> None:
+        """There is no task."""
+        self._task = 0
+        self._status: int | None = None  # of the task, once it ended
+        self._has_children = True
+        self._killed = False
+        self._strays = 0
+        self._user_s = self._system_s = 0.0
+        self._peak_memory = 0
+        self._relay = Relay(self._wakeup, self._pass_on)
+        if self._stands_back:
+            self._stands_back = False
+            priority.go_first_when_memory_runs_out()
 
-    def _watch(self, wakeup: Wakeup) -> None:
-        """Until the task ended or has to."""
-        while self._reap() and self._status is None and not self._killed:
-            if wakeup.wait():
+    def _serve(self, order: Order) -> None:
+        began_s = time.process_time()
+        end = self._start(order)
+        if not end:
+            self._watch()
+            self._clear(is_walled=bool(order["sandbox"]))
+            end = self._account()
+        end["folder_is_left"] = not (order["makes_folder"] and self._folders.take_back(order["folder"]))
+        end["overhead_s"] = time.process_time() - began_s
+        self._pass_on(*self._relay.close(), end)
+
+    # The task.
+
+    def _start(self, order: Order) -> dict[str, object]:
+        """Empty, or why it could not be."""
+        files, self._files = self._files, []
+        try:
+            if order["makes_folder"]:
+                self._folders.make(order["folder"])
+            os.chdir(order["folder"])
+            files = files or self._relay.open()
+            self._limit(order["limits"])
+        except OSError as error:
+            _close(files)
+            return {"trouble": f"cannot run a task here: {error}"}
+        try:
+            self._task = spawn(order, *files)
+        except (OSError, ValueError) as error:
+            return {"errno": getattr(error, "errno", errno.EINVAL), "reason": _reason(error)}
+        finally:
+            _close(files)
+        if (order["limits"].get("memory_bytes") or _SMALL_BYTES) < _SMALL_BYTES:
+            self._stand_back()
+        return {}
+
+    def _limit(self, limits: dict[str, int | None]) -> None:
+        memory_bytes = limits.get("memory_bytes")
+        with_own = None if memory_bytes is None else memory_bytes + self._own_bytes
+        self._group.limit(with_own, limits.get("processes"))
+
+    def _stand_back(self) -> None:
+        """When memory runs out, let it be the task that is killed, however small it is."""
+        priority.stay_when_memory_runs_out()
+        self._stands_back = True
+
+    def _watch(self) -> None:
+        """Until the task ended or has to. It may be killed by the agent's own hand, which has said so just before."""
+        self._heed()
+        while self._status is None and not self._killed:
+            ready = self._wakeup.wait()
+            if self._connection in ready:
+                self._hear()
+                self._heed()
+            self._relay.read(ready)
+            if self._wakeup.has_rung:
                 self._reap()
-                self._killed = self._status is None
 
-    def _clear(self, wakeup: Wakeup) -> None:
-        """Kill all that there is of the attempt, until the kernel says that we have no children left.
+    def _clear(self, is_walled: bool) -> None:
+        """Kill all that there is of the task, until the kernel says that we have no children left.
 
         A killed process can fork no more, and its children become ours: every round leaves fewer.
         """
+        if not self._has_children:
+            return
         if not self._killed:
             with suppress(OSError):
-                self._strays = self._count_strays()
-        self._group.kill()
+                self._strays = self._count_strays(is_walled)
         with suppress(OSError):
             os.killpg(self._task, signal.SIGKILL)  # at one stroke; off Linux, all that can be found
         while self._reap():
@@ -116,51 +170,113 @@ class Guard:
                 for pid in processes.descendants(os.getpid()):
                     with suppress(OSError):
                         os.kill(pid, signal.SIGKILL)
-            wakeup.pause(_RETRY_S)
+            self._wakeup.pause(_RETRY_S)
 
-    def _count_strays(self) -> int:
+    def _count_strays(self, is_walled: bool) -> int:
         """What the task has left running; not the first process of its sandbox, below which all of it is."""
-        first = set(processes.children(os.getpid())) if self._is_walled else set()
+        first = set(processes.children(os.getpid())) if is_walled else set()
         found = (processes.look(pid) for pid in processes.descendants(os.getpid()) if pid not in first)
         return sum(process is not None and process.state not in _DEAD for process in found)
 
-    def _remove_group(self, wakeup: Wakeup) -> None:
-        """The dead may stay in it for a moment."""
-        for _ in range(_TRIES):
-            if self._group.remove():
-                return
-            wakeup.pause(_RETRY_S)
-
     def _reap(self) -> bool:
         """Take leave of every child that ended; False when none is left."""
-        with suppress(ChildProcessError):
+        self._has_children = True
+        try:
             while True:
-                pid, status = os.waitpid(-1, os.WNOHANG)
-                if pid == self._task:
-                    self._status = status
+                pid, status, used = os.wait4(-1, os.WNOHANG)
                 if pid == 0:
                     return True
-        return False
+                if pid == self._task:
+                    self._status = status
+                self._user_s += used.ru_utime
+                self._system_s += used.ru_stime
+                self._peak_memory = max(self._peak_memory, used.ru_maxrss)
+        except ChildProcessError:
+            self._has_children = False
+        return self._has_children
 
     def _account(self) -> dict[str, object]:
         assert self._status is not None
-        used = resource.getrusage(resource.RUSAGE_CHILDREN)
-        return {
+        end: dict[str, object] = {
             "exit_code": os.waitstatus_to_exitcode(self._status),
-            "killed": self._killed,
-            "cpu_s": used.ru_utime + used.ru_stime,
-            "peak_memory_bytes": used.ru_maxrss * _MAXRSS_UNIT,  # of the largest process
-            "breach": self._breach(),
-            "strays": self._strays,
-            "overhead_s": time.process_time(),
-            "system_s": used.ru_stime,
+            "cpu_s": self._user_s + self._system_s,
+            "system_s": self._system_s,
+            "peak_memory_bytes": self._peak_memory * _MAXRSS_UNIT,  # of the largest process
         }
+        if self._killed:
+            end["killed"] = True
+        if self._strays:
+            end["strays"] = self._strays
+        self._note_breach(self._status, end)
+        return end
 
-    def _breach(self) -> str:
-        """The limit that a task hit which did not end well."""
-        assert self._status is not None
-        if os.WIFSIGNALED(self._status) and os.WTERMSIG(self._status) == signal.SIGXFSZ:
-            return "scratch"
+    def _note_breach(self, status: int, end: dict[str, object]) -> None:
+        """The limit that a task hit which did not end well, and how often limits were hit, where that is news."""
+        before = self._hits
         with suppress(OSError):  # no file descriptor left
-            return self._group.breach() if self._status else ""
-        return ""
+            self._hits = self._group.hits()
+        if before != self._hits:
+            end["hits"] = self._hits
+        if not status:
+            return
+        hit = breach(before, self._hits)
+        if os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGXFSZ:
+            hit = "scratch"
+        if hit:
+            end["breach"] = hit
+
+    # The agent.
+
+    def _next_order(self) -> Order | None:
+        """None where there will be none any more: the agent hung up."""
+        while not self._is_over:
+            while (word := self._heard.next()) is not None:
+                if isinstance(word, dict):
+                    return word
+            longest_s = _KEEP_FOLDER_S if self._folders.has_spare else None
+            if self._wakeup.wait(longest_s):
+                self._hear()
+            else:
+                self._folders.clear()
+        return None
+
+    def _heed(self) -> None:
+        while word := self._heard.next():
+            if word == "kill":
+                self._killed = self._status is None
+            elif word == "follow":
+                self._relay.follow()
+            elif word == "ask":
+                self._say({"runs": True})
+
+    def _hear(self) -> None:
+        part = b""
+        with suppress(OSError):
+            part, files, _, _ = socket.recv_fds(self._agent, 65536, FILES)
+            for file in files:
+                os.set_inheritable(file, False)
+            self._files += files
+        self._heard.feed(part)
+        if not part:
+            self._is_over = self._killed = True
+
+    def _pass_on(self, stdout: bytes, stderr: bytes, news: dict[str, object] | None = None) -> None:
+        news = news or {}
+        if stdout:
+            news["stdout"] = stdout
+        if stderr:
+            news["stderr"] = stderr
+        self._say(news)
+
+    def _say(self, message: dict[str, object]) -> None:
+        with suppress(OSError):  # the agent is gone: nobody to tell
+            self._agent.sendall(pack(message))
+
+
+def _close(files: list[int]) -> None:
+    for file in files:
+        os.close(file)
+
+
+def _reason(error: Exception) -> str:
+    return getattr(error, "strerror", None) or str(error)

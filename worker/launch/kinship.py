@@ -1,4 +1,4 @@
-"""Who inherits orphans and who dies with whom: prctl(2) on Linux, nothing elsewhere.
+"""Who inherits orphans: prctl(2) on Linux, nothing elsewhere.
 
 Without it (macOS) an orphan goes to the system's first process: what then stays in its task's process group is
 still found and killed, a daemon that left the group is not.
@@ -7,11 +7,8 @@ still found and killed, a daemon that left the group is not.
 from __future__ import annotations
 
 import ctypes
-import os
-import signal
 import sys
 
-_PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 libc = ctypes.CDLL(None) if sys.platform == "linux" else None
 
@@ -20,11 +17,3 @@ def adopt_orphans() -> None:
     """From now on, whoever loses its parent among our descendants becomes our child."""
     if libc:
         libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-
-
-def die_with(parent: int) -> None:
-    """From now on, we are killed as soon as our parent ends; at once if it already has."""
-    if libc:
-        libc.prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
-        if os.getppid() != parent:
-            os.kill(os.getpid(), signal.SIGKILL)

@@ -2,10 +2,11 @@
 
 ``nice`` alone is a no-op on a desktop: there every session is a scheduling group of its own (sched(7), "The
 autogroup feature"), and nice only ranks processes within one group. So the launcher opens *one* session, gives its
-group the nice value 19, and all tasks stay in it, themselves nice 19 and SCHED_IDLE. A guard leaves that session as
-soon as its task runs, so that it kills in time however busy the owner is. Why one session and not one per task: an
-unprivileged process may lower a group only ten times a second, counted over the whole machine. A session that a
-task opens for itself is lowered when the task is next measured (``posix.PosixTree``).
+group the nice value 19, and all guards and tasks stay in it, themselves nice 19 and SCHED_IDLE: a guard lowers itself
+once, and its tasks inherit that. What has to be killed in time, however busy the owner is, the agent kills, which is
+not low. Why one session and not one per task: an unprivileged process may lower a group only ten times a second,
+counted over the whole machine. A session that a task opens for itself is lowered when the task is next measured
+(``tree.PosixTree``).
 
 SCHED_IDLE brings the idle I/O class with it (ioprio_set(2)), which is set all the same: it stays when a task changes
 its scheduling class. Where systemd groups by slice instead of by session, only the weight of its slice helps: that is
@@ -51,6 +52,11 @@ def lower_own_session() -> None:
 def go_first_when_memory_runs_out() -> None:
     with suppress(OSError):
         write("/proc/self/oom_score_adj", b"900")
+
+
+def stay_when_memory_runs_out() -> None:
+    with suppress(OSError):
+        write("/proc/self/oom_score_adj", b"0")
 
 
 def yield_to_owner() -> None:

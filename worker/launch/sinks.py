@@ -9,7 +9,7 @@ from typing import Protocol
 
 
 class Sink(Protocol):
-    """One stream of one attempt. All of it is fed, or written to ``open``'s pipe, before its tree's ``wait`` is over."""
+    """One stream of one attempt. All of it is fed, or written to the pipe, before its tree's ``wait`` is over."""
 
     def feed(self, data: bytes) -> None: ...
 

@@ -1,124 +1,122 @@
-"""From a guard to its task: fork, become small and low, exec."""
+"""From a guard to its task: ``posix_spawn``, which copies nothing of the guard.
+
+What the task needs to be it inherits: the guard stands in the task's folder, has its limits, is low and in the
+control groups of its slot. So there is nothing left to be done between the copy and the program.
+"""
 
 from __future__ import annotations
 
 import errno
-import json
 import os
 import resource
 import signal
-from typing import TYPE_CHECKING
 
-from worker.launch import kinship, priority
-from worker.launch.groups import Group
-
+TYPE_CHECKING = False  # typing is not light
 if TYPE_CHECKING:
-    from typing import NoReturn, TypedDict
+    from typing import TypedDict
 
-    class Job(TypedDict):
+    class Order(TypedDict):
         command: list[str]
         sandbox: list[str]  # a program that runs the command in one, and its options; empty: none
         folder: str
+        makes_folder: bool
         environment: dict[str, str]
-        yields: bool
-        name: str
-        places: dict[str, str]
         limits: dict[str, int | None]
 
+    Places = list[tuple[int, int, int]]
 
 _TRACES = ("LOOPLINE_SCRATCH",)
 """By which a later agent finds what is left of this one; ours to set, not the job's."""
+_OPTIONS_FILE = 3
+_DEFAULT_SIGNALS = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGPIPE, signal.SIGXFSZ]
+"""That are ignored here, and would be so there."""
+_limits: dict[str, int | None] = {}
 
 
-class SpawnError(Exception):
-    """The task could not be started; ``number`` is exec's errno, 0 where it never came to exec."""
-
-    def __init__(self, number: int, reason: str) -> None:
-        super().__init__(reason)
-        self.number = number
-        self.reason = reason
+def dump_no_core() -> None:
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
-def spawn(job: Job, group: Group, stdout: int, stderr: int) -> int:
-    """Start the task and return its process id once it really runs; SpawnError else."""
-    guard = os.getpid()
-    hear, tell = os.pipe()  # closed by exec: silence is success
-    pid = os.fork()
-    if pid == 0:
-        _become(job, group, guard, stdout, stderr, tell)
-    os.close(tell)
-    trouble = b""
-    while part := os.read(hear, 65536):
-        trouble += part
-    os.close(hear)
-    if trouble:
-        os.waitpid(pid, 0)
-        raise SpawnError(*json.loads(trouble))
-    return pid
-
-
-def _become(job: Job, group: Group, guard: int, stdout: int, stderr: int, tell: int) -> NoReturn:
-    is_ready = False
+def spawn(order: Order, stdout: int, stderr: int) -> int:
+    """Start the task and return its process id once it really runs; OSError or ValueError says why it cannot."""
+    start = _spawn_walled if order["sandbox"] else _search
+    places = [(os.POSIX_SPAWN_DUP2, stdout, 1), (os.POSIX_SPAWN_DUP2, stderr, 2)]
+    user_threads = order["limits"].get("user_threads")
+    _limit("RLIMIT_NPROC", user_threads)
     try:
-        _prepare(job, group, guard, stdout, stderr)
-        is_ready = True
-        _execute(job)
-    except BaseException as error:
-        number = getattr(error, "errno", errno.EINVAL) if is_ready else 0
-        reason = getattr(error, "strerror", None) or str(error)
-        os.write(tell, json.dumps([number, reason]).encode())
-    finally:
-        os._exit(127)
+        return start(order, places)
+    except BlockingIOError:
+        if user_threads is None:
+            raise
+    _limit("RLIMIT_NPROC", None)  # others have started so many: watching has to do
+    return start(order, places)
 
 
-def _prepare(job: Job, group: Group, guard: int, stdout: int, stderr: int) -> None:
-    kinship.die_with(guard)
-    group.enter()
-    os.setpgid(0, 0)  # its own process group, but the launcher's session: see priority.py
-    os.chdir(job["folder"])
-    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-    os.dup2(stdout, 1)
-    os.dup2(stderr, 2)
-    for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGPIPE", "SIGXFSZ"):  # ignored signals survive exec
-        signal.signal(getattr(signal, name), signal.SIG_DFL)
-    priority.go_first_when_memory_runs_out()
-    if job["yields"]:
-        priority.yield_to_owner()
+def _search(order: Order, places: Places) -> int:
+    """As execvp(3) does, in the PATH that the job asks for."""
+    _limit("RLIMIT_FSIZE", order["limits"].get("file_bytes"))
+    command, environment = order["command"], order["environment"]
+    if not command:
+        raise ValueError("there is none")
+    if "/" in command[0]:
+        return _spawn(command[0], command, environment, places)
+    refused: OSError | None = None
+    for folder in environment.get("PATH", os.defpath).split(os.pathsep):
+        program = f"{folder}/{command[0]}" if folder else command[0]
+        if not os.access(program, os.F_OK):
+            continue
+        try:
+            return _spawn(program, command, environment, places)
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        except OSError as error:
+            refused = refused or error
+    raise refused or FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
 
 
-def _execute(job: Job) -> NoReturn:
-    """The command, by way of its sandbox if it has one.
+def _spawn_walled(order: Order, places: Places) -> int:
+    """By way of its sandbox.
 
     The sandbox itself must not have the task's environment, for LD_PRELOAD there would run whatever it likes outside.
     It reads that, with its other options, from a file: a command line is for everybody to see.
     """
-    if not job["sandbox"]:
-        _limit(job["limits"])
-        os.execvpe(job["command"][0], job["command"], job["environment"])  # noqa: S606
-    program, *options = job["sandbox"]
+    program, *options = order["sandbox"]
+    _limit("RLIMIT_FSIZE", None)
     file = _file_of(options)
-    _limit(job["limits"])
-    minimal = {name: job["environment"][name] for name in _TRACES if name in job["environment"]}
-    os.execve(program, [program, "--args", str(file), "--", *job["command"]], minimal)  # noqa: S606
+    try:
+        _limit("RLIMIT_FSIZE", order["limits"].get("file_bytes"))
+        minimal = {name: order["environment"][name] for name in _TRACES if name in order["environment"]}
+        command = [program, "--args", str(_OPTIONS_FILE), "--", *order["command"]]
+        return _spawn(program, command, minimal, [*places, (os.POSIX_SPAWN_DUP2, file, _OPTIONS_FILE)])
+    finally:
+        os.close(file)
+
+
+def _spawn(program: str, command: list[str], environment: dict[str, str], places: Places) -> int:
+    """In a process group of its own, but in the launcher's session: see priority.py."""
+    return os.posix_spawn(program, command, environment, file_actions=places, setpgroup=0, setsigdef=_DEFAULT_SIGNALS)
 
 
 def _file_of(options: list[str]) -> int:
     """An open file without a name, with each option ended by a NUL; ValueError for one that has a NUL in it."""
     if any("\0" in option for option in options):
         raise ValueError("embedded null byte")
-    file = os.memfd_create("options", 0)  # which stays open in the program that is executed
+    file = os.memfd_create("options")
     with os.fdopen(file, "wb", closefd=False) as stream:
         stream.write(b"".join(os.fsencode(option) + b"\0" for option in options))
     os.lseek(file, 0, os.SEEK_SET)
     return file
 
 
-def _limit(limits: dict[str, int | None]) -> None:
-    """What the system keeps for each process: the size of a file, no core dumps, how many processes its user has."""
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    for name, limit in (("RLIMIT_FSIZE", limits.get("file_bytes")), ("RLIMIT_NPROC", limits.get("user_threads"))):
-        if limit is not None:
-            kind = getattr(resource, name)
-            _, hard = resource.getrlimit(kind)
-            lower = limit if hard == resource.RLIM_INFINITY else min(limit, hard)
-            resource.setrlimit(kind, (lower, lower))
+def _limit(name: str, limit: int | None) -> None:
+    """What the system keeps for each process: the size of a file, how many processes its user has.
+
+    Of the guard, which the task inherits: so only the soft limit, which can be raised again for the next task.
+    """
+    if _limits.get(name) == limit:
+        return
+    kind = getattr(resource, name)
+    _, hard = resource.getrlimit(kind)
+    soft = hard if limit is None else limit if hard == resource.RLIM_INFINITY else min(limit, hard)
+    resource.setrlimit(kind, (soft, hard))
+    _limits[name] = limit

@@ -1,0 +1,217 @@
+"""One attempt's tree on POSIX, by way of its guard."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import signal
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any
+
+from worker.launch import groups, priority, processes
+from worker.launch.family import UsedByTree, for_all, signal_all, tree_of
+from worker.launch.groups import Group
+from worker.launch.line import Line
+from worker.launch.sinks import Sink
+from worker.launch.trees import Ended, Usage, usage_of
+from worker.limits import Breach, Limits
+
+_STOPPED = "TtZX"  # dead ones included
+_OUR_MISTAKES = {errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE}
+
+
+class PosixTree:
+    """``sinks``: where what it writes is to go, of stdout and stderr; none where it has files of its own."""
+
+    def __init__(self, line: Line, sinks: Sequence[Sink], limits: Limits, yields: bool) -> None:
+        self._line = line
+        self._sinks = sinks
+        self._limits = limits
+        self._yields = yields
+        self._low_sessions: set[int] = set()
+        self._is_frozen = False
+        self._is_held = False  # by a frozen group, or was
+        self._must_thaw = False  # it could not be, the last time
+        self._seen_cpu_s: dict[int, float] = {}  # of processes that are to stop
+        self._used = UsedByTree(line.past_cpu_s)
+        self._hits = line.hits
+        self._usage = Usage()
+        self._ended: asyncio.Future[Ended] = asyncio.get_running_loop().create_future()
+
+    def kill(self) -> None:
+        """At one stroke from here, for its guard is as low as itself; the guard sees to it that nothing is left."""
+        if self._ended.done():
+            return
+        self._line.say("kill")
+        with suppress(OSError):
+            signal_all(self._guard, signal.SIGKILL)
+
+    def freeze(self) -> None:
+        self._set_frozen(True)
+
+    def thaw(self) -> None:
+        self._set_frozen(False)
+
+    def follow(self) -> None:
+        if not self._ended.done():
+            self._line.say("follow")
+
+    def is_still(self) -> bool:
+        """Stopped, or without processor time since the last call: it is waiting for its turn to stop.
+
+        A process that is told to stop never again runs a line of its program; but on a busy computer one of the
+        lowest priority may wait long until it shows. What cannot be seen is not known to stand still.
+        """
+        if self._ended.done():
+            return True
+        if not self._guard or sys.platform != "linux":  # elsewhere, signalled is all that can be known
+            return bool(self._guard)
+        try:
+            tree, standing = tree_of(self._guard), self._group.standing()
+        except OSError:
+            return False
+        before, self._seen_cpu_s = self._seen_cpu_s, {process.pid: process.cpu_s for process in tree}
+        still = [
+            process.state in _STOPPED or process.pid in standing or before.get(process.pid) == process.cpu_s
+            for process in tree
+        ]
+        return bool(still) and all(still)
+
+    def count(self) -> int:
+        if not self._guard:
+            return 0
+        if sys.platform != "linux":
+            return max(0, usage_of(self._guard).processes - 1)
+        with suppress(OSError):
+            return sum(process.state not in "ZX" for process in tree_of(self._guard))
+        return 0
+
+    def measure(self) -> Usage:
+        if not self._guard:
+            return Usage()
+        if self._must_thaw:
+            self._set_frozen(False)
+        with suppress(OSError):  # no file descriptor left: as it was
+            self._usage = self._measure()
+        return self._usage
+
+    async def wait(self) -> Ended:
+        return await self._ended
+
+    # What its guard says.
+
+    def heed(self, news: dict[str, Any]) -> bool:
+        if "stdout" in news:
+            self._sinks[0].feed(news.pop("stdout"))
+        if "stderr" in news:
+            self._sinks[1].feed(news.pop("stderr"))
+        if "runs" in news and self._is_frozen:
+            self._set_frozen(True)
+        if "runs" in news or not news:
+            return False
+        self._end(_ended(news))
+        return True
+
+    def lose(self) -> None:
+        self._end(Ended(trouble="its guard was killed"))
+
+    def _end(self, ended: Ended) -> None:
+        if self._is_held:  # the next task must not find itself frozen as soon as it is moved there
+            self._group.freeze(False)
+        if not self._ended.done():
+            self._ended.set_result(ended)
+
+    # How it is looked at and stopped.
+
+    @property
+    def _guard(self) -> int:
+        """0 where it has not said who it is, or has nothing more to do with this tree."""
+        return 0 if self._ended.done() else self._line.guard
+
+    @property
+    def _group(self) -> Group:
+        return self._line.group
+
+    def _set_frozen(self, frozen: bool) -> None:
+        """Now, or as soon as it runs; where we lack the means, again when it is next looked at."""
+        self._is_frozen = frozen
+        if not frozen:
+            self._seen_cpu_s.clear()
+        if self._ended.done():
+            return
+        try:
+            if frozen:
+                self._stop()
+            else:
+                self._go_on()
+            self._must_thaw = False
+        except OSError:
+            self._must_thaw = not frozen
+
+    def _stop(self) -> None:
+        """What is moved into a frozen group stops; where there is none, by signals."""
+        if not self._guard:
+            found = 0
+        elif self._group.freeze(True):
+            self._is_held = True
+            found = for_all(self._guard, signal.SIGSTOP, self._group.hold)
+        else:
+            found = signal_all(self._guard, signal.SIGSTOP)
+        if not found:  # it has not begun
+            self._line.say("ask")
+
+    def _go_on(self) -> None:
+        """By both means, for either may have stopped some of it. OSError where it may still stand."""
+        is_thawed = self._group.freeze(False)
+        if self._guard:
+            signal_all(self._guard, signal.SIGCONT)
+        if not is_thawed and self._group.is_told_to_freeze():
+            raise OSError("its control group is still frozen")
+
+    def _measure(self) -> Usage:
+        if sys.platform != "linux":
+            return usage_of(self._guard)
+        guard = processes.look(self._guard)
+        if guard is None:
+            return Usage()
+        tree = tree_of(guard.pid)
+        if self._yields:
+            self._keep_low(tree)
+        number = self._group.processes()
+        number = sum(process.threads for process in tree) if number is None else number
+        hit = groups.breach(self._hits, self._group.hits())
+        return Usage(self._used.cpu_s(guard, tree), self._memory_bytes(tree), number, _breach(hit))
+
+    def _memory_bytes(self, tree: list[processes.Process]) -> int:
+        in_group = self._group.memory_bytes()
+        if in_group is not None:
+            return max(0, in_group - self._line.own_bytes)
+        used_bytes, limit_bytes = sum(process.memory_bytes for process in tree), self._limits.memory_bytes
+        if limit_bytes is not None and used_bytes > limit_bytes:  # much of it may be shared
+            return sum(processes.own_memory_bytes(process.pid) for process in tree)
+        return used_bytes
+
+    def _keep_low(self, tree: list[processes.Process]) -> None:
+        """Lower the sessions that the task opened for itself."""
+        for process in tree:
+            is_low = process.session == self._line.session or process.session in self._low_sessions
+            if not is_low and priority.lower_session(process.pid):
+                self._low_sessions.add(process.session)
+
+
+def _ended(news: dict[str, Any]) -> Ended:
+    """A guard's last word on a task."""
+    if "errno" not in news:
+        if "breach" in news:
+            news["breach"] = Breach(news["breach"])
+        return Ended(**news)
+    number, reason, is_left = news["errno"], news["reason"], news["folder_is_left"]
+    if number in _OUR_MISTAKES:
+        return Ended(trouble=f"cannot start a task: {reason}", folder_is_left=is_left)
+    return Ended(exit_code=127 if number == errno.ENOENT else 126, refusal=reason, folder_is_left=is_left)
+
+
+def _breach(name: str) -> Breach | None:
+    return Breach(name) if name else None
