@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import hashlib
 import os
 import signal
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import replace
 from itertools import islice
@@ -50,11 +49,10 @@ def message_of(job: Job, call: Call) -> dict[str, Any]:
     }
 
 
-def session_key(job: Job, session: str) -> str:
+def session_key(job: Job, session: str) -> Hashable:
     """Equal for calls that may share an interpreter: of one session, with the same limits and environment."""
-    environment = sorted(pair for pair in job.environment.items() if not _is_of_call(pair[0]))
-    what = (session, environment, str(job.limits), job.network, str(job.room))
-    return hashlib.sha256(repr(what).encode()).hexdigest()
+    environment = frozenset(pair for pair in job.environment.items() if not _is_of_call(pair[0]))
+    return session, environment, job.limits, job.network, job.room
 
 
 def _is_of_call(variable: str) -> bool:

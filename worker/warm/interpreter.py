@@ -7,7 +7,7 @@ import os
 import shutil
 import socket
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -50,7 +50,7 @@ class Interpreter:
         self,
         tree: Tree,
         channel: Channel,
-        key: str,
+        key: Hashable,
         folder: Path,
         files: tuple[Written, Written, Written],
         on_end: Callable[[Interpreter], None],
@@ -68,11 +68,12 @@ class Interpreter:
         self._clean: Path | None = None  # a call's folder in which nothing was left
         self._channel = channel
         self._own = 0  # processes, when nothing is called
-        self._resting: asyncio.TimerHandle | None = None
+        self._resting_since: float | None = None
+        self._nightfall: asyncio.TimerHandle | None = None
         self._end = asyncio.create_task(self._see_through(on_end))
 
     @classmethod
-    async def start(cls, launcher: Launcher, job: Job, key: str, on_end: Callable[[Interpreter], None]) -> Self:
+    async def start(cls, launcher: Launcher, job: Job, key: Hashable, on_end: Callable[[Interpreter], None]) -> Self:
         """``job``: its folder and what holds there."""
         scratch.make(job.folder)
         program = job.folder / ".interpreter.py"  # where a sandbox shows it
@@ -135,19 +136,19 @@ class Interpreter:
 
     def rest(self) -> None:
         """No call is under way: soon it stands still, whatever it has left running in itself."""
-        self._resting = asyncio.get_running_loop().call_later(_REST_AFTER_S, self._freeze)
+        self._resting_since = time.monotonic()
+        if self._nightfall is None:
+            self._wait_for_night(_REST_AFTER_S)
 
     def wake(self) -> None:
-        if self._resting:
-            self._resting.cancel()
-            self._resting = None
+        self._resting_since = None  # the timer finds that out: most calls are followed by another one
         if self.is_frozen:
             self.is_frozen = False
             self.tree.thaw()
 
     def kill(self) -> None:
-        if self._resting:
-            self._resting.cancel()
+        if self._nightfall:
+            self._nightfall.cancel()
         if not self._end.done():
             self.tree.kill()
 
@@ -230,9 +231,17 @@ class Interpreter:
             self.release()
             asyncio.get_running_loop().call_soon(on_end, self)
 
-    def _freeze(self) -> None:
-        self._resting = None
-        if not self._end.done():
+    def _wait_for_night(self, seconds: float) -> None:
+        self._nightfall = asyncio.get_running_loop().call_later(seconds, self._fall_asleep)
+
+    def _fall_asleep(self) -> None:
+        self._nightfall = None
+        if self._resting_since is None or self._end.done():
+            return
+        left_s = self._resting_since + _REST_AFTER_S - time.monotonic()
+        if left_s > 0:
+            self._wait_for_night(left_s)
+        else:
             self.tree.freeze()
             self.is_frozen = True
 
