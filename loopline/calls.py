@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import io
 import pickle
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from itertools import islice, repeat
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -21,17 +23,22 @@ from pydantic import PrivateAttr
 from loopline.files import hash_of, upload
 from loopline.http import AwayError
 from shared.api import TaskResult
+from shared.calls import TaskEnd
+from shared.chunks import RAISED, RETURNED, ends
 from shared.errors import LooplineError
-from shared.model import Function, TaskState
+from shared.model import Function, TaskId, TaskState
 from shared.rows import write_row
 from shared.spec import JobSpec, Requirements, RowFile, Table
 
 if TYPE_CHECKING:
     from loopline.client import AsyncClient
 
-LONGEST_INLINE_BYTES = 7000
-"""Arguments up to this travel with their task; longer ones are a file."""
-_ROWS_INLINE_BYTES = 30_000
+LONGEST_INLINE_BYTES = 64_000
+"""A task's arguments up to this travel with it; longer ones are a file."""
+_ROWS_INLINE_BYTES = 100_000
+
+Outcome = tuple[Any, BaseException | None]
+"""What a call returned, or what went wrong."""
 
 
 class RemoteTraceback(Exception):  # noqa: N818 - it is where an exception comes from
@@ -85,42 +92,61 @@ def python_here() -> str:
 
 def pickled(thing: Any, modules: Iterable[ModuleType] = ()) -> bytes:
     """``modules``: whose functions are to be carried along, because workers do not have them."""
+    (pickle_,) = all_pickled([thing], modules)
+    return pickle_
+
+
+def all_pickled(things: Iterable[Any], modules: Iterable[ModuleType] = ()) -> Iterator[bytes]:
+    """One pickle each: they have nothing in common, and can be read apart."""
     import cloudpickle
 
     with ExitStack() as stack:
         for module in modules:
             stack.enter_context(_by_value(module))
-        return bytes(cloudpickle.dumps(thing))
+        file = io.BytesIO()
+        pickler = cloudpickle.Pickler(file)
+        for thing in things:
+            pickler.dump(thing)
+            yield file.getvalue()
+            pickler.clear_memo()
+            file.seek(0)
+            file.truncate()
 
 
 async def submit_calls(
     client: AsyncClient, function: bytes, calls: Sequence[bytes], options: CallOptions, session: str
 ) -> int:
     """One job, a task for each pickle of ``(args, kwargs)``; its number."""
-    python = python_here()
-    file = f"sha256:{await upload(client, function)}"
-    spec = JobSpec(
+    made = Function(f"sha256:{await upload(client, function)}", python_here(), session)
+    spec = job_of(made, await parameters_of(client, calls), options, len(calls))
+    return (await client.submit(spec)).id
+
+
+def job_of(function: Function, parameters: Table | RowFile, options: CallOptions, calls: int) -> JobSpec:
+    return JobSpec(
         name=options.name,
-        function=Function(file=file, python=python, session=session),
-        parameters=await _parameters(client, calls),
+        function=function,
+        parameters=parameters,
         environment=options.environment,
-        size=None if options.size is None else options.size * len(calls),
-        requires=options.requires.model_copy(update={"python": python}),
+        size=None if options.size is None else options.size * calls,
+        requires=options.requires.model_copy(update={"python": function.python}),
         max_attempts=options.max_attempts,
         max_replicas=options.max_replicas,
         timeout_s=options.timeout_s,
     )
-    return (await client.submit(spec)).id
 
 
-async def check_workers(client: AsyncClient) -> None:
-    """LooplineError where there are workers, and none of them can run functions of this Python."""
-    python = python_here()
+async def check_workers(client: AsyncClient) -> int:
+    """How many slots the workers that are here have. LooplineError where there are workers, and none of them can run
+    functions of this Python.
+    """
+    python, slots = python_here(), 0
     offers: dict[str, list[str]] = {}
     async for worker in client.workers():
         offers.setdefault(worker.facts.functions or "", []).append(worker.name)
+        slots += worker.slots if worker.connected else 0
     if not offers or python in offers:
-        return
+        return slots
     found = [f"{version or 'none (no cloudpickle there)'} on {_some(names)}" for version, names in offers.items()]
     message = f"this is Python {python}, and no worker runs functions of it: they run {'; '.join(found)}"
     hint = f"run this program with one of theirs, or set `python` of a worker to a Python {python} with cloudpickle"
@@ -128,26 +154,53 @@ async def check_workers(client: AsyncClient) -> None:
 
 
 async def read_call(client: AsyncClient, result: TaskResult) -> CallResult:
+    """Of a task that makes one call."""
     call = CallResult(**dict(result))
-    output = result.value
-    content = None
-    if output is not None and not output.cut:
-        try:
-            content = output.data if output.sha256 is None else await _download(client, output.sha256)
-        except LooplineError as error:
-            if error.code != "wrong_hash":
-                raise
-            call._error = error
-            return call
     try:
-        if result.state is TaskState.SUCCEEDED and content is not None:
-            call._value = pickle.loads(content)  # noqa: S301
-        else:
-            call._error = _raised(result, content)
-    except Exception as error:  # whatever unpickling comes upon
-        message = f"what task {result.id} returned cannot be unpickled here: {type(error).__name__}: {error}"
-        call._error = CallError("unreadable", message, "is everything installed here that it is made of?")
+        content = await content_of(client, result)
+    except LooplineError as error:
+        if error.code != "wrong_hash":
+            raise
+        call._error = error
+        return call
+    call._value, call._error = outcome_of(result.id, result, content)
     return call
+
+
+async def content_of(client: AsyncClient, end: TaskResult | TaskEnd) -> bytes | None:
+    """What a task's calls left for their caller; None: nothing. LooplineError where it cannot be had."""
+    output = end.value
+    if output is None or output.cut:
+        return None
+    return output.data if output.sha256 is None else await _download(client, output.sha256)
+
+
+def outcome_of(task: TaskId, end: TaskResult | TaskEnd, content: bytes | None) -> Outcome:
+    """Of the one call that a task made."""
+    if content is None:
+        return None, _unmade(task, end)
+    return _read(task, end, RETURNED if end.state is TaskState.SUCCEEDED else RAISED, content)
+
+
+def outcomes_of(task: TaskId, end: TaskEnd, content: bytes | None, count: int) -> Iterator[Outcome]:
+    """Of each of a task's calls, in order. One that the task did not come to has its task's error."""
+    made = 0
+    for how, _, end_of_call in islice(ends(content or b""), count):
+        made += 1
+        yield _read(task, end, how, end_of_call)
+    if made < count:
+        error = _unmade(task, end)
+        yield from repeat((None, error), count - made)
+
+
+def _read(task: TaskId, end: TaskResult | TaskEnd, how: int, content: bytes) -> Outcome:
+    try:
+        if how == RETURNED:
+            return pickle.loads(content), None  # noqa: S301
+        return None, _raised(task, end, content) if how == RAISED else _crashed(task, end, content)
+    except Exception as error:  # whatever unpickling comes upon
+        message = f"what task {task} returned cannot be unpickled here: {type(error).__name__}: {error}"
+        return None, CallError("unreadable", message, "is everything installed here that it is made of?")
 
 
 async def _download(client: AsyncClient, sha256: str) -> bytes:
@@ -166,36 +219,49 @@ async def _download(client: AsyncClient, sha256: str) -> bytes:
         return content
 
 
-def _raised(result: TaskResult, content: bytes | None) -> BaseException:
-    where = f" on {result.worker}" if result.worker else ""
-    if content is None:
-        too_long = "what it returned is more than the master takes (limits.max_file_bytes)"
-        reason = too_long if result.value and result.value.cut else result.reason or f"exit code {result.exit_code}"
-        hint = f"`loopline logs {result.id} --stderr` has what it printed"
-        return CallError("call_failed", f"task {result.id} failed{where}: {reason}", hint)
+def _unmade(task: TaskId, end: TaskResult | TaskEnd) -> CallError:
+    too_long = "what it returned is more than the master takes (limits.max_file_bytes)"
+    reason = too_long if end.value and end.value.cut else end.reason or f"exit code {end.exit_code}"
+    return _failed(task, end, reason)
+
+
+def _crashed(task: TaskId, end: TaskResult | TaskEnd, text: bytes) -> CallError:
+    return _failed(task, end, text.decode(errors="replace"))
+
+
+def _failed(task: TaskId, end: TaskResult | TaskEnd, reason: str) -> CallError:
+    message = f"task {task} failed{f' on {end.worker}' if end.worker else ''}: {reason}"
+    return CallError("call_failed", message, f"`loopline logs {task} --stderr` has what it printed")
+
+
+def _raised(task: TaskId, end: TaskResult | TaskEnd, content: bytes) -> BaseException:
     of_error, text = pickle.loads(content)  # noqa: S301
     error: BaseException
     try:
         error = pickle.loads(of_error)  # noqa: S301
         assert isinstance(error, BaseException)
     except Exception:
-        error = CallError("raised", f"task {result.id} raised{where}: {result.reason}", "its traceback is the cause")
+        where = f" on {end.worker}" if end.worker else ""
+        error = CallError("raised", f"task {task} raised{where}: {end.reason}", "its traceback is the cause")
     error.__cause__ = RemoteTraceback(text)
     return error
 
 
-async def _parameters(client: AsyncClient, calls: Sequence[bytes]) -> Table | RowFile:
-    arguments = [await _argument(client, call) for call in calls]
+async def parameters_of(client: AsyncClient, tasks: Sequence[bytes]) -> Table | RowFile:
+    """What each task is told of its calls: short ones go along with their job, many in one file, long ones in files
+    of their own.
+    """
+    arguments = [await _argument(client, task) for task in tasks]
     if sum(map(len, arguments)) <= _ROWS_INLINE_BYTES:
         return Table(rows=[{"call": argument} for argument in arguments])
     lines = b"".join(write_row({"call": argument}) for argument in arguments)
-    return RowFile(file=f"sha256:{await upload(client, lines)}", count=len(calls))
+    return RowFile(file=f"sha256:{await upload(client, lines)}", count=len(tasks))
 
 
-async def _argument(client: AsyncClient, call: bytes) -> str:
-    if len(call) <= LONGEST_INLINE_BYTES:
-        return base64.b64encode(call).decode()
-    return f"sha256:{await upload(client, call)}"
+async def _argument(client: AsyncClient, task: bytes) -> str:
+    if len(task) <= LONGEST_INLINE_BYTES:
+        return base64.b64encode(task).decode()
+    return f"sha256:{await upload(client, task)}"
 
 
 @contextmanager

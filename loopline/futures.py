@@ -1,4 +1,4 @@
-"""Calls on the grid as futures, and batches of them as iterators."""
+"""Calls on the grid as futures, batches of them as jobs, and what a map comes to as an iterator."""
 
 from __future__ import annotations
 
@@ -6,21 +6,29 @@ import concurrent.futures
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from loopline.calls import CallResult
+from loopline.calls import Outcome, outcomes_of
+from shared.calls import TaskEnd
+from shared.chunks import ends
 from shared.model import TaskId
+
+if TYPE_CHECKING:
+    from loopline.sent import SentJob
 
 
 class GridFuture(concurrent.futures.Future[Any]):
-    """A call on the grid. It can be cancelled until its result is here; its task is killed when nobody wants any
-    other call of its job any more.
+    """A call on the grid, or the calls of one task. It can be cancelled until its result is here; its task is killed
+    when nobody wants any other call of its job any more.
     """
 
     def __init__(self, on_cancel: Callable[[GridFuture], None]) -> None:
         super().__init__()
-        self.task: TaskId | None = None  # once it is submitted
+        self.task: TaskId | None = None  # once it is submitted, as is ...
+        self.sent: SentJob | None = None
+        self.is_given_up = False  # its job knows that it was cancelled
         self._on_cancel = on_cancel
         self._ending = threading.RLock()
 
@@ -32,15 +40,19 @@ class GridFuture(concurrent.futures.Future[Any]):
         self._on_cancel(self)
         return True
 
-    def settle(self, result: CallResult) -> None:
-        if result.error is not None:
-            self.fail(result.error)
-        elif self._begin():
-            self.set_result(result.get())
+    def settle(self, outcome: Outcome) -> bool:
+        """Whether it was waiting for it."""
+        value, error = outcome
+        if error is not None:
+            return self.fail(error)
+        if is_open := self._begin():
+            self.set_result(value)
+        return is_open
 
-    def fail(self, error: BaseException) -> None:
-        if self._begin():
+    def fail(self, error: BaseException) -> bool:
+        if is_open := self._begin():
             self.set_exception(error)
+        return is_open
 
     def _begin(self) -> bool:
         """Whether it may be given its end: from now on it cannot be cancelled."""
@@ -61,27 +73,54 @@ class Batch:
         return Batch(self.function, [call for call, _ in kept], [future for _, future in kept])
 
 
-def chunked(fn: Callable[..., Any]) -> Callable[[list[tuple[Any, ...]]], list[Any]]:
-    def call_each(items: list[tuple[Any, ...]]) -> list[Any]:
-        return [fn(*item) for item in items]
+@dataclass(frozen=True, slots=True)
+class MadeCalls:
+    """What the calls of one task came to; read as they are taken."""
 
-    return call_each
+    task: TaskId
+    end: TaskEnd
+    content: bytes | None
+    count: int
+
+    def outcomes(self) -> Iterator[Outcome]:
+        return outcomes_of(self.task, self.end, self.content, self.count)
+
+    def seconds(self) -> list[float]:
+        """That each of those took which came to an end."""
+        return [seconds for _, seconds, _ in ends(self.content or b"")]
 
 
-def in_order(futures: list[GridFuture], end: float | None) -> Iterator[Any]:
-    """As the standard library's: what is not taken is cancelled."""
+def in_order(futures: list[GridFuture], rest: GridFuture | None, end: float | None) -> Iterator[Any]:
+    """Values, as the standard library's: what is not taken is cancelled. ``rest`` comes to further futures; what a
+    future comes to that has several calls is MadeCalls.
+    """
 
     def results() -> Iterator[Any]:
         try:
             for future in futures:
-                yield future.result(None if end is None else end - time.monotonic())
+                yield from _values(future.result(_left_s(end)))
+            for future in rest.result(_left_s(end)) if rest else ():
+                yield from _values(future.result(_left_s(end)))
         finally:
             for future in futures:  # those that are done stay as they are
                 future.cancel()
+            if rest and not rest.cancel():
+                with suppress(Exception):
+                    for future in rest.result():
+                        future.cancel()
 
     return results()
 
 
-def flat(chunks: Iterator[list[Any]]) -> Iterator[Any]:
-    for chunk in chunks:
-        yield from chunk
+def _left_s(end: float | None) -> float | None:
+    return None if end is None else end - time.monotonic()
+
+
+def _values(result: Any) -> Iterator[Any]:
+    if not isinstance(result, MadeCalls):
+        yield result
+        return
+    for value, error in result.outcomes():
+        if error is not None:
+            raise error
+        yield value

@@ -22,9 +22,13 @@ LONGEST_PAUSE_S = 5.0
 ENDLESS = aiohttp.ClientTimeout(total=None, sock_connect=10)
 """For an answer that may pause as long as it likes."""
 _TIMEOUT = aiohttp.ClientTimeout(total=None, sock_connect=10, sock_read=60)
+_STILL_HERE_EVERY_S = 30.0
 NO_HURRY = aiohttp.ClientTimeout(total=None, sock_connect=10, sock_read=3600)
 """For what takes long and says nothing meanwhile."""
 _WHO = "give yours with --token, LOOPLINE_TOKEN or LOOPLINE_TOKEN_FILE; an admin makes them: loopline token create"
+COME_AGAIN = (429, 502, 503, 504)
+"""Statuses of answers that another try may change."""
+_LONGEST_MESSAGE_BYTES = 64 * 2**20
 _AWAY = (aiohttp.ClientConnectionError, aiohttp.ClientPayloadError, TimeoutError)
 
 Model = TypeVar("Model", bound=BaseModel)
@@ -114,6 +118,21 @@ class Http:
             was_sent = not isinstance(error, aiohttp.ClientConnectorError)
             raise AwayError(_unreachable(self.url, error), may_have_acted=was_sent) from error
 
+    @asynccontextmanager
+    async def socket(self, path: str) -> AsyncIterator[aiohttp.ClientWebSocketResponse]:
+        """A WebSocket, open inside. Raises AwayError, or what the master reports."""
+        session = self._session = self._session or aiohttp.ClientSession(headers=self._headers, timeout=_TIMEOUT)
+        options = {"ssl": self._certificate, "heartbeat": _STILL_HERE_EVERY_S, "max_msg_size": _LONGEST_MESSAGE_BYTES}
+        try:
+            async with session.ws_connect(f"{self.url}{API_PREFIX}{path}", **options) as socket:
+                yield socket
+        except aiohttp.WSServerHandshakeError:
+            async with self.open("GET", path):  # which says why
+                pass
+            raise _refusal(self.url, 502, b"") from None
+        except _AWAY as error:
+            raise AwayError(_unreachable(self.url, error), may_have_acted=True) from error
+
 
 def parse(answer: type[Model], body: bytes) -> Model:
     try:
@@ -129,16 +148,16 @@ def parse(answer: type[Model], body: bytes) -> Model:
 def _refusal(url: str, status: int, body: bytes) -> Exception:
     """What the master said is wrong; AwayError where it said to come again."""
     try:
-        error = _problem(Problem.model_validate_json(body))
+        error = problem_error(Problem.model_validate_json(body))
     except ValidationError:
         error = LooplineError(
             "unexpected_answer", f"{url} answered HTTP {status}, not as a Loopline master does",
             "check the address given by --master or LOOPLINE_MASTER", status,
         )  # fmt: skip
-    return AwayError(error, may_have_acted=status in (502, 504)) if status in (429, 502, 503, 504) else error
+    return AwayError(error, may_have_acted=status in (502, 504)) if status in COME_AGAIN else error
 
 
-def _problem(problem: Problem) -> LooplineError:
+def problem_error(problem: Problem) -> LooplineError:
     mistakes = [f"{mistake.at}: {mistake.message}" for mistake in problem.errors]
     message = "\n  ".join([problem.detail or problem.title, *mistakes])
     hint = _WHO if problem.status == 401 else problem.hint

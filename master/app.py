@@ -17,6 +17,7 @@ from typing import Any
 from aiohttp import web
 
 from master.api import (
+    calls,
     docs,
     files,
     history,
@@ -46,6 +47,7 @@ from master.blobs import Blobs
 from master.clock import Clock
 from master.dashboard.pages import add_page
 from master.engine import Engine
+from master.feeds import Feeds
 from master.forecasting import Forecaster
 from master.keeper import Keeper
 from master.links import Links
@@ -73,6 +75,7 @@ SUBJECTS = (
     timeline,
     samples,
     streams,
+    calls,
     workers,
     programs,
     files,
@@ -175,6 +178,8 @@ async def _services(settings: MasterSettings, store: Store) -> Services:
         limits.max_unfinished_uploads,
     )
     rows = RowFiles(blobs, limits.max_tasks)
+    feeds = Feeds()
+    engine.news.tell(feeds)
     return Services(
         settings=settings,
         store=store,
@@ -188,6 +193,7 @@ async def _services(settings: MasterSettings, store: Store) -> Services:
         metrics=metrics,
         listeners=Listeners(limits.max_listeners),
         forecaster=Forecaster(scheduler, store.forecasts, clock),
+        feeds=feeds,
     )
 
 

@@ -158,11 +158,20 @@ class Subscription:
             self._changed.set()
 
 
+class Listener(Protocol):
+    def add(self, effects: Effects) -> None:
+        """These were committed; entities in them are as they are now only until this returns."""
+
+
 class News:
     """Tells those who wait for something to happen (long requests, event streams) when to look again."""
 
     def __init__(self) -> None:
-        self._subscriptions: set[Subscription] = set()
+        self._subscriptions: set[Listener] = set()
+
+    def tell(self, listener: Listener) -> None:
+        """From now on, of everything."""
+        self._subscriptions.add(listener)
 
     @contextmanager
     def subscribe(self) -> Iterator[Subscription]:

@@ -12,6 +12,8 @@ from shared.errors import LooplineError
 from shared.model import InputFile
 from shared.spec import JobSpec, named_files, staged
 
+_FEW = 2
+
 
 async def list_inputs(blobs: Blobs, spec: JobSpec) -> str | None:
     """Write the manifest of what a job's tasks have in common; its SHA-256, None where there is nothing.
@@ -20,7 +22,11 @@ async def list_inputs(blobs: Blobs, spec: JobSpec) -> str | None:
     What has, is kept for long enough to be named by the job.
     """
     names = named_files(spec)
-    return await asyncio.to_thread(_list, blobs, spec, names) if names else None
+    if not names:
+        return None
+    if len(names) <= _FEW and not spec.inputs and not spec.tasks:  # a thread would cost more than they do
+        return _list(blobs, spec, names)
+    return await asyncio.to_thread(_list, blobs, spec, names)
 
 
 def warnings_about(spec: JobSpec) -> list[str]:

@@ -17,6 +17,10 @@ from shared.paths import RelativePath
 
 INLINE_LIMIT_BYTES = 4096
 """Output up to this long travels inside its result; longer output is a blob named by its SHA-256."""
+MAX_INLINE_BYTES = 64 * 1024
+"""The same of what the calls of one task returned, where it makes several."""
+MAX_CHUNK = 1_000_000
+"""Calls that one task may make."""
 
 MAX_OWN_INPUTS = 100
 """Input files of one task's own, beside those that its job's tasks have in common."""
@@ -287,12 +291,12 @@ class Output:
     """What an attempt wrote to stdout or stderr.
 
     ``size_bytes`` is what it wrote, of which at most the worker's cap was kept (``cut`` says that some was
-    dropped). Kept bytes are in ``data``, or, over INLINE_LIMIT_BYTES, in the blob ``sha256``.
+    dropped). Kept bytes are in ``data``, or, where they are too many, in the blob ``sha256``.
     """
 
     size_bytes: Count = 0
     cut: bool = False
-    data: Annotated[Data, Field(max_length=INLINE_LIMIT_BYTES)] = b""
+    data: Annotated[Data, Field(max_length=MAX_INLINE_BYTES)] = b""
     sha256: Sha256 | None = None
 
 
@@ -308,6 +312,11 @@ class Function:
         str,
         Field(pattern=r"^[A-Za-z0-9._-]{1,100}$", description="calls of one session may share an interpreter"),
     ]
+    chunk: Annotated[int, Field(ge=1, le=MAX_CHUNK)] | None = None
+    """Each task makes so many calls, the last one the rest (shared/chunks.py); None: it makes one, and its value is
+    that call's.
+    """
+    calls: Annotated[int, Field(ge=1, le=MAX_ID)] | None = None  # of all its tasks; None: one each
 
 
 @dataclass(frozen=True, slots=True)

@@ -335,6 +335,11 @@ def _check_function(spec: JobSpec) -> None:
         raise ValueError("give either a command or a function, not both")
     if spec.requires.python != spec.function.python:
         raise ValueError(f"a function of Python {spec.function.python} has to say so in requires.python too")
+    chunk, calls = spec.function.chunk, spec.function.calls
+    if (chunk is None) != (calls is None):
+        raise ValueError("give both chunk and calls of a function, or neither")
+    if chunk and calls and spec.task_count not in (0, -(-calls // chunk)):  # 0: not yet counted
+        raise ValueError(f"{calls:,} calls, {chunk:,} a task, do not come to {spec.task_count:,} tasks")
 
 
 def run_length(spec: JobSpec, lengths: Mapping[str, int]) -> int:

@@ -129,7 +129,7 @@ class Attempt:
             if self._task_files:
                 outcome, reason, outputs = await self._take_back(*await self._collect(outcome, reason))
             stdout, stderr = (stream.finish(outcome in _WHOLE) for stream in (self._stdout, self._stderr))
-            value = ended.value
+            value = ended.value if outcome in _WHOLE else None
             if self._job.call and not value and outcome in _WHOLE:
                 value = await self._take_value(self._job.folder)
         except OSError as error:

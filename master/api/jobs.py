@@ -38,7 +38,7 @@ async def submit_job(
     event = JobSubmitted(caller.name, body, idempotency_key)
     if idempotency_key is None:
         return await _submit(services, event)
-    return await services.turns.take((caller.name, idempotency_key), _submit_once(services, event, idempotency_key))
+    return await submit_once(services, event, idempotency_key)
 
 
 @routes("GET /jobs", READERS)
@@ -96,6 +96,12 @@ async def explain_this_job(services: Services, job: JobNumber) -> Explanation:
     return explain_ended_job(await job_view(services, job), story)
 
 
+async def submit_once(services: Services, event: JobSubmitted, key: str, *, is_new: bool = False) -> Submission:
+    """``is_new``: nothing can have come under this key before."""
+    work = _submit(services, event) if is_new else _submit_or_find(services, event, key)
+    return await services.turns.take((event.owner, key), work)
+
+
 async def _submit(services: Services, event: JobSubmitted) -> Submission:
     _check_notify(services, event.spec)
     spec, remarks = await services.rows.checked(event.spec)
@@ -114,7 +120,7 @@ def _check_notify(services: Services, spec: JobSpec) -> None:
         raise LooplineError("no_such_command", message, "its administrator sets notify_commands", status=422)
 
 
-async def _submit_once(services: Services, event: JobSubmitted, key: str) -> Submission:
+async def _submit_or_find(services: Services, event: JobSubmitted, key: str) -> Submission:
     before = await services.store.jobs.by_key(event.owner, key)
     if before is None:
         return services.answers.keep((event.owner, key), await _submit(services, event))

@@ -14,6 +14,7 @@ from aiohttp import web
 from master.auth import Auth
 from master.blobs import Blobs
 from master.engine import Engine
+from master.feeds import Feeds
 from master.forecasting import Forecaster
 from master.keeper import Keeper
 from master.links import Links
@@ -104,6 +105,7 @@ class Services:
     metrics: Metrics
     listeners: Listeners
     forecaster: Forecaster
+    feeds: Feeds
     turns: Turns = field(default_factory=Turns)
     answers: Answers = field(default_factory=Answers)
 

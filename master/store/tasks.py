@@ -18,13 +18,13 @@ from shared.model import TaskId, TaskState
 from shared.spec import JobSpec
 from shared.sweep import task_at
 
-_told_by = and_(  # the attempt that a task is described by: the winner, else the latest
+TOLD_BY = and_(  # the attempt that a task is described by: the winner, else the latest
     attempts.c.job == tasks.c.job,
     attempts.c.task == tasks.c.number,
     attempts.c.number == func.coalesce(tasks.c.winner, tasks.c.attempts),
 )
 TASK_ROWS = select(tasks, attempts.c.worker, attempts.c.exit_code, attempts.c.reason).outerjoin_from(
-    tasks, attempts, _told_by
+    tasks, attempts, TOLD_BY
 )
 
 

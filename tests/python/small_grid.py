@@ -18,6 +18,18 @@ from aiohttp import web
 
 from shared.address import API_PREFIX
 from shared.api import Counts, GridChange, JobDetail, Page, Problem, Submission, TaskResult, WorkerView
+from shared.calls import (
+    Ends,
+    Follow,
+    Opened,
+    Over,
+    Submit,
+    Submitted,
+    TaskEnd,
+    decode_from_client,
+    encode_to_client,
+)
+from shared.chunks import ARGUMENTS, END, RAISED, RETURNED
 from shared.model import Facts, JobState, Order, Output, TaskId, TaskState
 from shared.spec import JobSpec, RowFile, Table
 
@@ -42,6 +54,7 @@ class SmallGrid:
         self.jobs: dict[int, SmallJob] = {}
         self.files: dict[str, bytes] = {}
         self.asked: list[str] = []
+        self.links: set[web.WebSocketResponse] = set()
         self._news = asyncio.Condition()
 
     def app(self) -> web.Application:
@@ -52,6 +65,7 @@ class SmallGrid:
                 web.get(f"{at}/workers", self._workers), web.post(f"{at}/jobs", self._submit),
                 web.get(f"{at}/jobs/{{job}}", self._job), web.post(f"{at}/jobs/{{job}}/cancel", self._cancel),
                 web.get(f"{at}/jobs/{{job}}/results", self._results), web.get(f"{at}/events", self._events),
+                web.get(f"{at}/calls", self._calls),
                 web.get(f"{at}/files/{{sha}}", self._file), web.put(f"{at}/files/{{sha}}", self._put),
             ]
         )  # fmt: skip
@@ -67,6 +81,11 @@ class SmallGrid:
 
     async def leave(self) -> None:
         self.is_away = True
+        await self.hang_up()
+
+    async def hang_up(self) -> None:
+        for link in self.links:
+            await link.close()
         await self._tell()
 
     async def _tell(self) -> None:
@@ -78,12 +97,16 @@ class SmallGrid:
         assert job.spec.function
         call = job.calls[task - 1]
         arguments = self.files[call[7:]] if call.startswith("sha256:") else base64.b64decode(call)
-        args, kwargs = pickle.loads(arguments)
-        try:
-            content = cloudpickle.dumps(pickle.loads(self.files[job.spec.function.file[7:]])(*args, **kwargs))
+        function = pickle.loads(self.files[job.spec.function.file[7:]])
+        if job.spec.function.chunk:
+            content = b"".join(
+                END.pack(how, 0.25, len(end)) + end
+                for how, end in (_call(function, pickle.loads(one), {}) for one in _calls_in(arguments))
+            )
             state = TaskState.SUCCEEDED
-        except Exception as error:
-            content, state = cloudpickle.dumps((cloudpickle.dumps(error), "Traceback: there")), TaskState.FAILED
+        else:
+            how, content = _call(function, *pickle.loads(arguments))
+            state = TaskState.FAILED if how else TaskState.SUCCEEDED
         output = Output(len(content), data=content)
         if len(content) > 4096:
             output = Output(len(content), sha256=self._keep(content))
@@ -107,7 +130,9 @@ class SmallGrid:
         return answer
 
     async def _submit(self, request: web.Request) -> web.Response:
-        spec = JobSpec.model_validate_json(await request.read())
+        return _body(await self._take(JobSpec.model_validate_json(await request.read())), 201)
+
+    async def _take(self, spec: JobSpec) -> Submission:
         match spec.parameters:
             case RowFile():
                 rows = [json.loads(line) for line in self.files[spec.parameters.file[7:]].splitlines()]
@@ -119,7 +144,42 @@ class SmallGrid:
         self.jobs[number] = SmallJob(spec, [str(row["call"]) for row in rows])
         if not self.holds:
             await self.finish(number)
-        return _body(Submission(id=number, task_count=len(rows)), 201)
+        return Submission(id=number, task_count=len(rows))
+
+    async def _calls(self, request: web.Request) -> web.WebSocketResponse:
+        """The link of an executor."""
+        socket = web.WebSocketResponse()
+        await socket.prepare(request)
+        self.links.add(socket)
+        await socket.send_bytes(encode_to_client(Opened(f"link{len(self.links)}")))
+        followers = set()
+        async for frame in socket:
+            match decode_from_client(frame.data):
+                case Submit(number, spec):
+                    self.asked.append("submit")
+                    job = (await self._take(spec)).id
+                    await socket.send_bytes(encode_to_client(Submitted(number, job)))
+                    followers.add(asyncio.create_task(self._feed(socket, job, 0)))
+                case Follow(job, cursor):
+                    self.asked.append(f"follow {job} {cursor}")
+                    begin = int(cursor.partition("@")[2] or 0)
+                    followers.add(asyncio.create_task(self._feed(socket, job, begin)))
+        for follower in followers:
+            follower.cancel()
+        return socket
+
+    async def _feed(self, socket: web.WebSocketResponse, number: int, begin: int) -> None:
+        job = self.jobs[number]
+        while True:
+            fresh, begin = job.results[begin:], len(job.results)
+            if fresh:
+                ends = [TaskEnd(r.number, r.state, r.worker, r.exit_code, r.reason, r.value) for r in fresh]
+                await socket.send_bytes(encode_to_client(Ends(number, fresh[-1].cursor, ends)))
+            if job.state is not JobState.RUNNING:
+                await socket.send_bytes(encode_to_client(Over(number, job.state)))
+                return
+            async with self._news:
+                await self._news.wait()
 
     async def _cancel(self, request: web.Request) -> web.Response:
         job = self.jobs[int(request.match_info["job"])]
@@ -188,6 +248,21 @@ class SmallGrid:
     async def _put(self, request: web.Request) -> web.Response:
         assert self._keep(await request.read()) == request.match_info["sha"]
         return web.Response(status=204)
+
+
+def _call(function: Any, args: Any, kwargs: Any) -> tuple[int, bytes]:
+    try:
+        return RETURNED, cloudpickle.dumps(function(*args, **kwargs))
+    except Exception as error:
+        return RAISED, cloudpickle.dumps((cloudpickle.dumps(error), "Traceback: there"))
+
+
+def _calls_in(arguments: bytes) -> Iterator[bytes]:
+    at = 0
+    while at < len(arguments):
+        (length,) = ARGUMENTS.unpack_from(arguments, at)
+        at += ARGUMENTS.size + length
+        yield arguments[at - length : at]
 
 
 def _body(body: Any, status: int = 200) -> web.Response:

@@ -28,6 +28,7 @@ class Call:
     arguments: str  # their pickle in base64, or its SHA-256 in ``arguments_file``
     value: Path  # where what it returns is to be written
     arguments_file: str = ""
+    count: int | None = None  # of the calls that it makes, where they are several (shared/chunks.py)
 
     @property
     def files(self) -> list[str]:

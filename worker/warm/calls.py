@@ -26,10 +26,18 @@ def call_of(run: Run, folder: Path) -> Call | None:
     """None: it is a command."""
     if run.function is None:
         return None
-    arguments, value = str(run.parameters.get("call", "")), scratch.temporary(folder) / value_file.NAME
+    arguments, file = str(run.parameters.get("call", "")), ""
     if arguments.startswith(_FILE):
-        return Call(run.function.session, _hash(run.function), "", value, arguments.removeprefix(_FILE))
-    return Call(run.function.session, _hash(run.function), arguments, value)
+        arguments, file = "", arguments.removeprefix(_FILE)
+    value = scratch.temporary(folder) / value_file.NAME
+    function = run.function
+    return Call(function.session, _hash(function), arguments, value, file, _count(function, run.attempt.task))
+
+
+def _count(function: Function, task: int) -> int | None:
+    if function.chunk is None or function.calls is None:
+        return None
+    return min(function.chunk, function.calls - (task - 1) * function.chunk)
 
 
 def _hash(function: Function) -> str:

@@ -20,6 +20,7 @@ class Channel:
         self._socket = ours
         self._rest = b""
         self._line: asyncio.Future[dict[str, Any] | None] | None = None
+        self._unasked: dict[str, Any] | None = None  # it came before anybody waited for it
         self._loop = asyncio.get_running_loop()
         self._loop.add_reader(ours.fileno(), self._receive)
 
@@ -30,11 +31,15 @@ class Channel:
     def send(self, message: dict[str, Any], files: Sequence[int] = ()) -> None:
         """In one piece: the other end is waiting for it. OSError where it does not take it."""
         data = json.dumps(message).encode() + b"\n"
-        if socket.send_fds(self._socket, [data], list(files)) < len(data):
+        sent = socket.send_fds(self._socket, [data], list(files)) if files else self._socket.send(data)
+        if sent < len(data):
             raise OSError("a warm interpreter does not read")
 
     async def line(self) -> dict[str, Any] | None:
         """The next one; None: there will be none any more. One reader at a time."""
+        if self._unasked is not None:
+            line, self._unasked = self._unasked, None
+            return line
         if not self.is_open:
             return None
         self._line = self._loop.create_future()
@@ -44,7 +49,8 @@ class Channel:
         if self.is_open:
             self._loop.remove_reader(self._socket.fileno())
             self._socket.close()
-        self._hand_over(None)
+        if self._line and not self._line.done():
+            self._line.set_result(None)
 
     def _receive(self) -> None:
         try:
@@ -65,11 +71,9 @@ class Channel:
             message = json.loads(line)
         except (ValueError, RecursionError):
             message = None
-        if isinstance(message, dict):
-            self._hand_over(message)
-        else:
+        if not isinstance(message, dict) or self._unasked is not None:
             self.close()
-
-    def _hand_over(self, message: dict[str, Any] | None) -> None:
-        if self._line and not self._line.done():
+        elif self._line and not self._line.done():
             self._line.set_result(message)
+        else:
+            self._unasked = message

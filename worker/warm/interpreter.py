@@ -1,12 +1,14 @@
-"""One warm interpreter: a tree that answers calls, one at a time, and stands still between them."""
+"""One warm interpreter: a tree that makes the calls of one task after the other, and stands still between them."""
 
 from __future__ import annotations
 
 import asyncio
+import os
 import shutil
 import socket
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+import time
+from collections.abc import Callable, Hashable, Sequence
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Self
@@ -14,6 +16,7 @@ from typing import Any, Self
 from worker import scratch
 from worker.launch.trees import Ended, Job, Launcher, Tree
 from worker.warm.channel import Channel
+from worker.warm.written import Written
 
 PROGRAM = Path(__file__).with_name("program.py")
 _REST_AFTER_S = 0.1
@@ -31,7 +34,7 @@ _END_WITHIN_S = 1.5
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """To one call: that of the function itself."""
+    """To one task: how its calls went."""
 
     exit_code: int
     reason: str = ""
@@ -43,68 +46,140 @@ class Answer:
 class Interpreter:
     """``on_end`` is called once nothing of it is left."""
 
-    def __init__(self, tree: Tree, channel: Channel, key: str, folder: Path, on_end: Callable[[Interpreter], None]):
+    def __init__(
+        self,
+        tree: Tree,
+        channel: Channel,
+        key: Hashable,
+        folder: Path,
+        files: tuple[Written, Written, Written],
+        on_end: Callable[[Interpreter], None],
+    ) -> None:
         self.key = key
         self.folder = folder
         self.tree = tree
         self.used_cpu_s = 0.0  # by the calls that have ended
         self.is_ready = False
+        self.is_frozen = False
+        self.functions: set[str] = set()  # that it has loaded
+        self.stdout, self.stderr, self.ends = files
+        self._has_ends = True
+        self._holders = 1  # we, until it has ended
+        self._clean: Path | None = None  # a call's folder in which nothing was left
         self._channel = channel
         self._own = 0  # processes, when nothing is called
-        self._resting: asyncio.TimerHandle | None = None
-        self.is_frozen = False
+        self._resting_since: float | None = None
+        self._nightfall: asyncio.TimerHandle | None = None
         self._end = asyncio.create_task(self._see_through(on_end))
 
     @classmethod
-    async def start(
-        cls, launcher: Launcher, job: Job, key: str, stderr: int, on_end: Callable[[Interpreter], None]
-    ) -> Self:
-        """``job``: its folder and what holds there; what goes wrong at first is told on ``stderr``."""
+    async def start(cls, launcher: Launcher, job: Job, key: Hashable, on_end: Callable[[Interpreter], None]) -> Self:
+        """``job``: its folder and what holds there."""
         scratch.make(job.folder)
         program = job.folder / ".interpreter.py"  # where a sandbox shows it
         shutil.copyfile(PROGRAM, program)
-        ours, theirs = socket.socketpair()
-        with theirs, ExitStack() as on_failure:
+        with ExitStack() as on_failure:
+            files: list[Written] = []
+            for _ in range(3):
+                files.append(Written(job.folder))
+                on_failure.callback(files[-1].close)
+            ours, theirs = socket.socketpair()
             on_failure.callback(ours.close)
-            tree = await launcher.start(replace(job, command=[*job.command, str(program)]), theirs.fileno(), stderr)
+            with theirs:
+                own = replace(job, command=[*job.command, str(program)], makes_folder=False)
+                tree = await launcher.start(own, theirs.fileno(), files[1].file)
             on_failure.pop_all()
-        return cls(tree, Channel(ours), key, job.folder, on_end)
+        interpreter = cls(tree, Channel(ours), key, job.folder, (files[0], files[1], files[2]), on_end)
+        with suppress(OSError):  # it is gone, as the first call will find
+            interpreter._channel.send({}, [files[0].file, files[2].file])
+        return interpreter
 
     @property
     def has_ended(self) -> bool:
         return self._end.done() or not self._channel.is_open
 
+    def make_folder(self, folder: Path) -> None:
+        """For the next call: that of the last one where nothing was left in it. OSError: no room."""
+        clean, self._clean = self._clean, None
+        if clean:
+            with suppress(OSError):
+                os.rename(clean, folder)
+                return
+        scratch.make(folder)
+
     async def call(self, message: dict[str, Any], files: Sequence[int]) -> Answer | Ended:
         """``Ended``: it is gone, and did not answer."""
         if not self.is_ready and not await self._get_ready():
             return await self._last_words()
+        began, last_pid = time.monotonic(), _last_pid()
         try:
             self._channel.send(message, files)
         except OSError:
             self.kill()
-        answer = await self._channel.line()
-        return await self._read(answer) if answer else await self._last_words()
+        line = await self._channel.line()
+        if line is None:
+            return await self._last_words()
+        try:
+            answer = _checked(line)
+        except (KeyError, TypeError, ValueError, OverflowError):
+            self.kill()
+            return Ended(exit_code=1, reason="its interpreter gave an answer that makes no sense")
+        if line.get("is_loaded") is True:
+            self.functions.add(message["function"])
+        if line.get("is_clean") is True:
+            self._clean = Path(message["folder"])
+        return await self._accounted(answer, time.monotonic() - began, last_pid)
+
+    @property
+    def has_clean_folder(self) -> bool:
+        return self._clean is not None
 
     def rest(self) -> None:
         """No call is under way: soon it stands still, whatever it has left running in itself."""
-        self._resting = asyncio.get_running_loop().call_later(_REST_AFTER_S, self._freeze)
+        self._resting_since = time.monotonic()
+        if self._nightfall is None:
+            self._wait_for_night(_REST_AFTER_S)
 
     def wake(self) -> None:
-        if self._resting:
-            self._resting.cancel()
-            self._resting = None
+        self._resting_since = None  # the timer finds that out: most calls are followed by another one
         if self.is_frozen:
             self.is_frozen = False
             self.tree.thaw()
 
     def kill(self) -> None:
-        if self._resting:
-            self._resting.cancel()
+        if self._nightfall:
+            self._nightfall.cancel()
         if not self._end.done():
             self.tree.kill()
 
     async def ended(self) -> Ended:
         return await asyncio.shield(self._end)
+
+    def clear(self) -> None:
+        """What the calls of a task wrote has been read."""
+        for file in (self.stdout, self.stderr, self.ends):
+            file.clear()
+
+    def take_ends(self) -> Written:
+        """It has ended: what its calls came to is the caller's, to close."""
+        self._has_ends = False
+        return self.ends
+
+    def hold(self) -> None:
+        """Somebody reads what is written there; until released as often."""
+        self._holders += 1
+
+    def release(self) -> None:
+        self._holders -= 1
+        if not self._holders:
+            for file in (self.stdout, self.stderr, *([self.ends] if self._has_ends else [])):
+                file.close()
+
+    def remove(self) -> None:
+        """What it had on this computer."""
+        scratch.remove(self.folder)
+        if self._clean:
+            scratch.remove(self._clean)
 
     async def _get_ready(self) -> bool:
         if not await self._channel.line():
@@ -117,16 +192,16 @@ class Interpreter:
             await asyncio.sleep(_RETRY_S)
         return True
 
-    async def _read(self, line: dict[str, Any]) -> Answer | Ended:
-        """From a program that the function may have changed: whatever is not as it should be ends it."""
-        try:
-            answer = _checked(line)
-        except (KeyError, TypeError, ValueError, OverflowError):
-            self.kill()
-            return Ended(exit_code=1, reason="its interpreter gave an answer that makes no sense")
-        cpu_s = min(answer.cpu_s, self.tree.measure().cpu_s + _UNSEEN_CPU_S)
+    async def _accounted(self, answer: Answer, elapsed_s: float, last_pid: int) -> Answer:
+        """From a program that the function may have changed: what it says of its CPU time is looked at where it is
+        more than one core had; whether it left anything running, where anybody started anything meanwhile.
+        """
+        cpu_s = answer.cpu_s
+        if cpu_s > self.used_cpu_s + elapsed_s:
+            cpu_s = min(cpu_s, self.tree.measure().cpu_s + _UNSEEN_CPU_S)
         before_s, self.used_cpu_s = self.used_cpu_s, max(cpu_s, self.used_cpu_s)
-        return replace(answer, cpu_s=self.used_cpu_s - before_s, strays=await self._strays())
+        strays = 0 if 0 < last_pid == _last_pid() else await self._strays()
+        return replace(answer, cpu_s=self.used_cpu_s - before_s, strays=strays)
 
     async def _strays(self) -> int:
         """How many processes the call has left; those that are just ending do not count."""
@@ -153,22 +228,58 @@ class Interpreter:
             return await self.tree.wait()
         finally:
             self._channel.close()
+            self.release()
             asyncio.get_running_loop().call_soon(on_end, self)
 
-    def _freeze(self) -> None:
-        self._resting = None
-        if not self._end.done():
+    def _wait_for_night(self, seconds: float) -> None:
+        self._nightfall = asyncio.get_running_loop().call_later(seconds, self._fall_asleep)
+
+    def _fall_asleep(self) -> None:
+        self._nightfall = None
+        if self._resting_since is None or self._end.done():
+            return
+        left_s = self._resting_since + _REST_AFTER_S - time.monotonic()
+        if left_s > 0:
+            self._wait_for_night(left_s)
+        else:
             self.tree.freeze()
             self.is_frozen = True
 
 
+class _LastPid:
+    """The number that was last given to a process or thread, by which one sees that none was started since; 0 where
+    the system does not say.
+    """
+
+    def __init__(self) -> None:
+        self._file = -1
+        with suppress(OSError):
+            self._file = os.open("/proc/loadavg", os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
+
+    def __call__(self) -> int:
+        if self._file < 0:
+            return 0
+        try:
+            return int(os.pread(self._file, 100, 0).rsplit(None, 1)[-1])
+        except (OSError, ValueError):
+            return 0
+
+
+_last_pid = _LastPid()
+
+
 def _checked(line: dict[str, Any]) -> Answer:
     """Such as the master takes; KeyError, TypeError, ValueError, OverflowError where it is not."""
-    reason = str(line["reason"]).encode(errors="replace").decode()  # an exception's text may hold anything
-    reason = "".join(letter if letter.isprintable() else " " for letter in reason)[:_LONGEST_REASON]
+    reason = printable(str(line["reason"]))
     answer = Answer(int(line["exit_code"]), reason, float(line["cpu_s"]), int(line["peak_memory_bytes"]))
     if answer.exit_code not in (0, 1) or not 0 <= answer.cpu_s <= _MOST_CPU_S:
         raise ValueError("out of bounds")
     if not 0 <= answer.peak_memory_bytes <= _MOST_BYTES:
         raise ValueError("out of bounds")
     return answer
+
+
+def printable(reason: str) -> str:
+    """An exception's text may hold anything."""
+    reason = reason.encode(errors="replace").decode()
+    return "".join(letter if letter.isprintable() else " " for letter in reason)[:_LONGEST_REASON]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import time
+from collections.abc import Hashable
 from dataclasses import replace
 from itertools import count
 
@@ -20,31 +22,33 @@ class Interpreters:
         self._idle_s = idle_s
         self._numbers = count(1)
         self._all: set[Interpreter] = set()
-        self._idle: dict[Interpreter, asyncio.TimerHandle] = {}  # the longest idle first
+        self._idle: dict[Interpreter, float] = {}  # since when; the longest idle first
+        self._looking: asyncio.TimerHandle | None = None  # for those that have been so for too long
         self._removals: set[asyncio.Future[None]] = set()
 
     @property
     def idle(self) -> list[Interpreter]:
         return list(self._idle)
 
-    async def take(self, key: str, job: Job, stderr: int) -> Interpreter:
+    async def take(self, key: Hashable, job: Job) -> Interpreter:
         """One that nobody else uses until it is given back; OSError where there can be none."""
         for interpreter in reversed(self._idle):  # what has just been used is still in the processor's caches
             if interpreter.key == key and not interpreter.has_ended:
-                self._idle.pop(interpreter).cancel()
+                del self._idle[interpreter]
                 interpreter.wake()
                 return interpreter
         folder = job.folder.parent / f"warm-{next(self._numbers)}"
         own = replace(job, folder=folder, environment={**job.environment, scratch.VARIABLE: str(folder)})
-        interpreter = await Interpreter.start(self._launcher, own, key, stderr, self._ended)
+        interpreter = await Interpreter.start(self._launcher, own, key, self._ended)
         self._all.add(interpreter)
         return interpreter
 
     def give_back(self, interpreter: Interpreter) -> None:
         if not interpreter.has_ended:
             interpreter.rest()
-            loop = asyncio.get_running_loop()
-            self._idle[interpreter] = loop.call_later(self._idle_s, self._end, interpreter)
+            self._idle[interpreter] = time.monotonic()
+            if self._looking is None:
+                self._look_in(self._idle_s)
 
     def keep(self, most: int) -> None:
         """End the longest idle: so many may wait for a call."""
@@ -52,22 +56,35 @@ class Interpreters:
             self._end(interpreter)
 
     def close(self) -> None:
+        if self._looking:
+            self._looking.cancel()
         for interpreter in self._all:
             interpreter.kill()
 
+    def _look_in(self, seconds: float) -> None:
+        self._looking = asyncio.get_running_loop().call_later(seconds, self._look)
+
+    def _look(self) -> None:
+        self._looking = None
+        long_ago = time.monotonic() - self._idle_s
+        for interpreter, since in list(self._idle.items()):
+            if since > long_ago:
+                self._look_in(since - long_ago)
+                return
+            self._end(interpreter)
+
     def _end(self, interpreter: Interpreter) -> None:
-        self._idle.pop(interpreter).cancel()
+        del self._idle[interpreter]
         interpreter.kill()
 
     def _ended(self, interpreter: Interpreter) -> None:
         self._all.discard(interpreter)
-        if interpreter in self._idle:
-            self._idle.pop(interpreter).cancel()
+        self._idle.pop(interpreter, None)
         removal = asyncio.get_running_loop().run_in_executor(None, _remove, interpreter)
         self._removals.add(removal)
         removal.add_done_callback(self._removals.discard)
 
 
 def _remove(interpreter: Interpreter) -> None:
-    scratch.remove(interpreter.folder)
+    interpreter.remove()
     scratch.remove_empty(interpreter.folder.parent)  # that of its session

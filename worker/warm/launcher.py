@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import shutil
 import sys
 from dataclasses import replace
 
 from worker import scratch
 from worker.downloads import DownloadError
-from worker.launch.sinks import Target, opened
+from worker.launch.sinks import Target
 from worker.launch.trees import Call, Job, Launcher, Tree
 from worker.warm.call_tree import CallTree, EndedTree, Files, message_of, unavailable
 from worker.warm.interpreter import PROGRAM
@@ -35,17 +34,11 @@ class WarmLauncher:
         call = job.call
         if call is None:
             return await self._launcher.start(job, stdout, stderr)
-        if job.makes_folder:
-            await asyncio.to_thread(scratch.make, job.folder)
-        async with opened(stdout, stderr) as outputs:
-            return await self._start_call(job, call, *outputs)
-
-    async def _start_call(self, job: Job, call: Call, stdout: int, stderr: int) -> Tree:
-        job = replace(
-            job, command=self._python, environment={**_SAME_EVERYWHERE, **job.environment}, makes_folder=False
-        )
+        job = replace(job, command=self._python, environment={**_SAME_EVERYWHERE, **job.environment})
         if HANDS_FILES_OVER:
-            return CallTree(job, call, self._files, self.interpreters, os.dup(stdout), os.dup(stderr))
+            assert not isinstance(stdout, int)
+            assert not isinstance(stderr, int)
+            return CallTree(job, call, self._files, self.interpreters, stdout, stderr)
         try:
             return await self._start_cold(job, call, stdout, stderr)
         except DownloadError as error:
@@ -58,8 +51,10 @@ class WarmLauncher:
         self.interpreters.close()
         self._launcher.close()
 
-    async def _start_cold(self, job: Job, call: Call, stdout: int, stderr: int) -> Tree:
+    async def _start_cold(self, job: Job, call: Call, stdout: Target, stderr: Target) -> Tree:
         """An interpreter for this call alone, which finds it in a file."""
+        if job.makes_folder:
+            await asyncio.to_thread(scratch.make, job.folder)
         folder, files = scratch.temporary(job.folder), list[str]()
         for sha256 in call.files:
             async with self._files.hold(sha256) as path:
