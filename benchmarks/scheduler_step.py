@@ -34,7 +34,14 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from master.scheduling.effects import Effects
-from master.scheduling.events import Event, JobSubmitted, MasterStarted, SchedulerSettings, WorkerJoined, WorkerReported
+from master.scheduling.events import (
+    Event,
+    JobSubmitted,
+    MasterStarted,
+    SchedulerSettings,
+    WorkerJoined,
+    WorkerReported,
+)
 from master.scheduling.model import Attempt, Grid, Job, Task, Worker
 from master.scheduling.policies import REGISTRY
 from master.scheduling.scheduler import Scheduler
@@ -42,6 +49,7 @@ from master.scheduling.snapshot import Snapshot
 from shared.model import AttemptId, AttemptState, Facts, Held, Load, Order, Outcome, Result, TaskState
 from shared.protocol.messages import Assign, Report, Run
 from shared.spec import JobSpec, Range, TaskSpec
+from shared.stretches import stretches
 
 BATCHES = (1, 10, 100)
 ROUNDS = 3
@@ -125,9 +133,9 @@ class Swarm:
 
     def report(self, name: str, results: tuple[Result, ...] = ()) -> WorkerReported:
         self.seq[name] += 1
-        slots = self.case.slots
-        holding = tuple([Held(one, waiting=place >= slots) for place, one in enumerate(self.holding[name])])
-        return WorkerReported(name, 1, Report(self.seq[name], self.seq[name], holding, results, self.load))
+        seq, held, slots = self.seq[name], list(self.holding[name]), self.case.slots
+        holding, waiting = tuple(map(Held, held[:slots])), stretches(held[slots:])
+        return WorkerReported(name, 1, Report(seq, seq, holding, results, self.load, waiting))
 
 
 class Loopline(Swarm):

@@ -277,13 +277,12 @@ class Load:
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """An attempt that a worker has in hand, from accepting it until its result is reported."""
+    """An attempt that has begun at a worker, until its result is reported."""
 
     attempt: AttemptId
     wall_s: Seconds = 0.0  # for which it ran: what it stood frozen is left out
     cpu_s: Seconds = 0.0
     frozen: bool = False  # it stands still, for the owner's sake: a replica elsewhere may be quicker
-    waiting: bool = False  # it has not begun: it waits for a slot
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,6 +23,7 @@ from master.scheduling.scheduler import Scheduler
 from shared.model import AttemptId, Facts, Held, Load, Outcome, Result
 from shared.protocol.messages import Assign, Report
 from shared.spec import JobSpec
+from shared.stretches import stretches
 from shared.sweep import size_at
 from simulator.hosts import Speed
 from simulator.kernel import Appointment, Kernel
@@ -150,7 +151,6 @@ class FastWorld:
     def _report(self, host: Host, results: Sequence[Result] = ()) -> WorkerReported:
         host.seq += 1
         holding = tuple(Held(attempt, self.kernel.now - since) for attempt, (since, _) in host.running.items())
-        if host.waiting:
-            holding += tuple(Held(attempt, waiting=True) for attempt in host.waiting)
         load = Load(host.facts.slots if host.offered is None else host.offered)
-        return WorkerReported(host.name, host.session, Report(host.seq, host.seen, holding, tuple(results), load))
+        report = Report(host.seq, host.seen, holding, tuple(results), load, stretches(host.waiting))
+        return WorkerReported(host.name, host.session, report)

@@ -26,6 +26,7 @@ from master.scheduling.scheduler import Scheduler
 from shared.model import AttemptId, Held, Load, Outcome, Output, Result
 from shared.protocol import codec
 from shared.protocol.messages import Assign, Report, Run
+from shared.stretches import stretches
 from tests.scheduling.driver import facts, spec
 
 RECORD = Path(__file__).with_name("instructions.json")
@@ -69,8 +70,9 @@ def a_report(policy: str) -> float:
     def report(name: str, ends: bool) -> WorkerReported:
         sent[0] += 1
         results = (Result(held[name].popleft(), Outcome.SUCCEEDED, 0, wall_s=0.5, cpu_s=0.5),) if ends else ()
-        holding = tuple(Held(one, waiting=place > 0) for place, one in enumerate(held[name]))
-        return WorkerReported(name, 1, Report(sent[0], sent[0], holding, results, Load(1, 1.0)))
+        begun, waiting = [*held[name]][:1], [*held[name]][1:]
+        said = Report(sent[0], sent[0], tuple(map(Held, begun)), results, Load(1, 1.0), stretches(waiting))
+        return WorkerReported(name, 1, said)
 
     step(MasterStarted(SchedulerSettings(policy, ahead_s=1.0, max_ahead=4)))
     step(JobSubmitted("user", spec(TASKS, TASKS * 0.5)))
@@ -91,7 +93,8 @@ def a_report_with_20_results() -> float:
     """Of the link: encoded by the worker, decoded by the master."""
     output = Output(6, data=b"hello\n")
     results = [Result(AttemptId(1, n, 1), Outcome.SUCCEEDED, 0, "", 0.01, 0.01, 10**6, output) for n in range(20)]
-    report = Report(7, 6, tuple(Held(AttemptId(1, n, 1), waiting=True) for n in range(20, 40)), tuple(results), Load(2))
+    holding = tuple(Held(AttemptId(1, n, 1)) for n in (20, 21))
+    report = Report(7, 6, holding, tuple(results), Load(2), stretches(AttemptId(1, n, 1) for n in range(22, 42)))
     codec.decode_from_worker(codec.encode(report))
     return counted(lambda: codec.decode_from_worker(codec.encode(report)))
 

@@ -12,7 +12,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, NoReturn
 
 from shared.model import Facts, Outcome, Probation, Result
-from shared.protocol import parts
 from shared.protocol.messages import MAX_WROTE_BYTES, Assign, Read, Run, Wrote
 from shared.protocol.session import WorkerSession
 from worker import legacy, speed
@@ -191,12 +190,11 @@ class Agent:
         self._heard.set()
 
     def report(self, session: WorkerSession) -> bytes:
-        attempts, results = self._core.to_report()
-        waiting = self._core.waiting
-        held = [parts.held(self._runner.held(attempt)) for attempt in attempts[: len(attempts) - len(waiting)]]
+        holding, results = self._core.to_report()
+        held = [self._runner.held(attempt) for attempt in holding]
         load = self._yielding.load(self._meter.load(self._offer.slots, self._home.free_bytes()), self._network)
         texts = [self._ledger.text(result) for result in results]
-        seq, frame = session.report_of([*held, *map(parts.waiting, waiting)], texts, load)
+        seq, frame = session.report_of(held, texts, load, self._core.waiting)
         self._network.sent(seq, time.monotonic())
         self._core.reported(seq, results)
         if self._core.has_results:  # more than one Report may bring

@@ -141,7 +141,7 @@ class Core:
         return dropped
 
     def to_report(self) -> tuple[tuple[AttemptId, ...], tuple[Result, ...]]:
-        """What the next Report says: attempts in hand, and results, oldest first.
+        """What the next Report says beside what waits: attempts that have begun, and results, oldest first.
 
         A result that has to wait for a later Report leaves its attempt in hand: left out of both, the master
         would take it for lost.
@@ -149,7 +149,7 @@ class Core:
         unsent = tuple(self._unsent.values())
         fits = _fits(unsent)
         later = tuple(result.attempt for result in unsent[fits:])
-        return (*self._held, *later, *self._waiting), unsent[:fits]
+        return (*self._held, *later), unsent[:fits]
 
     def reported(self, seq: int, results: Iterable[Result]) -> None:
         """These results left in Report ``seq`` of this session."""

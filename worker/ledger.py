@@ -20,7 +20,7 @@ from pathlib import Path
 from pydantic import TypeAdapter, ValidationError
 
 from shared.model import AttemptId, Result
-from shared.protocol import codec, parts
+from shared.protocol import codec, written
 from shared.protocol.messages import Assign, Run
 
 log = logging.getLogger(__name__)
@@ -68,11 +68,11 @@ class Ledger:
     @property
     def results(self) -> list[Result]:
         """Those that the master may not have, the oldest first."""
-        return [parts.read_result(text) for text in self._results.values()]
+        return [written.read(text) for text in self._results.values()]
 
     def text(self, result: Result) -> bytes:
         """A result as it is sent, which is as it is written."""
-        return self._results.get(result.attempt) or parts.result(result)
+        return self._results.get(result.attempt) or written.write(result)
 
     def write(
         self,
@@ -83,7 +83,7 @@ class Ledger:
         began: Iterable[AttemptId] = (),
     ) -> None:
         """All that happened, in one piece; ``came``: an Assign and its frame. OSError: no room, nothing is kept."""
-        ended = [(result.attempt, parts.result(result)) for result in results]
+        ended = [(result.attempt, written.write(result)) for result in results]
         begun = tuple(began)
         gone = tuple(attempt for attempt in over if attempt in self._sizes)
         lines = [_RESULT % text for _, text in ended]

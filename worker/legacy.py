@@ -12,7 +12,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from shared.errors import LooplineError
 from shared.model import AttemptId, Result
-from shared.protocol import codec, parts
+from shared.protocol import codec, written
 from shared.protocol.messages import Assign, Run
 from worker.ledger import Ledger
 
@@ -60,7 +60,7 @@ def _left(lines: list[bytes]) -> tuple[dict[AttemptId, Run], list[AttemptId]]:
 
 def _result(file: Path) -> Result | None:
     try:
-        result = parts.read_result(file.read_bytes())
+        result = written.read(file.read_bytes())
         if file.name == f"{result.attempt}.json":
             return result
         reason = f"it is about attempt {result.attempt}"

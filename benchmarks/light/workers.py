@@ -15,8 +15,9 @@ from typing import Any
 
 import aiohttp
 
-from shared.model import Facts
+from shared.model import AttemptId, Facts
 from shared.protocol.session import WorkerSession
+from shared.stretches import stretches
 
 STDOUT = {"size_bytes": 5, "data": "ZG9uZQo="}
 EMPTY = {"size_bytes": 0}
@@ -88,11 +89,11 @@ class LightWorker:
         self._unanswered[self._seq] = done
         self._tally.reports += 1
         results = [_result(self._held.popleft()) for _ in range(done)]
-        holding = [
-            {"attempt": attempt, "wall_s": 0.0, "cpu_s": 0.0, "frozen": False, "waiting": place >= self._slots}
-            for place, attempt in enumerate(self._held)
-        ]
+        held = list(self._held)
+        holding = [{"attempt": one, "wall_s": 0.0, "cpu_s": 0.0, "frozen": False} for one in held[: self._slots]]
+        waiting = stretches(map(AttemptId.parse, held[self._slots :]))
         report = {"seq": self._seq, "seen": self._seen, "holding": holding, "results": results, "load": self._load}
+        report["waiting"] = waiting
         await socket.send_bytes(json.dumps(report | {"kind": "report"}, separators=(",", ":")).encode())
 
 

@@ -21,7 +21,7 @@ from master.scheduling.outbox import Outbox
 from master.scheduling.state import State
 from shared.model import AttemptId, AttemptState, Held, Result
 from shared.protocol.messages import Report
-
+from shared.stretches import attempts_of
 
 _RUNS = AttemptState.RUNNING
 
@@ -40,34 +40,31 @@ def reconcile(state: State, outbox: Outbox, worker: Worker, report: Report) -> N
     outbox.answer(worker.name)
     for result in report.results:
         _take_result(state, worker, result)
-    ours, held = _worth_a_look(state, worker, report)
-    for attempt in ours:
-        said = held.get(attempt.id)
-        if said is None:
+    begun, waiting = {held.attempt: held for held in report.holding}, set(attempts_of(report.waiting))
+    queue = state.index.queues.of_worker.get(worker.name, {}).keys()
+    strangers = [*begun, *(waiting - queue)]
+    for attempt in _worth_a_look(state, worker, waiting):
+        held = begun.get(attempt.id)
+        if held is None and attempt.id not in waiting:
             _is_not_held(state, attempt, report.seen)
-        elif attempt.state is not _RUNS or said.frozen != attempt.frozen:
-            _note(state, attempt, said)
-            _is_held(state, attempt, said, report.seen)
-    for stranger in held:
+        elif attempt.state is not _RUNS or (held is not None and held.frozen) != attempt.frozen:
+            _note(state, attempt, held)
+            _is_held(state, attempt, held, report.seen)
+    for stranger in strangers:
         if not _is_ours(state, worker, stranger):
             outbox.cancel_stranger(worker.name, stranger)
 
 
-def _worth_a_look(state: State, worker: Worker, report: Report) -> tuple[list[Attempt], dict[AttemptId, Held]]:
-    """The worker's attempts, and what it says of those that it holds: but for those that wait there as they did, most
-    of a long queue, of which nothing follows.
+def _worth_a_look(state: State, worker: Worker, waiting: set[AttemptId]) -> list[Attempt]:
+    """The worker's attempts, but for those that wait there as they did: most of a long queue, of which nothing
+    follows.
     """
     ours, queue = state.index.of_worker.get(worker.name, {}), state.index.queues.of_worker.get(worker.name)
     if queue is None or worker.name in state.index.frozen_on:
-        return list(ours.values()), {held.attempt: held for held in report.holding}
-    waiting = {held.attempt for held in report.holding if held.waiting and not held.frozen}
-    begun, strangers = queue.keys() - waiting, waiting - queue.keys()
-    held = {held.attempt: held for held in report.holding if not held.waiting or held.frozen}
-    if strangers:
-        held |= {held.attempt: held for held in report.holding if held.attempt in strangers}
+        return list(ours.values())
     others = (attempt for number, attempt in ours.items() if number not in queue)
     found = list(islice(others, len(ours) - len(queue)))  # which came before the queue, as a rule
-    return [*found, *(ours[number] for number in sorted(begun))], held
+    return [*found, *(ours[number] for number in sorted(queue.keys() - waiting))]
 
 
 def _take_result(state: State, worker: Worker, result: Result) -> None:
@@ -78,30 +75,32 @@ def _take_result(state: State, worker: Worker, result: Result) -> None:
         lifecycle.finish_attempt(state, attempt, result)
 
 
-def _is_held(state: State, attempt: Attempt, held: Held, seen: int) -> None:
-    if attempt.state is AttemptState.DISPATCHED and not held.waiting:
+def _is_held(state: State, attempt: Attempt, held: Held | None, seen: int) -> None:
+    """``None``: it waits for a slot."""
+    if attempt.state is AttemptState.DISPATCHED and held:
         attempt.state = states.check(states.ATTEMPT, attempt.state, AttemptState.RUNNING)
         attempt.started_at = attempt.since if attempt.waited_s else state.now
         state.save_attempt(attempt)
     elif attempt.state is AttemptState.CANCELLING and seen >= attempt.sent:
         _send_again(state, attempt)
-    elif attempt.state is AttemptState.LOST and held.waiting:
+    elif attempt.state is AttemptState.LOST and not held:
         lifecycle.cancel_attempt(state, attempt, "it had not begun when its worker fell silent")
     elif attempt.state is AttemptState.LOST:
         lifecycle.adopt_attempt(state, attempt)
 
 
-def _note(state: State, attempt: Attempt, held: Held) -> None:
+def _note(state: State, attempt: Attempt, held: Held | None) -> None:
     """Whether it stands still, and whether it waits for a slot: its worker knows. What was to begin at once, and may
     take long, does not wait until a slot is free again.
     """
-    was_waiting, waits = attempt.waiting, held.waiting and attempt.state is not AttemptState.RUNNING
-    if attempt.frozen == held.frozen and was_waiting == waits:
+    was_waiting, waits = attempt.waiting, held is None and attempt.state is not AttemptState.RUNNING
+    is_frozen = held is not None and held.frozen
+    if attempt.frozen == is_frozen and was_waiting == waits:
         return
-    if was_waiting and not waits:
+    if was_waiting and held:
         attempt.waited_s = max(0.0, state.now - held.wall_s - attempt.dispatched_at)
     attempt.waiting = waits
-    _note_frozen(state, attempt, held.frozen)
+    _note_frozen(state, attempt, is_frozen)
     state.save_attempt(attempt)
     if attempt.is_queued and not was_waiting and attempt.expected_s > state.ahead_s:
         lifecycle.take_back(state, attempt, "its slot was no longer free when it came")

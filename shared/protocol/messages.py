@@ -34,8 +34,9 @@ from shared.model import (
 )
 from shared.paths import Pattern, RelativePath
 from shared.scalar import Scalar
+from shared.stretches import Stretches
 
-PROTOCOL_VERSION = 2
+PROTOCOL_VERSION = 3
 MAX_FRAME_BYTES = 64 * 2**20
 MAX_RUNS_PER_ASSIGN = 500
 MAX_LONG_RUNS_PER_ASSIGN = 50  # each of at most MAX_RUN_CHARACTERS, a character of at most 6 bytes; or as much in all
@@ -87,9 +88,10 @@ class Report:
 
     seq: Sequence
     seen: Sequence
-    holding: tuple[Held, ...]
+    holding: tuple[Held, ...]  # what has begun
     results: Annotated[tuple[Result, ...], Field(max_length=MAX_RESULTS_PER_REPORT)]
     load: Load
+    waiting: Stretches = ()  # for a slot, in the order in which it came
     kind: Literal["report"] = "report"
 
 

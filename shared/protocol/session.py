@@ -8,12 +8,13 @@ are asked again by whoever still wants to know.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from shared.errors import ProtocolError
-from shared.model import Facts, Held, Load, Result
-from shared.protocol import codec, parts
+from shared.model import AttemptId, Facts, Held, Load, Result
+from shared.protocol import codec, written
 from shared.protocol.messages import PROTOCOL_VERSION, Assign, Hello, Read, Refused, Report, Welcome, Wrote
+from shared.stretches import stretches
 
 
 class _Inbound:
@@ -56,16 +57,21 @@ class WorkerSession:
             self.welcome = message
         return message
 
-    def report(self, holding: Sequence[Held], results: Sequence[Result], load: Load) -> tuple[int, bytes]:
+    def report(
+        self, holding: Sequence[Held], results: Sequence[Result], load: Load, waiting: Iterable[AttemptId] = ()
+    ) -> tuple[int, bytes]:
         """The next Report's number and frame."""
         self._sent += 1
-        report = Report(self._sent, self._inbound.last, tuple(holding), tuple(results), load)
+        report = Report(self._sent, self._inbound.last, tuple(holding), tuple(results), load, stretches(waiting))
         return self._sent, codec.encode(report)
 
-    def report_of(self, holding: list[bytes], results: list[bytes], load: Load) -> tuple[int, bytes]:
-        """The same of parts that are written already (parts.py)."""
+    def report_of(
+        self, holding: Sequence[Held], results: list[bytes], load: Load, waiting: Iterable[AttemptId]
+    ) -> tuple[int, bytes]:
+        """The same of results that are written already (written.py)."""
         self._sent += 1
-        return self._sent, parts.report(self._sent, self._inbound.last, holding, results, load)
+        report = Report(self._sent, self._inbound.last, tuple(holding), (), load, stretches(waiting))
+        return self._sent, written.with_results(codec.encode(report), results)
 
 
 class MasterSession:

@@ -13,6 +13,7 @@ from master.scheduling.effects import Effects
 from master.scheduling.events import Event, JobSubmitted, SchedulerSettings, WorkerReported
 from shared.model import AttemptId, Held, Load, Outcome, Result
 from shared.protocol.messages import Assign, Report
+from shared.stretches import stretches
 from simulator.dynamic_load.scenario import Information, Run, Sizes
 from simulator.fast import FastWorld, Host
 from simulator.kernel import Appointment
@@ -123,10 +124,9 @@ class DynamicWorld(FastWorld):
         host.seq += 1
         desk, now = self._desks[host.name], self.kernel.now
         holding = [Held(attempt, now - since) for attempt, (since, _) in host.running.items()]
-        holding += [Held(attempt, waiting=True) for attempt in desk.queue]
         holding += [Held(attempt, wall_s) for attempt, wall_s in desk.ended.items()]
         load = Load(host.facts.slots, spare_cpu=self._spare(host), delay_s=2 * desk.delay_s)
-        report = Report(host.seq, host.seen, tuple(holding), tuple(results), load)
+        report = Report(host.seq, host.seen, tuple(holding), tuple(results), load, stretches(desk.queue))
         return WorkerReported(host.name, host.session, report)
 
     def _spare(self, host: Host) -> float:

@@ -91,9 +91,9 @@ class Machine:
         if self.link is None or self.link.worker.welcome is None:
             return
         holding, results = self.core.to_report()
-        held = [self._held(attempt) for attempt in holding]
+        held = [Held(attempt, self._age(attempt), frozen=self.in_use) for attempt in holding]
         load = Load(0 if self.in_use else self.offered, in_use=self.in_use)
-        seq, frame = self.link.worker.report(held, results, load)
+        seq, frame = self.link.worker.report(held, results, load, self.core.waiting)
         self.core.reported(seq, results)
         self.link.up.append(frame)
 
@@ -154,11 +154,6 @@ class Machine:
         self._begin(self.core.allow(slots))
         if not slots:
             self.core.give_back("somebody is there")
-
-    def _held(self, attempt: AttemptId) -> Held:
-        if self.core.is_waiting(attempt):
-            return Held(attempt, waiting=True)
-        return Held(attempt, self._age(attempt), frozen=self.in_use)
 
     def _age(self, attempt: AttemptId) -> float:
         now = self._clock()

@@ -30,6 +30,7 @@ from master.scheduling.scheduler import Scheduler
 from shared.model import AttemptId, Facts, Held, JobState, Load, Outcome, Result, TaskId
 from shared.protocol.messages import Assign, Report, Run
 from shared.spec import JobSpec, Range, Requirements
+from shared.stretches import stretches
 from simulator.full.store import MemoryStore
 
 START = 1000.0
@@ -205,9 +206,10 @@ class Grid:
         said = Report(
             agent.sent,
             agent.seen if seen is None else seen,
-            tuple(Held(a, frozen=frozen and a not in waiting, waiting=a in waiting) for a in held),
+            tuple(Held(a, frozen=frozen) for a in held if a not in waiting),
             results,
             Load(agent.facts.slots if slots is None else slots, spare_cpu=float(agent.facts.slots)),
+            stretches(a for a in held if a in waiting),
         )
         return self.step(WorkerReported(name, agent.session, said), deliver=deliver)
 

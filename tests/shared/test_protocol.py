@@ -35,6 +35,7 @@ from shared.protocol.messages import (
     Welcome,
 )
 from shared.protocol.session import MasterSession, WorkerSession
+from shared.stretches import stretches
 
 PATIENT = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # with a busy computer
 
@@ -99,6 +100,7 @@ reports = st.builds(
     holding=st.lists(st.builds(Held, attempt=ids, wall_s=seconds, cpu_s=seconds), max_size=3).map(tuple),
     results=st.lists(results, max_size=3).map(tuple),
     load=loads,
+    waiting=st.lists(ids, max_size=9).map(stretches),
     kind=st.just("report"),
 )
 scalars = st.one_of(

@@ -4,6 +4,7 @@ import pytest
 
 from shared.model import AttemptId, Outcome, Result
 from shared.protocol.messages import Report, Run
+from shared.stretches import attempts_of
 from tests.worker.bench import processes_of, run_of, until
 from tests.worker.small_master import SmallMaster
 from tests.worker.test_agent import Start, begun, start
@@ -18,7 +19,7 @@ def gated(task: int) -> Run:
 
 
 def waiting(report: Report) -> list[AttemptId]:
-    return [held.attempt for held in report.holding if held.waiting]
+    return list(attempts_of(report.waiting))
 
 
 def result_of(master: SmallMaster, run: Run) -> Result | None:

@@ -1,0 +1,57 @@
+"""Attempts at tasks that follow one another, said in one breath: hundreds of a bag of short tasks wait at a worker."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import chain
+from typing import Annotated, NamedTuple
+
+from pydantic import AfterValidator, Field
+
+from shared.model import MAX_ID, AttemptId
+
+MAX_ATTEMPTS = 100_000
+"""That stretches may stand for altogether."""
+
+_Number = Annotated[int, Field(ge=0, le=MAX_ID)]
+
+
+class Stretch(NamedTuple):
+    """The ``number``-th attempts at tasks ``first`` to ``last`` of a job."""
+
+    job: _Number
+    first: _Number
+    last: _Number
+    number: _Number
+
+    @property
+    def attempts(self) -> Iterator[AttemptId]:
+        return (AttemptId(self.job, task, self.number) for task in range(self.first, self.last + 1))
+
+
+def _bounded(stretches: tuple[Stretch, ...]) -> tuple[Stretch, ...]:
+    if any(one.first > one.last for one in stretches):
+        raise ValueError("a stretch that ends before it begins")
+    if sum(one.last - one.first + 1 for one in stretches) > MAX_ATTEMPTS:
+        raise ValueError(f"more than {MAX_ATTEMPTS:,} attempts")
+    return stretches
+
+
+Stretches = Annotated[tuple[Stretch, ...], AfterValidator(_bounded)]
+
+
+def stretches(attempts: Iterable[AttemptId]) -> tuple[Stretch, ...]:
+    """These attempts, in as few stretches as their order allows."""
+    firsts, lasts, follower = list[AttemptId](), list[AttemptId](), None
+    for attempt in attempts:
+        if attempt == follower:
+            lasts[-1] = attempt
+        else:
+            firsts.append(attempt)
+            lasts.append(attempt)
+        follower = (attempt.job, attempt.task + 1, attempt.number)
+    return tuple(Stretch(one.job, one.task, last.task, one.number) for one, last in zip(firsts, lasts, strict=True))
+
+
+def attempts_of(stretches: Iterable[Stretch]) -> Iterator[AttemptId]:
+    return chain.from_iterable(one.attempts for one in stretches)

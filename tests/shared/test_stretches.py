@@ -1,0 +1,33 @@
+"""What waits at a worker, said in stretches."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import TypeAdapter, ValidationError
+
+from shared.model import AttemptId
+from shared.stretches import MAX_ATTEMPTS, Stretches, attempts_of, stretches
+
+numbers = st.integers(1, 4)
+adapter: TypeAdapter[Stretches] = TypeAdapter(Stretches)
+
+
+@given(st.lists(st.builds(AttemptId, numbers, numbers, numbers), unique=True))
+def test_they_stand_for_what_they_were_made_of_in_its_order(attempts: list[AttemptId]) -> None:
+    said = adapter.validate_json(adapter.dump_json(stretches(attempts)))
+    assert list(attempts_of(said)) == attempts
+
+
+def test_a_bag_of_tasks_is_one() -> None:
+    assert stretches(AttemptId(7, task, 1) for task in range(3, 300)) == ((7, 3, 299, 1),)
+
+
+@pytest.mark.parametrize(
+    "text", ["[[1,1,100001,1]]", "[[1,5,4,1]]", "[[1,-1,1,1]]", f"[{'[1,1,60000,1],' * 2}[1,1,1,1]]"]
+)
+def test_they_are_bounded(text: str) -> None:
+    assert MAX_ATTEMPTS == 100_000
+    with pytest.raises(ValidationError):
+        adapter.validate_json(text)
