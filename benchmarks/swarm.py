@@ -33,8 +33,10 @@ from shared.spec import JobSpec, Range
 
 ROOT = Path(__file__).parents[1]
 COMMAND = ["work", "--number", "{i}"]
+WINDOW = 34  # tasks that a worker of the floor has in hand: as many as one of the master has by default
 SLOW_DISK_S = 0.005
 SLOTS = 2
+_SHARE = 50  # tasks of each worker at least, so that the filling of its queue counts for little
 
 
 @dataclass(frozen=True)
@@ -79,7 +81,7 @@ def cpu_s(process: psutil.Process) -> float:
 async def measure(
     what: str, workers: int, queued: int, tasks: int, *flags: str, delay_s: float = 0.0, profile: str = ""
 ) -> Row:
-    """``tasks`` of so many queued ones, brought home by so many workers."""
+    """``tasks`` of so many queued ones, brought home by so many workers. ``profile``: where cProfile writes to."""
     with (
         tempfile.TemporaryDirectory() as folder,
         master(Path(folder), *flags, delay_s=delay_s, profile=profile) as (process, url),
@@ -128,7 +130,14 @@ async def measure_lone(tasks: int, profile: str = "") -> dict[str, float]:
 
 async def measure_floor(workers: int, tasks: int) -> Row:
     with tempfile.TemporaryDirectory() as folder:
-        command = [sys.executable, "-m", "benchmarks.light.floor", str(Path(folder) / "floor.db"), str(10 * tasks)]
+        command = [
+            sys.executable,
+            "-m",
+            "benchmarks.light.floor",
+            str(Path(folder) / "floor.db"),
+            str(10 * tasks),
+            str(WINDOW),
+        ]
         process = subprocess.Popen(command, cwd=ROOT, text=True, stdout=-1)  # noqa: ASYNC220
         try:
             assert process.stdout
@@ -139,7 +148,7 @@ async def measure_floor(workers: int, tasks: int) -> Row:
         finally:
             process.kill()
             process.communicate()
-    return Row("floor", workers, tasks, tasks, round(spent_s / tasks * 1e6, 1), round(tasks / seconds), 17, 0)
+    return Row("floor", workers, tasks, tasks, round(spent_s / tasks * 1e6, 1), round(tasks / seconds), WINDOW / 2, 0)
 
 
 def grid(short: bool) -> Iterator[tuple[str, int, int]]:
@@ -153,7 +162,7 @@ def grid(short: bool) -> Iterator[tuple[str, int, int]]:
 async def measure_all(tasks: int, short: bool) -> tuple[list[Row], dict[str, float]]:
     rows = [await measure_floor(10, 10 * tasks)]
     for what, workers, queued in grid(short):
-        rows.append(await measure(what, workers, queued, min(tasks, queued)))
+        rows.append(await measure(what, workers, queued, min(queued, max(tasks, _SHARE * workers))))
     rows.append(await measure("slow disk", 10, 100_000, tasks, delay_s=SLOW_DISK_S))
     return rows, await measure_lone(100 if short else 300)
 

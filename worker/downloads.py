@@ -14,7 +14,7 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager, suppress
-from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
+from http.client import HTTP_PORT, HTTPS_PORT, HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
 from pathlib import Path
 from typing import IO
 from urllib.parse import urlsplit
@@ -81,7 +81,8 @@ class Downloads:
         """Once, in a thread, which has ended when this returns: it is cut off where nobody waits for it any more."""
         address = urlsplit(self._gate.address(f"files/{sha256}"))
         tls, host = self._gate.tls(), address.hostname or ""
-        connection = HTTPSConnection(host, address.port, context=tls) if tls else HTTPConnection(host, address.port)
+        port = address.port or (HTTPS_PORT if tls else HTTP_PORT)
+        connection = HTTPSConnection(host, port, context=tls) if tls else HTTPConnection(host, port)
         asked = _Asked(connection, address.path, self._gate.headers())
         fetching = asyncio.get_running_loop().run_in_executor(self._threads, _fetch, asked, sha256, part)
         try:
@@ -117,8 +118,9 @@ class _Asked:
 
     def cut_off(self) -> None:
         self._is_cut_off = True
-        with suppress(OSError, AttributeError):  # it may not be open yet, or no longer
-            self._connection.sock.shutdown(socket.SHUT_RDWR)
+        with suppress(OSError):  # it may be over
+            if link := self._connection.sock:  # it may not have begun
+                socket.socket.shutdown(link, socket.SHUT_RDWR)  # below TLS, which its thread is at work with
 
     def close(self) -> None:
         self._connection.close()

@@ -1,6 +1,6 @@
 """A master without features, as a yardstick: asyncio, SQLite with synchronous=FULL, lines of JSON over TCP.
 
-    python -m benchmarks.light.floor DATABASE TASKS [WINDOW]
+    python -m benchmarks.light.floor DATABASE TASKS WINDOW
 
 It hands out numbers and keeps results. What it acknowledges is on disk, many at once in one commit; that is all.
 """
@@ -85,5 +85,4 @@ async def bring(port: int, workers: int, tasks: int) -> float:
 
 
 if __name__ == "__main__":
-    window = int(sys.argv[3]) if len(sys.argv) > 3 else 34
-    asyncio.run(Floor(sys.argv[1], int(sys.argv[2]), window).serve())
+    asyncio.run(Floor(sys.argv[1], int(sys.argv[2]), int(sys.argv[3])).serve())

@@ -1,18 +1,31 @@
 """A master on a slower disk: ``python -m benchmarks.light.slow_disk SECONDS [options of the master]``.
 
-Each commit takes so much longer; nothing else differs.
+Each commit that changes something takes so much longer; nothing else differs.
 """
 
 from __future__ import annotations
 
+import sqlite3
 import sys
 import time
-
-from sqlalchemy import Engine, event
+from functools import partial
+from typing import Any
 
 from master.__main__ import main
 
+DELAY_S = float(sys.argv[1])
+
+
+class SlowConnection(sqlite3.Connection):
+    _changes = 0
+
+    def execute(self, sql: str, *values: Any) -> sqlite3.Cursor:
+        if sql == "COMMIT" and self.total_changes != self._changes:
+            self._changes = self.total_changes
+            time.sleep(DELAY_S)
+        return super().execute(sql, *values)
+
+
 if __name__ == "__main__":
-    delay_s = float(sys.argv[1])
-    event.listen(Engine, "commit", lambda _: time.sleep(delay_s))
+    sqlite3.dbapi2.connect = partial(sqlite3.connect, factory=SlowConnection)  # type: ignore[attr-defined]
     sys.exit(main(sys.argv[2:]))

@@ -12,6 +12,7 @@ from collections.abc import Collection
 from sqlalchemy import ColumnElement, Connection, Double, and_, bindparam, case, func, insert, or_, select
 
 from master.scheduling.model import UNRELEASED
+from master.store.statements import Statement
 from master.store.tables import audits, exemptions, jobs, passings
 from shared.api import Passing, PassingReport
 from shared.model import JobState, Order
@@ -40,21 +41,18 @@ def _excuse() -> ColumnElement[str | None]:
     return func.coalesce(exempt.scalar_subquery(), case((_b.c.order == Order.NONE, "order-none")))
 
 
-_done = _b.c.id.in_(bindparam("completed", expanding=True))
-_at = bindparam("at", type_=Double)
-_CHECKED = insert(audits).from_select(
-    ["job", "arrival", "departure", "at"], select(_b.c.id, _b.c.arrival, _b.c.departure, _at).where(_done)
-)
-_FOUND = insert(passings).from_select(
-    ["job", "arrival", "passed", "reason", "at"],
-    select(_b.c.id, _b.c.arrival, _a.c.id, _excuse(), _at).where(_done, _passes()),
-)
+_done, _now = _b.c.id == bindparam("completed"), bindparam("now", type_=Double)
+_checked = select(_b.c.id, _b.c.arrival, _b.c.departure, _now).where(_done)
+_found = select(_b.c.id, _b.c.arrival, _a.c.id, _excuse(), _now).where(_done, _passes())
+_CHECKED = insert(audits).from_select(["job", "arrival", "departure", "at"], _checked)
+_FOUND = insert(passings).from_select(["job", "arrival", "passed", "reason", "at"], _found)
+_AUDIT = [Statement(lambda _: _CHECKED), Statement(lambda _: _FOUND)]
 
 
 def audit(connection: Connection, completed: Collection[int], at: float) -> None:
     """Check jobs that have just completed, and keep what was found."""
-    for statement in (_CHECKED, _FOUND):
-        connection.execute(statement, {"completed": completed, "at": at})
+    for statement in _AUDIT:
+        statement.run_named(connection, [{"completed": job, "now": at} for job in completed])
 
 
 def report(connection: Connection, order: Order, limit: int) -> PassingReport:

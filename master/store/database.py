@@ -132,23 +132,30 @@ async def _threads(
     url: URL, doing: Doing, count: int, begin: str, pragmas: tuple[str, ...]
 ) -> AsyncIterator[Transact]:
     engine = create_engine(url, pool_size=count, max_overflow=0)
-    _prepare_sqlite(engine, begin, pragmas)
-    threads = ThreadPoolExecutor(count, "store")
-    own, connections = (
-        threading.local(),
-        list[Connection](),
-    )  # each thread keeps its connection: taking one up costs more
+    _prepare_sqlite(engine, pragmas)
+    threads, own, connections = ThreadPoolExecutor(count, "store"), threading.local(), list[Connection]()
 
     def connection() -> Connection:
+        """This thread's own. As far as SQLAlchemy knows, all of its life is one transaction."""
         if not hasattr(own, "connection"):
             own.connection = engine.connect()
+            own.connection.begin()
             connections.append(own.connection)
         found: Connection = own.connection
         return found
 
     def transact(work: Callable[[Connection], Result]) -> Result:
-        with (mine := connection()).begin():
-            return work(mine)
+        mine = connection()
+        driver: Any = mine.connection.driver_connection
+        driver.execute(begin)
+        try:
+            result = work(mine)
+            driver.execute("COMMIT")
+        except BaseException:
+            if driver.in_transaction:  # some errors have ended it
+                driver.execute("ROLLBACK")
+            raise
+        return result
 
     async def run(work: Callable[[Connection], Result]) -> Result:
         with explained(doing, url):
@@ -179,7 +186,7 @@ async def _postgres(url: URL, connections: int, **options: Any) -> AsyncIterator
         await engine.dispose()
 
 
-def _prepare_sqlite(engine: Engine, begin: str, pragmas: tuple[str, ...]) -> None:
+def _prepare_sqlite(engine: Engine, pragmas: tuple[str, ...]) -> None:
     """Take transactions into our own hands: Python's driver would begin them late, and none for reading."""
 
     def connected(connection: Any, _record: object) -> None:
@@ -188,11 +195,7 @@ def _prepare_sqlite(engine: Engine, begin: str, pragmas: tuple[str, ...]) -> Non
             for pragma in pragmas:
                 cursor.execute(f"PRAGMA {pragma}")
 
-    def begun(connection: Connection) -> None:
-        connection.exec_driver_sql(begin)
-
     event.listen(engine, "connect", connected)
-    event.listen(engine, "begin", begun)
 
 
 def _unfit(message: str) -> LooplineError:

@@ -18,9 +18,9 @@ from shared.model import MAX_ID, JobState, TaskState
 _VIEW: Select[Any] = select(jobs, specs.c.name, *LATE).join_from(jobs, specs)
 _ONE = _VIEW.where(jobs.c.id == bindparam("of_job"))  # made once: these are asked for with every task
 _DETAIL = _ONE.add_columns(specs.c.spec)
-_BY_KEY = _VIEW.where(
+_BY_KEY = select(jobs.c.id).where(
     jobs.c.owner == bindparam("of_owner"), jobs.c.idempotency_key == bindparam("of_key")
-).add_columns(specs.c.spec)
+)
 
 
 class Jobs:
@@ -51,11 +51,13 @@ class Jobs:
         return None if row is None else JobView(**_fields(row))
 
     async def detail(self, job: int) -> JobDetail | None:
-        return await self._detail(_DETAIL, {"of_job": job})
+        return await self._read(lambda connection: _read_detail(connection, job))
 
     async def by_key(self, owner: str, idempotency_key: str) -> JobDetail | None:
         """What its owner submitted under this key."""
-        return await self._detail(_BY_KEY, {"of_owner": owner, "of_key": idempotency_key})
+        values = {"of_owner": owner, "of_key": idempotency_key}
+        job = await self._read(lambda connection: connection.scalar(_BY_KEY, values))
+        return None if job is None else await self.detail(job)
 
     async def states(self, numbers: Iterable[int]) -> dict[int, JobState]:
         """Those of them that there are."""
@@ -63,12 +65,9 @@ class Jobs:
         rows = await self._read(lambda connection: connection.execute(query).all())
         return {row.id: row.state for row in rows}
 
-    async def _detail(self, query: Select[Any], values: dict[str, Any]) -> JobDetail | None:
-        return await self._read(lambda connection: _read_detail(connection, query, values))
 
-
-def _read_detail(connection: Connection, query: Select[Any], values: dict[str, Any]) -> JobDetail | None:
-    row = connection.execute(query, values).one_or_none()
+def _read_detail(connection: Connection, job: int) -> JobDetail | None:
+    row = connection.execute(_DETAIL, {"of_job": job}).one_or_none()
     return None if row is None else JobDetail(**_fields(row), notification=notified(connection, row.id))
 
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
 from functools import cache
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import Column, Connection, Table, bindparam, update
+from sqlalchemy import Column, Connection, Dialect, Table, bindparam, update
 from sqlalchemy.dialects import sqlite
 from sqlalchemy.sql.base import Executable
 
@@ -18,22 +19,29 @@ Row = Iterable[Any]
 
 
 class Statement:
-    """``make`` is given a dialect's name; ``parameters`` says in which order it takes values."""
+    """``make`` is given a dialect's name."""
 
     def __init__(self, make: Callable[[str], Executable]) -> None:
         self._make = make
-        self._texts: dict[str, str] = {}
+        self._compiled: dict[str, Any] = {}
 
     def run(self, connection: Connection, rows: list[Row]) -> None:
         """SQLite's own errors are raised as they are."""
-        dialect = connection.dialect
-        text = self._texts.get(dialect.name)
-        if text is None:
-            text = self._texts[dialect.name] = str(self._make(dialect.name).compile(dialect=dialect))  # type: ignore[attr-defined]
-        if dialect.name == "sqlite":
+        text = self._of(connection.dialect).string
+        if connection.dialect.name == "sqlite":
             connection.connection.driver_connection.executemany(text, rows)  # type: ignore[union-attr]
         else:
             connection.exec_driver_sql(text, [tuple(row) for row in rows])
+
+    def run_named(self, connection: Connection, rows: list[dict[str, Any]]) -> None:
+        """With values by the names of its parameters, beside those that stand in it."""
+        compiled = self._of(connection.dialect)
+        self.run(connection, [itemgetter(*compiled.positiontup)({**compiled.params, **row}) for row in rows])
+
+    def _of(self, dialect: Dialect) -> Any:
+        if dialect.name not in self._compiled:
+            self._compiled[dialect.name] = self._make(dialect.name).compile(dialect=dialect)  # type: ignore[attr-defined]
+        return self._compiled[dialect.name]
 
 
 def insert_into(table: Table, dialect: str) -> postgresql.Insert | sqlite.Insert:
