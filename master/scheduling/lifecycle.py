@@ -225,7 +225,10 @@ def _learn_of_program(state: State, job: Job, worker: Worker, attempt: Attempt) 
     key, seen = job.program, measure.observe(worker, attempt, state.now)
     program = state.programs.get(key) or Program(*key, first_run_at=state.now, used_at=state.now)
     is_slow = programs.is_far_slower(program, seen)
-    programs.learn(program, seen)
+    if programs.is_news(program, state.grid.now):
+        programs.learn(program, seen)
+    else:
+        program.runs += 1
     state.save_program(program)
     return is_slow
 

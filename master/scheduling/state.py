@@ -108,10 +108,11 @@ class State:
 
     def save_program(self, program: Program) -> None:
         """Also forgets those that were used longest ago, where there are too many."""
-        self.programs[program.key] = self.effects.programs[program.key] = program
-        order = self.index.programs.order
-        self.index.programs.place(program.key, (program.used_at, program.key))
-        while len(order) > self.settings.max_programs:
+        key, ranking = program.key, self.index.programs
+        self.programs[key] = self.effects.programs[key] = program
+        ranking.place(key, (program.used_at, key))
+        order = ranking.order
+        while len(ranking.keys) > self.settings.max_programs:
             oldest = order[0][1]
             self.index.programs.place(oldest, None)
             self.effects.programs.pop(oldest, None)
