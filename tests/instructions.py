@@ -1,4 +1,4 @@
-"""How many of Python's instructions a few fixed deeds take: the same on every run and every machine, as seconds are not.
+"""How many of Python's instructions a few fixed deeds take: the same on every machine, as seconds are not.
 
     python -m tests.instructions            what they take now, and what was recorded
     python -m tests.instructions --record   write that down as what is right from now on
@@ -91,7 +91,8 @@ def a_report_with_20_results() -> float:
     """Of the link: encoded by the worker, decoded by the master."""
     output = Output(6, data=b"hello\n")
     results = [Result(AttemptId(1, n, 1), Outcome.SUCCEEDED, 0, "", 0.01, 0.01, 10**6, output) for n in range(20)]
-    report = Report(7, 6, tuple(Held(AttemptId(1, n, 1), waiting=True) for n in range(20, 40)), tuple(results), Load(2))
+    holding = tuple(Held(AttemptId(1, n, 1), waiting=True) for n in range(20, 40))
+    report = Report(7, 6, holding, tuple(results), Load(2))
     codec.decode_from_worker(codec.encode(report))
     return counted(lambda: codec.decode_from_worker(codec.encode(report)))
 

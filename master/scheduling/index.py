@@ -15,7 +15,8 @@ from sortedcontainers import SortedDict, SortedList, SortedSet
 from master.scheduling import ledger, measure
 from master.scheduling.demand import Demand, Key
 from master.scheduling.hold import HoldIndex
-from master.scheduling.model import LIVE, OCCUPYING, Attempt, Job, ProgramKey, Task, Worker
+from master.scheduling.model import LIVE, OCCUPYING, Attempt, Job, Task, Worker
+from master.scheduling.naming import ProgramKey
 from master.scheduling.queues import Queues
 from master.scheduling.ranges import Ranges
 from master.scheduling.tags import Tags
@@ -219,24 +220,15 @@ class Index:
         if roles:
             self.roles[number] = roles
         if changed & _OCCUPYING:
-            if roles & _OCCUPYING:
-                self.places.add((task, name))
-            else:
-                self.places.remove((task, name))
+            _toggle(self.places, (task, name), roles & _OCCUPYING)
         if changed & _SEATED:
             self._seat(attempt, attempt.slots if roles & _SEATED else -attempt.slots)
         if changed & _ALIVE:
-            alive = self.alive.get(task, 0) + (1 if roles & _ALIVE else -1)
-            if alive:
-                self.alive[task] = alive
-            else:
-                del self.alive[task]
-        if changed & _FROZEN:
-            sign = 1 if roles & _FROZEN else -1
-            _count(self.frozen, task, sign)
-            _count(self.frozen_on, name, sign)
+            _count(self.alive, task, 1 if roles & _ALIVE else -1)
         if changed & _AHEAD:
             self.queues.toggle(attempt, roles & _AHEAD)
+        if changed & _FROZEN:
+            self._freeze(attempt, 1 if roles & _FROZEN else -1)
 
     def _keep(self, attempt: Attempt, present: int) -> None:
         task, name, number = attempt.task_id, attempt.worker, attempt.id
@@ -252,7 +244,8 @@ class Index:
             else:
                 of_worker[number] = attempt
             return
-        assert of_task is not None and of_worker is not None
+        assert of_task is not None, f"attempt {number} is not known by its task"
+        assert of_worker is not None, f"attempt {number} is not known by its worker"
         self.pools[attempt.job].attempts -= 1
         del of_task[number], of_worker[number], self.roles[number]
         if not of_task:
@@ -260,14 +253,14 @@ class Index:
         if not of_worker:
             del self.of_worker[name]
 
+    def _freeze(self, attempt: Attempt, change: int) -> None:
+        _count(self.frozen, attempt.task_id, change)
+        _count(self.frozen_on, attempt.worker, change)
+
     def _seat(self, attempt: Attempt, slots: int) -> None:
         """So many slots more are taken up, or fewer."""
-        name, self.occupied = attempt.worker, self.occupied + slots
-        used = self.used.get(name, 0) + slots
-        if used:
-            self.used[name] = used
-        else:
-            del self.used[name]
+        self.occupied += slots
+        _count(self.used, attempt.worker, slots)
         if attempt.replica:
             expected_ms = ledger.expected_ms(attempt)
             _count(self.reserved_ms, attempt.job, expected_ms if slots > 0 else -expected_ms)

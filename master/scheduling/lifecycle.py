@@ -11,7 +11,6 @@ from master.scheduling.model import LIVE, Attempt, Exemption, Job, Program, Task
 from master.scheduling.state import State
 from shared.model import AttemptState, JobState, Order, Outcome, Result, TaskId, TaskState
 
-
 RUNNING, SUCCEEDED, SUCCEEDED_ATTEMPT = TaskState.RUNNING, TaskState.SUCCEEDED, AttemptState.SUCCEEDED
 
 

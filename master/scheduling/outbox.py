@@ -11,7 +11,6 @@ from shared.model import AttemptId, AttemptState, Function, Probation
 from shared.protocol.messages import MAX_LONG_RUNS_PER_ASSIGN, MAX_RUNS_PER_ASSIGN, Assign, Run
 from shared.spec import MAX_RUN_CHARACTERS, RowFile, staged
 
-
 _INPUT_CHARACTERS = 150
 """Of an input of a task's own, beside its path."""
 

@@ -56,8 +56,8 @@ def learn(program: Program, seen: Observation) -> None:
 
 
 def is_news(program: Program, now: float) -> bool:
-    """Whether to learn from a run that has ended now: of many at once the first will do, once enough are known, so that
-    the window shows how the program has been and not how a moment was.
+    """Whether to learn from a run that has ended now. Of many at once the first will do, once enough are known: the
+    window is to show how the program has been, not how a moment was.
     """
     return program.used_at != now or len(program.window) < WINDOW
 

@@ -22,7 +22,6 @@ from master.scheduling.state import State
 from shared.model import AttemptId, AttemptState, Held, Result
 from shared.protocol.messages import Report
 
-
 _RUNS = AttemptState.RUNNING
 
 
