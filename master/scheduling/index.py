@@ -208,12 +208,14 @@ class Index:
             return _KEPT | _REPLICABLE | _STRANDED | _ASKED
         return _KEPT | _REPLICABLE | _STRANDED if 0 < alive == frozen else _KEPT | _REPLICABLE
 
-    def place_attempt(self, attempt: Attempt) -> None:
-        """Enter an attempt as it is now; one that is over leaves. (Its worker is to be placed, too.)"""
+    def place_attempt(self, attempt: Attempt) -> bool:
+        """Enter an attempt as it is now; one that is over leaves. Whether it counts as anything else than before: then
+        its task is to be placed, too. (Its worker in any case.)
+        """
         number, roles = attempt.id, _roles(attempt)
         changed = roles ^ self.roles.get(number, 0)
         if not changed:
-            return
+            return False
         task, name = attempt.task_id, attempt.worker
         if changed & _KEPT:
             self._keep(attempt, roles & _KEPT)
@@ -229,6 +231,7 @@ class Index:
             self.queues.toggle(attempt, roles & _AHEAD)
         if changed & _FROZEN:
             self._freeze(attempt, 1 if roles & _FROZEN else -1)
+        return True
 
     def _keep(self, attempt: Attempt, present: int) -> None:
         task, name, number = attempt.task_id, attempt.worker, attempt.id

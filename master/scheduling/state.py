@@ -100,8 +100,8 @@ class State:
             self.attempts[number] = attempt
         else:
             self.attempts.pop(number, None)
-        self.index.place_attempt(attempt)
-        self._moved_tasks[task] = self.tasks[task]
+        if self.index.place_attempt(attempt):
+            self._moved_tasks[task] = self.tasks[task]
         if worker.session is None:  # whether it has a lease may depend on what it has in hand
             self._moved_workers[worker.name] = worker
         else:
