@@ -10,8 +10,8 @@ of a scheduler started from rows (tracemalloc; their job's spec is not counted),
 
 The yardstick is a bare prototype of the same two deeds, finish and assign: the same Reports in, the same Assigns out,
 the same rows made and changed, over a dict of what runs, a heap of free workers and a queue. It has no hold, no
-replicas, reconciling, leases, learning nor policies, checks nothing, and could not go on from its rows: it is what messages and
-rows take by themselves in Python, which no scheduler written in it can do without.
+replicas, no leases, no policies, reconciles and learns nothing, and could not go on from its rows: it is what the
+messages and rows take by themselves in Python, which no scheduler written in it can do without.
 
 ``--growth``: also other numbers of tasks, workers, slots and jobs, and very short tasks, of which hundreds wait ahead
 at their workers; a Report then brings five results at once and says all that the worker holds (rates are of results).
