@@ -104,9 +104,9 @@ class Index:
     occupied: int = 0  # slots, in all
     idle: Ranking[str, tuple[int, int, str]] = field(default_factory=Ranking)  # (-free slots, -merit, worker)
     queues: Queues = field(default_factory=Queues)  # attempts that wait at workers for a slot
-    full: Ranking[str, tuple[int, str]] = field(default_factory=Ranking)
+    full: Ranking[str, tuple[float, str]] = field(default_factory=Ranking)
     """Workers that are at work in all their slots: (milliseconds of work that waits there, a slot; worker)."""
-    laden: Ranking[str, tuple[int, str]] = field(default_factory=Ranking)  # the same, < 0, of those with a queue
+    laden: Ranking[str, tuple[float, str]] = field(default_factory=Ranking)  # the same, < 0, of those with a queue
     leases: Ranking[str, tuple[float, str]] = field(default_factory=Ranking)  # (until, worker)
     starving: Ranking[int, tuple[float, int]] = field(default_factory=Ranking)  # (since, job), not yet stalled
     probations: Ranking[str, tuple[float, str]] = field(default_factory=Ranking)  # (until, worker)
@@ -209,8 +209,8 @@ class Index:
         return _KEPT | _REPLICABLE | _STRANDED if 0 < alive == frozen else _KEPT | _REPLICABLE
 
     def place_attempt(self, attempt: Attempt) -> bool:
-        """Enter an attempt as it is now; one that is over leaves. Whether it counts as anything else than before: then
-        its task is to be placed, too. (Its worker in any case.)
+        """Enter an attempt as it is now; one that is over leaves. Whether it counts as anything else than before:
+        then its task is to be placed, too. (Its worker in any case.)
         """
         number, roles = attempt.id, _roles(attempt)
         changed = roles ^ self.roles.get(number, 0)
@@ -285,7 +285,7 @@ class Index:
 
     def place_queue(self, worker: Worker) -> None:
         """Enter what waits there, as it is now."""
-        name, wait_ms = worker.name, self.queues.work_ms.get(worker.name, 0) // max(1, worker.offered)
+        name, wait_ms = worker.name, self.queues.work_ms.get(worker.name, 0) / max(1, worker.offered)
         self.full.place(name, (wait_ms, name) if self.is_full(worker) else None)
         is_laden = name in self.queues.of_worker and worker.session is not None
         if is_laden or name in self.laden.keys:
