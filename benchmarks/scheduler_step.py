@@ -2,16 +2,16 @@
 
     python benchmarks/scheduler_step.py [--policy NAME ...] [--growth] [--reports 2000] [--json]
 
-A *report* is one WorkerReported event that brings the result of a finished task and frees a slot, which the step fills
-again. The grid has 1,000 workers of two speeds and 100,000 queued tasks of known size (a minute each); steps take in 1,
-10 and 100 Reports. Only ``Scheduler.step`` is counted, in CPU seconds of this process, the best of three rounds: no
-frame is encoded, nothing is stored. Beside the rates: what the queued tasks take of memory, each, in the state of a
-scheduler started from rows (tracemalloc; their job's spec is not counted), and the CPU seconds of that start.
+A *report* is one WorkerReported event that brings the result of a finished task and frees a slot, which the step
+fills again. The grid has 1,000 workers of two speeds and 100,000 queued tasks of known size (a minute each); steps
+take in 1, 10 and 100 Reports. Only ``Scheduler.step`` is counted, in CPU seconds of this process, the best of three
+rounds: no frame is encoded, nothing is stored. Beside the rates: what each queued task takes of memory in the state
+of a scheduler started from rows (tracemalloc; their job's spec is not counted), and the CPU seconds of that start.
 
 The yardstick is a bare prototype of the same two deeds, finish and assign: the same Reports in, the same Assigns out,
-the same rows made and changed, over a dict of what runs, a heap of free workers and a queue. It has no hold, replicas,
-reconciling, leases, learning nor policies, checks nothing, and could not go on from its rows: what the messages and the
-rows themselves take in Python, which no scheduler written in it can do without.
+the same rows made and changed, over a dict of what runs, a heap of free workers and a queue. It has no hold, no
+replicas, no leases, no policies, reconciles and learns nothing, and could not go on from its rows: it is what the
+messages and rows take by themselves in Python, which no scheduler written in it can do without.
 
 ``--growth``: also other numbers of tasks, workers, slots and jobs, and very short tasks, of which hundreds wait ahead
 at their workers; a Report then brings five results at once and says all that the worker holds (rates are of results).
@@ -157,8 +157,6 @@ class Prototype(Swarm):
     """The yardstick."""
 
     def begin(self) -> None:
-        spec = self.case.spec
-        self.job = Job(1, "user", spec, self.case.tasks, spec.size, Order.NONE, 3, 1, arrival=1, submitted_at=NOW)  # type: ignore[arg-type]
         self.queued = deque(range(1, self.case.tasks + 1))
         self.running: dict[AttemptId, tuple[Task, Attempt]] = {}
         self.workers = {name: Worker(name, "boot", self.facts[0], NOW, NOW) for name in self.holding}

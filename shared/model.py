@@ -224,7 +224,7 @@ class Prediction:
     runs: Count  # it is known from
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # not frozen: one is made for each result
 class Observation:
     """One run of a task to its success."""
 

@@ -1,4 +1,4 @@
-"""How many of Python's instructions a few fixed deeds take: the same on every run and every machine, as seconds are not.
+"""How many of Python's instructions a few fixed deeds take: the same on every machine, as seconds are not.
 
     python -m tests.instructions            what they take now, and what was recorded
     python -m tests.instructions --record   write that down as what is right from now on

@@ -1,4 +1,4 @@
-"""The scheduler's step and the link's codec do not go back to what they once took. Seconds are noise; these are not."""
+"""The scheduler's step and the link's codec do not go back to what they once took: instructions, not seconds."""
 
 import pytest
 

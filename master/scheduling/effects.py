@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from master.scheduling.model import Attempt, Exemption, Grid, Job, Program, ProgramKey, Task, Worker
+from master.scheduling.model import Attempt, Exemption, Grid, Job, Program, Task, Worker
+from master.scheduling.naming import ProgramKey
 from shared.model import AttemptId, Result, TaskId
 from shared.protocol.messages import Assign
 

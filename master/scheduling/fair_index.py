@@ -104,7 +104,7 @@ class FairIndex:
         """The requirements of all jobs for which anything could be done."""
         return self.ready.keys() | self.tails.keys()
 
-    def in_turn(self, keys: list[Key], *families: Families, most: int) -> Iterator[Job]:
+    def in_turn(self, keys: Sequence[Key], *families: Families, most: int) -> Iterator[Job]:
         """Jobs of these requirements, in the order of fair sharing: at most so many of each family."""
         for _, arrival in _merged([islice(_merged(_members(family, keys)), most) for family in families]):
             yield self.state.index.live[arrival]
@@ -163,7 +163,7 @@ class FairIndex:
         return by_size
 
 
-def _members(family: Families, keys: list[Key]) -> list[Iterable[Turn]]:
+def _members(family: Families, keys: Sequence[Key]) -> list[Iterable[Turn]]:
     return [family[key] for key in keys if key in family]
 
 

@@ -15,7 +15,8 @@ from sortedcontainers import SortedDict, SortedList, SortedSet
 from master.scheduling import ledger, measure
 from master.scheduling.demand import Demand, Key
 from master.scheduling.hold import HoldIndex
-from master.scheduling.model import LIVE, OCCUPYING, Attempt, Job, ProgramKey, Task, Worker
+from master.scheduling.model import LIVE, OCCUPYING, Attempt, Job, Task, Worker
+from master.scheduling.naming import ProgramKey
 from master.scheduling.queues import Queues
 from master.scheduling.ranges import Ranges
 from master.scheduling.tags import Tags
@@ -103,9 +104,9 @@ class Index:
     occupied: int = 0  # slots, in all
     idle: Ranking[str, tuple[int, int, str]] = field(default_factory=Ranking)  # (-free slots, -merit, worker)
     queues: Queues = field(default_factory=Queues)  # attempts that wait at workers for a slot
-    full: Ranking[str, tuple[int, str]] = field(default_factory=Ranking)
+    full: Ranking[str, tuple[float, str]] = field(default_factory=Ranking)
     """Workers that are at work in all their slots: (milliseconds of work that waits there, a slot; worker)."""
-    laden: Ranking[str, tuple[int, str]] = field(default_factory=Ranking)  # the same, < 0, of those with a queue
+    laden: Ranking[str, tuple[float, str]] = field(default_factory=Ranking)  # the same, < 0, of those with a queue
     leases: Ranking[str, tuple[float, str]] = field(default_factory=Ranking)  # (until, worker)
     starving: Ranking[int, tuple[float, int]] = field(default_factory=Ranking)  # (since, job), not yet stalled
     probations: Ranking[str, tuple[float, str]] = field(default_factory=Ranking)  # (until, worker)
@@ -207,36 +208,30 @@ class Index:
             return _KEPT | _REPLICABLE | _STRANDED | _ASKED
         return _KEPT | _REPLICABLE | _STRANDED if 0 < alive == frozen else _KEPT | _REPLICABLE
 
-    def place_attempt(self, attempt: Attempt) -> None:
-        """Enter an attempt as it is now; one that is over leaves. (Its worker is to be placed, too.)"""
+    def place_attempt(self, attempt: Attempt) -> bool:
+        """Enter an attempt as it is now; one that is over leaves. Whether it counts as anything else than before:
+        then its task is to be placed, too. (Its worker in any case.)
+        """
         number, roles = attempt.id, _roles(attempt)
         changed = roles ^ self.roles.get(number, 0)
         if not changed:
-            return
+            return False
         task, name = attempt.task_id, attempt.worker
         if changed & _KEPT:
             self._keep(attempt, roles & _KEPT)
         if roles:
             self.roles[number] = roles
         if changed & _OCCUPYING:
-            if roles & _OCCUPYING:
-                self.places.add((task, name))
-            else:
-                self.places.remove((task, name))
+            _toggle(self.places, (task, name), roles & _OCCUPYING)
         if changed & _SEATED:
             self._seat(attempt, attempt.slots if roles & _SEATED else -attempt.slots)
         if changed & _ALIVE:
-            alive = self.alive.get(task, 0) + (1 if roles & _ALIVE else -1)
-            if alive:
-                self.alive[task] = alive
-            else:
-                del self.alive[task]
-        if changed & _FROZEN:
-            sign = 1 if roles & _FROZEN else -1
-            _count(self.frozen, task, sign)
-            _count(self.frozen_on, name, sign)
+            _count(self.alive, task, 1 if roles & _ALIVE else -1)
         if changed & _AHEAD:
             self.queues.toggle(attempt, roles & _AHEAD)
+        if changed & _FROZEN:
+            self._freeze(attempt, 1 if roles & _FROZEN else -1)
+        return True
 
     def _keep(self, attempt: Attempt, present: int) -> None:
         task, name, number = attempt.task_id, attempt.worker, attempt.id
@@ -252,7 +247,8 @@ class Index:
             else:
                 of_worker[number] = attempt
             return
-        assert of_task is not None and of_worker is not None
+        assert of_task is not None, f"attempt {number} is not known by its task"
+        assert of_worker is not None, f"attempt {number} is not known by its worker"
         self.pools[attempt.job].attempts -= 1
         del of_task[number], of_worker[number], self.roles[number]
         if not of_task:
@@ -260,14 +256,14 @@ class Index:
         if not of_worker:
             del self.of_worker[name]
 
+    def _freeze(self, attempt: Attempt, change: int) -> None:
+        _count(self.frozen, attempt.task_id, change)
+        _count(self.frozen_on, attempt.worker, change)
+
     def _seat(self, attempt: Attempt, slots: int) -> None:
         """So many slots more are taken up, or fewer."""
-        name, self.occupied = attempt.worker, self.occupied + slots
-        used = self.used.get(name, 0) + slots
-        if used:
-            self.used[name] = used
-        else:
-            del self.used[name]
+        self.occupied += slots
+        _count(self.used, attempt.worker, slots)
         if attempt.replica:
             expected_ms = ledger.expected_ms(attempt)
             _count(self.reserved_ms, attempt.job, expected_ms if slots > 0 else -expected_ms)
@@ -289,7 +285,7 @@ class Index:
 
     def place_queue(self, worker: Worker) -> None:
         """Enter what waits there, as it is now."""
-        name, wait_ms = worker.name, self.queues.work_ms.get(worker.name, 0) // max(1, worker.offered)
+        name, wait_ms = worker.name, self.queues.work_ms.get(worker.name, 0) / max(1, worker.offered)
         self.full.place(name, (wait_ms, name) if self.is_full(worker) else None)
         is_laden = name in self.queues.of_worker and worker.session is not None
         if is_laden or name in self.laden.keys:

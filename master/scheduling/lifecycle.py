@@ -11,7 +11,6 @@ from master.scheduling.model import LIVE, Attempt, Exemption, Job, Program, Task
 from master.scheduling.state import State
 from shared.model import AttemptState, JobState, Order, Outcome, Result, TaskId, TaskState
 
-
 RUNNING, SUCCEEDED, SUCCEEDED_ATTEMPT = TaskState.RUNNING, TaskState.SUCCEEDED, AttemptState.SUCCEEDED
 
 
@@ -225,7 +224,10 @@ def _learn_of_program(state: State, job: Job, worker: Worker, attempt: Attempt) 
     key, seen = job.program, measure.observe(worker, attempt, state.now)
     program = state.programs.get(key) or Program(*key, first_run_at=state.now, used_at=state.now)
     is_slow = programs.is_far_slower(program, seen)
-    programs.learn(program, seen)
+    if programs.is_news(program, state.grid.now):
+        programs.learn(program, seen)
+    else:
+        program.runs += 1
     state.save_program(program)
     return is_slow
 

@@ -1,4 +1,4 @@
-"""What a program is called (dynamic-load.md): by its owner, the name of its jobs and where they are submitted from."""
+"""What a program is called (dynamic-load.md): its owner, the name of its jobs, where they are submitted from."""
 
 from __future__ import annotations
 

@@ -11,9 +11,11 @@ from shared.model import AttemptId, AttemptState, Function, Probation
 from shared.protocol.messages import MAX_LONG_RUNS_PER_ASSIGN, MAX_RUNS_PER_ASSIGN, Assign, Run
 from shared.spec import MAX_RUN_CHARACTERS, RowFile, staged
 
-
 _INPUT_CHARACTERS = 150
 """Of an input of a task's own, beside its path."""
+
+
+_DISPATCHED, _CANCELLING = AttemptState.DISPATCHED, AttemptState.CANCELLING
 
 
 class Outbox:
@@ -47,12 +49,12 @@ class Outbox:
         return {worker.name: self._assign(state, worker) for worker in listening}
 
     def _command(self, state: State, attempt: Attempt, worker: Worker) -> None:
-        if attempt.state is AttemptState.DISPATCHED:
+        if attempt.state is _DISPATCHED:
             runs = self._runs.setdefault(worker.name, [])
             if not self._has_space(worker.name, runs):
                 return
             runs.append(_run(state.jobs[attempt.job], attempt))
-        elif attempt.state is AttemptState.CANCELLING:
+        elif attempt.state is _CANCELLING:
             self._cancels.setdefault(worker.name, []).append(attempt.id)
         else:
             return

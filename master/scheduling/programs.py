@@ -55,6 +55,13 @@ def learn(program: Program, seen: Observation) -> None:
     program.wholes = _moved(program.wholes, [run.work / run.share for run in gone], seen.work / seen.share)
 
 
+def is_news(program: Program, now: float) -> bool:
+    """Whether to learn from a run that has ended now. Of many at once the first will do, once enough are known: the
+    window is to show how the program has been, not how a moment was.
+    """
+    return program.used_at != now or len(program.window) < WINDOW
+
+
 def predict(program: Program) -> Prediction | None:
     """What one more task of it will come to; None: it never ran."""
     if not program.window:

@@ -101,6 +101,8 @@ def _note(state: State, attempt: Attempt, held: Held | None) -> None:
         attempt.waited_s = max(0.0, state.now - held.wall_s - attempt.dispatched_at)
     attempt.waiting = waits
     _note_frozen(state, attempt, is_frozen)
+    if attempt.state is AttemptState.DISPATCHED and held:
+        return  # it begins, and is saved as one that has
     state.save_attempt(attempt)
     if attempt.is_queued and not was_waiting and attempt.expected_s > state.ahead_s:
         lifecycle.take_back(state, attempt, "its slot was no longer free when it came")

@@ -27,7 +27,7 @@ from master.scheduling.events import (
     WorkerReported,
     WorkerUndrained,
 )
-from master.scheduling.model import Job
+from master.scheduling.model import Job, Worker
 from master.scheduling.outbox import Outbox
 from master.scheduling.policies import REGISTRY, Policy, first_come
 from master.scheduling.reconcile import reconcile
@@ -35,7 +35,6 @@ from master.scheduling.snapshot import Snapshot
 from master.scheduling.state import State
 from master.scheduling.view import Placement, View
 from shared.model import TaskId
-
 
 _DONE = Done()
 _MOST_AHEAD = 1024
@@ -168,8 +167,8 @@ class Scheduler:
         return not is_held
 
     def _send_ahead(self, wishes: Iterator[Placement]) -> None:
-        """Carry out what may be; ``wishes`` ends by itself where nothing more may (View.workers_with_room), and goes on
-        in the next step where there is much.
+        """Carry out what may be. ``wishes`` ends by itself where nothing more may (View.workers_with_room); where
+        there is much, it goes on in the next step.
         """
         self.state.settle_queues()
         for wish in islice(wishes, _MOST_AHEAD):

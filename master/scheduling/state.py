@@ -10,7 +10,8 @@ from typing import Protocol
 from master.scheduling.effects import Effects
 from master.scheduling.events import SchedulerSettings
 from master.scheduling.index import Index, Pool
-from master.scheduling.model import Attempt, Grid, Job, Program, ProgramKey, Task, Worker
+from master.scheduling.model import Attempt, Grid, Job, Program, Task, Worker
+from master.scheduling.naming import ProgramKey
 from master.scheduling.ranges import Ranges
 from master.scheduling.snapshot import Snapshot
 from shared.model import AttemptId, TaskId
@@ -99,8 +100,8 @@ class State:
             self.attempts[number] = attempt
         else:
             self.attempts.pop(number, None)
-        self.index.place_attempt(attempt)
-        self._moved_tasks[task] = self.tasks[task]
+        if self.index.place_attempt(attempt):
+            self._moved_tasks[task] = self.tasks[task]
         if worker.session is None:  # whether it has a lease may depend on what it has in hand
             self._moved_workers[worker.name] = worker
         else:
@@ -108,10 +109,11 @@ class State:
 
     def save_program(self, program: Program) -> None:
         """Also forgets those that were used longest ago, where there are too many."""
-        self.programs[program.key] = self.effects.programs[program.key] = program
-        order = self.index.programs.order
-        self.index.programs.place(program.key, (program.used_at, program.key))
-        while len(order) > self.settings.max_programs:
+        key, ranking = program.key, self.index.programs
+        self.programs[key] = self.effects.programs[key] = program
+        ranking.place(key, (program.used_at, key))
+        order = ranking.order
+        while len(ranking.keys) > self.settings.max_programs:
             oldest = order[0][1]
             self.index.programs.place(oldest, None)
             self.effects.programs.pop(oldest, None)
@@ -130,23 +132,17 @@ class State:
 
     def settle(self) -> None:
         """Place anew, once, whatever was saved since the last time: what comes next finds it in the index."""
-        own, index, busied, tasks = self.own, self.index, self._busied, self._moved_tasks
         if self._moved_workers:
             for worker in self._moved_workers.values():
-                index.place_worker(worker)
-                busied[worker.name] = worker
+                self.index.place_worker(worker)
+            self._busied |= self._moved_workers
             self._moved_workers.clear()
-        if busied:
-            for name, worker in busied.items():
-                index.place_slots(worker)
-                self._queueing[name] = worker
-                if own is not None:
-                    own.place_worker(worker)
-            busied.clear()
-        if tasks:
-            for task in tasks.values():
-                self._place_task(task)
-            tasks.clear()
+        for worker in self._busied.values():
+            self._place_slots(worker)
+        self._busied.clear()
+        for task in self._moved_tasks.values():
+            self._place_task(task)
+        self._moved_tasks.clear()
         self.is_due = False
         while self._moved_jobs:
             moved, self._moved_jobs = self._moved_jobs, {}
@@ -164,6 +160,12 @@ class State:
         """The effects so far; a new gathering begins."""
         gathered, self.effects = self.effects, Effects(self.grid)
         return gathered
+
+    def _place_slots(self, worker: Worker) -> None:
+        self.index.place_slots(worker)
+        self._queueing[worker.name] = worker
+        if self.own is not None:
+            self.own.place_worker(worker)
 
     def _place_task(self, task: Task) -> None:
         job = self._moved_jobs[task.job] = self.jobs[task.job]

@@ -8,7 +8,7 @@ from itertools import islice
 from typing import TypeVar
 
 from master.scheduling import measure
-from master.scheduling.demand import Key, slots_of
+from master.scheduling.demand import Key
 from master.scheduling.model import Grid, Job, Worker
 from master.scheduling.queues import milliseconds
 from master.scheduling.ranges import Ranges
@@ -90,17 +90,11 @@ class View:
     def _is_any_wanted(self, replicas: bool) -> bool:
         """Somebody could run some of what there is to start, or to replicate."""
         workers = self._index.demand.workers
-        for key in self._index.open if replicas else self._index.ready:
-            if workers[key]:
-                return True
-        return False
+        return any(workers[key] for key in (self._index.open if replicas else self._index.ready))
 
     def _is_wanted(self, worker: str, replicas: bool) -> bool:
         wanted = self._index.open if replicas else self._index.ready
-        for key in self._index.demand.served_by(worker):
-            if key in wanted:
-                return True
-        return False
+        return any(key in wanted for key in self._index.demand.served_by(worker))
 
     # What may be sent ahead, to wait at a worker for a slot. Only tasks to start, never replicas.
 

@@ -14,10 +14,10 @@ from master.scheduling.model import (
     Grid,
     Job,
     Program,
-    ProgramKey,
     Task,
     Worker,
 )
+from master.scheduling.naming import ProgramKey
 from master.scheduling.ranges import Ranges
 from master.scheduling.scheduler import Scheduler
 from master.scheduling.snapshot import Snapshot

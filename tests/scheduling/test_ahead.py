@@ -9,7 +9,8 @@ from master.scheduling.events import JobPaused, JobResumed, WorkerDrained
 from master.scheduling.model import Attempt
 from master.scheduling.policies import REGISTRY
 from shared.model import AttemptId, AttemptState, Outcome
-from tests.scheduling.driver import Grid, facts
+from shared.spec import MAX_RUN_CHARACTERS
+from tests.scheduling.driver import Grid, facts, spec
 
 QUEUEING = sorted(name for name, policy in REGISTRY.items() if policy.ahead is not None and policy.ahead_s is None)
 ONE_S = 1.0  # a slot of a worker that nobody has measured does one reference CPU-second a second
@@ -77,6 +78,34 @@ def test_no_more_than_the_bound_wait_however_short() -> None:
     queueing.workers("a")
     queueing.submit(10, 0.01)
     assert len(queueing.waiting("a")) == 3
+
+
+def test_of_moments_so_many_wait_that_no_round_trip_is_waited_for() -> None:
+    """And they come in one frame."""
+    queueing = grid(ahead_s=1.0)
+    queueing.workers("a", slots=2)
+    queueing.submit(1000, 1.0)
+    assert len(queueing.last.assigns["a"].run) == 258
+    assert len(queueing.waiting("a")) == queueing.settings.max_ahead == 256
+
+
+def test_of_longer_ones_few_wait_however_much_a_policy_sends_ahead() -> None:
+    queueing = grid("turnaround", ahead_s=1.0)
+    queueing.workers("a")
+    queueing.submit(1000, 10_000.0)
+    assert len(queueing.waiting("a")) == 32
+
+
+def test_a_frame_is_bounded_by_what_its_runs_hold() -> None:
+    queueing = grid(ahead_s=1.0)
+    queueing.workers("a")
+    queueing.submit_spec(spec(1000, 1.0).model_copy(update={"command": ["work", "x" * 150_000]}))
+    frames = [queueing.last.assigns["a"]]
+    while len(queueing.waiting("a")) < 256:
+        frames.append(queueing.report("a").assigns["a"])
+    assert len(frames) > 3
+    for frame in frames:
+        assert sum(len(run.command[1]) for run in frame.run) <= 50 * MAX_RUN_CHARACTERS
 
 
 def test_off_means_that_nothing_waits() -> None:

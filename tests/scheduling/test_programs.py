@@ -159,3 +159,13 @@ def test_a_worker_that_takes_far_longer_than_others() -> None:
     programs.learn(program, seen(50.0, "b"))
     assert programs.is_far_slower(program, seen(50.0, "b")), "again"
     assert not programs.is_far_slower(program, seen(50.0, "c")), "on b, too: perhaps the program has changed"
+
+
+def test_of_many_runs_that_end_at_once_the_first_is_learnt_from_once_enough_are_known() -> None:
+    program = Program("ann", "pi", "/", first_run_at=0.0, used_at=0.0)
+    for second in range(programs.WINDOW):
+        assert programs.is_news(program, 1.0), "the window is not full yet"
+        programs.learn(program, Observation(1.0, "a", 1.0 + second / 100, 1.0, 1.0, 0.0, 0))
+    assert not programs.is_news(program, 1.0)
+    assert programs.is_news(program, 2.0)
+    assert program.works == sorted(run.work for run in program.window)

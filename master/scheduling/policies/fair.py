@@ -7,7 +7,7 @@ The source is fair-hold.md; what was tried beside it, and what came of it, is in
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from math import inf
 
 from master.scheduling import measure
@@ -51,7 +51,7 @@ class _Turn:
     run an attempt of a task of which it has one.
     """
 
-    def __init__(self, view: View, index: FairIndex, worker: Worker, keys: list[Key]) -> None:
+    def __init__(self, view: View, index: FairIndex, worker: Worker, keys: Sequence[Key]) -> None:
         self._view, self._index, self._worker, self._keys = view, index, worker, keys
         self._speed = measure.speed_of(view.grid, worker)
         self._is_fast = index.capacity.is_fast(self._speed)

@@ -16,8 +16,7 @@ _ROUNDS = 2  # a job whose turn was spent on its held task has another one in th
 
 def plan(view: View) -> Iterator[Placement]:
     for worker in view.idle_workers(replicas=True):
-        for wish in _turns(view, worker):
-            yield wish
+        yield from _turns(view, worker)
 
 
 def ahead(view: View) -> Iterator[Placement]:
