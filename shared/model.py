@@ -45,7 +45,7 @@ class _DottedId:
         return cls(*(int(part) for part in parts))
 
     def __str__(self) -> str:
-        return ".".join(map(str, self))  # type: ignore[attr-defined]
+        return ".".join(map(str, self))  # type: ignore[call-overload]
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:

@@ -237,8 +237,9 @@ class Guard:
         """None where there will be none any more: the agent hung up."""
         while not self._is_over:
             while (word := self._heard.next()) is not None:
-                if isinstance(word, dict):
-                    return word
+                if not isinstance(word, str):
+                    order: Order = word
+                    return order
             longest_s = _KEEP_FOLDER_S if self._folders.has_spare else None
             if self._wakeup.wait(longest_s):
                 self._hear()
