@@ -241,8 +241,8 @@ class Attempt:
 
     async def _has_filled_disk(self) -> bool:
         """A task may fail of its own accord as soon as it may write no more."""
-        limit_bytes = self._job.limits.scratch_bytes
-        return bool(limit_bytes) and await asyncio.to_thread(fills, self._job.folder, limit_bytes)
+        limit_bytes = self._job.limits.scratch_bytes or 0
+        return limit_bytes > 0 and await asyncio.to_thread(fills, self._job.folder, limit_bytes)
 
     def _account(self, ended: Ended) -> None:
         self._tree = None

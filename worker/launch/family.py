@@ -11,6 +11,8 @@ import psutil
 
 from worker.launch import processes
 
+_MOST_ROUNDS = 20
+
 
 def tree_of(guard: int) -> list[processes.Process]:
     """What is below a guard. OSError where it cannot be looked at."""
@@ -23,11 +25,17 @@ def signal_all(guard: int, signum: int) -> int:
 
 
 def for_all(guard: int, signum: int, act: Callable[[int], None]) -> int:
-    """``signal_all`` by another means; what that cannot do is done by the signal."""
+    """``signal_all`` by another means; what that cannot do is done by the signal.
+
+    In so many rounds at most, for something may fork faster than we look: then it is for the next call.
+    """
     if sys.platform != "linux":
         return _signal_without_proc(guard, signum)
     done: set[int] = set()
-    while fresh := set(processes.descendants(guard)) - done:
+    for _ in range(_MOST_ROUNDS):
+        fresh = set(processes.descendants(guard)) - done
+        if not fresh:
+            break
         for pid in fresh:
             try:
                 act(pid)

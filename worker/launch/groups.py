@@ -43,7 +43,9 @@ class Group:
     """Of a guard with all that it starts, below the ``places``. Without places it is nowhere, and does nothing."""
 
     def __init__(self, places: Places, name: str) -> None:
-        self._folders = {kind: f"{places[kind]}/{name}" for kind in ("core", "memory", "pids") if kind in places}
+        self._folders: dict[str, str] = {
+            kind: f"{places[kind]}/{name}" for kind in ("core", "memory", "pids") if kind in places
+        }
         self._entered = {self._folders[kind] for kind in ("memory", "pids") if kind in places}
         if "cpu" in places:
             self._entered.add(places["cpu"])

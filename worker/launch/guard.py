@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 FILES = 2
 _RETRY_S = 0.02
 _KEEP_FOLDER_S = 0.05
+_QUIET_S = 0.003
+"""What a task writes in the beginning waits in its pipe: many have ended by then, and all is read at once."""
 _DEAD = "ZX"
 _MAXRSS_UNIT = 1 if sys.platform == "darwin" else 1024
 _SMALL_BYTES = 2**26
@@ -111,22 +113,22 @@ class Guard:
 
     def _start(self, order: Order) -> dict[str, object]:
         """Empty, or why it could not be."""
-        files, self._files = self._files, []
+        given, self._files = self._files, []
         try:
             if order["makes_folder"]:
                 self._folders.make(order["folder"])
             os.chdir(order["folder"])
-            files = files or self._relay.open()
+            files = given or self._relay.open()
             self._limit(order["limits"])
         except OSError as error:
-            _close(files)
+            _close(given)
             return {"trouble": f"cannot run a task here: {error}"}
         try:
             self._task = spawn(order, *files)
         except (OSError, ValueError) as error:
             return {"errno": getattr(error, "errno", errno.EINVAL), "reason": _reason(error)}
         finally:
-            _close(files)
+            _close(given)
         if (order["limits"].get("memory_bytes") or _SMALL_BYTES) < _SMALL_BYTES:
             self._stand_back()
         return {}
@@ -144,8 +146,12 @@ class Guard:
     def _watch(self) -> None:
         """Until the task ended or has to. It may be killed by the agent's own hand, which has said so just before."""
         self._heed()
+        longest_s: float | None = _QUIET_S
         while self._status is None and not self._killed:
-            ready = self._wakeup.wait()
+            ready = self._wakeup.wait(longest_s)
+            if not ready and not self._wakeup.has_rung:
+                longest_s = None
+                self._relay.watch()
             if self._connection in ready:
                 self._hear()
                 self._heed()
@@ -231,8 +237,9 @@ class Guard:
         """None where there will be none any more: the agent hung up."""
         while not self._is_over:
             while (word := self._heard.next()) is not None:
-                if isinstance(word, dict):
-                    return word
+                if not isinstance(word, str):
+                    order: Order = word
+                    return order
             longest_s = _KEEP_FOLDER_S if self._folders.has_spare else None
             if self._wakeup.wait(longest_s):
                 self._hear()

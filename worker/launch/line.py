@@ -51,22 +51,14 @@ class Line:
         self._loop.add_reader(ours.fileno(), self._receive)
 
     def begin(self, listener: Listener, order: dict[str, Any], files: Sequence[int] = ()) -> None:
-        """The guard is free."""
+        """The guard is free. OSError where it does not take it."""
         self._listener = listener
-        data = pack(order)
-        try:
-            sent = socket.send_fds(self._socket, [data], files) if files else self._socket.send(data)
-        except BlockingIOError:
-            sent = 0
-        except OSError:  # it was killed just now, which the reader notices
-            return
-        if sent < len(data):
-            self._send_later(data[sent:])
+        self._send(pack(order), files)
 
     def say(self, word: str) -> None:
         """``kill`` and the like: to the task that is there, or was until now."""
         if self._socket.fileno() >= 0:
-            self._send_later(pack(word))
+            self._send(pack(word))
 
     def close(self) -> None:
         """The guard kills what it has, and ends."""
@@ -76,20 +68,20 @@ class Line:
             self._socket.close()
             self.group.close()
 
-    def _send_later(self, data: bytes) -> None:
-        self._unsent += data
-        self._send()
-
-    def _send(self) -> None:
+    def _send(self, data: bytes, files: Sequence[int] = ()) -> None:
+        before, self._unsent = self._unsent, self._unsent + data
         try:
-            self._unsent = self._unsent[self._socket.send(self._unsent) :]
+            sent = socket.send_fds(self._socket, [self._unsent], files) if files else self._socket.send(self._unsent)
         except BlockingIOError:
-            pass
-        except OSError:
-            self._unsent = b""
+            if files:
+                raise
+            sent = 0
+        except OSError:  # it was killed just now, which the reader notices
+            sent = len(self._unsent)
+        self._unsent = self._unsent[sent:]
         if self._unsent:
-            self._loop.add_writer(self._socket.fileno(), self._send)
-        else:
+            self._loop.add_writer(self._socket.fileno(), self._send, b"")
+        elif before:
             self._loop.remove_writer(self._socket.fileno())
 
     def _receive(self) -> None:

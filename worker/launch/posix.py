@@ -51,11 +51,10 @@ class PosixLauncher:
         self._cpu_s = 0.0
 
     async def start(self, job: Job, stdout: Target, stderr: Target) -> PosixTree:
-        line = self._take()
         if isinstance(stdout, int) or isinstance(stderr, int):
             async with opened(stdout, stderr) as files:
-                return self._begin(line, job, (), files)
-        return self._begin(line, job, (stdout, stderr), ())
+                return self._begin(job, (), files)
+        return self._begin(job, (stdout, stderr), ())
 
     def cpu_s(self) -> float:
         with suppress(OSError):  # no file descriptor left: as it was
@@ -74,9 +73,15 @@ class PosixLauncher:
 
     # Guards.
 
-    def _begin(self, line: Line, job: Job, sinks: Sequence[Sink], files: Sequence[int]) -> PosixTree:
+    def _begin(self, job: Job, sinks: Sequence[Sink], files: Sequence[int]) -> PosixTree:
+        order = self._order(job)
+        line = self._take()
         tree = PosixTree(line, sinks, job.limits, self._yields)
-        line.begin(tree, self._order(job), files)
+        try:
+            line.begin(tree, order, files)
+        except OSError:
+            self._part(line)
+            raise
         return tree
 
     def _take(self) -> Line:
@@ -85,7 +90,11 @@ class PosixLauncher:
             return self._free.popitem()[0]
         ours, theirs = socket.socketpair()
         with theirs:
-            self._hand_over(theirs.fileno())
+            try:
+                self._hand_over(theirs.fileno())
+            except OSError:
+                ours.close()
+                raise
         line = Line(ours, self._places, self._freed, self._part)
         self._lines.add(line)
         return line

@@ -2,7 +2,8 @@
 
 What is short is kept until the task ends and goes along with that news. What is long, or is being read along, is
 passed on as it comes, and from then on nothing is kept: the pipe of a task whose reader is slow is full, as it should
-be. Each task has pipes of its own, for what it does to them must not meet the next one.
+be. Each task has pipes of its own, for what it does to them must not meet the next one. We keep them open for writing
+as well: that a task closes them, mostly by ending, is nothing to wake up for.
 """
 
 from __future__ import annotations
@@ -29,45 +30,52 @@ class Relay:
         self._wakeup = wakeup
         self._pass_on = pass_on
         self._kept = bytearray(), bytearray()
-        self._open: dict[int, bytearray] = {}  # ends that we read from
+        self._reads: dict[int, bytearray] = {}  # ends that we read from
+        self._writes: list[int] = []
+        self._is_watched = False
         self._is_followed = False
 
     def open(self) -> list[int]:
-        """The ends to write to, for the caller to close. OSError where there can be none."""
-        ends: list[int] = []
-        try:
-            for kept in self._kept:
-                read, write = os.pipe()
-                ends.append(write)
-                self._open[read] = kept
-                os.set_blocking(read, False)
-                self._wakeup.watch(read)
-        except OSError:
-            for end in ends:
-                os.close(end)
-            raise
-        return ends
+        """The ends to write to. OSError where there can be none."""
+        for kept in self._kept:
+            read, write = os.pipe()
+            self._reads[read] = kept
+            self._writes.append(write)
+            os.set_blocking(read, False)
+        return self._writes
+
+    def watch(self) -> None:
+        """From now on, what is written wakes up. What is written earlier is read all the same."""
+        if not self._is_watched:
+            self._is_watched = True
+            for end in self._reads:
+                self._wakeup.watch(end)
 
     def follow(self) -> None:
         """Keep nothing back any more."""
         self._is_followed = True
+        self.watch()
         self._flow()
 
     def read(self, ready: list[int]) -> None:
         """What these files have, as far as they are ours."""
         for end in ready:
-            if end in self._open:
+            if end in self._reads:
                 self._read(end)
                 self._flow()
 
     def close(self) -> tuple[bytes, bytes]:
         """What is left, once nobody of the task writes any more; whoever else still might is not waited for."""
-        for end in list(self._open):
+        for end in self._writes:
+            os.close(end)
+        for end in self._reads:
             for _ in range(_MOST_PARTS):
                 if not self._read(end):
                     break
                 self._flow()
-            self._close(end)
+            if self._is_watched:
+                self._wakeup.forget(end)
+            os.close(end)
         return self._take()
 
     def _read(self, end: int) -> bool:
@@ -76,16 +84,8 @@ class Relay:
             part = os.read(end, _PART_BYTES)
         except BlockingIOError:
             return False
-        self._open[end] += part
-        if not part:
-            self._close(end)
+        self._reads[end] += part
         return bool(part)
-
-    def _close(self, end: int) -> None:
-        if end in self._open:
-            del self._open[end]
-            self._wakeup.forget(end)
-            os.close(end)
 
     def _flow(self) -> None:
         size_bytes = len(self._kept[0]) + len(self._kept[1])

@@ -83,7 +83,7 @@ class PosixTree:
         if not self._guard:
             return 0
         if sys.platform != "linux":
-            return max(0, usage_of(self._guard).processes - 1)
+            return usage_of(self._guard, with_itself=False).processes
         with suppress(OSError):
             return sum(process.state not in "ZX" for process in tree_of(self._guard))
         return 0
@@ -176,7 +176,7 @@ class PosixTree:
 
     def _measure(self) -> Usage:
         if sys.platform != "linux":
-            return usage_of(self._guard)
+            return usage_of(self._guard, with_itself=False)
         guard = processes.look(self._guard)
         if guard is None:
             return Usage()

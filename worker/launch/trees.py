@@ -127,12 +127,12 @@ def make_launcher(yields: bool, sandbox: Sandbox | None = None) -> Launcher:
     return PosixLauncher(yields, sandbox)
 
 
-def usage_of(pid: int) -> Usage:
+def usage_of(pid: int, with_itself: bool = True) -> Usage:
     """A process and its living descendants: what psutil can say where there is no /proc."""
     cpu_s, memory_bytes, tree = 0.0, 0, list[psutil.Process]()
     with suppress(psutil.Error):
         root = psutil.Process(pid)
-        tree = [root, *root.children(recursive=True)]
+        tree = [*([root] if with_itself else []), *root.children(recursive=True)]
         for process in tree:
             with suppress(psutil.Error):
                 times = process.cpu_times()
