@@ -128,9 +128,12 @@ class Talk:
 
     def _once(self, delay_s: float, act: Callable[[], None]) -> None:
         """After so long; not where it is to be done already: what is done sees for itself whether it is time."""
-        timer = self._timers.get(act)
-        if timer is None or timer.when() <= self._loop.time():
-            self._timers[act] = self._loop.call_later(delay_s, act)
+        if act not in self._timers:
+            self._timers[act] = self._loop.call_later(delay_s, self._ring, act)
+
+    def _ring(self, act: Callable[[], None]) -> None:
+        del self._timers[act]
+        act()
 
     # What comes.
 

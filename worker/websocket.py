@@ -115,8 +115,10 @@ class WebSocket(asyncio.Protocol):
     async def close(self, within_s: float) -> None:
         """Say goodbye, and wait for the answer for so long."""
         self._send(CloseConnection(1000))
-        await asyncio.wait([self._ended], timeout=within_s)
-        self.drop()
+        try:
+            await asyncio.wait([self._ended], timeout=within_s)
+        finally:
+            self.drop()
 
     def drop(self) -> None:
         self.end(LostError("closed"))

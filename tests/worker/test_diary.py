@@ -1,0 +1,52 @@
+import logging
+
+import pytest
+
+from shared.model import AttemptId, Outcome, Result
+from tests.worker.bench import run_of
+from worker import diary as diary_module
+from worker.diary import Diary
+
+
+def live(diary: Diary, count: int) -> None:
+    for task in range(1, count + 1):
+        diary.began(run_of("echo", "a b", task=task), "")
+        diary.ended(Result(AttemptId(1, task, 1), Outcome.SUCCEEDED, 0, wall_s=1.25))
+
+
+def test_few_attempts_have_a_line_each_and_of_many_the_number_is_told(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(diary_module, "_AT_ONCE", 4)
+    monkeypatch.setattr(diary_module, "_PER_S", 0)
+    caplog.set_level(logging.INFO)
+    diary = Diary()
+    live(diary, 1002)
+    assert caplog.messages == [
+        "attempt 1.1.1 starts: echo 'a b'",
+        "attempt 1.1.1 succeeded after 1.2 s",
+        "attempt 1.2.1 starts: echo 'a b'",
+        "attempt 1.2.1 succeeded after 1.2 s",
+    ]
+    caplog.clear()
+    for _ in range(2):
+        diary.sum_up()
+    assert caplog.messages == ["attempts beside those: 1,000 began, 1,000 succeeded"]
+    monkeypatch.setattr(diary_module, "_PER_S", 1e9)
+    diary.sum_up()
+    live(diary, 1)
+    assert caplog.messages[-1] == "attempt 1.1.1 succeeded after 1.2 s"
+
+
+def test_verbose_has_them_all(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(diary_module, "_AT_ONCE", 1)
+    caplog.set_level(logging.DEBUG)
+    live(Diary(), 10)
+    assert len(caplog.messages) == 20
+
+
+def test_why_an_attempt_failed_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    Diary().ended(Result(AttemptId(1, 1, 1), Outcome.FAILED, 3))
+    Diary().ended(Result(AttemptId(1, 2, 1), Outcome.FAILED, -9, "out of memory"))
+    assert caplog.messages == ["attempt 1.1.1 failed with exit code 3", "attempt 1.2.1 failed: out of memory"]

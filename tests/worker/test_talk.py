@@ -1,0 +1,159 @@
+"""When a Report goes: at once where nothing is under way, else when the answer is here, or has been waited for."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from shared.model import Facts, Load
+from shared.protocol import codec
+from shared.protocol.messages import Assign, Read, Welcome, Wrote
+from shared.protocol.session import MasterSession, WorkerSession
+from tests.worker.bench import until
+from worker import talk as talk_module
+from worker.talk import Talk
+from worker.websocket import LostError
+
+FACTS = Facts("linux", "x86_64", "3.11.7", "0", "cpu", 1, 1, 1)
+
+
+class Socket:
+    """The way to a master that is asked for nothing."""
+
+    is_over = False
+    is_writable = True
+
+    def __init__(self) -> None:
+        self.master = MasterSession()
+        self.reports = 0
+        self.ending: BaseException | None = None
+        self.on_frame: Any = None
+        self.on_writable: Any = None
+
+    def send(self, frame: bytes) -> None:
+        message = self.master.receive(frame)
+        self.reports += message is not None and message.kind == "report"
+
+    async def until(self, done: asyncio.Future[Any]) -> None:
+        self.on_frame(codec.encode(Welcome(3600, 3600)))
+
+    def end(self, error: BaseException) -> None:
+        self.ending = error
+
+    def answers(self, seq: int, seen: int) -> None:
+        self.on_frame(codec.encode(Assign(seq, seen)))
+
+
+class Speaker:
+    has_news = True
+
+    def __init__(self) -> None:
+        self.heard: list[Assign] = []
+
+    async def ready(self) -> None: ...
+    def new_session(self) -> WorkerSession:
+        return WorkerSession("w1", "boot", FACTS)
+
+    def assigned(self, assign: Assign, frame: bytes) -> None:
+        self.heard.append(assign)
+        assert codec.decode_from_master(frame) == assign
+
+    def report(self, session: WorkerSession) -> bytes:
+        return session.report((), (), Load(1))[1]
+
+    async def wrote(self, read: Read) -> Wrote:
+        raise AssertionError
+
+
+@pytest.fixture(autouse=True)
+def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(talk_module, "_ANSWER_WITHIN_S", 3600)
+    monkeypatch.setattr(talk_module, "_REPORT_WITHIN_S", 0)
+
+
+@pytest.fixture
+async def socket() -> Socket:
+    return Socket()
+
+
+@pytest.fixture
+async def talk(socket: Socket) -> AsyncIterator[Talk]:
+    talk = Talk(socket, Speaker(), "http://master")  # type: ignore[arg-type]
+    await talk.open()
+    talk.begin()
+    socket.answers(1, 1)
+    yield talk
+    talk.end()
+
+
+async def rounds() -> None:
+    for _ in range(3):
+        await asyncio.sleep(0)
+
+
+async def test_a_result_that_comes_alone_is_told_as_soon_as_the_loop_comes_round(talk: Talk, socket: Socket) -> None:
+    talk.speak()
+    await asyncio.sleep(0)
+    assert socket.reports == 2
+
+
+async def test_what_comes_meanwhile_waits_for_the_answer_and_goes_together(talk: Talk, socket: Socket) -> None:
+    talk.speak()
+    await rounds()
+    for _ in range(3):
+        talk.speak()
+        await rounds()
+    assert socket.reports == 2
+    socket.answers(2, 1)  # to the Report before
+    assert socket.reports == 2
+    socket.answers(3, 2)
+    assert socket.reports == 3
+    socket.answers(4, 3)
+    await rounds()
+    assert socket.reports == 3, "there is nothing more to say"
+
+
+async def test_an_answer_is_not_waited_for_forever(
+    talk: Talk, socket: Socket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(talk_module, "_ANSWER_WITHIN_S", 0.02)
+    talk.speak()
+    await rounds()
+    talk.speak()
+    await until(lambda: socket.reports == 3)
+
+
+async def test_nothing_is_piled_up_before_a_connection_that_takes_no_more(talk: Talk, socket: Socket) -> None:
+    socket.is_writable = False
+    talk.speak()
+    await rounds()
+    assert socket.reports == 1
+    socket.is_writable = True
+    socket.on_writable()
+    assert socket.reports == 2
+
+
+async def test_what_has_only_begun_is_told_soon(talk: Talk, socket: Socket) -> None:
+    talk.speak_soon()
+    await until(lambda: socket.reports == 2)
+
+
+async def test_silence_is_the_end_of_it_and_reports_go_on_until_then(
+    talk: Talk, socket: Socket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    talk.end()
+    socket.ending, socket.reports = None, 0
+    talk._report_every_s, talk._patience_s, talk._timers = 0.01, 0.1, {}
+    talk.begin()
+    await until(lambda: socket.ending)
+    assert isinstance(socket.ending, LostError)
+    assert "has been silent" in str(socket.ending)
+    assert socket.reports > 2
+
+
+async def test_what_goes_wrong_in_a_report_ends_the_connection(talk: Talk, socket: Socket) -> None:
+    talk._speaker.report = None  # type: ignore[assignment,method-assign]
+    talk.speak()
+    await rounds()
+    assert isinstance(socket.ending, TypeError)
