@@ -60,11 +60,11 @@ def _serve(agent: socket.socket, outputs: tuple[int, int], ends: int) -> bool:
     line, files = _hear(agent)
     if not line:
         return False
-    _print_to(outputs)
     task = json.loads(line)
     contents = dict(zip(task["brings"], map(_read, files)))
     answer = _make(task, contents.get("function", b""), contents.get("arguments", b""), ends)
     _flush()
+    _print_to(outputs)  # whatever was made of them: before another file takes their places
     answer["is_clean"] = _is_clean(task["folder"])
     answer["is_loaded"] = task["function"] in _functions
     _say(agent, {**answer, **_used()})
@@ -217,7 +217,7 @@ def _write_file(name: str, content: bytes) -> None:
 
 
 def _print_to(outputs: tuple[int, int]) -> None:
-    """Whatever the last call made of its stdout and stderr."""
+    """From now on."""
     for place, file in enumerate(outputs, 1):
         os.dup2(file, place)
 
