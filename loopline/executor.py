@@ -349,7 +349,9 @@ class Executor(concurrent.futures.Executor):
             job = SentJob(self, self._client, futures, count)
         else:
             job = SplitChunks(self, self._client, futures, count, calls=function.calls, chunk=function.chunk)
-        job.submitted(number)
+        job.begin(number)
+        if number not in self.jobs:
+            self.jobs.append(number)
         self._link.follow(number, job)
 
     def submitted(self, job: int) -> None:

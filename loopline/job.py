@@ -68,7 +68,8 @@ class AsyncJob:
                     yield value
                 following += 1
         if following <= view.task_count:
-            raise CallError("cancelled", f"task {following} of job {self.id} was never made: it was cancelled")
+            first = 1 + (following - 1) * (function.chunk or 1)
+            raise CallError("cancelled", f"call {first} of job {self.id} was never made: it was cancelled")
 
     async def _outcomes(self, result: TaskResult, function: Function) -> list[Outcome]:
         """Of each call that a task made."""

@@ -44,12 +44,16 @@ class SentJob:
         self._why: Exception | None = None  # no more ends will come
 
     def submitted(self, job: int) -> None:
-        self._job = job
+        self.begin(job)
         self._waiting.submitted(job)
-        for future, task in zip(self._futures, self._tasks(), strict=True):
-            future.task, future.sent = task, self
         if not self.answer.done():  # nobody may wait for it any more
             self.answer.set_result(job)
+
+    def begin(self, job: int) -> None:
+        """It is this one on the master."""
+        self._job = job
+        for future, task in zip(self._futures, self._tasks(), strict=True):
+            future.task, future.sent = task, self
         for future in self._futures:
             if future.cancelled():  # while it was submitted
                 self.unwanted(future)
