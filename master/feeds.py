@@ -104,4 +104,3 @@ def written(cursor: Cursor) -> str:
 def _end(task: Task, attempt: Attempt) -> TaskEnd:
     reason = task.verdict or attempt.reason
     return TaskEnd(task.number, task.state, attempt.worker, attempt.exit_code, reason, attempt.value)
-

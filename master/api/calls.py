@@ -209,4 +209,3 @@ class _CallLink:
             self._put(Over(feed.job, state))
         else:
             feed.is_live = True
-

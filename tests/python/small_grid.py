@@ -87,7 +87,8 @@ class SmallGrid:
         for task in range(len(job.results) + 1, last + 1):
             job.results.append(self._make(number, task))
         if last < len(job.calls):
-            return await self._tell()
+            await self._tell()
+            return
         job.state = JobState.FAILED if any(r.state is TaskState.FAILED for r in job.results) else JobState.SUCCEEDED
         await self._tell()
 

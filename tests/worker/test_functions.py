@@ -91,7 +91,9 @@ class Caller:
 
 def ends_of(result: Result) -> list[tuple[int, Any]]:
     assert result.value
-    return [(how, text.decode() if how == CRASHED else pickle.loads(text)) for how, _, text in ends(result.value.data)]
+    return [
+        (how, text.decode() if how == CRASHED else pickle.loads(text)) for how, _, text in ends(result.value.data)
+    ]
 
 
 def value_of(result: Result) -> Any:
@@ -339,7 +341,7 @@ async def test_a_folder_is_empty_for_every_call_and_gone_after_the_last(caller: 
         import os
         from pathlib import Path
 
-        found = os.listdir(), os.listdir(os.environ["TMPDIR"]), str(Path.cwd())
+        found = os.listdir(), os.listdir(os.environ["TMPDIR"]), str(Path.cwd())  # noqa: PTH208
         if leave:
             Path(os.environ["HOME"] if leave == "home" else os.environ["TMPDIR"], "left").touch()
         return found
