@@ -55,7 +55,7 @@ class SentJob:
         for future, task in zip(self._futures, self._tasks(), strict=True):
             future.task, future.sent = task, self
         for future in self._futures:
-            if future.cancelled():  # while it was submitted
+            if future.was_cancelled:  # while it was submitted
                 self.unwanted(future)
 
     def ended(self, ends: list[TaskEnd]) -> None:
@@ -100,12 +100,10 @@ class SentJob:
 
     def _settle(self, end: TaskEnd, content: bytes | None) -> None:
         future = self._futures[end.number - 1]
-        if not future.done():
+        if not future.was_cancelled:
             self._give(future, outcome_of(TaskId(self._job, end.number), end, content))
 
     def _give(self, future: GridFuture, outcome: tuple[object, BaseException | None]) -> None:
-        if future.done():
-            return
         self._waiting.settled(future)
         if future.settle(outcome):
             self._has_one_less()
