@@ -59,6 +59,8 @@ class Client:
         while isinstance(message := await self.hear(), Ends):
             assert message.job == job
             found.append(message)
+            if message.over:
+                return found, Over(job, message.over)
         assert isinstance(message, Over), message
         return found, message
 
@@ -152,6 +154,15 @@ async def test_several_follow_and_one_has_enough(shared_master: Bench) -> None:
             assert sorted(await client.numbers(job)) == sorted(await other.numbers(job)) == [1, 2, 3, 4, 5]
         again = await third.submit()
         assert again != job, "it heard nothing of the other"
+
+
+async def test_a_job_that_is_cancelled_ends_without_results(shared_master: Bench) -> None:
+    async with link(shared_master) as client:
+        job = await client.submit(3)
+        await shared_master.ask("POST", f"/jobs/{job}/cancel")
+        assert await client.results(job) == ([], Over(job, JobState.CANCELLED))
+        await client.say(Follow(job))
+        assert await client.results(job) == ([], Over(job, JobState.CANCELLED))
 
 
 async def test_the_same_submission_on_another_link_is_the_same_job(shared_master: Bench) -> None:

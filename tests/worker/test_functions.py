@@ -569,6 +569,8 @@ async def test_where_files_cannot_be_handed_over_each_call_has_its_own(
     result = await caller.call(lambda x: print("hello") or 1 / x, 0)
     assert (result.outcome, result.stdout.data) == (Outcome.FAILED, b"hello\n")
     assert "ZeroDivisionError" in value_of(result)[1]
+    result = await caller.bench.result(caller.chunk(lambda x: 2 * x, (1,), (2,)))
+    assert ends_of(result) == [(RETURNED, 2), (RETURNED, 4)]
 
 
 @pytest.mark.skipif(bool(sandbox.why_not()), reason="no bubblewrap here")

@@ -78,7 +78,8 @@ def _call_once(file: str) -> int:
     for path in task["files"]:
         with open(path, "rb") as stream:  # noqa: PTH123
             contents.append(stream.read())
-    return int(_make(task, *contents)["exit_code"])
+    function, *arguments = contents
+    return int(_make(task, function, b"".join(arguments))["exit_code"])
 
 
 def _make(task: dict[str, Any], function: bytes, arguments: bytes = b"", ends: int = -1) -> dict[str, Any]:
