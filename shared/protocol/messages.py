@@ -35,7 +35,7 @@ from shared.model import (
 from shared.paths import Pattern, RelativePath
 from shared.scalar import Scalar
 
-PROTOCOL_VERSION = 2
+PROTOCOL_VERSION = 3
 MAX_FRAME_BYTES = 64 * 2**20
 MAX_RUNS_PER_ASSIGN = 50  # each of at most MAX_RUN_CHARACTERS, a character of at most 6 bytes
 MAX_RESULTS_PER_REPORT = 500
