@@ -210,7 +210,7 @@ class CallLink:
 
     def _give_up(self, error: Exception) -> None:
         """It can be opened again, for those who still come."""
-        left = [*self._submissions.values(), *self._unsent, *self._followed.values()]
+        left: list[_Submission | _Followed] = [*self._submissions.values(), *self._unsent, *self._followed.values()]
         self._submissions, self._unsent, self._followed = {}, [], {}
         for one in left:
             one.listener.over(error)
