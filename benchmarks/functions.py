@@ -1,12 +1,12 @@
-"""How many Python calls in a second, and how long does one take? A master and a worker with two slots, warm
-interpreters, every submission and every result on disk before anybody is told of it.
+"""How many Python calls in a second, and how long does one take? A master and a worker with two slots and warm
+interpreters; every submission and every result is on disk before anybody is told of it.
 
     map                   Executor.map of so many calls, with its own settings
     map, chunksize=1      each call a task of its own
     one after the other   submit(f, i).result(), again and again; beside it, F: one fsync of the master
 
-Each stands beside ``concurrent.futures.ProcessPoolExecutor`` with two processes, in the same run, in turns; that keeps
-nothing on disk.
+Each stands beside ``concurrent.futures.ProcessPoolExecutor`` with two processes, in the same run, in turns; that
+keeps nothing on disk.
 
     python benchmarks/functions.py [--full] [--calls 100000] [--single 2000] [--latency 500] [--rounds 3] [--json]
 """
@@ -27,7 +27,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import loopline
 from benchmarks.harness import Figures, Grid, fsync_s, grid, tree_cpu_s, tree_memory_bytes
-from benchmarks.tables import answer, count, middle, parser, progress, quantile, table
+from benchmarks.tables import answer, count, parser, progress, quantile, table
 
 SLOTS = 2
 WARM_UP = 50
@@ -87,7 +87,13 @@ def many(way: Ours | Pool, calls: int, chunksize: int | None) -> Figures:
         raise SystemExit(f"{way.name}: only {right} of {calls} values are right")
     used = {role: after[role] - s for role, s in before.items()}
     grown = {role: size - memory[role] for role, size in way.memory_bytes().items()}
-    return {"calls": calls, "seconds": seconds, "cpu_s": used, "memory_bytes": way.memory_bytes(), "grown_bytes": grown}
+    return {
+        "calls": calls,
+        "seconds": seconds,
+        "cpu_s": used,
+        "memory_bytes": way.memory_bytes(),
+        "grown_bytes": grown,
+    }
 
 
 def in_sequence(way: Ours | Pool, calls: int) -> Figures:
@@ -142,7 +148,9 @@ def report(found: dict[str, Any]) -> str:
         seconds = [s for one in figures for s in one["seconds"]]
         best_ms = min(1e3 * quantile(one["seconds"], 0.5) for one in figures)
         waits.append([way, *(f"{1e3 * quantile(seconds, part):.2f}" for part in (0.5, 0.9, 0.99)), f"{best_ms:.2f}"])
-    waits.append(["F: one fsync", *(f"{1e3 * quantile(found['fsync_s'], part):.2f}" for part in (0.5, 0.9, 0.99)), ""])
+    waits.append(
+        ["F: one fsync", *(f"{1e3 * quantile(found['fsync_s'], part):.2f}" for part in (0.5, 0.9, 0.99)), ""]
+    )
     return "\n\n".join(
         [
             table(["calls", "number", "calls/s", "CPU us/call", "of which"], rates),

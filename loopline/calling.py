@@ -202,13 +202,15 @@ class CallLink:
             return
         followed.cursor = message.cursor
         followed.seen += len(message.ends)
-        if followed.seen >= followed.listener.count:
+        if message.over or followed.seen >= followed.listener.count:
             del self._followed[message.job]
         followed.listener.ended(message.ends)
+        if message.over and followed.seen < followed.listener.count:
+            followed.listener.over(Over(message.job, message.over))
 
     def _give_up(self, error: Exception) -> None:
         """It can be opened again, for those who still come."""
-        left = [*self._submissions.values(), *self._unsent, *self._followed.values()]
+        left: list[_Submission | _Followed] = [*self._submissions.values(), *self._unsent, *self._followed.values()]
         self._submissions, self._unsent, self._followed = {}, [], {}
         for one in left:
             one.listener.over(error)

@@ -182,7 +182,7 @@ def outcome_of(task: TaskId, end: TaskResult | TaskEnd, content: bytes | None) -
     return _read(task, end, RETURNED if end.state is TaskState.SUCCEEDED else RAISED, content)
 
 
-def outcomes_of(task: TaskId, end: TaskEnd, content: bytes | None, count: int) -> Iterator[Outcome]:
+def outcomes_of(task: TaskId, end: TaskResult | TaskEnd, content: bytes | None, count: int) -> Iterator[Outcome]:
     """Of each of a task's calls, in order. One that the task did not come to has its task's error."""
     made = 0
     for how, _, end_of_call in islice(ends(content or b""), count):

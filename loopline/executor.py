@@ -287,9 +287,7 @@ class Executor(concurrent.futures.Executor):
             job = SentJob(self, self._client, futures, len(calls))
             await self._send_job(job, batch.function, calls)
 
-    async def _send_chunks(
-        self, function: bytes, calls: list[bytes], futures: list[GridFuture], chunk: int
-    ) -> None:
+    async def _send_chunks(self, function: bytes, calls: list[bytes], futures: list[GridFuture], chunk: int) -> None:
         tasks = [join(calls[start : start + chunk]) for start in range(0, len(calls), chunk)]
         job = SentChunks(self, self._client, futures, len(tasks), calls=len(calls), chunk=chunk)
         await self._send_job(job, function, tasks, chunk, len(calls))
@@ -326,8 +324,8 @@ class Executor(concurrent.futures.Executor):
     async def _submit(
         self, job: SentJob, pickle: bytes, tasks: list[bytes], chunk: int | None, calls: int | None
     ) -> None:
-        """Until it is on the master's disk. A function's pickle is brought there once, unless the master has done away
-        with it since.
+        """Until it is on the master's disk. A function's pickle is brought there once, unless the master has done
+        away with it since.
         """
         was_there = pickle in self._functions
         if not was_there:
@@ -349,7 +347,9 @@ class Executor(concurrent.futures.Executor):
             job = SentJob(self, self._client, futures, count)
         else:
             job = SplitChunks(self, self._client, futures, count, calls=function.calls, chunk=function.chunk)
-        job.submitted(number)
+        job.begin(number)
+        if number not in self.jobs:
+            self.jobs.append(number)
         self._link.follow(number, job)
 
     def submitted(self, job: int) -> None:

@@ -28,6 +28,7 @@ class GridFuture(concurrent.futures.Future[Any]):
         super().__init__()
         self.task: TaskId | None = None  # once it is submitted, as is ...
         self.sent: SentJob | None = None
+        self.was_cancelled = False  # as ``cancelled()``, without waiting for who waits for it
         self.is_given_up = False  # its job knows that it was cancelled
         self._on_cancel = on_cancel
         self._ending = threading.RLock()
@@ -36,6 +37,7 @@ class GridFuture(concurrent.futures.Future[Any]):
         with self._ending:
             if self.cancelled() or not super().cancel():
                 return self.cancelled()
+            self.was_cancelled = True
             self.set_running_or_notify_cancel()  # whoever waits for it hears of it
         self._on_cancel(self)
         return True
@@ -69,7 +71,7 @@ class Batch:
     futures: list[GridFuture] = field(default_factory=list)
 
     def without_cancelled(self) -> Batch:
-        kept = [pair for pair in zip(self.calls, self.futures, strict=True) if not pair[1].cancelled()]
+        kept = [pair for pair in zip(self.calls, self.futures, strict=True) if not pair[1].was_cancelled]
         return Batch(self.function, [call for call, _ in kept], [future for _, future in kept])
 
 

@@ -122,9 +122,13 @@ class Http:
     async def socket(self, path: str) -> AsyncIterator[aiohttp.ClientWebSocketResponse]:
         """A WebSocket, open inside. Raises AwayError, or what the master reports."""
         session = self._session = self._session or aiohttp.ClientSession(headers=self._headers, timeout=_TIMEOUT)
-        options = {"ssl": self._certificate, "heartbeat": _STILL_HERE_EVERY_S, "max_msg_size": _LONGEST_MESSAGE_BYTES}
         try:
-            async with session.ws_connect(f"{self.url}{API_PREFIX}{path}", **options) as socket:
+            async with session.ws_connect(
+                f"{self.url}{API_PREFIX}{path}",
+                ssl=self._certificate,
+                heartbeat=_STILL_HERE_EVERY_S,
+                max_msg_size=_LONGEST_MESSAGE_BYTES,
+            ) as socket:
                 yield socket
         except aiohttp.WSServerHandshakeError:
             async with self.open("GET", path):  # which says why

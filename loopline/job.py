@@ -6,10 +6,10 @@ import asyncio
 from collections.abc import AsyncGenerator
 from typing import TYPE_CHECKING, Any
 
-from loopline.calls import CallError, CallResult, read_call
+from loopline.calls import CallError, Outcome, content_of, outcomes_of, read_call
 from loopline.face import face_of
 from shared.api import JobDetail, JobView, TaskResult
-from shared.model import JobState
+from shared.model import Function, JobState
 
 if TYPE_CHECKING:
     from loopline.client import AsyncClient
@@ -44,26 +44,40 @@ class AsyncJob:
         raise AssertionError("changes do not end")
 
     async def results(self) -> AsyncGenerator[TaskResult, None]:
-        """Every task's result as it finishes, until the job is over; a CallResult where it is of functions."""
-        is_of_functions = (await self.view()).spec.function is not None
+        """Every task's result as it finishes, until the job is over; a CallResult where it is one call."""
+        function = (await self.view()).spec.function
         async for result in self._client.results(self.id):
-            yield await read_call(self._client, result) if is_of_functions else result
+            yield await read_call(self._client, result) if function and not function.chunk else result
 
     async def values(self) -> AsyncGenerator[Any, None]:
         """What the functions returned, in the order of the calls, each as soon as it is there; what one raised is
         raised.
         """
-        waiting: dict[int, CallResult] = {}
-        following, view = 1, await self.view()
-        async for result in self.results():
-            if not isinstance(result, CallResult):
-                raise TypeError(f"job {self.id} runs commands: results() has what they printed")
-            waiting[result.number] = result
+        view = await self.view()
+        function = view.spec.function
+        if function is None:
+            raise TypeError(f"job {self.id} runs commands: results() has what they printed")
+        waiting: dict[int, list[Outcome]] = {}
+        following = 1
+        async for result in self._client.results(self.id):
+            waiting[result.number] = await self._outcomes(result, function)
             while following in waiting:
-                yield waiting.pop(following).get()
+                for value, error in waiting.pop(following):
+                    if error is not None:
+                        raise error
+                    yield value
                 following += 1
         if following <= view.task_count:
-            raise CallError("cancelled", f"call {following} of job {self.id} was never made: it was cancelled")
+            first = 1 + (following - 1) * (function.chunk or 1)
+            raise CallError("cancelled", f"call {first} of job {self.id} was never made: it was cancelled")
+
+    async def _outcomes(self, result: TaskResult, function: Function) -> list[Outcome]:
+        """Of each call that a task made."""
+        if function.chunk is None or function.calls is None:
+            call = await read_call(self._client, result)
+            return [(call._value, call.error)]
+        count = min(function.chunk, function.calls - (result.number - 1) * function.chunk)
+        return list(outcomes_of(result.id, result, await content_of(self._client, result), count))
 
     async def cancel(self) -> JobView:
         return await self._client.cancel(self.id)

@@ -44,14 +44,18 @@ class SentJob:
         self._why: Exception | None = None  # no more ends will come
 
     def submitted(self, job: int) -> None:
-        self._job = job
+        self.begin(job)
         self._waiting.submitted(job)
-        for future, task in zip(self._futures, self._tasks(), strict=True):
-            future.task, future.sent = task, self
         if not self.answer.done():  # nobody may wait for it any more
             self.answer.set_result(job)
+
+    def begin(self, job: int) -> None:
+        """It is this one on the master."""
+        self._job = job
+        for future, task in zip(self._futures, self._tasks(), strict=True):
+            future.task, future.sent = task, self
         for future in self._futures:
-            if future.cancelled():  # while it was submitted
+            if future.was_cancelled:  # while it was submitted
                 self.unwanted(future)
 
     def ended(self, ends: list[TaskEnd]) -> None:
@@ -96,12 +100,10 @@ class SentJob:
 
     def _settle(self, end: TaskEnd, content: bytes | None) -> None:
         future = self._futures[end.number - 1]
-        if not future.done():
+        if not future.was_cancelled:
             self._give(future, outcome_of(TaskId(self._job, end.number), end, content))
 
     def _give(self, future: GridFuture, outcome: tuple[object, BaseException | None]) -> None:
-        if future.done():
-            return
         self._waiting.settled(future)
         if future.settle(outcome):
             self._has_one_less()

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from master.scheduling.effects import Effects
 from master.scheduling.model import Attempt, Task
 from shared.calls import Ends, Over, TaskEnd
-from shared.model import AttemptId, TaskState
+from shared.model import AttemptId, JobState, TaskState
 
 FINISHED = (TaskState.SUCCEEDED, TaskState.FAILED)
 PART = 500
@@ -42,10 +42,10 @@ class Feed:
             self.is_live = False
             self.on_behind(self)
 
-    def send(self, ends: list[TaskEnd], at: Cursor) -> bool:
-        """These go on after its cursor, and it goes on after ``at``."""
+    def send(self, ends: list[TaskEnd], at: Cursor, over: JobState | None = None) -> bool:
+        """These go on after its cursor, and it goes on after ``at``; ``over``: they are the last."""
         self.cursor = at
-        return self.put(Ends(self.job, written(at), ends))
+        return self.put(Ends(self.job, written(at), ends, over))
 
 
 class Feeds:
@@ -72,27 +72,28 @@ class Feeds:
         for task in effects.tasks.values():
             if task.job in self._of_job and task.finished_at == effects.grid.now and task.state in FINISHED:
                 finished.setdefault(task.job, []).append(task)
-        for job, tasks in finished.items():
-            self._tell(job, sorted(tasks, key=lambda task: task.number), effects)
-        for ended in effects.jobs.values():
-            if ended.is_over and ended.id in self._of_job:
-                for feed in tuple(self._of_job[ended.id]):
-                    if feed.is_live:
-                        feed.put(Over(ended.id, ended.state))
-                        self.close(feed)
-                    else:
-                        feed.fall_behind()
+        over = {job.id: job.state for job in effects.jobs.values() if job.is_over and job.id in self._of_job}
+        for number, tasks in finished.items():
+            self._tell(number, sorted(tasks, key=lambda task: task.number), effects, over.pop(number, None))
+        for number, state in over.items():
+            for feed in tuple(self._of_job[number]):
+                if feed.is_live:
+                    feed.put(Over(number, state))
+                else:
+                    feed.fall_behind()
 
-    def _tell(self, job: int, tasks: list[Task], effects: Effects) -> None:
+    def _tell(self, job: int, tasks: list[Task], effects: Effects, over: JobState | None) -> None:
         attempts = [effects.attempts.get(AttemptId(job, t.number, t.winner or t.attempts)) for t in tasks]
         is_whole = all(attempts)
-        for feed in self._of_job[job]:
+        for feed in tuple(self._of_job[job]):
             if not (feed.is_live and is_whole):
                 feed.fall_behind()
                 continue
             ends = [_end(task, attempt) for task, attempt in zip(tasks, attempts, strict=True) if attempt]
-            for part in (ends[start : start + PART] for start in range(0, len(ends), PART)):
-                if not feed.send(part, (effects.grid.now, part[-1].number)):
+            for start in range(0, len(ends), PART):
+                part, last = ends[start : start + PART], start + PART >= len(ends)
+                has_room = feed.send(part, (effects.grid.now, part[-1].number), over if last else None)
+                if not has_room and not (last and over):
                     feed.fall_behind()
                     break
 
@@ -104,4 +105,3 @@ def written(cursor: Cursor) -> str:
 def _end(task: Task, attempt: Attempt) -> TaskEnd:
     reason = task.verdict or attempt.reason
     return TaskEnd(task.number, task.state, attempt.worker, attempt.exit_code, reason, attempt.value)
-

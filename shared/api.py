@@ -220,7 +220,10 @@ class TaskResult(TaskView):
     parameters: dict[str, Scalar]
     stdout: str
     stdout_cut: bool  # shortened, by the worker's cap or for this list
-    value: Output | None = None  # of a function: a pickle of what it returned, or of (exception, traceback)
+    value: Output | None = None
+    """Of a function: a pickle of what it returned, or of (exception, traceback); where a task makes several calls, the
+    ends of all of them, one behind the other (shared/chunks.py).
+    """
     cursor: str = ""  # asking with it goes on after this line
 
 

@@ -93,19 +93,20 @@ class TaskEnd:
 
 @dataclass(frozen=True, slots=True)
 class Ends:
-    """Master to client: tasks of a job that have finished, in the order of ``cursor``, which goes on after them."""
+    """Master to client: tasks of a job that have finished, in the order of ``cursor``, which goes on after them.
+    ``over``: so the job has ended, and these were the last.
+    """
 
     job: int
     cursor: Cursor
     ends: list[TaskEnd]
+    over: JobState | None = None
     kind: Literal["ends"] = "ends"
 
 
 @dataclass(frozen=True, slots=True)
 class Over:
-    """Master to client: the job is over, and all its results were sent; ``state`` is None where there is no such
-    job.
-    """
+    """Master to client: the job is over, and has no more results; ``state`` is None where there is no such job."""
 
     job: int
     state: JobState | None

@@ -311,11 +311,9 @@ class Function:
         str,
         Field(pattern=r"^[A-Za-z0-9._-]{1,100}$", description="calls of one session may share an interpreter"),
     ]
-    chunk: Annotated[int, Field(ge=1, le=MAX_CHUNK)] | None = None
-    """Each task makes so many calls, the last one the rest (shared/chunks.py); None: it makes one, and its value is
-    that call's.
-    """
-    calls: Annotated[int, Field(ge=1, le=MAX_ID)] | None = None  # of all its tasks; None: one each
+    chunk: Annotated[int, Field(ge=1, le=MAX_CHUNK, description="each task makes so many calls")] | None = None
+    """The last one makes the rest (shared/chunks.py). None: each makes one call, whose value is its own."""
+    calls: Annotated[int, Field(ge=1, le=MAX_ID, description="of all its tasks, where chunk is given")] | None = None
 
 
 @dataclass(frozen=True, slots=True)

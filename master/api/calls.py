@@ -175,7 +175,7 @@ class _CallLink:
 
     def _put(self, message: Opened | Submitted | Refusal | Ends | Over) -> bool:
         """Whether there is room for more."""
-        if isinstance(message, Over):
+        if isinstance(message, Over) or (isinstance(message, Ends) and message.over):
             self._close(message.job)
         frame = encode_to_client(message)
         self._outgoing.append(frame)
@@ -201,12 +201,11 @@ class _CallLink:
         state, is_over, found = await self._services.store.results.ends(feed.job, feed.cursor, PART)
         if self._feeds.get(feed.job) is not feed:  # dropped meanwhile
             return
+        is_all = len(found) < PART and not feed.is_stirred
         if found:
-            feed.send([end for end, _ in found], found[-1][1])
-        if len(found) == PART or feed.is_stirred:
-            self._behind[feed.job] = feed
-        elif is_over:
+            feed.send([end for end, _ in found], found[-1][1], state if is_all and is_over else None)
+        elif is_all and is_over:
             self._put(Over(feed.job, state))
-        else:
-            feed.is_live = True
-
+        if not is_all:
+            self._behind[feed.job] = feed
+        feed.is_live = is_all

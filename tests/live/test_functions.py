@@ -116,6 +116,14 @@ async def test_calls_come_home(grid: Grid) -> None:
         with pytest.raises(loopline.CallError, match="exit code 3"):
             await result(one.submit(lambda: os._exit(3)))
         assert await result(one.submit(pow, 2, 5)) == 32, "the next call gets a fresh interpreter"
+        squares = await asyncio.to_thread(lambda: list(one.map(lambda x: x * x, range(3000))))
+        assert squares == [x * x for x in range(3000)], "of many calls several share a task"
+        crashing = one.map(lambda x: os._exit(4) if x == 2 else x, range(4), chunksize=4)
+        assert await asyncio.to_thread(lambda: [next(crashing), next(crashing)]) == [0, 1]
+        with pytest.raises(loopline.CallError, match="exit code 4"):
+            await asyncio.to_thread(next, crashing)
+        after = await asyncio.to_thread(one.attach, one.jobs[-1])
+        assert [await result(future) for future in after if future is not after[2]] == [0, 1, 3]
     await grid.stop_worker("ant")
 
 
@@ -178,7 +186,7 @@ async def test_a_sweep_of_the_simulator_on_the_grid(grid: Grid) -> None:
     small = ["no-passing", "--seeds", "2", "--jobs", "2", "--tasks", "4", "--pcs", "4", "--intervals", "50", "--json"]
     there, here = await asyncio.gather(simulate(grid, *small, "--grid"), simulate(grid, *small, "--processes", "1"))
     assert there == here
-    assert [(job.name, job.state) async for job in grid.client().jobs()] == [("simulate", JobState.SUCCEEDED)]
+    assert {(job.name, job.state) async for job in grid.client().jobs()} == {("simulate", JobState.SUCCEEDED)}
     await grid.stop_worker("ant")
 
 

@@ -23,11 +23,13 @@ from shared.calls import (
     Follow,
     Opened,
     Over,
+    Refusal,
     Submit,
     Submitted,
     TaskEnd,
     decode_from_client,
     encode_to_client,
+    key_of,
 )
 from shared.chunks import ARGUMENTS, END, RAISED, RETURNED
 from shared.model import Facts, JobState, Order, Output, TaskId, TaskState
@@ -54,6 +56,13 @@ class SmallGrid:
         self.jobs: dict[int, SmallJob] = {}
         self.files: dict[str, bytes] = {}
         self.asked: list[str] = []
+        self.makes: int | None = None  # so many calls of each task, and no more
+        self.makes_tasks: int | None = None
+        self.call_s = 0.25  # that each call is said to have taken
+        self.is_slow = threading.Event()  # submissions wait until it is cleared
+        self.hangs_up_at_submission = False  # once, after it is carried out
+        self.is_busy = False  # once
+        self._keys: dict[str, int] = {}
         self.links: set[web.WebSocketResponse] = set()
         self._news = asyncio.Condition()
 
@@ -74,8 +83,12 @@ class SmallGrid:
     async def finish(self, number: int) -> None:
         """Make what is left of a job's calls."""
         job = self.jobs[number]
-        for task in range(len(job.results) + 1, len(job.calls) + 1):
+        last = self.makes_tasks or len(job.calls)
+        for task in range(len(job.results) + 1, last + 1):
             job.results.append(self._make(number, task))
+        if last < len(job.calls):
+            await self._tell()
+            return
         job.state = JobState.FAILED if any(r.state is TaskState.FAILED for r in job.results) else JobState.SUCCEEDED
         await self._tell()
 
@@ -98,12 +111,12 @@ class SmallGrid:
         call = job.calls[task - 1]
         arguments = self.files[call[7:]] if call.startswith("sha256:") else base64.b64decode(call)
         function = pickle.loads(self.files[job.spec.function.file[7:]])
+        reason, state = "", TaskState.SUCCEEDED
         if job.spec.function.chunk:
-            content = b"".join(
-                END.pack(how, 0.25, len(end)) + end
-                for how, end in (_call(function, pickle.loads(one), {}) for one in _calls_in(arguments))
-            )
-            state = TaskState.SUCCEEDED
+            made = [_call(function, pickle.loads(one), {}) for one in _calls_in(arguments)][: self.makes]
+            content = b"".join(END.pack(how, self.call_s, len(end)) + end for how, end in made)
+            if self.makes:
+                state, reason = TaskState.FAILED, "it took too long"
         else:
             how, content = _call(function, *pickle.loads(arguments))
             state = TaskState.FAILED if how else TaskState.SUCCEEDED
@@ -112,7 +125,7 @@ class SmallGrid:
             output = Output(len(content), sha256=self._keep(content))
         return TaskResult(
             id=TaskId(number, task), number=task, state=state, failures=0, started_at=1.0, finished_at=float(task),
-            worker="w", exit_code=0, reason="", parameters={}, stdout="", stdout_cut=False, value=output,
+            worker="w", exit_code=0, reason=reason, parameters={}, stdout="", stdout_cut=False, value=output,
             cursor=f"{task}.0@{task}",
         )  # fmt: skip
 
@@ -151,13 +164,24 @@ class SmallGrid:
         socket = web.WebSocketResponse()
         await socket.prepare(request)
         self.links.add(socket)
-        await socket.send_bytes(encode_to_client(Opened(f"link{len(self.links)}")))
+        name = f"link{len(self.links)}"
+        await socket.send_bytes(encode_to_client(Opened(name)))
         followers = set()
         async for frame in socket:
             match decode_from_client(frame.data):
-                case Submit(number, spec):
+                case Submit(number, spec, again):
                     self.asked.append("submit")
-                    job = (await self._take(spec)).id
+                    while self.is_slow.is_set():
+                        await asyncio.sleep(0.001)
+                    if refusal := self._refusal(number, spec):
+                        await socket.send_bytes(encode_to_client(refusal))
+                        continue
+                    key = again or key_of(name, number)
+                    job = self._keys.get(key) or (await self._take(spec)).id
+                    self._keys[key] = job
+                    if self.hangs_up_at_submission:
+                        self.hangs_up_at_submission = False
+                        break
                     await socket.send_bytes(encode_to_client(Submitted(number, job)))
                     followers.add(asyncio.create_task(self._feed(socket, job, 0)))
                 case Follow(job, cursor):
@@ -167,6 +191,15 @@ class SmallGrid:
         for follower in followers:
             follower.cancel()
         return socket
+
+    def _refusal(self, number: int, spec: JobSpec) -> Refusal | None:
+        assert spec.function
+        if self.is_busy:
+            self.is_busy = False
+            return Refusal(number, 503, "busy", "it is busy")
+        if spec.function.file[7:] not in self.files:
+            return Refusal(number, 422, "missing_input", "there is no such function")
+        return None
 
     async def _feed(self, socket: web.WebSocketResponse, number: int, begin: int) -> None:
         job = self.jobs[number]

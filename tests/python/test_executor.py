@@ -17,7 +17,9 @@ import pytest
 
 import loopline
 from loopline import calls
+from loopline import executor as executor_module
 from shared.errors import LooplineError
+from shared.model import TaskId
 from tests.python.small_grid import SmallGrid
 
 
@@ -103,8 +105,138 @@ def test_a_value_is_checked_before_it_is_unpickled(executor: loopline.Executor, 
 def test_chunks_are_fewer_tasks(executor: loopline.Executor, grid: SmallGrid) -> None:
     assert list(executor.map(abs, [-1, -2, -3, -4, -5], chunksize=2)) == [1, 2, 3, 4, 5]
     assert len(grid.jobs[1].calls) == 3
+    assert grid.jobs[1].spec.size == 10.0
     with pytest.raises(ValueError):
         executor.map(abs, [1], chunksize=0)
+
+
+def test_calls_of_one_task_have_each_its_own_result(executor: loopline.Executor, grid: SmallGrid) -> None:
+    values = executor.map(lambda x: 1 / x, [1, 2, 0, 4], chunksize=4)
+    assert [next(values), next(values)] == [1.0, 0.5]
+    with pytest.raises(ZeroDivisionError):
+        next(values)
+    again = executor.attach(1)
+    assert [future.result(10) for future in again if future is not again[2]] == [1.0, 0.5, 0.25]
+    assert isinstance(again[2].exception(10), ZeroDivisionError)
+    assert {future.task for future in again} == {TaskId(1, 1)}
+    with loopline.Client(grid.url, "t") as client:
+        found = client.job(1).values()
+        assert [next(found), next(found)] == [1.0, 0.5]
+        with pytest.raises(ZeroDivisionError):
+            next(found)
+
+
+def test_calls_that_their_task_did_not_come_to_have_its_error(
+    executor: loopline.Executor, grid: SmallGrid, finish: Callable[[int], None]
+) -> None:
+    grid.holds, grid.makes = True, 2
+    values = executor.map(abs, [-1, -2, -3, -4], chunksize=4)
+    until(lambda: executor.jobs)
+    finish(1)
+    assert [next(values), next(values)] == [1, 2]
+    with pytest.raises(loopline.CallError, match="it took too long"):
+        next(values)
+
+
+def test_many_short_calls_share_tasks_and_few_do_not(executor: loopline.Executor, grid: SmallGrid) -> None:
+    grid.call_s = 0.001
+    assert list(executor.map(abs, range(-20_000, 0))) == list(range(20_000, 0, -1))
+    probe, rest = (grid.jobs[number].spec.function for number in executor.jobs)
+    assert probe
+    assert rest
+    assert (probe.chunk, probe.calls, rest.calls) == (1, executor_module.PROBED_CALLS, 20_000 - probe.calls)
+    assert rest.chunk == -(-rest.calls // executor_module.FEWEST_TASKS), "none is a great part of the whole"
+    futures = [future for number in executor.jobs for future in executor.attach(number)]
+    assert [future.result(10) for future in futures[:3]] == [20_000, 19_999, 19_998]
+    assert len(futures) == 20_000
+    list(executor.map(abs, range(1000)))
+    assert len(grid.jobs[3].calls) == 1000
+
+
+@pytest.mark.parametrize(
+    ("seconds", "slots", "length", "chunk"),
+    [
+        ([1e-6], 2, 10, 250),  # fewest tasks
+        ([1e-6], 1000, 10, 13),  # several for each slot
+        ([0.005, 0.005, 3.0], 2, 10, 20),  # as long as a task should take; one that imports something tells nothing
+        ([10.0], 2, 10, 1),
+        ([], 2, 10, 1),  # nothing is known
+        ([1e-6], 2, 10_000, 3),  # what they are told is to fit into a line
+    ],
+)
+def test_how_many_calls_a_task_makes(seconds: list[float], slots: int, length: int, chunk: int) -> None:
+    assert executor_module.chunk_for([bytes(length)] * 100_000, seconds, slots) == chunk
+
+
+def test_a_map_whose_calls_are_long_is_sent_before_they_are_made(
+    executor: loopline.Executor, grid: SmallGrid, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(executor_module, "PROBED_FOR_S", 0.05)
+    grid.holds = True
+    executor.map(abs, range(2000))
+    until(lambda: len(grid.jobs) == 2)
+    assert len(grid.jobs[2].calls) == 2000 - executor_module.PROBED_CALLS
+    executor.shutdown(cancel_futures=True)
+
+
+def test_a_map_that_is_given_up_early_is_cancelled_and_its_rest_never_sent(
+    executor: loopline.Executor, grid: SmallGrid
+) -> None:
+    grid.holds = True
+    with pytest.raises(TimeoutError):
+        next(executor.map(abs, range(2000), timeout=0.1))
+    until(lambda: "POST /jobs/1/cancel" in grid.asked)
+    executor.shutdown()
+    assert len(grid.jobs) == 1
+
+
+def test_a_single_call_is_one_message_once_the_function_is_there(
+    executor: loopline.Executor, grid: SmallGrid
+) -> None:
+    executor.submit(abs, -1).result(10)
+    grid.asked.clear()
+    for number in range(5):
+        assert executor.submit(abs, -number).result(10) == number
+    assert grid.asked == ["submit"] * 5
+
+
+def test_a_function_that_the_master_did_away_with_is_brought_again(
+    executor: loopline.Executor, grid: SmallGrid
+) -> None:
+    assert executor.submit(abs, -1).result(10) == 1
+    grid.files.clear()
+    assert executor.submit(abs, -2).result(10) == 2
+
+
+def test_what_a_lost_link_brought_is_not_asked_for_again(
+    small: tuple[SmallGrid, asyncio.AbstractEventLoop], executor: loopline.Executor, finish: Callable[[int], None]
+) -> None:
+    grid, loop = small
+    grid.holds, grid.makes_tasks = True, 2
+    futures = executor._map(abs, [(-number,) for number in range(4)], 1)[0]
+    until(lambda: executor.jobs)
+    finish(1)
+    assert [future.result(10) for future in futures[:2]] == [0, 1]
+    asyncio.run_coroutine_threadsafe(grid.hang_up(), loop).result(10)
+    until(lambda: "follow 1 2.0@2" in grid.asked)
+    grid.makes_tasks = None
+    finish(1)
+    assert [future.result(10) for future in futures] == [0, 1, 2, 3]
+
+
+def test_a_submission_whose_answer_was_lost_is_sent_again_as_the_same(
+    executor: loopline.Executor, grid: SmallGrid
+) -> None:
+    grid.hangs_up_at_submission = True
+    assert executor.submit(abs, -3).result(10) == 3
+    assert grid.asked.count("submit") == 2
+    assert len(grid.jobs) == 1
+
+
+def test_a_master_that_is_busy_is_asked_again(executor: loopline.Executor, grid: SmallGrid) -> None:
+    grid.is_busy = True
+    assert executor.submit(abs, -3).result(10) == 3
+    assert grid.asked.count("submit") == 2
 
 
 def test_an_exception_is_raised_with_where_it_came_from(executor: loopline.Executor) -> None:
@@ -161,10 +293,15 @@ def test_a_map_that_is_not_taken_to_its_end_is_cancelled(executor: loopline.Exec
 
 
 def test_a_call_that_is_cancelled_before_it_is_sent_never_is(grid: SmallGrid) -> None:
-    with loopline.Executor(grid.url, "t", gather_s=0.1) as executor:
-        assert executor.submit(abs, -1).cancel()
-        assert executor.submit(len, "ab").result(10) == 2
-    assert [len(job.calls) for job in grid.jobs.values()] == [1]
+    with loopline.Executor(grid.url, "t") as executor:
+        grid.is_slow.set()
+        first = executor.submit(abs, -1)
+        until(lambda: "submit" in grid.asked)
+        assert executor.submit(abs, -2).cancel()
+        last = executor.submit(abs, -3)
+        grid.is_slow.clear()
+        assert [first.result(10), last.result(10)] == [1, 3]
+    assert [len(job.calls) for job in grid.jobs.values()] == [1, 1]
 
 
 def test_what_somebody_else_cancels_is_an_error(executor: loopline.Executor, grid: SmallGrid) -> None:

@@ -19,6 +19,7 @@ import psutil
 import pytest
 from pydantic import TypeAdapter
 
+from shared.chunks import CRASHED, RAISED, RETURNED, ends, join
 from shared.errors import LooplineError
 from shared.model import INLINE_LIMIT_BYTES, Function, Outcome, Output, Result
 from shared.protocol.messages import Run
@@ -71,6 +72,14 @@ class Caller:
         asked = Function(file=file, python="3.11", session=session)
         return run_of(task=self._calls, **{"parameters": {"call": call}, "function": asked, **options})
 
+    def chunk(self, function: Callable[..., Any], *calls: tuple[Any, ...], **options: Any) -> Run:
+        """A task that makes several calls."""
+        self._calls += 1
+        arguments = base64.b64encode(join(cloudpickle.dumps(call) for call in calls)).decode()
+        file, count = self.files.add(cloudpickle.dumps(function)), len(calls)
+        asked = Function(file, "3.11", "s", chunk=count, calls=count * self._calls)
+        return run_of(task=self._calls, **{"parameters": {"call": arguments}, "function": asked, **options})
+
     async def call(self, function: Callable[..., Any], *args: Any, **options: Any) -> Result:
         return await self.bench.result(self.run(function, *args, **options))
 
@@ -78,6 +87,13 @@ class Caller:
         result = await self.call(function, *args, **options)
         assert (result.outcome, result.reason) == (Outcome.SUCCEEDED, ""), result
         return value_of(result)
+
+
+def ends_of(result: Result) -> list[tuple[int, Any]]:
+    assert result.value
+    return [
+        (how, text.decode() if how == CRASHED else pickle.loads(text)) for how, _, text in ends(result.value.data)
+    ]
 
 
 def value_of(result: Result) -> Any:
@@ -275,6 +291,117 @@ def a_value(folder: Path, content: bytes) -> Path:
     return folder
 
 
+async def test_calls_of_one_task_have_each_its_own_end(caller: Caller) -> None:
+    result = await caller.bench.result(caller.chunk(lambda x: 1 / x, (1,), (0,), (2,)))
+    (one, value), (failed, (error, text)), (other, half) = ends_of(result)
+    assert (one, value, failed, other, half) == (RETURNED, 1.0, RAISED, RETURNED, 0.5)
+    assert isinstance(pickle.loads(error), ZeroDivisionError)
+    assert text.startswith("Traceback")
+    assert (result.outcome, result.exit_code) == (Outcome.FAILED, 1)
+    assert result.reason == "1 of 3 calls failed; the first: ZeroDivisionError: division by zero"
+    result = await caller.bench.result(caller.chunk(lambda x: x, (1,)))
+    assert (result.outcome, result.reason, ends_of(result)) == (Outcome.SUCCEEDED, "", [(RETURNED, 1)])
+
+
+async def test_of_several_calls_only_that_fails_which_crashed(caller: Caller) -> None:
+    def crash_at(number: int, where: tuple[int, ...]) -> int:
+        if number in where:
+            import os
+
+            os._exit(3)
+        return number
+
+    result = await caller.bench.result(caller.chunk(crash_at, *((number, (1, 4)) for number in range(5))))
+    how = [how for how, _ in ends_of(result)]
+    assert how == [RETURNED, CRASHED, RETURNED, RETURNED, CRASHED]
+    assert [value for how, value in ends_of(result) if how == RETURNED] == [0, 2, 3]
+    assert "exit code 3" in ends_of(result)[1][1]
+    assert result.outcome is Outcome.FAILED
+    assert result.reason.startswith("2 of its calls crashed; the first: its interpreter ended in the middle")
+
+
+async def test_what_was_made_before_a_time_limit_is_kept(caller: Caller) -> None:
+    slow = caller.chunk(lambda s: __import__("time").sleep(s), (0,), (1000,), (0,), timeout_s=1.0)
+    result = await caller.bench.result(slow)
+    assert (result.outcome, result.reason) == (Outcome.FAILED, "timed out after 1 s")
+    assert ends_of(result) == [(RETURNED, None)]
+
+
+async def test_long_ends_of_several_calls_are_a_file(caller: Caller) -> None:
+    result = await caller.bench.result(caller.chunk(lambda x: bytes(x), (50_000,), (50_001,)))
+    assert result.value
+    assert result.value.sha256
+    content = caller.bench.spool.value_file(result.attempt).read_bytes()
+    assert [len(pickle.loads(text)) for _, _, text in ends(content)] == [50_000, 50_001]
+    assert ends_of(await caller.bench.result(caller.chunk(lambda x: x, (1,)))) == [(RETURNED, 1)]
+
+
+async def test_a_folder_is_empty_for_every_call_and_gone_after_the_last(caller: Caller) -> None:
+    def look(leave: str) -> tuple[list[str], list[str], str]:
+        import os
+        from pathlib import Path
+
+        found = os.listdir(), os.listdir(os.environ["TMPDIR"]), str(Path.cwd())  # noqa: PTH208
+        if leave:
+            Path(os.environ["HOME"] if leave == "home" else os.environ["TMPDIR"], "left").touch()
+        return found
+
+    folders = set()
+    for leave in ("", "home", "", "temporary", "", ""):
+        found, temporary, folder = await caller.value(look, leave)
+        assert (found, temporary) == ([".tmp"], [])
+        folders.add(folder)
+    assert len(folders) == 6
+    caller.warm.interpreters.close()
+    await until(lambda: not any(caller.bench.scratch.glob("*/*")))
+
+
+async def test_each_call_answers_for_its_own_memory(caller: Caller) -> None:
+    usual, great, after = [
+        (await caller.call(lambda size: len(bytearray(b"x") * size), size)).peak_memory_bytes
+        for size in (1, 2**27, 1)
+    ]
+    assert great > 2**27 > after
+    assert abs(after - usual) < 2**25
+
+
+async def test_long_output_of_a_call_is_whole_and_the_next_call_has_none_of_it(caller: Caller) -> None:
+    result = await caller.call(lambda: print("x" * 3_000_000, end=""))
+    assert (result.stdout.size_bytes, result.stdout.cut) == (3_000_000, True)
+    assert caller.bench.spool.output_files(result.attempt)[0].stat().st_size == 100_000
+    result = await caller.call(lambda: print("short"))
+    assert result.stdout.data == b"short\n"
+
+
+async def test_somebody_reads_along_what_a_call_writes(caller: Caller) -> None:
+    def speak() -> None:
+        import time
+        from pathlib import Path
+
+        print("first", flush=True)
+        while not Path("enough").exists():
+            time.sleep(0.001)
+
+    run = caller.run(speak)
+    caller.bench.runner.start(run)
+    async with asyncio.timeout(30):
+        assert await caller.bench.runner.read(run.attempt, "stdout", 0, 100) == b"first\n"
+    (folder,) = caller.bench.scratch.glob("*/1.1.1")
+    (folder / "enough").touch()
+    assert (await caller.bench.end_of(run)).stdout.data == b"first\n"
+
+
+async def test_what_a_call_did_to_its_stdout_is_no_concern_of_the_next(caller: Caller) -> None:
+    def close() -> None:
+        import os
+
+        os.close(1)
+        os.close(2)
+
+    await caller.call(close)
+    assert (await caller.call(lambda: print("here"))).stdout.data == b"here\n"
+
+
 @pytest.mark.parametrize("swapped", [".tmp", ".tmp/value", ""])
 def test_a_value_behind_a_link_is_none(tmp_path: Path, swapped: str) -> None:
     folder, outside = a_value(tmp_path / "call", b"mine"), a_value(tmp_path / "outside", b"the owner's")
@@ -442,6 +569,8 @@ async def test_where_files_cannot_be_handed_over_each_call_has_its_own(
     result = await caller.call(lambda x: print("hello") or 1 / x, 0)
     assert (result.outcome, result.stdout.data) == (Outcome.FAILED, b"hello\n")
     assert "ZeroDivisionError" in value_of(result)[1]
+    result = await caller.bench.result(caller.chunk(lambda x: 2 * x, (1,), (2,)))
+    assert ends_of(result) == [(RETURNED, 2), (RETURNED, 4)]
 
 
 @pytest.mark.skipif(bool(sandbox.why_not()), reason="no bubblewrap here")

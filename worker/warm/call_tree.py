@@ -144,7 +144,7 @@ class CallTree:
     async def _make_by(self, interpreter: Interpreter) -> Ended | None:
         """None: it crashed, and there are calls left."""
         answer = await self._ask(interpreter)
-        while self._drain():
+        while self._drain():  # noqa: ASYNC110 - it is more that is drained
             await asyncio.sleep(0)  # others' turn
         if isinstance(answer, Answer):
             return await self._settle(interpreter, answer)

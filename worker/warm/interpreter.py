@@ -103,7 +103,7 @@ class Interpreter:
         clean, self._clean = self._clean, None
         if clean:
             with suppress(OSError):
-                os.rename(clean, folder)
+                clean.rename(folder)
                 return
         scratch.make(folder)
 

@@ -1,11 +1,11 @@
 """What a warm interpreter runs: makes the calls that it is told of, one at a time.
 
 It runs under whatever Python the worker is set to, 3.9 or newer, with the standard library and cloudpickle, and
-nothing of ours. It is told of calls over the socket that is its stdout: a line of JSON for each task, perhaps with the
-function's pickle and that of the arguments as open files, and it answers by a line. The first line brings two files
-for good: stdout, and the one to which it appends what calls come to. (stderr it has from its beginning.) What one call
-returned, or raised, and is long, is written to a file in the call's own folder. With a file named on its command line
-it makes the calls of that one task and ends.
+nothing of ours. It is told of calls over the socket that is its stdout: a line of JSON for each task, perhaps with
+the function's pickle and that of the arguments as open files, and it answers by a line. The first line brings two
+files for good: stdout, and the one to which it appends what calls come to. (stderr it has from its beginning.) What
+one call returned, or raised, and is long, is written to a file in the call's own folder. With a file named on its
+command line it makes the calls of that one task and ends.
 
 A task makes one call, or several (``chunk``), whose arguments and ends are written as shared/chunks.py says: one end
 after the other, as they come, so that those before a crash are not lost.
@@ -60,11 +60,11 @@ def _serve(agent: socket.socket, outputs: tuple[int, int], ends: int) -> bool:
     line, files = _hear(agent)
     if not line:
         return False
-    _print_to(outputs)
     task = json.loads(line)
-    contents = dict(zip(task["brings"], map(_read, files)))
+    contents = dict(zip(task["brings"], map(_read, files)))  # noqa: B905 - of Python 3.9
     answer = _make(task, contents.get("function", b""), contents.get("arguments", b""), ends)
     _flush()
+    _print_to(outputs)  # whatever was made of them: before another file takes their places
     answer["is_clean"] = _is_clean(task["folder"])
     answer["is_loaded"] = task["function"] in _functions
     _say(agent, {**answer, **_used()})
@@ -78,7 +78,8 @@ def _call_once(file: str) -> int:
     for path in task["files"]:
         with open(path, "rb") as stream:  # noqa: PTH123
             contents.append(stream.read())
-    return int(_make(task, *contents)["exit_code"])
+    function, *arguments = contents
+    return int(_make(task, function, b"".join(arguments))["exit_code"])
 
 
 def _make(task: dict[str, Any], function: bytes, arguments: bytes = b"", ends: int = -1) -> dict[str, Any]:
@@ -90,12 +91,12 @@ def _make(task: dict[str, Any], function: bytes, arguments: bytes = b"", ends: i
         if task["chunk"]:
             return _make_all(task, function, arguments, ends)
         how, content, reason = _call(task["function"], function, arguments, has_names=True)
-        if 0 <= ends and len(content) <= task["inline"]:
+        if ends >= 0 and len(content) <= task["inline"]:
             _write(ends, content)
         else:
             _write_file(task["value"], content)
     except (OSError, ValueError, struct.error) as error:
-        how, reason = _RAISED, "its arguments cannot be read, or what it returned not be written: %s" % error
+        how, reason = _RAISED, f"its arguments cannot be read, or what it returned not be written: {error}"
     return {"exit_code": how, "reason": reason}
 
 
@@ -112,7 +113,7 @@ def _make_all(task: dict[str, Any], function: bytes, arguments: bytes, ends: int
         if how != _RETURNED:
             failed, first = failed + 1, first or reason
     if failed and len(calls) > 1:
-        first = ("%d of %d calls failed; the first: %s" % (failed, len(calls), first))[:_LONGEST_REASON]
+        first = f"{failed} of {len(calls)} calls failed; the first: {first}"[:_LONGEST_REASON]
     return {"exit_code": int(failed > 0), "reason": first}
 
 
@@ -122,12 +123,12 @@ def _call(name: str, function: bytes, arguments: bytes, has_names: bool) -> tupl
     try:
         make = _functions.get(name)
         if make is None:
-            make = _functions[name] = pickle.loads(function)
+            make = _functions[name] = pickle.loads(function)  # noqa: S301
         if has_names:
-            positional, named = pickle.loads(arguments)
+            positional, named = pickle.loads(arguments)  # noqa: S301
             end = _RETURNED, _pickled(make(*positional, **named)), ""
         else:
-            end = _RETURNED, _pickled(make(*pickle.loads(arguments))), ""
+            end = _RETURNED, _pickled(make(*pickle.loads(arguments))), ""  # noqa: S301
     except BaseException as error:
         end = _RAISED, _failure(error), _reason(error)
     if os.getpid() != own:  # forked by the function: only one of the two is ours
@@ -217,7 +218,7 @@ def _write_file(name: str, content: bytes) -> None:
 
 
 def _print_to(outputs: tuple[int, int]) -> None:
-    """Whatever the last call made of its stdout and stderr."""
+    """From now on."""
     for place, file in enumerate(outputs, 1):
         os.dup2(file, place)
 

@@ -1,0 +1,216 @@
+"""The link of a client that calls functions: every result of what it follows, once, in order, whatever happens."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import aiohttp
+import pytest
+
+from master.api import calls
+from shared.calls import (
+    Drop,
+    Ends,
+    Follow,
+    Opened,
+    Over,
+    Refusal,
+    Submit,
+    Submitted,
+    decode_from_master,
+    encode_to_master,
+    key_of,
+)
+from shared.model import JobState, Outcome, Output, Result
+from shared.protocol.messages import Run
+from shared.spec import JobSpec, Range
+from tests.api.bench import Bench, done
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+
+class Client:
+    def __init__(self, socket: aiohttp.ClientWebSocketResponse) -> None:
+        self.socket = socket
+        self.name = ""
+        self._said = 0
+
+    async def say(self, message: Submit | Follow | Drop) -> None:
+        await self.socket.send_bytes(encode_to_master(message))
+
+    async def submit(self, tasks: int = 1, again: str = "") -> int:
+        self._said += 1
+        await self.say(Submit(self._said, sweep(tasks), again))
+        answer = await self.hear()
+        assert isinstance(answer, Submitted), answer
+        assert answer.number == self._said
+        return answer.job
+
+    async def hear(self) -> Any:
+        async with asyncio.timeout(20):
+            return decode_from_master(await self.socket.receive_bytes())
+
+    async def results(self, job: int) -> tuple[list[Ends], Over]:
+        """Until the job is over."""
+        found: list[Ends] = []
+        while isinstance(message := await self.hear(), Ends):
+            assert message.job == job
+            found.append(message)
+            if message.over:
+                return found, Over(job, message.over)
+        assert isinstance(message, Over), message
+        return found, message
+
+    async def numbers(self, job: int) -> list[int]:
+        found, _ = await self.results(job)
+        return [end.number for message in found for end in message.ends]
+
+
+@asynccontextmanager
+async def link(master: Bench, role: str = "user") -> AsyncIterator[Client]:
+    async with master.http.ws_connect(master.address("/calls"), headers=master.headers(role)) as socket:
+        client = Client(socket)
+        opened = await client.hear()
+        assert isinstance(opened, Opened)
+        client.name = opened.link
+        yield client
+
+
+def sweep(tasks: int = 1) -> JobSpec:
+    return JobSpec(command=["work"], parameters={"i": Range(range=[1, tasks])})
+
+
+def counting(master: Bench, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Jobs whose results were read from disk."""
+    asked, read = list[int](), master.services.store.results.ends
+
+    async def ends(job: int, *arguments: Any) -> Any:
+        asked.append(job)
+        return await read(job, *arguments)
+
+    monkeypatch.setattr(master.services.store.results, "ends", ends)
+    return asked
+
+
+async def test_results_come_as_they_are_committed_and_nothing_is_read(
+    shared_master: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def does(run: Run) -> Result:
+        value = Output(1, data=str(run.attempt.task).encode())
+        if run.attempt.task == 2:
+            return Result(run.attempt, Outcome.FAILED, exit_code=3, reason="of itself", value=value)
+        return done(run, value=value)
+
+    asked = counting(shared_master, monkeypatch)
+    async with link(shared_master) as client, shared_master.worker(does=does):
+        job = await client.submit(3)
+        found, over = await client.results(job)
+    ends = sorted((end for message in found for end in message.ends), key=lambda end: end.number)
+    assert [(end.state.value, end.exit_code, end.reason) for end in ends] == [
+        ("succeeded", 0, ""), ("failed", 3, "of itself"), ("succeeded", 0, ""),
+    ]  # fmt: skip
+    assert [(end.worker, end.value and end.value.data) for end in ends] == [("w1", b"1"), ("w1", b"2"), ("w1", b"3")]
+    assert over == Over(job, JobState.FAILED)
+    assert asked == []
+
+
+async def test_from_a_cursor_on_nothing_is_missing_and_nothing_comes_twice(shared_master: Bench) -> None:
+    async with link(shared_master) as client, shared_master.worker(slots=2):
+        job = await client.submit(40)
+        found, _ = await client.results(job)
+        assert len(found) > 3
+        for place in (0, len(found) // 2, len(found) - 1):
+            await client.say(Follow(job, found[place].cursor))
+            later = [end.number for message in found[place + 1 :] for end in message.ends]
+            assert await client.numbers(job) == later
+        await client.say(Follow(job))
+        assert sorted(await client.numbers(job)) == list(range(1, 41))
+
+
+async def test_a_reader_that_is_slow_gets_the_rest_from_disk(
+    shared_master: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(calls, "MOST_QUEUED_BYTES", 1)
+    monkeypatch.setattr(calls, "PART", 7)
+    asked = counting(shared_master, monkeypatch)
+    async with link(shared_master) as client, shared_master.worker():
+        job = await client.submit(60)
+        numbers = await client.numbers(job)
+    assert asked
+    assert sorted(numbers) == list(range(1, 61))
+    assert len(set(numbers)) == 60
+
+
+async def test_several_follow_and_one_has_enough(shared_master: Bench) -> None:
+    async with link(shared_master) as client, link(shared_master, "reader") as other, link(shared_master) as third:
+        job = await client.submit(5)
+        for one in (other, third):
+            await one.say(Follow(job))
+        await third.say(Drop(job))
+        async with shared_master.worker():
+            assert sorted(await client.numbers(job)) == sorted(await other.numbers(job)) == [1, 2, 3, 4, 5]
+        again = await third.submit()
+        assert again != job, "it heard nothing of the other"
+
+
+async def test_a_job_that_is_cancelled_ends_without_results(shared_master: Bench) -> None:
+    async with link(shared_master) as client:
+        job = await client.submit(3)
+        await shared_master.ask("POST", f"/jobs/{job}/cancel")
+        assert await client.results(job) == ([], Over(job, JobState.CANCELLED))
+        await client.say(Follow(job))
+        assert await client.results(job) == ([], Over(job, JobState.CANCELLED))
+
+
+async def test_the_same_submission_on_another_link_is_the_same_job(shared_master: Bench) -> None:
+    async with link(shared_master) as first:
+        job = await first.submit(2)
+        key = key_of(first.name, 1)
+    async with link(shared_master) as second:
+        assert await second.submit(2, again=key) == job
+        assert await second.submit(2) != job
+        await second.say(Submit(3, sweep(3), again=key))
+        refusal = await second.hear()
+        assert (refusal.number, refusal.status, refusal.code) == (3, 409, "key_used")
+
+
+async def test_what_is_wrong_with_a_submission_is_said_and_the_link_goes_on(shared_master: Bench) -> None:
+    async with link(shared_master) as client, link(shared_master, "reader") as reader:
+        await client.socket.send_str('{"kind": "submit", "number": 1, "job": {"command": []}}')
+        refusal = await client.hear()
+        assert isinstance(refusal, Refusal)
+        assert (refusal.number, refusal.status, refusal.code) == (1, 422, "invalid")
+        assert any("command" in mistake.at for mistake in refusal.errors)
+        client._said = 1
+        assert await client.submit() > 0
+        await reader.say(Submit(1, sweep()))
+        assert (await reader.hear()).status == 403
+        await reader.say(Follow(12345))
+        assert await reader.hear() == Over(12345, None)
+
+
+@pytest.mark.parametrize(
+    "frame", ["[]", '{"kind": "follow", "job": 0}', encode_to_master(Submit(2, sweep())).decode()]
+)
+async def test_nonsense_ends_the_link(shared_master: Bench, frame: str) -> None:
+    async with link(shared_master) as client:
+        await client.socket.send_str(frame)
+        message = await client.socket.receive(20)
+        assert message.type is aiohttp.WSMsgType.CLOSE
+        assert message.data == aiohttp.WSCloseCode.PROTOCOL_ERROR
+    assert not shared_master.services.feeds._of_job
+
+
+async def test_a_client_that_goes_is_forgotten_and_its_job_is_not(shared_master: Bench) -> None:
+    async with link(shared_master) as client:
+        job = await client.submit(3)
+        assert shared_master.services.feeds._of_job
+    async with asyncio.timeout(20):
+        while shared_master.services.feeds._of_job:
+            await asyncio.sleep(0.01)
+    async with shared_master.worker(), link(shared_master) as later:
+        await later.say(Follow(job))
+        assert sorted(await later.numbers(job)) == [1, 2, 3]
