@@ -10,18 +10,23 @@ from pathlib import Path
 
 from benchmarks.harness import YARDSTICKS, Way, yardstick
 
+LOOP = "spawn loop, Python"
+FLOOR = "the floor"
 
-def processes(tasks: int, slots: int, silent: bool, folder: Path) -> list[Way]:
-    """``folder``: for what is compiled."""
+
+def spawn_loops(tasks: int, slots: int, folder: Path, *, silent: bool = False) -> list[Way]:
+    """In Python, and in C where there is a compiler; ``folder`` is for what is compiled."""
     size = [str(tasks), str(slots), *(["silent"] if silent else [])]
-    asked = ["processes", "--tasks", str(tasks), "--slots", str(slots), *(["--silent"] if silent else [])]
-    ways = [
-        Way("spawn loop, Python", "-", partial(yardstick, sys.executable, "-I", "-S", YARDSTICKS / "spawn_loop.py", *size)),
-        Way("the floor", "yes", partial(yardstick, sys.executable, YARDSTICKS / "floor.py", *asked)),
-    ]
+    ways = [Way(LOOP, "-", partial(yardstick, sys.executable, "-I", "-S", YARDSTICKS / "spawn_loop.py", *size))]
     if program := compiled("spawn_loop", folder):
-        ways.insert(0, Way("spawn loop, C", "-", partial(yardstick, program, *size)))
+        ways.append(Way("spawn loop, C", "-", partial(yardstick, program, *size)))
     return ways
+
+
+def floor(kind: str, tasks: int, slots: int = 2, *, silent: bool = False) -> Way:
+    """The least that a durable master-worker system in Python does; ``kind`` is one of peers'."""
+    command = [sys.executable, YARDSTICKS / "floor.py", kind, "--tasks", str(tasks), "--slots", str(slots)]
+    return Way(FLOOR, "yes", partial(yardstick, *command, *(["--silent"] if silent else [])))
 
 
 def compiled(name: str, folder: Path, *flags: str) -> Path | None:
@@ -29,5 +34,11 @@ def compiled(name: str, folder: Path, *flags: str) -> Path | None:
     compiler = shutil.which("cc")
     if compiler is None:
         return None
-    subprocess.run([compiler, "-O2", *flags, "-o", folder / name, YARDSTICKS / f"{name}.c"], check=True)
+    subprocess.run([compiler, "-O2", *flags, "-o", folder / name, YARDSTICKS / f"{name}.c", "-ldl"], check=True)
     return folder / name
+
+
+def slower_disk(folder: Path) -> dict[str, str] | None:
+    """An environment in which each fsync takes 5 ms longer."""
+    library = compiled("slow_disk", folder, "-shared", "-fPIC")
+    return {"LD_PRELOAD": str(library)} if library else None

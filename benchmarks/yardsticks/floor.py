@@ -118,7 +118,9 @@ class Master:
         self._database.execute("BEGIN")
         for job, content, _ in submitted:
             is_calls = isinstance(content, list)
-            self._database.execute("INSERT INTO jobs VALUES (?, ?)", (job, None if is_calls else pickle.dumps(content)))
+            self._database.execute(
+                "INSERT INTO jobs VALUES (?, ?)", (job, None if is_calls else pickle.dumps(content))
+            )
             if is_calls:
                 rows = ((job, number, call) for number, call in enumerate(content))
                 self._database.executemany("INSERT INTO calls VALUES (?, ?, ?)", rows)
@@ -257,7 +259,7 @@ def main() -> None:
         if options.kind.startswith("one"):
             take_turns(lambda: each_timed(one, options.tasks))
         else:
-            take_turns(lambda: timed(calls if is_call else processes))
+            take_turns(lambda: timed(calls if is_call else processes, options.tasks))
 
 
 if __name__ == "__main__":

@@ -62,7 +62,7 @@ int main(int count, char **words) {
     while (fgets(go, sizeof go, stdin)) {
         double begin = now();
         run(atoi(words[1]), atoi(words[2]), count < 4);
-        printf("{\"seconds\": %f}\n", now() - begin);
+        printf("{\"tasks\": %s, \"seconds\": %f}\n", words[1], now() - begin);
         fflush(stdout);
     }
 }

@@ -54,7 +54,8 @@ def main():
     for _ in sys.stdin:
         begin = time.perf_counter()
         run(tasks, slots)
-        print(f'{{"seconds": {time.perf_counter() - begin}}}', flush=True)
+        seconds = time.perf_counter() - begin
+        print(f'{{"tasks": {tasks}, "seconds": {seconds}}}', flush=True)
 
 
 main()

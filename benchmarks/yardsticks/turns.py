@@ -13,6 +13,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable
+from itertools import pairwise
 
 LINE = ("/bin/echo", "a line of stdout")
 SILENT = ("/bin/true",)
@@ -42,10 +43,10 @@ def say(figures: dict[str, object]) -> None:
     sys.stdout.flush()
 
 
-def timed(work: Callable[[], object]) -> dict[str, object]:
+def timed(work: Callable[[], object], tasks: int = 1) -> dict[str, object]:
     begin = time.perf_counter()
     work()
-    return {"seconds": time.perf_counter() - begin}
+    return {"tasks": tasks, "seconds": time.perf_counter() - begin}
 
 
 def each_timed(work: Callable[[int], object], count: int) -> dict[str, object]:
@@ -54,7 +55,7 @@ def each_timed(work: Callable[[int], object], count: int) -> dict[str, object]:
     for number in range(count):
         work(number)
         moments.append(time.perf_counter())
-    return {"each_s": [later - earlier for earlier, later in zip(moments, moments[1:], strict=False)]}
+    return {"each_s": [later - earlier for earlier, later in pairwise(moments)]}
 
 
 def check(results: Iterable[object], expected: object, count: int) -> None:
