@@ -199,7 +199,7 @@ class Way:
 @asynccontextmanager
 async def yardstick(*command: str | Path, environment: dict[str, str] | None = None) -> AsyncIterator[Run]:
     """A program that measures itself: it says when it is ready, and runs once for each line that it is sent."""
-    adopt_orphans()
+    _adopt_orphans(True)
     own = _Own(set(processes.descendants(os.getpid())))
     with tempfile.TemporaryFile() as said_of_errors:
         process = await asyncio.create_subprocess_exec(
@@ -216,6 +216,7 @@ async def yardstick(*command: str | Path, environment: dict[str, str] | None = N
         finally:
             own.kill(process.pid)
             await process.wait()
+            _adopt_orphans(False)
 
 
 class EndedError(Exception):
@@ -240,11 +241,11 @@ async def _said(process: Process) -> Figures:
     raise EndedError("it ended before it had an answer")
 
 
-def adopt_orphans() -> None:
+def _adopt_orphans(yes: bool) -> None:
     """Whatever loses its parent below this process becomes its child, and so is found: some peers start workers that
     leave their parents and their sessions.
     """
-    ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, int(yes), 0, 0, 0)
 
 
 class _Own:
