@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test lint format test-compose test-snakemake constraints web clean check-python
+.PHONY: demo test lint format test-compose test-snakemake bench bench-peers constraints web clean check-python
 
 demo: .venv/installed
 	$(BIN)/loopline demo
@@ -26,6 +26,13 @@ test-compose: .venv/installed
 test-snakemake: .venv/installed
 	$(BIN)/python -m pytest tests/snakemake -p no:cacheprovider -p no:xdist
 
+# What a task costs, beside what a user might pick instead: ten minutes on a computer that does nothing else.
+bench: .venv/installed
+	$(BIN)/python benchmarks/run_all.py
+
+bench-peers:
+	$(PYTHON) benchmarks/install_peers.py
+
 constraints: .venv/installed
 	$(BIN)/uv pip compile pyproject.toml --all-extras --group dev --generate-hashes --universal \
 		--python-version 3.11 --no-header --quiet --output-file constraints.txt
@@ -45,7 +52,7 @@ endef
 export PRINT_OPENAPI
 
 clean:
-	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis loopline-demo
+	rm -rf .venv .bench .pytest_cache .mypy_cache .ruff_cache .hypothesis loopline-demo
 
 .venv/installed: pyproject.toml constraints.txt | check-python
 	$(PYTHON) -m venv .venv

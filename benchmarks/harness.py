@@ -5,6 +5,7 @@ the processor, and rounds in which all of them take turns.
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import json
 import os
 import signal
@@ -12,9 +13,10 @@ import sys
 import tempfile
 import time
 from asyncio.subprocess import PIPE, Process
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +27,8 @@ ROOT = Path(__file__).parents[1]
 YARDSTICKS = ROOT / "benchmarks" / "yardsticks"
 START_LIMIT_S = 60.0
 STOP_LIMIT_S = 20.0
+YARDSTICK_LIMIT_S = 120.0
+_PR_SET_CHILD_SUBREAPER = 36
 _LOOK_EVERY_S = 0.002
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
@@ -48,7 +52,7 @@ def tree_cpu_s(pid: int) -> float:
 def _ticks(pid: int) -> list[int]:
     """utime, stime, cutime, cstime."""
     stat = processes.read(f"/proc/{pid}/stat").rpartition(b")")[2].split()
-    return [int(part) for part in stat[11:15]]
+    return [int(part) for part in stat[11:15]] or [0, 0, 0, 0]
 
 
 def tree_memory_bytes(pid: int) -> int:
@@ -116,8 +120,11 @@ class Grid:
     def log(self, name: str) -> Path:
         return self.folder / f"{name}.log"
 
+    def token(self) -> str:
+        return (self.folder / "master" / "tokens" / "admin").read_text("utf-8").strip()
+
     def client(self) -> AsyncClient:
-        return AsyncClient(self.url, (self.folder / "master" / "tokens" / "admin").read_text("utf-8").strip())
+        return AsyncClient(self.url, self.token())
 
     def cpu_by_role(self) -> dict[str, float]:
         """Of the master, of agents, of what runs below agents (guards, interpreters, tasks), and of this client."""
@@ -136,12 +143,21 @@ class Grid:
             await ended(self.programs[name])
         self.programs.clear()
 
+    async def kill(self) -> None:
+        """As a power cut does it, but for what the kernel still has to write."""
+        for program in self.programs.values():
+            program.kill()
+            await program.wait()
+        self.programs.clear()
+
 
 @asynccontextmanager
-async def grid(slots: int = 2, *flags: str, workers: Sequence[str] = ("w1",), **environment: str) -> AsyncIterator[Grid]:
-    """``flags`` are the master's."""
+async def grid(
+    slots: int = 2, *flags: str, workers: Sequence[str] = ("w1",), environment: Mapping[str, str] | None = None
+) -> AsyncIterator[Grid]:
+    """All of it connected; ``flags`` are the master's."""
     with tempfile.TemporaryDirectory(prefix="loopline-bench-", ignore_cleanup_errors=True) as folder:
-        one = Grid(Path(folder), environment)
+        one = Grid(Path(folder), dict(environment or {}))
         try:
             await one.start_master(*flags)
             for name in workers:
@@ -183,43 +199,77 @@ class Way:
 @asynccontextmanager
 async def yardstick(*command: str | Path, environment: dict[str, str] | None = None) -> AsyncIterator[Run]:
     """A program that measures itself: it says when it is ready, and runs once for each line that it is sent."""
-    process = await asyncio.create_subprocess_exec(
-        *map(str, command), stdin=PIPE, stdout=PIPE, start_new_session=True, env={**os.environ, **(environment or {})},
-        limit=2**24,
-    )  # fmt: skip
+    _adopt_orphans(True)
+    own = _Own(set(processes.descendants(os.getpid())))
+    with tempfile.TemporaryFile() as said_of_errors:
+        process = await asyncio.create_subprocess_exec(
+            *map(str, command), stdin=PIPE, stdout=PIPE, stderr=said_of_errors, limit=2**24,
+            env={**os.environ, **(environment or {})},
+        )  # fmt: skip
+        try:
+            await _said(process)
+            yield partial(_one_turn, process, own)
+        except EndedError as error:
+            said_of_errors.seek(0)
+            last = said_of_errors.read().decode(errors="replace").strip().splitlines()[-1:]
+            raise EndedError(f"{error}: {''.join(last)}") from None
+        finally:
+            own.kill(process.pid)
+            await process.wait()
+            _adopt_orphans(False)
+
+
+class EndedError(Exception):
+    """A yardstick has failed."""
+
+
+async def _one_turn(process: Process, own: _Own) -> Figures:
     assert process.stdin
-    assert process.stdout
-    try:
-        await _said(process)
-
-        async def run() -> Figures:
-            used_s = tree_cpu_s(process.pid)
-            process.stdin.write(b"\n")  # type: ignore[union-attr]
-            figures = await _said(process)
-            return {"cpu_s": tree_cpu_s(process.pid) - used_s, **figures}
-
-        yield run
-        process.stdin.close()
-        await asyncio.wait_for(process.wait(), STOP_LIMIT_S)
-    finally:
-        with_group(process.pid, signal.SIGKILL)
-        await process.wait()
+    used_s = own.cpu_s()
+    process.stdin.write(b"\n")
+    figures = await _said(process)
+    return {"cpu_s": own.cpu_s() - used_s, **figures}
 
 
 async def _said(process: Process) -> Figures:
     """The next line that is a figure; libraries may say other things too."""
     assert process.stdout
-    async for line in process.stdout:
-        if line.startswith(b"{"):
-            return dict(json.loads(line))
-    raise RuntimeError("it ended before it had an answer")
+    async with asyncio.timeout(YARDSTICK_LIMIT_S):
+        async for line in process.stdout:
+            if line.startswith(b"{"):
+                return dict(json.loads(line))
+    raise EndedError("it ended before it had an answer")
 
 
-def with_group(pid: int, number: int) -> None:
-    try:
-        os.killpg(pid, number)
-    except ProcessLookupError:
-        pass
+def _adopt_orphans(yes: bool) -> None:
+    """Whatever loses its parent below this process becomes its child, and so is found: some peers start workers that
+    leave their parents and their sessions.
+    """
+    ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, int(yes), 0, 0, 0)
+
+
+class _Own:
+    """The processes of a yardstick: all below this one that were not there before."""
+
+    def __init__(self, others: set[int]) -> None:
+        self._others = others
+
+    def pids(self) -> list[int]:
+        return [pid for pid in processes.descendants(os.getpid()) if pid not in self._others]
+
+    def cpu_s(self) -> float:
+        return sum(sum(_ticks(pid)) for pid in self.pids()) / _TICKS_PER_S
+
+    def kill(self, first: int) -> None:
+        """``first``: for whose end asyncio waits."""
+        while left := self.pids():
+            for pid in left:
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+                if pid != first:
+                    with suppress(ChildProcessError):  # not ours yet
+                        os.waitpid(pid, 0)
+            self._others.add(first)
 
 
 async def in_turns(ways: Iterable[Way], rounds: int, progress: Callable[[str], None]) -> dict[str, list[Figures]]:
@@ -236,9 +286,8 @@ async def in_turns(ways: Iterable[Way], rounds: int, progress: Callable[[str], N
             try:
                 async with way.start() as run:
                     found.setdefault(way.name, []).append(await run())
-            except (RuntimeError, OSError, TimeoutError) as error:
-                progress(f"{way.name} is left out: {error}")
+            except (EndedError, OSError, TimeoutError) as error:
+                progress(f"{way.name} is left out: {type(error).__name__} {error}")
                 found.pop(way.name, None)
                 ways = [each for each in ways if each is not way]
     return found
-

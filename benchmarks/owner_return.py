@@ -1,22 +1,26 @@
-"""From an owner's input until the tasks stand still: ``python -m benchmarks.owner_return [--rounds 30] [--json]``.
+"""How soon an owner who comes back has the computer: from their input until the tasks stand still.
 
 A real master, a real worker on two slots under a real X server without a screen, two tasks that do nothing but
 compute. In each round the mouse is moved by xdotool, and this program, not the worker, watches from outside when a
 task last had the processor: what it reports begins before xdotool is started and includes its few milliseconds. The
-worker's own figures are printed beside. Between two rounds, tasks run again.
+worker's own figures are printed beside. Between two rounds, tasks run again. Needs Xvfb and xdotool.
+
+    python benchmarks/owner_return.py [--full] [--rounds 3] [--json]
 """
 
 from __future__ import annotations
 
-import argparse
 import asyncio
-import json
 import random
 import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from benchmarks.tables import answer, milliseconds, parser, table
 from tests.live.grid import Grid, wait_for
 from tests.worker.presence.witnesses import move_mouse, x_server
 from worker.journal import quantile
@@ -29,7 +33,7 @@ QUIET_S = 0.4
 HOG = f"exec {sys.executable} -I -S -c 'while True: pass'"
 
 
-async def measure(rounds: int) -> dict[str, object]:
+async def measure(rounds: int) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder, x_server() as display:
         grid = Grid(Path(folder))
         try:
@@ -89,19 +93,21 @@ async def figures(grid: Grid) -> dict[str, float] | None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser("python -m benchmarks.owner_return", description=__doc__)
-    parser.add_argument("--rounds", type=int, default=30)
-    parser.add_argument("--json", action="store_true")
-    options = parser.parse_args()
-    result = asyncio.run(measure(options.rounds))
-    if options.json:
-        print(json.dumps(result))
-        return
-    for title, part in (("from outside", "input_to_frozen"), ("by the worker", "as_the_worker_measured")):
-        figures = result[part]
-        assert isinstance(figures, dict)
-        words = (f"{name[:-2]} {value:.3f} s" for name, value in figures.items())
-        print(f"input to frozen, {title}: {'  '.join(words)}")
+    asking = parser(__doc__)
+    asking.add_argument("--rounds", type=int, help="3; in the full form 30")
+    options = asking.parse_args()
+    result = asyncio.run(measure(options.rounds or (30 if options.full else 3)))
+    answer(result, show(result), options.json)
+
+
+def show(result: dict[str, Any]) -> str:
+    seen = {"from outside": result["input_to_frozen"], "by the worker": result["as_the_worker_measured"]}
+    names = ("p50_s", "p90_s", "p99_s", "max_s")
+    rows = (
+        [who, *(milliseconds(figures[name]) if name in figures else "" for name in names)]
+        for who, figures in seen.items()
+    )
+    return table(["input to frozen, as seen", "p50 ms", "p90 ms", "p99 ms", "max ms"], rows)
 
 
 if __name__ == "__main__":

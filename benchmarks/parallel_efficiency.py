@@ -6,17 +6,16 @@ few cores can host them. Speed-up is the time of one worker over that of n, from
 on the master's disk; efficiency is that over n. ``of ideal`` is tasks x seconds / n over the time: what launching and
 reporting cost counts there, and cancels out in the efficiency.
 
-    python benchmarks/parallel_efficiency.py [--full] [--workers 1,5,20] [--tasks 0.1x200,1x20] [--policy P] [--json]
+The full form (1, 2, 5, 10 and 20 workers; tasks of 0.1, 1 and 5 s) takes about an hour.
+
+    python benchmarks/parallel_efficiency.py [--full] [--workers 1,5] [--tasks 0.1x100] [--policy P] [--json]
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
-import json
-import os
 import sys
-import tempfile
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -25,14 +24,14 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+from benchmarks.harness import grid
+from benchmarks.tables import answer, parser, progress, table
 from loopline.client import AsyncClient
 from shared.spec import JobSpec, Range, Requirements
 
-ROOT = Path(__file__).parents[1]
-SHORT = {0.1: 200, 1.0: 20}
+SHORT = {0.1: 100}
 FULL = {0.1: 2000, 1.0: 400, 5.0: 100}
 LOOK_EVERY_S = 0.1  # when a job is over, the master's own clock says
-MASTER = "master"
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,43 +59,23 @@ class Cell:
 
 
 @asynccontextmanager
-async def grid(folder: Path, counts: list[int], flags: list[str]) -> AsyncIterator[AsyncClient]:
+async def workers_of(counts: list[int], flags: list[str]) -> AsyncIterator[AsyncClient]:
     """A master and as many agents as the largest count asks for; a job that asks for ``of-5`` runs on 5 of them."""
-    environment = {k: v for k, v in os.environ.items() if not k.startswith(("LOOPLINE", "XDG"))}
-    environment |= {"HOME": str(folder), "PYTHONPATH": str(ROOT)}
-    started: list[asyncio.subprocess.Process] = []
-
-    async def start(log: str, module: str, *arguments: str) -> None:
-        with (folder / f"{log}.log").open("ab") as file:
-            command = [sys.executable, "-m", module, *arguments, "--data-dir", str(folder / log)]
-            started.append(
-                await asyncio.create_subprocess_exec(*command, cwd=folder, env=environment, stdout=file, stderr=file)
-            )
-
-    try:
-        print("starting the master ...", file=sys.stderr, flush=True)
-        await start(MASTER, "master", "--port", "0", *flags)
-        url = await _url(folder / f"{MASTER}.log")
-        tokens = folder / MASTER / "tokens"
+    progress("starting the master ...")
+    async with grid(1, *flags, workers=()) as one, one.client() as client:
+        progress(f"starting {max(counts)} workers ...")
         for number in range(max(counts)):
             labels = [word for count in counts if number < count for word in ("--label", f"of-{count}")]
-            own = ["--name", f"w{number:02}", "--slots", "1", "--dedicated", *labels]
-            await start(f"w{number:02}", "worker", "--master", url, "--token-file", str(tokens / "worker"), *own)
-        async with AsyncClient(url, (tokens / "admin").read_text().strip()) as client:
-            await _all_there(client, max(counts), started)
-            yield client
-    finally:
-        for process in reversed(started):
-            if process.returncode is None:
-                process.terminate()
-        for process in started:
-            await process.wait()
+            await one.start_worker(f"w{number:02}", *labels, slots=1)
+        while len([w async for w in client.workers() if w.connected and w.slots]) < max(counts):  # noqa: ASYNC110
+            await asyncio.sleep(LOOK_EVERY_S)
+        yield client
 
 
 async def measure(client: AsyncClient, task_s: float, tasks: int, counts: list[int]) -> AsyncIterator[Cell]:
     one_took_s = None
     for count in counts:
-        print(f"{tasks} tasks of {task_s:g} s on {count} workers ...", file=sys.stderr, flush=True)
+        progress(f"{tasks} tasks of {task_s:g} s on {count} workers ...")
         since, used = time.monotonic(), _cpu_s()
         took_s = await _run(client, task_s, tasks, count)
         busy_cores = (_cpu_s() - used) / (time.monotonic() - since)
@@ -120,20 +99,6 @@ async def _run(client: AsyncClient, task_s: float, tasks: int, count: int) -> fl
     return view.finished_at - view.submitted_at
 
 
-async def _url(log: Path) -> str:
-    while "serves at" not in (text := log.read_text()):  # noqa: ASYNC110
-        await asyncio.sleep(LOOK_EVERY_S)
-    return text.split("serves at ")[1].split()[0]
-
-
-async def _all_there(client: AsyncClient, count: int, started: list[asyncio.subprocess.Process]) -> None:
-    print(f"starting {count} workers ...", file=sys.stderr, flush=True)
-    while len([w async for w in client.workers() if w.connected and w.slots]) < count:
-        if any(process.returncode is not None for process in started):
-            raise SystemExit("a program ended at once: run it by hand to see why")
-        await asyncio.sleep(LOOK_EVERY_S)
-
-
 def _cpu_s() -> float:
     """Of all processors, since the computer was started."""
     import psutil
@@ -143,24 +108,20 @@ def _cpu_s() -> float:
 
 
 async def run(options: argparse.Namespace) -> list[Cell]:
-    cells: list[Cell] = []
-    with tempfile.TemporaryDirectory() as folder:
-        flags = ["--policy", options.policy] if options.policy else []
-        async with grid(Path(folder), options.workers, flags) as client:
-            for task_s, tasks in options.tasks.items():
-                async for cell in measure(client, task_s, tasks, options.workers):
-                    cells.append(cell)
-    return cells
+    flags = ["--policy", options.policy] if options.policy else []
+    async with workers_of(options.workers, flags) as client:
+        bags = options.tasks.items()
+        return [cell for task_s, tasks in bags async for cell in measure(client, task_s, tasks, options.workers)]
 
 
 def show(cells: list[Cell]) -> str:
-    head = "   task  tasks  workers      took  speed-up  efficiency  of ideal  cores"
-    rows = [
-        f"{c.task_s:>5g} s {c.tasks:>6} {c.workers:>8} {c.took_s:>7.2f} s {c.speed_up:>9.2f} {c.efficiency:>11.1%} "
-        f"{c.of_ideal:>9.1%} {c.busy_cores:>6.2f}"
+    head = ["task s", "tasks", "workers", "took s", "speed-up", "efficiency", "of ideal", "cores"]
+    rows = (
+        [f"{c.task_s:g}", c.tasks, c.workers, f"{c.took_s:.2f}", f"{c.speed_up:.2f}", f"{c.efficiency:.1%}",
+         f"{c.of_ideal:.1%}", f"{c.busy_cores:.2f}"]
         for c in cells
-    ]
-    return "\n".join([head, *rows])
+    )  # fmt: skip
+    return table(head, rows)
 
 
 def _bags(text: str) -> dict[float, int]:
@@ -168,21 +129,17 @@ def _bags(text: str) -> dict[float, int]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n\n")[0])
-    parser.add_argument("--full", action="store_true", help="1, 2, 5, 10, 20 workers; 0.1, 1 and 5 s; about an hour")
-    parser.add_argument("--workers", type=lambda text: [int(part) for part in text.split(",")])
-    parser.add_argument("--tasks", type=_bags, help="seconds x count, such as 0.1x200,1x20")
-    parser.add_argument("--policy")
-    parser.add_argument("--json", action="store_true")
-    options = parser.parse_args()
-    options.workers = options.workers or ([1, 2, 5, 10, 20] if options.full else [1, 5, 20])
+    asking = parser(__doc__)
+    asking.add_argument("--workers", type=lambda text: [int(part) for part in text.split(",")])
+    asking.add_argument("--tasks", type=_bags, help="seconds x count, such as 0.1x200,1x20")
+    asking.add_argument("--policy")
+    options = asking.parse_args()
+    options.workers = options.workers or ([1, 2, 5, 10, 20] if options.full else [1, 5])
     options.tasks = options.tasks or (FULL if options.full else SHORT)
     cells = asyncio.run(run(options))
-    if options.json:
-        figures = ("speed_up", "efficiency", "of_ideal")
-        print(json.dumps([asdict(c) | {name: getattr(c, name) for name in figures} for c in cells], indent=2))
-    else:
-        print(show(cells))
+    figures = ("speed_up", "efficiency", "of_ideal")
+    found = [asdict(cell) | {name: getattr(cell, name) for name in figures} for cell in cells]
+    answer(found, show(cells), options.json)
 
 
 if __name__ == "__main__":

@@ -1,15 +1,15 @@
 """Files in and out, as a whole grid on this computer has them: how long, and are they the same bytes.
 
-python benchmarks/sweep_files.py sweep [--tasks 1000]     # 3 workers, one of them killed midway
-python benchmarks/sweep_files.py large [--megabytes 1000] # one file to 4 workers, against plain HTTP on loopback
+*sweep*: 3 workers, one of them killed midway; every file is compared with what it must be. *large*: one file to 4
+workers at once; the yardsticks are plain HTTP over loopback to 4 programs at once, a copy of the file, and its hash.
+
+    python benchmarks/sweep_files.py [sweep|large] [--full] [--tasks 100] [--megabytes 200] [--json]
 """
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import hashlib
-import json
 import os
 import shutil
 import sys
@@ -23,6 +23,7 @@ from aiohttp import web
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+from benchmarks.tables import answer, parser, table
 from loopline import files, trees
 from loopline.bringing import Home, outputs_of
 from loopline.client import AsyncClient
@@ -36,7 +37,7 @@ WORK = 'mkdir out; sort -r data/table.csv | sed "s/$/ $0/" > out/table.csv; cksu
 
 
 async def sweep(tasks: int, folder: Path) -> dict[str, Any]:
-    """A sweep with files in and out; every file that comes home is compared with what it must be."""
+    """Files in and out of every task, and all of them home."""
     data = folder / "data"
     data.mkdir()
     rows = [f"{n},{n * n}\n" for n in range(500)]
@@ -160,12 +161,14 @@ async def get(url: str, file: Path) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["sweep", "large", "serve", "get"])
-    parser.add_argument("rest", nargs="*")
-    parser.add_argument("--tasks", type=int, default=1000)
-    parser.add_argument("--megabytes", type=int, default=1000)
-    chosen = parser.parse_args()
+    asking = parser(__doc__)
+    asking.add_argument("what", nargs="?", choices=["sweep", "large", "serve", "get"], default="sweep")
+    asking.add_argument("rest", nargs="*", help="of serve and get, which large starts")
+    asking.add_argument("--tasks", type=int, help="100; in the full form 1,000")
+    asking.add_argument("--megabytes", type=int, help="200; in the full form 1,000")
+    chosen = asking.parse_args()
+    chosen.tasks = chosen.tasks or (1000 if chosen.full else 100)
+    chosen.megabytes = chosen.megabytes or (1000 if chosen.full else 200)
     if chosen.what == "serve":
         asyncio.run(serve(Path(chosen.rest[0])))
     elif chosen.what == "get":
@@ -175,7 +178,9 @@ def main() -> None:
             work = (
                 sweep(chosen.tasks, Path(folder)) if chosen.what == "sweep" else large(chosen.megabytes, Path(folder))
             )
-            print(json.dumps(asyncio.run(work), indent=2))
+            found = asyncio.run(work)
+        rows = ([name, f"{value:.3f}" if isinstance(value, float) else value] for name, value in found.items())
+        answer(found, table(["figure", "value"], rows), chosen.json)
 
 
 if __name__ == "__main__":

@@ -9,14 +9,18 @@ import platform
 import sqlite3
 import sys
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from statistics import median
 from typing import Any
 
+__all__ = ["answer", "count", "machine", "median", "milliseconds", "parser", "progress", "quantile", "share", "table"]
+
 
 def parser(doc: str | None) -> argparse.ArgumentParser:
-    """Its description is the module's docstring, without the usage line."""
-    asking = argparse.ArgumentParser(description=(doc or "").strip(), formatter_class=argparse.RawDescriptionHelpFormatter)
-    asking.add_argument("--full", action="store_true", help="the long form; without, it takes less than a minute")
+    """Its description is the module's docstring."""
+    style = argparse.RawDescriptionHelpFormatter
+    asking = argparse.ArgumentParser(description=(doc or "").strip(), formatter_class=style)
+    asking.add_argument("--full", action="store_true", help="the long form; the short one takes less than a minute")
     asking.add_argument("--json", action="store_true", help="figures for programs")
     return asking
 
@@ -30,16 +34,24 @@ def answer(found: Any, text: str, as_json: bool) -> None:
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """Names to the left, figures to the right."""
-    cells = [[str(cell) for cell in row] for row in [head, *rows]]
-    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    is_name = [index == 0 or head[index] == "durable" for index in range(len(head))]
+    """Words to the left, figures to the right."""
+    cells = [[str(cell) for cell in row] for row in rows]
+    columns = list(zip(head, *cells, strict=True))
+    widths = [max(map(len, column)) for column in columns]
+    to_left = [not any(_is_figure(cell) for cell in column[1:]) for column in columns]
     lines = (
-        "  ".join(cell.ljust(width) if left else cell.rjust(width) for cell, width, left in zip(row, widths, is_name))
-        for row in cells
+        "  ".join(
+            cell.ljust(width) if left else cell.rjust(width)
+            for cell, width, left in zip(row, widths, to_left, strict=True)
+        ).rstrip()
+        for row in [head, *cells]
     )
-    first, *others = (line.rstrip() for line in lines)
-    return "\n".join([first, "-" * sum(widths, 2 * (len(widths) - 1)), *others])
+    first, *others = lines
+    return "\n".join([first, "-" * (sum(widths) + 2 * (len(widths) - 1)), *others])
+
+
+def _is_figure(cell: str) -> bool:
+    return cell[:1].isdigit() or (cell[:1] in "<>~" and cell != "")
 
 
 def quantile(values: Iterable[float], part: float) -> float:
@@ -48,18 +60,22 @@ def quantile(values: Iterable[float], part: float) -> float:
     return ordered[min(len(ordered) - 1, int(part * len(ordered)))]
 
 
-def middle(values: Iterable[float]) -> float:
-    return median(values)
-
-
 def count(number: float) -> str:
     return f"{number:,.0f}"
+
+
+def milliseconds(seconds: float) -> str:
+    return f"{1e3 * seconds:,.2f}"
+
+
+def share(one: float, of: float | None) -> str:
+    return f"{one / of:.2f}" if of else ""
 
 
 def machine() -> dict[str, str]:
     """Where figures come from, so that they can be compared with others."""
     return {
-        "processor": f"{_processor()}, {len(os.sched_getaffinity(0))} cores",
+        "processor": f"{_processor()}; {len(os.sched_getaffinity(0))} cores",
         "memory": f"{os.sysconf('SC_PAGE_SIZE') * os.sysconf('SC_PHYS_PAGES') / 2**30:.1f} GiB",
         "system": f"{_system()}, Linux {platform.release()}",
         "Python": f"{platform.python_version()}, SQLite {sqlite3.sqlite_version}",
@@ -67,8 +83,8 @@ def machine() -> dict[str, str]:
 
 
 def _processor() -> str:
-    with open("/proc/cpuinfo") as lines:
-        names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    lines = Path("/proc/cpuinfo").read_text("utf-8").splitlines()
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
     return names[0] if names else platform.machine()
 
 
