@@ -164,6 +164,10 @@ class Agent:
     def has_news(self) -> bool:
         return self._core.has_news
 
+    @property
+    def is_busy(self) -> bool:
+        return self._core.is_busy
+
     def new_session(self) -> WorkerSession:
         self._core.connected()
         self._network.connected()

@@ -72,6 +72,11 @@ class Core:
         """What has not begun, in the order in which it came."""
         return tuple(self._waiting)
 
+    @property
+    def is_busy(self) -> bool:
+        """Something waits here for a slot."""
+        return bool(self._waiting)
+
     def has(self, attempt: AttemptId) -> bool:
         """It is in hand: it waits, or it has begun."""
         return attempt in self._waiting or attempt in self._held

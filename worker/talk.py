@@ -1,7 +1,8 @@
 """One connection's talk with the master: when a Report goes, and what comes.
 
-A Report goes at once where there is news and the last one is answered; else when the answer comes, or soon. So a
-result that comes alone waits for nothing, and the busier both ends are, the more one Report brings.
+A Report goes at once where there is news and the last one is answered; else when the answer comes, or soon. While
+attempts wait here for a slot there is no hurry: what happens in a moment is told together. So a result that comes alone
+waits for nothing, and the busier both ends are, the more one Report brings.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ from worker.websocket import LostError, WebSocket
 _SHORTEST_PAUSE_S = 0.05
 _ANSWER_WITHIN_S = 0.1
 """After this long the next Report goes although the last one is not answered."""
+_GATHER_S = 0.02
+"""So long after the last Report, what happens is gathered where more is to be done here anyhow."""
 _REPORT_WITHIN_S = 0.5
 """A Report of what has only begun waits this long: often the result comes first, and one frame tells both."""
 
@@ -31,6 +34,10 @@ class Speaker(Protocol):
     @property
     def has_news(self) -> bool:
         """The master does not know all yet."""
+
+    @property
+    def is_busy(self) -> bool:
+        """More is to be done here than is being done."""
 
     async def ready(self) -> None:
         """It may say something of this computer."""
@@ -97,7 +104,8 @@ class Talk:
         """The Report that is due, where the last one is answered or has waited for long enough."""
         if not self._is_due or self._socket.is_over:
             return
-        waits_s = 0.0 if self._is_answered else self._sent_at + _ANSWER_WITHIN_S - time.monotonic()
+        least_s = _ANSWER_WITHIN_S if not self._is_answered else _GATHER_S if self._speaker.is_busy else 0.0
+        waits_s = self._sent_at + least_s - time.monotonic()
         if waits_s > 0:
             self._once(waits_s, self._go_on)
         elif self._socket.is_writable:

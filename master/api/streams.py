@@ -7,6 +7,7 @@ a busy grid costs no more than a slow one; both say something now and then, so t
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncGenerator
 from contextlib import aclosing, suppress
 
@@ -24,6 +25,8 @@ routes = Routes("streams")
 
 STILL_HERE_EVERY_S = 15.0
 REST_S = 0.1
+REST_SHARE = 4.0
+"""After a look that found something, it rests for so many times as long as that took, and for REST_S at most."""
 MAX_STDOUT_BYTES = 64 * 1024  # of each result in the stream; a task's stdout has it all
 _NDJSON, _SSE = "application/x-ndjson", "text/event-stream"
 
@@ -79,10 +82,13 @@ async def _begin(request: web.Request, media_type: str) -> web.StreamResponse:
 
 async def _results(services: Services, job: int, cursor: str | None, follow: bool) -> AsyncGenerator[bytes, None]:
     async def beginning_of(output: Output) -> bytes:
+        if output.sha256 is None:
+            return output.data[:MAX_STDOUT_BYTES]
         return await asyncio.to_thread(services.blobs.read, output, MAX_STDOUT_BYTES)
 
     with services.engine.news.subscribe() as news:
         while True:
+            began, before = time.monotonic(), cursor
             is_over = (await job_view(services, job)).finished_at is not None
             lines = services.rows.rows
             async for after, result in services.store.results.of_job(job, beginning_of, cursor=cursor, lines=lines):
@@ -90,9 +96,10 @@ async def _results(services: Services, job: int, cursor: str | None, follow: boo
                 yield result.model_copy(update={"cursor": cursor}).model_dump_json().encode()
             if is_over or not follow:
                 return
+            if cursor != before:
+                await asyncio.sleep(min(REST_S, REST_SHARE * (time.monotonic() - began)))
             if not await has_changed(news, job, STILL_HERE_EVERY_S):
                 yield b""
-            await asyncio.sleep(REST_S)
 
 
 async def has_changed(news: Subscription, job: int, within_s: float) -> bool:
