@@ -18,6 +18,7 @@ from master.api.parameters import Follow, JobNumber, RestSeconds, ResultCursor
 from master.api.services import Services, job_view
 from master.auth import READERS
 from master.engine import Subscription
+from master.store.results import CHUNK
 from shared.api import GridChange, TaskResult
 from shared.model import Output
 
@@ -48,8 +49,8 @@ async def stream_results(
         response = await _begin(request, _NDJSON)
         with suppress(ConnectionError):  # nobody reads any more
             async with aclosing(_results(services, job, cursor, follow)) as lines:
-                async for line in lines:
-                    await response.write(line + b"\n")
+                async for some in lines:
+                    await response.write(some)
     return response
 
 
@@ -86,20 +87,18 @@ async def _results(services: Services, job: int, cursor: str | None, follow: boo
             return output.data[:MAX_STDOUT_BYTES]
         return await asyncio.to_thread(services.blobs.read, output, MAX_STDOUT_BYTES)
 
+    results = services.store.results.of_job(job, beginning_of, cursor=cursor, lines=services.rows.rows)
     with services.engine.news.subscribe() as news:
         while True:
-            began, before = time.monotonic(), cursor
-            is_over = (await job_view(services, job)).finished_at is not None
-            lines = services.rows.rows
-            async for after, result in services.store.results.of_job(job, beginning_of, cursor=cursor, lines=lines):
-                cursor = after
-                yield result.model_copy(update={"cursor": cursor}).model_dump_json().encode()
-            if is_over or not follow:
+            began, found = time.monotonic(), await results.next()
+            if found:
+                yield b"".join(_line(result, after) for after, result in found)
+            if results.is_over or not (follow or found):
                 return
-            if cursor != before:
+            if follow and 0 < len(found) < CHUNK:
                 await asyncio.sleep(min(REST_S, REST_SHARE * (time.monotonic() - began)))
-            if not await has_changed(news, job, STILL_HERE_EVERY_S):
-                yield b""
+            elif not found and not await has_changed(news, job, STILL_HERE_EVERY_S):
+                yield b"\n"
 
 
 async def has_changed(news: Subscription, job: int, within_s: float) -> bool:
@@ -112,6 +111,10 @@ async def has_changed(news: Subscription, job: int, within_s: float) -> bool:
                     return True
     except TimeoutError:
         return False
+
+
+def _line(result: TaskResult, cursor: str) -> bytes:
+    return result.model_copy(update={"cursor": cursor}).model_dump_json().encode() + b"\n"
 
 
 def _event(change: GridChange) -> bytes:

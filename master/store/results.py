@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import Connection, Row, Select, select, tuple_
+from sqlalchemy import Connection, Row, Select, bindparam, select, tuple_
 
 from master.store.database import Transact
 from master.store.pages import after, moment, number
@@ -19,7 +19,7 @@ from shared.scalar import Scalar
 from shared.spec import JobSpec
 from shared.sweep import task_at
 
-CHUNK = 100
+CHUNK = 500
 _FINISHED = (TaskState.SUCCEEDED, TaskState.FAILED)
 ENDS = select(
     tasks.c.number, tasks.c.state, tasks.c.verdict, tasks.c.finished_at,
@@ -34,24 +34,9 @@ class Results:
     def __init__(self, read: Transact) -> None:
         self._read = read
 
-    async def of_job(
-        self, job: int, read: Read, *, cursor: str | None = None, lines: Rows = no_rows
-    ) -> AsyncIterator[tuple[str, TaskResult]]:
-        """Results of the tasks that have finished by now, in that order, each with the cursor to go on after it.
-
-        Nothing is held open meanwhile: a slow reader keeps nobody from anything.
-        """
-        last = after(cursor, _finish, (0.0, 0))
-        spec = await self._spec(job)
-        while spec is not None:
-            rows = await self._chunk(job, last)
-            of_tasks = await lines(spec, [row.number for row in rows])
-            for row in rows:
-                last = row.finished_at, row.number
-                parameters = task_at(spec, row.number, of_tasks.get(row.number)).parameters
-                yield f"{row.finished_at!r}@{row.number}", await _result(row, parameters, read)
-            if len(rows) < CHUNK:
-                return
+    def of_job(self, job: int, read: Read, *, cursor: str | None = None, lines: Rows = no_rows) -> JobResults:
+        """Those that come after the cursor."""
+        return JobResults(self._read, job, after(cursor, _finish, (0.0, 0)), read, lines)
 
     async def ends(
         self, job: int, after: tuple[float, int], limit: int = 500
@@ -70,14 +55,49 @@ class Results:
 
         return await self._read(work)
 
-    async def _spec(self, job: int) -> JobSpec | None:
-        query = select(specs.c.spec).where(specs.c.job == job)
-        spec: JobSpec | None = await self._read(lambda connection: connection.scalar(query))
-        return spec
 
-    async def _chunk(self, job: int, last: tuple[float, int]) -> Sequence[Row[Any]]:
-        query = _finished(TASK_ROWS.add_columns(attempts.c.stdout, attempts.c.value), job, last, CHUNK)
-        return await self._read(lambda connection: connection.execute(query).all())
+class JobResults:
+    """Results of the tasks of one job, in the order in which they finish, each with the cursor to go on after it.
+
+    Nothing is held open meanwhile: a slow reader keeps nobody from anything.
+    """
+
+    def __init__(self, transact: Transact, job: int, last: tuple[float, int], read: Read, lines: Rows) -> None:
+        self.is_over = False
+        """All that there ever will be was handed out; as of the last ``next``."""
+        self._transact, self._job, self._last = transact, job, last
+        self._read, self._lines = read, lines
+        self._spec: JobSpec | None = None
+
+    async def __aiter__(self) -> AsyncIterator[tuple[str, TaskResult]]:
+        while found := await self.next():
+            for each in found:
+                yield each
+
+    async def next(self) -> list[tuple[str, TaskResult]]:
+        """Some of those that have finished by now; empty: there are no more yet."""
+        query = _finished(TASK_ROWS.add_columns(attempts.c.stdout, attempts.c.value), self._job, self._last, CHUNK)
+
+        def work(connection: Connection) -> tuple[bool, JobSpec | None, Sequence[Row[Any]]]:
+            ended_at = connection.execute(_ENDED_AT, {"of_job": self._job}).one_or_none()
+            spec = self._spec or connection.scalar(_SPEC, {"of_job": self._job})
+            return ended_at is None or ended_at[0] is not None, spec, connection.execute(query).all()
+
+        is_over, self._spec, rows = await self._transact(work)
+        self.is_over = is_over and len(rows) < CHUNK
+        if self._spec is None or not rows:
+            return []
+        of_tasks = await self._lines(self._spec, [row.number for row in rows])
+        self._last = rows[-1].finished_at, rows[-1].number
+        return [await self._result(self._spec, row, of_tasks.get(row.number)) for row in rows]
+
+    async def _result(self, spec: JobSpec, row: Row[Any], line: Mapping[str, Scalar] | None) -> tuple[str, TaskResult]:
+        parameters = task_at(spec, row.number, line).parameters
+        return f"{row.finished_at!r}@{row.number}", await _result(row, parameters, self._read)
+
+
+_ENDED_AT = select(jobs.c.finished_at).where(jobs.c.id == bindparam("of_job"))
+_SPEC = select(specs.c.spec).where(specs.c.job == bindparam("of_job"))
 
 
 def _finished(query: Select[Any], job: int, last: tuple[float, int], limit: int) -> Select[Any]:

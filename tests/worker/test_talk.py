@@ -47,6 +47,7 @@ class Socket:
 
 class Speaker:
     has_news = True
+    is_busy = False
 
     def __init__(self) -> None:
         self.heard: list[Assign] = []
@@ -78,8 +79,13 @@ async def socket() -> Socket:
 
 
 @pytest.fixture
-async def talk(socket: Socket) -> AsyncIterator[Talk]:
-    talk = Talk(socket, Speaker(), "http://master")  # type: ignore[arg-type]
+async def speaker() -> Speaker:
+    return Speaker()
+
+
+@pytest.fixture
+async def talk(socket: Socket, speaker: Speaker) -> AsyncIterator[Talk]:
+    talk = Talk(socket, speaker, "http://master")  # type: ignore[arg-type]
     await talk.open()
     talk.begin()
     socket.answers(1, 1)
@@ -157,3 +163,17 @@ async def test_what_goes_wrong_in_a_report_ends_the_connection(talk: Talk, socke
     talk.speak()
     await rounds()
     assert isinstance(socket.ending, TypeError)
+
+
+async def test_while_more_is_to_be_done_here_results_gather_for_a_moment(
+    talk: Talk, socket: Socket, speaker: Speaker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(talk_module, "_GATHER_S", 3600)
+    speaker.is_busy = True
+    talk.speak()
+    await rounds()
+    assert socket.reports == 1
+    speaker.is_busy = False
+    talk.speak()
+    socket.answers(2, 1)
+    assert socket.reports == 2
