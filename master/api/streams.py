@@ -15,7 +15,7 @@ from aiohttp import web
 
 from master.api.operations import Routes
 from master.api.parameters import Follow, JobNumber, RestSeconds, ResultCursor
-from master.api.services import Services, job_view
+from master.api.services import Services, found
 from master.auth import READERS
 from master.engine import Subscription
 from master.store.results import CHUNK
@@ -44,11 +44,12 @@ async def stream_results(
 
     Lines may be empty: they say that the master is still there.
     """
-    await job_view(services, job)
     with services.listeners.seat():
-        response = await _begin(request, _NDJSON)
-        with suppress(ConnectionError):  # nobody reads any more
-            async with aclosing(_results(services, job, cursor, follow)) as lines:
+        async with aclosing(_results(services, job, cursor, follow)) as lines:
+            first = await anext(lines)  # or there is no such job
+            response = await _begin(request, _NDJSON)
+            with suppress(ConnectionError):  # nobody reads any more
+                await response.write(first)
                 async for some in lines:
                     await response.write(some)
     return response
@@ -90,14 +91,14 @@ async def _results(services: Services, job: int, cursor: str | None, follow: boo
     results = services.store.results.of_job(job, beginning_of, cursor=cursor, lines=services.rows.rows)
     with services.engine.news.subscribe() as news:
         while True:
-            began, found = time.monotonic(), await results.next()
-            if found:
-                yield b"".join(_line(result, after) for after, result in found)
-            if results.is_over or not (follow or found):
+            began, some = time.monotonic(), await results.next()
+            found(None if results.is_unknown else results, f"job {job}")
+            yield b"".join(_line(result, after) for after, result in some)
+            if results.is_over or not (follow or some):
                 return
-            if follow and 0 < len(found) < CHUNK:
+            if follow and 0 < len(some) < CHUNK:
                 await asyncio.sleep(min(REST_S, REST_SHARE * (time.monotonic() - began)))
-            elif not found and not await has_changed(news, job, STILL_HERE_EVERY_S):
+            elif not some and not await has_changed(news, job, STILL_HERE_EVERY_S):
                 yield b"\n"
 
 

@@ -21,10 +21,29 @@ from shared.sweep import task_at
 
 CHUNK = 500
 _FINISHED = (TaskState.SUCCEEDED, TaskState.FAILED)
-ENDS = select(
+
+
+def _finished(query: Select[Any]) -> Select[Any]:
+    """Of a job (``of_job``), those that come after (``last_at``, ``last_number``); ``most`` of them."""
+    key, last = tuple_(tasks.c.finished_at, tasks.c.number), tuple_(bindparam("last_at"), bindparam("last_number"))
+    query = query.where(tasks.c.job == bindparam("of_job"), key > last, tasks.c.state.in_(_FINISHED))
+    return query.order_by(*key.clauses).limit(bindparam("most"))
+
+
+def _which(job: int, last: tuple[float, int], most: int) -> dict[str, float]:
+    """What a query for finished tasks is asked with."""
+    return {"of_job": job, "last_at": last[0], "last_number": last[1], "most": most}
+
+
+# Statements are made once: making one takes longer than running it.
+_ENDS = _finished(select(
     tasks.c.number, tasks.c.state, tasks.c.verdict, tasks.c.finished_at,
     attempts.c.worker, attempts.c.exit_code, attempts.c.reason, attempts.c.value,
-).outerjoin_from(tasks, attempts, TOLD_BY)  # fmt: skip
+).outerjoin_from(tasks, attempts, TOLD_BY))  # fmt: skip
+_RESULTS = _finished(TASK_ROWS.add_columns(attempts.c.stdout, attempts.c.value))
+_STATE = select(jobs.c.state, jobs.c.departure).where(jobs.c.id == bindparam("of_job"))
+_ENDED_AT = select(jobs.c.finished_at).where(jobs.c.id == bindparam("of_job"))
+_SPEC = select(specs.c.spec).where(specs.c.job == bindparam("of_job"))
 
 Read = Callable[[Output], Awaitable[bytes]]
 """Gets what was kept of an output, or the beginning of it."""
@@ -44,12 +63,11 @@ class Results:
         """The job's state (None: there is no such job), whether it is over, and tasks that have finished after that
         cursor, in order, each with its own.
         """
-        query = _finished(ENDS, job, after, limit)
-        of_job = select(jobs.c.state, jobs.c.departure).where(jobs.c.id == job)
+        asked = _which(job, after, limit)
 
         def work(connection: Connection) -> tuple[JobState | None, bool, list[tuple[TaskEnd, tuple[float, int]]]]:
-            found = connection.execute(of_job).one_or_none()
-            rows = connection.execute(query).all() if found else ()
+            found = connection.execute(_STATE, {"of_job": job}).one_or_none()
+            rows = connection.execute(_ENDS, asked).all() if found else ()
             ends = [(_end(row), (row.finished_at, row.number)) for row in rows]
             return (found.state, found.departure is not None, ends) if found else (None, True, [])
 
@@ -65,6 +83,8 @@ class JobResults:
     def __init__(self, transact: Transact, job: int, last: tuple[float, int], read: Read, lines: Rows) -> None:
         self.is_over = False
         """All that there ever will be was handed out; as of the last ``next``."""
+        self.is_unknown = False
+        """There is no such job."""
         self._transact, self._job, self._last = transact, job, last
         self._read, self._lines = read, lines
         self._spec: JobSpec | None = None
@@ -76,34 +96,27 @@ class JobResults:
 
     async def next(self) -> list[tuple[str, TaskResult]]:
         """Some of those that have finished by now; empty: there are no more yet."""
-        query = _finished(TASK_ROWS.add_columns(attempts.c.stdout, attempts.c.value), self._job, self._last, CHUNK)
+        of_job, asked = {"of_job": self._job}, _which(self._job, self._last, CHUNK)
 
         def work(connection: Connection) -> tuple[bool, JobSpec | None, Sequence[Row[Any]]]:
-            ended_at = connection.execute(_ENDED_AT, {"of_job": self._job}).one_or_none()
-            spec = self._spec or connection.scalar(_SPEC, {"of_job": self._job})
-            return ended_at is None or ended_at[0] is not None, spec, connection.execute(query).all()
+            ended_at = connection.execute(_ENDED_AT, of_job).one_or_none()
+            spec = self._spec or connection.scalar(_SPEC, of_job)
+            return ended_at is None or ended_at[0] is not None, spec, connection.execute(_RESULTS, asked).all()
 
         is_over, self._spec, rows = await self._transact(work)
         self.is_over = is_over and len(rows) < CHUNK
+        self.is_unknown = self._spec is None
         if self._spec is None or not rows:
             return []
         of_tasks = await self._lines(self._spec, [row.number for row in rows])
         self._last = rows[-1].finished_at, rows[-1].number
         return [await self._result(self._spec, row, of_tasks.get(row.number)) for row in rows]
 
-    async def _result(self, spec: JobSpec, row: Row[Any], line: Mapping[str, Scalar] | None) -> tuple[str, TaskResult]:
+    async def _result(
+        self, spec: JobSpec, row: Row[Any], line: Mapping[str, Scalar] | None
+    ) -> tuple[str, TaskResult]:
         parameters = task_at(spec, row.number, line).parameters
         return f"{row.finished_at!r}@{row.number}", await _result(row, parameters, self._read)
-
-
-_ENDED_AT = select(jobs.c.finished_at).where(jobs.c.id == bindparam("of_job"))
-_SPEC = select(specs.c.spec).where(specs.c.job == bindparam("of_job"))
-
-
-def _finished(query: Select[Any], job: int, last: tuple[float, int], limit: int) -> Select[Any]:
-    key = tuple_(tasks.c.finished_at, tasks.c.number)
-    query = query.where(tasks.c.job == job, key > tuple_(*last), tasks.c.state.in_(_FINISHED))
-    return query.order_by(*key.clauses).limit(limit)
 
 
 def _end(row: Row[Any]) -> TaskEnd:
