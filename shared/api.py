@@ -221,8 +221,8 @@ class TaskResult(TaskView):
     stdout: str
     stdout_cut: bool  # shortened, by the worker's cap or for this list
     value: Output | None = None
-    """Of a function: a pickle of what it returned, or of (exception, traceback); where a task makes several calls, the
-    ends of all of them, one behind the other (shared/chunks.py).
+    """Of a function: a pickle of what it returned, or of (exception, traceback); where a task makes several calls,
+    the ends of all of them, one behind the other (shared/chunks.py).
     """
     cursor: str = ""  # asking with it goes on after this line
 

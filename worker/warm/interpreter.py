@@ -281,5 +281,7 @@ def _checked(line: dict[str, Any]) -> Answer:
 
 def printable(reason: str) -> str:
     """An exception's text may hold anything."""
+    if reason.isascii() and reason.isprintable():
+        return reason[:_LONGEST_REASON]
     reason = reason.encode(errors="replace").decode()
     return "".join(letter if letter.isprintable() else " " for letter in reason)[:_LONGEST_REASON]
