@@ -93,19 +93,20 @@ def test_limits_in_version_2(tmp_path: Path) -> None:
         group.limit(memory_bytes, processes)
         return {file.name: text for file in folder.iterdir() if (text := file.read_text())}
 
-    assert written(1000, 50) == {"memory.max": "1000", "memory.swap.max": "0", "pids.max": "51"}
-    assert written(1000, 50) == {}
-    assert written(2000, 50) == {"memory.max": "2000", "memory.swap.max": "0"}
+    own = 2**19
+    assert written(2**30, 50) == {"memory.max": str(2**30 + own), "memory.swap.max": "0", "pids.max": "51"}
+    assert written(2**30, 50) == {}
+    assert written(1000, 50) == {"memory.max": str(2**24 + own), "memory.swap.max": "0"}  # the rest is watched
     assert written(None, None) == {"memory.max": "max", "memory.swap.max": "max", "pids.max": "max"}
 
 
 def test_use_and_breach_in_version_2(tmp_path: Path) -> None:
     folder_with(
-        tmp_path / "guard-7", memory__stat="anon 70\nfile 5\nshmem 7\n", pids__current="4\n",
+        tmp_path / "guard-7", memory__stat="anon 1000000\nfile 5\nshmem 7\n", pids__current="4\n",
         memory__events="max 9\noom_kill 0\n", pids__events="max 0\n",
     )  # fmt: skip
     group = Group(dict.fromkeys(("core", "memory", "pids"), str(tmp_path)), "guard-7")
-    assert (group.memory_bytes(), group.processes(), group.hits()) == (77, 3, (0, 0))
+    assert (group.memory_bytes(), group.processes(), group.hits()) == (1_000_007 - 2**19, 3, (0, 0))
     (tmp_path / "guard-7/pids.events").write_text("max 3\n")
     assert group.hits() == (0, 3)
     (tmp_path / "guard-7/memory.events").write_text("max 9\noom_kill 1\n")

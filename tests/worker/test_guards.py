@@ -182,14 +182,17 @@ async def test_the_task_of_a_killed_guard_is_given_back_and_its_group_goes(bench
 
 
 async def test_memory_that_runs_out_kills_the_task_not_its_guard(bench: Bench) -> None:
-    """However little it may have."""
+    """However small it is, or however many small ones are."""
     if "memory" not in bench.launcher._places:
         pytest.skip("no control groups are handed over to us here")
-    hog = python("held = [bytearray(100_000) for _ in range(1000)]", memory_bytes=6 * 2**20)
-    results = [await bench.result(hog), await bench.result(number(2, "false"))]
-    assert "6 MiB of memory" in results[0].reason
-    assert [result.outcome for result in results] == [Outcome.FAILED] * 2
-    assert results[1].reason == ""  # what the last one hit is not this one's
+    hog = number(1, "sh", "-c", "exec tail < /dev/zero", memory_bytes=3 * 2**20)
+    code = "for i in $(seq 60); do sh -c 'x=$(head -c 400000 /dev/zero | tr \"\\0\" x); sleep 100' & done; wait"
+    many = number(2, "sh", "-c", code, memory_bytes=17 * 2**20)
+    results = [await bench.result(run) for run in (hog, many, number(3, "false"))]
+    assert [result.outcome for result in results] == [Outcome.FAILED] * 3
+    assert "3 MiB of memory" in results[0].reason
+    assert "17 MiB of memory" in results[1].reason
+    assert results[2].reason == ""  # what the last one hit is not this one's
 
 
 async def test_a_guard_starts_no_more_than_its_task(bench: Bench) -> None:

@@ -32,6 +32,9 @@ Hits = tuple[int, int]
 
 _LEFT = "frozen"
 _GUARD_PROCESSES = 1
+_GUARD_BYTES = 2**19
+_LEAST_BYTES = 2**24
+"""A smaller limit on memory is watched: the kernel might find the guard larger than the task, and kill that."""
 
 
 def name_of(guard: int) -> str:
@@ -68,12 +71,12 @@ class Group:
             processes.write(f"{folder}/cgroup.procs", b"0")
 
     def limit(self, memory_bytes: int | None, most_processes: int | None) -> None:
-        """Of the next task, if they are not those of the last one; ``memory_bytes`` with the guard's own. OSError."""
+        """Of the next task, if they are not those of the last one. OSError."""
         wanted = memory_bytes, most_processes
         if wanted == self._limits:
             return
         if memory_bytes != self._limits[0]:
-            self._limit_memory(memory_bytes)
+            self._limit_memory(None if memory_bytes is None else max(memory_bytes, _LEAST_BYTES) + _GUARD_BYTES)
         if most_processes != self._limits[1]:
             self._set("pids", "pids.max", "max" if most_processes is None else most_processes + _GUARD_PROCESSES)
         self._limits = wanted
@@ -103,12 +106,13 @@ class Group:
         return set(map(int, processes.read(f"{self._still}/cgroup.procs").split()))
 
     def memory_bytes(self) -> int | None:
-        """What cannot be dropped: anonymous memory, and files in memory; the guard's own included."""
+        """What cannot be dropped: anonymous memory, and files in memory; without the guard's."""
         stat = self._stat("memory", "memory.stat")
         if not stat:
             return None
         old = "total_rss" in stat
-        return stat["total_rss"] + stat.get("total_shmem", 0) if old else stat["anon"] + stat.get("shmem", 0)
+        used = stat["total_rss"] + stat.get("total_shmem", 0) if old else stat["anon"] + stat.get("shmem", 0)
+        return max(0, used - _GUARD_BYTES)
 
     def processes(self) -> int | None:
         """With their threads, without the guard."""

@@ -41,8 +41,6 @@ _QUIET_S = 0.003
 """What a task writes in the beginning waits in its pipe: many have ended by then, and all is read at once."""
 _DEAD = "ZX"
 _MAXRSS_UNIT = 1 if sys.platform == "darwin" else 1024
-_SMALL_BYTES = 2**26
-"""Of a task with so little memory, the guard might be the larger when the kernel looks for somebody to kill."""
 
 
 class Guard:
@@ -57,8 +55,7 @@ class Guard:
         self._files: list[int] = []  # that came with the order
         self._is_over = False  # the agent hung up
         self._hits = 0, 0
-        self._own_bytes = 0
-        self._stands_back = False
+        self._peril = priority.Peril()
         self._forget()
 
     def run(self) -> None:
@@ -68,7 +65,7 @@ class Guard:
         except OSError as error:
             self._say({"trouble": f"cannot start a process: {error.strerror}"})
             return
-        self._say({"guard": os.getpid(), "session": os.getsid(0), "own_bytes": self._own_bytes})
+        self._say({"guard": os.getpid(), "session": os.getsid(0)})
         while order := self._next_order():
             self._serve(order)
             self._forget()
@@ -77,12 +74,10 @@ class Guard:
     def _settle(self) -> None:
         """Become what every task is to be."""
         dump_no_core()
-        priority.go_first_when_memory_runs_out()
         if self._yields:
             priority.yield_to_owner()
         self._group.make()
         self._group.enter()
-        self._own_bytes = self._group.memory_bytes() or 0
 
     def _forget(self) -> None:
         """There is no task."""
@@ -94,9 +89,6 @@ class Guard:
         self._user_s = self._system_s = 0.0
         self._peak_memory = 0
         self._relay = Relay(self._wakeup, self._pass_on)
-        if self._stands_back:
-            self._stands_back = False
-            priority.go_first_when_memory_runs_out()
 
     def _serve(self, order: Order) -> None:
         began_s = time.process_time()
@@ -119,29 +111,18 @@ class Guard:
                 self._folders.make(order["folder"])
             os.chdir(order["folder"])
             files = given or self._relay.open()
-            self._limit(order["limits"])
+            self._group.limit(order["limits"].get("memory_bytes"), order["limits"].get("processes"))
         except OSError as error:
             _close(given)
             return {"trouble": f"cannot run a task here: {error}"}
         try:
-            self._task = spawn(order, *files)
+            with self._peril:
+                self._task = spawn(order, *files)
         except (OSError, ValueError) as error:
             return {"errno": getattr(error, "errno", errno.EINVAL), "reason": _reason(error)}
         finally:
             _close(given)
-        if (order["limits"].get("memory_bytes") or _SMALL_BYTES) < _SMALL_BYTES:
-            self._stand_back()
         return {}
-
-    def _limit(self, limits: dict[str, int | None]) -> None:
-        memory_bytes = limits.get("memory_bytes")
-        with_own = None if memory_bytes is None else memory_bytes + self._own_bytes
-        self._group.limit(with_own, limits.get("processes"))
-
-    def _stand_back(self) -> None:
-        """When memory runs out, let it be the task that is killed, however small it is."""
-        priority.stay_when_memory_runs_out()
-        self._stands_back = True
 
     def _watch(self) -> None:
         """Until the task ended or has to. It may be killed by the agent's own hand, which has said so just before."""

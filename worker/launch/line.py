@@ -36,7 +36,6 @@ class Line:
         ours.setblocking(False)
         self.guard = 0  # its process, once it has said so
         self.session = 0
-        self.own_bytes = 0
         self.group = Group({}, "")
         self.hits = 0, 0  # of limits, by all its tasks until now
         self.past_cpu_s = 0.0  # of its tasks until now
@@ -100,7 +99,7 @@ class Line:
 
     def _heed(self, news: dict[str, Any]) -> None:
         if "guard" in news:
-            self.guard, self.session, self.own_bytes = news["guard"], news["session"], news["own_bytes"]
+            self.guard, self.session = news["guard"], news["session"]
             self.group = Group(self._places, name_of(self.guard))
             return
         self.hits = news.pop("hits", self.hits)

@@ -21,7 +21,7 @@ import time
 from contextlib import suppress
 
 from worker.launch import kinship
-from worker.launch.processes import write
+from worker.launch.processes import read, write
 
 LOWEST = 19
 _IOPRIO_SET = {"x86_64": 251, "aarch64": 30, "riscv64": 30, "armv7l": 314, "i686": 289, "ppc64le": 273, "s390x": 282}
@@ -29,6 +29,7 @@ _IOPRIO_SET = {"x86_64": 251, "aarch64": 30, "riscv64": 30, "armv7l": 314, "i686
 _IDLE_IO_CLASS = 3 << 13
 _DARWIN_PROCESS, _DARWIN_BACKGROUND = 4, 0x1000  # of setpriority(2) on macOS
 _PATIENCE_S = 1.0
+_PERIL = "/proc/self/oom_score_adj"
 
 
 def lower_session(pid: int | str = "self") -> bool:
@@ -49,14 +50,24 @@ def lower_own_session() -> None:
         time.sleep(0.02)
 
 
-def go_first_when_memory_runs_out() -> None:
-    with suppress(OSError):
-        write("/proc/self/oom_score_adj", b"900")
+class Peril:
+    """Of being killed first when memory runs out: what is started within it is, and not who starts it."""
 
+    def __init__(self) -> None:
+        self._before, self._file = read(_PERIL).strip(), -1
+        with suppress(OSError):
+            self._file = os.open(_PERIL, os.O_WRONLY)
 
-def stay_when_memory_runs_out() -> None:
-    with suppress(OSError):
-        write("/proc/self/oom_score_adj", b"0")
+    def __enter__(self) -> None:
+        self._set(b"900")
+
+    def __exit__(self, *_: object) -> None:
+        self._set(self._before)
+
+    def _set(self, score: bytes) -> None:
+        if self._file >= 0:
+            with suppress(OSError):
+                os.pwrite(self._file, score, 0)
 
 
 def yield_to_owner() -> None:

@@ -191,7 +191,7 @@ class PosixTree:
     def _memory_bytes(self, tree: list[processes.Process]) -> int:
         in_group = self._group.memory_bytes()
         if in_group is not None:
-            return max(0, in_group - self._line.own_bytes)
+            return in_group
         used_bytes, limit_bytes = sum(process.memory_bytes for process in tree), self._limits.memory_bytes
         if limit_bytes is not None and used_bytes > limit_bytes:  # much of it may be shared
             return sum(processes.own_memory_bytes(process.pid) for process in tree)
