@@ -214,8 +214,7 @@ async def yardstick(*command: str | Path, environment: dict[str, str] | None = N
             last = said_of_errors.read().decode(errors="replace").strip().splitlines()[-1:]
             raise EndedError(f"{error}: {''.join(last)}") from None
         finally:
-            own.kill(process.pid)
-            await process.wait()
+            await own.end(process)
             _adopt_orphans(False)
 
 
@@ -260,16 +259,24 @@ class _Own:
     def cpu_s(self) -> float:
         return sum(sum(_ticks(pid)) for pid in self.pids()) / _TICKS_PER_S
 
-    def kill(self, first: int) -> None:
-        """``first``: for whose end asyncio waits."""
-        while left := self.pids():
-            for pid in left:
-                with suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGKILL)
-                if pid != first:
-                    with suppress(ChildProcessError):  # not ours yet
-                        os.waitpid(pid, 0)
-            self._others.add(first)
+    async def end(self, first: Process) -> None:
+        """``first``: for which asyncio waits, and for whoever holds its pipes."""
+        while first.returncode is None or self.pids():
+            self._kill()
+            with suppress(TimeoutError):
+                await asyncio.wait_for(first.wait(), 1.0)
+                self._reap()
+
+    def _kill(self) -> None:
+        for pid in self.pids():
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+    def _reap(self) -> None:
+        """Those whose parents have ended are our children now."""
+        for pid in self.pids():
+            with suppress(ChildProcessError):
+                os.waitpid(pid, os.WNOHANG)
 
 
 async def in_turns(ways: Iterable[Way], rounds: int, progress: Callable[[str], None]) -> dict[str, list[Figures]]:

@@ -95,8 +95,8 @@ def report(answers: list[Answer], load: float) -> str:
     head = [
         "# Results",
         "",
-        f"Written by `make bench` on {datetime.now(UTC):%Y-%m-%d %H:%M} UTC (commit {_commit()}). What each file asks",
-        "is in [README.md](README.md), how to read the figures in [docs/performance.md](../docs/performance.md).",
+        f"Written by `make bench` on {datetime.now(UTC):%Y-%m-%d %H:%M} UTC (commit {_commit()}). What each asks is",
+        "in [README.md](README.md), how to read the figures in [docs/performance.md](../docs/performance.md).",
         "",
         "| | |",
         "| --- | --- |",
