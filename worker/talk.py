@@ -1,8 +1,8 @@
 """One connection's talk with the master: when a Report goes, and what comes.
 
 A Report goes at once where there is news and the last one is answered; else when the answer comes, or soon. While
-attempts wait here for a slot there is no hurry: what happens in a moment is told together. So a result that comes alone
-waits for nothing, and the busier both ends are, the more one Report brings.
+attempts wait here for a slot there is no hurry: what happens in a moment is told together. So a result that comes
+alone waits for nothing, and the busier both ends are, the more one Report brings.
 """
 
 from __future__ import annotations
