@@ -39,6 +39,7 @@ SHORT = {
     "page": ["--bars", "10000"],
     "prediction": ["--seeds", "50"],
     "scheduler_step": ["--reports", "1000"],
+    "spawn": ["--tasks", "500", "--rounds", "2"],
     "swarm": ["--short"],
 }
 """What those are given whose short form is not what they do by themselves."""
