@@ -6,9 +6,10 @@ interpreters; every submission and every result is on disk before anybody is tol
     one after the other   submit(f, i).result(), again and again; beside it, F: one fsync of the master
 
 Each stands beside ``concurrent.futures.ProcessPoolExecutor`` with two processes, in the same run, in turns; that
-keeps nothing on disk.
+keeps nothing on disk. After them, in the same run, the floor and peers, which make each call a task of its own unless
+their table says otherwise.
 
-    python benchmarks/functions.py [--full] [--calls 100000] [--single 2000] [--latency 500] [--rounds 3] [--json]
+    python benchmarks/functions.py [--full] [--calls 100000] [--single 2000] [--latency 500] [--rounds 3] [--no-peers]
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import loopline
-from benchmarks.harness import Figures, Grid, fsync_s, grid, tree_cpu_s, tree_memory_bytes
+from benchmarks import limits, peers
+from benchmarks.harness import Figures, Grid, fsync_s, grid, in_turns, tree_cpu_s, tree_memory_bytes
 from benchmarks.tables import answer, count, parser, progress, quantile, table
 
 SLOTS = 2
@@ -156,6 +158,14 @@ def report(found: dict[str, Any]) -> str:
             table(["calls", "number", "calls/s", "CPU us/call", "of which"], rates),
             table(["one after the other, ms", "p50", "p90", "p99", "best p50"], waits),
             _memory(found["map"]["Loopline"]),
+            table(
+                ["beside it", "durable", "number", "calls/s"],
+                [
+                    [one["way"], one["durable"], count(one["tasks"]), count(one["tasks"] / one["seconds"])]
+                    for one in found["others"]
+                ],
+            ),
+            *peers.hint(),
         ]
     )
 
@@ -185,7 +195,13 @@ def _children() -> list[int]:
 
 async def run(options: Any) -> dict[str, Any]:
     async with grid(SLOTS) as one:
-        return await asyncio.to_thread(measure, options, one)
+        found = await asyncio.to_thread(measure, options, one)
+    others = [limits.floor(peers.CALLS, options.calls, SLOTS)]
+    others += [] if options.no_peers else peers.ways(peers.CALLS, options.calls, SLOTS)
+    figures = await in_turns(others, 1, progress)
+    found["others"] = [{"way": way.name, "durable": way.durable, **figures[way.name][0]} for way in others
+                       if way.name in figures]  # fmt: skip
+    return found
 
 
 def main() -> None:
@@ -194,6 +210,7 @@ def main() -> None:
     asking.add_argument("--single", type=int)
     asking.add_argument("--latency", type=int)
     asking.add_argument("--rounds", type=int)
+    asking.add_argument("--no-peers", action="store_true")
     options = asking.parse_args()
     options.single = options.single or (20_000 if options.full else 2_000)
     options.latency = options.latency or (2_000 if options.full else 300)
