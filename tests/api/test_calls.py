@@ -80,7 +80,8 @@ async def link(master: Bench, role: str = "user") -> AsyncIterator[Client]:
 
 
 def sweep(tasks: int = 1) -> JobSpec:
-    return JobSpec(command=["work"], parameters={"i": Range(range=[1, tasks])})
+    """Long tasks, as far as anybody knows: none of them waits at a worker."""
+    return JobSpec(command=["work"], parameters={"i": Range(range=[1, tasks])}, size=60.0 * tasks)
 
 
 def counting(master: Bench, monkeypatch: pytest.MonkeyPatch) -> list[int]:

@@ -6,7 +6,7 @@ import pytest
 
 from shared.errors import LooplineError
 from shared.model import AttemptId, Outcome, Output, Result
-from shared.protocol import parts
+from shared.protocol import written
 from shared.protocol.messages import Run
 from worker import legacy
 from worker.ledger import Ledger
@@ -28,8 +28,8 @@ def spool(tmp_path: Path) -> Path:
     (tmp_path / "inbox.jsonl").write_bytes(INBOX)
     spool = tmp_path / "spool"
     spool.mkdir()
-    (spool / "1.3.1.json").write_bytes(parts.result(RESULT))
-    (spool / "1.2.1.json").write_bytes(parts.result(RESULT))
+    (spool / "1.3.1.json").write_bytes(written.write(RESULT))
+    (spool / "1.2.1.json").write_bytes(written.write(RESULT))
     (spool / "notes.json").write_text("{}")
     return spool
 
