@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self
 
-from pydantic import BeforeValidator, ConfigDict, Field, GetCoreSchemaHandler, PlainSerializer
+from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, GetCoreSchemaHandler, PlainSerializer
 from pydantic_core import CoreSchema, core_schema
 
 from shared.paths import RelativePath
@@ -299,6 +299,15 @@ class Output:
     sha256: Sha256 | None = None
 
 
+def _is_short(output: Output) -> Output:
+    if len(output.data) > INLINE_LIMIT_BYTES:
+        raise ValueError(f"more than {INLINE_LIMIT_BYTES} bytes inline")
+    return output
+
+
+Printed = Annotated[Output, AfterValidator(_is_short)]
+
+
 @dataclass(frozen=True, slots=True)
 class Function:
     """What every task of a job calls, in place of a command: a pickle, for one version of Python only."""
@@ -345,8 +354,8 @@ class Result:
     wall_s: Seconds = 0.0
     cpu_s: Seconds = 0.0  # user + system, of the whole process tree
     peak_memory_bytes: Count = 0
-    stdout: Output = Output()
-    stderr: Output = Output()
+    stdout: Printed = Output()
+    stderr: Printed = Output()
     outputs: Annotated[tuple[OutputFile, ...], Field(max_length=MAX_OUTPUT_FILES)] = ()
     value: Output | None = None  # what a function returned, or raised: a pickle
     system_s: Seconds = 0.0  # of cpu_s, what the system spent on its behalf; 0: not told apart

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from shared.errors import ProtocolError
 from shared.model import (
+    INLINE_LIMIT_BYTES,
     MAX_ID,
     MAX_INLINE_BYTES,
     AttemptId,
@@ -204,14 +205,14 @@ def test_a_bad_field_is_named(field: str, value: Any) -> None:
         codec.decode_from_worker(json.dumps({**GOOD, field: value}).encode())
 
 
-def test_output_over_the_inline_limit_of_several_calls_must_be_a_blob() -> None:
+def test_output_over_the_inline_limit_must_be_a_blob() -> None:
     def report(size: int) -> bytes:
         result = Result(AttemptId(1, 1, 1), Outcome.SUCCEEDED, stdout=Output(size, data=b"x" * size))
         return codec.encode(Report(1, 0, (), (result,), Load(1)))
 
-    codec.decode_from_worker(report(MAX_INLINE_BYTES))
+    codec.decode_from_worker(report(INLINE_LIMIT_BYTES))
     with pytest.raises(ProtocolError, match="stdout"):
-        codec.decode_from_worker(report(MAX_INLINE_BYTES + 1))
+        codec.decode_from_worker(report(INLINE_LIMIT_BYTES + 1))
 
 
 def test_a_frame_over_the_limit_is_refused_unread() -> None:
@@ -223,7 +224,8 @@ def test_a_frame_over_the_limit_is_refused_unread() -> None:
 
 def test_the_largest_report_fits_into_a_frame() -> None:
     output = Output(INLINE_LIMIT_BYTES, data=b"x" * INLINE_LIMIT_BYTES)
-    full = Result(AttemptId(10**15, 1, 1), Outcome.FAILED, 1, "ü" * 500, stdout=output, stderr=output)
+    value = Output(MAX_INLINE_BYTES, data=b"x" * MAX_INLINE_BYTES)
+    full = Result(AttemptId(10**15, 1, 1), Outcome.FAILED, 1, "ü" * 500, stdout=output, stderr=output, value=value)
     report = Report(1, 0, (), (full,) * MAX_RESULTS_PER_REPORT, Load(1))
     assert len(codec.encode(report)) < MAX_FRAME_BYTES
 
