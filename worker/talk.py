@@ -22,7 +22,7 @@ from worker.websocket import LostError, WebSocket
 _SHORTEST_PAUSE_S = 0.05
 _ANSWER_WITHIN_S = 0.1
 """After this long the next Report goes although the last one is not answered."""
-_GATHER_S = 0.02
+_GATHER_S = 0.05
 """So long after the last Report, what happens is gathered where more is to be done here anyhow."""
 _REPORT_WITHIN_S = 0.5
 """A Report of what has only begun waits this long: often the result comes first, and one frame tells both."""
