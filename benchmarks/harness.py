@@ -30,6 +30,8 @@ STOP_LIMIT_S = 20.0
 YARDSTICK_LIMIT_S = 120.0
 _PR_SET_CHILD_SUBREAPER = 36
 _LOOK_EVERY_S = 0.002
+_UNWANTED = ("LOOPLINE", "XDG", "PYTHONDONTWRITEBYTECODE")
+"""Settings of the user's; and a program that is installed has its bytecode."""
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 Figures = dict[str, Any]
@@ -99,7 +101,7 @@ class Grid:
         await self.run(name, "worker", *own, *(["--dedicated"] if dedicated else []), *flags)
 
     async def run(self, name: str, module: str, *arguments: str) -> Process:
-        environment = {key: value for key, value in os.environ.items() if not key.startswith(("LOOPLINE", "XDG"))}
+        environment = {key: value for key, value in os.environ.items() if not key.startswith(_UNWANTED)}
         environment |= {"HOME": str(self.folder), "PYTHONPATH": str(ROOT), **self.environment}
         command = [sys.executable, "-m", module, *arguments, "--data-dir", str(self.folder / name)]
         with self.log(name).open("wb") as log:
