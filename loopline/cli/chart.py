@@ -32,6 +32,10 @@ class _Scale:
         return round((moment - self.start) / self.span_s * self.columns)
 
 
+_TOLD_LATE_S = 0.1
+"""The end of an attempt is when its result came; the next one on its slot may have begun so much before that."""
+
+
 def draw(attempts: Iterable[AttemptView], names: Mapping[int, str], now: float, columns: int, colour: bool) -> Text:
     """The chart, its axis and its legend, ``columns`` wide; ``names`` are the jobs'."""
     rows = _rows(attempts, now)
@@ -48,13 +52,14 @@ Row = tuple[str, list[AttemptView]]
 
 
 def _rows(attempts: Iterable[AttemptView], now: float) -> list[Row]:
-    """Attempts by worker and, below that, by slot: two that overlap in time were on two slots."""
+    """Attempts that have begun, by worker and, below that, by slot: two that overlap in time were on two slots."""
     rows: list[Row] = []
-    by_worker = sorted(attempts, key=lambda attempt: (attempt.worker, attempt.dispatched_at, attempt.id))
+    begun = (a for a in attempts if a.started_at is not None or not (a.waiting or a.ended_at))
+    by_worker = sorted(begun, key=lambda attempt: (attempt.worker, _begin(attempt), attempt.id))
     for worker, group in groupby(by_worker, key=lambda attempt: attempt.worker):
         slots: list[list[AttemptView]] = []
         for attempt in group:
-            free = (slot for slot in slots if _end(slot[-1], now) <= attempt.dispatched_at)
+            free = (slot for slot in slots if _end(slot[-1], now) <= _begin(attempt) + _TOLD_LATE_S)
             slot = next(free, None)
             if slot is None:
                 slots.append(slot := [])
@@ -63,13 +68,17 @@ def _rows(attempts: Iterable[AttemptView], now: float) -> list[Row]:
     return rows
 
 
+def _begin(attempt: AttemptView) -> float:
+    return attempt.dispatched_at if attempt.started_at is None else attempt.started_at
+
+
 def _end(attempt: AttemptView, now: float) -> float:
     return now if attempt.ended_at is None else attempt.ended_at
 
 
 def _scale(rows: list[Row], now: float, columns: int) -> _Scale:
     attempts = [attempt for _, row in rows for attempt in row]
-    start = min(attempt.dispatched_at for attempt in attempts)
+    start = min(_begin(attempt) for attempt in attempts)
     return _Scale(start, max(1.0, max(_end(attempt, now) for attempt in attempts) - start), columns)
 
 
@@ -77,8 +86,8 @@ def _row(row: list[AttemptView], scale: _Scale, style: _Style, now: float) -> Te
     """A bar takes a column at least; one that would have to share it with the bar before is left out."""
     line = Text()
     for attempt in row:
-        start = max(len(line), scale.column(attempt.dispatched_at))
-        end = min(scale.columns, max(scale.column(attempt.dispatched_at) + 1, scale.column(_end(attempt, now))))
+        start = max(len(line), scale.column(_begin(attempt)))
+        end = min(scale.columns, max(scale.column(_begin(attempt)) + 1, scale.column(_end(attempt, now))))
         if start < end:
             line.append(" " * (start - len(line))).append_text(style.bar(attempt, end - start))
     return line

@@ -61,3 +61,12 @@ def test_the_axis_has_round_marks_for_any_length() -> None:
         axis = chart.plain.splitlines()[1].strip()
         assert axis.startswith(marks)
         assert len(axis) <= 55
+
+
+def test_a_bar_begins_when_its_attempt_did_not_when_it_was_sent_ahead() -> None:
+    first = attempt("1.1.1", "alpha", 100, 110)
+    second = attempt("1.2.1", "alpha", 100, 120).model_copy(update={"started_at": 109.95})
+    gone = attempt("1.3.1", "alpha", 100, 101, accepted=False).model_copy(update={"started_at": None})
+    waits = attempt("1.4.1", "alpha", 100, None).model_copy(update={"started_at": None, "waiting": True})
+    chart = draw([first, second, gone, waits], {1: "one"}, 120, 28, colour=False).plain.splitlines()
+    assert chart[:2] == ["alpha 1 1AAAAAAAAA2AAAAAAAAA", "        |0s       |10s"]
