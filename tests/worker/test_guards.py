@@ -16,7 +16,7 @@ import pytest
 from shared.model import Outcome
 from shared.protocol.messages import Run
 from tests.worker.bench import Bench, processes_of, python, run_of, until
-from worker.launch import processes
+from worker.launch import processes, tree
 from worker.launch.folders import Folders
 from worker.launch.wire import Unpacker, pack
 
@@ -152,6 +152,23 @@ async def test_a_kill_that_comes_too_late_is_not_the_next_task_s(bench: Bench) -
         bench.runner.cancel(run.attempt)
         assert (await bench.end_of(run)).outcome in (Outcome.CANCELLED, Outcome.SUCCEEDED)
     assert (await bench.result(number(99, "sh", "-c", "sleep 0.1; echo fine"))).stdout.data == b"fine\n"
+
+
+async def test_a_kill_before_its_guard_is_known_is_nobody_else_s(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its number is 0 until then, and of that number everybody is a descendant."""
+    asked = []
+    monkeypatch.setattr(tree, "signal_all", lambda guard, signum: asked.append(guard))
+    run = number(1, "sleep", "100")
+    bench.runner.start(run)
+    attempt = bench.runner._attempts[run.attempt]
+    while attempt._tree is None:
+        await asyncio.sleep(0)
+    assert attempt._tree._guard == 0  # type: ignore[attr-defined]
+    bench.runner.cancel(run.attempt)
+    assert (await bench.end_of(run)).outcome is Outcome.CANCELLED
+    assert asked == []
 
 
 async def test_an_idle_guard_that_is_killed_is_replaced(bench: Bench) -> None:
