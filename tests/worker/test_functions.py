@@ -27,6 +27,7 @@ from tests.worker.bench import Bench, processes_of, run_of, until
 from worker.downloads import DownloadError
 from worker.launch import sandbox
 from worker.limits import Quota
+from worker.warm import call_tree
 from worker.warm import launcher as warm_launcher
 from worker.warm.channel import Channel
 from worker.warm.launcher import WarmLauncher
@@ -283,6 +284,19 @@ async def test_long_values_and_arguments_are_files(caller: Caller) -> None:
     content = caller.bench.spool.value_file(result.attempt).read_bytes()
     assert pickle.loads(content) == b"x" * 100_000
     assert (result.value.sha256, result.value.size_bytes) == (hashlib.sha256(content).hexdigest(), len(content))
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such limit")
+def test_arguments_for_which_there_is_no_room_are_not_cut_short(tmp_path: Path) -> None:
+    import resource
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, hard))
+    try:
+        with pytest.raises(OSError, match="too large"):
+            call_tree._file_of(b"x" * 100_000, tmp_path)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
 def a_value(folder: Path, content: bytes) -> Path:

@@ -350,7 +350,12 @@ def _write_file(path: Path, parts: Sequence[Written | bytes]) -> None:
 def _file_of(content: bytes, folder: Path) -> int:
     """An open file without a name."""
     written = Written(folder)
-    os.write(written.file, content)
+    try:
+        with os.fdopen(written.file, "wb", closefd=False) as stream:  # all of it, or OSError: the disk may be full
+            stream.write(content)
+    except OSError:
+        written.close()
+        raise
     return written.file
 
 
