@@ -158,7 +158,7 @@ async def test_a_kill_before_its_guard_is_known_is_nobody_else_s(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its number is 0 until then, and of that number everybody is a descendant."""
-    asked = []
+    asked = list[int]()
     monkeypatch.setattr(tree, "signal_all", lambda guard, signum: asked.append(guard))
     run = number(1, "sleep", "100")
     bench.runner.start(run)
