@@ -212,6 +212,23 @@ async def test_memory_that_runs_out_kills_the_task_not_its_guard(bench: Bench) -
     assert results[2].reason == ""  # what the last one hit is not this one's
 
 
+async def test_memory_that_a_task_left_behind_is_not_the_next_one_s(bench: Bench) -> None:
+    """A file in /dev/shm counts in the group of whoever wrote it until it is removed."""
+    left = Path("/dev/shm", f"loopline-{os.getpid()}")
+    if not left.parent.is_dir():
+        pytest.skip("this system has no /dev/shm")
+    try:
+        run = number(1, "sh", "-c", f"head -c 40000000 /dev/zero > {left}", memory_bytes=64 * 2**20)
+        assert (await bench.result(run)).outcome is Outcome.SUCCEEDED
+        following = [
+            await bench.result(python("print(len(bytearray(40_000_000)))", task=2, memory_bytes=64 * 2**20)),
+            await bench.result(python("print(1)", task=3, memory_bytes=24 * 2**20)),
+        ]
+        assert [(result.outcome, result.reason) for result in following] == [(Outcome.SUCCEEDED, "")] * 2
+    finally:
+        left.unlink(missing_ok=True)
+
+
 async def test_a_guard_starts_no_more_than_its_task(bench: Bench) -> None:
     """Nothing of ours is a child of the task's parent: what the agent signals below it is the task alone."""
     run = number(1, "sh", "-c", GATED)
