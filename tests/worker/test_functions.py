@@ -22,6 +22,7 @@ from pydantic import TypeAdapter
 from shared.chunks import CRASHED, RAISED, RETURNED, ends, join
 from shared.errors import LooplineError
 from shared.model import INLINE_LIMIT_BYTES, Function, Outcome, Output, Result
+from shared.protocol import written
 from shared.protocol.messages import Run
 from tests.worker.bench import Bench, processes_of, run_of, until
 from worker.downloads import DownloadError
@@ -339,6 +340,24 @@ async def test_what_was_made_before_a_time_limit_is_kept(caller: Caller) -> None
     result = await caller.bench.result(slow)
     assert (result.outcome, result.reason) == (Outcome.FAILED, "timed out after 1 s")
     assert ends_of(result) == [(RETURNED, None)]
+
+
+def babble() -> int:
+    """Writes to whatever it has open, also to what its interpreter writes its calls' ends to."""
+    for file in map(int, os.listdir("/proc/self/fd")):  # noqa: PTH208
+        try:
+            if file > 2 and not os.fstat(file).st_nlink:
+                os.write(file, b"x" * 100_000)
+        except OSError:
+            continue
+    return 1
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only Linux shows what is open so easily")
+async def test_what_a_function_writes_where_it_should_not_is_no_result_that_a_master_refuses(caller: Caller) -> None:
+    """A Report with such a one would be refused, and sent again, forever."""
+    result = await caller.call(babble)
+    assert written.read(written.write(result)) == result
 
 
 async def test_long_ends_of_several_calls_are_a_file(caller: Caller) -> None:

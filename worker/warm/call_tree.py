@@ -235,9 +235,6 @@ class CallTree:
 
     async def _value(self, interpreter: Interpreter | None = None) -> Output | None:
         """In itself, where it is short. Else (None) in its file, where whoever ends the attempt finds it."""
-        if self._call.count is None:
-            content = b"".join(interpreter.ends.parts()) if interpreter else b""
-            return Output(len(content), data=content) if content else None
         made = [*self._made.parts, *([interpreter.ends] if interpreter else [])]
         if sum(map(len, made)) <= MAX_INLINE_BYTES:
             content = b"".join(piece for part in made for piece in pieces(part))
