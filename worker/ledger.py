@@ -112,7 +112,7 @@ class Ledger:
 
     def rest(self) -> None:
         """Nothing goes on here: an idle worker's ledger is empty."""
-        if self._size_bytes and not self._sizes:
+        if self._size_bytes and not self._sizes and not self._file.closed:
             self._file.truncate(0)
             self._size_bytes = self._cleaned_bytes = 0
 
@@ -153,6 +153,8 @@ class Ledger:
 
     def _append(self, lines: bytes) -> None:
         """All of it, or nothing."""
+        if self._file.closed:
+            self._reopen()
         written = self._file.write(lines)
         if written != len(lines):
             self._file.truncate(self._size_bytes)
@@ -168,8 +170,12 @@ class Ledger:
         try:
             unfinished.replace(self._path)
         finally:
-            self._file = self._path.open("ab", buffering=0)
-            self._size_bytes = self._cleaned_bytes = self._path.stat().st_size
+            self._reopen()
+
+    def _reopen(self) -> None:
+        """OSError where there is no file descriptor left: then it is for the next line to try again."""
+        self._file = self._path.open("ab", buffering=0)
+        self._size_bytes = self._cleaned_bytes = os.fstat(self._file.fileno()).st_size
 
     def _lines(self) -> Iterator[bytes]:
         yield from (_RESULT % text for text in self._results.values())

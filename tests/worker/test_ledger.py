@@ -146,6 +146,26 @@ def test_one_long_run_does_not_have_it_cleaned_for_every_line(path: Path, monkey
     assert state(reopened(ledger, path)) == ([run(A, "x" * 50_000)], [], [])
 
 
+def test_no_file_descriptor_for_a_clean_file_is_not_its_end(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ledger = Ledger(path)
+    ledger.write(came=assign(A, B))
+
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    with monkeypatch.context() as scarce:
+        scarce.setattr(ledger_module, "_WORTH_CLEANING_BYTES", 10)
+        scarce.setattr(ledger, "live_bytes", 0)
+        scarce.setattr(ledger, "_reopen", refuse)
+        ledger.write(began=[A])
+        with pytest.raises(OSError, match="Too many"):
+            ledger.write(began=[B])
+    ledger.write(results=[result(A)])
+    assert state(reopened(ledger, path)) == ([run(B)], [], [result(A)])
+
+
 def test_what_is_over_is_so_also_where_the_disk_is_full(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ledger = Ledger(path)
     ledger.write(came=assign(A, B), results=[result(C)])
