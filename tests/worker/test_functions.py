@@ -369,6 +369,37 @@ async def test_long_ends_of_several_calls_are_a_file(caller: Caller) -> None:
     assert ends_of(await caller.bench.result(caller.chunk(lambda x: x, (1,)))) == [(RETURNED, 1)]
 
 
+@pytest.mark.parametrize("place", [".tmp", "."])
+async def test_long_ends_are_written_nowhere_else(caller: Caller, tmp_path: Path, place: str) -> None:
+    """In a sandbox a function can reach nothing but its folder: we must not write behind a link for it."""
+    outside = a_value(tmp_path / "outside", b"the owner's")
+    target = str(outside / place)
+
+    def swap(size: int) -> bytes:
+        mine = os.path.join(os.environ["LOOPLINE_SCRATCH"], place).removesuffix("/.")  # noqa: PTH118
+        if not os.path.islink(mine):  # noqa: PTH114
+            os.rename(mine, f"{mine}-away")  # noqa: PTH104
+            os.symlink(target, mine)  # noqa: PTH211
+        return bytes(size)
+
+    result = await caller.bench.result(caller.chunk(swap, (50_000,), (50_001,)))
+    assert (result.outcome, result.value) == (Outcome.SUCCEEDED, None)
+    assert (outside / ".tmp" / "value").read_bytes() == b"the owner's"
+    assert [each.name for each in (outside / ".tmp").iterdir()] == ["value"]
+    assert caller.bench.troubles == []
+
+
+async def test_long_ends_of_who_removed_its_own_folder_are_kept(caller: Caller) -> None:
+    def tidy(size: int) -> bytes:
+        if os.path.isdir(".tmp"):  # noqa: PTH112
+            os.rmdir(".tmp")  # noqa: PTH106
+        return bytes(size)
+
+    result = await caller.bench.result(caller.chunk(tidy, (50_000,), (50_001,)))
+    assert result.value
+    assert result.value.sha256
+
+
 async def test_a_folder_is_empty_for_every_call_and_gone_after_the_last(caller: Caller) -> None:
     def look(leave: str) -> tuple[list[str], list[str], str]:
         import os
