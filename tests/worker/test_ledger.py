@@ -146,9 +146,7 @@ def test_one_long_run_does_not_have_it_cleaned_for_every_line(path: Path, monkey
     assert state(reopened(ledger, path)) == ([run(A, "x" * 50_000)], [], [])
 
 
-def test_no_file_descriptor_for_a_clean_file_is_not_its_end(
-    path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_file_descriptor_for_a_clean_file_is_not_its_end(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ledger = Ledger(path)
     ledger.write(came=assign(A, B))
 
