@@ -51,6 +51,7 @@ class Ledger:
         self._results: dict[AttemptId, bytes] = {}  # as they are written
         self._sizes: dict[AttemptId, int] = {}  # of what is not over: its share of the file
         self.live_bytes = 0
+        self._cleaned_bytes = 0  # its size when it was last cleaned: of one long frame, one long run may count
         self._file = path.open("ab", buffering=0)
         self._size_bytes = self._read(path.read_bytes())
         self._file.truncate(self._size_bytes)  # a line that was never finished would spoil the next
@@ -82,7 +83,9 @@ class Ledger:
         came: tuple[Assign, bytes] | None = None,
         began: Iterable[AttemptId] = (),
     ) -> None:
-        """All that happened, in one piece; ``came``: an Assign and its frame. OSError: no room, nothing is kept."""
+        """All that happened, in one piece; ``came``: an Assign and its frame. OSError: no room, nothing is kept but
+        what is over.
+        """
         ended = [(result.attempt, written.write(result)) for result in results]
         begun = tuple(began)
         gone = tuple(attempt for attempt in over if attempt in self._sizes)
@@ -92,22 +95,26 @@ class Ledger:
         lines += [_BEGAN % _list(begun)] if begun else []
         if not lines:
             return
-        self._append(b"".join(lines))
+        try:
+            self._append(b"".join(lines))
+        except OSError:
+            self._over(gone)  # so it is, written or not: a later agent would send it again, which does no harm
+            raise
         for attempt, text in ended:
             self._ended(attempt, text)
         self._over(gone)
         if came:
             self._came(came[0], len(came[1]))
         self._began(begun)
-        if self._size_bytes > max(_WORTH_CLEANING_BYTES, 2 * self.live_bytes):
+        if self._size_bytes > 2 * max(_WORTH_CLEANING_BYTES // 2, self.live_bytes, self._cleaned_bytes):
             with suppress(OSError):  # a full disk: it stays as it is
                 self._clean()
 
     def rest(self) -> None:
         """Nothing goes on here: an idle worker's ledger is empty."""
-        if self._size_bytes and not self._sizes:
+        if self._size_bytes and not self._sizes and not self._file.closed:
             self._file.truncate(0)
-            self._size_bytes = 0
+            self._size_bytes = self._cleaned_bytes = 0
 
     def close(self) -> None:
         self._file.close()
@@ -146,6 +153,8 @@ class Ledger:
 
     def _append(self, lines: bytes) -> None:
         """All of it, or nothing."""
+        if self._file.closed:
+            self._reopen()
         written = self._file.write(lines)
         if written != len(lines):
             self._file.truncate(self._size_bytes)
@@ -161,8 +170,12 @@ class Ledger:
         try:
             unfinished.replace(self._path)
         finally:
-            self._file = self._path.open("ab", buffering=0)
-            self._size_bytes = self._path.stat().st_size
+            self._reopen()
+
+    def _reopen(self) -> None:
+        """OSError where there is no file descriptor left: then it is for the next line to try again."""
+        self._file = self._path.open("ab", buffering=0)
+        self._size_bytes = self._cleaned_bytes = os.fstat(self._file.fileno()).st_size
 
     def _lines(self) -> Iterator[bytes]:
         yield from (_RESULT % text for text in self._results.values())

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from ssl import SSLContext
 
 _PORTS = {"http": 80, "https": 443}
+_NEXT_ADDRESS_S = 0.25
+"""A name may have an address that never answers (IPv6 of half a network) before one that does."""
 
 
 class LostError(Exception):
@@ -66,7 +68,9 @@ class WebSocket(asyncio.Protocol):
         """RejectedError, LostError or OSError. ``limit_bytes``: of one message."""
         parts = urlsplit(url)
         loop, port = asyncio.get_running_loop(), parts.port or _PORTS[parts.scheme]
-        _, socket = await loop.create_connection(lambda: cls(limit_bytes), parts.hostname or "", port, ssl=tls)
+        _, socket = await loop.create_connection(
+            lambda: cls(limit_bytes), parts.hostname or "", port, ssl=tls, happy_eyeballs_delay=_NEXT_ADDRESS_S
+        )
         try:
             fields = [(name.encode(), value.encode()) for name, value in headers.items()]
             socket._send(Request(parts.netloc.rpartition("@")[2], parts.path, extra_headers=fields))

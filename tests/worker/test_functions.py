@@ -22,11 +22,13 @@ from pydantic import TypeAdapter
 from shared.chunks import CRASHED, RAISED, RETURNED, ends, join
 from shared.errors import LooplineError
 from shared.model import INLINE_LIMIT_BYTES, Function, Outcome, Output, Result
+from shared.protocol import written
 from shared.protocol.messages import Run
 from tests.worker.bench import Bench, processes_of, run_of, until
 from worker.downloads import DownloadError
 from worker.launch import sandbox
 from worker.limits import Quota
+from worker.warm import call_tree
 from worker.warm import launcher as warm_launcher
 from worker.warm.channel import Channel
 from worker.warm.launcher import WarmLauncher
@@ -285,6 +287,19 @@ async def test_long_values_and_arguments_are_files(caller: Caller) -> None:
     assert (result.value.sha256, result.value.size_bytes) == (hashlib.sha256(content).hexdigest(), len(content))
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such limit")
+def test_arguments_for_which_there_is_no_room_are_not_cut_short(tmp_path: Path) -> None:
+    import resource
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, hard))
+    try:
+        with pytest.raises(OSError, match="too large"):
+            call_tree._file_of(b"x" * 100_000, tmp_path)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
 def a_value(folder: Path, content: bytes) -> Path:
     (folder / ".tmp").mkdir(parents=True)
     (folder / ".tmp" / "value").write_bytes(content)
@@ -327,6 +342,24 @@ async def test_what_was_made_before_a_time_limit_is_kept(caller: Caller) -> None
     assert ends_of(result) == [(RETURNED, None)]
 
 
+def babble() -> int:
+    """Writes to whatever it has open, also to what its interpreter writes its calls' ends to."""
+    for file in map(int, os.listdir("/proc/self/fd")):  # noqa: PTH208
+        try:
+            if file > 2 and not os.fstat(file).st_nlink:
+                os.write(file, b"x" * 100_000)
+        except OSError:
+            continue
+    return 1
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only Linux shows what is open so easily")
+async def test_what_a_function_writes_where_it_should_not_is_no_result_that_a_master_refuses(caller: Caller) -> None:
+    """A Report with such a one would be refused, and sent again, forever."""
+    result = await caller.call(babble)
+    assert written.read(written.write(result)) == result
+
+
 async def test_long_ends_of_several_calls_are_a_file(caller: Caller) -> None:
     result = await caller.bench.result(caller.chunk(lambda x: bytes(x), (50_000,), (50_001,)))
     assert result.value
@@ -334,6 +367,37 @@ async def test_long_ends_of_several_calls_are_a_file(caller: Caller) -> None:
     content = caller.bench.spool.value_file(result.attempt).read_bytes()
     assert [len(pickle.loads(text)) for _, _, text in ends(content)] == [50_000, 50_001]
     assert ends_of(await caller.bench.result(caller.chunk(lambda x: x, (1,)))) == [(RETURNED, 1)]
+
+
+@pytest.mark.parametrize("place", [".tmp", "."])
+async def test_long_ends_are_written_nowhere_else(caller: Caller, tmp_path: Path, place: str) -> None:
+    """In a sandbox a function can reach nothing but its folder: we must not write behind a link for it."""
+    outside = a_value(tmp_path / "outside", b"the owner's")
+    target = str(outside / place)
+
+    def swap(size: int) -> bytes:
+        mine = os.path.join(os.environ["LOOPLINE_SCRATCH"], place).removesuffix("/.")  # noqa: PTH118
+        if not os.path.islink(mine):  # noqa: PTH114
+            os.rename(mine, f"{mine}-away")  # noqa: PTH104
+            os.symlink(target, mine)  # noqa: PTH211
+        return bytes(size)
+
+    result = await caller.bench.result(caller.chunk(swap, (50_000,), (50_001,)))
+    assert (result.outcome, result.value) == (Outcome.SUCCEEDED, None)
+    assert (outside / ".tmp" / "value").read_bytes() == b"the owner's"
+    assert [each.name for each in (outside / ".tmp").iterdir()] == ["value"]
+    assert caller.bench.troubles == []
+
+
+async def test_long_ends_of_who_removed_its_own_folder_are_kept(caller: Caller) -> None:
+    def tidy(size: int) -> bytes:
+        if os.path.isdir(".tmp"):  # noqa: PTH112
+            os.rmdir(".tmp")  # noqa: PTH106
+        return bytes(size)
+
+    result = await caller.bench.result(caller.chunk(tidy, (50_000,), (50_001,)))
+    assert result.value
+    assert result.value.sha256
 
 
 async def test_a_folder_is_empty_for_every_call_and_gone_after_the_last(caller: Caller) -> None:

@@ -16,7 +16,7 @@ import pytest
 from shared.model import Outcome
 from shared.protocol.messages import Run
 from tests.worker.bench import Bench, processes_of, python, run_of, until
-from worker.launch import processes
+from worker.launch import processes, tree
 from worker.launch.folders import Folders
 from worker.launch.wire import Unpacker, pack
 
@@ -154,6 +154,23 @@ async def test_a_kill_that_comes_too_late_is_not_the_next_task_s(bench: Bench) -
     assert (await bench.result(number(99, "sh", "-c", "sleep 0.1; echo fine"))).stdout.data == b"fine\n"
 
 
+async def test_a_kill_before_its_guard_is_known_is_nobody_else_s(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its number is 0 until then, and of that number everybody is a descendant."""
+    asked = list[int]()
+    monkeypatch.setattr(tree, "signal_all", lambda guard, signum: asked.append(guard))
+    run = number(1, "sleep", "100")
+    bench.runner.start(run)
+    attempt = bench.runner._attempts[run.attempt]
+    while attempt._tree is None:
+        await asyncio.sleep(0)
+    assert attempt._tree._guard == 0  # type: ignore[attr-defined]
+    bench.runner.cancel(run.attempt)
+    assert (await bench.end_of(run)).outcome is Outcome.CANCELLED
+    assert asked == []
+
+
 async def test_an_idle_guard_that_is_killed_is_replaced(bench: Bench) -> None:
     await bench.result(number(1, "true"))
     (guard,) = guards(bench)
@@ -193,6 +210,23 @@ async def test_memory_that_runs_out_kills_the_task_not_its_guard(bench: Bench) -
     assert "3 MiB of memory" in results[0].reason
     assert "17 MiB of memory" in results[1].reason
     assert results[2].reason == ""  # what the last one hit is not this one's
+
+
+async def test_memory_that_a_task_left_behind_is_not_the_next_one_s(bench: Bench) -> None:
+    """A file in /dev/shm counts in the group of whoever wrote it until it is removed."""
+    left = Path("/dev/shm", f"loopline-{os.getpid()}")
+    if not left.parent.is_dir():
+        pytest.skip("this system has no /dev/shm")
+    try:
+        run = number(1, "sh", "-c", f"head -c 40000000 /dev/zero > {left}", memory_bytes=64 * 2**20)
+        assert (await bench.result(run)).outcome is Outcome.SUCCEEDED
+        following = [
+            await bench.result(python("print(len(bytearray(40_000_000)))", task=2, memory_bytes=64 * 2**20)),
+            await bench.result(python("print(1)", task=3, memory_bytes=24 * 2**20)),
+        ]
+        assert [(result.outcome, result.reason) for result in following] == [(Outcome.SUCCEEDED, "")] * 2
+    finally:
+        left.unlink(missing_ok=True)
 
 
 async def test_a_guard_starts_no_more_than_its_task(bench: Bench) -> None:

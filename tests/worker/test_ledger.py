@@ -1,5 +1,6 @@
 """What an agent that is killed leaves to the next one."""
 
+import errno
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -126,6 +127,57 @@ def test_it_does_not_grow_with_what_is_over(path: Path, monkeypatch: pytest.Monk
     assert state(reopened(ledger, path)) == ([run(A)], [B], [result(C)])
     ledger.write(over=[A, B, C])
     assert ledger.live_bytes == 0
+
+
+def test_one_long_run_does_not_have_it_cleaned_for_every_line(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A frame is shared out evenly among what it brings, which need not be so."""
+    monkeypatch.setattr(ledger_module, "_WORTH_CLEANING_BYTES", 2000)
+    cleaned, clean = list[None](), Ledger._clean
+    monkeypatch.setattr(Ledger, "_clean", lambda ledger: cleaned.append(clean(ledger)))
+    ledger = Ledger(path)
+    short = [AttemptId(1, task, 1) for task in range(2, 100)]
+    message = Assign(1, 0, (run(A, "x" * 50_000), *map(run, short)))
+    ledger.write(came=(message, codec.encode(message)))
+    ledger.write(over=short)
+    for task in range(100):
+        ledger.write(results=[result(AttemptId(2, task, 1))])
+        ledger.write(over=[AttemptId(2, task, 1)])
+    assert len(cleaned) < 5
+    assert state(reopened(ledger, path)) == ([run(A, "x" * 50_000)], [], [])
+
+
+def test_no_file_descriptor_for_a_clean_file_is_not_its_end(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ledger = Ledger(path)
+    ledger.write(came=assign(A, B))
+
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    with monkeypatch.context() as scarce:
+        scarce.setattr(ledger_module, "_WORTH_CLEANING_BYTES", 10)
+        scarce.setattr(ledger, "live_bytes", 0)
+        scarce.setattr(ledger, "_reopen", refuse)
+        ledger.write(began=[A])
+        with pytest.raises(OSError, match="Too many"):
+            ledger.write(began=[B])
+    ledger.write(results=[result(A)])
+    assert state(reopened(ledger, path)) == ([run(B)], [], [result(A)])
+
+
+def test_what_is_over_is_so_also_where_the_disk_is_full(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ledger = Ledger(path)
+    ledger.write(came=assign(A, B), results=[result(C)])
+
+    def refuse(lines: bytes) -> None:
+        raise OSError(errno.ENOSPC, "No space")
+
+    with monkeypatch.context() as full:
+        full.setattr(ledger, "_append", refuse)
+        with pytest.raises(OSError, match="No space"):
+            ledger.write(over=[A, B, C])
+    assert (state(ledger), ledger.live_bytes) == (([], [], []), 0)
+    ledger.rest()
+    assert path.read_bytes() == b""
 
 
 def test_a_disk_that_takes_nothing_is_an_oserror_and_nothing_is_half_written(

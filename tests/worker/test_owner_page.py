@@ -132,6 +132,14 @@ async def test_whoever_does_not_know_the_secret_sees_nothing(agent: Started) -> 
     assert stat.S_IMODE((agent.folder / "owner-page").stat().st_mode) == 0o600
 
 
+async def test_who_asks_for_headers_alone_gets_no_body(agent: Started, caplog: pytest.LogCaptureFixture) -> None:
+    """Whoever it is: an answer that HTTP does not allow would be a traceback in the agent's log."""
+    for url in (address(agent), f"{address(agent)}x", address(agent).rsplit("/", 2)[0]):
+        status, said, headers = await ask("HEAD", url)
+        assert (status, said, int(headers["Content-Length"]) > 0) == (404, "", True)
+    assert "data_received" not in caplog.text
+
+
 @pytest.mark.parametrize(
     "headers",
     [

@@ -195,7 +195,7 @@ async def test_without_proc_a_tree_is_stopped_by_groups_and_one_by_one(pause: st
             )
         freeze()
         await until(lambda: all(child.status() == psutil.STATUS_STOPPED for child in below))
-        assert (guard.status() == psutil.STATUS_STOPPED) == (pause == "suspend")
+        await until(lambda: (guard.status() == psutil.STATUS_STOPPED) == (pause == "suspend"))
         thaw()
         await until(lambda: not any(child.status() == psutil.STATUS_STOPPED for child in [guard, *below]))
     finally:

@@ -3,6 +3,7 @@
 import asyncio
 import hashlib
 import shutil
+import socket
 import ssl
 import subprocess
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -118,6 +119,27 @@ async def test_what_is_no_websocket_is_told_apart(server: Server) -> None:
         server.port = other.sockets[0].getsockname()[1]
         with pytest.raises(LostError, match="speaks no WebSocket"):
             await server.connect()
+
+
+async def test_an_address_that_never_answers_is_not_waited_for(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await server.start()
+    loop, silent = asyncio.get_running_loop(), ("127.0.0.2", server.port)
+    connect = loop.sock_connect
+
+    async def resolve(host: str, port: int, **_: object) -> list[object]:
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (host, port)) for host in (silent[0], "127.0.0.1")]
+
+    async def reach(sock: socket.socket, address: tuple[str, int]) -> None:
+        await (asyncio.Event().wait() if address == silent else connect(sock, address))
+
+    monkeypatch.setattr(loop, "getaddrinfo", resolve)
+    monkeypatch.setattr(loop, "sock_connect", reach)
+    link = await asyncio.wait_for(
+        WebSocket.connect(f"http://master.example:{server.port}/api/link", {}, LIMIT_BYTES), 10
+    )
+    link.drop()
 
 
 async def test_what_the_listener_raises_ends_it_and_is_raised(server: Server) -> None:

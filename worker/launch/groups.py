@@ -31,10 +31,12 @@ Hits = tuple[int, int]
 """How often memory ran out, and how often another process was refused."""
 
 _LEFT = "frozen"
+_COUNTERS = {"memory": ("memory.events", "memory.oom_control"), "pids": ("pids.events",)}
 _GUARD_PROCESSES = 1
 _GUARD_BYTES = 2**19
 _LEAST_BYTES = 2**24
 """A smaller limit on memory is watched: the kernel might find the guard larger than the task, and kill that."""
+_MOST_LEFT_BYTES = _LEAST_BYTES // 2
 
 
 def name_of(guard: int) -> str:
@@ -57,6 +59,7 @@ class Group:
         self._counters: dict[str, int] | None = None  # open files
         self._counted: list[bytes] = []
         self._hits = 0, 0
+        self._usage: int | None = None  # an open file
 
     def make(self) -> None:
         """OSError where it cannot be had."""
@@ -122,7 +125,8 @@ class Group:
     def hits(self) -> Hits:
         """Of all tasks in it until now. OSError where that cannot be looked at."""
         if self._counters is None:
-            self._counters = {kind: file for kind in ("memory", "pids") if (file := self._open_counter(kind)) >= 0}
+            opened = {kind: self._open(kind, *files) for kind, files in _COUNTERS.items()}
+            self._counters = {kind: file for kind, file in opened.items() if file >= 0}
         counted = [os.pread(file, 4096, 0) for file in self._counters.values()]
         if counted != self._counted:
             self._counted = counted
@@ -130,8 +134,19 @@ class Group:
             self._hits = numbers.get("memory", {}).get("oom_kill", 0), numbers.get("pids", {}).get("max", 0)
         return self._hits
 
+    def is_spent(self) -> bool:
+        """Whether tasks that are gone left memory behind (files in /dev/shm), which the next one would answer for.
+        OSError where that cannot be looked at.
+        """
+        if self._usage is None:
+            self._usage = self._open("memory", "memory.current", "memory.usage_in_bytes")
+        if self._usage < 0:
+            return False
+        with_cache_bytes = _number(os.pread(self._usage, 100, 0)) or 0  # which can be dropped, but costs less to read
+        return with_cache_bytes > _MOST_LEFT_BYTES and (self.memory_bytes() or 0) > _MOST_LEFT_BYTES
+
     def close(self) -> None:
-        """The files that are open for ``hits``."""
+        """The files that are open for ``hits``: whoever asks for more ends with its group."""
         for file in (self._counters or {}).values():
             os.close(file)
         self._counters = None
@@ -141,10 +156,11 @@ class Group:
         gone = [_remove(folder) for folder in (self._still, *set(self._folders.values())) if folder]
         return all(gone)
 
-    def _open_counter(self, kind: str) -> int:
-        for file in ("memory.events", "memory.oom_control", "pids.events"):
+    def _open(self, kind: str, *files: str) -> int:
+        """The first of them that there is, opened; -1: none."""
+        for file in files:
             path = f"{self._folders.get(kind)}/{file}"
-            if file.startswith(kind) and os.access(path, os.R_OK):
+            if os.access(path, os.R_OK):
                 return os.open(path, os.O_RDONLY)
         return -1
 

@@ -195,6 +195,9 @@ class Guard:
         if self._strays:
             end["strays"] = self._strays
         self._note_breach(self._status, end)
+        with suppress(OSError):  # no file descriptor left
+            if self._group.is_spent():
+                end["is_spent"] = True  # the next task is another guard's
         return end
 
     def _note_breach(self, status: int, end: dict[str, object]) -> None:

@@ -24,7 +24,7 @@ class Listener(Protocol):
 
 
 class Line:
-    """``on_free`` is called when the guard may have its next task, ``on_end`` when it is gone."""
+    """``on_free`` is called when the guard may have its next task, ``on_end`` when it is gone or is to go."""
 
     def __init__(
         self,
@@ -104,9 +104,10 @@ class Line:
             return
         self.hits = news.pop("hits", self.hits)
         self.past_cpu_s += news.get("cpu_s", 0.0)
+        is_spent = news.pop("is_spent", False)
         if self._listener and self._listener.heed(news):
             self._listener = None
-            self._on_free(self)
+            (self._on_end if is_spent else self._on_free)(self)
 
     def _lose(self) -> None:
         self.close()

@@ -45,8 +45,9 @@ class PosixTree:
         if self._ended.done():
             return
         self._line.say("kill")
-        with suppress(OSError):
-            signal_all(self._guard, signal.SIGKILL)
+        if self._guard:  # of one that has not said who it is, nothing runs yet
+            with suppress(OSError):
+                signal_all(self._guard, signal.SIGKILL)
 
     def freeze(self) -> None:
         self._set_frozen(True)

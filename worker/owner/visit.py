@@ -90,10 +90,8 @@ class Visit(asyncio.Protocol):
             "Connection": "close",
         }
         fields = [(name.encode(), value.encode()) for name, value in headers.items()]
-        for event in (
-            h11.Response(status_code=answer.status, headers=fields),
-            h11.Data(data=body),
-            h11.EndOfMessage(),
-        ):
-            self._transport.write(self._http.send(event) or b"")
+        self._transport.write(self._http.send(h11.Response(status_code=answer.status, headers=fields)) or b"")
+        if self._request is None or self._request.method != b"HEAD":
+            self._transport.write(self._http.send(h11.Data(data=body)) or b"")
+        self._transport.write(self._http.send(h11.EndOfMessage()) or b"")
         self._transport.close()

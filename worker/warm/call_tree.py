@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import errno
 import os
 import signal
 from collections.abc import Hashable, Iterable, Sequence
@@ -15,11 +16,14 @@ from typing import Any, Protocol
 
 from shared.chunks import CRASHED, END
 from shared.model import INLINE_LIMIT_BYTES, MAX_INLINE_BYTES, Output
+from shared.paths import TEMPORARY
+from worker import inside
 from worker.downloads import DownloadError
 from worker.launch.sinks import Sink
 from worker.launch.trees import Call, Ended, Job, Usage
 from worker.warm.interpreter import Answer, Interpreter, printable
 from worker.warm.interpreters import Interpreters
+from worker.warm.value import NAME
 from worker.warm.written import Written
 
 _LONGEST_IN_LINE = 32_000
@@ -28,6 +32,7 @@ _MOST_CRASHES = 100
 """Of one task's calls; those after them are not made."""
 _FOLLOW_EVERY_S = 0.05
 _PARTS_AT_ONCE = 64
+_SHORTAGES = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EMFILE, errno.ENFILE, errno.ENOMEM)
 _KILLED = "killed by another program, or by the system for lack of memory"
 
 
@@ -235,14 +240,11 @@ class CallTree:
 
     async def _value(self, interpreter: Interpreter | None = None) -> Output | None:
         """In itself, where it is short. Else (None) in its file, where whoever ends the attempt finds it."""
-        if self._call.count is None:
-            content = b"".join(interpreter.ends.parts()) if interpreter else b""
-            return Output(len(content), data=content) if content else None
         made = [*self._made.parts, *([interpreter.ends] if interpreter else [])]
         if sum(map(len, made)) <= MAX_INLINE_BYTES:
             content = b"".join(piece for part in made for piece in pieces(part))
             return Output(len(content), data=content) if content else None
-        await asyncio.to_thread(_write_file, self._call.value, made)
+        await asyncio.to_thread(_write_file, self._job.folder, made)
         return None
 
     async def _settle(self, interpreter: Interpreter, answer: Answer) -> Ended:
@@ -338,19 +340,35 @@ def pieces(part: Written | bytes) -> Iterable[bytes]:
     return [part] if isinstance(part, bytes) else part.parts()
 
 
-def _write_file(path: Path, parts: Sequence[Written | bytes]) -> None:
-    """It is in a folder that tasks may change as they like: no link is followed."""
-    path.unlink(missing_ok=True)
-    file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0), 0o600)
-    with os.fdopen(file, "wb") as stream:
-        for part in parts:
-            stream.writelines(pieces(part))
+def _write_file(folder: Path, parts: Sequence[Written | bytes]) -> None:
+    """Where ``value.take`` looks, in a folder that calls may have changed as they like: no link is followed, and
+    what cannot be written there for that reason is lost, by their own doing. OSError: no room.
+    """
+    try:
+        with inside.folder(folder, (TEMPORARY,), make=True) as handle:
+            name = inside.at(folder, (TEMPORARY, NAME), handle)
+            with suppress(FileNotFoundError):
+                os.unlink(name, dir_fd=handle)
+            file = os.open(
+                name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), 0o600, dir_fd=handle
+            )
+        with os.fdopen(file, "wb") as stream:
+            for part in parts:
+                stream.writelines(pieces(part))
+    except OSError as error:
+        if error.errno in _SHORTAGES:
+            raise
 
 
 def _file_of(content: bytes, folder: Path) -> int:
     """An open file without a name."""
     written = Written(folder)
-    os.write(written.file, content)
+    try:
+        with os.fdopen(written.file, "wb", closefd=False) as stream:  # all of it, or OSError: the disk may be full
+            stream.write(content)
+    except OSError:
+        written.close()
+        raise
     return written.file
 
 
