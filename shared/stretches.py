@@ -1,4 +1,4 @@
-"""Attempts at tasks that follow one another, said in one breath: hundreds of a bag of short tasks may wait somewhere."""
+"""Attempts at tasks that follow one another, said in one breath: hundreds of a bag of short tasks may wait at once."""
 
 from __future__ import annotations
 
