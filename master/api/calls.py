@@ -55,14 +55,16 @@ async def open_calls(services: Services, request: web.Request) -> web.WebSocketR
     )
     with services.listeners.seat():
         await socket.prepare(request)
-        await _CallLink(services, request, socket).serve()
+        link = _CallLink(services, request, socket)
+        with services.own_keys.of_link(link.name):
+            await link.serve()
     return socket
 
 
 class _CallLink:
     def __init__(self, services: Services, request: web.Request, socket: web.WebSocketResponse) -> None:
         self._services, self._request, self._socket = services, request, socket
-        self._name = token_hex(16)
+        self.name = token_hex(16)
         self._submissions = 0
         self._feeds: dict[int, Feed] = {}
         self._behind: dict[int, Feed] = {}  # in turn
@@ -73,7 +75,7 @@ class _CallLink:
 
     async def serve(self) -> None:
         """Until either side hangs up, or says what it must not."""
-        self._put(Opened(self._name))
+        self._put(Opened(self.name))
         try:
             async with asyncio.TaskGroup() as group:
                 sending = group.create_task(self._send_all())
@@ -138,9 +140,9 @@ class _CallLink:
         """Answered once it is on disk, and followed from its first result on."""
         services = self._services
         caller = await services.auth.admit(self._request, USERS)  # as of now: a token may have been revoked
-        key = submit.again or key_of(self._name, submit.number)
+        key = submit.again or key_of(self.name, submit.number)
         event = JobSubmitted(caller.name, submit.job, key)
-        answer = await submit_once(services, event, key, is_new=not submit.again)
+        answer = await submit_once(services, event, key, is_own=not submit.again)
         self._put(Submitted(submit.number, answer.id))
         job = services.scheduler.state.jobs.get(answer.id)
         has_no_results = job is not None and job.succeeded + job.failed == 0

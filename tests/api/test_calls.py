@@ -80,7 +80,8 @@ async def link(master: Bench, role: str = "user") -> AsyncIterator[Client]:
 
 
 def sweep(tasks: int = 1) -> JobSpec:
-    return JobSpec(command=["work"], parameters={"i": Range(range=[1, tasks])})
+    """Of tasks so long that none waits ahead at a worker: they end one by one."""
+    return JobSpec(command=["work"], parameters={"i": Range(range=[1, tasks])}, size=1000.0)
 
 
 def counting(master: Bench, monkeypatch: pytest.MonkeyPatch) -> list[int]:
@@ -175,6 +176,17 @@ async def test_the_same_submission_on_another_link_is_the_same_job(shared_master
         await second.say(Submit(3, sweep(3), again=key))
         refusal = await second.hear()
         assert (refusal.number, refusal.status, refusal.code) == (3, 409, "key_used")
+
+
+async def test_what_was_sent_again_before_the_lost_link_was_read_to_its_end_is_one_job(shared_master: Bench) -> None:
+    async with link(shared_master) as lost, link(shared_master) as other:
+        job = await other.submit(again=key_of(lost.name, 1))
+        assert await lost.submit() == job
+        headers = {"Idempotency-Key": key_of(other.name, 2)}
+        body = sweep().model_dump(mode="json", exclude_unset=True)
+        answer = await shared_master.ask("POST", "/jobs", "user", json=body, headers=headers)
+        assert answer.status == 201
+        assert await other.submit() == answer.body["id"], "whoever uses such a key does no harm"
 
 
 async def test_what_is_wrong_with_a_submission_is_said_and_the_link_goes_on(shared_master: Bench) -> None:
