@@ -66,9 +66,10 @@ class Answers:
 
 
 class OwnKeys:
-    """Keys that links make up for what is submitted on them: ``<link>.<number>``. They are new, and need not be looked
-    up, as long as nobody else has come with one: a client that lost the link, while its last words are still read
-    here.
+    """Keys that links make up for what is submitted on them: ``<link>.<number>``.
+
+    They are new, and need not be looked up, as long as nobody else has come with one: a client that lost the link,
+    say, while its last words are still being read here.
     """
 
     def __init__(self) -> None:
