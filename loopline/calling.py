@@ -78,6 +78,7 @@ class CallLink:
         self._socket: aiohttp.ClientWebSocketResponse | None = None
         self._keeping: asyncio.Task[None] | None = None
         self._sending: set[asyncio.Task[None]] = set()
+        self._beside: CallLink | None = None  # for jobs that somebody follows here already
 
     def submit(self, spec: JobSpec, listener: Listener) -> None:
         """The listener hears of what comes of it."""
@@ -87,16 +88,25 @@ class CallLink:
 
     def follow(self, job: int, listener: Listener) -> None:
         """From its first result on."""
+        if job in self._followed:
+            self._beside = self._beside or CallLink(self._client)
+            self._beside.follow(job, listener)
+            return
         self._followed[job] = _Followed(listener)
         self._open()
         self._say(Follow(job))
 
-    def drop(self, job: int) -> None:
-        """Nobody wants to hear of it any more."""
-        if self._followed.pop(job, None):
+    def drop(self, job: int, listener: Listener) -> None:
+        """It wants to hear of it no more."""
+        if (followed := self._followed.get(job)) and followed.listener is listener:
+            del self._followed[job]
             self._say(Drop(job))
+        elif self._beside:
+            self._beside.drop(job, listener)
 
     async def close(self) -> None:
+        if self._beside:
+            await self._beside.close()
         if self._keeping:
             self._keeping.cancel()
             with suppress(asyncio.CancelledError):

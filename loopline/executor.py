@@ -296,7 +296,7 @@ class Executor(concurrent.futures.Executor):
         self, function: bytes, calls: list[bytes], first: list[GridFuture], rest: GridFuture
     ) -> None:
         """Once the first calls have told how long they take, or have not for a while."""
-        await asyncio.wait([asyncio.wrap_future(future) for future in first], timeout=PROBED_FOR_S)
+        await asyncio.wait([_watched(future) for future in first], timeout=PROBED_FOR_S)
         if rest.cancelled():
             return
         chunk = chunk_for(calls, _seconds(first), self._slots)
@@ -355,9 +355,9 @@ class Executor(concurrent.futures.Executor):
     def submitted(self, job: int) -> None:
         self.jobs.append(job)
 
-    def unwanted(self, job: int) -> None:
+    def unwanted(self, job: int, sent: SentJob) -> None:
         """Cancel it: nobody wants any of what is left of it."""
-        self._link.drop(job)
+        self._link.drop(job, sent)
         self._work(self._cancel(job))
 
     async def _cancel(self, job: int) -> None:
@@ -390,6 +390,13 @@ def _seconds(futures: Iterable[GridFuture]) -> list[float]:
     """That their calls took, as far as they were made."""
     done = [future for future in futures if future.done() and not future.cancelled()]
     return [seconds for future in done if not future.exception() for seconds in future.result().seconds()]
+
+
+def _watched(future: GridFuture) -> asyncio.Future[Any]:
+    """For whoever only wants to know when it is done: its exception is somebody else's to see."""
+    watched = asyncio.wrap_future(future)
+    watched.add_done_callback(lambda done: done.cancelled() or done.exception())
+    return watched
 
 
 def _give_up(future: GridFuture) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import gc
 import subprocess
 import sys
 import threading
@@ -18,6 +19,7 @@ import pytest
 import loopline
 from loopline import calls
 from loopline import executor as executor_module
+from shared.calls import Refusal
 from shared.errors import LooplineError
 from shared.model import TaskId
 from tests.python.small_grid import SmallGrid
@@ -190,6 +192,17 @@ def test_a_map_that_is_given_up_early_is_cancelled_and_its_rest_never_sent(
     assert len(grid.jobs) == 1
 
 
+def test_what_is_wrong_with_a_long_map_is_raised_and_no_more_is_said_of_it(
+    executor: loopline.Executor, grid: SmallGrid, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(grid, "_refusal", lambda number, spec: Refusal(number, 422, "invalid", "it is too much"))
+    with pytest.raises(LooplineError, match="too much"):
+        list(executor.map(abs, range(2000)))
+    executor.shutdown()
+    gc.collect()
+    assert caplog.records == []
+
+
 def test_a_single_call_is_one_message_once_the_function_is_there(
     executor: loopline.Executor, grid: SmallGrid
 ) -> None:
@@ -317,12 +330,24 @@ def test_what_somebody_else_cancels_is_an_error(executor: loopline.Executor, gri
 def test_attaching_to_a_job_by_its_number(grid: SmallGrid, finish: Callable[[int], None]) -> None:
     grid.holds = True
     with loopline.Executor(grid.url, "t") as first:
-        futures = [first.submit(abs, -number) for number in range(4)]
-        until(lambda: all(future.task for future in futures))
+        values = first.map(abs, [0, -1, -2, -3])
+        until(lambda: first.jobs)
         with loopline.Executor(grid.url, "t") as second:
             again = second.attach(1)
             finish(1)
-            assert [future.result(10) for future in again] == [0, 1, 2, 3]
+            assert [future.result(10) for future in again] == list(values) == [0, 1, 2, 3]
+
+
+def test_attaching_to_a_job_of_ones_own_leaves_it_to_whoever_made_it_too(
+    grid: SmallGrid, finish: Callable[[int], None]
+) -> None:
+    grid.holds = True
+    with loopline.Executor(grid.url, "t") as executor:
+        future = executor.submit(abs, -1)
+        until(lambda: future.task)
+        again = [executor.attach(1)[0] for _ in range(2)]
+        finish(1)
+        assert [one.result(10) for one in (future, *again)] == [1, 1, 1]
 
 
 def test_shut_down(grid: SmallGrid) -> None:
