@@ -36,6 +36,13 @@ if TYPE_CHECKING:
     from loopline.client import AsyncClient
 
 
+_FOR_GOOD = {
+    aiohttp.WSCloseCode.PROTOCOL_ERROR: "a message that it does not know",
+    aiohttp.WSCloseCode.MESSAGE_TOO_BIG: "a message that is too long",
+}
+"""Why a master closes a link of which another one would come to the same end."""
+
+
 class Listener(Protocol):
     """Hears of one job. None of it waits."""
 
@@ -146,6 +153,10 @@ class CallLink:
                 self._begin(socket, message.link)
             else:
                 self._heed(message)
+        if frame.type is aiohttp.WSMsgType.CLOSE and frame.data in _FOR_GOOD:
+            message = f"{self._client.master} takes no more of this: {frame.extra or _FOR_GOOD[frame.data]}"
+            hint = "is it of this version, and its limits.max_body_bytes more than your calls need?"
+            raise LooplineError("link_refused", message, hint)
 
     def _begin(self, socket: aiohttp.ClientWebSocketResponse, name: str) -> None:
         """A new link: all that the last one may have lost is said again."""

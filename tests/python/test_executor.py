@@ -246,6 +246,18 @@ def test_a_submission_whose_answer_was_lost_is_sent_again_as_the_same(
     assert len(grid.jobs) == 1
 
 
+@pytest.mark.parametrize("code", [1002, 1009])
+def test_what_the_master_hangs_up_at_is_not_sent_for_ever(
+    executor: loopline.Executor, grid: SmallGrid, code: int
+) -> None:
+    grid.closes_with = code
+    with pytest.raises(LooplineError, match="takes no more of this"):
+        executor.submit(abs, -1).result(10)
+    grid.closes_with = None
+    assert executor.submit(abs, -1).result(10) == 1
+    assert grid.asked.count("submit") == 2
+
+
 def test_a_master_that_is_busy_is_asked_again(executor: loopline.Executor, grid: SmallGrid) -> None:
     grid.is_busy = True
     assert executor.submit(abs, -3).result(10) == 3
