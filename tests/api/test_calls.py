@@ -204,6 +204,34 @@ async def test_what_is_wrong_with_a_submission_is_said_and_the_link_goes_on(shar
         assert await reader.hear() == Over(12345, None)
 
 
+async def test_whoever_takes_no_answers_is_heard_no_longer(
+    shared_master: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held, links = asyncio.Event(), list[Any]()
+
+    async def send_nothing(link: Any) -> None:
+        links.append(link)
+        await held.wait()
+        await send_all(link)
+
+    send_all = calls._CallLink._send_all
+    monkeypatch.setattr(calls._CallLink, "_send_all", send_nothing)
+    async with shared_master.http.ws_connect(
+        shared_master.address("/calls"), headers=shared_master.headers("user")
+    ) as socket:
+        for number in range(1, 301):
+            await socket.send_str(f'{{"kind": "submit", "number": {number}, "job": {{"command": []}}}}')
+        async with asyncio.timeout(20):
+            while not (links and len(links[0]._outgoing) > calls.MOST_SUBMISSIONS):
+                await asyncio.sleep(0.01)
+        await shared_master.get("/jobs")
+        assert len(links[0]._outgoing) == 1 + calls.MOST_SUBMISSIONS, "it is called by its name, and answered"
+        held.set()
+        client = Client(socket)
+        assert isinstance(await client.hear(), Opened)
+        assert [(await client.hear()).number for _ in range(300)] == list(range(1, 301)), "and then it is again"
+
+
 @pytest.mark.parametrize(
     "frame", ["[]", '{"kind": "follow", "job": 0}', encode_to_master(Submit(2, sweep())).decode()]
 )
