@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from random import Random
 from typing import Any
 
 import aiohttp
@@ -143,6 +144,38 @@ async def test_a_reader_that_is_slow_gets_the_rest_from_disk(
     assert asked
     assert sorted(numbers) == list(range(1, 61))
     assert len(set(numbers)) == 60
+
+
+async def _read_in_bits(master: Bench, job: int, chance: Random) -> list[int]:
+    """Over links that are lost again and again, and now and then slowly."""
+    numbers, cursor = list[int](), ""
+    while True:
+        async with link(master, "reader") as client:
+            await client.say(Follow(job, cursor))
+            for _ in range(chance.choice([1, 2, 5, 1000])):
+                message = await client.hear()
+                if isinstance(message, Over):
+                    return numbers
+                numbers += [end.number for end in message.ends]
+                cursor = message.cursor
+                if message.over:
+                    return numbers
+                await asyncio.sleep(chance.choice([0, 0, 0, 0.005]))
+
+
+@pytest.mark.parametrize("seed", range(4))
+async def test_however_it_is_read_each_result_comes_once(
+    shared_master: Bench, monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    chance = Random(seed)
+    monkeypatch.setattr(calls, "MOST_QUEUED_BYTES", chance.choice([1, 500, calls.MOST_QUEUED_BYTES]))
+    monkeypatch.setattr(calls, "PART", chance.choice([3, 17, calls.PART]))
+    async with link(shared_master) as client:
+        job = await client.submit(200)
+        readers = [_read_in_bits(shared_master, job, Random(chance.random())) for _ in range(5)]
+        async with shared_master.worker(slots=3):
+            found = await asyncio.gather(client.numbers(job), *readers)
+    assert all(sorted(numbers) == list(range(1, 201)) for numbers in found)
 
 
 async def test_several_follow_and_one_has_enough(shared_master: Bench) -> None:
