@@ -141,7 +141,14 @@ class CallLink:
             self._give_up(error)
 
     async def _talk(self, socket: aiohttp.ClientWebSocketResponse, patience: Patience) -> None:
-        """Until the link is lost."""
+        """Until the link is lost: the master is away from then on, however long nothing was to be said before."""
+        try:
+            await self._hear(socket, patience)
+        finally:
+            if self._socket is socket:
+                patience.restart()
+
+    async def _hear(self, socket: aiohttp.ClientWebSocketResponse, patience: Patience) -> None:
         while (frame := await socket.receive()).type in (aiohttp.WSMsgType.BINARY, aiohttp.WSMsgType.TEXT):
             try:
                 message = decode_from_master(frame.data)
@@ -154,9 +161,9 @@ class CallLink:
             else:
                 self._heed(message)
         if frame.type is aiohttp.WSMsgType.CLOSE and frame.data in _FOR_GOOD:
-            message = f"{self._client.master} takes no more of this: {frame.extra or _FOR_GOOD[frame.data]}"
+            why = f"{self._client.master} takes no more of this: {frame.extra or _FOR_GOOD[frame.data]}"
             hint = "is it of this version, and its limits.max_body_bytes more than your calls need?"
-            raise LooplineError("link_refused", message, hint)
+            raise LooplineError("link_refused", why, hint)
 
     def _begin(self, socket: aiohttp.ClientWebSocketResponse, name: str) -> None:
         """A new link: all that the last one may have lost is said again."""

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 import loopline
-from loopline import calls
+from loopline import calls, http
 from loopline import executor as executor_module
 from shared.calls import Refusal
 from shared.errors import LooplineError
@@ -235,6 +235,24 @@ def test_what_a_lost_link_brought_is_not_asked_for_again(
     grid.makes_tasks = None
     finish(1)
     assert [future.result(10) for future in futures] == [0, 1, 2, 3]
+
+
+def test_a_link_that_was_silent_for_long_is_not_an_absent_master(
+    small: tuple[SmallGrid, asyncio.AbstractEventLoop],
+    finish: Callable[[int], None],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    (grid, loop), late_s = small, 0.0
+    grid.holds = True
+    monkeypatch.setattr(http, "time", types.SimpleNamespace(monotonic=lambda: time.monotonic() + late_s))
+    with loopline.Executor(grid.url, "t", patience_s=30) as executor:
+        future = executor.submit(abs, -1)
+        until(lambda: future.task)
+        late_s = 1000.0  # the call takes long
+        asyncio.run_coroutine_threadsafe(grid.hang_up(), loop).result(10)
+        until(lambda: "follow 1 " in grid.asked or future.done())
+        finish(1)
+        assert future.result(10) == 1
 
 
 def test_a_submission_whose_answer_was_lost_is_sent_again_as_the_same(
