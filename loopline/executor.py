@@ -37,7 +37,7 @@ from shared.spec import Requirements
 
 Answer = TypeVar("Answer")
 
-MOST_CALLS_PER_JOB = 1_000_000  # a master's own limit, unless it was raised
+MOST_CALLS_PER_JOB = 1_000_000  # or tasks of several: a master's own limit, unless it was raised
 MOST_SINGLE_CALLS = 1000
 """Of one map, whose calls are tasks of their own without being asked to."""
 PROBED_CALLS = 8
@@ -288,9 +288,12 @@ class Executor(concurrent.futures.Executor):
             await self._send_job(job, batch.function, calls)
 
     async def _send_chunks(self, function: bytes, calls: list[bytes], futures: list[GridFuture], chunk: int) -> None:
-        tasks = [join(calls[start : start + chunk]) for start in range(0, len(calls), chunk)]
-        job = SentChunks(self, self._client, futures, len(tasks), calls=len(calls), chunk=chunk)
-        await self._send_job(job, function, tasks, chunk, len(calls))
+        for first in range(0, len(futures), MOST_CALLS_PER_JOB):
+            some = calls[first * chunk : (first + MOST_CALLS_PER_JOB) * chunk]
+            tasks = [join(some[start : start + chunk]) for start in range(0, len(some), chunk)]
+            parts = futures[first : first + MOST_CALLS_PER_JOB]
+            job = SentChunks(self, self._client, parts, len(tasks), calls=len(some), chunk=chunk)
+            await self._send_job(job, function, tasks, chunk, len(some))
 
     async def _send_rest(
         self, function: bytes, calls: list[bytes], first: list[GridFuture], rest: GridFuture

@@ -112,6 +112,15 @@ def test_chunks_are_fewer_tasks(executor: loopline.Executor, grid: SmallGrid) ->
         executor.map(abs, [1], chunksize=0)
 
 
+@pytest.mark.parametrize("chunk", [1, 2])
+def test_a_map_of_more_tasks_than_a_job_may_have_is_several_jobs(
+    executor: loopline.Executor, grid: SmallGrid, monkeypatch: pytest.MonkeyPatch, chunk: int
+) -> None:
+    monkeypatch.setattr(executor_module, "MOST_CALLS_PER_JOB", 3)
+    assert list(executor.map(abs, range(-13, 0), chunksize=chunk)) == list(range(13, 0, -1))
+    assert max(len(job.calls) for job in grid.jobs.values()) == 3
+
+
 def test_calls_of_one_task_have_each_its_own_result(executor: loopline.Executor, grid: SmallGrid) -> None:
     values = executor.map(lambda x: 1 / x, [1, 2, 0, 4], chunksize=4)
     assert [next(values), next(values)] == [1.0, 0.5]
