@@ -141,8 +141,8 @@ class _CallLink:
         answer = await submit_once(services, event, key, is_own=not submit.again)
         self._put(Submitted(submit.number, answer.id))
         job = services.scheduler.state.jobs.get(answer.id)
-        has_no_results = job is not None and job.succeeded + job.failed == 0
-        self._open(Feed(answer.id, self._put, self._fell_behind, is_live=has_no_results))
+        is_all_to_come = job is not None and not job.is_over and job.succeeded + job.failed == 0
+        self._open(Feed(answer.id, self._put, self._fell_behind, is_live=is_all_to_come))
 
     # Following.
 

@@ -199,6 +199,23 @@ async def test_a_job_that_is_cancelled_ends_without_results(shared_master: Bench
         assert await client.results(job) == ([], Over(job, JobState.CANCELLED))
 
 
+async def test_a_job_that_ended_while_the_link_was_lost_has_ended(shared_master: Bench) -> None:
+    async with link(shared_master) as lost:
+        job, key = await lost.submit(), key_of(lost.name, 1)
+
+    def does(run: Run) -> Result | None:
+        return None if run.attempt.job == job else done(run)
+
+    async with shared_master.worker(does=does), asyncio.timeout(20):
+        while (await shared_master.get(f"/jobs/{job}"))["state"] != "running":
+            await asyncio.sleep(0.01)
+    await shared_master.ask("POST", f"/jobs/{job}/cancel")
+    assert job in shared_master.services.scheduler.state.jobs, "its worker is away, and may still be at it"
+    async with link(shared_master) as client:
+        assert await client.submit(again=key) == job
+        assert await client.results(job) == ([], Over(job, JobState.CANCELLED))
+
+
 async def test_the_same_submission_on_another_link_is_the_same_job(shared_master: Bench) -> None:
     async with link(shared_master) as first:
         job = await first.submit(2)
