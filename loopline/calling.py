@@ -36,6 +36,13 @@ if TYPE_CHECKING:
     from loopline.client import AsyncClient
 
 
+_FOR_GOOD = {
+    aiohttp.WSCloseCode.PROTOCOL_ERROR: "a message that it does not know",
+    aiohttp.WSCloseCode.MESSAGE_TOO_BIG: "a message that is too long",
+}
+"""Why a master closes a link of which another one would come to the same end."""
+
+
 class Listener(Protocol):
     """Hears of one job. None of it waits."""
 
@@ -78,6 +85,7 @@ class CallLink:
         self._socket: aiohttp.ClientWebSocketResponse | None = None
         self._keeping: asyncio.Task[None] | None = None
         self._sending: set[asyncio.Task[None]] = set()
+        self._beside: CallLink | None = None  # for jobs that somebody follows here already
 
     def submit(self, spec: JobSpec, listener: Listener) -> None:
         """The listener hears of what comes of it."""
@@ -87,16 +95,25 @@ class CallLink:
 
     def follow(self, job: int, listener: Listener) -> None:
         """From its first result on."""
+        if job in self._followed:
+            self._beside = self._beside or CallLink(self._client)
+            self._beside.follow(job, listener)
+            return
         self._followed[job] = _Followed(listener)
         self._open()
         self._say(Follow(job))
 
-    def drop(self, job: int) -> None:
-        """Nobody wants to hear of it any more."""
-        if self._followed.pop(job, None):
+    def drop(self, job: int, listener: Listener) -> None:
+        """It wants to hear of it no more."""
+        if (followed := self._followed.get(job)) and followed.listener is listener:
+            del self._followed[job]
             self._say(Drop(job))
+        elif self._beside:
+            self._beside.drop(job, listener)
 
     async def close(self) -> None:
+        if self._beside:
+            await self._beside.close()
         if self._keeping:
             self._keeping.cancel()
             with suppress(asyncio.CancelledError):
@@ -124,7 +141,14 @@ class CallLink:
             self._give_up(error)
 
     async def _talk(self, socket: aiohttp.ClientWebSocketResponse, patience: Patience) -> None:
-        """Until the link is lost."""
+        """Until the link is lost: the master is away from then on, however long nothing was to be said before."""
+        try:
+            await self._hear(socket, patience)
+        finally:
+            if self._socket is socket:
+                patience.restart()
+
+    async def _hear(self, socket: aiohttp.ClientWebSocketResponse, patience: Patience) -> None:
         while (frame := await socket.receive()).type in (aiohttp.WSMsgType.BINARY, aiohttp.WSMsgType.TEXT):
             try:
                 message = decode_from_master(frame.data)
@@ -136,6 +160,10 @@ class CallLink:
                 self._begin(socket, message.link)
             else:
                 self._heed(message)
+        if frame.type is aiohttp.WSMsgType.CLOSE and frame.data in _FOR_GOOD:
+            why = f"{self._client.master} takes no more of this: {frame.extra or _FOR_GOOD[frame.data]}"
+            hint = "is it of this version, and its limits.max_body_bytes more than your calls need?"
+            raise LooplineError("link_refused", why, hint)
 
     def _begin(self, socket: aiohttp.ClientWebSocketResponse, name: str) -> None:
         """A new link: all that the last one may have lost is said again."""

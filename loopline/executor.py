@@ -37,7 +37,7 @@ from shared.spec import Requirements
 
 Answer = TypeVar("Answer")
 
-MOST_CALLS_PER_JOB = 1_000_000  # a master's own limit, unless it was raised
+MOST_CALLS_PER_JOB = 1_000_000  # or tasks of several: a master's own limit, unless it was raised
 MOST_SINGLE_CALLS = 1000
 """Of one map, whose calls are tasks of their own without being asked to."""
 PROBED_CALLS = 8
@@ -288,15 +288,18 @@ class Executor(concurrent.futures.Executor):
             await self._send_job(job, batch.function, calls)
 
     async def _send_chunks(self, function: bytes, calls: list[bytes], futures: list[GridFuture], chunk: int) -> None:
-        tasks = [join(calls[start : start + chunk]) for start in range(0, len(calls), chunk)]
-        job = SentChunks(self, self._client, futures, len(tasks), calls=len(calls), chunk=chunk)
-        await self._send_job(job, function, tasks, chunk, len(calls))
+        for first in range(0, len(futures), MOST_CALLS_PER_JOB):
+            some = calls[first * chunk : (first + MOST_CALLS_PER_JOB) * chunk]
+            tasks = [join(some[start : start + chunk]) for start in range(0, len(some), chunk)]
+            parts = futures[first : first + MOST_CALLS_PER_JOB]
+            job = SentChunks(self, self._client, parts, len(tasks), calls=len(some), chunk=chunk)
+            await self._send_job(job, function, tasks, chunk, len(some))
 
     async def _send_rest(
         self, function: bytes, calls: list[bytes], first: list[GridFuture], rest: GridFuture
     ) -> None:
         """Once the first calls have told how long they take, or have not for a while."""
-        await asyncio.wait([asyncio.wrap_future(future) for future in first], timeout=PROBED_FOR_S)
+        await asyncio.wait([_watched(future) for future in first], timeout=PROBED_FOR_S)
         if rest.cancelled():
             return
         chunk = chunk_for(calls, _seconds(first), self._slots)
@@ -355,9 +358,9 @@ class Executor(concurrent.futures.Executor):
     def submitted(self, job: int) -> None:
         self.jobs.append(job)
 
-    def unwanted(self, job: int) -> None:
+    def unwanted(self, job: int, sent: SentJob) -> None:
         """Cancel it: nobody wants any of what is left of it."""
-        self._link.drop(job)
+        self._link.drop(job, sent)
         self._work(self._cancel(job))
 
     async def _cancel(self, job: int) -> None:
@@ -390,6 +393,13 @@ def _seconds(futures: Iterable[GridFuture]) -> list[float]:
     """That their calls took, as far as they were made."""
     done = [future for future in futures if future.done() and not future.cancelled()]
     return [seconds for future in done if not future.exception() for seconds in future.result().seconds()]
+
+
+def _watched(future: GridFuture) -> asyncio.Future[Any]:
+    """For whoever only wants to know when it is done: its exception is somebody else's to see."""
+    watched = asyncio.wrap_future(future)
+    watched.add_done_callback(lambda done: done.cancelled() or done.exception())
+    return watched
 
 
 def _give_up(future: GridFuture) -> None:

@@ -24,7 +24,7 @@ class Waiting(Protocol):
     def settled(self, future: GridFuture) -> None:
         """It has its end, or is about to get it."""
 
-    def unwanted(self, job: int) -> None:
+    def unwanted(self, job: int, sent: SentJob) -> None:
         """Nobody waits for what is still open of it."""
 
 
@@ -111,7 +111,7 @@ class SentJob:
     def _has_one_less(self) -> None:
         self._wanted -= 1
         if self._wanted == 0 and self._ended < self.count:
-            self._waiting.unwanted(self._job)
+            self._waiting.unwanted(self._job, self)
 
     async def _fetch(self, end: TaskEnd) -> None:
         """A value that is a file."""

@@ -84,9 +84,10 @@ class Feeds:
 
     def _tell(self, job: int, tasks: list[Task], effects: Effects, over: JobState | None) -> None:
         attempts = [effects.attempts.get(AttemptId(job, t.number, t.winner or t.attempts)) for t in tasks]
-        is_whole = all(attempts)
+        is_whole, first = all(attempts), (effects.grid.now, tasks[0].number)
         for feed in tuple(self._of_job[job]):
-            if not (feed.is_live and is_whole):
+            is_news = feed.cursor < first  # else they were read from disk before we heard of them
+            if not (feed.is_live and is_whole and is_news):
                 feed.fall_behind()
                 continue
             ends = [_end(task, attempt) for task, attempt in zip(tasks, attempts, strict=True) if attempt]

@@ -61,6 +61,7 @@ class RowFiles:
         if spec.parameters.count not in (None, count):
             message = f"the row file has {count:,} lines, not {spec.parameters.count:,}"
             raise LooplineError("wrong_count", message, "leave the count out, or say what it is", status=422)
+        _check_calls(spec, count)
         return counted(spec, count), unknown_names(spec, names)
 
     async def rows(self, spec: JobSpec, tasks: Iterable[int]) -> dict[int, Row]:
@@ -132,6 +133,14 @@ def counted(spec: JobSpec, count: int) -> JobSpec:
     if not isinstance(rows, RowFile) or rows.count is not None:
         return spec
     return spec.model_copy(update={"parameters": rows.model_copy(update={"count": count})})
+
+
+def _check_calls(spec: JobSpec, count: int) -> None:
+    """Whoever waits for the calls of a function waits for all of them."""
+    function = spec.function
+    if function and function.chunk and function.calls and -(-function.calls // function.chunk) != count:
+        message = f"{function.calls:,} calls, {function.chunk:,} a task, do not come to {count:,} tasks"
+        raise LooplineError("wrong_count", message, "a row of the file is what one task is told", status=422)
 
 
 def _survey(path: Path, spec: JobSpec, max_rows: int, stop: threading.Event) -> tuple[int, set[str]]:

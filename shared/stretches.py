@@ -1,4 +1,4 @@
-"""Attempts at tasks that follow one another, said in one breath: hundreds of a bag of short tasks may wait at once."""
+"""Attempts at tasks that follow one another, said in one breath: hundreds of short tasks may wait at a worker."""
 
 from __future__ import annotations
 

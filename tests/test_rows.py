@@ -17,7 +17,7 @@ from master import rows as module
 from master.blobs import Blobs
 from master.rows import LineIndex, RowFiles
 from shared.errors import LooplineError
-from shared.model import AttemptId
+from shared.model import AttemptId, Function
 from shared.protocol.messages import Assign, Run
 from shared.rows import MAX_LINE_BYTES, read_row, write_row
 from shared.spec import JobSpec, RowFile, Table
@@ -147,6 +147,18 @@ async def test_a_count_is_held_against_the_file(blobs: Blobs) -> None:
     assert (await declined(files, job(sha256, 2))).code == "wrong_count"
     assert (await declined(RowFiles(blobs, 2), job(sha256))).code == "too_many_tasks"
     assert (await declined(files, job("0" * 64))).code == "missing_file"
+
+
+async def test_calls_that_share_tasks_are_held_against_the_file(blobs: Blobs) -> None:
+    files, sha256 = RowFiles(blobs, 10), await put(blobs, b'{"call": "x"}\n' * 3)
+
+    def calling(calls: int) -> JobSpec:
+        function = Function(f"sha256:{sha256}", "3.11", "s", chunk=10, calls=calls)
+        return JobSpec(function=function, parameters=RowFile(file=f"sha256:{sha256}"), requires={"python": "3.11"})
+
+    assert (await files.checked(calling(21)))[0].task_count == 3
+    for calls in (20, 31):
+        assert (await declined(files, calling(calls))).code == "wrong_count"
 
 
 async def test_names_that_no_row_has_are_told(blobs: Blobs) -> None:

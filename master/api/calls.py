@@ -37,7 +37,7 @@ routes = Routes("calls")
 MOST_QUEUED_BYTES = 4 * 2**20
 """Results that a reader has not taken; what follows is read from disk once it has."""
 MOST_SUBMISSIONS = 100
-"""Under way at once, on one link."""
+"""Under way at once, on one link: until their answer is sent. No more is heard before."""
 MOST_FOLLOWED = 100_000
 STILL_HERE_EVERY_S = 15.0
 CLOSE_WITHIN_S = 2.0
@@ -55,25 +55,27 @@ async def open_calls(services: Services, request: web.Request) -> web.WebSocketR
     )
     with services.listeners.seat():
         await socket.prepare(request)
-        await _CallLink(services, request, socket).serve()
+        link = _CallLink(services, request, socket)
+        with services.own_keys.of_link(link.name):
+            await link.serve()
     return socket
 
 
 class _CallLink:
     def __init__(self, services: Services, request: web.Request, socket: web.WebSocketResponse) -> None:
         self._services, self._request, self._socket = services, request, socket
-        self._name = token_hex(16)
+        self.name = token_hex(16)
         self._submissions = 0
         self._feeds: dict[int, Feed] = {}
         self._behind: dict[int, Feed] = {}  # in turn
-        self._outgoing: deque[bytes] = deque()
+        self._outgoing: deque[tuple[bytes, bool]] = deque()  # frames, and which of them answer a submission
         self._queued_bytes = 0
         self._called = asyncio.Event()
         self._seats = asyncio.Semaphore(MOST_SUBMISSIONS)
 
     async def serve(self) -> None:
         """Until either side hangs up, or says what it must not."""
-        self._put(Opened(self._name))
+        self._put(Opened(self.name))
         try:
             async with asyncio.TaskGroup() as group:
                 sending = group.create_task(self._send_all())
@@ -91,16 +93,19 @@ class _CallLink:
     async def _hear_all(self, group: asyncio.TaskGroup) -> None:
         while (frame := await self._socket.receive()).type in (WSMsgType.BINARY, WSMsgType.TEXT):
             message = self._read(frame.data)
-            if isinstance(message, Submit):
-                await self._seats.acquire()
-                group.create_task(self._submit(message))
-            elif isinstance(message, Follow):
+            if isinstance(message, Follow):
                 self._follow(message)
             elif isinstance(message, Drop):
                 self._close(message.job)
+            else:
+                await self._seats.acquire()
+                if isinstance(message, Submit):
+                    group.create_task(self._submit(message))
+                else:
+                    self._put(message)
 
-    def _read(self, frame: bytes | str) -> Submit | Follow | Drop | None:
-        """None: a submission that was declined. ProtocolError closes the link."""
+    def _read(self, frame: bytes | str) -> Submit | Follow | Drop | Refusal:
+        """Refusal: of a submission in which something is not valid. ProtocolError closes the link."""
         try:
             message = decode_from_client(frame)
         except ValidationError as error:
@@ -108,8 +113,7 @@ class _CallLink:
             if number is None:
                 raise ProtocolError("this is no message of a client that calls functions") from None
             self._take(number)
-            self._decline(number, InvalidRequest("body", error))
-            return None
+            return _refusal(number, InvalidRequest("body", error))
         if isinstance(message, Submit):
             self._take(message.number)
         return message
@@ -126,25 +130,19 @@ class _CallLink:
         try:
             await self._carry_out(submit)
         except LooplineError as error:
-            self._decline(submit.number, error)
-        finally:
-            self._seats.release()
-
-    def _decline(self, number: int, error: LooplineError) -> None:
-        errors = error.errors if isinstance(error, InvalidRequest) else []
-        self._put(Refusal(number, error.status, error.code, error.message, error.hint, errors))
+            self._put(_refusal(submit.number, error))
 
     async def _carry_out(self, submit: Submit) -> None:
         """Answered once it is on disk, and followed from its first result on."""
         services = self._services
         caller = await services.auth.admit(self._request, USERS)  # as of now: a token may have been revoked
-        key = submit.again or key_of(self._name, submit.number)
+        key = submit.again or key_of(self.name, submit.number)
         event = JobSubmitted(caller.name, submit.job, key)
-        answer = await submit_once(services, event, key, is_new=not submit.again)
+        answer = await submit_once(services, event, key, is_own=not submit.again)
         self._put(Submitted(submit.number, answer.id))
         job = services.scheduler.state.jobs.get(answer.id)
-        has_no_results = job is not None and job.succeeded + job.failed == 0
-        self._open(Feed(answer.id, self._put, self._fell_behind, is_live=has_no_results))
+        is_all_to_come = job is not None and not job.is_over and job.succeeded + job.failed == 0
+        self._open(Feed(answer.id, self._put, self._fell_behind, is_live=is_all_to_come))
 
     # Following.
 
@@ -178,7 +176,7 @@ class _CallLink:
         if isinstance(message, Over) or (isinstance(message, Ends) and message.over):
             self._close(message.job)
         frame = encode_to_client(message)
-        self._outgoing.append(frame)
+        self._outgoing.append((frame, isinstance(message, Submitted | Refusal)))
         self._queued_bytes += len(frame)
         self._called.set()
         return self._queued_bytes < MOST_QUEUED_BYTES
@@ -189,9 +187,11 @@ class _CallLink:
             self._called.clear()
             while self._outgoing or self._behind:
                 while self._outgoing:
-                    frame = self._outgoing.popleft()
+                    frame, is_answer = self._outgoing.popleft()
                     self._queued_bytes -= len(frame)
                     await self._socket.send_bytes(frame)
+                    if is_answer:
+                        self._seats.release()
                 if self._behind:
                     await self._read_on(self._behind.pop(next(iter(self._behind))))
 
@@ -209,3 +209,8 @@ class _CallLink:
         if not is_all:
             self._behind[feed.job] = feed
         feed.is_live = is_all
+
+
+def _refusal(number: int, error: LooplineError) -> Refusal:
+    errors = error.errors if isinstance(error, InvalidRequest) else []
+    return Refusal(number, error.status, error.code, error.message, error.hint, errors)

@@ -96,8 +96,11 @@ async def explain_this_job(services: Services, job: JobNumber) -> Explanation:
     return explain_ended_job(await job_view(services, job), story)
 
 
-async def submit_once(services: Services, event: JobSubmitted, key: str, *, is_new: bool = False) -> Submission:
-    """``is_new``: nothing can have come under this key before."""
+async def submit_once(services: Services, event: JobSubmitted, key: str, *, is_own: bool = False) -> Submission:
+    """``is_own``: the key was made up by the link on which it came."""
+    if not is_own:
+        services.own_keys.came_otherwise(key)
+    is_new = is_own and services.own_keys.is_new(key)
     work = _submit(services, event) if is_new else _submit_or_find(services, event, key)
     return await services.turns.take((event.owner, key), work)
 

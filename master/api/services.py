@@ -65,6 +65,32 @@ class Answers:
         return self._latest.get(key, default)
 
 
+class OwnKeys:
+    """Keys that links make up for what is submitted on them: ``<link>.<number>``.
+
+    They are new, and need not be looked up, as long as nobody else has come with one: a client that lost the link,
+    say, while its last words are still being read here.
+    """
+
+    def __init__(self) -> None:
+        self._are_own: dict[str, bool] = {}  # by open link
+
+    @contextmanager
+    def of_link(self, name: str) -> Iterator[None]:
+        self._are_own[name] = True
+        try:
+            yield
+        finally:
+            del self._are_own[name]
+
+    def came_otherwise(self, key: str) -> None:
+        if (name := key.rpartition(".")[0]) in self._are_own:
+            self._are_own[name] = False
+
+    def is_new(self, key: str) -> bool:
+        return self._are_own.get(key.rpartition(".")[0], False)
+
+
 class Listeners:
     """Those whose answer goes on for as long as there is news: so many at once, and none once the master stops."""
 
@@ -108,6 +134,7 @@ class Services:
     feeds: Feeds
     turns: Turns = field(default_factory=Turns)
     answers: Answers = field(default_factory=Answers)
+    own_keys: OwnKeys = field(default_factory=OwnKeys)
 
     async def ask(self, event: Event) -> Done | Submitted:
         """Carried out, and on disk; LooplineError where it is declined."""

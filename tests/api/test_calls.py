@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from random import Random
 from typing import Any
 
 import aiohttp
@@ -80,8 +81,8 @@ async def link(master: Bench, role: str = "user") -> AsyncIterator[Client]:
 
 
 def sweep(tasks: int = 1) -> JobSpec:
-    """Long tasks, as far as anybody knows: none of them waits at a worker."""
-    return JobSpec(command=["work"], parameters={"i": Range(range=[1, tasks])}, size=60.0 * tasks)
+    """Of tasks so long that none waits ahead at a worker: they end one by one."""
+    return JobSpec(command=["work"], parameters={"i": Range(range=[1, tasks])}, size=1000.0)
 
 
 def counting(master: Bench, monkeypatch: pytest.MonkeyPatch) -> list[int]:
@@ -145,6 +146,38 @@ async def test_a_reader_that_is_slow_gets_the_rest_from_disk(
     assert len(set(numbers)) == 60
 
 
+async def _read_in_bits(master: Bench, job: int, chance: Random) -> list[int]:
+    """Over links that are lost again and again, and now and then slowly."""
+    numbers, cursor = list[int](), ""
+    while True:
+        async with link(master, "reader") as client:
+            await client.say(Follow(job, cursor))
+            for _ in range(chance.choice([1, 2, 5, 1000])):
+                message = await client.hear()
+                if isinstance(message, Over):
+                    return numbers
+                numbers += [end.number for end in message.ends]
+                cursor = message.cursor
+                if message.over:
+                    return numbers
+                await asyncio.sleep(chance.choice([0, 0, 0, 0.005]))
+
+
+@pytest.mark.parametrize("seed", range(4))
+async def test_however_it_is_read_each_result_comes_once(
+    shared_master: Bench, monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    chance = Random(seed)
+    monkeypatch.setattr(calls, "MOST_QUEUED_BYTES", chance.choice([1, 500, calls.MOST_QUEUED_BYTES]))
+    monkeypatch.setattr(calls, "PART", chance.choice([3, 17, calls.PART]))
+    async with link(shared_master) as client:
+        job = await client.submit(200)
+        readers = [_read_in_bits(shared_master, job, Random(chance.random())) for _ in range(5)]
+        async with shared_master.worker(slots=3):
+            found = await asyncio.gather(client.numbers(job), *readers)
+    assert all(sorted(numbers) == list(range(1, 201)) for numbers in found)
+
+
 async def test_several_follow_and_one_has_enough(shared_master: Bench) -> None:
     async with link(shared_master) as client, link(shared_master, "reader") as other, link(shared_master) as third:
         job = await client.submit(5)
@@ -166,6 +199,23 @@ async def test_a_job_that_is_cancelled_ends_without_results(shared_master: Bench
         assert await client.results(job) == ([], Over(job, JobState.CANCELLED))
 
 
+async def test_a_job_that_ended_while_the_link_was_lost_has_ended(shared_master: Bench) -> None:
+    async with link(shared_master) as lost:
+        job, key = await lost.submit(), key_of(lost.name, 1)
+
+    def does(run: Run) -> Result | None:
+        return None if run.attempt.job == job else done(run)
+
+    async with shared_master.worker(does=does), asyncio.timeout(20):
+        while (await shared_master.get(f"/jobs/{job}"))["state"] != "running":
+            await asyncio.sleep(0.01)
+    await shared_master.ask("POST", f"/jobs/{job}/cancel")
+    assert job in shared_master.services.scheduler.state.jobs, "its worker is away, and may still be at it"
+    async with link(shared_master) as client:
+        assert await client.submit(again=key) == job
+        assert await client.results(job) == ([], Over(job, JobState.CANCELLED))
+
+
 async def test_the_same_submission_on_another_link_is_the_same_job(shared_master: Bench) -> None:
     async with link(shared_master) as first:
         job = await first.submit(2)
@@ -176,6 +226,17 @@ async def test_the_same_submission_on_another_link_is_the_same_job(shared_master
         await second.say(Submit(3, sweep(3), again=key))
         refusal = await second.hear()
         assert (refusal.number, refusal.status, refusal.code) == (3, 409, "key_used")
+
+
+async def test_what_was_sent_again_before_the_lost_link_was_read_to_its_end_is_one_job(shared_master: Bench) -> None:
+    async with link(shared_master) as lost, link(shared_master) as other:
+        job = await other.submit(again=key_of(lost.name, 1))
+        assert await lost.submit() == job
+        headers = {"Idempotency-Key": key_of(other.name, 2)}
+        body = sweep().model_dump(mode="json", exclude_unset=True)
+        answer = await shared_master.ask("POST", "/jobs", "user", json=body, headers=headers)
+        assert answer.status == 201
+        assert await other.submit() == answer.body["id"], "whoever uses such a key does no harm"
 
 
 async def test_what_is_wrong_with_a_submission_is_said_and_the_link_goes_on(shared_master: Bench) -> None:
@@ -191,6 +252,34 @@ async def test_what_is_wrong_with_a_submission_is_said_and_the_link_goes_on(shar
         assert (await reader.hear()).status == 403
         await reader.say(Follow(12345))
         assert await reader.hear() == Over(12345, None)
+
+
+async def test_whoever_takes_no_answers_is_heard_no_longer(
+    shared_master: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held, links = asyncio.Event(), list[Any]()
+
+    async def send_nothing(link: Any) -> None:
+        links.append(link)
+        await held.wait()
+        await send_all(link)
+
+    send_all = calls._CallLink._send_all
+    monkeypatch.setattr(calls._CallLink, "_send_all", send_nothing)
+    async with shared_master.http.ws_connect(
+        shared_master.address("/calls"), headers=shared_master.headers("user")
+    ) as socket:
+        for number in range(1, 301):
+            await socket.send_str(f'{{"kind": "submit", "number": {number}, "job": {{"command": []}}}}')
+        async with asyncio.timeout(20):
+            while not (links and len(links[0]._outgoing) > calls.MOST_SUBMISSIONS):
+                await asyncio.sleep(0.01)
+        await shared_master.get("/jobs")
+        assert len(links[0]._outgoing) == 1 + calls.MOST_SUBMISSIONS, "it is called by its name, and answered"
+        held.set()
+        client = Client(socket)
+        assert isinstance(await client.hear(), Opened)
+        assert [(await client.hear()).number for _ in range(300)] == list(range(1, 301)), "and then it is again"
 
 
 @pytest.mark.parametrize(

@@ -62,6 +62,7 @@ class SmallGrid:
         self.is_slow = threading.Event()  # submissions wait until it is cleared
         self.hangs_up_at_submission = False  # once, after it is carried out
         self.is_busy = False  # once
+        self.closes_with: int | None = None  # whatever is submitted
         self._keys: dict[str, int] = {}
         self.links: set[web.WebSocketResponse] = set()
         self._news = asyncio.Condition()
@@ -171,6 +172,9 @@ class SmallGrid:
             match decode_from_client(frame.data):
                 case Submit(number, spec, again):
                     self.asked.append("submit")
+                    if self.closes_with:
+                        await socket.close(code=self.closes_with)
+                        break
                     while self.is_slow.is_set():
                         await asyncio.sleep(0.001)
                     if refusal := self._refusal(number, spec):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import gc
 import subprocess
 import sys
 import threading
@@ -16,8 +17,9 @@ from typing import Any
 import pytest
 
 import loopline
-from loopline import calls
+from loopline import calls, http
 from loopline import executor as executor_module
+from shared.calls import Refusal
 from shared.errors import LooplineError
 from shared.model import TaskId
 from tests.python.small_grid import SmallGrid
@@ -110,6 +112,15 @@ def test_chunks_are_fewer_tasks(executor: loopline.Executor, grid: SmallGrid) ->
         executor.map(abs, [1], chunksize=0)
 
 
+@pytest.mark.parametrize("chunk", [1, 2])
+def test_a_map_of_more_tasks_than_a_job_may_have_is_several_jobs(
+    executor: loopline.Executor, grid: SmallGrid, monkeypatch: pytest.MonkeyPatch, chunk: int
+) -> None:
+    monkeypatch.setattr(executor_module, "MOST_CALLS_PER_JOB", 3)
+    assert list(executor.map(abs, range(-13, 0), chunksize=chunk)) == list(range(13, 0, -1))
+    assert max(len(job.calls) for job in grid.jobs.values()) == 3
+
+
 def test_calls_of_one_task_have_each_its_own_result(executor: loopline.Executor, grid: SmallGrid) -> None:
     values = executor.map(lambda x: 1 / x, [1, 2, 0, 4], chunksize=4)
     assert [next(values), next(values)] == [1.0, 0.5]
@@ -190,6 +201,17 @@ def test_a_map_that_is_given_up_early_is_cancelled_and_its_rest_never_sent(
     assert len(grid.jobs) == 1
 
 
+def test_what_is_wrong_with_a_long_map_is_raised_and_no_more_is_said_of_it(
+    executor: loopline.Executor, grid: SmallGrid, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(grid, "_refusal", lambda number, spec: Refusal(number, 422, "invalid", "it is too much"))
+    with pytest.raises(LooplineError, match="too much"):
+        list(executor.map(abs, range(2000)))
+    executor.shutdown()
+    gc.collect()
+    assert caplog.records == []
+
+
 def test_a_single_call_is_one_message_once_the_function_is_there(
     executor: loopline.Executor, grid: SmallGrid
 ) -> None:
@@ -224,6 +246,24 @@ def test_what_a_lost_link_brought_is_not_asked_for_again(
     assert [future.result(10) for future in futures] == [0, 1, 2, 3]
 
 
+def test_a_link_that_was_silent_for_long_is_not_an_absent_master(
+    small: tuple[SmallGrid, asyncio.AbstractEventLoop],
+    finish: Callable[[int], None],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    (grid, loop), late_s = small, 0.0
+    grid.holds = True
+    monkeypatch.setattr(http, "time", types.SimpleNamespace(monotonic=lambda: time.monotonic() + late_s))
+    with loopline.Executor(grid.url, "t", patience_s=30) as executor:
+        future = executor.submit(abs, -1)
+        until(lambda: future.task)
+        late_s = 1000.0  # the call takes long
+        asyncio.run_coroutine_threadsafe(grid.hang_up(), loop).result(10)
+        until(lambda: "follow 1 " in grid.asked or future.done())
+        finish(1)
+        assert future.result(10) == 1
+
+
 def test_a_submission_whose_answer_was_lost_is_sent_again_as_the_same(
     executor: loopline.Executor, grid: SmallGrid
 ) -> None:
@@ -231,6 +271,18 @@ def test_a_submission_whose_answer_was_lost_is_sent_again_as_the_same(
     assert executor.submit(abs, -3).result(10) == 3
     assert grid.asked.count("submit") == 2
     assert len(grid.jobs) == 1
+
+
+@pytest.mark.parametrize("code", [1002, 1009])
+def test_what_the_master_hangs_up_at_is_not_sent_for_ever(
+    executor: loopline.Executor, grid: SmallGrid, code: int
+) -> None:
+    grid.closes_with = code
+    with pytest.raises(LooplineError, match="takes no more of this"):
+        executor.submit(abs, -1).result(10)
+    grid.closes_with = None
+    assert executor.submit(abs, -1).result(10) == 1
+    assert grid.asked.count("submit") == 2
 
 
 def test_a_master_that_is_busy_is_asked_again(executor: loopline.Executor, grid: SmallGrid) -> None:
@@ -317,12 +369,24 @@ def test_what_somebody_else_cancels_is_an_error(executor: loopline.Executor, gri
 def test_attaching_to_a_job_by_its_number(grid: SmallGrid, finish: Callable[[int], None]) -> None:
     grid.holds = True
     with loopline.Executor(grid.url, "t") as first:
-        futures = [first.submit(abs, -number) for number in range(4)]
-        until(lambda: all(future.task for future in futures))
+        values = first.map(abs, [0, -1, -2, -3])
+        until(lambda: first.jobs)
         with loopline.Executor(grid.url, "t") as second:
             again = second.attach(1)
             finish(1)
-            assert [future.result(10) for future in again] == [0, 1, 2, 3]
+            assert [future.result(10) for future in again] == list(values) == [0, 1, 2, 3]
+
+
+def test_attaching_to_a_job_of_ones_own_leaves_it_to_whoever_made_it_too(
+    grid: SmallGrid, finish: Callable[[int], None]
+) -> None:
+    grid.holds = True
+    with loopline.Executor(grid.url, "t") as executor:
+        future = executor.submit(abs, -1)
+        until(lambda: future.task)
+        again = [executor.attach(1)[0] for _ in range(2)]
+        finish(1)
+        assert [one.result(10) for one in (future, *again)] == [1, 1, 1]
 
 
 def test_shut_down(grid: SmallGrid) -> None:

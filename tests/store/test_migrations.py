@@ -70,6 +70,24 @@ async def test_every_step_can_be_taken_back(url):
         await upgrade(parse_url(url), revision)
 
 
+async def test_rows_stay_as_they_are_where_tables_are_made_anew(url):
+    def rows(connection):
+        tables = [table for table in metadata.sorted_tables if table.name != "event_log"]
+        return {table.name: sorted(map(repr, connection.execute(table.select()))) for table in tables}
+
+    async with open_store(url) as store:
+        await keep(store, a_job(), a_task(), an_attempt(**ended()), a_worker())
+    before, tables = await on(url, rows), await on(url, described)
+    assert all(before[name] for name in ("jobs", "specs", "tasks", "attempts", "workers"))
+    await downgrade(parse_url(url), "0006")
+    assert await on(url, rows) == before
+    await upgrade(parse_url(url))
+    assert (await on(url, rows), await on(url, described)) == (before, tables)
+    async with open_store(url) as store:
+        await keep(store, a_job(2), a_task(1, 2))
+        assert len((await store.jobs.page()).items) == 2
+
+
 async def test_there_is_one_line_of_history(sqlite_url):
     steps = await on(sqlite_url, scripts)
     assert [step.revision for step in reversed(steps)] == [f"{number:04}" for number in range(1, len(steps) + 1)]

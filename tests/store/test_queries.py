@@ -160,6 +160,11 @@ async def test_results_in_the_order_of_finishing_from_any_of_them_on(store, monk
     for place, (cursor, _) in enumerate(found):
         assert await results(cursor) == found[place + 1 :]
     assert [r async for r in store.results.of_job(2, beginning)] == []
+    state, is_over, ends = await store.results.ends(1, (0.0, 0))
+    assert ([end.number for end, _ in ends], is_over) == ([4, 2, 1, 5], False)
+    for place, (_, cursor) in enumerate(ends):
+        assert await store.results.ends(1, cursor, 2) == (state, False, ends[place + 1 :][:2])
+    assert await store.results.ends(2, (0.0, 0)) == (None, True, [])
 
 
 async def test_the_value_of_a_function_comes_with_its_result(store):

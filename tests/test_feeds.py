@@ -1,0 +1,38 @@
+"""Feeds of results, where what is read from disk and what is told of a commit overtake one another."""
+
+from __future__ import annotations
+
+from master.feeds import Feed, Feeds
+from master.scheduling.effects import Effects
+from master.scheduling.model import Attempt, Grid, Task
+from shared.calls import Ends, Over
+from shared.model import AttemptState, TaskState
+
+NOW = 5.0
+
+
+def commit(*numbers: int) -> Effects:
+    """A step in which these tasks of job 1 have succeeded."""
+    effects = Effects(Grid(now=NOW))
+    for number in numbers:
+        task = Task(1, number, TaskState.SUCCEEDED, attempts=1, winner=1, finished_at=NOW)
+        attempt = Attempt(1, number, 1, "w", 1, False, 1.0, AttemptState.SUCCEEDED)
+        effects.tasks[task.id], effects.attempts[attempt.id] = task, attempt
+    return effects
+
+
+def test_what_was_read_from_disk_before_its_commit_was_told_of_does_not_come_again() -> None:
+    sent, behind, feeds = list[Ends | Over](), list[Feed](), Feeds()
+
+    def put(message: Ends | Over) -> bool:
+        sent.append(message)
+        return True
+
+    has_read = Feed(1, put, behind.append, cursor=(NOW, 2), is_live=True)
+    has_not = Feed(1, put, behind.append, cursor=(NOW - 1, 7), is_live=True)
+    feeds.open(has_read)
+    feeds.open(has_not)
+    feeds.add(commit(1, 2))
+    assert [end.number for message in sent if isinstance(message, Ends) for end in message.ends] == [1, 2]
+    assert (behind, has_read.cursor, has_read.is_live) == ([has_read], (NOW, 2), False), "it looks at the disk again"
+    assert (has_not.cursor, has_not.is_live) == ((NOW, 2), True)
