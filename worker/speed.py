@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 
 REFERENCE_S = 0.004
 SLICES = 30
-_SETTLED = 10
+_SETTLED = 6
 _BETTER = 0.99
 _VERSION = 1
 _LATEST = 1e10
@@ -34,7 +34,7 @@ _BLOCKS = 32
 
 def measure(slices: int = SLICES) -> float:
     """Speed of one core, by the best of many slices, until none is better for a while: an eighth of a second of work
-    at most, and often half of that.
+    at most, and often a third of that.
     """
     best_s, in_vain = math.inf, 0
     for _ in range(slices):

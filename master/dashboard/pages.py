@@ -8,6 +8,7 @@ import gzip
 import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 from aiohttp import web
@@ -48,20 +49,25 @@ _TEXT = ("text/", "application/json", "image/svg+xml")
 _WORTH_IT_BYTES = 500
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Asset:
     content: bytes
-    zipped: bytes | None
     content_type: str
     cache: str
     tag: str
+
+    @cached_property
+    def zipped(self) -> bytes | None:
+        """None where it is not worth it."""
+        is_worth_it = self.content_type.startswith(_TEXT) and len(self.content) > _WORTH_IT_BYTES
+        return gzip.compress(self.content, mtime=0) if is_worth_it else None
 
     def answer(self, request: web.Request) -> web.Response:
         headers = {**_HEADERS, "Cache-Control": self.cache, "ETag": f'"{self.tag}"', "Vary": "Accept-Encoding"}
         if self.tag in {tag.value for tag in request.if_none_match or ()}:
             return web.Response(status=304, headers=headers)
         headers["Content-Type"] = self.content_type
-        if self.zipped is not None and "gzip" in request.headers.get("Accept-Encoding", ""):
+        if "gzip" in request.headers.get("Accept-Encoding", "") and self.zipped is not None:
             return web.Response(body=self.zipped, headers={**headers, "Content-Encoding": "gzip"})
         return web.Response(body=self.content, headers=headers)
 
@@ -97,7 +103,5 @@ def _load_all(folder: Path) -> Iterator[tuple[str, Asset]]:
 def _load(file: Path, cache: str) -> Asset:
     content = file.read_bytes()
     kind = _KINDS.get(file.suffix, "application/octet-stream")
-    is_text = kind.startswith(_TEXT)
-    zipped = gzip.compress(content, mtime=0) if is_text and len(content) > _WORTH_IT_BYTES else None
-    content_type = f"{kind}; charset=utf-8" if is_text else kind
-    return Asset(content, zipped, content_type, cache, hashlib.sha256(content).hexdigest()[:32])
+    content_type = f"{kind}; charset=utf-8" if kind.startswith(_TEXT) else kind
+    return Asset(content, content_type, cache, hashlib.sha256(content).hexdigest()[:32])
