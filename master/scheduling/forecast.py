@@ -17,7 +17,7 @@ from statistics import pstdev
 
 from master.scheduling import measure
 from master.scheduling.demand import Key, demand_of, meets
-from master.scheduling.lognormal import Lognormal, fitted
+from master.scheduling.lognormal import MOST_LOG, Lognormal, fitted
 from master.scheduling.model import LIVE, Attempt, Grid, Job, Worker
 from master.scheduling.state import State
 from shared.model import JobState, Order, SizeSource
@@ -81,10 +81,13 @@ class _Course:
 
     @property
     def variance(self) -> float:
-        """Of the logarithm of ``left_s``: of the mean that is believed, and of a sum of so many tasks."""
+        """Of the logarithm of ``left_s``: of the mean that is believed, and of a sum of so many tasks (as if that were
+        lognormal again: Fenton and Wilkinson).
+        """
         known = self.job.succeeded + (_PRIOR if self.job.size_source is SizeSource.GIVEN else 0.0)
-        one = math.expm1(self.law.sigma**2 + self.spread**2)
-        return self.law.sigma**2 / max(_PRIOR, known) + one / max(1, self.unstarted + len(self.under_way))
+        one = math.expm1(min(MOST_LOG, self.law.sigma**2 + self.spread**2))
+        every = math.log1p(one / max(1, self.unstarted + len(self.under_way)))
+        return self.law.sigma**2 / max(_PRIOR, known) + every
 
 
 def note(grid: Grid, job: Job, worker: Worker, attempt: Attempt) -> None:

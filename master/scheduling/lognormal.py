@@ -11,6 +11,8 @@ _NORMAL = NormalDist()
 _ROUNDS = 8
 _MOST_AGES = 100
 _FARTHEST = 6.0
+MOST_LOG = 700.0
+"""Of what is still a number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +24,7 @@ class Lognormal:
 
     @property
     def mean(self) -> float:
-        return math.exp(self.mu + self.sigma**2 / 2)
+        return math.exp(min(MOST_LOG, self.mu + self.sigma**2 / 2))
 
     def scaled(self, factor: float) -> Lognormal:
         return Lognormal(self.mu + math.log(factor), self.sigma)

@@ -156,3 +156,16 @@ def test_the_record_sets_them_right() -> None:
     spread = Calibration(Outcome(25, 100.0, 200.0, 50.0 + number) for number in range(100)).applied(25, said)
     assert 90 < spread.p50_s < 110
     assert 130 < spread.p90_s < 200
+
+
+@pytest.mark.parametrize("policy", ["round-robin", "fair"])
+@pytest.mark.parametrize("size", [1e-3, 20.0, 1e12])
+def test_a_size_that_was_far_off_is_no_error(policy: str, size: float) -> None:
+    """Tasks of a millisecond, whoever said what of them; the one after it waits for them."""
+    grid = Grid(policy=policy)
+    grid.workers("a")
+    job, after = grid.submit(4, size=size, max_replicas=1), grid.submit(2, size=size)
+    run(grid, 2, each_s=1e-3)
+    for one in (job, after):
+        found = forecast(grid, one)
+        assert 0 <= found.p50_s <= found.p90_s < math.inf
