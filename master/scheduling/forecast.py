@@ -81,8 +81,8 @@ class _Course:
 
     @property
     def variance(self) -> float:
-        """Of the logarithm of ``left_s``: of the mean that is believed, and of a sum of so many tasks, as if that were
-        lognormal again (Fenton and Wilkinson).
+        """Of the logarithm of ``left_s``: of the mean that is believed, and of a sum of so many tasks, as if that
+        were lognormal again (Fenton and Wilkinson).
         """
         known = self.job.succeeded + (_PRIOR if self.job.size_source is SizeSource.GIVEN else 0.0)
         one = math.expm1(min(MOST_LOG, self.law.sigma**2 + self.spread**2))
