@@ -41,6 +41,7 @@ from master.scheduling.events import SchedulerSettings
 from master.scheduling.explain import explain_job
 from master.scheduling.policies import REGISTRY
 from master.scheduling.scheduler import Scheduler
+from shared.api import Explanation, Reason
 from shared.model import Facts, Outcome
 from shared.spec import JobSpec, Range, Requirements
 from simulator.full import world
@@ -146,6 +147,13 @@ def _spec(number: int) -> JobSpec:
         requires=Requirements(labels=[[], ["fast"], ["gpu", "fast"], ["slow"]][number // 8 % 4]),
         environment={"A": "1", "B": "2"},
     )
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _built() -> None:
+    """Pydantic makes the models of the API at their first use, and looks at the environment for that."""
+    for model in (Reason, Explanation):
+        model.model_rebuild()
 
 
 @pytest.mark.parametrize("policy", sorted(REGISTRY))
