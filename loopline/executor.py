@@ -63,8 +63,8 @@ class Executor(concurrent.futures.Executor):
 
     ``size``: of one call, in reference CPU-seconds. ``modules``: of your own, to be carried along because workers do
     not have them. ``requires``: as of a job, such as ``{"memory_bytes": 2**30}``. ``session``: executors that give
-    the same one share interpreters. ``gather_s``: of many calls in a row, those that follow one another so soon are one
-    job; the first ones go at once.
+    the same one share interpreters. ``gather_s``: of many calls in a row, those that follow one another so soon are
+    one job; the first ones go at once.
     """
 
     def __init__(
