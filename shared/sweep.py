@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from shared.scalar import Scalar
@@ -119,10 +119,12 @@ def _unknown(name: str, known: Collection[str]) -> str:
     return f"the command says {{{name}}}, but no parameter is called so, and it stays as it is: {meant}"
 
 
-def _axes(parameters: Mapping[str, Range | list[Scalar]]) -> list[tuple[str, Range | list[Scalar], int, int]]:
+def _axes(parameters: Mapping[str, Range | list[Scalar]]) -> list[tuple[str, Sequence[Scalar], int, int]]:
     """Of each parameter of a grid: its values, for how many tasks on end it keeps one, how many values there are."""
-    axes, stride = [], 1
-    for name, values in reversed(list(parameters.items())):
+    axes: list[tuple[str, Sequence[Scalar], int, int]] = []
+    stride = 1
+    for name, rule in reversed(list(parameters.items())):
+        values = rule.values if isinstance(rule, Range) else rule
         axes.append((name, values, stride, len(values)))
         stride *= len(values)
     return axes[::-1]

@@ -18,7 +18,7 @@ from shared.model import TaskState
 def decides(state: State, job: Job, task: Task, attempt: Attempt) -> bool:
     """Count a result; whether its task is decided by it."""
     if job.spec.quorum is None:
-        if len(state.index.of_task[task.id]) > 1:  # what the others bring will be compared with it
+        if len(state.index.attempts.of_task[task.id]) > 1:  # what the others bring will be compared with it
             task.votes = (Vote(attempt.number, attempt.worker, digest_of(job.spec, attempt), 0),)
         return True
     digest = digest_of(job.spec, attempt)

@@ -162,7 +162,7 @@ class Candidates:
     def _wide(self, job: Job, task: int) -> Placement | None:
         """A task of several slots: whoever has most of them free."""
         slots = job.spec.requires.slots
-        for free, _, name in self.state.index.idle.order if slots > 1 else ():
+        for free, _, name in self.state.index.room.idle.order if slots > 1 else ():
             if -free < slots:
                 break
             if self._takes(job, task, name, ahead=False):
@@ -209,7 +209,7 @@ class Candidates:
             (self.groups[kind].idle if is_idle else self.groups[kind].busy).add((rank, name))
 
     def _placing(self, worker: Worker) -> tuple[Type, bool, float] | None:
-        is_idle = worker.name in self.state.index.idle.keys
+        is_idle = worker.name in self.state.index.room.idle.keys
         if not is_idle and not self.view.has_room(worker):
             return None
         return self._type(worker), is_idle, self.rank(worker)

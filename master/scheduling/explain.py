@@ -162,11 +162,11 @@ def _voted(job: Job, task: Task) -> str:
 def _for_slot(state: State, job: Job, count: int) -> Reason:
     demand = state.index.demand
     able = [state.workers[name] for name in sorted(demand.able[demand.key_of(job)])]
-    used = sum(state.index.used.get(worker.name, 0) for worker in able)
-    slots = sum(max(worker.offered, state.index.used.get(worker.name, 0)) for worker in able)  # some may be withheld
+    used = sum(state.index.attempts.used.get(worker.name, 0) for worker in able)
+    slots = sum(max(worker.offered, state.index.attempts.used.get(worker.name, 0)) for worker in able)  # some may be withheld
     verb = "waits" if count == 1 else "wait"
     detail = f"{_tasks(count)} {verb} for a free slot: {used} of {slots} in use on {counted(len(able), 'worker')}"
-    if any(state.index.free_slots(w) >= job.spec.requires.slots for w in able if demand.fits(job, w)):
+    if any(state.index.room.free_slots(w) >= job.spec.requires.slots for w in able if demand.fits(job, w)):
         detail += f"; policy {state.settings.policy} has another use for what is free, or none for this job yet"
     barred = [worker for worker in able if worker.probation_until is not None]
     if barred:
@@ -179,7 +179,7 @@ def _for_slot(state: State, job: Job, count: int) -> Reason:
 
 
 def _alive(state: State, task_id: TaskId, job: Job, task: Task) -> Reason:
-    attempts = [a for a in state.index.of_task.get(task_id, {}).values() if a.state in LIVE]
+    attempts = [a for a in state.index.attempts.of_task.get(task_id, {}).values() if a.state in LIVE]
     frozen, waiting = " (frozen: its owner is there)", " (waiting there for a slot)"
     notes = [(a.worker, waiting if a.waiting else frozen if a.frozen else "") for a in attempts]
     places = " and ".join(sorted(worker + note for worker, note in notes))

@@ -14,8 +14,9 @@ from master.scheduling import measure
 from master.scheduling.by_size import BySize
 from master.scheduling.capacity import Capacity
 from master.scheduling.demand import Key
-from master.scheduling.index import Ranking, toggle_under
+from master.scheduling.index import toggle_under
 from master.scheduling.model import LIVE, Attempt, Job, Task, Worker
+from master.scheduling.ranking import Ranking
 from master.scheduling.state import State
 from shared.model import JobState, TaskId
 
@@ -56,7 +57,7 @@ class FairIndex:
             return
         speed = measure.speed_of(self.state.grid, worker)
         self.capacity.place(worker.name, speed, worker.offered if worker.is_available else 0)
-        is_idle = worker.name in self.state.index.idle.keys
+        is_idle = worker.name in self.state.index.room.idle.keys
         self.idle.place(worker.name, (-speed, worker.name) if is_idle else None)
 
     def place_task(self, task: Task) -> None:
@@ -95,9 +96,9 @@ class FairIndex:
         passed_over = (-inf, "")
         while (entry := next(self.idle.order.irange(passed_over, inclusive=(False, True)), None)) is not None:
             worker = self.state.workers[entry[1]]
-            free = self.state.index.free_slots(worker)
+            free = self.state.index.room.free_slots(worker)
             yield worker
-            if self.state.index.free_slots(worker) == free:
+            if self.state.index.room.free_slots(worker) == free:
                 passed_over = entry
 
     def keys(self) -> set[Key]:
@@ -143,7 +144,7 @@ class FairIndex:
         return measure.left_of(self.state.grid, job, self.state.workers[attempt.worker], attempt)
 
     def _alive(self, task: TaskId) -> list[Attempt]:
-        return [a for a in self.state.index.of_task.get(task, {}).values() if a.state in LIVE]
+        return [a for a in self.state.index.attempts.of_task.get(task, {}).values() if a.state in LIVE]
 
     def _held_back(self, job: Job) -> int | None:
         return self.state.fresh[job.id].first_after(0) if self.state.index.is_held(job) else None

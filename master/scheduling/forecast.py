@@ -255,7 +255,7 @@ def _under_way(state: State) -> dict[int, list[tuple[float, int]]]:
 
 def _queued(state: State) -> Counter[int]:
     """By job: how many of its tasks wait at a worker for a slot."""
-    queues = state.index.queues.of_worker.values()
+    queues = state.index.attempts.queues.of_worker.values()
     return Counter(attempt.job for queue in queues for attempt in queue)
 
 

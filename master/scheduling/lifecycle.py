@@ -26,7 +26,7 @@ def start_attempt(state: State, job: Job, number: int, worker: Worker, *, ahead:
         task.attempts + 1,
         worker.name,
         job.spec.requires.slots,
-        replica=task.id in state.index.alive,
+        replica=task.id in state.index.attempts.alive,
         dispatched_at=state.now,
         expected_s=measure.work_of(state.grid, job, number) / measure.speed_of(state.grid, worker),
         asked=number in state.index.pools[job.id].asked,
@@ -113,7 +113,7 @@ def adopt_attempt(state: State, attempt: Attempt) -> None:
     """A lost attempt is still at work: it counts again if its task has room for it, else it is cancelled."""
     task, job = state.tasks[attempt.task_id], state.jobs[attempt.job]
     withdraw(state, task.id, "its task runs elsewhere after all")
-    has_room = job.max_replicas is None or state.index.alive.get(task.id, 0) < job.max_replicas
+    has_room = job.max_replicas is None or state.index.attempts.alive.get(task.id, 0) < job.max_replicas
     attempt.reason = ""
     ledger.take_back(job, attempt)
     state.save_job(job)
@@ -136,7 +136,7 @@ def cancel_attempt(state: State, attempt: Attempt, reason: str) -> None:
 
 def withdraw(state: State, task: TaskId, reason: str) -> None:
     """Whatever waits of the task at a worker is not to begin: it runs elsewhere, or is about to."""
-    others = state.index.of_task.get(task)
+    others = state.index.attempts.of_task.get(task)
     for attempt in list(others.values()) if others else ():
         if attempt.is_queued:
             cancel_attempt(state, attempt, reason)
@@ -149,7 +149,7 @@ def take_back(state: State, attempt: Attempt, reason: str) -> None:
 
 
 def _take_back_all(state: State, worker: Worker) -> None:
-    for attempt in list(state.index.queues.of_worker.get(worker.name, ())):
+    for attempt in list(state.index.attempts.queues.of_worker.get(worker.name, ())):
         take_back(state, state.attempts[attempt], "its worker is on probation, and it had not begun")
 
 
@@ -186,7 +186,7 @@ def cancel_job(state: State, job: Job) -> None:
 
 def reconsider_task(state: State, task: Task) -> None:
     """After an attempt has ended without success: wait for another one, queue the task again, or fail it."""
-    if not task.is_open or task.id in state.index.alive:
+    if not task.is_open or task.id in state.index.attempts.alive:
         return
     job = state.jobs[task.job]
     if task.setbacks >= job.max_attempts:
@@ -245,7 +245,7 @@ def _end_task(state: State, task: Task, end: TaskState, reason: str = "") -> Non
     if task.votes:
         agreement.settle(state, state.jobs[task.job], task)
     state.save_task(task)
-    others = state.index.of_task.get(task.id)
+    others = state.index.attempts.of_task.get(task.id)
     if not others:
         return
     reason = reason or f"attempt {task.winner} brought the result first"

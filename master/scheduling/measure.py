@@ -82,10 +82,9 @@ def tag_of(grid: Grid, job: Job) -> float:
 
 def observe(worker: Worker, attempt: Attempt, now: float) -> Observation:
     """What an attempt that has succeeded shows of its program."""
-    wall_s, share = attempt.wall_s, _share(worker, attempt)
-    work = max(wall_s, _SHORTEST_S) * worker.facts.speed * share
+    share, work = _share(worker, attempt), work_shown(worker, attempt)
     cpu_s, system_s, memory_bytes = attempt.cpu_s, attempt.system_s, attempt.peak_memory_bytes
-    return Observation(now, worker.name, work, wall_s, cpu_s, system_s, memory_bytes, share)
+    return Observation(now, worker.name, work, attempt.wall_s, cpu_s, system_s, memory_bytes, share)
 
 
 def work_shown(worker: Worker, attempt: Attempt) -> float:

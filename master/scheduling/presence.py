@@ -78,7 +78,7 @@ def wake_at(state: State) -> float | None:
 def _give_up(state: State, worker: Worker) -> None:
     if worker.session is not None:
         state.effects.closes.append((worker.name, worker.session))
-    for attempt in list(state.index.of_worker.get(worker.name, {}).values()):
+    for attempt in list(state.index.attempts.of_worker.get(worker.name, {}).values()):
         if attempt.state in OCCUPYING:
             lifecycle.lose_attempt(state, attempt, "its worker fell silent", for_good=False)
     _disconnect(state, worker)
@@ -86,7 +86,7 @@ def _give_up(state: State, worker: Worker) -> None:
 
 def _disconnect(state: State, worker: Worker) -> None:
     worker.session, worker.offered, worker.reported, worker.assigned = None, 0, 0, 0
-    for attempt in state.index.of_worker.get(worker.name, {}).values():
+    for attempt in state.index.attempts.of_worker.get(worker.name, {}).values():
         if attempt.sent:
             attempt.sent = 0
             state.effects.attempts[attempt.id] = attempt

@@ -41,7 +41,7 @@ def reconcile(state: State, outbox: Outbox, worker: Worker, report: Report) -> N
     for result in report.results:
         _take_result(state, worker, result)
     begun, waiting = {held.attempt: held for held in report.holding}, set(attempts_of(report.waiting))
-    queue = state.index.queues.of_worker.get(worker.name, {}).keys()
+    queue = state.index.attempts.queues.of_worker.get(worker.name, {}).keys()
     strangers = [*begun, *(waiting - queue)]
     for attempt in _worth_a_look(state, worker, waiting):
         held = begun.get(attempt.id)
@@ -59,8 +59,8 @@ def _worth_a_look(state: State, worker: Worker, waiting: set[AttemptId]) -> list
     """The worker's attempts, but for those that wait there as they did: most of a long queue, of which nothing
     follows.
     """
-    ours, queue = state.index.of_worker.get(worker.name, {}), state.index.queues.of_worker.get(worker.name)
-    if queue is None or worker.name in state.index.frozen_on:
+    ours, queue = state.index.attempts.of_worker.get(worker.name, {}), state.index.attempts.queues.of_worker.get(worker.name)
+    if queue is None or worker.name in state.index.attempts.frozen_on:
         return list(ours.values())
     others = (attempt for number, attempt in ours.items() if number not in queue)
     found = list(islice(others, len(ours) - len(queue)))  # which came before the queue, as a rule

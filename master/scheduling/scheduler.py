@@ -127,9 +127,9 @@ class Scheduler:
         return _DONE
 
     def _plan(self, policy: Policy) -> None:
-        index = self.state.index
+        index, attempts = self.state.index, self.state.index.attempts
         self._relieve(unless_ready=True)
-        patience = most = 2 * (len(index.live) + len(index.idle.order)) + 10  # with wishes in vain on end
+        patience = most = 2 * (len(index.live) + len(index.room.idle.order)) + 10  # with wishes in vain on end
         for wish in policy.plan(self._view):
             granted = self._send(wish) if wish.ahead else self._grant(wish)
             patience = most if granted else patience - 1
@@ -138,13 +138,13 @@ class Scheduler:
         self._relieve(unless_ready=False)
         if policy.ahead is not None and self.state.ahead_s > 0:
             self._send_ahead(policy.ahead(self._view))
-        if not (index.occupied or index.queues.of_worker):  # the policy left all idle: one task keeps the grid going
+        if not (attempts.occupied or attempts.queues.of_worker):  # the policy left all idle: one task keeps it going
             for wish in first_come.plan(self._view):
                 if self._grant(wish):
                     break
 
     def _relieve(self, *, unless_ready: bool) -> None:
-        if self.state.index.queues.of_worker and self.state.index.idle.order:
+        if self.state.index.attempts.queues.of_worker and self.state.index.room.idle.order:
             self.state.settle_queues()
             moving.relieve(self.state, self._view, unless_ready=unless_ready)
 

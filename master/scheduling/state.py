@@ -9,9 +9,10 @@ from typing import Protocol
 
 from master.scheduling.effects import Effects
 from master.scheduling.events import SchedulerSettings
-from master.scheduling.index import Index, Pool
+from master.scheduling.index import Index
 from master.scheduling.model import Attempt, Grid, Job, Program, Task, Worker
 from master.scheduling.naming import ProgramKey
+from master.scheduling.pool import Pool
 from master.scheduling.ranges import Ranges
 from master.scheduling.snapshot import Snapshot
 from shared.model import AttemptId, TaskId
@@ -100,7 +101,7 @@ class State:
             self.attempts[number] = attempt
         else:
             self.attempts.pop(number, None)
-        if self.index.place_attempt(attempt):
+        if self.index.attempts.place(attempt):
             self._moved_tasks[task] = self.tasks[task]
         if worker.session is None:  # whether it has a lease may depend on what it has in hand
             self._moved_workers[worker.name] = worker
@@ -153,7 +154,7 @@ class State:
     def settle_queues(self) -> None:
         """The same for what waits at workers; apart, because who ends a task mostly has another one by then."""
         for worker in self._queueing.values():
-            self.index.place_queue(worker)
+            self.index.room.place_queue(worker, self.index.attempts)
         self._queueing.clear()
 
     def gather(self) -> Effects:
@@ -162,7 +163,7 @@ class State:
         return gathered
 
     def _place_slots(self, worker: Worker) -> None:
-        self.index.place_slots(worker)
+        self.index.room.place_slots(worker, self.index.attempts)
         self._queueing[worker.name] = worker
         if self.own is not None:
             self.own.place_worker(worker)
@@ -209,7 +210,7 @@ class State:
 
     def _forget_if_over(self, job: Job) -> None:
         """An ended job stays only until its last attempt has been cancelled."""
-        if job.is_over and job.id in self.jobs and not self.index.pools[job.id].attempts:
+        if job.is_over and job.id in self.jobs and job.id not in self.index.attempts.of_job:
             for number in self.index.pools[job.id].kept:
                 self.tasks.pop(TaskId(job.id, number), None)
             del self.jobs[job.id], self.fresh[job.id], self.index.pools[job.id]

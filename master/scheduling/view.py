@@ -40,7 +40,7 @@ class View:
 
     def __init__(self, state: State) -> None:
         self._state = state
-        self._index = state.index
+        self._index, self._room, self._attempts = state.index, state.index.room, state.index.attempts
 
     @property
     def now(self) -> float:
@@ -57,7 +57,7 @@ class View:
 
     def keys_met(self, worker: Worker) -> Sequence[Key]:
         """The different requirements of jobs in the grid that the worker meets as it is now."""
-        return self._index.demand.served_in(self._index.free_slots(worker), worker.name)
+        return self._index.demand.served_in(self._room.free_slots(worker), worker.name)
 
     def keys_met_by(self, worker: Worker) -> Sequence[Key]:
         """Those of one slot that it meets when it is not at work in all of them."""
@@ -76,7 +76,7 @@ class View:
         """Those with free slots, most free first, as long as there is anything to start (or, with ``replicas``, to
         replicate). One that was offered and given nothing is not offered again.
         """
-        idle, passed_over = self._index.idle, None
+        idle, passed_over = self._room.idle, None
         while self._is_any_wanted(replicas):
             entry = idle.next_after(passed_over)
             if entry is None:
@@ -102,7 +102,7 @@ class View:
         """Those at work in all their slots where more may wait, the least laden first, as long as there is anything
         to start. One that was given nothing is not offered again; after a few such, none is.
         """
-        full, passed_over, most_ms = self._index.full, 0, milliseconds(self._state.ahead_s)
+        full, passed_over, most_ms = self._room.full, 0, milliseconds(self._state.ahead_s)
         is_over = False
         while not is_over and self._index.ready:
             is_over, changes = True, full.changes
@@ -120,7 +120,7 @@ class View:
         """Each worker with room, and the job whose turn it is there: from that arrival once round."""
         asked: tuple[Sequence[Key], int, int] | None = None
         for worker in self.workers_with_room():
-            asks = (self.keys_met_by(worker), after(), self._index.full.changes)
+            asks = (self.keys_met_by(worker), after(), self._room.full.changes)
             if asks != asked:
                 asked, job = asks, next(self.jobs_to_start(worker, after()), None)
             if job is not None:
@@ -130,7 +130,7 @@ class View:
         """For one more attempt that waits, however short. Of very short ones many may: a worker that ends thousands a
         second must not wait for a round trip; others, whose number each Report repeats, may not, whatever the policy.
         """
-        waiting, settings = len(self._index.queues.of_worker.get(name, ())), self._state.settings
+        waiting, settings = len(self._attempts.queues.of_worker.get(name, ())), self._state.settings
         if waiting < _MANY or waiting >= settings.max_ahead:
             return waiting < settings.max_ahead
         return self.waiting_s(self._state.workers[name]) <= settings.ahead_s
@@ -138,8 +138,8 @@ class View:
     def room_s(self, worker: Worker) -> float:
         """How long a task may be expected to take that is sent to wait at this worker; 0: none may."""
         ahead_s = self._state.ahead_s
-        left_s = ahead_s * worker.offered - self._index.queues.work_ms.get(worker.name, 0) / 1e3
-        if left_s <= 0 or not self._has_room(worker.name) or not self._index.is_full(worker):
+        left_s = ahead_s * worker.offered - self._attempts.queues.work_ms.get(worker.name, 0) / 1e3
+        if left_s <= 0 or not self._has_room(worker.name) or not self._room.is_full(worker, self._attempts):
             return 0.0
         return left_s if left_s < ahead_s else ahead_s
 
@@ -166,20 +166,19 @@ class View:
 
     def waiting_s(self, worker: Worker) -> float:
         """Expected work that waits at the worker, for each of its slots."""
-        return self._index.queues.work_ms.get(worker.name, 0) / 1e3 / max(1, worker.offered)
+        return self._attempts.queues.work_ms.get(worker.name, 0) / 1e3 / max(1, worker.offered)
 
     def free_at(self, worker: Worker) -> float:
         """From when on one more task is expected to have a slot of this worker, which is at work in all of them."""
-        seated = [attempt.since + attempt.expected_s for attempt in self._index.seated_on(worker.name)]
+        seated = [attempt.since + attempt.expected_s for attempt in self._attempts.seated_on(worker.name)]
         if seated:
             return min(seated) + self.waiting_s(worker)
-        attempts = self._index.of_worker.get(worker.name, {}).values()
+        attempts = self._attempts.of_worker.get(worker.name, {}).values()
         return min((attempt.dispatched_at for attempt in attempts), default=0.0) + self.waiting_s(worker)
 
     def in_hand(self, worker: Worker) -> int:
         """Slots that it has in use, and tasks that wait there for one."""
-        waiting = self._index.queues.of_worker.get(worker.name, ())
-        return self._index.used.get(worker.name, 0) + len(waiting)
+        return self._attempts.in_hand(worker.name)
 
     def next_ahead(self, job: Job, worker: Worker, after: int = 0) -> int | None:
         """The job's next task to start after ``after``, else its first, if it may wait at this worker."""
@@ -264,7 +263,7 @@ class View:
 
     def fits(self, job: Job, worker: Worker) -> bool:
         """The worker meets the job's requirements and has slots free for one of its tasks now."""
-        return self._index.free_slots(worker) >= job.spec.requires.slots and self.could_run(job, worker)
+        return self._room.free_slots(worker) >= job.spec.requires.slots and self.could_run(job, worker)
 
     def fresh(self, job: Job) -> Ranges:
         """Its tasks never started, the held one included."""

@@ -33,7 +33,7 @@ class Turnaround(Candidates):
 
     def rank(self, worker: Worker) -> float:
         delay_s = (worker.load and worker.load.delay_s) or 0.0
-        if worker.name in self.state.index.idle.keys:
+        if worker.name in self.state.index.room.idle.keys:
             return _steps(delay_s)
         return _steps(self.view.free_at(worker) + delay_s)
 
