@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from heapq import merge
 from itertools import islice
-from math import inf
 
 from sortedcontainers import SortedSet
 
@@ -16,7 +15,7 @@ from master.scheduling.capacity import Capacity
 from master.scheduling.demand import Key
 from master.scheduling.index import toggle_under
 from master.scheduling.model import LIVE, Attempt, Job, Task, Worker
-from master.scheduling.ranking import Ranking
+from master.scheduling.ranking import LongRanking, Ranking
 from master.scheduling.state import State
 from shared.model import JobState, TaskId
 
@@ -34,7 +33,7 @@ class FairIndex:
     new: Families = field(default_factory=dict)  # jobs never run, with a task to start
     ready: Families = field(default_factory=dict)  # jobs with a task to start
     tails: Families = field(default_factory=dict)  # jobs with none, of which tasks run that could be copied
-    alone: dict[int, Ranking[int, tuple[float, int]]] = field(default_factory=dict)
+    alone: dict[int, LongRanking[int, tuple[float, int]]] = field(default_factory=dict)
     """By job: tasks of one attempt with room for another, as (expected end, task)."""
     sizes: dict[int, BySize | None] = field(default_factory=dict)  # by job; None: its tasks do not differ
 
@@ -73,7 +72,7 @@ class FairIndex:
         ends = (alive[0].since + alive[0].expected_s, task.number) if runs else None
         ranking = self.alone.get(job.id)
         if ranking is None:
-            ranking = self.alone[job.id] = Ranking()
+            ranking = self.alone[job.id] = LongRanking()
         ranking.place(task.number, ends)
         if not ranking.keys:
             del self.alone[job.id]
@@ -93,8 +92,8 @@ class FairIndex:
 
     def fastest_idle(self) -> Iterator[Worker]:
         """Workers with free slots, the fastest first. One that was given nothing is not offered again."""
-        passed_over = (-inf, "")
-        while (entry := next(self.idle.order.irange(passed_over, inclusive=(False, True)), None)) is not None:
+        passed_over = None
+        while (entry := self.idle.next_after(passed_over)) is not None:
             worker = self.state.workers[entry[1]]
             free = self.state.index.room.free_slots(worker)
             yield worker

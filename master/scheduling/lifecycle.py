@@ -208,23 +208,26 @@ def _learn(state: State, attempt: Attempt) -> bool:
     """From a task's first result; the clock of fair sharing goes on by the work that was done. Whether the worker was
     far slower than others.
     """
-    job, worker = state.jobs[attempt.job], state.workers[attempt.worker]
-    forecast.note(state.grid, job, worker, attempt)
-    work = measure.learn(state.grid, job, worker, attempt)
+    grid, job, worker = state.grid, state.jobs[attempt.job], state.workers[attempt.worker]
+    forecast.note(grid, job, worker, attempt)
+    attempt.work = work = measure.learn(grid, job, worker, attempt)
     state.effects.workers[worker.name] = worker
-    attempt.work = work
     job.work_done += work
-    state.grid.work_accepted += work
-    state.grid.tasks_accepted += 1
-    state.grid.virtual = state.index.tags.after(state.grid.virtual, work)
+    grid.work_accepted += work
+    grid.tasks_accepted += 1
+    grid.virtual = state.index.tags.after(grid.virtual, work)
     return _learn_of_program(state, job, worker, attempt)
 
 
 def _learn_of_program(state: State, job: Job, worker: Worker, attempt: Attempt) -> bool:
-    key, seen = job.program, measure.observe(worker, attempt, state.now)
-    program = state.programs.get(key) or Program(*key, first_run_at=state.now, used_at=state.now)
-    is_slow = programs.is_far_slower(program, seen)
-    if programs.is_news(program, state.grid.now):
+    now, program, is_slow = state.grid.now, state.programs.get(job.program), False
+    if program is None:
+        program = Program(*job.program, first_run_at=now, used_at=now)
+    is_news = programs.is_news(program, now)
+    if is_news or not programs.is_usual(program, measure.work_shown(worker, attempt)):
+        seen = measure.observe(worker, attempt, now)
+        is_slow = programs.is_far_slower(program, seen)
+    if is_news:
         programs.learn(program, seen)
     else:
         program.runs += 1

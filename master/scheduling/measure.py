@@ -99,12 +99,12 @@ def _share(worker: Worker, attempt: Attempt) -> float:
     """What the attempt had of its slots: what it used. Unless it used clearly less than was left over for it: then it
     waited of its own accord, would wait as long anywhere, and had all that it wanted.
     """
-    if not attempt.cpu_s:
-        return 1.0
     used = attempt.cpu_s / (max(attempt.wall_s, _SHORTEST_S) * attempt.slots)
+    if used >= 1.0 or not attempt.cpu_s:
+        return 1.0
     left = worker.load.spare_cpu / max(worker.offered, attempt.slots) if worker.load else 0.0
     has_waited = used < _NEARLY_ALL * min(1.0, left)
-    return 1.0 if has_waited or used >= 1.0 else max(_LEAST_SHARE, used)
+    return 1.0 if has_waited else max(_LEAST_SHARE, used)
 
 
 def learn(grid: Grid, job: Job, worker: Worker, attempt: Attempt) -> float:
@@ -121,7 +121,8 @@ def learn(grid: Grid, job: Job, worker: Worker, attempt: Attempt) -> float:
     if size is None:
         return wall_s * speed_of(grid, worker)
     promised = wall_s * worker.facts.speed
-    believed = _within(promised / _PROPORTION, size, promised * _PROPORTION)
+    is_in_proportion = promised <= size * _PROPORTION and size <= promised * _PROPORTION
+    believed = size if is_in_proportion else _within(promised / _PROPORTION, size, promised * _PROPORTION)
     worker.work_done += believed
     worker.work_s += wall_s
     grid.measured += 1

@@ -40,6 +40,12 @@ def reconcile(state: State, outbox: Outbox, worker: Worker, report: Report) -> N
     outbox.answer(worker.name)
     for result in report.results:
         _take_result(state, worker, result)
+    if report.holding or report.waiting or worker.name in state.index.attempts.of_worker:
+        _compare(state, outbox, worker, report)
+
+
+def _compare(state: State, outbox: Outbox, worker: Worker, report: Report) -> None:
+    """What it holds, as it says, with what it is believed to hold."""
     begun, waiting = {held.attempt: held for held in report.holding}, set(attempts_of(report.waiting))
     queue = state.index.attempts.queues.of_worker.get(worker.name, {}).keys()
     strangers = [*begun, *(waiting - queue)]

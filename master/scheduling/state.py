@@ -138,9 +138,8 @@ class State:
                 self.index.place_worker(worker)
             self._busied |= self._moved_workers
             self._moved_workers.clear()
-        for worker in self._busied.values():
-            self._place_slots(worker)
-        self._busied.clear()
+        if self._busied:
+            self._place_slots()
         for task in self._moved_tasks.values():
             self._place_task(task)
         self._moved_tasks.clear()
@@ -162,11 +161,14 @@ class State:
         gathered, self.effects = self.effects, Effects(self.grid)
         return gathered
 
-    def _place_slots(self, worker: Worker) -> None:
-        self.index.room.place_slots(worker, self.index.attempts)
-        self._queueing[worker.name] = worker
-        if self.own is not None:
-            self.own.place_worker(worker)
+    def _place_slots(self) -> None:
+        room, attempts, own = self.index.room, self.index.attempts, self.own
+        for worker in self._busied.values():
+            room.place_slots(worker, attempts)
+            if own is not None:
+                own.place_worker(worker)
+        self._queueing |= self._busied
+        self._busied.clear()
 
     def _place_task(self, task: Task) -> None:
         job = self._moved_jobs[task.job] = self.jobs[task.job]
@@ -180,12 +182,13 @@ class State:
 
     def _place_job(self, job: Job) -> None:
         """Also lets those go, or keeps those back, whom the job now holds no longer, or again."""
-        was_exempt, standing = job.arrival in self.index.exempt, self.index.standing.get(job.id)
+        standing = self.index.standing.get(job.id)
         is_elsewhere = self.index.place_job(job, self.fresh[job.id])
         if self.own is not None:
             self.own.place_job(job)
         if not is_elsewhere and job.departure is None:
             return
+        was_exempt = standing is not None and standing[1]
         if standing != self.index.standing.get(job.id):
             self.remembered.clear()
         if self.index.is_held(job) and job.held_at is None:

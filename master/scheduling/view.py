@@ -76,25 +76,16 @@ class View:
         """Those with free slots, most free first, as long as there is anything to start (or, with ``replicas``, to
         replicate). One that was offered and given nothing is not offered again.
         """
-        idle, passed_over = self._room.idle, None
-        while self._is_any_wanted(replicas):
-            entry = idle.next_after(passed_over)
-            if entry is None:
-                return
+        idle, demand, passed_over = self._room.idle, self._index.demand, None
+        wanted = self._index.open if replicas else self._index.ready
+        while (entry := idle.next_after(passed_over)) is not None:
             changes = idle.changes
-            if self._is_wanted(entry[-1], replicas):
+            if demand.serves(entry[-1], wanted):
                 yield self._state.workers[entry[-1]]
+            elif not any(demand.workers[key] for key in wanted):
+                return  # nobody could run any of it
             if changes == idle.changes:
                 passed_over = entry
-
-    def _is_any_wanted(self, replicas: bool) -> bool:
-        """Somebody could run some of what there is to start, or to replicate."""
-        workers = self._index.demand.workers
-        return any(workers[key] for key in (self._index.open if replicas else self._index.ready))
-
-    def _is_wanted(self, worker: str, replicas: bool) -> bool:
-        wanted = self._index.open if replicas else self._index.ready
-        return any(key in wanted for key in self._index.demand.served_by(worker))
 
     # What may be sent ahead, to wait at a worker for a slot. Only tasks to start, never replicas.
 
@@ -106,7 +97,7 @@ class View:
         is_over = False
         while not is_over and self._index.ready:
             is_over, changes = True, full.changes
-            for wait_ms, name in full.order.islice(passed_over, _PATIENCE):
+            for wait_ms, name in full.order[passed_over : passed_over + _PATIENCE]:
                 if wait_ms >= most_ms:
                     return
                 if self._has_room(name):
@@ -276,7 +267,8 @@ class View:
     def first_startable(self, job: Job, worker: Worker) -> int | None:
         """Its first task that may be started on this worker now: none of its attempts is moving."""
         fresh = None if self.is_held(job) else self.fresh(job).first_after(0)
-        return _least(self._first_waiting(job, worker, 0), fresh, self.first_stranded(job, worker))
+        found = _least(self._first_waiting(job, worker, 0), fresh)
+        return _least(found, self.first_stranded(job, worker)) if self.has_stranded(job) else found
 
     def has_stranded(self, job: Job) -> bool:
         """All that runs of one of its tasks is frozen, and it may have another attempt."""
@@ -296,9 +288,9 @@ class View:
         pool, others, fresh = self._index.pools[job.id], self._index.to_replicate(job), self._state.fresh[job.id]
         for start in (after, 0):
             found = fresh.first_after(start)
-            if pool.waiting:
+            if pool.waiting.starts:
                 found = _least(found, self._first_waiting(job, worker, start))
-            if others:
+            if others.starts:
                 found = _least(found, self._first_elsewhere(others, job, worker, start))
             if found is not None:
                 return found
@@ -323,7 +315,7 @@ class View:
     def _first_waiting(self, job: Job, worker: Worker, after: int) -> int | None:
         """Its first task to start again, passing over those that had better go elsewhere."""
         waiting, number = self._index.pools[job.id].waiting, after
-        if not waiting:
+        if not waiting.starts:
             return None
         for _ in range(_LOOK_AT):
             found = waiting.first_after(number)
@@ -352,14 +344,13 @@ class View:
 
 
 def _first_after(number: int, members: list[Ranges]) -> int | None:
-    if len(members) == 1:
-        return members[0].first_after(number)
-    return _least(*[m.first_after(number) for m in members])
+    first = None
+    for each in members:
+        first = _least(first, each.first_after(number))
+    return first
 
 
-def _least(*numbers: int | None) -> int | None:
-    least = None
-    for number in numbers:
-        if number is not None and (least is None or number < least):
-            least = number
-    return least
+def _least(one: int | None, other: int | None) -> int | None:
+    if one is None or other is None:
+        return other if one is None else one
+    return min(one, other)
