@@ -26,13 +26,16 @@ class TaskPlan:
 class Sweep:
     """The rule of a job's tasks, read once."""
 
-    __slots__ = ("_axes", "_command", "_rows", "_share", "_tasks", "count")
+    __slots__ = ("_axes", "_command", "_rows", "_share", "_tasks", "count", "least")
 
     def __init__(self, spec: JobSpec) -> None:
         self.count = spec.task_count
         self._tasks = spec.tasks
         self._command = _Template(spec.command or [])
         self._share = None if spec.size is None or spec.size == "unknown" else spec.size / max(1, self.count)
+        share = self._share or 0.0
+        sizes = (share if task.size is None else task.size for task in self._tasks or ())
+        self.least = min(sizes, default=share)  # size of its smallest task; 0 where one is not known
         rule = spec.parameters
         self._rows = rule.rows if isinstance(rule, Table) else None
         self._axes = [] if rule is None or isinstance(rule, Table | RowFile) else _axes(rule)

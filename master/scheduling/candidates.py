@@ -40,6 +40,7 @@ class Group:
 
     facts: Facts = field(compare=False)
     level: int  # of speed
+    longest: float  # work of a task that may wait at some worker of it
     idle: SortedList[Entry] = field(default_factory=SortedList)
     busy: SortedList[Entry] = field(default_factory=SortedList)  # where a task may wait
 
@@ -69,6 +70,7 @@ class Candidates:
     def __init__(self, state: State) -> None:
         self.state, self.view = state, View(state)
         self.groups: dict[Type, Group] = {}
+        self._serving: dict[Key, list[Group]] = {}  # of them, worked out so far
         self._share = state.grid.share
         self._placed: dict[str, tuple[Type, bool, float]] = {}
         for worker in state.workers.values():
@@ -89,9 +91,9 @@ class Candidates:
         """Reference CPU-seconds that one slot of it is expected to deliver in a second."""
         return measure.speed_of(self.state.grid, worker)
 
-    def fastest(self, group: Group) -> float:
-        """None of its workers does more in a second."""
-        return float(2.0 ** ((group.level + 1) / _STEPS))
+    def fastest(self, level: int) -> float:
+        """No worker of this level of speed does more in a second."""
+        return float(2.0 ** ((level + 1) / _STEPS))
 
     def best_of(self, group: Group, order: SortedList[Entry], work: float) -> Iterator[Best]:
         """The place in this list of the best for a task of so much work, and what it would cost there."""
@@ -177,12 +179,18 @@ class Candidates:
         return may_run and not view.should_go_elsewhere(job, task, worker)
 
     def _bests(self, key: Key, work: float) -> Iterator[Best]:
-        for group in self.groups.values():
-            if meets(group.facts, key):
-                if group.idle:
-                    yield from self.best_of(group, group.idle, work)
-                if group.busy and slots_of(key) == 1 and work <= self.state.ahead_s * self.fastest(group):
-                    yield from self.best_of(group, group.busy, work)
+        may_wait = slots_of(key) == 1
+        for group in self._groups_for(key):
+            if group.idle:
+                yield from self.best_of(group, group.idle, work)
+            if may_wait and work <= group.longest and group.busy:
+                yield from self.best_of(group, group.busy, work)
+
+    def _groups_for(self, key: Key) -> list[Group]:
+        found = self._serving.get(key)
+        if found is None:
+            found = self._serving[key] = [group for group in self.groups.values() if meets(group.facts, key)]
+        return found
 
     def _from(self, group: Group, order: SortedList[Entry], at: int, cost: float) -> Best:
         """The worker at this place, and those of the same rank."""
@@ -202,10 +210,13 @@ class Candidates:
             del self._placed[name]
             if not group.idle and not group.busy:
                 del self.groups[kind]
+                self._serving.clear()
         if new is not None:
             kind, is_idle, rank = self._placed[name] = new
             if kind not in self.groups:
-                self.groups[kind] = Group(_at_most(worker.facts), _level(self.speed_of(worker)))
+                level = _level(self.speed_of(worker))
+                self.groups[kind] = Group(_at_most(worker.facts), level, self.state.ahead_s * self.fastest(level))
+                self._serving.clear()
             (self.groups[kind].idle if is_idle else self.groups[kind].busy).add((rank, name))
 
     def _placing(self, worker: Worker) -> tuple[Type, bool, float] | None:

@@ -106,7 +106,8 @@ class FairIndex:
 
     def in_turn(self, keys: Sequence[Key], *families: Families, most: int) -> Iterator[Job]:
         """Jobs of these requirements, in the order of fair sharing: at most so many of each family."""
-        for _, arrival in _merged([islice(_merged(_members(family, keys)), most) for family in families]):
+        found = [members for family in families if (members := _members(family, keys))]
+        for _, arrival in _merged([islice(_merged(members), most) for members in found]):
             yield self.state.index.live[arrival]
 
     def unassigned(self, job: Job) -> float:
@@ -169,7 +170,7 @@ def _members(family: Families, keys: Sequence[Key]) -> list[Iterable[Turn]]:
 
 def _merged(turns: Sequence[Iterable[Turn]]) -> Iterable[Turn]:
     """In order, as each of them is."""
-    return turns[0] if len(turns) == 1 else merge(*turns)
+    return merge(*turns) if len(turns) > 1 else turns[0] if turns else ()
 
 
 def _differing_sizes(job: Job) -> list[float]:

@@ -41,6 +41,8 @@ class Index:
     replicable: dict[Key, Ranges] = field(default_factory=dict)  # ... with a task to replicate
     open: dict[Key, Ranges] = field(default_factory=dict)  # ... with either
     looks: dict[int, Looks] = field(default_factory=dict)  # ... and what else its places depend on
+    brief: Ranking[int, tuple[float, int]] = field(default_factory=Ranking)
+    """Jobs with a task to start: (size of their smallest task, or 0; job)."""
     hold: HoldIndex = field(default_factory=HoldIndex)
     tags: Tags = field(default_factory=Tags)
     exempt: SortedSet[int] = field(default_factory=SortedSet)  # arrivals of live jobs that hold nobody
@@ -204,6 +206,7 @@ class Index:
         startable = bool(pool.waiting or self.to_shadow(job) or (fresh and not self.is_held(job)))
         replicable = len(self.to_replicate(job)) > 0
         toggle_under(self.ready, key, job.arrival, may_run and startable, Ranges)
+        self.brief.place(job.id, (job.sweep.least, job.id) if may_run and startable else None)
         toggle_under(self.replicable, key, job.arrival, may_run and replicable, Ranges)
         toggle_under(self.open, key, job.arrival, may_run and (startable or replicable), Ranges)
 

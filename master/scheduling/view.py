@@ -93,15 +93,18 @@ class View:
         """Those at work in all their slots where more may wait, the least laden first, as long as there is anything
         to start. One that was given nothing is not offered again; after a few such, none is.
         """
-        full, passed_over, most_ms = self._room.full, 0, milliseconds(self._state.ahead_s)
+        full, brief, passed_over = self._room.full, self._index.brief.order, 0
+        workers, ahead_s, most_ms = self._state.workers, self._state.ahead_s, milliseconds(self._state.ahead_s)
         is_over = False
-        while not is_over and self._index.ready:
-            is_over, changes = True, full.changes
+        while not is_over and brief:
+            is_over, changes, (least, _) = True, full.changes, brief[0]
             for wait_ms, name in full.order[passed_over : passed_over + _PATIENCE]:
                 if wait_ms >= most_ms:
                     return
-                if self._has_room(name):
-                    yield self._state.workers[name]
+                worker = workers[name]
+                is_any_short = least / measure.speed_of(self._state.grid, worker) <= ahead_s
+                if is_any_short and self._has_room(name):
+                    yield worker
                 if changes != full.changes:
                     is_over = False
                     break

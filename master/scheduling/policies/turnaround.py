@@ -40,8 +40,8 @@ class Turnaround(Candidates):
     def speed_of(self, worker: Worker) -> float:
         return super().speed_of(worker) * measure.share_left(worker)
 
-    def fastest(self, group: Group) -> float:
-        return super().fastest(group) / measure.LEAST_LEFT
+    def fastest(self, level: int) -> float:
+        return super().fastest(level) / measure.LEAST_LEFT
 
     def best_of(self, group: Group, order: SortedList[Entry], work: float) -> Iterator[Best]:
         run_s = work / group.speed
