@@ -163,7 +163,7 @@ class Candidates:
 
     def _wide(self, job: Job, task: int) -> Placement | None:
         """A task of several slots: whoever has most of them free."""
-        slots = job.spec.requires.slots
+        slots = job.slots
         for free, _, name in self.state.index.room.idle.order if slots > 1 else ():
             if -free < slots:
                 break

@@ -25,7 +25,7 @@ def start_attempt(state: State, job: Job, number: int, worker: Worker, *, ahead:
         number,
         task.attempts + 1,
         worker.name,
-        job.spec.requires.slots,
+        job.slots,
         replica=task.id in state.index.attempts.alive,
         dispatched_at=state.now,
         expected_s=measure.work_of(state.grid, job, number) / measure.speed_of(state.grid, worker),
@@ -79,7 +79,7 @@ def _count_result(state: State, job: Job, task: Task, attempt: Attempt) -> list[
     if is_decided:
         attempt.accepted, task.winner = True, attempt.number
         is_slow = _learn(state, attempt)
-    if job.spec.quorum is None:
+    if job.quorum is None:
         ledger.enter(job, task, attempt, Outcome.SUCCEEDED)
     state.save_attempt(attempt)
     if not is_decided:

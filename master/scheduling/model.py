@@ -13,6 +13,7 @@ from typing import Annotated
 from pydantic import Field, SkipValidation
 
 from master.scheduling.naming import ProgramKey, key_of
+from master.scheduling.runs import Runs
 from shared.model import (
     AttemptId,
     AttemptState,
@@ -111,10 +112,15 @@ class Job:
     size_source: SizeSource = SizeSource.UNKNOWN
     predicted: Prediction | None = None  # of one task without a size, as the job was submitted
     sweep: Annotated[SkipValidation[Sweep], Field(exclude=True)] = field(init=False, repr=False, compare=False)
+    runs: Annotated[SkipValidation[Runs], Field(exclude=True)] = field(init=False, repr=False, compare=False)
+    slots: Annotated[int, Field(exclude=True)] = field(init=False, repr=False, compare=False)  # as its spec requires
+    quorum: Annotated[int | None, Field(exclude=True)] = field(init=False, repr=False, compare=False)  # of its spec
     program: Annotated[ProgramKey, Field(exclude=True)] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         self.sweep, self.program = Sweep(self.spec), key_of(self.owner, self.spec)
+        self.runs = Runs(self.owner, self.spec, self.sweep, self.inputs)
+        self.slots, self.quorum = self.spec.requires.slots, self.spec.quorum
 
     @property
     def weight(self) -> float:

@@ -146,7 +146,7 @@ class View:
         needs but one slot, so that the first that falls free will do.
         """
         is_fresh = task in self._state.fresh[job.id] and not self._index.is_held(job)
-        if not (is_fresh or task in self._index.pools[job.id].waiting) or job.spec.requires.slots > 1:
+        if not (is_fresh or task in self._index.pools[job.id].waiting) or job.slots > 1:
             return False
         if not measure.is_known(job, task) or not self.could_run(job, worker) or self.is_on(job, task, worker):
             return False
@@ -257,7 +257,7 @@ class View:
 
     def fits(self, job: Job, worker: Worker) -> bool:
         """The worker meets the job's requirements and has slots free for one of its tasks now."""
-        return self._room.free_slots(worker) >= job.spec.requires.slots and self.could_run(job, worker)
+        return self._room.free_slots(worker) >= job.slots and self.could_run(job, worker)
 
     def fresh(self, job: Job) -> Ranges:
         """Its tasks never started, the held one included."""
