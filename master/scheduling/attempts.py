@@ -89,7 +89,7 @@ class Attempts:
 
     def _enter(self, attempt: Attempt) -> None:
         task, name, number = attempt.task_id, attempt.worker, attempt.id
-        self.of_job[attempt.job] = self.of_job.get(attempt.job, 0) + 1
+        _count(self.of_job, attempt.job, 1)
         if task in self.of_task:
             self.of_task[task][number] = attempt
         else:
@@ -127,8 +127,7 @@ def _roles(attempt: Attempt) -> int:
 
 def _count(counts: dict[object, int], of: object, change: int) -> None:
     """A count of none is not kept."""
-    new = counts.get(of, 0) + change
-    if new:
+    if new := counts.get(of, 0) + change:
         counts[of] = new
     elif change:
         del counts[of]

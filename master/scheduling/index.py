@@ -91,12 +91,12 @@ class Index:
         """Enter a job as it is now; one that is over leaves everything but its pool. Whether it may stand anywhere
         else than before.
         """
-        if job.waiting_for or job.id in self.waiting:
+        if job.waiting_for or job.id in self.waiting.jobs:
             self.waiting.place(job.id, job.waiting_for if job.state is JobState.WAITING else ())
-        standing = (job.arrival, job.is_exempt) if job.is_live else None
-        looks, at_last = self._looks_of(job, fresh), job.is_live and _is_at_last(job, fresh)
-        stands = standing == self.standing.get(job.id)
-        if stands and looks == self.looks.get(job.id) and not at_last:
+        is_live, looks = job.is_live, self._looks_of(job, fresh)
+        standing = (job.arrival, job.is_exempt) if is_live else None
+        at_last, stands = is_live and _is_at_last(job, fresh), standing == self.standing.get(job.id)
+        if stands and not at_last and looks == self.looks.get(job.id):
             return False  # as most often: one task more, one task less
         if not stands:
             self._place_standing(job, standing)
@@ -158,6 +158,8 @@ class Index:
 
     def may_replicate(self, job: Job) -> bool:
         """Its budget for replicas is not spent."""
+        if job.budget_s is None:
+            return True
         return ledger.budget_left(job, self.attempts.reserved_ms.get(job.id, 0))
 
     def _place_standing(self, job: Job, standing: tuple[int, bool] | None) -> None:
@@ -181,11 +183,14 @@ class Index:
     def _looks_of(self, job: Job, fresh: Ranges) -> Looks:
         """All that places depend on, unless the job is at last: then they depend on other jobs, too."""
         pool = self.pools[job.id]
-        may_replicate = job.spec.replica_budget_s is None or self.may_replicate(job)
-        stranded, replicable = (pool.stranded, pool.replicable) if may_replicate else (pool.asked, pool.asked)
-        is_computed, starved_since = job.succeeded + job.failed == job.task_count, job.starved_since
-        pools = (not fresh.starts, not pool.waiting.starts, not stranded.starts, not replicable.starts)
-        return (job.paused, job.stalled, starved_since, job.running > 0, is_computed, *pools)
+        stranded, replicable = pool.stranded, pool.replicable
+        if not self.may_replicate(job):
+            stranded = replicable = pool.asked
+        return (
+            job.paused, job.stalled, job.starved_since, job.running > 0,
+            job.succeeded + job.failed == job.task_count,
+            not fresh.starts, not pool.waiting.starts, not stranded.starts, not replicable.starts,
+        )  # fmt: skip
 
     def _place_witness(self, job: Job, at_last: bool) -> None:
         old = self.witness.pop(job.id, None)

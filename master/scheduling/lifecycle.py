@@ -78,7 +78,7 @@ def _count_result(state: State, job: Job, task: Task, attempt: Attempt) -> list[
     is_decided, is_slow = agreement.decides(state, job, task, attempt), False
     if is_decided:
         attempt.accepted, task.winner = True, attempt.number
-        is_slow = _learn(state, attempt)
+        is_slow = _learn(state, job, attempt)
     if job.quorum is None:
         ledger.enter(job, task, attempt, Outcome.SUCCEEDED)
     state.save_attempt(attempt)
@@ -90,7 +90,7 @@ def _count_result(state: State, job: Job, task: Task, attempt: Attempt) -> list[
     blamed = probation.succeeded(state, attempt, task, is_slow=is_slow)
     if task.votes:
         blamed += probation.voted(state, task)
-    _finish_task(state, task, SUCCEEDED)
+    _end_task(state, job, task, SUCCEEDED)
     return blamed
 
 
@@ -180,7 +180,7 @@ def cancel_job(state: State, job: Job) -> None:
     for number in list(state.index.pools[job.id].kept):
         task = state.tasks[TaskId(job.id, number)]
         if task.is_open:
-            _end_task(state, task, TaskState.CANCELLED, "the job was cancelled")
+            _end_task(state, job, task, TaskState.CANCELLED, "the job was cancelled")
     _depart(state, job, JobState.CANCELLED)
 
 
@@ -191,7 +191,7 @@ def reconsider_task(state: State, task: Task) -> None:
     job = state.jobs[task.job]
     if task.setbacks >= job.max_attempts:
         task.verdict = agreement.verdict(job, task)
-        _finish_task(state, task, TaskState.FAILED)
+        _end_task(state, job, task, TaskState.FAILED)
         return
     _set_task(job, task, TaskState.QUEUED)
     state.save_task(task)
@@ -204,11 +204,11 @@ def _assume_lost(state: State, attempt: Attempt) -> None:
     state.save_job(job)
 
 
-def _learn(state: State, attempt: Attempt) -> bool:
+def _learn(state: State, job: Job, attempt: Attempt) -> bool:
     """From a task's first result; the clock of fair sharing goes on by the work that was done. Whether the worker was
     far slower than others.
     """
-    grid, job, worker = state.grid, state.jobs[attempt.job], state.workers[attempt.worker]
+    grid, worker = state.grid, state.workers[attempt.worker]
     forecast.note(grid, job, worker, attempt)
     attempt.work = work = measure.learn(grid, job, worker, attempt)
     state.effects.workers[worker.name] = worker
@@ -235,18 +235,13 @@ def _learn_of_program(state: State, job: Job, worker: Worker, attempt: Attempt) 
     return is_slow
 
 
-def _finish_task(state: State, task: Task, end: TaskState) -> None:
-    job = state.jobs[task.job]
-    _end_task(state, task, end)
-    state.save_job(job)
-
-
-def _end_task(state: State, task: Task, end: TaskState, reason: str = "") -> None:
+def _end_task(state: State, job: Job, task: Task, end: TaskState, reason: str = "") -> None:
     """Nobody waits for the task any more: what runs for it is cancelled, what was lost will not come back."""
-    _set_task(state.jobs[task.job], task, end)
+    _set_task(job, task, end)
     task.finished_at = state.grid.now
     if task.votes:
-        agreement.settle(state, state.jobs[task.job], task)
+        agreement.settle(state, job, task)
+    state.save_job(job)
     state.save_task(task)
     others = state.index.attempts.of_task.get(task.id)
     if not others:
@@ -293,7 +288,10 @@ def _set_task(job: Job, task: Task, new: TaskState) -> None:
     old = task.state
     if old is new:
         return
-    job.running += (new is RUNNING) - (old is RUNNING)
+    if new is RUNNING:
+        job.running += 1
+    elif old is RUNNING:
+        job.running -= 1
     if new is SUCCEEDED:
         job.succeeded += 1
     elif new is TaskState.FAILED:

@@ -139,9 +139,10 @@ def merit(worker: Worker) -> int:
     """Which of two workers with as many free slots is offered first: the faster by a sixth of an octave, and among
     equals the one that leaves more over, by quarters of a slot.
     """
-    done, spent_s = worker.work_done + _PRIOR_S * worker.facts.speed, worker.work_s + _PRIOR_S
-    level = round(_LEVELS * math.log2(_within(_SLOWEST, done / spent_s, _FASTEST)))
-    return level * (_QUARTERS + 1) + _quarters_left(worker)
+    speed = (worker.work_done + _PRIOR_S * worker.facts.speed) / (worker.work_s + _PRIOR_S)
+    if not _SLOWEST <= speed <= _FASTEST:
+        speed = _within(_SLOWEST, speed, _FASTEST)
+    return round(_LEVELS * math.log2(speed)) * (_QUARTERS + 1) + _quarters_left(worker)
 
 
 def share_left(worker: Worker) -> float:
@@ -150,8 +151,10 @@ def share_left(worker: Worker) -> float:
 
 
 def _quarters_left(worker: Worker) -> int:
-    left = worker.load.spare_cpu / max(1, worker.offered) if worker.load else 0.0
-    return int(_QUARTERS * min(1.0, left))
+    if worker.load is None:
+        return 0
+    left = worker.load.spare_cpu / (worker.offered or 1)
+    return _QUARTERS if left >= 1.0 else int(_QUARTERS * left)
 
 
 def _mean_work(grid: Grid) -> float:

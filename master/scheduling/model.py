@@ -115,12 +115,13 @@ class Job:
     runs: Annotated[SkipValidation[Runs], Field(exclude=True)] = field(init=False, repr=False, compare=False)
     slots: Annotated[int, Field(exclude=True)] = field(init=False, repr=False, compare=False)  # as its spec requires
     quorum: Annotated[int | None, Field(exclude=True)] = field(init=False, repr=False, compare=False)  # of its spec
+    budget_s: Annotated[float | None, Field(exclude=True)] = field(init=False, repr=False, compare=False)
     program: Annotated[ProgramKey, Field(exclude=True)] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        self.sweep, self.program = Sweep(self.spec), key_of(self.owner, self.spec)
-        self.runs = Runs(self.owner, self.spec, self.sweep, self.inputs)
-        self.slots, self.quorum = self.spec.requires.slots, self.spec.quorum
+        spec, self.sweep, self.program = self.spec, Sweep(self.spec), key_of(self.owner, self.spec)
+        self.runs = Runs(self.owner, spec, self.sweep, self.inputs)
+        self.slots, self.quorum, self.budget_s = spec.requires.slots, spec.quorum, spec.replica_budget_s
 
     @property
     def weight(self) -> float:

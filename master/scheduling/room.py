@@ -21,9 +21,9 @@ class Room:
 
     def place_slots(self, worker: Worker, attempts: Attempts) -> None:
         """Enter whether it has slots free, as it is now."""
-        name, free = worker.name, worker.offered - attempts.in_hand(worker.name)
-        is_on_trial = worker.on_trial and free < worker.offered  # one attempt at a time
-        if free > 0 and worker.is_available and not is_on_trial:
+        name, in_hand = worker.name, attempts.in_hand(worker.name)
+        free = worker.offered - in_hand
+        if free > 0 and worker.is_available and not (worker.on_trial and in_hand):  # then one attempt at a time
             self.idle.place(name, (-free, -measure.merit(worker), name))
         elif name in self.idle.keys:
             self.idle.place(name, None)

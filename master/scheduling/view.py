@@ -257,7 +257,8 @@ class View:
 
     def fits(self, job: Job, worker: Worker) -> bool:
         """The worker meets the job's requirements and has slots free for one of its tasks now."""
-        return self._room.free_slots(worker) >= job.slots and self.could_run(job, worker)
+        free, demand = self._room.idle.keys.get(worker.name), self._index.demand
+        return free is not None and -free[0] >= job.slots and demand.fits(job, worker)
 
     def fresh(self, job: Job) -> Ranges:
         """Its tasks never started, the held one included."""
@@ -335,7 +336,8 @@ class View:
 
     def _open_to(self, worker: Worker, family: dict[Key, Ranges]) -> list[Ranges]:
         """Of jobs by what they require, those whose requirements the worker meets as it is now."""
-        return [family[key] for key in self.keys_met(worker) if key in family]
+        keys = self._index.demand.served_in(self._room.free_slots(worker), worker.name)
+        return [family[key] for key in keys if key in family]
 
     def _round(self, after: int, members: list[Ranges]) -> Iterator[Job]:
         """Jobs whose arrival is in any of the sets, looked up one by one, since a wish granted changes them."""
