@@ -150,6 +150,8 @@ class _Template:
 
 
 def _filled(parts: list[str], parameters: Mapping[str, Scalar]) -> str:
+    if len(parts) == 3 and parts[1] in parameters:
+        return f"{parts[0]}{_text(parameters[parts[1]])}{parts[2]}"  # as most often
     filled = parts.copy()
     for place in range(1, len(parts), 2):
         name = parts[place]

@@ -31,7 +31,6 @@ class Attempts:
 
     of_task: dict[TaskId, dict[AttemptId, Attempt]] = field(default_factory=dict)
     of_worker: dict[str, dict[AttemptId, Attempt]] = field(default_factory=dict)
-    of_job: dict[int, int] = field(default_factory=dict)  # how many
     roles: dict[AttemptId, int] = field(default_factory=dict)  # what each counts as
     alive: dict[TaskId, int] = field(default_factory=dict)  # how many, by task
     frozen: dict[TaskId, int] = field(default_factory=dict)  # ... of them
@@ -64,7 +63,12 @@ class Attempts:
         if changed & _ALIVE:
             _count(self.alive, attempt.task_id, 1 if new & _ALIVE else -1)
         if changed & _SEATED:
-            self._seat(attempt, attempt.slots if new & _SEATED else -attempt.slots)
+            slots = attempt.slots if new & _SEATED else -attempt.slots
+            self.occupied += slots
+            _count(self.used, attempt.worker, slots)
+            if attempt.replica:
+                expected_ms = ledger.expected_ms(attempt)
+                _count(self.reserved_ms, attempt.job, expected_ms if new & _SEATED else -expected_ms)
         if changed & _AHEAD:
             self.queues.toggle(attempt, new & _AHEAD)
         if changed & _FROZEN:
@@ -89,7 +93,6 @@ class Attempts:
 
     def _enter(self, attempt: Attempt) -> None:
         task, name, number = attempt.task_id, attempt.worker, attempt.id
-        _count(self.of_job, attempt.job, 1)
         if task in self.of_task:
             self.of_task[task][number] = attempt
         else:
@@ -107,15 +110,6 @@ class Attempts:
             del self.of_task[task]
         if not of_worker:
             del self.of_worker[name]
-        _count(self.of_job, attempt.job, -1)
-
-    def _seat(self, attempt: Attempt, slots: int) -> None:
-        """So many slots more are taken up, or fewer."""
-        self.occupied += slots
-        _count(self.used, attempt.worker, slots)
-        if attempt.replica:
-            expected_ms = ledger.expected_ms(attempt)
-            _count(self.reserved_ms, attempt.job, expected_ms if slots > 0 else -expected_ms)
 
 
 def _roles(attempt: Attempt) -> int:

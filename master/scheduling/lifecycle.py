@@ -229,9 +229,10 @@ def _learn_of_program(state: State, job: Job, worker: Worker, attempt: Attempt) 
         is_slow = programs.is_far_slower(program, seen)
     if is_news:
         programs.learn(program, seen)
+        state.save_program(program)
     else:
         program.runs += 1
-    state.save_program(program)
+        state.effects.programs[job.program] = program
     return is_slow
 
 

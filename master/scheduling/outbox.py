@@ -37,13 +37,12 @@ class Outbox:
 
         What does not fit into a frame is sent when the worker's next Report shows that it does not hold it.
         """
+        workers = state.workers
         for attempt in state.effects.attempts.values():
-            if attempt.sent == 0 and attempt.ended_at is None:
-                worker = state.workers[attempt.worker]
-                if _is_listening(worker):
-                    self._command(state, attempt, worker)
-        listening = (w for name in self._concerned if _is_listening(w := state.workers[name]))
-        return {worker.name: self._assign(state, worker) for worker in listening}
+            if attempt.sent == 0 and attempt.ended_at is None and _is_listening(workers[attempt.worker]):
+                self._command(state, attempt, workers[attempt.worker])
+        listening = [name for name in self._concerned if _is_listening(workers[name])]
+        return {name: self._assign(state, workers[name]) for name in listening}
 
     def _command(self, state: State, attempt: Attempt, worker: Worker) -> None:
         if attempt.state is _DISPATCHED:

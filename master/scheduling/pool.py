@@ -57,7 +57,9 @@ def _stands(task: Task, job: Job, attempts: Attempts) -> int:
         return _KEPT
     if (task.failures or task.votes) and task.setbacks >= job.max_attempts:
         return _KEPT
-    frozen, quorum = attempts.frozen.get(task.id, 0) if attempts.frozen else 0, job.quorum
+    if job.quorum is None and not attempts.frozen:
+        return _KEPT | _REPLICABLE
+    frozen, quorum = attempts.frozen.get(task.id, 0), job.quorum
     if quorum is not None and task.agreeing + alive - frozen < quorum:
         return _KEPT | _REPLICABLE | _STRANDED | _ASKED
     return _KEPT | _REPLICABLE | _STRANDED if 0 < alive == frozen else _KEPT | _REPLICABLE

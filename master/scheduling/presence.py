@@ -39,9 +39,10 @@ def join(state: State, event: WorkerJoined) -> Reply:
 
 def renew_lease(state: State, worker: Worker) -> None:
     """It was heard of. A lease that is almost new is left as it is, so that most reports change none."""
-    lease_s, spare_s = state.settings.lease_s, state.settings.lease_s - state.settings.report_every_s
-    if abs(state.now + lease_s - worker.lease_until) > min(_ALMOST_NEW * lease_s, spare_s / 2):
-        worker.lease_until = state.now + lease_s
+    settings, until = state.settings, state.grid.now + state.settings.lease_s
+    spare_s = settings.lease_s - settings.report_every_s
+    if abs(until - worker.lease_until) > min(_ALMOST_NEW * settings.lease_s, spare_s / 2):
+        worker.lease_until = until
 
 
 def leave(state: State, name: str, session: int) -> Reply:

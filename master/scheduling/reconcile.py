@@ -19,7 +19,7 @@ from master.scheduling import lifecycle, presence, states
 from master.scheduling.model import OCCUPYING, Attempt, Worker
 from master.scheduling.outbox import Outbox
 from master.scheduling.state import State
-from shared.model import AttemptId, AttemptState, Held, Result
+from shared.model import AttemptId, AttemptState, Held
 from shared.protocol.messages import Report
 from shared.stretches import attempts_of
 
@@ -28,18 +28,22 @@ _RUNS = AttemptState.RUNNING
 
 def reconcile(state: State, outbox: Outbox, worker: Worker, report: Report) -> None:
     """Take in one Report of the worker's open session."""
-    until, offered = worker.lease_until, min(report.load.slots, worker.facts.slots)
+    until, load = worker.lease_until, report.load
+    offered = min(load.slots, worker.facts.slots)
     presence.renew_lease(state, worker)
     is_as_before = worker.offered == offered and worker.lease_until == until
-    worker.reported, worker.reported_at = report.seq, state.now
-    worker.load, worker.offered = report.load, offered
+    worker.reported, worker.reported_at, worker.load, worker.offered = report.seq, state.grid.now, load, offered
     if is_as_before:
         state.note_load(worker)
     else:
         state.save_worker(worker)
     outbox.answer(worker.name)
     for result in report.results:
-        _take_result(state, worker, result)
+        attempt = state.attempts.get(result.attempt)
+        if attempt is None or attempt.worker != worker.name:
+            state.effects.late.append((worker.name, result))
+        else:
+            lifecycle.finish_attempt(state, attempt, result)
     if report.holding or report.waiting or worker.name in state.index.attempts.of_worker:
         _compare(state, outbox, worker, report)
 
@@ -71,14 +75,6 @@ def _worth_a_look(state: State, worker: Worker, waiting: set[AttemptId]) -> list
     others = (attempt for number, attempt in ours.items() if number not in queue)
     found = list(islice(others, len(ours) - len(queue)))  # which came before the queue, as a rule
     return [*found, *(ours[number] for number in sorted(queue.keys() - waiting))]
-
-
-def _take_result(state: State, worker: Worker, result: Result) -> None:
-    attempt = state.attempts.get(result.attempt)
-    if attempt is None or attempt.worker != worker.name:
-        state.effects.late.append((worker.name, result))
-    else:
-        lifecycle.finish_attempt(state, attempt, result)
 
 
 def _is_held(state: State, attempt: Attempt, held: Held | None, seen: int) -> None:

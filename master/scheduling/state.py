@@ -140,9 +140,8 @@ class State:
             self._moved_workers.clear()
         if self._busied:
             self._place_slots()
-        for task in self._moved_tasks.values():
-            self._place_task(task)
-        self._moved_tasks.clear()
+        if self._moved_tasks:
+            self._place_tasks()
         self.is_due = False
         while self._moved_jobs:
             moved, self._moved_jobs = self._moved_jobs, {}
@@ -170,15 +169,18 @@ class State:
         self._queueing |= self._busied
         self._busied.clear()
 
-    def _place_task(self, task: Task) -> None:
-        job = self._moved_jobs[task.job] = self.jobs[task.job]
-        is_kept = self.index.place_task(task, job)
-        if task.votes and job.is_live:
-            self._starve_or_feed(job)
-        if self.own is not None:
-            self.own.place_task(task)
-        if not is_kept:
-            self.tasks.pop(task.id, None)
+    def _place_tasks(self) -> None:
+        index, own = self.index, self.own
+        for task in self._moved_tasks.values():
+            job = self._moved_jobs[task.job] = self.jobs[task.job]
+            is_kept = index.place_task(task, job)
+            if task.votes and job.is_live:
+                self._starve_or_feed(job)
+            if own is not None:
+                own.place_task(task)
+            if not is_kept:
+                self.tasks.pop(task.id, None)
+        self._moved_tasks.clear()
 
     def _place_job(self, job: Job) -> None:
         """Also lets those go, or keeps those back, whom the job now holds no longer, or again."""
@@ -213,9 +215,7 @@ class State:
 
     def _forget_if_over(self, job: Job) -> None:
         """An ended job stays only until its last attempt has been cancelled."""
-        if job.is_over and job.id in self.jobs and job.id not in self.index.attempts.of_job:
-            for number in self.index.pools[job.id].kept:
-                self.tasks.pop(TaskId(job.id, number), None)
+        if job.is_over and job.id in self.jobs and not self.index.pools[job.id].kept:
             del self.jobs[job.id], self.fresh[job.id], self.index.pools[job.id]
 
 

@@ -349,6 +349,8 @@ class View:
 
 
 def _first_after(number: int, members: list[Ranges]) -> int | None:
+    if len(members) == 1:
+        return members[0].first_after(number)
     first = None
     for each in members:
         first = _least(first, each.first_after(number))
