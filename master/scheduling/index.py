@@ -82,7 +82,8 @@ class Index:
             index.room.place_slots(worker, index.attempts)
             index.room.place_queue(worker, index.attempts)
         for task in tasks:
-            index.place_task(task, by_id[task.job])
+            index.pools[task.job].place(task, by_id[task.job], index.attempts)
+            index.place_voters(task)
         for job in sorted(by_id.values(), key=lambda job: job.arrival):
             index.place_job(job, fresh[job.id])
         return index
@@ -109,13 +110,8 @@ class Index:
         self.starving.place(job.id, since if starving and not job.stalled else None)
         return True
 
-    def place_task(self, task: Task, job: Job) -> bool:
-        """Enter a task as it is now. Whether it is kept."""
-        if self.voters or task.votes:
-            self._place_voters(task)
-        return self.pools[task.job].place(task, job, self.attempts)
-
-    def _place_voters(self, task: Task) -> None:
+    def place_voters(self, task: Task) -> None:
+        """Enter who has brought a result of a task, as it is now."""
         if task.votes and task.is_open:
             self.voters[task.id] = frozenset(vote.worker for vote in task.votes)
         else:

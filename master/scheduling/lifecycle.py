@@ -11,28 +11,31 @@ from master.scheduling.model import LIVE, Attempt, Exemption, Job, Program, Task
 from master.scheduling.state import State
 from shared.model import AttemptState, JobState, Order, Outcome, Result, TaskId, TaskState
 
-RUNNING, SUCCEEDED, SUCCEEDED_ATTEMPT = TaskState.RUNNING, TaskState.SUCCEEDED, AttemptState.SUCCEEDED
+RUNNING, SUCCEEDED = TaskState.RUNNING, TaskState.SUCCEEDED
+DISPATCHED, SUCCEEDED_ATTEMPT = AttemptState.DISPATCHED, AttemptState.SUCCEEDED
 
 
 def start_attempt(state: State, job: Job, number: int, worker: Worker, *, ahead: bool = False) -> Attempt:
     """Dispatch a new attempt at a task; it is sent when the step's frames are put together. ``ahead``: to wait at the
     worker for a slot.
     """
-    task = state.tasks.get(TaskId(job.id, number)) or Task(job.id, number)
-    is_last_fresh = not task.started and len(state.fresh[job.id]) == 1
+    grid, index, task = state.grid, state.index, state.tasks.get(TaskId(job.id, number)) or Task(job.id, number)
+    is_last_fresh = not task.started and state.fresh[job.id].count == 1
+    task.attempts += 1
     attempt = Attempt(
         job.id,
         number,
-        task.attempts + 1,
+        task.attempts,
         worker.name,
         job.slots,
-        replica=task.id in state.index.attempts.alive,
-        dispatched_at=state.now,
-        expected_s=measure.work_of(state.grid, job, number) / measure.speed_of(state.grid, worker),
-        asked=number in state.index.pools[job.id].asked,
+        task.id in index.attempts.alive,
+        grid.now,
+        DISPATCHED,
+        measure.work_of(grid, job, number) / measure.speed_of(grid, worker),
+        job.quorum is not None and number in index.pools[job.id].asked,
         waiting=ahead,
     )
-    task.attempts, state.grid.last_start, state.grid.last_worker = attempt.number, state.now, worker.name
+    grid.last_start, grid.last_worker = grid.now, worker.name
     if not task.started:
         _start_task(state, job, task)
     if is_last_fresh and job.order is not Order.DELIVER:
@@ -265,7 +268,7 @@ def _depart(state: State, job: Job, end: JobState) -> None:
 
 def _start_task(state: State, job: Job, task: Task) -> None:
     task.started = True
-    task.started_at = task.started_at or state.now
+    task.started_at = task.started_at or state.grid.now
     state.fresh[job.id].discard(task.number)
     if job.state is JobState.QUEUED:
         job.state = states.check(states.JOB, job.state, JobState.RUNNING)

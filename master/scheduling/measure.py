@@ -116,8 +116,9 @@ def learn(grid: Grid, job: Job, worker: Worker, attempt: Attempt) -> float:
     anywhere; benchmarks and given sizes anchor it.) Of one whose size is out of all proportion to its time, only so
     much is believed: it may be in other units.
     """
-    wall_s = max(attempt.wall_s, _SHORTEST_S)
-    size = job.sweep.size_at(attempt.task)
+    wall_s, size = attempt.wall_s, job.sweep.size_at(attempt.task)
+    if wall_s < _SHORTEST_S:
+        wall_s = _SHORTEST_S
     if size is None:
         return wall_s * speed_of(grid, worker)
     promised = wall_s * worker.facts.speed

@@ -37,7 +37,7 @@ class Pool:
             else:
                 del self.kept[number]
             if changed & _REPLICABLE:
-                self.replicable.toggle(number, stands & _REPLICABLE)
+                (self.replicable.add if stands & _REPLICABLE else self.replicable.discard)(number)
             if changed & _RARELY:
                 self.waiting.toggle(number, stands & _WAITING)
                 self.stranded.toggle(number, stands & _STRANDED)

@@ -37,7 +37,7 @@ def reconcile(state: State, outbox: Outbox, worker: Worker, report: Report) -> N
         state.note_load(worker)
     else:
         state.save_worker(worker)
-    outbox.answer(worker.name)
+    outbox.frame(worker.name)
     for result in report.results:
         attempt = state.attempts.get(result.attempt)
         if attempt is None or attempt.worker != worker.name:

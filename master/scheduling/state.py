@@ -95,14 +95,14 @@ class State:
 
     def save_attempt(self, attempt: Attempt) -> None:
         """Also has its task placed anew, which it may have made one to replicate, or no longer."""
-        number, task, worker = attempt.id, attempt.task_id, self.workers[attempt.worker]
+        number, worker = attempt.id, self.workers[attempt.worker]
         self.effects.attempts[number] = attempt
         if attempt.ended_at is None:
             self.attempts[number] = attempt
         else:
             self.attempts.pop(number, None)
         if self.index.attempts.place(attempt):
-            self._moved_tasks[task] = self.tasks[task]
+            self._moved_tasks[attempt.task_id] = self.tasks[attempt.task_id]
         if worker.session is None:  # whether it has a lease may depend on what it has in hand
             self._moved_workers[worker.name] = worker
         else:
@@ -173,9 +173,11 @@ class State:
         index, own = self.index, self.own
         for task in self._moved_tasks.values():
             job = self._moved_jobs[task.job] = self.jobs[task.job]
-            is_kept = index.place_task(task, job)
-            if task.votes and job.is_live:
-                self._starve_or_feed(job)
+            is_kept = index.pools[task.job].place(task, job, index.attempts)
+            if task.votes or index.voters:
+                index.place_voters(task)
+                if task.votes and job.is_live:
+                    self._starve_or_feed(job)
             if own is not None:
                 own.place_task(task)
             if not is_kept:
