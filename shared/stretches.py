@@ -48,9 +48,12 @@ def stretches(attempts: Iterable[AttemptId]) -> tuple[Stretch, ...]:
     return tuple(Stretch(one.job, one.task, last.task, one.number) for one, last in zip(firsts, lasts, strict=True))
 
 
-def attempts_of(stretches: Iterable[Stretch]) -> list[AttemptId]:
-    return [
-        AttemptId(job, task, number)
-        for job, first, last, number in stretches
-        for task in ((first,) if first == last else range(first, last + 1))
-    ]
+def attempts_of(stretches: Iterable[Stretch]) -> list[tuple[int, int, int]]:
+    """As plain tuples, which equal their ids and are found where those are: hundreds are said again and again."""
+    attempts: list[tuple[int, int, int]] = []
+    for job, first, last, number in stretches:
+        if first == last:
+            attempts.append((job, first, number))
+        else:
+            attempts += [(job, task, number) for task in range(first, last + 1)]
+    return attempts

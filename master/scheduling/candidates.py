@@ -7,10 +7,9 @@ order of the policy's rank: so the best is found by looking at the first of each
 from __future__ import annotations
 
 import math
+from bisect import bisect_left, insort
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-
-from sortedcontainers import SortedList
 
 from master.scheduling import measure
 from master.scheduling.chance import draw
@@ -41,8 +40,8 @@ class Group:
     facts: Facts = field(compare=False)
     level: int  # of speed
     longest: float  # work of a task that may wait at some worker of it
-    idle: SortedList[Entry] = field(default_factory=SortedList)
-    busy: SortedList[Entry] = field(default_factory=SortedList)  # where a task may wait
+    idle: list[Entry] = field(default_factory=list)
+    busy: list[Entry] = field(default_factory=list)  # where a task may wait
 
     @property
     def speed(self) -> float:
@@ -54,7 +53,7 @@ class Best:
     """Workers from place ``at`` on in a list, ``ties`` of them as good as the first."""
 
     cost: tuple[float, str]
-    order: SortedList[Entry]
+    order: list[Entry]
     at: int
     ties: int
     ahead: bool
@@ -95,7 +94,7 @@ class Candidates:
         """No worker of this level of speed does more in a second."""
         return float(2.0 ** ((level + 1) / _STEPS))
 
-    def best_of(self, group: Group, order: SortedList[Entry], work: float) -> Iterator[Best]:
+    def best_of(self, group: Group, order: list[Entry], work: float) -> Iterator[Best]:
         """The place in this list of the best for a task of so much work, and what it would cost there."""
         yield self._from(group, order, 0, order[0][0])
 
@@ -144,7 +143,7 @@ class Candidates:
         if drawn is not None:
             return drawn
         for best in found:
-            for _, name in best.order.islice(best.at, best.at + _LOOK_AT):
+            for _, name in best.order[best.at : best.at + _LOOK_AT]:
                 if self._takes(job, task, name, best.ahead):
                     return Placement(job.id, task, name, best.ahead)
         return self._wide(job, task)
@@ -192,9 +191,9 @@ class Candidates:
             found = self._serving[key] = [group for group in self.groups.values() if meets(group.facts, key)]
         return found
 
-    def _from(self, group: Group, order: SortedList[Entry], at: int, cost: float) -> Best:
+    def _from(self, group: Group, order: list[Entry], at: int, cost: float) -> Best:
         """The worker at this place, and those of the same rank."""
-        end = order.bisect_left((order[at][0], "\U0010ffff"))
+        end = bisect_left(order, (order[at][0], "\U0010ffff"))
         return Best((cost, ""), order, at, max(1, end - at), order is group.busy)
 
     # --- placing ------------------------------------------------------------------------------------------------
@@ -206,7 +205,8 @@ class Candidates:
         if old is not None:
             kind, is_idle, rank = old
             group = self.groups[kind]
-            (group.idle if is_idle else group.busy).remove((rank, name))
+            order = group.idle if is_idle else group.busy
+            del order[bisect_left(order, (rank, name))]
             del self._placed[name]
             if not group.idle and not group.busy:
                 del self.groups[kind]
@@ -217,7 +217,7 @@ class Candidates:
                 level = _level(self.speed_of(worker))
                 self.groups[kind] = Group(_at_most(worker.facts), level, self.state.ahead_s * self.fastest(level))
                 self._serving.clear()
-            (self.groups[kind].idle if is_idle else self.groups[kind].busy).add((rank, name))
+            insort(self.groups[kind].idle if is_idle else self.groups[kind].busy, (rank, name))
 
     def _placing(self, worker: Worker) -> tuple[Type, bool, float] | None:
         is_idle = worker.name in self.state.index.room.idle.keys

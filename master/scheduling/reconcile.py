@@ -24,6 +24,8 @@ from shared.protocol.messages import Report
 from shared.stretches import attempts_of
 
 _RUNS = AttemptState.RUNNING
+Id = tuple[int, int, int]
+"""Equal to an AttemptId."""
 
 
 def reconcile(state: State, outbox: Outbox, worker: Worker, report: Report) -> None:
@@ -62,10 +64,10 @@ def _compare(state: State, outbox: Outbox, worker: Worker, report: Report) -> No
             _is_held(state, attempt, held, report.seen)
     for stranger in strangers:
         if not _is_ours(state, worker, stranger):
-            outbox.cancel_stranger(worker.name, stranger)
+            outbox.cancel_stranger(worker.name, AttemptId(*stranger))
 
 
-def _worth_a_look(state: State, worker: Worker, waiting: set[AttemptId]) -> list[Attempt]:
+def _worth_a_look(state: State, worker: Worker, waiting: set[Id]) -> list[Attempt]:
     """The worker's attempts, but for those that wait there as they did: most of a long queue, of which nothing
     follows.
     """
@@ -133,6 +135,6 @@ def _send_again(state: State, attempt: Attempt) -> None:
     state.save_attempt(attempt)
 
 
-def _is_ours(state: State, worker: Worker, stranger: AttemptId) -> bool:
-    attempt = state.attempts.get(stranger)
+def _is_ours(state: State, worker: Worker, stranger: Id) -> bool:
+    attempt = state.attempts.get(stranger)  # type: ignore[call-overload]
     return attempt is not None and attempt.worker == worker.name and attempt.state in OCCUPYING

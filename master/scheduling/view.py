@@ -175,13 +175,12 @@ class View:
         return self._attempts.in_hand(worker.name)
 
     def next_ahead(self, job: Job, worker: Worker, after: int = 0) -> int | None:
-        """The job's next task to start after ``after``, else its first, if it may wait at this worker."""
+        """The job's next task to start after ``after``, else its first; None: it could not wait at this worker."""
         if self.is_too_long(job, worker):
             return None
         fresh = Ranges() if self.is_held(job) else self.fresh(job)
         task = _least(self._first_waiting(job, worker, after), fresh.first_after(after))
-        task = task or _least(self._first_waiting(job, worker, 0), fresh.first_after(0))
-        return task if task is not None and self.may_wait(job, task, worker) else None
+        return task or _least(self._first_waiting(job, worker, 0), fresh.first_after(0))
 
     def is_too_long(self, job: Job, worker: Worker) -> bool:
         """None of the job's tasks may wait there: they are alike, and each is known to take too long."""
