@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_left, insort
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from master.scheduling import measure
 from master.scheduling.chance import draw
@@ -38,6 +38,7 @@ class Group:
     """Workers of one type, by (rank, name)."""
 
     facts: Facts = field(compare=False)
+    most_bytes: int  # of memory; whether a worker itself has enough is looked at when it is its turn
     level: int  # of speed
     longest: float  # work of a task that may wait at some worker of it
     idle: list[Entry] = field(default_factory=list)
@@ -72,6 +73,7 @@ class Candidates:
         self._serving: dict[Key, list[Group]] = {}  # of them, worked out so far
         self._share = state.grid.share
         self._placed: dict[str, tuple[Type, bool, float]] = {}
+        self._kinds: dict[str, tuple[Facts, Type]] = {}  # by worker: what its type has of its facts
         for worker in state.workers.values():
             self._place(worker)
 
@@ -188,7 +190,9 @@ class Candidates:
     def _groups_for(self, key: Key) -> list[Group]:
         found = self._serving.get(key)
         if found is None:
-            found = self._serving[key] = [group for group in self.groups.values() if meets(group.facts, key)]
+            found = self._serving[key] = [
+                group for group in self.groups.values() if meets(group.facts, key, group.most_bytes)
+            ]
         return found
 
     def _from(self, group: Group, order: list[Entry], at: int, cost: float) -> Best:
@@ -215,7 +219,8 @@ class Candidates:
             kind, is_idle, rank = self._placed[name] = new
             if kind not in self.groups:
                 level = _level(self.speed_of(worker))
-                self.groups[kind] = Group(_at_most(worker.facts), level, self.state.ahead_s * self.fastest(level))
+                longest = self.state.ahead_s * self.fastest(level)
+                self.groups[kind] = Group(worker.facts, _most_bytes(worker.facts), level, longest)
                 self._serving.clear()
             insort(self.groups[kind].idle if is_idle else self.groups[kind].busy, (rank, name))
 
@@ -226,18 +231,22 @@ class Candidates:
         return self._type(worker), is_idle, self.rank(worker)
 
     def _type(self, worker: Worker) -> Type:
-        facts, speed = worker.facts, self.speed_of(worker)
-        what = (facts.os, _memory_level(facts), frozenset(facts.labels), facts.slots, facts.network, facts.functions)
-        return (*what, worker.is_trusted, _level(speed))
+        facts, kind = self._kinds.get(worker.name, (None, ()))
+        if facts is not worker.facts:
+            facts = worker.facts
+            labels = frozenset(facts.labels)
+            kind = (facts.os, _memory_level(facts), labels, facts.slots, facts.network, facts.functions)
+            self._kinds[worker.name] = facts, kind
+        return (kind, worker.is_trusted, _level(self.speed_of(worker)))
 
 
 def _memory_level(facts: Facts) -> int:
     return math.floor(_MEMORY_STEPS * math.log2(max(1, facts.memory_bytes)))
 
 
-def _at_most(facts: Facts) -> Facts:
-    """As much as any of the type may have; whether a worker itself has enough is looked at when it is its turn."""
-    return replace(facts, memory_bytes=int(2.0 ** ((_memory_level(facts) + 1) / _MEMORY_STEPS)) + 1)
+def _most_bytes(facts: Facts) -> int:
+    """As much as any of the type may have."""
+    return int(2.0 ** ((_memory_level(facts) + 1) / _MEMORY_STEPS)) + 1
 
 
 def _level(speed: float) -> int:

@@ -29,12 +29,12 @@ def slots_of(key: Key) -> int:
     return key[3]
 
 
-def meets(facts: Facts, key: Key) -> bool:
-    """Whether such a computer could run it at all (with nothing else running)."""
+def meets(facts: Facts, key: Key, most_bytes: int | None = None) -> bool:
+    """Whether such a computer could run it at all (with nothing else running); with so much memory."""
     os, memory_bytes, labels, slots, network, python = key
     return (
         (os is None or facts.os == os)
-        and facts.memory_bytes >= memory_bytes
+        and (facts.memory_bytes if most_bytes is None else most_bytes) >= memory_bytes
         and (not labels or labels <= set(facts.labels))
         and facts.slots >= slots
         and (facts.network or not network)

@@ -131,9 +131,9 @@ class View:
 
     def room_s(self, worker: Worker) -> float:
         """How long a task may be expected to take that is sent to wait at this worker; 0: none may."""
-        ahead_s = self._state.ahead_s
-        left_s = ahead_s * worker.offered - self._attempts.queues.work_ms.get(worker.name, 0) / 1e3
-        if left_s <= 0 or not self._has_room(worker.name) or not self._room.is_full(worker, self._attempts):
+        name, ahead_s = worker.name, self._state.ahead_s
+        left_s = ahead_s * worker.offered - self._attempts.queues.work_ms.get(name, 0) / 1e3
+        if left_s <= 0 or not self._has_room(name) or not self._room.is_full(worker, self._attempts):
             return 0.0
         return left_s if left_s < ahead_s else ahead_s
 
