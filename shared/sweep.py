@@ -50,8 +50,10 @@ class Sweep:
             return self._tasks[number - 1].parameters
         if self._rows is not None:
             return self._rows[number - 1]
-        index = number - 1
-        return {name: values[index // stride % count] for name, values, stride, count in self._axes}
+        index, parameters = number - 1, {}
+        for name, values, stride, count in self._axes:  # (dearer as a comprehension: most have one parameter)
+            parameters[name] = values[index // stride % count]
+        return parameters
 
     def size_at(self, number: int) -> float | None:
         """Size of one task: its own, else an equal share of its job's."""

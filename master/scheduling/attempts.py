@@ -45,7 +45,8 @@ class Attempts:
         """Enter an attempt as it is now; one that is over leaves. Whether it counts as anything else than before:
         then its task is to be placed, too. (Its worker in any case.)
         """
-        old, new = self.roles.get(attempt.id, 0), _roles(attempt)
+        number, task, name = attempt.id, attempt.task_id, attempt.worker
+        old, new = self.roles.get(number, 0), _roles(attempt)
         changed = old ^ new
         if not changed:
             return False
@@ -54,26 +55,23 @@ class Attempts:
         elif not new:
             self._leave(attempt)
         if new:
-            self.roles[attempt.id] = new
+            self.roles[number] = new
         if changed & _OCCUPYING:
-            if new & _OCCUPYING:
-                self.places.add((attempt.task_id, attempt.worker))
-            else:
-                self.places.discard((attempt.task_id, attempt.worker))
+            (self.places.add if new & _OCCUPYING else self.places.discard)((task, name))
         if changed & _ALIVE:
-            _count(self.alive, attempt.task_id, 1 if new & _ALIVE else -1)
+            _count(self.alive, task, 1 if new & _ALIVE else -1)
         if changed & _SEATED:
             slots = attempt.slots if new & _SEATED else -attempt.slots
             self.occupied += slots
-            _count(self.used, attempt.worker, slots)
+            _count(self.used, name, slots)
             if attempt.replica:
                 expected_ms = ledger.expected_ms(attempt)
                 _count(self.reserved_ms, attempt.job, expected_ms if new & _SEATED else -expected_ms)
         if changed & _AHEAD:
             self.queues.toggle(attempt, new & _AHEAD)
         if changed & _FROZEN:
-            _count(self.frozen, attempt.task_id, 1 if new & _FROZEN else -1)
-            _count(self.frozen_on, attempt.worker, 1 if new & _FROZEN else -1)
+            _count(self.frozen, task, 1 if new & _FROZEN else -1)
+            _count(self.frozen_on, name, 1 if new & _FROZEN else -1)
         return True
 
     def seated_on(self, worker: str) -> Iterator[Attempt]:

@@ -8,7 +8,6 @@ probation is given all the same.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Container
 from dataclasses import dataclass, field
 
 from master.scheduling.model import Job, Worker
@@ -59,13 +58,6 @@ class Demand:
     def served_by(self, worker: str) -> list[Key]:
         """The requirements that this worker serves."""
         return self._served_by(worker)[0]
-
-    def serves(self, worker: str, wanted: Container[Key]) -> bool:
-        """Any of these requirements."""
-        for key in self._served_by(worker)[0]:
-            if key in wanted:
-                return True
-        return False
 
     def served_in(self, slots: int, worker: str) -> list[Key]:
         """Those of at most so many slots."""

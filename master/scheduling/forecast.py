@@ -92,7 +92,8 @@ class _Course:
 
 def note(grid: Grid, job: Job, worker: Worker, attempt: Attempt) -> None:
     """A result was accepted: remember what its task took. (To be called before the job counts it.)"""
-    took = max(attempt.wall_s, _SHORTEST_S) * measure.speed_of(grid, worker)
+    wall_s = attempt.wall_s
+    took = (wall_s if wall_s > _SHORTEST_S else _SHORTEST_S) * measure.speed_of(grid, worker)
     log = math.log(took / (job.sweep.size_at(attempt.task) or 1.0))
     deviation = log - job.log_mean
     job.log_mean += deviation / (job.succeeded + 1)

@@ -155,7 +155,7 @@ class Index:
     def may_replicate(self, job: Job) -> bool:
         """Its budget for replicas is not spent."""
         if job.budget_s is None:
-            return True
+            return True  # as most often
         return ledger.budget_left(job, self.attempts.reserved_ms.get(job.id, 0))
 
     def _place_standing(self, job: Job, standing: tuple[int, bool] | None) -> None:
@@ -180,7 +180,7 @@ class Index:
         """All that places depend on, unless the job is at last: then they depend on other jobs, too."""
         pool = self.pools[job.id]
         stranded, replicable = pool.stranded, pool.replicable
-        if not self.may_replicate(job):
+        if job.budget_s is not None and not self.may_replicate(job):
             stranded = replicable = pool.asked
         return (
             job.paused, job.stalled, job.starved_since, job.running > 0,

@@ -106,8 +106,8 @@ def lose_attempt(state: State, attempt: Attempt, reason: str, *, for_good: bool)
         attempt.state = states.check(states.ATTEMPT, attempt.state, AttemptState.LOST)
         _assume_lost(state, attempt)
     attempt.reason, attempt.sent, attempt.waiting = reason, 0, False
-    attempt.thaw(state.now)
-    attempt.ended_at = state.now if for_good or not task.is_open else None
+    attempt.thaw(state.grid.now)
+    attempt.ended_at = state.grid.now if for_good or not task.is_open else None
     state.save_attempt(attempt)
     reconsider_task(state, task)
 
@@ -124,7 +124,7 @@ def adopt_attempt(state: State, attempt: Attempt) -> None:
         cancel_attempt(state, attempt, "replaced while it was lost")
         return
     attempt.state = states.check(states.ATTEMPT, attempt.state, AttemptState.RUNNING)
-    attempt.started_at = attempt.started_at or state.now
+    attempt.started_at = attempt.started_at or state.grid.now
     _set_task(job, task, TaskState.RUNNING)
     state.save_job(job)
     state.save_task(task)
@@ -159,8 +159,8 @@ def _take_back_all(state: State, worker: Worker) -> None:
 def close_attempt(state: State, attempt: Attempt) -> None:
     """A cancelled attempt is gone from its worker without a result."""
     attempt.state = states.check(states.ATTEMPT, attempt.state, AttemptState.CANCELLED)
-    attempt.ended_at, attempt.waiting = state.now, False
-    attempt.thaw(state.now)
+    attempt.ended_at, attempt.waiting = state.grid.now, False
+    attempt.thaw(state.grid.now)
     _assume_lost(state, attempt)
     state.save_attempt(attempt)
 
@@ -255,13 +255,13 @@ def _end_task(state: State, job: Job, task: Task, end: TaskState, reason: str = 
         if attempt.state in LIVE:
             cancel_attempt(state, attempt, reason)
         elif attempt.state is AttemptState.LOST:
-            attempt.ended_at = state.now
+            attempt.ended_at = state.grid.now
             state.save_attempt(attempt)
 
 
 def _depart(state: State, job: Job, end: JobState) -> None:
     job.state = states.check(states.JOB, job.state, end)
-    job.finished_at, job.departure = state.now, state.next_sequence()
+    job.finished_at, job.departure = state.grid.now, state.next_sequence()
     job.starved_since, job.stalled, job.paused, job.waiting_for = None, False, False, ()
     state.save_job(job)
 
@@ -272,19 +272,19 @@ def _start_task(state: State, job: Job, task: Task) -> None:
     state.fresh[job.id].discard(task.number)
     if job.state is JobState.QUEUED:
         job.state = states.check(states.JOB, job.state, JobState.RUNNING)
-        job.started_at = job.started_at or state.now
+        job.started_at = job.started_at or state.grid.now
 
 
 def _release(state: State, job: Job) -> None:
     """What kept it from completing is gone: note whom the job may now pass, and why (exempt predecessors)."""
-    job.released_at = state.now
+    job.released_at = state.grid.now
     if job.order is Order.NONE:
         return
     for arrival in state.index.exempt.irange(maximum=job.arrival, inclusive=(True, False)):
         predecessor = state.index.live[arrival]
         if predecessor.weight <= job.weight:
             reason = "paused" if predecessor.paused else "stalled"
-            state.effects.exemptions.append(Exemption(job.id, predecessor.id, reason, state.now))
+            state.effects.exemptions.append(Exemption(job.id, predecessor.id, reason, state.grid.now))
 
 
 def _set_task(job: Job, task: Task, new: TaskState) -> None:

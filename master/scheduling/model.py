@@ -37,6 +37,9 @@ LIVE = (AttemptState.DISPATCHED, AttemptState.RUNNING)
 OCCUPYING = (AttemptState.DISPATCHED, AttemptState.RUNNING, AttemptState.CANCELLING)
 """An attempt that takes up slots on its worker."""
 
+_new = tuple.__new__
+"""Makes an id at half the price: thousands a second are made."""
+
 UNRELEASED = 0
 """Job.arrival of one that has never entered the grid: it waits for other jobs, or was cancelled while it did."""
 
@@ -178,7 +181,7 @@ class Task:
     id: Annotated[TaskId, Field(exclude=True)] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        self.id = TaskId(self.job, self.number)
+        self.id = _new(TaskId, (self.job, self.number))
 
     @property
     def is_open(self) -> bool:
@@ -232,8 +235,8 @@ class Attempt:
     task_id: TaskId = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        self.id = AttemptId(self.job, self.task, self.number)
-        self.task_id = TaskId(self.job, self.task)
+        self.id = _new(AttemptId, (self.job, self.task, self.number))
+        self.task_id = _new(TaskId, (self.job, self.task))
 
     @property
     def since(self) -> float:

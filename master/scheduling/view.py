@@ -80,7 +80,7 @@ class View:
         wanted = self._index.open if replicas else self._index.ready
         while (entry := idle.next_after(passed_over)) is not None:
             changes = idle.changes
-            if demand.serves(entry[-1], wanted):
+            if not wanted.keys().isdisjoint(demand.served_by(entry[-1])):
                 yield self._state.workers[entry[-1]]
             elif not any(demand.workers[key] for key in wanted):
                 return  # nobody could run any of it
