@@ -148,7 +148,10 @@ class _Template:
     def fill(self, parameters: Mapping[str, Scalar]) -> tuple[str, ...]:
         if self._plain is not None:
             return self._plain
-        return tuple([parts[0] if len(parts) == 1 else _filled(parts, parameters) for parts in self._arguments])
+        filled = []
+        for parts in self._arguments:
+            filled.append(parts[0] if len(parts) == 1 else _filled(parts, parameters))
+        return tuple(filled)
 
 
 def _filled(parts: list[str], parameters: Mapping[str, Scalar]) -> str:

@@ -14,7 +14,7 @@ _MOST_S = 1e9
 
 
 def ms_of(seconds: float) -> int:
-    return round(min(seconds, _MOST_S) * 1000)
+    return round((seconds if seconds < _MOST_S else _MOST_S) * 1000)
 
 
 def assume_lost(job: Job, attempt: Attempt, worker: Worker) -> None:

@@ -92,14 +92,16 @@ def work_shown(worker: Worker, attempt: Attempt) -> float:
 
     Only benchmark and clocks enter, never a speed that was learnt nor a size that was predicted: see ``learn``.
     """
-    return max(attempt.wall_s, _SHORTEST_S) * worker.facts.speed * _share(worker, attempt)
+    wall_s = attempt.wall_s if attempt.wall_s > _SHORTEST_S else _SHORTEST_S
+    return wall_s * worker.facts.speed * _share(worker, attempt)
 
 
 def _share(worker: Worker, attempt: Attempt) -> float:
     """What the attempt had of its slots: what it used. Unless it used clearly less than was left over for it: then it
     waited of its own accord, would wait as long anywhere, and had all that it wanted.
     """
-    used = attempt.cpu_s / (max(attempt.wall_s, _SHORTEST_S) * attempt.slots)
+    wall_s = attempt.wall_s if attempt.wall_s > _SHORTEST_S else _SHORTEST_S
+    used = attempt.cpu_s / (wall_s * attempt.slots)
     if used >= 1.0 or not attempt.cpu_s:
         return 1.0
     left = worker.load.spare_cpu / max(worker.offered, attempt.slots) if worker.load else 0.0
@@ -127,7 +129,8 @@ def learn(grid: Grid, job: Job, worker: Worker, attempt: Attempt) -> float:
     worker.work_done += believed
     worker.work_s += wall_s
     grid.measured += 1
-    grid.log_share += (math.log2(believed / promised) - grid.log_share) / min(grid.measured, _MEMORY)
+    count = grid.measured if grid.measured < _MEMORY else _MEMORY
+    grid.log_share += (math.log2(believed / promised) - grid.log_share) / count
     grid.share = _in_steps(grid.log_share, grid.share)
     return size
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
 from master.scheduling.model import Attempt, Worker
 from master.scheduling.state import State
 from shared.model import AttemptId, AttemptState, Probation
@@ -17,32 +15,22 @@ _INPUT_CHARACTERS = 150
 _DISPATCHED, _CANCELLING = AttemptState.DISPATCHED, AttemptState.CANCELLING
 
 
-@dataclass(slots=True)
-class _Frame:
-    """What one worker is to be told."""
-
-    runs: list[Run] = field(default_factory=list)
-    cancels: list[AttemptId] = field(default_factory=list)
-    length: int = 0  # characters of so many ...
-    counted: int = 0  # ... runs
-
-
 class Outbox:
     """Gathers, during one step, who must be written to; commands are read off the changed attempts."""
 
     def __init__(self) -> None:
-        self._frames: dict[str, _Frame] = {}
+        self._concerned: dict[str, None] = {}
+        self._runs: dict[str, list[Run]] = {}
+        self._cancels: dict[str, list[AttemptId]] = {}
+        self._lengths: dict[str, tuple[int, int]] = {}  # of so many of these runs: characters
 
-    def frame(self, worker: str) -> _Frame:
-        """There will be one to this worker, if it listens: each Report is answered."""
-        found = self._frames.get(worker)
-        if found is None:
-            found = self._frames[worker] = _Frame()
-        return found
+    def answer(self, worker: str) -> None:
+        """Its Report is being taken in: each is answered by an Assign."""
+        self._concerned[worker] = None
 
     def cancel_stranger(self, worker: str, attempt: AttemptId) -> None:
         """It holds an attempt that is over, or that was never ours."""
-        self.frame(worker).cancels.append(attempt)
+        self._cancels.setdefault(worker, []).append(attempt)
 
     def seal(self, state: State) -> dict[str, Assign]:
         """Number the frames, and note on each attempt which frame carries its command.
@@ -53,36 +41,37 @@ class Outbox:
         for attempt in state.effects.attempts.values():
             if attempt.sent == 0 and attempt.ended_at is None and _is_listening(workers[attempt.worker]):
                 self._command(state, attempt, workers[attempt.worker])
-        listening = [name for name in self._frames if _is_listening(workers[name])]
+        listening = [name for name in self._concerned if _is_listening(workers[name])]
         return {name: self._assign(state, workers[name]) for name in listening}
 
     def _command(self, state: State, attempt: Attempt, worker: Worker) -> None:
+        name = worker.name
         if attempt.state is _DISPATCHED:
-            frame = self.frame(worker.name)
-            if len(frame.runs) >= MAX_LONG_RUNS_PER_ASSIGN and not _has_space(frame):
+            runs = self._runs.get(name)
+            if runs is None:
+                runs = self._runs[name] = []
+            elif len(runs) >= MAX_LONG_RUNS_PER_ASSIGN and not self._has_space(name, runs):
                 return
-            frame.runs.append(state.jobs[attempt.job].runs.run(attempt.id))
+            runs.append(state.jobs[attempt.job].runs.run(attempt.id))
         elif attempt.state is _CANCELLING:
-            self.frame(worker.name).cancels.append(attempt.id)
+            self._cancels.setdefault(name, []).append(attempt.id)
         else:
             return
         attempt.sent = worker.assigned + 1
+        self._concerned[name] = None
+
+    def _has_space(self, worker: str, runs: list[Run]) -> bool:
+        """For one more, however long. (Of few it need not be counted.)"""
+        length, counted = self._lengths.get(worker, (0, 0))
+        length += sum(map(_length, runs[counted:]))
+        self._lengths[worker] = length, len(runs)
+        return len(runs) < MAX_RUNS_PER_ASSIGN and length <= (MAX_LONG_RUNS_PER_ASSIGN - 1) * MAX_RUN_CHARACTERS
 
     def _assign(self, state: State, worker: Worker) -> Assign:
         worker.assigned += 1
         state.effects.workers[worker.name] = worker
-        frame, notice = self._frames[worker.name], _notice(worker)
-        return Assign(
-            worker.assigned, worker.reported, tuple(frame.runs), tuple(frame.cancels), probation=notice
-        )
-
-
-def _has_space(frame: _Frame) -> bool:
-    """For one more, however long. (Of few it need not be counted.)"""
-    frame.length += sum(map(_length, frame.runs[frame.counted :]))
-    frame.counted = len(frame.runs)
-    is_short = frame.length <= (MAX_LONG_RUNS_PER_ASSIGN - 1) * MAX_RUN_CHARACTERS
-    return len(frame.runs) < MAX_RUNS_PER_ASSIGN and is_short
+        runs, cancels = self._runs.get(worker.name, ()), self._cancels.get(worker.name, ())
+        return Assign(worker.assigned, worker.reported, tuple(runs), tuple(cancels), probation=_notice(worker))
 
 
 def _notice(worker: Worker) -> Probation | None:

@@ -40,8 +40,8 @@ def join(state: State, event: WorkerJoined) -> Reply:
 def renew_lease(state: State, worker: Worker) -> None:
     """It was heard of. A lease that is almost new is left as it is, so that most reports change none."""
     settings, until = state.settings, state.grid.now + state.settings.lease_s
-    spare_s = settings.lease_s - settings.report_every_s
-    if abs(until - worker.lease_until) > min(_ALMOST_NEW * settings.lease_s, spare_s / 2):
+    older_s = abs(until - worker.lease_until)
+    if older_s > _ALMOST_NEW * settings.lease_s or older_s > (settings.lease_s - settings.report_every_s) / 2:
         worker.lease_until = until
 
 

@@ -31,7 +31,7 @@ Id = tuple[int, int, int]
 def reconcile(state: State, outbox: Outbox, worker: Worker, report: Report) -> None:
     """Take in one Report of the worker's open session."""
     until, load = worker.lease_until, report.load
-    offered = min(load.slots, worker.facts.slots)
+    offered = load.slots if load.slots < worker.facts.slots else worker.facts.slots
     presence.renew_lease(state, worker)
     is_as_before = worker.offered == offered and worker.lease_until == until
     worker.reported, worker.reported_at, worker.load, worker.offered = report.seq, state.grid.now, load, offered
@@ -39,7 +39,7 @@ def reconcile(state: State, outbox: Outbox, worker: Worker, report: Report) -> N
         state.note_load(worker)
     else:
         state.save_worker(worker)
-    outbox.frame(worker.name)
+    outbox.answer(worker.name)
     for result in report.results:
         attempt = state.attempts.get(result.attempt)
         if attempt is None or attempt.worker != worker.name:

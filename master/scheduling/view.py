@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import islice
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from master.scheduling import measure
 from master.scheduling.demand import Key
@@ -25,8 +24,7 @@ _PATIENCE = 8
 """So many workers with room are offered in vain at a time."""
 
 
-@dataclass(slots=True)
-class Placement:
+class Placement(NamedTuple):
     """A wish: an attempt at this task of this job, on this worker."""
 
     job: int
@@ -335,8 +333,11 @@ class View:
 
     def _open_to(self, worker: Worker, family: dict[Key, Ranges]) -> list[Ranges]:
         """Of jobs by what they require, those whose requirements the worker meets as it is now."""
-        keys = self._index.demand.served_in(self._room.free_slots(worker), worker.name)
-        return [family[key] for key in keys if key in family]
+        members = []
+        for key in self._index.demand.served_in(self._room.free_slots(worker), worker.name):
+            if key in family:
+                members.append(family[key])
+        return members
 
     def _round(self, after: int, members: list[Ranges]) -> Iterator[Job]:
         """Jobs whose arrival is in any of the sets, looked up one by one, since a wish granted changes them."""
@@ -357,6 +358,6 @@ def _first_after(number: int, members: list[Ranges]) -> int | None:
 
 
 def _least(one: int | None, other: int | None) -> int | None:
-    if one is None or other is None:
-        return other if one is None else one
-    return min(one, other)
+    if one is None or (other is not None and other < one):
+        return other
+    return one
