@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import Any
 
 from master.scheduling import ledger
 from master.scheduling.model import Attempt
@@ -61,17 +62,11 @@ class Attempts:
         if changed & _ALIVE:
             _count(self.alive, task, 1 if new & _ALIVE else -1)
         if changed & _SEATED:
-            slots = attempt.slots if new & _SEATED else -attempt.slots
-            self.occupied += slots
-            _count(self.used, name, slots)
-            if attempt.replica:
-                expected_ms = ledger.expected_ms(attempt)
-                _count(self.reserved_ms, attempt.job, expected_ms if new & _SEATED else -expected_ms)
+            self._seat(attempt, 1 if new & _SEATED else -1)
         if changed & _AHEAD:
             self.queues.toggle(attempt, new & _AHEAD)
         if changed & _FROZEN:
-            _count(self.frozen, task, 1 if new & _FROZEN else -1)
-            _count(self.frozen_on, name, 1 if new & _FROZEN else -1)
+            self._freeze(attempt, 1 if new & _FROZEN else -1)
         return True
 
     def seated_on(self, worker: str) -> Iterator[Attempt]:
@@ -88,6 +83,17 @@ class Attempts:
         """Slots of it that are in use, and attempts that wait there for one."""
         queues = self.queues.of_worker
         return self.used.get(worker, 0) + (len(queues[worker]) if worker in queues else 0)
+
+    def _seat(self, attempt: Attempt, sign: int) -> None:
+        """Its slots are taken up, or given free."""
+        self.occupied += sign * attempt.slots
+        _count(self.used, attempt.worker, sign * attempt.slots)
+        if attempt.replica:
+            _count(self.reserved_ms, attempt.job, sign * ledger.expected_ms(attempt))
+
+    def _freeze(self, attempt: Attempt, change: int) -> None:
+        _count(self.frozen, attempt.task_id, change)
+        _count(self.frozen_on, attempt.worker, change)
 
     def _enter(self, attempt: Attempt) -> None:
         task, name, number = attempt.task_id, attempt.worker, attempt.id
@@ -117,7 +123,7 @@ def _roles(attempt: Attempt) -> int:
     return roles | _FROZEN if attempt.frozen and roles & _ALIVE else roles
 
 
-def _count(counts: dict[object, int], of: object, change: int) -> None:
+def _count(counts: dict[Any, int], of: object, change: int) -> None:
     """A count of none is not kept."""
     if new := counts.get(of, 0) + change:
         counts[of] = new

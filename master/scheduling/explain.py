@@ -163,7 +163,8 @@ def _for_slot(state: State, job: Job, count: int) -> Reason:
     demand = state.index.demand
     able = [state.workers[name] for name in sorted(demand.able[demand.key_of(job)])]
     used = sum(state.index.attempts.used.get(worker.name, 0) for worker in able)
-    slots = sum(max(worker.offered, state.index.attempts.used.get(worker.name, 0)) for worker in able)  # some may be withheld
+    attempts = state.index.attempts
+    slots = sum(max(worker.offered, attempts.used.get(worker.name, 0)) for worker in able)  # some may be withheld
     verb = "waits" if count == 1 else "wait"
     detail = f"{_tasks(count)} {verb} for a free slot: {used} of {slots} in use on {counted(len(able), 'worker')}"
     if any(state.index.room.free_slots(w) >= job.slots for w in able if demand.fits(job, w)):

@@ -305,10 +305,9 @@ def _set_task(job: Job, task: Task, new: TaskState) -> None:
 
 def _record(state: State, attempt: Attempt, result: Result) -> None:
     attempt.state = states.check(states.ATTEMPT, attempt.state, states.END[result.outcome])
-    if not attempt.waiting or result.wall_s:  # else it never began
-        if not attempt.started_at:
-            began_at = state.grid.now - result.wall_s
-            attempt.started_at = began_at if began_at > attempt.dispatched_at else attempt.dispatched_at
+    if not attempt.started_at and (result.wall_s or not attempt.waiting):  # else it never began
+        began_at = state.grid.now - result.wall_s
+        attempt.started_at = began_at if began_at > attempt.dispatched_at else attempt.dispatched_at
     attempt.ended_at, attempt.waiting = state.grid.now, False
     if attempt.freezes:
         attempt.thaw(state.grid.now)

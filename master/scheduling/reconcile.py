@@ -71,8 +71,9 @@ def _worth_a_look(state: State, worker: Worker, waiting: set[Id]) -> list[Attemp
     """The worker's attempts, but for those that wait there as they did: most of a long queue, of which nothing
     follows.
     """
-    ours, queue = state.index.attempts.of_worker.get(worker.name, {}), state.index.attempts.queues.of_worker.get(worker.name)
-    if queue is None or worker.name in state.index.attempts.frozen_on:
+    attempts = state.index.attempts
+    ours, queue = attempts.of_worker.get(worker.name, {}), attempts.queues.of_worker.get(worker.name)
+    if queue is None or worker.name in attempts.frozen_on:
         return list(ours.values())
     others = (attempt for number, attempt in ours.items() if number not in queue)
     found = list(islice(others, len(ours) - len(queue)))  # which came before the queue, as a rule
