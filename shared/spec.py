@@ -96,6 +96,9 @@ class Range(Spec):
     def __len__(self) -> int:
         return max(0, (self.range[1] - self.range[0]) // self.step + 1) if self.step else 0
 
+    def __getitem__(self, index: int) -> int:
+        return self.range[0] + index * self.step
+
     @property
     def values(self) -> Sequence[int]:
         """In order."""
@@ -385,5 +388,5 @@ def _longest_values(parameters: Table | RowFile | dict[str, Values] | None) -> d
 
 
 def _longest_value(values: Values) -> int:
-    ends = (values.values[0], values.values[-1]) if isinstance(values, Range) else values
+    ends = (values[0], values[len(values) - 1]) if isinstance(values, Range) else values
     return max(len(str(value)) for value in ends)

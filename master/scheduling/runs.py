@@ -32,7 +32,7 @@ class Runs:
         parameters = self._sweep.parameters_at(number)
         own_inputs = staged(self._tasks[number - 1].inputs) if self._tasks else {}
         command = self._sweep.command_at(number, parameters)
-        return Run(attempt, command, parameters, *self._before, own_inputs, *self._behind)
+        return Run(attempt, command, parameters, *self._before, own_inputs, *self._behind)  # type: ignore[call-arg]
 
 
 def _function(owner: str, spec: JobSpec) -> Function | None:
