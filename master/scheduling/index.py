@@ -92,14 +92,13 @@ class Index:
         """Enter a job as it is now; one that is over leaves everything but its pool. Whether it may stand anywhere
         else than before.
         """
+        looks, at_last = self._looks_of(job, fresh), _is_at_last(job, fresh)
+        if looks == self.looks.get(job.id) and not at_last:
+            return False  # as most often: one task more, one task less
         if job.waiting_for or job.id in self.waiting.jobs:
             self.waiting.place(job.id, job.waiting_for if job.state is JobState.WAITING else ())
-        is_live, looks = job.is_live, self._looks_of(job, fresh)
-        standing = (job.arrival, job.is_exempt) if is_live else None
-        at_last, stands = is_live and _is_at_last(job, fresh), standing == self.standing.get(job.id)
-        if stands and not at_last and looks == self.looks.get(job.id):
-            return False  # as most often: one task more, one task less
-        if not stands:
+        standing, at_last = (job.arrival, job.is_exempt) if job.is_live else None, at_last and job.is_live
+        if standing != self.standing.get(job.id):
             self._place_standing(job, standing)
         if standing is not None:
             self.looks[job.id] = looks
@@ -177,13 +176,13 @@ class Index:
         _toggle(self.exempt, job.arrival, standing is not None and job.is_exempt)
 
     def _looks_of(self, job: Job, fresh: Ranges) -> Looks:
-        """All that places depend on, unless the job is at last: then they depend on other jobs, too."""
+        """All that places of a live job depend on, unless it is at last: then they depend on other jobs, too."""
         pool = self.pools[job.id]
         stranded, replicable = pool.stranded, pool.replicable
         if job.budget_s is not None and not self.may_replicate(job):
             stranded = replicable = pool.asked
         return (
-            job.paused, job.stalled, job.starved_since, job.running > 0,
+            job.arrival, job.departure, job.paused, job.stalled, job.starved_since, job.running > 0,
             job.succeeded + job.failed == job.task_count,
             not fresh.starts, not pool.waiting.starts, not stranded.starts, not replicable.starts,
         )  # fmt: skip

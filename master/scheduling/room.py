@@ -21,7 +21,8 @@ class Room:
 
     def place_slots(self, worker: Worker, attempts: Attempts) -> None:
         """Enter whether it has slots free, as it is now."""
-        name, in_hand = worker.name, attempts.in_hand(worker.name)
+        name, waiting = worker.name, attempts.queues.of_worker.get(worker.name)
+        in_hand = attempts.used.get(name, 0) + (len(waiting) if waiting else 0)
         free = worker.offered - in_hand
         if free > 0 and worker.is_available and not (worker.on_trial and in_hand):  # then one attempt at a time
             self.idle.place(name, (-free, -measure.merit(worker), name))
