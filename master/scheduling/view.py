@@ -89,10 +89,11 @@ class View:
 
     def workers_with_room(self) -> Iterator[Worker]:
         """Those at work in all their slots where more may wait, the least laden first, as long as there is anything
-        to start. One that was given nothing is not offered again; after a few such, none is.
+        to start that might be short enough. One given nothing is not offered again; after a few such, none is.
         """
         full, brief, passed_over = self._room.full, self._index.brief.order, 0
-        workers, ahead_s, most_ms = self._state.workers, self._state.ahead_s, milliseconds(self._state.ahead_s)
+        grid, workers, ahead_s = self._state.grid, self._state.workers, self._state.ahead_s
+        most_ms = milliseconds(ahead_s)
         is_over = False
         while not is_over and brief:
             is_over, changes, (least, _) = True, full.changes, brief[0]
@@ -100,12 +101,12 @@ class View:
                 if wait_ms >= most_ms:
                     return
                 worker = workers[name]
-                is_any_short = least / measure.speed_of(self._state.grid, worker) <= ahead_s
+                is_any_short = least / measure.speed_of(grid, worker) <= ahead_s
                 if is_any_short and self._has_room(name):
                     yield worker
-                if changes != full.changes:
-                    is_over = False
-                    break
+                    if changes != full.changes:
+                        is_over = False
+                        break
                 passed_over += 1
 
     def jobs_ahead(self, after: Callable[[], int]) -> Iterator[tuple[Job, Worker]]:
