@@ -94,12 +94,17 @@ def task_size(program: Program, predicted: Prediction) -> float:
     return program.recorded if program.recorded is not None else predicted.mean
 
 
+def is_usual(program: Program, work: float) -> bool:
+    """It is clear at first sight that no worker was far slower that took so much work for a run; as nearly always."""
+    return len(program.works) < _ENOUGH or work <= _FAR * program.works[_SURELY]
+
+
 def is_far_slower(program: Program, seen: Observation) -> bool:
     """Whether a worker took far longer than others would have, as fast as it says it is and with as much as it says
     was left over. Where others have just seen the program change, it has not.
     """
-    if len(program.works) < _ENOUGH or seen.work <= _FAR * program.works[_SURELY]:
-        return False  # as nearly always
+    if is_usual(program, seen.work):
+        return False
     others = [run for run in _familiar(program) if run.worker != seen.worker]
     strange = program.window[len(program.window) - program.strange :]
     if len(others) < _ENOUGH or any(run.worker != seen.worker for run in strange):
