@@ -2,7 +2,7 @@
 
 All else in the store is plain functions of a connection, ``work``; here is where they run. On SQLite that is a
 thread, whole transactions at a time: a driver that crosses threads for every statement takes five times as long
-for a small commit. What is written quickly does without a thread (QUICK_S). On PostgreSQL it is SQLAlchemy's bridge
+for a small commit. What is done quickly does without a thread (QUICK_S). On PostgreSQL it is SQLAlchemy's bridge
 to an asynchronous driver.
 
 SQLite is one file in WAL mode. Only the writer ever writes or checkpoints, and its transactions take the write
@@ -15,7 +15,7 @@ import asyncio
 import threading
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import AsyncExitStack, asynccontextmanager, closing
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, closing
 from dataclasses import dataclass
 from math import inf
 from pathlib import Path
@@ -57,11 +57,13 @@ class Transact(Protocol):
 @dataclass(frozen=True, slots=True)
 class Database:
     """``write`` works one at a time, over the connection that keeps other masters out for as long as it is open.
-    ``read`` sees one state of the whole database, and cannot write.
+    ``read`` sees one state of the whole database, and cannot write; ``look`` is the same for a row or two by their
+    key, and does without a thread as long as that is quick.
     """
 
     write: Transact
     read: Transact
+    look: Transact
 
 
 @asynccontextmanager
@@ -73,7 +75,8 @@ async def open_database(url: URL) -> AsyncIterator[Database]:
                 stack.enter_context(closing(FileLock(Path(url.database or ""))))
         write = await stack.enter_async_context(writing(url, exclusive=True))
         read = await stack.enter_async_context(reading(url))
-        yield Database(write, read)
+        look = await stack.enter_async_context(_looking(url)) if is_sqlite(url) else read
+        yield Database(write, read, look)
 
 
 def parse_url(url: str) -> URL:
@@ -110,6 +113,10 @@ async def reading(url: URL) -> AsyncIterator[Transact]:
                     return await connection.run_sync(work)
 
         yield read
+
+
+def _looking(url: URL) -> AbstractAsyncContextManager[Transact]:
+    return _threads(url, "reading", 1, "BEGIN", _READER_PRAGMAS, quick_s=QUICK_S)
 
 
 @asynccontextmanager

@@ -6,8 +6,8 @@ from itertools import accumulate, repeat
 
 import pytest
 
-from master.store import database
-from master.store.database import parse_url, writing
+from master.store import StoreBroken, database
+from master.store.database import open_database, parse_url, writing
 
 
 def where(connection):
@@ -73,3 +73,17 @@ async def test_an_error_undoes_what_was_written_at_once(sqlite_url, takes):
             with pytest.raises(ZeroDivisionError):
                 await write(fails)
         await write(lambda connection: connection.exec_driver_sql("CREATE TABLE t (x)"))
+
+
+async def test_a_look_sees_what_is_committed_and_does_without_a_thread_while_it_is_quick(sqlite_url, takes):
+    takes(database.QUICK_S / 2)
+    async with open_database(parse_url(sqlite_url)) as opened:
+        assert await opened.look(where) == threading.get_ident()
+        assert await opened.read(where) != threading.get_ident()
+        await opened.write(lambda connection: connection.exec_driver_sql("CREATE TABLE t (x)"))
+        assert await opened.look(lambda c: c.exec_driver_sql("SELECT count(*) FROM t").scalar()) == 0
+        takes(2 * database.QUICK_S)
+        await opened.look(where)
+        assert await opened.look(where) != threading.get_ident()
+        with pytest.raises(StoreBroken):
+            await opened.look(lambda connection: connection.exec_driver_sql("DROP TABLE t"))
