@@ -95,8 +95,8 @@ async def _results(services: Services, job: int, cursor: str | None, follow: boo
                 yield some
         return
     results = _stored(services, job, cursor)
-    while some := await results.next():
-        yield _lines(some)
+    while read := await results.next():
+        yield _lines(read)
     found(None if results.is_unknown else results, f"job {job}")
     yield b""
 
@@ -126,9 +126,9 @@ class _Followed:
                     yield self._all_ready()
                 elif not self._feed.is_live:
                     began = time.monotonic()
-                    some = await self._read_on()
-                    yield _lines(some)
-                    if 0 < len(some) < CHUNK and not self._is_over:
+                    read = await self._read_on()
+                    yield _lines(read)
+                    if 0 < len(read) < CHUNK and not self._is_over:
                         await asyncio.sleep(min(REST_S, REST_SHARE * (time.monotonic() - began)))
             yield self._all_ready()
         finally:
@@ -163,11 +163,11 @@ class _Followed:
         """From disk; live again once there is nothing that has not been read."""
         feed, results = self._feed, self._results
         feed.is_stirred, results.last = False, feed.cursor
-        some = await results.next()
+        read = await results.next()
         found(None if results.is_unknown else results, f"job {feed.job}")
         feed.cursor, self._is_over = results.last, results.is_over
-        feed.is_live = len(some) < CHUNK and not feed.is_stirred
-        return some
+        feed.is_live = len(read) < CHUNK and not feed.is_stirred
+        return read
 
 
 def _stored(services: Services, job: int, cursor: str | None) -> JobResults:
