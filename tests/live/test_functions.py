@@ -15,7 +15,6 @@ import psutil
 import pytest
 
 import loopline
-from shared.api import AttemptView
 from shared.model import JobState
 from tests.live.grid import ROOT, Grid, wait_for
 
@@ -139,14 +138,16 @@ async def test_a_cancelled_future_kills_its_tree(grid: Grid) -> None:
 
     async with executor(grid) as grid_executor:
         futures = [grid_executor.submit(hang, number) for number in range(3)]
-        job = (await submitted(futures[0])).job
+        jobs = {(await submitted(future)).job for future in futures}  # of calls submitted one by one, one or several
 
-        def run_twice(attempts: list[AttemptView]) -> bool:
-            return sum(a.state == "running" for a in attempts) == 2 and len(sleeping(grid)) == 2
+        async def two_run() -> bool:
+            states = [attempt.state for job in jobs for attempt in await grid.attempts(job)]
+            return states.count("running") == 2 and len(sleeping(grid)) == 2
 
-        await grid.attempts_when("two to run", job, run_twice)
+        await wait_for("two to run", two_run)
         assert all(future.cancel() for future in futures)
-        assert (await grid.ended(job)).state is JobState.CANCELLED
+        for job in jobs:
+            assert (await grid.ended(job)).state is JobState.CANCELLED
         await grid.no_processes()
 
 
