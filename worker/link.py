@@ -93,13 +93,18 @@ class Link:
                 address, headers, tls = self._gate.address("link"), self._gate.headers(), self._gate.tls()
                 socket = await WebSocket.connect(address, headers, MAX_FRAME_BYTES, tls)
         except RejectedError as error:
-            raise self._gate.refusal(error.status) or LostError(
-                f"{self._gate.master} answered HTTP {error.status}: is it a Loopline master?"
-            ) from None
+            raise self._gate.refusal(error.status) or LostError(self._not_a_master(error)) from None
         try:
             yield socket
         finally:
             await socket.close(_CLOSE_WITHIN_S)
+
+    def _not_a_master(self, answer: RejectedError) -> str:
+        """It is not gone after to another address: that would be told our token."""
+        said = f"{self._gate.master} answered HTTP {answer.status}"
+        if answer.location:
+            return f"{said}, go to {answer.location[:200]!r}: if the master is there, name that address"
+        return f"{said}: is it a Loopline master?"
 
     def _complain(self, reason: str, pause_s: float) -> None:
         """Once for each reason: an absent master must not fill the log."""

@@ -37,11 +37,12 @@ class LostError(Exception):
 
 
 class RejectedError(Exception):
-    """The answer was no WebSocket, but this HTTP status."""
+    """The answer was no WebSocket, but this HTTP status, perhaps with another address to go to."""
 
-    def __init__(self, status: int) -> None:
+    def __init__(self, status: int, location: str = "") -> None:
         super().__init__(f"HTTP {status}")
         self.status = status
+        self.location = location
 
 
 class WebSocket(asyncio.Protocol):
@@ -165,7 +166,8 @@ class WebSocket(asyncio.Protocol):
             if not self._opened.done():
                 self._opened.set_result(None)
         elif isinstance(event, RejectConnection):
-            self.end(RejectedError(event.status_code))
+            location = dict(event.headers).get(b"location", b"").decode("latin-1")
+            self.end(RejectedError(event.status_code, location))
         elif isinstance(event, Ping):
             self._send(event.response())
         elif isinstance(event, CloseConnection):

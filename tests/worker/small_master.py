@@ -22,6 +22,7 @@ class SmallMaster:
     is_mute: bool = False  # takes Reports and answers none
     refuses: Refused | None = None
     status: int = 0  # instead of a connection
+    location: str = ""  # with that status
     blob_status: int = 201
     probation: Probation | None = None  # what it says of the worker's standing
     tokens: list[str | None] = field(default_factory=list)
@@ -83,7 +84,7 @@ class SmallMaster:
     async def _link(self, request: web.Request) -> web.StreamResponse:
         self.tokens.append(request.headers.get("Authorization"))
         if self.status:
-            return web.Response(status=self.status)
+            return web.Response(status=self.status, headers={"Location": self.location} if self.location else {})
         socket = web.WebSocketResponse(compress=False)
         await socket.prepare(request)
         session = MasterSession()

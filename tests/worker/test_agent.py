@@ -275,6 +275,15 @@ async def test_what_is_not_a_master_is_tried_again(
     assert "is it a Loopline master?" in caplog.text
 
 
+async def test_another_address_is_named_and_not_gone_to(
+    master: SmallMaster, start: Start, caplog: pytest.LogCaptureFixture
+) -> None:
+    master.status, master.location = 308, f"{master.url}/elsewhere"
+    start()
+    await until(lambda: len(master.tokens) >= 2)
+    assert f"answered HTTP 308, go to '{master.url}/elsewhere': if the master is there, name that" in caplog.text
+
+
 async def test_stopping_gives_back_and_says_so(master: SmallMaster, start: Start) -> None:
     agent = start()
     run = run_of("sh", "-c", "trap '' TERM; echo > begun; sleep 100")
