@@ -191,6 +191,7 @@ def _set(name: bytes, value: bytes) -> None:
         place = _places[name] = ctypes.create_string_buffer(max(_LONG_BYTES, 2 * len(entry)))
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(place))  # the C library may read it to the very end
     place.value = entry
+    assert _libc
     _libc.putenv(place)
     os.environ._data[name] = value  # type: ignore[attr-defined]
 
