@@ -2,8 +2,8 @@
 
 All else in the store is plain functions of a connection, ``work``; here is where they run. On SQLite that is a
 thread, whole transactions at a time: a driver that crosses threads for every statement takes five times as long
-for a small commit. What is done quickly does without a thread (QUICK_S). On PostgreSQL it is SQLAlchemy's bridge
-to an asynchronous driver.
+for a small commit. What is short does without a thread, as long as that is quick (QUICK_S). On PostgreSQL it is
+SQLAlchemy's bridge to an asynchronous driver.
 
 SQLite is one file in WAL mode. Only the writer ever writes or checkpoints, and its transactions take the write
 lock at once (BEGIN IMMEDIATE): they never fail half-way for want of it.
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 READERS = 4
 QUICK_S = 0.001
-"""After a transaction that took no longer, the next one is carried out in the event loop's own thread: to hand it to
+"""After a transaction that took no longer, a short one is carried out in the event loop's own thread: to hand it to
 another one, and to hear of its end, takes as long as a good disk does. A slow disk is waited for in a thread.
 """
 _DRIVERS = {"sqlite": "sqlite", "postgresql": "postgresql+asyncpg", "postgres": "postgresql+asyncpg"}
@@ -48,17 +48,17 @@ Result = TypeVar("Result")
 
 class Transact(Protocol):
     """Does some work in one transaction: committed when it returns, undone when it raises. StoreBroken where it is
-    the database that failed.
+    the database that failed. ``is_short``: it is a matter of a few rows.
     """
 
-    async def __call__(self, work: Callable[[Connection], Result]) -> Result: ...
+    async def __call__(self, work: Callable[[Connection], Result], *, is_short: bool = False) -> Result: ...
 
 
 @dataclass(frozen=True, slots=True)
 class Database:
     """``write`` works one at a time, over the connection that keeps other masters out for as long as it is open.
-    ``read`` sees one state of the whole database, and cannot write; ``look`` is the same for a row or two by their
-    key, and does without a thread as long as that is quick.
+    ``read`` sees one state of the whole database, and cannot write; ``look`` is the same, one at a time, for what is
+    short.
     """
 
     write: Transact
@@ -107,7 +107,7 @@ async def reading(url: URL) -> AsyncIterator[Transact]:
     options = {"isolation_level": "REPEATABLE READ", "connect_args": read_only, "pool_pre_ping": True}
     async with _postgres(url, READERS, **options) as engine:
 
-        async def read(work: Callable[[Connection], Result]) -> Result:
+        async def read(work: Callable[[Connection], Result], *, is_short: bool = False) -> Result:
             with explained("reading", url):
                 async with engine.begin() as connection:
                     return await connection.run_sync(work)
@@ -116,7 +116,7 @@ async def reading(url: URL) -> AsyncIterator[Transact]:
 
 
 def _looking(url: URL) -> AbstractAsyncContextManager[Transact]:
-    return _threads(url, "reading", 1, "BEGIN", _READER_PRAGMAS, quick_s=QUICK_S)
+    return _threads(url, "reading", 1, "BEGIN", _READER_PRAGMAS)
 
 
 @asynccontextmanager
@@ -124,7 +124,7 @@ async def writing(url: URL, *, exclusive: bool = False, foreign_keys: bool = Tru
     """``exclusive``: no other may be so (on PostgreSQL, that is; a SQLite file has a FileLock)."""
     if is_sqlite(url):
         pragmas = (*_WRITER_PRAGMAS, f"foreign_keys={foreign_keys:d}")
-        async with _threads(url, "writing to", 1, "BEGIN IMMEDIATE", pragmas, quick_s=QUICK_S) as write:
+        async with _threads(url, "writing to", 1, "BEGIN IMMEDIATE", pragmas) as write:
             yield write
         return
     async with _postgres(url, 1) as engine, AsyncExitStack() as stack:
@@ -134,7 +134,7 @@ async def writing(url: URL, *, exclusive: bool = False, foreign_keys: bool = Tru
                 await lock_connection(connection, url.render_as_string())
         turn = asyncio.Lock()
 
-        async def write(work: Callable[[Connection], Result]) -> Result:
+        async def write(work: Callable[[Connection], Result], *, is_short: bool = False) -> Result:
             with explained("writing to", url):
                 async with turn, connection.begin():
                     return await connection.run_sync(work)
@@ -144,13 +144,12 @@ async def writing(url: URL, *, exclusive: bool = False, foreign_keys: bool = Tru
 
 @asynccontextmanager
 async def _threads(
-    url: URL, doing: Doing, count: int, begin: str, pragmas: tuple[str, ...], *, quick_s: float = 0.0
+    url: URL, doing: Doing, count: int, begin: str, pragmas: tuple[str, ...]
 ) -> AsyncIterator[Transact]:
-    """``quick_s``: see QUICK_S; of one thread only."""
     engine = create_engine(url, pool_size=count, max_overflow=0)
     _prepare_sqlite(engine, pragmas)
     threads, connections = ThreadPoolExecutor(count, "store"), list[Connection]()
-    own: Any = SimpleNamespace(took_s=inf) if quick_s else threading.local()
+    own: Any = SimpleNamespace(took_s=inf) if count == 1 else threading.local()
     under_way: set[Future[Any]] = set()
 
     def connection() -> Connection:
@@ -182,9 +181,9 @@ async def _threads(
         finally:
             own.took_s = _now() - begun_at
 
-    async def run(work: Callable[[Connection], Result]) -> Result:
+    async def run(work: Callable[[Connection], Result], *, is_short: bool = False) -> Result:
         with explained(doing, url):
-            if quick_s and not under_way and own.took_s <= quick_s:
+            if is_short and count == 1 and not under_way and own.took_s <= QUICK_S:
                 return timed(work)
             future = threads.submit(timed, work)
             under_way.add(future)

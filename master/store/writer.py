@@ -18,6 +18,8 @@ from master.store.statements import Statement, insert_into
 from master.store.tables import attempts, event_log, notifications, programs
 from shared.model import AttemptState
 
+_SHORT_ROWS = 100
+
 
 class Writer:
     """After its first failure it refuses to go on: what is in memory may then be ahead of what is on disk."""
@@ -57,14 +59,15 @@ class Writer:
                 connection.execute(_insert_new(notifications, connection.dialect.name), ended)
             _LOG.run(connection, [log])
 
-        await self.write(work)
+        changed = len(completed) + len(late) + len(sampled) + sum(len(rows) for _, rows in written)
+        await self.write(work, is_short=changed <= _SHORT_ROWS)
 
-    async def write(self, work: Callable[[Connection], Result]) -> Result:
+    async def write(self, work: Callable[[Connection], Result], *, is_short: bool = False) -> Result:
         """Some other work in a transaction of its own. StoreBroken where anything in it fails."""
         if self._broken is not None:
             raise self._broken
         try:
-            return await self._write(work)
+            return await self._write(work, is_short=is_short)
         except StoreBroken as broken:
             self._broken = broken
             raise
