@@ -45,7 +45,7 @@ class Pool:
             self.stranded.toggle(number, stands & _STRANDED)
             self.asked.toggle(number, stands & _ASKED)
             return True
-        return self.replicable.count <= 1 or not self.kept
+        return self.replicable.count <= 1  # so it is where none is kept
 
 
 def _stands(task: Task, job: Job, attempts: Attempts) -> int:
