@@ -7,22 +7,22 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from master.scheduling import ledger
-from master.scheduling.model import Attempt
+from master.scheduling.model import OCCUPYING, Attempt
 from master.scheduling.queues import Queues
 from shared.model import AttemptId, AttemptState, TaskId
 
-_KEPT, _OCCUPYING, _SEATED, _ALIVE, _FROZEN, _AHEAD = (1 << bit for bit in range(6))
-"""It is in memory, on its worker, in a slot, alive, alive but frozen, sent ahead."""
-_OF_LIVE, _OF_CANCELLING = _KEPT | _OCCUPYING | _ALIVE, _KEPT | _OCCUPYING
+_KEPT, _SEATED, _ALIVE, _FROZEN, _AHEAD = (1 << bit for bit in range(5))
+"""It is in memory, in a slot, alive, alive but frozen, sent ahead."""
+_OF_LIVE = _KEPT | _ALIVE
 _IN_A_SLOT = dict.fromkeys(AttemptState, _KEPT) | {
     AttemptState.DISPATCHED: _OF_LIVE | _SEATED,
     AttemptState.RUNNING: _OF_LIVE | _SEATED,
-    AttemptState.CANCELLING: _OF_CANCELLING | _SEATED,
+    AttemptState.CANCELLING: _KEPT | _SEATED,
 }
 _WAITING = _IN_A_SLOT | {
     AttemptState.DISPATCHED: _OF_LIVE | _AHEAD,
     AttemptState.RUNNING: _OF_LIVE | _AHEAD,
-    AttemptState.CANCELLING: _OF_CANCELLING,
+    AttemptState.CANCELLING: _KEPT,
 }
 
 
@@ -30,13 +30,12 @@ _WAITING = _IN_A_SLOT | {
 class Attempts:
     """A function of the attempts in memory, as Index is of all that is."""
 
-    of_task: dict[TaskId, dict[AttemptId, Attempt]] = field(default_factory=dict)
+    of_task: dict[TaskId, dict[str, Attempt]] = field(default_factory=dict)  # by worker: none has two of one task
     of_worker: dict[str, dict[AttemptId, Attempt]] = field(default_factory=dict)
     roles: dict[AttemptId, int] = field(default_factory=dict)  # what each counts as
     alive: dict[TaskId, int] = field(default_factory=dict)  # how many, by task
     frozen: dict[TaskId, int] = field(default_factory=dict)  # ... of them
     frozen_on: dict[str, int] = field(default_factory=dict)  # ... by worker
-    places: set[tuple[TaskId, str]] = field(default_factory=set)  # which task occupies slots of which worker
     reserved_ms: dict[int, int] = field(default_factory=dict)  # by job: what replicas at work are expected to take
     used: dict[str, int] = field(default_factory=dict)  # slots, by worker
     occupied: int = 0  # slots, in all
@@ -46,7 +45,7 @@ class Attempts:
         """Enter an attempt as it is now; one that is over leaves. Whether it counts as anything else than before:
         then its task is to be placed, too. (Its worker in any case.)
         """
-        number, task, name = attempt.id, attempt.task_id, attempt.worker
+        number = attempt.id
         old, new = self.roles.get(number, 0), _roles(attempt)
         changed = old ^ new
         if not changed:
@@ -57,10 +56,8 @@ class Attempts:
             self._leave(attempt)
         if new:
             self.roles[number] = new
-        if changed & _OCCUPYING:
-            (self.places.add if new & _OCCUPYING else self.places.discard)((task, name))
         if changed & _ALIVE:
-            _count(self.alive, task, 1 if new & _ALIVE else -1)
+            _count(self.alive, attempt.task_id, 1 if new & _ALIVE else -1)
         if changed & _SEATED:
             self._seat(attempt, 1 if new & _SEATED else -1)
         if changed & _AHEAD:
@@ -68,6 +65,11 @@ class Attempts:
         if changed & _FROZEN:
             self._freeze(attempt, 1 if new & _FROZEN else -1)
         return True
+
+    def is_on(self, task: TaskId, worker: str) -> bool:
+        """The task occupies slots of this worker."""
+        attempt = self.of_task[task].get(worker) if task in self.of_task else None
+        return attempt is not None and attempt.state in OCCUPYING
 
     def seated_on(self, worker: str) -> Iterator[Attempt]:
         """Attempts in its slots; they came first, as a rule, so that what waits there is hardly looked at."""
@@ -98,9 +100,9 @@ class Attempts:
     def _enter(self, attempt: Attempt) -> None:
         task, name, number = attempt.task_id, attempt.worker, attempt.id
         if task in self.of_task:
-            self.of_task[task][number] = attempt
+            self.of_task[task][name] = attempt
         else:
-            self.of_task[task] = {number: attempt}
+            self.of_task[task] = {name: attempt}
         if name in self.of_worker:
             self.of_worker[name][number] = attempt
         else:
@@ -109,7 +111,7 @@ class Attempts:
     def _leave(self, attempt: Attempt) -> None:
         task, name, number = attempt.task_id, attempt.worker, attempt.id
         of_task, of_worker = self.of_task[task], self.of_worker[name]
-        del of_task[number], of_worker[number], self.roles[number]
+        del of_task[name], of_worker[number], self.roles[number]
         if not of_task:
             del self.of_task[task]
         if not of_worker:

@@ -131,7 +131,7 @@ class Index:
         """An attempt of the task is on this worker, or has voted there. (What a lost one is, its first Report will
         have said.)
         """
-        return (task, worker) in self.attempts.places or (task in self.voters and worker in self.voters[task])
+        return self.attempts.is_on(task, worker) or (task in self.voters and worker in self.voters[task])
 
     def is_stuck(self, job: Job, fresh: Ranges) -> bool:
         """All that it could do next is to ask for results from others than those who are there."""

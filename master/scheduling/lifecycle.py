@@ -41,7 +41,7 @@ def start_attempt(state: State, job: Job, number: int, worker: Worker, *, ahead:
     if is_last_fresh and job.order is not Order.DELIVER:
         _release(state, job)
     _set_task(job, task, RUNNING)
-    state.save_job(job)
+    state.count_job(job)
     state.save_task(task)
     state.save_attempt(attempt)
     return attempt

@@ -281,7 +281,7 @@ class Worker:
     load: Load | None = None  # of the last report
     reported_at: float | None = None
     offered: int = 0  # slots; 0 until the first report of a session
-    reported: int = 0  # the last Report of this session
+    reported: int = 0  # the last Report of this session; 0 without one
     assigned: int = 0  # the last Assign of this session
     work_done: float = 0.0  # by its attempts that succeeded, in reference CPU-seconds (sizes known beforehand) ...
     work_s: float = 0.0  # ... in so many seconds

@@ -35,14 +35,14 @@ class Outbox:
     def seal(self, state: State) -> dict[str, Assign]:
         """Number the frames, and note on each attempt which frame carries its command.
 
+        Only to who has reported in the session that is open: what it holds is known.
         What does not fit into a frame is sent when the worker's next Report shows that it does not hold it.
         """
         workers = state.workers
         for attempt in state.effects.attempts.values():
-            if attempt.sent == 0 and attempt.ended_at is None and _is_listening(workers[attempt.worker]):
+            if attempt.sent == 0 and attempt.ended_at is None and workers[attempt.worker].reported:
                 self._command(state, attempt, workers[attempt.worker])
-        listening = [name for name in self._concerned if _is_listening(workers[name])]
-        return {name: self._assign(state, workers[name]) for name in listening}
+        return {name: self._assign(state, workers[name]) for name in self._concerned if workers[name].reported}
 
     def _command(self, state: State, attempt: Attempt, worker: Worker) -> None:
         name = worker.name
@@ -78,11 +78,6 @@ def _notice(worker: Worker) -> Probation | None:
     """For the owner of the computer, in every frame: one that is lost is made up for by the next."""
     until = worker.probation_until
     return None if until is None else Probation(until, worker.probation_reason)
-
-
-def _is_listening(worker: Worker) -> bool:
-    """Its link is open and its first Report is in: what it holds is known."""
-    return worker.session is not None and worker.reported > 0
 
 
 def _length(run: Run) -> int:

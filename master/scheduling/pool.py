@@ -27,22 +27,25 @@ class Pool:
 
     def place(self, task: Task, job: Job, attempts: Attempts) -> bool:
         """Enter a task as it is now. One with votes waits among those to replicate: who has voted is barred. One that
-        has failed too often is only waited for: were it copied on and on, it would never end. Whether it is kept.
+        has failed too often is only waited for: were it copied on and on, it would never end. Whether its job may
+        stand elsewhere for it, too: whoever looks at one asks of each set whether there is anything in it.
         """
         number, stands = task.number, _stands(task, job, attempts)
         changed = stands ^ self.kept.get(number, 0)
-        if changed:
-            if stands:
-                self.kept[number] = stands
-            else:
-                del self.kept[number]
-            if changed & _REPLICABLE:
-                (self.replicable.add if stands & _REPLICABLE else self.replicable.discard)(number)
-            if changed & _RARELY:
-                self.waiting.toggle(number, stands & _WAITING)
-                self.stranded.toggle(number, stands & _STRANDED)
-                self.asked.toggle(number, stands & _ASKED)
-        return stands > 0
+        if not changed:
+            return False
+        if stands:
+            self.kept[number] = stands
+        else:
+            del self.kept[number]
+        if changed & _REPLICABLE:
+            (self.replicable.add if stands & _REPLICABLE else self.replicable.discard)(number)
+        if changed & _RARELY:
+            self.waiting.toggle(number, stands & _WAITING)
+            self.stranded.toggle(number, stands & _STRANDED)
+            self.asked.toggle(number, stands & _ASKED)
+            return True
+        return self.replicable.count <= 1  # so it is where none is kept
 
 
 def _stands(task: Task, job: Job, attempts: Attempts) -> int:

@@ -90,6 +90,14 @@ class State:
         if job.succeeded + job.failed == job.task_count:
             self.is_due = True
 
+    def count_job(self, job: Job) -> None:
+        """That one more of its tasks has begun is all that has changed of it: it stands where it stood, but near its
+        beginning and its end. (A policy's own index may look at anything; replicas use up a budget.)
+        """
+        self.effects.jobs[job.id] = job
+        if self.own is not None or job.budget_s is not None or job.running <= 1 or self.fresh[job.id].count <= 1:
+            self.save_job(job)
+
     def save_task(self, task: Task) -> None:
         self.tasks[task.id] = self.effects.tasks[task.id] = self._moved_tasks[task.id] = task
 
@@ -172,15 +180,16 @@ class State:
     def _place_tasks(self) -> None:
         index, own = self.index, self.own
         for task in self._moved_tasks.values():
-            job = self._moved_jobs[task.job] = self.jobs[task.job]
-            is_kept = index.pools[task.job].place(task, job, index.attempts)
+            job, pool = self.jobs[task.job], index.pools[task.job]
+            if pool.place(task, job, index.attempts) or own is not None or job.budget_s is not None:
+                self._moved_jobs[job.id] = job
             if task.votes or index.voters:
                 index.place_voters(task)
                 if task.votes and job.is_live:
                     self._starve_or_feed(job)
             if own is not None:
                 own.place_task(task)
-            if not is_kept:
+            if task.number not in pool.kept:
                 self.tasks.pop(task.id, None)
         self._moved_tasks.clear()
 

@@ -290,6 +290,8 @@ class View:
         pool, others, fresh = self._index.pools[job.id], self._index.to_replicate(job), self._state.fresh[job.id]
         for start in (after, 0):
             found = fresh.first_after(start)
+            if found == start + 1:
+                return found  # as most often: none of the others could come before it
             if pool.waiting.starts:
                 found = _least(found, self._first_waiting(job, worker, start))
             if others.starts:

@@ -1,0 +1,35 @@
+"""A job's pool says when the job is to be placed anew for what has become of a task."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from master.scheduling.attempts import Attempts
+from master.scheduling.model import Job, Task
+from master.scheduling.pool import Pool
+from shared.model import Order, TaskState
+from tests.scheduling.driver import spec
+
+
+def what_is_asked(pool: Pool) -> tuple[bool, ...]:
+    """All that places of its job depend on."""
+    return tuple(map(bool, (pool.waiting, pool.replicable, pool.stranded, pool.asked, pool.kept)))
+
+
+@pytest.mark.parametrize("max_replicas", [1, 2, None])
+def test_no_set_is_emptied_or_begun_unsaid(max_replicas: int | None) -> None:
+    random, pool, attempts = Random(max_replicas), Pool(), Attempts()
+    job = Job(1, "user", spec(4), 4, 4.0, Order.HOLD, 3, max_replicas, arrival=1, submitted_at=0.0)
+    tasks = [Task(1, number, started=True) for number in range(1, 5)]
+    quiet = 0
+    for _ in range(2_000):
+        task, before = random.choice(tasks), what_is_asked(pool)
+        task.state = random.choice([TaskState.QUEUED, TaskState.SUCCEEDED, *[TaskState.RUNNING] * 4])
+        attempts.alive[task.id] = random.choice([1, 1, 2])
+        attempts.frozen[task.id] = random.choice([0, 0, 1])
+        is_elsewhere = pool.place(task, job, attempts)
+        assert is_elsewhere or what_is_asked(pool) == before, f"nobody was told of task {task.number}"
+        quiet += not is_elsewhere
+    assert quiet > 200, "jobs are not placed anew for each task"
