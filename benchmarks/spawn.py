@@ -66,7 +66,7 @@ class Pool:
             self.runner.start(runs.pop())
         await self._none_left.wait()
 
-    async def _ended(self, result: Result, trouble: str) -> None:
+    def _ended(self, result: Result, trouble: str) -> None:
         assert result.outcome is Outcome.SUCCEEDED, result
         self.tasks_cpu_s += result.cpu_s
         if self._runs:

@@ -58,6 +58,13 @@ class Ladder:
     def took(self, attempt: AttemptId, slots: int) -> None:
         self._slots[attempt] = slots
 
+    def followed(self, before: AttemptId, after: AttemptId, slots: int) -> None:
+        """One has begun in the place of another that has ended: as the youngest, frozen where that was frozen."""
+        self._slots.pop(before, None)
+        self._slots[after] = slots
+        if before in self._frozen:
+            self._frozen[after] = self._frozen.pop(before)
+
     def ended(self, attempt: AttemptId) -> None:
         """Also of an attempt that is being given back: it takes no further part."""
         self._slots.pop(attempt, None)

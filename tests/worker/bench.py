@@ -92,6 +92,6 @@ class Bench:
         self.runner.start(run)
         await until(lambda: (self.scratch / str(run.attempt) / "begun").exists())
 
-    async def _ended(self, result: Result, trouble: str) -> None:
+    def _ended(self, result: Result, trouble: str) -> None:
         self.results[result.attempt] = result
         self.troubles += [trouble] if trouble else []

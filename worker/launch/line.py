@@ -4,35 +4,45 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from collections import deque
+from collections.abc import Sequence
+from itertools import count
+from typing import TYPE_CHECKING, Any, Protocol
 
 from worker.launch.groups import Group, Places, name_of
+from worker.launch.tickets import Tickets
 from worker.launch.wire import Unpacker, pack
+
+if TYPE_CHECKING:
+    from worker.launch.tree import PosixTree
 
 _PART_BYTES = 2**18
 
 
-class Listener(Protocol):
-    """The tree that a guard has at the time."""
+class Keeper(Protocol):
+    """Who has the line."""
 
-    def heed(self, news: dict[str, Any]) -> bool:
-        """Whether that was the last of it."""
+    def ended(self, tree: PosixTree, elapsed_s: float | None) -> None: ...
 
-    def lose(self) -> None:
-        """Its guard was killed."""
+    def find_next(self, line: Line, last: PosixTree) -> PosixTree | None:
+        """A tree for this guard, which has no other, now that its last one has ended."""
+
+    def freed(self, line: Line) -> None:
+        """The guard has nothing to do."""
+
+    def part(self, line: Line) -> None:
+        """It is gone, or is to go."""
+
+    def returned(self, trees: Sequence[PosixTree]) -> None:
+        """These were lined up, and do not begin."""
 
 
 class Line:
-    """``on_free`` is called when the guard may have its next task, ``on_end`` when it is gone or is to go."""
+    """The guard begins one tree after the other of those that it was given; the first is the one that it is at, as
+    far as it has said.
+    """
 
-    def __init__(
-        self,
-        ours: socket.socket,
-        places: Places,
-        on_free: Callable[[Line], None],
-        on_end: Callable[[Line], None],
-    ) -> None:
+    def __init__(self, ours: socket.socket, tickets: Tickets, places: Places, keeper: Keeper) -> None:
         ours.setblocking(False)
         self.guard = 0  # its process, once it has said so
         self.session = 0
@@ -41,23 +51,67 @@ class Line:
         self.past_cpu_s = 0.0  # of its tasks until now
         self._places = places
         self._socket = ours
-        self._on_free = on_free
-        self._on_end = on_end
-        self._listener: Listener | None = None
+        self._tickets = tickets
+        self._keeper = keeper
+        self._trees: deque[PosixTree] = deque()
+        self._numbers = count(1)
+        self._unticketed: list[int] = []
         self._heard = Unpacker()
         self._unsent = b""
         self._loop = asyncio.get_running_loop()
         self._loop.add_reader(ours.fileno(), self._receive)
 
-    def begin(self, listener: Listener, order: dict[str, Any], files: Sequence[int] = ()) -> None:
-        """The guard is free. OSError where it does not take it."""
-        self._listener = listener
-        self._send(pack(order), files)
+    @property
+    def first(self) -> PosixTree | None:
+        return self._trees[0] if self._trees else None
 
-    def say(self, word: str) -> None:
-        """``kill`` and the like: to the task that is there, or was until now."""
+    @property
+    def lined_up(self) -> int:
+        """How many are to begin after the first."""
+        return max(0, len(self._trees) - 1)
+
+    def begin(self, tree: PosixTree, files: Sequence[int] = ()) -> None:
+        """At once: the guard is free. OSError where it does not take it."""
+        self._take(tree)
+        self._send(pack((tree.number, tree.order)), files)
+        self._issue()
+
+    def line_up(self, tree: PosixTree) -> None:
+        """It begins after those that the guard has; several are sent together."""
+        self._take(tree)
+        self._unsent += pack((tree.number, tree.order))
+        if len(self._unticketed) == 1:
+            self._loop.call_soon(self._flush)
+
+    def hold_back(self) -> None:
+        """Only the last that is left may run from now on: what has not begun goes back to who lined it up."""
+        if numbers := self._take_back():
+            held_back = [tree for tree in self._trees if tree.number in numbers]
+            self._trees = deque(tree for tree in self._trees if tree.number not in numbers)
+            self._keeper.returned(held_back)
+
+    def take_next(self) -> PosixTree | None:
+        """The first of those that have not begun, for another guard."""
+        numbers = self._take_back()
+        self._tickets.put(numbers[1:])
+        tree = next((tree for tree in self._trees if tree.number in numbers[:1]), None)
+        if tree:
+            self._trees.remove(tree)
+        return tree
+
+    def is_at(self, tree: PosixTree) -> bool:
+        """Whether it may run, what is lined up being held back: otherwise it has ended, or was lined up itself."""
+        return bool(self._trees) and self._trees[-1] is tree
+
+    def say(self, word: str, number: int) -> None:
+        """``kill`` and the like, of one of its trees."""
         if self._socket.fileno() >= 0:
-            self._send(pack(word))
+            self._send(pack((number, word)))
+
+    def ask(self) -> None:
+        """To be told when the last of its trees runs."""
+        if self._trees:
+            self.say("ask", self._trees[-1].number)
 
     def close(self) -> None:
         """The guard kills what it has, and ends."""
@@ -65,7 +119,34 @@ class Line:
             self._loop.remove_reader(self._socket.fileno())
             self._loop.remove_writer(self._socket.fileno())
             self._socket.close()
+            self._tickets.close()
             self.group.close()
+
+    def _take(self, tree: PosixTree) -> None:
+        tree.line, tree.number = self, next(self._numbers)
+        self._trees.append(tree)
+        self._unticketed.append(tree.number)
+
+    def _take_back(self) -> list[int]:
+        """Tickets of what is lined up and was not drawn."""
+        if not self.lined_up:
+            return []
+        first, numbers = self._trees[0].number, [*self._tickets.take_back(), *self._unticketed]
+        self._unticketed.clear()
+        if first in numbers:  # it may begin as soon as its guard is there
+            self._tickets.put([first])
+        return [number for number in numbers if number != first]
+
+    def _flush(self) -> None:
+        if self._socket.fileno() >= 0:
+            self._send(b"")
+            self._issue()
+
+    def _issue(self) -> None:
+        """Tickets for all that has none; a guard that draws one before its order is there waits for that."""
+        if self._unticketed:
+            self._tickets.put(self._unticketed)
+            self._unticketed.clear()
 
     def _send(self, data: bytes, files: Sequence[int] = ()) -> None:
         before, self._unsent = self._unsent, self._unsent + data
@@ -105,13 +186,32 @@ class Line:
         self.hits = news.pop("hits", self.hits)
         self.past_cpu_s += news.get("cpu_s", 0.0)
         is_spent = news.pop("is_spent", False)
-        if self._listener and self._listener.heed(news):
-            self._listener = None
-            (self._on_end if is_spent else self._on_free)(self)
+        tree = self.first
+        if tree and tree.heed(news):
+            if is_spent:
+                self.hold_back()
+            self._end(tree, news, is_spent)
+
+    def _end(self, tree: PosixTree, news: dict[str, Any], is_spent: bool) -> None:
+        """Its place is the next one's, if there is one."""
+        self._trees.popleft()
+        self._keeper.ended(tree, news.get("elapsed_s"))
+        after = self.first
+        if not after and not is_spent and (after := self._keeper.find_next(self, tree)):
+            self.begin(after)
+        if after:
+            after.begins(tree)
+        tree.end(news)
+        if is_spent:
+            self._keeper.part(self)
+        elif not self._trees:
+            self._keeper.freed(self)
 
     def _lose(self) -> None:
+        """It was killed, and with it what it was at; if it had said of an end, that is lost too."""
+        self.hold_back()
         self.close()
-        listener, self._listener = self._listener, None
-        if listener:
-            listener.lose()
-        self._on_end(self)
+        trees, self._trees = self._trees, deque()
+        for tree in trees:
+            tree.lose()
+        self._keeper.part(self)

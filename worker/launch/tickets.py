@@ -1,0 +1,41 @@
+"""Which of the orders that a guard has may begin, and when: the guard draws a ticket for each task that it begins.
+
+The agent holds both ends of the pipe, and may take back what has not been drawn. A ticket is read by one of the two,
+so that there is never a doubt about who has it, and nobody has to be asked or waited for.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from functools import partial
+
+_SIZE_BYTES = 8
+
+
+class Tickets:
+    """The agent's, for one guard; numbers that only ever grow."""
+
+    def __init__(self) -> None:
+        """OSError where there is no file descriptor left."""
+        self.drawn_from, self._end = os.pipe()
+        os.set_blocking(self.drawn_from, False)
+
+    def put(self, numbers: list[int]) -> None:
+        if numbers:
+            os.write(self._end, b"".join(number.to_bytes(_SIZE_BYTES, "big") for number in numbers))
+
+    def take_back(self) -> list[int]:
+        """Those that were not drawn, the first of them first."""
+        return list(iter(partial(draw, self.drawn_from), 0))
+
+    def close(self) -> None:
+        os.close(self.drawn_from)
+        os.close(self._end)
+
+
+def draw(end: int) -> int:
+    """0: there is none."""
+    with suppress(BlockingIOError):
+        return int.from_bytes(os.read(end, _SIZE_BYTES), "big")
+    return 0
