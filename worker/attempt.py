@@ -59,8 +59,8 @@ class Attempt:
         self._task_files = task_files
         self._setting_up: asyncio.Task[None] | None = None
         self._launcher = launcher
-        self._stdout = Capture(lambda: spool.output_files(self.id)[0], limit_bytes, self._give_up)
-        self._stderr = Capture(lambda: spool.output_files(self.id)[1], limit_bytes, self._give_up)
+        self._stdout = Capture(lambda: spool.output_files(run.attempt)[0], limit_bytes, self._give_up)
+        self._stderr = Capture(lambda: spool.output_files(run.attempt)[1], limit_bytes, self._give_up)
         self._watch: Watch | None = None
         self._tree: Tree | None = None
         self._is_followed = False
@@ -152,7 +152,8 @@ class Attempt:
     def begins(self) -> None:
         self._ran = Stopwatch()
         self._began = time.monotonic()
-        self._ran.limit(self._timeout_s, self._time_out)
+        if self._timeout_s is not None:
+            self._ran.limit(self._timeout_s, self._time_out)
 
     def ended(self, ended: Ended) -> Result | None:
         """None: it takes a while to see what came of it (``conclude``)."""

@@ -51,6 +51,9 @@ class Ladder:
         """It has least to lose."""
         return next(reversed(self._slots), None)
 
+    def has(self, attempt: AttemptId) -> bool:
+        return attempt in self._slots
+
     def has_room(self, slots: int, allowed: int) -> bool:
         """Whether one more attempt would run."""
         return self.slots_in_hand + slots <= allowed

@@ -184,6 +184,8 @@ class Runner:
         self._on_turn(before, name)
         if self._attempts[before].is_frozen:  # its place is to stand still, whatever is there
             attempt.freeze()
+        if self._closed:
+            attempt.end(Outcome.GIVEN_BACK, self._closed)
 
     def _ended(self, name: AttemptId, ended: Ended) -> None:
         if name in self._lined_up:  # its guard was lost before it said that it had begun

@@ -121,6 +121,8 @@ class Yielding:
 
     def followed(self, before: AttemptId, after: AttemptId, slots: int) -> None:
         """One has begun in the place of another, by itself: no slot was free in between."""
+        if not self._ladder.has(before):  # it was given back just before it ended
+            self.nudge()
         self._ladder.followed(before, after, slots)
         if self._stopping and before in self._stopping.attempts:
             del self._stopping.attempts[before]

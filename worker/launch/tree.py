@@ -64,8 +64,10 @@ class PosixTree:
 
     def kill(self) -> None:
         """At one stroke from here, for its guard is as low as itself; the guard sees to it that nothing is left."""
+        if self._has_ended:
+            return
         self.line.hold_back()
-        if self._has_ended or not self.line.is_at(self):
+        if not self.line.is_at(self):
             return
         self.line.say("kill", self.number)
         if self._guard:  # of one that has not said who it is, nothing runs yet
@@ -74,8 +76,9 @@ class PosixTree:
 
     def freeze(self) -> None:
         """Whatever runs in its place: it may have ended just now."""
-        self.line.hold_back()
-        self._set_frozen(True)
+        if not self._has_ended:
+            self.line.hold_back()
+            self._set_frozen(True)
 
     def thaw(self) -> None:
         self._set_frozen(False)
