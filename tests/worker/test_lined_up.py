@@ -1,0 +1,275 @@
+"""Orders that are lined up at guards: each begins the moment that one before it has ended, or not at all."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+import time
+
+import psutil
+import pytest
+
+from shared.model import Outcome
+from shared.protocol.messages import Run
+from tests.worker.bench import Bench, processes_of, run_of, until
+from tests.worker.test_yielding import is_stopped
+from worker.launch import processes
+from worker.launch.pace import Pace
+from worker.launch.tickets import Tickets, draw
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="Windows has no guards")
+
+
+@pytest.fixture(autouse=True)
+def behind_anything(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever runs is taken for a short task."""
+    monkeypatch.setattr(Pace, "in_a_moment", lambda pace: 8)
+    monkeypatch.setattr("worker.launch.posix._LONG_S", 3600)
+
+
+def gated(bench: Bench, task: int, **options: object) -> Run:
+    """Says that it runs, and ends when it may."""
+    begun, go = bench.folder / f"begun-{task}", bench.folder / f"go-{task}"
+    return run_of("sh", "-c", f"echo > {begun}; while [ ! -e {go} ]; do sleep 0.01; done", task=task, **options)
+
+
+def has_begun(bench: Bench, run: Run) -> bool:
+    return (bench.folder / f"begun-{run.attempt.task}").exists()
+
+
+def let(bench: Bench, *runs: Run) -> None:
+    for run in runs:
+        (bench.folder / f"go-{run.attempt.task}").touch()
+
+
+async def begins(bench: Bench, *runs: Run) -> None:
+    for run in runs:
+        bench.runner.start(run)
+    await until(lambda: all(has_begun(bench, run) for run in runs))
+
+
+async def one_and_what_follows(bench: Bench, *, lined_up: int = 2, guards: int = 1) -> tuple[list[Run], list[Run]]:
+    """That run, and that are lined up behind these."""
+    first = [gated(bench, task) for task in range(1, guards + 1)]
+    await begins(bench, *first)
+    then = [gated(bench, task) for task in range(guards + 1, guards + 1 + lined_up)]
+    for run in then:
+        bench.runner.line_up(run)
+    await asyncio.sleep(0)  # it has gone off
+    return first, then
+
+
+def wait_unheard(bench: Bench, run: Run) -> None:
+    """Until it runs, without the agent's hearing anything meanwhile."""
+    give_up = time.monotonic() + 30
+    while not has_begun(bench, run):
+        assert time.monotonic() < give_up
+        time.sleep(0.001)
+
+
+async def test_each_begins_when_the_one_before_it_has_ended(bench: Bench) -> None:
+    (first,), (second, third) = await one_and_what_follows(bench)
+    let(bench, second, third)
+    assert not has_begun(bench, second)
+    let(bench, first)
+    for run in (first, second, third):
+        assert (await bench.end_of(run)).outcome is Outcome.SUCCEEDED
+    assert bench.followed == [(1, 2), (2, 3)]
+    assert list(bench.results) == [run.attempt for run in (first, second, third)]
+
+
+async def test_never_more_run_than_there_are_places(bench: Bench) -> None:
+    """Each finds the only lock free, and what the last one made is gone."""
+    lock = bench.folder / "lock"
+    runs = [run_of("sh", "-c", f"mkdir {lock} && touch here && rmdir {lock}", task=task) for task in range(1, 60)]
+    bench.runner.start(runs[0])
+    for run in runs[1:]:
+        while not bench.runner.room():
+            await asyncio.sleep(0.001)
+        bench.runner.line_up(run)
+    for run in runs:
+        assert (await bench.end_of(run)).outcome is Outcome.SUCCEEDED
+
+
+async def test_what_they_write_is_their_own(bench: Bench) -> None:
+    first = gated(bench, 1)
+    await begins(bench, first)
+    runs = [run_of("echo", f"this is {task}", task=task) for task in range(2, 9)]
+    for run in runs:
+        bench.runner.line_up(run)
+    let(bench, first)
+    for run in runs:
+        assert (await bench.end_of(run)).stdout.data == f"this is {run.attempt.task}\n".encode()
+
+
+async def test_time_counts_from_its_own_beginning(bench: Bench) -> None:
+    first, second = gated(bench, 1), run_of("true", task=2, timeout_s=30.0)
+    await begins(bench, first)
+    before = time.monotonic()
+    bench.runner.line_up(second)
+    await asyncio.sleep(0.3)
+    let(bench, first)
+    assert (await bench.end_of(second)).wall_s < time.monotonic() - before - 0.25
+    assert bench.results[first.attempt].wall_s > 0.3
+
+
+async def test_a_guard_that_is_free_takes_from_one_that_is_not(bench: Bench) -> None:
+    """Both have one lined up; one of them ends both of its tasks while the other is at its first."""
+    (first, second), (third, fourth) = await one_and_what_follows(bench, guards=2)
+    let(bench, second, third, fourth)
+    for run in (second, third, fourth):
+        assert (await bench.end_of(run)).outcome is Outcome.SUCCEEDED
+    assert first.attempt not in bench.results
+    assert [before for before, _ in bench.followed][0] == 2
+    let(bench, first)
+    await bench.end_of(first)
+
+
+async def test_recalled_they_do_not_begin(bench: Bench) -> None:
+    (first,), (second, third) = await one_and_what_follows(bench)
+    bench.runner.recall()
+    assert bench.returned == [2, 3]
+    let(bench, first)
+    await bench.end_of(first)
+    bench.runner.start(third)  # as any other
+    let(bench, third)
+    assert (await bench.end_of(third)).outcome is Outcome.SUCCEEDED
+    assert not has_begun(bench, second)
+
+
+@pytest.mark.parametrize("what", ["freeze", "cancel"])
+async def test_what_is_done_to_one_holds_back_those_behind_it(bench: Bench, what: str) -> None:
+    (first,), _ = await one_and_what_follows(bench)
+    getattr(bench.runner, what)(first.attempt)
+    assert bench.returned == [2, 3]
+    bench.runner.cancel(first.attempt)
+    assert (await bench.end_of(first)).outcome is Outcome.CANCELLED
+    assert bench.followed == []
+
+
+async def test_cancelled_before_its_turn_it_never_runs(bench: Bench) -> None:
+    (first,), (second, _) = await one_and_what_follows(bench)
+    bench.runner.cancel(second.attempt)
+    result = await bench.end_of(second)
+    assert (result.outcome, result.wall_s, bench.returned) == (Outcome.CANCELLED, 0.0, [3])
+    let(bench, first)
+    assert (await bench.end_of(first)).outcome is Outcome.SUCCEEDED
+    assert not has_begun(bench, second)
+
+
+async def test_the_guard_is_killed(bench: Bench) -> None:
+    """What it was at is given back; what was lined up can begin elsewhere."""
+    (first,), (second, third) = await one_and_what_follows(bench)
+    assert bench.launcher._process
+    (guard,) = processes.children(bench.launcher._process.pid)
+    os.kill(guard, signal.SIGKILL)
+    assert (await bench.end_of(first)).outcome is Outcome.GIVEN_BACK
+    assert bench.returned == [2, 3]
+    await until(lambda: not processes_of(bench.folder))
+    await begins(bench, second)
+    let(bench, second)
+    assert (await bench.end_of(second)).outcome is Outcome.SUCCEEDED
+    assert not has_begun(bench, third)
+
+
+async def test_the_agent_hangs_up(bench: Bench) -> None:
+    """As it does when it is killed: what runs dies, what is lined up never begins."""
+    (first,), (second, _) = await one_and_what_follows(bench)
+    assert bench.launcher._process
+    (line,) = bench.launcher._lines
+    let(bench, first, second)
+    line.close()
+    launcher = psutil.Process(bench.launcher._process.pid)
+    await until(lambda: not launcher.children())
+    assert not has_begun(bench, second)
+    bench.runner._attempts.clear()  # nobody is there any more to hear of it
+    bench.runner._lined_up.clear()
+
+
+# The next one has begun, and the agent has not heard of it yet.
+
+
+async def test_frozen_is_what_runs_in_its_place(bench: Bench) -> None:
+    (first,), (second, _) = await one_and_what_follows(bench)
+    let(bench, first)
+    wait_unheard(bench, second)
+    bench.runner.freeze(first.attempt)
+    assert bench.returned == [3]
+    await until(lambda: bench.followed == [(1, 2)])
+    assert bench.runner.held(second.attempt).frozen
+    await until(lambda: bench.runner.freeze(second.attempt))
+    await until(lambda: all(is_stopped(process) for process in processes_of(bench.folder)))
+    let(bench, second)
+    bench.runner.thaw(second.attempt)
+    assert (await bench.end_of(second)).outcome is Outcome.SUCCEEDED
+    assert bench.results[first.attempt].outcome is Outcome.SUCCEEDED
+
+
+async def test_cancelled_is_nobody_else(bench: Bench) -> None:
+    """The one that has ended, and the one that runs by now."""
+    (first,), (second, _) = await one_and_what_follows(bench)
+    let(bench, first)
+    wait_unheard(bench, second)
+    bench.runner.cancel(first.attempt)
+    await until(lambda: bench.followed == [(1, 2)])
+    assert (await bench.end_of(first)).outcome is Outcome.SUCCEEDED
+    let(bench, second)
+    assert (await bench.end_of(second)).outcome is Outcome.SUCCEEDED
+
+
+async def test_cancelled_is_the_one_that_runs_by_now(bench: Bench) -> None:
+    (first,), (second, third) = await one_and_what_follows(bench)
+    let(bench, first)
+    wait_unheard(bench, second)
+    bench.runner.cancel(second.attempt)
+    assert (await bench.end_of(second)).outcome is Outcome.CANCELLED
+    assert (await bench.end_of(first)).outcome is Outcome.SUCCEEDED
+    assert not has_begun(bench, third)
+
+
+async def test_closing_gives_back_what_runs_by_now(bench: Bench) -> None:
+    (first,), (second, _) = await one_and_what_follows(bench)
+    let(bench, first)
+    wait_unheard(bench, second)
+    await bench.runner.close("closing")
+    assert bench.results[second.attempt].outcome is Outcome.GIVEN_BACK
+    assert processes_of(bench.folder) == []
+
+
+async def test_of_a_guard_that_is_killed_then_each_has_one_result(bench: Bench) -> None:
+    (first,), (second, _) = await one_and_what_follows(bench)
+    let(bench, first)
+    wait_unheard(bench, second)
+    assert bench.launcher._process
+    (guard,) = processes.children(bench.launcher._process.pid)
+    os.kill(guard, signal.SIGKILL)
+    assert (await bench.end_of(second)).outcome is Outcome.GIVEN_BACK
+    assert first.attempt in bench.results
+    assert bench.returned == [3]
+    assert not bench.runner._attempts
+
+
+# What it rests on.
+
+
+def test_a_ticket_is_drawn_or_taken_back() -> None:
+    tickets = Tickets()
+    tickets.put([1, 2, 300])
+    assert draw(tickets.drawn_from) == 1
+    assert tickets.take_back() == [2, 300]
+    assert draw(tickets.drawn_from) == 0
+    tickets.close()
+
+
+def test_as_much_is_lined_up_as_a_moment_takes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.undo()
+    pace = Pace()
+    assert pace.in_a_moment() == 0, "nothing is known of these tasks"
+    for seconds, expected in ((0.001, 8), (0.004, 2), (60.0, 0), (0.001, 8)):
+        for _ in range(50):
+            pace.took(seconds)
+        assert pace.in_a_moment() == expected
+    pace.took(3600.0)
+    assert pace.in_a_moment() == 0, "one that is long is enough"
