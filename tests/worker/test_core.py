@@ -280,7 +280,7 @@ tales = st.lists(
 
 
 @given(st.integers(1, 3), tales)
-def test_in_any_order_no_more_run_than_fit_and_none_is_passed_by_a_later_one(
+def test_in_any_order_no_more_run_than_fit_and_none_is_passed_by_a_later_one(  # noqa: C901
     slots: int, tale: list[tuple[Any, ...]]
 ) -> None:
     core, came, running, gone = Core(slots=slots), list[AttemptId](), dict[AttemptId, int](), set[AttemptId]()
@@ -317,7 +317,7 @@ def test_in_any_order_no_more_run_than_fit_and_none_is_passed_by_a_later_one(
         elif what == "line up":
             ahead = begun(core.line_up(given_[0]))
             assert not ahead or sum(running.values()) == slots, (
-                "no slot is free, and none is taken up that should not"
+                "no slot is free, and none too many is taken up"
             )
             assert not doubted & set(ahead)
             lined_up += ahead
