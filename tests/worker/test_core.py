@@ -316,9 +316,7 @@ def test_in_any_order_no_more_run_than_fit_and_none_is_passed_by_a_later_one(  #
             doubted = set(core.waiting) - set(lined_up)
         elif what == "line up":
             ahead = begun(core.line_up(given_[0]))
-            assert not ahead or sum(running.values()) == slots, (
-                "no slot is free, and none too many is taken up"
-            )
+            assert not ahead or sum(running.values()) == slots, "no slot is free, and none too many is taken up"
             assert not doubted & set(ahead)
             lined_up += ahead
         elif what == "follow" and lined_up and 1 in running.values():
