@@ -88,7 +88,10 @@ class Runner:
         """Have it begin in the place of another, once that has ended; only where there is room."""
         assert self._lines
         attempt = self._lined_up[run.attempt] = self._attempt(run)
-        attempt.line_up(self._lines, self)
+        try:
+            attempt.line_up(self._lines, self)
+        except OSError:
+            self.returned([run.attempt])
 
     def recall(self) -> None:
         """Nothing begins any more that was lined up: it is returned."""
@@ -190,6 +193,7 @@ class Runner:
     def _ended(self, name: AttemptId, ended: Ended) -> None:
         if name in self._lined_up:  # its guard was lost before it said that it had begun
             self._attempts[name] = self._lined_up.pop(name)
+            self._attempts[name].begins()
         attempt = self._attempts[name]
         result = attempt.ended(ended)
         if result and not attempt.folder_is_left:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import socket
 from collections import deque
 from collections.abc import Sequence
@@ -64,6 +65,11 @@ class Line:
     @property
     def first(self) -> PosixTree | None:
         return self._trees[0] if self._trees else None
+
+    @property
+    def began_at(self) -> float:
+        """When the first did."""
+        return self._trees[0].began_at if self._trees else math.inf
 
     @property
     def lined_up(self) -> int:

@@ -70,13 +70,19 @@ class PosixLauncher:
         return self._begin(self._tree(job, (stdout, stderr), patron, name))
 
     def line_up(self, patron: Patron, name: AttemptId, job: Job, stdout: Sink, stderr: Sink) -> PosixTree:
+        lines = self._at_work()
+        if not lines:
+            raise OSError("the launcher was killed just now")
         tree = self._tree(job, (stdout, stderr), patron, name)
-        min(self._short_lines(), key=lambda line: line.lined_up).line_up(tree)
+        min(lines, key=lambda line: line.lined_up).line_up(tree)
         return tree
 
     def room(self) -> int:
-        depth = self._pace.in_a_moment()
-        return sum(max(0, depth - line.lined_up) for line in self._short_lines()) if depth else 0
+        """None behind what has run for long already."""
+        long_ago = time.monotonic() - _LONG_S
+        if not (depth := self._pace.in_a_moment()):
+            return 0
+        return sum(max(0, depth - line.lined_up) for line in self._at_work() if line.began_at > long_ago)
 
     def recall(self) -> None:
         for line in self._lines:
@@ -91,7 +97,7 @@ class PosixLauncher:
     def close(self) -> None:
         """Guards kill what still runs of what nobody waits for, and the launcher ends after the last of them."""
         self._hang_up()
-        for line in [line for line in self._lines if line.first and line.first.patron]:
+        for line in self._at_work():
             self.part(line)
 
     # Guards.
@@ -128,10 +134,9 @@ class PosixLauncher:
         self._lines.add(line)
         return line
 
-    def _short_lines(self) -> list[Line]:
-        """At work on tasks that should soon be over, as others are."""
-        long_ago = time.monotonic() - _LONG_S
-        return [line for line in self._lines if line.first and line.first.patron and line.first.began_at > long_ago]
+    def _at_work(self) -> list[Line]:
+        """Those behind whose tasks others can be lined up."""
+        return [line for line in self._lines if line.first and line.first.patron]
 
     def _hand_over(self, *files: int) -> None:
         if self._socket:

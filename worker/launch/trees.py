@@ -124,7 +124,7 @@ class Lines(Protocol):
         """At once. OSError."""
 
     def line_up(self, patron: Patron, name: AttemptId, job: Job, stdout: Sink, stderr: Sink) -> Tree:
-        """For the time when one of those that were begun has ended; only where there is ``room``."""
+        """For the time when one of those that were begun has ended; only where there was ``room``. OSError."""
 
     def room(self) -> int:
         """How many more may be lined up now: as much as is done in some milliseconds."""
