@@ -123,7 +123,7 @@ def measure(options: Any, one: Grid) -> dict[str, Any]:
     }
     found: dict[str, Any] = {name: {"Loopline": [], "ProcessPoolExecutor": []} for name in questions}
     found["fsync_s"] = []
-    token = (one.folder / "master" / "tokens" / "admin").read_text("utf-8").strip()
+    token = one.token()
     with loopline.Executor(one.url, token) as executor, pool() as other:
         ways = [Ours(one, executor), other]
         list(executor.map(call, range(WARM_UP)))

@@ -51,6 +51,8 @@ from shared.protocol.messages import Assign, Report, Run
 from shared.spec import JobSpec, Range, TaskSpec
 from shared.stretches import stretches
 
+gc.set_threshold(50_000, 20, 20)  # as the master has it
+
 BATCHES = (1, 10, 100)
 ROUNDS = 3
 NOW = 1e9

@@ -47,6 +47,7 @@ from master.blobs import Blobs
 from master.clock import Clock
 from master.dashboard.pages import add_page
 from master.engine import Engine
+from master.engine import Links as EngineLinks
 from master.feeds import Feeds
 from master.forecasting import Forecaster
 from master.keeper import Keeper
@@ -204,9 +205,9 @@ class _MeteredEngine(Engine):
         super().__init__(*arguments, **options)
         self._metrics = metrics
 
-    async def turn(self) -> Effects:
+    async def turn(self, links: EngineLinks | None = None) -> Effects:
         with self._metrics.step_s.time():
-            effects = await super().turn()
+            effects = await super().turn(links)
         self._metrics.count(effects)
         for task in effects.mismatches:
             log.warning("task %s: two of its results differ; `loopline explain %s` says more", task, task)

@@ -75,11 +75,7 @@ class Engine:
         try:
             while self._end is None:
                 await self._wait()
-                effects = await self.turn()
-                for worker, assign in effects.assigns.items():
-                    links.deliver(worker, assign)
-                for worker, session in effects.closes:
-                    links.close(worker, session)
+                await self.turn(links)
         except Exception as error:
             self._end = error
             raise
@@ -88,17 +84,21 @@ class Engine:
             for _, ticket in (*self._taken, *self._inbox):
                 _break(ticket, self._end)
 
-    async def turn(self) -> Effects:
-        """One step with what is in the inbox, committed and answered; its frames are yet to be sent."""
+    async def turn(self, links: Links | None = None) -> Effects:
+        """One step with what is in the inbox: committed, and then told. Results go first, then what workers are to
+        do: somebody waits for them. Whoever posted what led to it comes last.
+        """
         self._taken = [self._inbox.popleft() for _ in range(min(len(self._inbox), MAX_BATCH))]
         batch = Batch(self._clock(), [event for event, _ in self._taken])
         effects = self._scheduler.step(batch.events, batch.now)
         await self._store.commit(batch, effects)
+        self.news.publish(effects)
+        if links:
+            _deliver(effects, links)
         for (_, ticket), reply in zip(self._taken, effects.replies, strict=True):
             if not ticket.done():  # who asked may have gone
                 ticket.set_result(reply)
         self._taken = []
-        self.news.publish(effects)
         return effects
 
     async def _wait(self) -> None:
@@ -110,6 +110,13 @@ class Engine:
         with suppress(TimeoutError):
             async with asyncio.timeout(None if wake_at is None else max(0.0, wake_at - self._clock())):
                 await self._called.wait()
+
+
+def _deliver(effects: Effects, links: Links) -> None:
+    for worker, assign in effects.assigns.items():
+        links.deliver(worker, assign)
+    for worker, session in effects.closes:
+        links.close(worker, session)
 
 
 def _stopping() -> LooplineError:
@@ -167,21 +174,21 @@ class News:
     """Tells those who wait for something to happen (long requests, event streams) when to look again."""
 
     def __init__(self) -> None:
-        self._subscriptions: set[Listener] = set()
+        self._subscriptions: dict[Listener, None] = {}  # in order: whoever came first hears first
 
     def tell(self, listener: Listener) -> None:
         """From now on, of everything."""
-        self._subscriptions.add(listener)
+        self._subscriptions[listener] = None
 
     @contextmanager
     def subscribe(self) -> Iterator[Subscription]:
         """From now on: first subscribe, then read, then wait, and nothing slips by."""
         subscription = Subscription()
-        self._subscriptions.add(subscription)
+        self._subscriptions[subscription] = None
         try:
             yield subscription
         finally:
-            self._subscriptions.discard(subscription)
+            del self._subscriptions[subscription]
 
     def publish(self, effects: Effects) -> None:
         for subscription in self._subscriptions:

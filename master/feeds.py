@@ -10,11 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
 
 from master.scheduling.effects import Effects
-from master.scheduling.model import Attempt, Task
-from shared.calls import Ends, Over, TaskEnd
+from master.scheduling.model import Attempt, Job, Task
+from master.scheduling.state import State
 from shared.model import AttemptId, JobState, TaskState
+
+End = TypeVar("End")
 
 FINISHED = (TaskState.SUCCEEDED, TaskState.FAILED)
 PART = 500
@@ -24,14 +27,18 @@ Cursor = tuple[float, int]
 
 
 @dataclass(eq=False, slots=True)
-class Feed:
-    """One job's, to one reader. ``put`` takes what is to be sent, and says whether there is room for more;
-    ``on_behind`` hears that the rest is to be read.
+class Feed(Generic[End]):
+    """One job's, to one reader.
+
+    ``put`` takes what is to be sent, and says whether there is room for more; with a state, nothing follows: so the
+    job has ended. ``end_of`` makes what is sent of a task that has finished, by the attempt that tells of it; None:
+    it is not known whole. ``on_behind`` hears that the rest is to be read.
     """
 
     job: int
-    put: Callable[[Ends | Over], bool]
-    on_behind: Callable[[Feed], None]
+    put: Callable[[Feed[End], list[End], JobState | None], bool]
+    on_behind: Callable[[Feed[End]], None]
+    end_of: Callable[[Job | None, Task, Attempt], End | None]
     cursor: Cursor = (0.0, 0)
     is_live: bool = False
     is_stirred: bool = False  # something came since it was last read
@@ -42,22 +49,25 @@ class Feed:
             self.is_live = False
             self.on_behind(self)
 
-    def send(self, ends: list[TaskEnd], at: Cursor, over: JobState | None = None) -> bool:
+    def send(self, ends: list[End], at: Cursor, over: JobState | None = None) -> bool:
         """These go on after its cursor, and it goes on after ``at``; ``over``: they are the last."""
         self.cursor = at
-        return self.put(Ends(self.job, written(at), ends, over))
+        return self.put(self, ends, over)
+
+
+AnyFeed = Feed[Any]
 
 
 class Feeds:
     """All of them, by job. It listens to the engine's news."""
 
     def __init__(self) -> None:
-        self._of_job: dict[int, list[Feed]] = {}
+        self._of_job: dict[int, list[AnyFeed]] = {}
 
-    def open(self, feed: Feed) -> None:
+    def open(self, feed: AnyFeed) -> None:
         self._of_job.setdefault(feed.job, []).append(feed)
 
-    def close(self, feed: Feed) -> None:
+    def close(self, feed: AnyFeed) -> None:
         feeds = self._of_job.get(feed.job, [])
         if feed in feeds:
             feeds.remove(feed)
@@ -78,31 +88,34 @@ class Feeds:
         for number, state in over.items():
             for feed in tuple(self._of_job[number]):
                 if feed.is_live:
-                    feed.put(Over(number, state))
+                    feed.put(feed, [], state)
                 else:
                     feed.fall_behind()
 
-    def _tell(self, job: int, tasks: list[Task], effects: Effects, over: JobState | None) -> None:
-        attempts = [effects.attempts.get(AttemptId(job, t.number, t.winner or t.attempts)) for t in tasks]
-        is_whole, first = all(attempts), (effects.grid.now, tasks[0].number)
-        for feed in tuple(self._of_job[job]):
-            is_news = feed.cursor < first  # else they were read from disk before we heard of them
-            if not (feed.is_live and is_whole and is_news):
+    def _tell(self, number: int, tasks: list[Task], effects: Effects, over: JobState | None) -> None:
+        job, now = effects.jobs.get(number), effects.grid.now
+        attempts = [effects.attempts.get(AttemptId(number, t.number, t.winner or t.attempts)) for t in tasks]
+        told = [(task, attempt) for task, attempt in zip(tasks, attempts, strict=True) if attempt]
+        for feed in tuple(self._of_job[number]):
+            is_news = feed.cursor < (now, tasks[0].number)  # else they were read from disk before we heard of them
+            ends = [feed.end_of(job, task, attempt) for task, attempt in told] if feed.is_live and is_news else []
+            known = [end for end in ends if end is not None]
+            if len(known) < len(tasks):
                 feed.fall_behind()
                 continue
-            ends = [_end(task, attempt) for task, attempt in zip(tasks, attempts, strict=True) if attempt]
-            for start in range(0, len(ends), PART):
-                part, last = ends[start : start + PART], start + PART >= len(ends)
-                has_room = feed.send(part, (effects.grid.now, part[-1].number), over if last else None)
+            for start in range(0, len(known), PART):
+                part, last = known[start : start + PART], start + PART >= len(known)
+                has_room = feed.send(part, (now, tasks[start + len(part) - 1].number), over if last else None)
                 if not has_room and not (last and over):
                     feed.fall_behind()
                     break
 
 
+def is_all_to_come(state: State, number: int) -> bool:
+    """Nothing of this job has finished, so that nothing need be read from disk to follow it from its beginning."""
+    job = state.jobs.get(number)
+    return job is not None and not job.is_over and job.succeeded + job.failed == 0
+
+
 def written(cursor: Cursor) -> str:
     return f"{cursor[0]!r}@{cursor[1]}"
-
-
-def _end(task: Task, attempt: Attempt) -> TaskEnd:
-    reason = task.verdict or attempt.reason
-    return TaskEnd(task.number, task.state, attempt.worker, attempt.exit_code, reason, attempt.value)

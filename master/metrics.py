@@ -79,7 +79,8 @@ class Metrics:
         self._live["workers"].labels("probation").set(sum(w.probation_until is not None for w in connected))
         self._programs.set(len(state.programs))
         self._live["slots"].labels("offered").set(sum(worker.offered for worker in connected))
-        self._live["slots"].labels("used").set(sum(state.index.used.get(worker.name, 0) for worker in connected))
+        used = state.index.attempts.used
+        self._live["slots"].labels("used").set(sum(used.get(worker.name, 0) for worker in connected))
         self._set_yields(connected)
         self._passings.set(audit.passings)
         self._completions.set(audit.completions)

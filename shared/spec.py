@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Literal, Self
 
 from pydantic import (
@@ -98,6 +98,11 @@ class Range(Spec):
 
     def __getitem__(self, index: int) -> int:
         return self.range[0] + index * self.step
+
+    @property
+    def values(self) -> Sequence[int]:
+        """In order."""
+        return range(self.range[0], self.range[0] + len(self) * self.step, self.step or 1)
 
 
 Row = Annotated[dict[ParameterName, Scalar], Field(max_length=50)]

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from itertools import chain
+from collections.abc import Iterable
 from typing import Annotated, NamedTuple
 
 from pydantic import AfterValidator, Field
@@ -23,10 +22,6 @@ class Stretch(NamedTuple):
     first: _Number
     last: _Number
     number: _Number
-
-    @property
-    def attempts(self) -> Iterator[AttemptId]:
-        return (AttemptId(self.job, task, self.number) for task in range(self.first, self.last + 1))
 
 
 def _bounded(stretches: tuple[Stretch, ...]) -> tuple[Stretch, ...]:
@@ -53,5 +48,12 @@ def stretches(attempts: Iterable[AttemptId]) -> tuple[Stretch, ...]:
     return tuple(Stretch(one.job, one.task, last.task, one.number) for one, last in zip(firsts, lasts, strict=True))
 
 
-def attempts_of(stretches: Iterable[Stretch]) -> Iterator[AttemptId]:
-    return chain.from_iterable(one.attempts for one in stretches)
+def attempts_of(stretches: Iterable[Stretch]) -> list[tuple[int, int, int]]:
+    """As plain tuples, which equal their ids and are found where those are: hundreds are said again and again."""
+    attempts: list[tuple[int, int, int]] = []
+    for job, first, last, number in stretches:
+        if first == last:
+            attempts.append((job, first, number))
+        else:
+            attempts += [(job, task, number) for task in range(first, last + 1)]
+    return attempts

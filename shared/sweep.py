@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from shared.scalar import Scalar
@@ -26,13 +26,16 @@ class TaskPlan:
 class Sweep:
     """The rule of a job's tasks, read once."""
 
-    __slots__ = ("_axes", "_command", "_rows", "_share", "_tasks", "count")
+    __slots__ = ("_axes", "_command", "_rows", "_share", "_tasks", "count", "least")
 
     def __init__(self, spec: JobSpec) -> None:
         self.count = spec.task_count
         self._tasks = spec.tasks
         self._command = _Template(spec.command or [])
         self._share = None if spec.size is None or spec.size == "unknown" else spec.size / max(1, self.count)
+        share = self._share or 0.0
+        sizes = (share if task.size is None else task.size for task in self._tasks or ())
+        self.least = min(sizes, default=share)  # size of its smallest task; 0 where one is not known
         rule = spec.parameters
         self._rows = rule.rows if isinstance(rule, Table) else None
         self._axes = [] if rule is None or isinstance(rule, Table | RowFile) else _axes(rule)
@@ -47,8 +50,10 @@ class Sweep:
             return self._tasks[number - 1].parameters
         if self._rows is not None:
             return self._rows[number - 1]
-        index = number - 1
-        return {name: values[index // stride % count] for name, values, stride, count in self._axes}
+        index, parameters = number - 1, {}
+        for name, values, stride, count in self._axes:  # (dearer as a comprehension: most have one parameter)
+            parameters[name] = values[index // stride % count]
+        return parameters
 
     def size_at(self, number: int) -> float | None:
         """Size of one task: its own, else an equal share of its job's."""
@@ -119,10 +124,12 @@ def _unknown(name: str, known: Collection[str]) -> str:
     return f"the command says {{{name}}}, but no parameter is called so, and it stays as it is: {meant}"
 
 
-def _axes(parameters: Mapping[str, Range | list[Scalar]]) -> list[tuple[str, Range | list[Scalar], int, int]]:
+def _axes(parameters: Mapping[str, Range | list[Scalar]]) -> list[tuple[str, Sequence[Scalar], int, int]]:
     """Of each parameter of a grid: its values, for how many tasks on end it keeps one, how many values there are."""
-    axes, stride = [], 1
-    for name, values in reversed(list(parameters.items())):
+    axes: list[tuple[str, Sequence[Scalar], int, int]] = []
+    stride = 1
+    for name, rule in reversed(list(parameters.items())):
+        values = rule.values if isinstance(rule, Range) else rule
         axes.append((name, values, stride, len(values)))
         stride *= len(values)
     return axes[::-1]
@@ -141,10 +148,15 @@ class _Template:
     def fill(self, parameters: Mapping[str, Scalar]) -> tuple[str, ...]:
         if self._plain is not None:
             return self._plain
-        return tuple([parts[0] if len(parts) == 1 else _filled(parts, parameters) for parts in self._arguments])
+        filled = []
+        for parts in self._arguments:
+            filled.append(parts[0] if len(parts) == 1 else _filled(parts, parameters))
+        return tuple(filled)
 
 
 def _filled(parts: list[str], parameters: Mapping[str, Scalar]) -> str:
+    if len(parts) == 3 and parts[1] in parameters:
+        return f"{parts[0]}{_text(parameters[parts[1]])}{parts[2]}"  # as most often
     filled = parts.copy()
     for place in range(1, len(parts), 2):
         name = parts[place]

@@ -91,6 +91,29 @@ async def settled() -> None:
         await asyncio.sleep(0)
 
 
+async def test_who_waits_for_results_hears_first_then_workers_then_who_posted(engine, gate):
+    heard, tickets = [], []
+
+    class Reader:
+        def add(self, effects):
+            heard.append(("results", tickets[-1].done()))
+
+    class Recording(Links):
+        def deliver(self, worker, assign):
+            heard.append((worker, tickets[-1].done()))
+
+    engine.news.tell(Reader())
+    report = WorkerReported("ant", 1, Report(1, 0, (), (), Load(2)))
+    for event in (WorkerJoined("ant", 1, "boot", FACTS), SUBMISSION, report):
+        heard.clear()
+        tickets.append(engine.post(event))
+        turn = asyncio.create_task(engine.turn(Recording()))
+        await gate.let()
+        await turn
+    assert heard == [("results", False), ("ant", False)]
+    assert all(ticket.done() for ticket in tickets)
+
+
 async def test_nobody_hears_of_anything_before_it_is_on_disk(engine, gate, links, running):
     asked = [engine.post(WorkerJoined("ant", 1, "boot", FACTS)), engine.post(SUBMISSION)]
     asked.append(engine.post(WorkerReported("ant", 1, Report(1, 0, (), (), Load(2)))))

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from master.feeds import Feed, Feeds
 from master.scheduling.effects import Effects
-from master.scheduling.model import Attempt, Grid, Task
-from shared.calls import Ends, Over
-from shared.model import AttemptState, TaskState
+from master.scheduling.model import Attempt, Grid, Job, Task
+from shared.model import AttemptState, JobState, TaskState
 
 NOW = 5.0
 
@@ -22,17 +21,20 @@ def commit(*numbers: int) -> Effects:
 
 
 def test_what_was_read_from_disk_before_its_commit_was_told_of_does_not_come_again() -> None:
-    sent, behind, feeds = list[Ends | Over](), list[Feed](), Feeds()
+    sent, behind, feeds = list[int](), list[Feed[int]](), Feeds()
 
-    def put(message: Ends | Over) -> bool:
-        sent.append(message)
+    def put(_feed: Feed[int], ends: list[int], _over: JobState | None) -> bool:
+        sent.extend(ends)
         return True
 
-    has_read = Feed(1, put, behind.append, cursor=(NOW, 2), is_live=True)
-    has_not = Feed(1, put, behind.append, cursor=(NOW - 1, 7), is_live=True)
+    def end_of(_job: Job | None, task: Task, _attempt: Attempt) -> int:
+        return task.number
+
+    has_read = Feed(1, put, behind.append, end_of, cursor=(NOW, 2), is_live=True)
+    has_not = Feed(1, put, behind.append, end_of, cursor=(NOW - 1, 7), is_live=True)
     feeds.open(has_read)
     feeds.open(has_not)
     feeds.add(commit(1, 2))
-    assert [end.number for message in sent if isinstance(message, Ends) for end in message.ends] == [1, 2]
+    assert sent == [1, 2]
     assert (behind, has_read.cursor, has_read.is_live) == ([has_read], (NOW, 2), False), "it looks at the disk again"
     assert (has_not.cursor, has_not.is_live) == ((NOW, 2), True)

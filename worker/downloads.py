@@ -61,7 +61,7 @@ class Downloads:
             await asyncio.sleep(backoff.next_s())
 
     async def _try(self, sha256: str, part: Path) -> None:
-        """Once, in a thread, which has ended when this returns: it is cut off where nobody waits for it any more."""
+        """Once, in a thread, which is cut off where nobody waits for it any more, and no longer writes then."""
         from worker.receiving import Asked, GoneError, fetch
 
         asked = Asked(self._gate.address(f"files/{sha256}"), self._gate.tls(), self._gate.headers())
@@ -71,8 +71,8 @@ class Downloads:
         except GoneError:
             raise DownloadError(f"the master has no file {sha256}", is_gone=True) from None
         except asyncio.CancelledError:
-            asked.cut_off()
-            await asyncio.wait([fetching])
+            if asked.cut_off():
+                await asyncio.wait([fetching])
             raise
 
 

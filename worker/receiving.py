@@ -14,7 +14,10 @@ from ssl import SSLContext
 from typing import IO
 from urllib.parse import urlsplit
 
-_PIECE_BYTES = 2**18
+_PIECE_BYTES = 2**21
+"""As much as is received before it is hashed: with less, receiver and sender wait for each other more often."""
+_WRITE_BYTES = 2**16
+"""For more at once, the kernel looks for room that lies side by side, which may take longer than the copying."""
 _CONNECT_WITHIN_S, _SILENCE_S = 10.0, 30.0
 _GONE = (404, 410)
 
@@ -53,11 +56,14 @@ class Asked:
             self._connection.request("GET", self._path, headers=self._headers | range_ | {"Connection": "close"})
             return self._connection.getresponse()
 
-    def cut_off(self) -> None:
+    def cut_off(self) -> bool:
+        """Whether it had begun; if not, it never will."""
         self._is_cut_off = True
-        with suppress(OSError):  # it may be over
-            if link := self._connection.sock:  # it may not have begun
+        link = self._connection.sock
+        if link:
+            with suppress(OSError):  # it may be over
                 socket.socket.shutdown(link, socket.SHUT_RDWR)  # below TLS, which its thread is at work with
+        return link is not None
 
     def close(self) -> None:
         self._connection.close()
@@ -102,9 +108,9 @@ def _take(file: IO[bytes], digest: hashlib._Hash, answer: HTTPResponse) -> None:
 
 
 def _write(file: IO[bytes], piece: memoryview) -> None:
-    """All of it: without a buffer, a file takes what it can."""
+    """All of it; without a buffer, a file takes what it can."""
     while piece:
-        piece = piece[file.write(piece) :]
+        piece = piece[file.write(piece[:_WRITE_BYTES]) :]
 
 
 def size_of(part: Path) -> int:

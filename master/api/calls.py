@@ -14,8 +14,9 @@ from master.api.operations import Routes
 from master.api.problems import InvalidRequest
 from master.api.services import Services
 from master.auth import READERS, USERS
-from master.feeds import PART, Feed
+from master.feeds import PART, Cursor, Feed, is_all_to_come, written
 from master.scheduling.events import JobSubmitted
+from master.scheduling.model import Attempt, Job, Task
 from shared.calls import (
     Drop,
     Ends,
@@ -25,14 +26,17 @@ from shared.calls import (
     Refusal,
     Submit,
     Submitted,
+    TaskEnd,
     decode_from_client,
     encode_to_client,
     key_of,
     number_of,
 )
 from shared.errors import LooplineError, ProtocolError
+from shared.model import JobState
 
 routes = Routes("calls")
+_Feed = Feed[TaskEnd]
 
 MOST_QUEUED_BYTES = 4 * 2**20
 """Results that a reader has not taken; what follows is read from disk once it has."""
@@ -66,8 +70,8 @@ class _CallLink:
         self._services, self._request, self._socket = services, request, socket
         self.name = token_hex(16)
         self._submissions = 0
-        self._feeds: dict[int, Feed] = {}
-        self._behind: dict[int, Feed] = {}  # in turn
+        self._feeds: dict[int, _Feed] = {}
+        self._behind: dict[int, _Feed] = {}  # in turn
         self._outgoing: deque[tuple[bytes, bool]] = deque()  # frames, and which of them answer a submission
         self._queued_bytes = 0
         self._called = asyncio.Event()
@@ -140,22 +144,20 @@ class _CallLink:
         event = JobSubmitted(caller.name, submit.job, key)
         answer = await submit_once(services, event, key, is_own=not submit.again)
         self._put(Submitted(submit.number, answer.id))
-        job = services.scheduler.state.jobs.get(answer.id)
-        is_all_to_come = job is not None and not job.is_over and job.succeeded + job.failed == 0
-        self._open(Feed(answer.id, self._put, self._fell_behind, is_live=is_all_to_come))
+        self._open(answer.id, is_live=is_all_to_come(services.scheduler.state, answer.id))
 
     # Following.
 
     def _follow(self, follow: Follow) -> None:
         at, _, number = follow.cursor.partition("@")
         cursor = (float(at), int(number)) if number else (0.0, 0)
-        self._open(Feed(follow.job, self._put, self._fell_behind, cursor))
+        self._open(follow.job, cursor)
 
-    def _open(self, feed: Feed) -> None:
+    def _open(self, job: int, cursor: Cursor = (0.0, 0), *, is_live: bool = False) -> None:
         if len(self._feeds) >= MOST_FOLLOWED:
             raise ProtocolError(f"more than {MOST_FOLLOWED:,} jobs are followed on this link")
-        self._close(feed.job)
-        self._feeds[feed.job] = feed
+        self._close(job)
+        feed = self._feeds[job] = Feed(job, self._tell, self._fell_behind, _end_of, cursor, is_live)
         self._services.feeds.open(feed)
         if not feed.is_live:
             self._fell_behind(feed)
@@ -165,7 +167,10 @@ class _CallLink:
         if feed := self._feeds.pop(job, None):
             self._services.feeds.close(feed)
 
-    def _fell_behind(self, feed: Feed) -> None:
+    def _tell(self, feed: _Feed, ends: list[TaskEnd], over: JobState | None) -> bool:
+        return self._put(Ends(feed.job, written(feed.cursor), ends, over) if ends else Over(feed.job, over))
+
+    def _fell_behind(self, feed: _Feed) -> None:
         self._behind[feed.job] = feed
         self._called.set()
 
@@ -195,7 +200,7 @@ class _CallLink:
                 if self._behind:
                     await self._read_on(self._behind.pop(next(iter(self._behind))))
 
-    async def _read_on(self, feed: Feed) -> None:
+    async def _read_on(self, feed: _Feed) -> None:
         """A page from disk; live again once there is nothing that has not been read."""
         feed.is_stirred = False
         state, is_over, found = await self._services.store.results.ends(feed.job, feed.cursor, PART)
@@ -209,6 +214,11 @@ class _CallLink:
         if not is_all:
             self._behind[feed.job] = feed
         feed.is_live = is_all
+
+
+def _end_of(_job: Job | None, task: Task, attempt: Attempt) -> TaskEnd:
+    reason = task.verdict or attempt.reason
+    return TaskEnd(task.number, task.state, attempt.worker, attempt.exit_code, reason, attempt.value)
 
 
 def _refusal(number: int, error: LooplineError) -> Refusal:

@@ -13,7 +13,8 @@ from contextlib import aclosing, suppress
 from aiohttp import web
 
 from master.api.services import Services, found
-from master.api.streams import REST_S, has_changed
+from master.api.streams import REST_S
+from master.engine import Subscription
 from shared.api import AttemptView, TaskDetail
 from shared.model import AttemptState, Stream, TaskId
 
@@ -59,7 +60,7 @@ class _Follower:
                     self._offset += len(data)
                     yield data
                 if not is_more:
-                    await has_changed(news, self._task.job, _LOOK_AGAIN_S)
+                    await _has_changed(news, self._task.job, _LOOK_AGAIN_S)
                     await asyncio.sleep(REST_S)
                     yield b""
 
@@ -97,3 +98,15 @@ class _Follower:
             file.seek(self._offset)
             while piece := await asyncio.to_thread(file.read, _PIECE_BYTES):
                 yield piece
+
+
+async def _has_changed(news: Subscription, job: int, within_s: float) -> bool:
+    """Wait for news of a job; False: there was none within that time."""
+    try:
+        async with asyncio.timeout(within_s):
+            while True:
+                change = await news.next()
+                if job in change.jobs or change.missed:
+                    return True
+    except TimeoutError:
+        return False

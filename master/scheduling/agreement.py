@@ -17,15 +17,15 @@ from shared.model import TaskState
 
 def decides(state: State, job: Job, task: Task, attempt: Attempt) -> bool:
     """Count a result; whether its task is decided by it."""
-    if job.spec.quorum is None:
-        if len(state.index.of_task[task.id]) > 1:  # what the others bring will be compared with it
+    if job.quorum is None:
+        if len(state.index.attempts.of_task[task.id]) > 1:  # what the others bring will be compared with it
             task.votes = (Vote(attempt.number, attempt.worker, digest_of(job.spec, attempt), 0),)
         return True
     digest = digest_of(job.spec, attempt)
     task.votes += (Vote(attempt.number, attempt.worker, digest, ledger.enter_vote(job, attempt)),)
     if len({vote.digest for vote in task.votes}) > 1:
         _mark(state, job, task, ())
-    is_reached = len({vote.worker for vote in task.votes if vote.digest == digest}) >= job.spec.quorum
+    is_reached = len({vote.worker for vote in task.votes if vote.digest == digest}) >= job.quorum
     if is_reached and ledger.is_extra(attempt):
         job.won_cpu_ms += task.votes[-1].cpu_ms
     return is_reached
@@ -33,7 +33,7 @@ def decides(state: State, job: Job, task: Task, attempt: Attempt) -> bool:
 
 def settle(state: State, job: Job, task: Task) -> None:
     """A task with a quorum is over: what its votes took was useful, or not, and who was wrong is known."""
-    if job.spec.quorum is None:
+    if job.quorum is None:
         return
     winning = next((vote.digest for vote in task.votes if vote.attempt == task.winner), None)
     for vote in task.votes:
@@ -53,7 +53,7 @@ def compare(state: State, job: Job, task: Task, attempt: Attempt) -> None:
     if task.state is not TaskState.SUCCEEDED or accepted is None:
         return
     if digest_of(job.spec, attempt) != accepted.digest:
-        is_new = not task.mismatch and job.spec.quorum is None
+        is_new = not task.mismatch and job.quorum is None
         _mark(state, job, task, [attempt.worker, accepted.worker] if is_new else [attempt.worker])
 
 
@@ -61,7 +61,7 @@ def verdict(job: Job, task: Task) -> str:
     """Why a task failed, where its results do not agree."""
     if not task.votes:
         return ""
-    return f"of {len(task.votes)} results, {task.agreeing} agree: the job's quorum is {job.spec.quorum}"
+    return f"of {len(task.votes)} results, {task.agreeing} agree: the job's quorum is {job.quorum}"
 
 
 def _mark(state: State, job: Job, task: Task, workers: Iterable[str]) -> None:

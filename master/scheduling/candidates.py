@@ -7,10 +7,9 @@ order of the policy's rank: so the best is found by looking at the first of each
 from __future__ import annotations
 
 import math
+from bisect import bisect_left, insort
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
-
-from sortedcontainers import SortedList
+from dataclasses import dataclass, field
 
 from master.scheduling import measure
 from master.scheduling.chance import draw
@@ -39,9 +38,11 @@ class Group:
     """Workers of one type, by (rank, name)."""
 
     facts: Facts = field(compare=False)
+    most_bytes: int  # of memory; whether a worker itself has enough is looked at when it is its turn
     level: int  # of speed
-    idle: SortedList[Entry] = field(default_factory=SortedList)
-    busy: SortedList[Entry] = field(default_factory=SortedList)  # where a task may wait
+    longest: float  # work of a task that may wait at some worker of it
+    idle: list[Entry] = field(default_factory=list)
+    busy: list[Entry] = field(default_factory=list)  # where a task may wait
 
     @property
     def speed(self) -> float:
@@ -53,7 +54,7 @@ class Best:
     """Workers from place ``at`` on in a list, ``ties`` of them as good as the first."""
 
     cost: tuple[float, str]
-    order: SortedList[Entry]
+    order: list[Entry]
     at: int
     ties: int
     ahead: bool
@@ -69,8 +70,10 @@ class Candidates:
     def __init__(self, state: State) -> None:
         self.state, self.view = state, View(state)
         self.groups: dict[Type, Group] = {}
+        self._serving: dict[Key, list[Group]] = {}  # of them, worked out so far
         self._share = state.grid.share
         self._placed: dict[str, tuple[Type, bool, float]] = {}
+        self._kinds: dict[str, tuple[Facts, Type]] = {}  # by worker: what its type has of its facts
         for worker in state.workers.values():
             self._place(worker)
 
@@ -89,11 +92,11 @@ class Candidates:
         """Reference CPU-seconds that one slot of it is expected to deliver in a second."""
         return measure.speed_of(self.state.grid, worker)
 
-    def fastest(self, group: Group) -> float:
-        """None of its workers does more in a second."""
-        return float(2.0 ** ((group.level + 1) / _STEPS))
+    def fastest(self, level: int) -> float:
+        """No worker of this level of speed does more in a second."""
+        return float(2.0 ** ((level + 1) / _STEPS))
 
-    def best_of(self, group: Group, order: SortedList[Entry], work: float) -> Iterator[Best]:
+    def best_of(self, group: Group, order: list[Entry], work: float) -> Iterator[Best]:
         """The place in this list of the best for a task of so much work, and what it would cost there."""
         yield self._from(group, order, 0, order[0][0])
 
@@ -142,7 +145,7 @@ class Candidates:
         if drawn is not None:
             return drawn
         for best in found:
-            for _, name in best.order.islice(best.at, best.at + _LOOK_AT):
+            for _, name in best.order[best.at : best.at + _LOOK_AT]:
                 if self._takes(job, task, name, best.ahead):
                     return Placement(job.id, task, name, best.ahead)
         return self._wide(job, task)
@@ -161,8 +164,8 @@ class Candidates:
 
     def _wide(self, job: Job, task: int) -> Placement | None:
         """A task of several slots: whoever has most of them free."""
-        slots = job.spec.requires.slots
-        for free, _, name in self.state.index.idle.order if slots > 1 else ():
+        slots = job.slots
+        for free, _, name in self.state.index.room.idle.order if slots > 1 else ():
             if -free < slots:
                 break
             if self._takes(job, task, name, ahead=False):
@@ -177,16 +180,24 @@ class Candidates:
         return may_run and not view.should_go_elsewhere(job, task, worker)
 
     def _bests(self, key: Key, work: float) -> Iterator[Best]:
-        for group in self.groups.values():
-            if meets(group.facts, key):
-                if group.idle:
-                    yield from self.best_of(group, group.idle, work)
-                if group.busy and slots_of(key) == 1 and work <= self.state.ahead_s * self.fastest(group):
-                    yield from self.best_of(group, group.busy, work)
+        may_wait = slots_of(key) == 1
+        for group in self._groups_for(key):
+            if group.idle:
+                yield from self.best_of(group, group.idle, work)
+            if may_wait and work <= group.longest and group.busy:
+                yield from self.best_of(group, group.busy, work)
 
-    def _from(self, group: Group, order: SortedList[Entry], at: int, cost: float) -> Best:
+    def _groups_for(self, key: Key) -> list[Group]:
+        found = self._serving.get(key)
+        if found is None:
+            found = self._serving[key] = [
+                group for group in self.groups.values() if meets(group.facts, key, group.most_bytes)
+            ]
+        return found
+
+    def _from(self, group: Group, order: list[Entry], at: int, cost: float) -> Best:
         """The worker at this place, and those of the same rank."""
-        end = order.bisect_left((order[at][0], "\U0010ffff"))
+        end = bisect_left(order, (order[at][0], "\U0010ffff"))
         return Best((cost, ""), order, at, max(1, end - at), order is group.busy)
 
     # --- placing ------------------------------------------------------------------------------------------------
@@ -198,35 +209,44 @@ class Candidates:
         if old is not None:
             kind, is_idle, rank = old
             group = self.groups[kind]
-            (group.idle if is_idle else group.busy).remove((rank, name))
+            order = group.idle if is_idle else group.busy
+            del order[bisect_left(order, (rank, name))]
             del self._placed[name]
             if not group.idle and not group.busy:
                 del self.groups[kind]
+                self._serving.clear()
         if new is not None:
             kind, is_idle, rank = self._placed[name] = new
             if kind not in self.groups:
-                self.groups[kind] = Group(_at_most(worker.facts), _level(self.speed_of(worker)))
-            (self.groups[kind].idle if is_idle else self.groups[kind].busy).add((rank, name))
+                level = _level(self.speed_of(worker))
+                longest = self.state.ahead_s * self.fastest(level)
+                self.groups[kind] = Group(worker.facts, _most_bytes(worker.facts), level, longest)
+                self._serving.clear()
+            insort(self.groups[kind].idle if is_idle else self.groups[kind].busy, (rank, name))
 
     def _placing(self, worker: Worker) -> tuple[Type, bool, float] | None:
-        is_idle = worker.name in self.state.index.idle.keys
+        is_idle = worker.name in self.state.index.room.idle.keys
         if not is_idle and not self.view.has_room(worker):
             return None
         return self._type(worker), is_idle, self.rank(worker)
 
     def _type(self, worker: Worker) -> Type:
-        facts, speed = worker.facts, self.speed_of(worker)
-        what = (facts.os, _memory_level(facts), frozenset(facts.labels), facts.slots, facts.network, facts.functions)
-        return (*what, worker.is_trusted, _level(speed))
+        facts, kind = self._kinds.get(worker.name, (None, ()))
+        if facts is not worker.facts:
+            facts = worker.facts
+            labels = frozenset(facts.labels)
+            kind = (facts.os, _memory_level(facts), labels, facts.slots, facts.network, facts.functions)
+            self._kinds[worker.name] = facts, kind
+        return (kind, worker.is_trusted, _level(self.speed_of(worker)))
 
 
 def _memory_level(facts: Facts) -> int:
     return math.floor(_MEMORY_STEPS * math.log2(max(1, facts.memory_bytes)))
 
 
-def _at_most(facts: Facts) -> Facts:
-    """As much as any of the type may have; whether a worker itself has enough is looked at when it is its turn."""
-    return replace(facts, memory_bytes=int(2.0 ** ((_memory_level(facts) + 1) / _MEMORY_STEPS)) + 1)
+def _most_bytes(facts: Facts) -> int:
+    """As much as any of the type may have."""
+    return int(2.0 ** ((_memory_level(facts) + 1) / _MEMORY_STEPS)) + 1
 
 
 def _level(speed: float) -> int:

@@ -11,16 +11,16 @@ _MICRO = 1e6
 
 
 class Capacity:
-    """Workers by level of speed, in a Fenwick tree: each change and each question costs O(log levels).
+    """Workers by level of speed. The level of the median is kept, and moves over by as much as has changed.
 
     Sums are whole millionths, so that they do not depend on the order in which workers came and went.
     """
 
     def __init__(self) -> None:
         self._of: dict[str, tuple[float, int]] = {}  # by worker: speed, slots
-        self._tree = [0] * (_LEVELS + 1)
+        self._levels = [0] * (_LEVELS + 1)  # what is delivered at each, and nothing beyond the last
         self._total = 0
-        self._median: int | None = None  # level, if it was asked for since the last change
+        self._median, self._below = _LEVELS, 0  # level, as last asked for, and what is delivered below it
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Capacity) and self._of == other._of and self._total == other._total
@@ -29,14 +29,15 @@ class Capacity:
 
     def place(self, worker: str, speed: float, slots: int) -> None:
         """So many slots of this speed; 0: the worker is not there."""
-        old = self._of.get(worker, (speed, 0))
+        old = self._of.get(worker)
         if old == (speed, slots):
             return
-        self._add(*old, sign=-1)
-        self._add(speed, slots, sign=1)
-        self._of[worker] = (speed, slots)
-        if not slots:
+        if old is not None:
+            self._add(*old, sign=-1)
             del self._of[worker]
+        if slots:
+            self._add(speed, slots, sign=1)
+            self._of[worker] = (speed, slots)
 
     @property
     def total(self) -> float:
@@ -53,31 +54,28 @@ class Capacity:
         return _slowest_of(self._median_level())
 
     def _median_level(self) -> int:
-        if self._median is None:
-            self._median = self._find_median()
-        return self._median
-
-    def _find_median(self) -> int:
-        level, rest, stride = 0, self._total // 2, _LEVELS
-        while stride:
-            if level + stride <= _LEVELS and self._tree[level + stride] <= rest:
-                level += stride
-                rest -= self._tree[level]
-            stride //= 2
-        return level
+        """The highest below which no more than half is delivered."""
+        at, below, half, levels = self._median, self._below, self._total // 2, self._levels
+        while below > half:
+            at -= 1
+            below -= levels[at]
+        while at < _LEVELS and below + levels[at] <= half:
+            below += levels[at]
+            at += 1
+        self._median, self._below = at, below
+        return at
 
     def _add(self, speed: float, slots: int, sign: int) -> None:
-        amount = sign * round(speed * slots * _MICRO)
+        amount, level = sign * round(speed * slots * _MICRO), _level(speed)
+        self._levels[level] += amount
         self._total += amount
-        self._median = None
-        at = _level(speed) + 1
-        while amount and at <= _LEVELS:
-            self._tree[at] += amount
-            at += at & -at
+        if level < self._median:
+            self._below += amount
 
 
 def _level(speed: float) -> int:
-    return min(_LEVELS - 1, max(0, math.floor(_STEPS * math.log2(speed)) + _LEVELS // 2))
+    level = math.floor(_STEPS * math.log2(speed)) + _LEVELS // 2
+    return level if 0 <= level < _LEVELS else min(_LEVELS - 1, max(0, level))
 
 
 def _slowest_of(level: int) -> float:

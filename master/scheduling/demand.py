@@ -28,12 +28,12 @@ def slots_of(key: Key) -> int:
     return key[3]
 
 
-def meets(facts: Facts, key: Key) -> bool:
-    """Whether such a computer could run it at all (with nothing else running)."""
+def meets(facts: Facts, key: Key, most_bytes: int | None = None) -> bool:
+    """Whether such a computer could run it at all (with nothing else running); with so much memory."""
     os, memory_bytes, labels, slots, network, python = key
     return (
         (os is None or facts.os == os)
-        and facts.memory_bytes >= memory_bytes
+        and (facts.memory_bytes if most_bytes is None else most_bytes) >= memory_bytes
         and (not labels or labels <= set(facts.labels))
         and facts.slots >= slots
         and (facts.network or not network)
@@ -82,18 +82,18 @@ class Demand:
             self.able[key] = {w.name for w in self.available.values() if meets(w.facts, key)}
             self.trusted[key] = {n for n in self.able[key] if self.reliable.get(n, 0) >= slots_of(key)}
             self._served.clear()
-        if job.spec.quorum and job.id not in self.jobs[key]:
+        if job.quorum and job.id not in self.jobs[key]:
             self._served.clear()
-            self.quorums.setdefault(key, Counter())[job.spec.quorum] += 1
+            self.quorums.setdefault(key, Counter())[job.quorum] += 1
         self.workers[key] = self._serving(key)
         self.jobs[key].add(job.id)
 
     def drop_job(self, job: Job) -> None:
         key = self.keys.pop(job.id)
         self.jobs[key].remove(job.id)
-        if job.spec.quorum:
+        if job.quorum:
             self._served.clear()
-            self.quorums[key] -= Counter([job.spec.quorum])  # and what is left of none goes
+            self.quorums[key] -= Counter([job.quorum])  # and what is left of none goes
             if not self.quorums[key]:
                 del self.quorums[key]
         if self.jobs[key]:
@@ -135,7 +135,7 @@ class Demand:
 
     def is_starved(self, job: Job) -> bool:
         """No available worker could run it, or too few for its quorum."""
-        return len(self.able[self.keys[job.id]]) < (job.spec.quorum or 1)
+        return len(self.able[self.keys[job.id]]) < (job.quorum or 1)
 
     def fits(self, job: Job, worker: Worker) -> bool:
         """Whether this worker serves jobs such as this one."""

@@ -99,8 +99,8 @@ def _blocked(state: State, job: Job) -> Reason | None:
         return Reason(code="paused", count=unstarted, detail="paused by its owner: nothing more of it is started")
     if job.starved_since is None:
         return None
-    if job.spec.quorum and state.index.demand.workers[state.index.demand.key_of(job)]:
-        detail = f"no other worker is connected that its quorum of {job.spec.quorum} needs"
+    if job.quorum and state.index.demand.workers[state.index.demand.key_of(job)]:
+        detail = f"no other worker is connected that its quorum of {job.quorum} needs"
         detail += ", so it holds no other job meanwhile" if job.stalled else ""
         return Reason(code="no_worker", count=unstarted, detail=detail)
     key = demand_of(job.spec.requires)
@@ -149,24 +149,25 @@ def _leader(state: State, number: int, ended: Mapping[int, JobState]) -> Reason:
 def _asked(state: State, job: Job, count: int) -> Reason:
     able = len(state.index.demand.workers[state.index.demand.key_of(job)])
     verb = "needs" if count == 1 else "need"
-    detail = f"{_tasks(count)} {verb} a result from another worker: {job.spec.quorum} have to agree"
+    detail = f"{_tasks(count)} {verb} a result from another worker: {job.quorum} have to agree"
     return Reason(code="quorum", count=count, detail=f"{detail}, {counted(able, 'worker')} could run it")
 
 
 def _voted(job: Job, task: Task) -> str:
     agree = task.agreeing
     differ = f", {len(task.votes) - agree} differ" if len(task.votes) > agree else ""
-    return f"{counted(len(task.votes), 'result')} so far{differ}: {job.spec.quorum} have to agree"
+    return f"{counted(len(task.votes), 'result')} so far{differ}: {job.quorum} have to agree"
 
 
 def _for_slot(state: State, job: Job, count: int) -> Reason:
     demand = state.index.demand
     able = [state.workers[name] for name in sorted(demand.able[demand.key_of(job)])]
-    used = sum(state.index.used.get(worker.name, 0) for worker in able)
-    slots = sum(max(worker.offered, state.index.used.get(worker.name, 0)) for worker in able)  # some may be withheld
+    used = sum(state.index.attempts.used.get(worker.name, 0) for worker in able)
+    attempts = state.index.attempts
+    slots = sum(max(worker.offered, attempts.used.get(worker.name, 0)) for worker in able)  # some may be withheld
     verb = "waits" if count == 1 else "wait"
     detail = f"{_tasks(count)} {verb} for a free slot: {used} of {slots} in use on {counted(len(able), 'worker')}"
-    if any(state.index.free_slots(w) >= job.spec.requires.slots for w in able if demand.fits(job, w)):
+    if any(state.index.room.free_slots(w) >= job.slots for w in able if demand.fits(job, w)):
         detail += f"; policy {state.settings.policy} has another use for what is free, or none for this job yet"
     barred = [worker for worker in able if worker.probation_until is not None]
     if barred:
@@ -179,11 +180,11 @@ def _for_slot(state: State, job: Job, count: int) -> Reason:
 
 
 def _alive(state: State, task_id: TaskId, job: Job, task: Task) -> Reason:
-    attempts = [a for a in state.index.of_task.get(task_id, {}).values() if a.state in LIVE]
+    attempts = [a for a in state.index.attempts.of_task.get(task_id, {}).values() if a.state in LIVE]
     frozen, waiting = " (frozen: its owner is there)", " (waiting there for a slot)"
     notes = [(a.worker, waiting if a.waiting else frozen if a.frozen else "") for a in attempts]
     places = " and ".join(sorted(worker + note for worker, note in notes))
-    votes = f"; {_voted(job, task)}" if task.votes and job.spec.quorum else ""
+    votes = f"; {_voted(job, task)}" if task.votes and job.quorum else ""
     return Reason(code="running", count=len(attempts), detail=f"running on {places}{votes}")
 
 

@@ -37,7 +37,7 @@ def _reasons(state: State, worker: Worker) -> list[Reason]:
     reasons += _running(state, worker)
     if worker.is_available:
         reasons += _withheld(worker)
-        if state.index.free_slots(worker) > 0:
+        if state.index.room.free_slots(worker) > 0:
             reasons.append(_idle(state, worker))
     if worker.mismatches:
         detail = f"{counted(worker.mismatches, 'result')} of its contradict another worker's"
@@ -60,7 +60,7 @@ def _running(state: State, worker: Worker) -> list[Reason]:
     by_job = Counter(attempt.job for attempt in attempts)
     jobs = ", ".join(f"{count} of job {job}" for job, count in by_job.most_common(_MOST_NAMED))
     more = f" and {len(by_job) - _MOST_NAMED} more jobs" if len(by_job) > _MOST_NAMED else ""
-    used, frozen = state.index.used.get(worker.name, 0), sum(attempt.frozen for attempt in attempts)
+    used, frozen = state.index.attempts.used.get(worker.name, 0), sum(attempt.frozen for attempt in attempts)
     reasons = []
     if attempts:
         place = f" on {used} of {worker.offered} slots" if worker.session is not None else ""
@@ -87,7 +87,7 @@ def _withheld(worker: Worker) -> list[Reason]:
 
 def _idle(state: State, worker: Worker) -> Reason:
     """Why slots of it are free."""
-    free = state.index.free_slots(worker)
+    free = state.index.room.free_slots(worker)
     idle = f"{counted(free, 'slot')} free: "
     waiting = {key: len(arrivals) for key, arrivals in state.index.ready.items()}
     fitting = sum(count for key, count in waiting.items() if worker.name in state.index.demand.workers.get(key, ()))
@@ -105,5 +105,5 @@ def _idle(state: State, worker: Worker) -> Reason:
 
 
 def _attempts(state: State, worker: Worker) -> list[Attempt]:
-    attempts = state.index.of_worker.get(worker.name, {}).values()
+    attempts = state.index.attempts.of_worker.get(worker.name, {}).values()
     return [one for one in attempts if one.state in (*OCCUPYING, AttemptState.LOST)]

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from heapq import merge
 from itertools import islice
-from math import inf
 
 from sortedcontainers import SortedSet
 
@@ -14,8 +13,9 @@ from master.scheduling import measure
 from master.scheduling.by_size import BySize
 from master.scheduling.capacity import Capacity
 from master.scheduling.demand import Key
-from master.scheduling.index import Ranking, toggle_under
+from master.scheduling.index import toggle_under
 from master.scheduling.model import LIVE, Attempt, Job, Task, Worker
+from master.scheduling.ranking import LongRanking, Ranking
 from master.scheduling.state import State
 from shared.model import JobState, TaskId
 
@@ -33,7 +33,7 @@ class FairIndex:
     new: Families = field(default_factory=dict)  # jobs never run, with a task to start
     ready: Families = field(default_factory=dict)  # jobs with a task to start
     tails: Families = field(default_factory=dict)  # jobs with none, of which tasks run that could be copied
-    alone: dict[int, Ranking[int, tuple[float, int]]] = field(default_factory=dict)
+    alone: dict[int, LongRanking[int, tuple[float, int]]] = field(default_factory=dict)
     """By job: tasks of one attempt with room for another, as (expected end, task)."""
     sizes: dict[int, BySize | None] = field(default_factory=dict)  # by job; None: its tasks do not differ
 
@@ -56,7 +56,7 @@ class FairIndex:
             return
         speed = measure.speed_of(self.state.grid, worker)
         self.capacity.place(worker.name, speed, worker.offered if worker.is_available else 0)
-        is_idle = worker.name in self.state.index.idle.keys
+        is_idle = worker.name in self.state.index.room.idle.keys
         self.idle.place(worker.name, (-speed, worker.name) if is_idle else None)
 
     def place_task(self, task: Task) -> None:
@@ -72,7 +72,7 @@ class FairIndex:
         ends = (alive[0].since + alive[0].expected_s, task.number) if runs else None
         ranking = self.alone.get(job.id)
         if ranking is None:
-            ranking = self.alone[job.id] = Ranking()
+            ranking = self.alone[job.id] = LongRanking()
         ranking.place(task.number, ends)
         if not ranking.keys:
             del self.alone[job.id]
@@ -92,12 +92,12 @@ class FairIndex:
 
     def fastest_idle(self) -> Iterator[Worker]:
         """Workers with free slots, the fastest first. One that was given nothing is not offered again."""
-        passed_over = (-inf, "")
-        while (entry := next(self.idle.order.irange(passed_over, inclusive=(False, True)), None)) is not None:
+        passed_over = None
+        while (entry := self.idle.next_after(passed_over)) is not None:
             worker = self.state.workers[entry[1]]
-            free = self.state.index.free_slots(worker)
+            free = self.state.index.room.free_slots(worker)
             yield worker
-            if self.state.index.free_slots(worker) == free:
+            if self.state.index.room.free_slots(worker) == free:
                 passed_over = entry
 
     def keys(self) -> set[Key]:
@@ -106,7 +106,8 @@ class FairIndex:
 
     def in_turn(self, keys: Sequence[Key], *families: Families, most: int) -> Iterator[Job]:
         """Jobs of these requirements, in the order of fair sharing: at most so many of each family."""
-        for _, arrival in _merged([islice(_merged(_members(family, keys)), most) for family in families]):
+        found = [members for family in families if (members := _members(family, keys))]
+        for _, arrival in _merged([islice(_merged(members), most) for members in found]):
             yield self.state.index.live[arrival]
 
     def unassigned(self, job: Job) -> float:
@@ -143,7 +144,7 @@ class FairIndex:
         return measure.left_of(self.state.grid, job, self.state.workers[attempt.worker], attempt)
 
     def _alive(self, task: TaskId) -> list[Attempt]:
-        return [a for a in self.state.index.of_task.get(task, {}).values() if a.state in LIVE]
+        return [a for a in self.state.index.attempts.of_task.get(task, {}).values() if a.state in LIVE]
 
     def _held_back(self, job: Job) -> int | None:
         return self.state.fresh[job.id].first_after(0) if self.state.index.is_held(job) else None
@@ -169,7 +170,7 @@ def _members(family: Families, keys: Sequence[Key]) -> list[Iterable[Turn]]:
 
 def _merged(turns: Sequence[Iterable[Turn]]) -> Iterable[Turn]:
     """In order, as each of them is."""
-    return turns[0] if len(turns) == 1 else merge(*turns)
+    return merge(*turns) if len(turns) > 1 else turns[0] if turns else ()
 
 
 def _differing_sizes(job: Job) -> list[float]:

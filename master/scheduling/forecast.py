@@ -92,7 +92,8 @@ class _Course:
 
 def note(grid: Grid, job: Job, worker: Worker, attempt: Attempt) -> None:
     """A result was accepted: remember what its task took. (To be called before the job counts it.)"""
-    took = max(attempt.wall_s, _SHORTEST_S) * measure.speed_of(grid, worker)
+    wall_s = attempt.wall_s
+    took = (wall_s if wall_s > _SHORTEST_S else _SHORTEST_S) * measure.speed_of(grid, worker)
     log = math.log(took / (job.sweep.size_at(attempt.task) or 1.0))
     deviation = log - job.log_mean
     job.log_mean += deviation / (job.succeeded + 1)
@@ -167,7 +168,7 @@ def _courses(state: State, found: dict[int, Forecast | Unknown], slots: _Slots |
         if job.is_over:
             continue
         pool = state.index.pools[job.id]
-        unstarted = len(state.fresh[job.id]) + len(pool.waiting) + (len(pool.asked) if job.spec.quorum else 0)
+        unstarted = len(state.fresh[job.id]) + len(pool.waiting) + (len(pool.asked) if job.quorum else 0)
         unstarted += queued[job.id]
         reason = _why_unknown(state, slots, job)
         if reason:
@@ -207,7 +208,7 @@ def _course(
     if given is not None:
         left = given - job.work_done - speed * sum(size for _, size in sizes)
         size, spread = max(left / max(1, unstarted), 1e-3 * given / job.task_count) / speed, _spread(job)
-    return _Course(job, key, based_on, law, size, spread, unstarted * (job.spec.quorum or 1), sizes)
+    return _Course(job, key, based_on, law, size, spread, unstarted * (job.quorum or 1), sizes)
 
 
 def _expected(grid: Grid, job: Job) -> tuple[Lognormal, str]:
@@ -255,7 +256,7 @@ def _under_way(state: State) -> dict[int, list[tuple[float, int]]]:
 
 def _queued(state: State) -> Counter[int]:
     """By job: how many of its tasks wait at a worker for a slot."""
-    queues = state.index.queues.of_worker.values()
+    queues = state.index.attempts.queues.of_worker.values()
     return Counter(attempt.job for queue in queues for attempt in queue)
 
 
@@ -267,7 +268,7 @@ def _run(state: State, courses: list[_Course], slots: _Slots | None = None) -> N
     else:
         _queue(courses, by_tag=state.settings.policy == "fair")
     for course in courses:
-        course.end = _end(course, slots.of(course.key)[0] / course.job.spec.requires.slots)
+        course.end = _end(course, slots.of(course.key)[0] / course.job.slots)
 
 
 def _queue(courses: list[_Course], *, by_tag: bool) -> None:

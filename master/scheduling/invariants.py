@@ -64,7 +64,7 @@ def _attempts_are_in_order(state: State) -> None:
 
 
 def _replicas_are_bounded(state: State) -> None:
-    for task_id, attempts in state.index.of_task.items():
+    for task_id, attempts in state.index.attempts.of_task.items():
         alive = [attempt for attempt in attempts.values() if attempt.state in LIVE]
         limit = state.jobs[task_id.job].max_replicas
         assert limit is None or len(alive) <= limit, f"task {task_id} has {len(alive)} attempts, {limit} are allowed"
@@ -75,7 +75,7 @@ def _replicas_are_bounded(state: State) -> None:
 def _nobody_is_overloaded(state: State) -> None:
     for attempt in state.attempts.values():
         assert attempt.worker in state.workers, f"attempt {attempt.id} is on {attempt.worker}, which is unknown"
-    for name, used in state.index.used.items():
+    for name, used in state.index.attempts.used.items():
         slots = state.workers[name].facts.slots
         is_known = state.workers[name].reported > 0  # come back smaller, it has not said yet what it still has
         assert used <= slots or not is_known, f"worker {name} has {used} slots in use of {slots}"

@@ -14,7 +14,7 @@ _MOST_S = 1e9
 
 
 def ms_of(seconds: float) -> int:
-    return round(min(seconds, _MOST_S) * 1000)
+    return round((seconds if seconds < _MOST_S else _MOST_S) * 1000)
 
 
 def assume_lost(job: Job, attempt: Attempt, worker: Worker) -> None:
@@ -59,8 +59,7 @@ def is_extra(attempt: Attempt) -> bool:
 
 def budget_left(job: Job, reserved_ms: int) -> bool:
     """Whether the job may have another replica; ``reserved_ms``: what those at work are expected to take."""
-    budget_s = job.spec.replica_budget_s
-    return budget_s is None or job.replicated_cpu_ms + reserved_ms < ms_of(budget_s)
+    return job.budget_s is None or job.replicated_cpu_ms + reserved_ms < ms_of(job.budget_s)
 
 
 def expected_ms(attempt: Attempt) -> int:

@@ -11,28 +11,31 @@ from master.scheduling.model import LIVE, Attempt, Exemption, Job, Program, Task
 from master.scheduling.state import State
 from shared.model import AttemptState, JobState, Order, Outcome, Result, TaskId, TaskState
 
-RUNNING, SUCCEEDED, SUCCEEDED_ATTEMPT = TaskState.RUNNING, TaskState.SUCCEEDED, AttemptState.SUCCEEDED
+RUNNING, SUCCEEDED = TaskState.RUNNING, TaskState.SUCCEEDED
+DISPATCHED, SUCCEEDED_ATTEMPT = AttemptState.DISPATCHED, AttemptState.SUCCEEDED
 
 
 def start_attempt(state: State, job: Job, number: int, worker: Worker, *, ahead: bool = False) -> Attempt:
     """Dispatch a new attempt at a task; it is sent when the step's frames are put together. ``ahead``: to wait at the
     worker for a slot.
     """
-    task = state.tasks.get(TaskId(job.id, number)) or Task(job.id, number)
-    is_last_fresh = not task.started and len(state.fresh[job.id]) == 1
+    grid, index, task = state.grid, state.index, state.tasks.get(TaskId(job.id, number)) or Task(job.id, number)
+    is_last_fresh = not task.started and state.fresh[job.id].count == 1
+    task.attempts += 1
     attempt = Attempt(
         job.id,
         number,
-        task.attempts + 1,
+        task.attempts,
         worker.name,
-        job.spec.requires.slots,
-        replica=task.id in state.index.alive,
-        dispatched_at=state.now,
-        expected_s=measure.work_of(state.grid, job, number) / measure.speed_of(state.grid, worker),
-        asked=number in state.index.pools[job.id].asked,
+        job.slots,
+        task.id in index.attempts.alive,
+        grid.now,
+        DISPATCHED,
+        measure.work_of(grid, job, number) / measure.speed_of(grid, worker),
+        job.quorum is not None and number in index.pools[job.id].asked,
         waiting=ahead,
     )
-    task.attempts, state.grid.last_start, state.grid.last_worker = attempt.number, state.now, worker.name
+    grid.last_start, grid.last_worker = grid.now, worker.name
     if not task.started:
         _start_task(state, job, task)
     if is_last_fresh and job.order is not Order.DELIVER:
@@ -78,8 +81,8 @@ def _count_result(state: State, job: Job, task: Task, attempt: Attempt) -> list[
     is_decided, is_slow = agreement.decides(state, job, task, attempt), False
     if is_decided:
         attempt.accepted, task.winner = True, attempt.number
-        is_slow = _learn(state, attempt)
-    if job.spec.quorum is None:
+        is_slow = _learn(state, job, attempt)
+    if job.quorum is None:
         ledger.enter(job, task, attempt, Outcome.SUCCEEDED)
     state.save_attempt(attempt)
     if not is_decided:
@@ -90,7 +93,7 @@ def _count_result(state: State, job: Job, task: Task, attempt: Attempt) -> list[
     blamed = probation.succeeded(state, attempt, task, is_slow=is_slow)
     if task.votes:
         blamed += probation.voted(state, task)
-    _finish_task(state, task, SUCCEEDED)
+    _end_task(state, job, task, SUCCEEDED)
     return blamed
 
 
@@ -103,8 +106,8 @@ def lose_attempt(state: State, attempt: Attempt, reason: str, *, for_good: bool)
         attempt.state = states.check(states.ATTEMPT, attempt.state, AttemptState.LOST)
         _assume_lost(state, attempt)
     attempt.reason, attempt.sent, attempt.waiting = reason, 0, False
-    attempt.thaw(state.now)
-    attempt.ended_at = state.now if for_good or not task.is_open else None
+    attempt.thaw(state.grid.now)
+    attempt.ended_at = state.grid.now if for_good or not task.is_open else None
     state.save_attempt(attempt)
     reconsider_task(state, task)
 
@@ -113,7 +116,7 @@ def adopt_attempt(state: State, attempt: Attempt) -> None:
     """A lost attempt is still at work: it counts again if its task has room for it, else it is cancelled."""
     task, job = state.tasks[attempt.task_id], state.jobs[attempt.job]
     withdraw(state, task.id, "its task runs elsewhere after all")
-    has_room = job.max_replicas is None or state.index.alive.get(task.id, 0) < job.max_replicas
+    has_room = job.max_replicas is None or state.index.attempts.alive.get(task.id, 0) < job.max_replicas
     attempt.reason = ""
     ledger.take_back(job, attempt)
     state.save_job(job)
@@ -121,7 +124,7 @@ def adopt_attempt(state: State, attempt: Attempt) -> None:
         cancel_attempt(state, attempt, "replaced while it was lost")
         return
     attempt.state = states.check(states.ATTEMPT, attempt.state, AttemptState.RUNNING)
-    attempt.started_at = attempt.started_at or state.now
+    attempt.started_at = attempt.started_at or state.grid.now
     _set_task(job, task, TaskState.RUNNING)
     state.save_job(job)
     state.save_task(task)
@@ -136,7 +139,7 @@ def cancel_attempt(state: State, attempt: Attempt, reason: str) -> None:
 
 def withdraw(state: State, task: TaskId, reason: str) -> None:
     """Whatever waits of the task at a worker is not to begin: it runs elsewhere, or is about to."""
-    others = state.index.of_task.get(task)
+    others = state.index.attempts.of_task.get(task)
     for attempt in list(others.values()) if others else ():
         if attempt.is_queued:
             cancel_attempt(state, attempt, reason)
@@ -149,15 +152,15 @@ def take_back(state: State, attempt: Attempt, reason: str) -> None:
 
 
 def _take_back_all(state: State, worker: Worker) -> None:
-    for attempt in list(state.index.queues.of_worker.get(worker.name, ())):
+    for attempt in list(state.index.attempts.queues.of_worker.get(worker.name, ())):
         take_back(state, state.attempts[attempt], "its worker is on probation, and it had not begun")
 
 
 def close_attempt(state: State, attempt: Attempt) -> None:
     """A cancelled attempt is gone from its worker without a result."""
     attempt.state = states.check(states.ATTEMPT, attempt.state, AttemptState.CANCELLED)
-    attempt.ended_at, attempt.waiting = state.now, False
-    attempt.thaw(state.now)
+    attempt.ended_at, attempt.waiting = state.grid.now, False
+    attempt.thaw(state.grid.now)
     _assume_lost(state, attempt)
     state.save_attempt(attempt)
 
@@ -180,18 +183,18 @@ def cancel_job(state: State, job: Job) -> None:
     for number in list(state.index.pools[job.id].kept):
         task = state.tasks[TaskId(job.id, number)]
         if task.is_open:
-            _end_task(state, task, TaskState.CANCELLED, "the job was cancelled")
+            _end_task(state, job, task, TaskState.CANCELLED, "the job was cancelled")
     _depart(state, job, JobState.CANCELLED)
 
 
 def reconsider_task(state: State, task: Task) -> None:
     """After an attempt has ended without success: wait for another one, queue the task again, or fail it."""
-    if not task.is_open or task.id in state.index.alive:
+    if not task.is_open or task.id in state.index.attempts.alive:
         return
     job = state.jobs[task.job]
     if task.setbacks >= job.max_attempts:
         task.verdict = agreement.verdict(job, task)
-        _finish_task(state, task, TaskState.FAILED)
+        _end_task(state, job, task, TaskState.FAILED)
         return
     _set_task(job, task, TaskState.QUEUED)
     state.save_task(task)
@@ -204,48 +207,47 @@ def _assume_lost(state: State, attempt: Attempt) -> None:
     state.save_job(job)
 
 
-def _learn(state: State, attempt: Attempt) -> bool:
+def _learn(state: State, job: Job, attempt: Attempt) -> bool:
     """From a task's first result; the clock of fair sharing goes on by the work that was done. Whether the worker was
     far slower than others.
     """
-    job, worker = state.jobs[attempt.job], state.workers[attempt.worker]
-    forecast.note(state.grid, job, worker, attempt)
-    work = measure.learn(state.grid, job, worker, attempt)
+    grid, worker = state.grid, state.workers[attempt.worker]
+    forecast.note(grid, job, worker, attempt)
+    attempt.work = work = measure.learn(grid, job, worker, attempt)
     state.effects.workers[worker.name] = worker
-    attempt.work = work
     job.work_done += work
-    state.grid.work_accepted += work
-    state.grid.tasks_accepted += 1
-    state.grid.virtual = state.index.tags.after(state.grid.virtual, work)
+    grid.work_accepted += work
+    grid.tasks_accepted += 1
+    grid.virtual = state.index.tags.after(grid.virtual, work)
     return _learn_of_program(state, job, worker, attempt)
 
 
 def _learn_of_program(state: State, job: Job, worker: Worker, attempt: Attempt) -> bool:
-    key, seen = job.program, measure.observe(worker, attempt, state.now)
-    program = state.programs.get(key) or Program(*key, first_run_at=state.now, used_at=state.now)
-    is_slow = programs.is_far_slower(program, seen)
-    if programs.is_news(program, state.grid.now):
+    now, program, is_slow = state.grid.now, state.programs.get(job.program), False
+    if program is None:
+        program = Program(*job.program, first_run_at=now, used_at=now)
+    is_news = programs.is_news(program, now)
+    if is_news or not programs.is_usual(program, measure.work_shown(worker, attempt)):
+        seen = measure.observe(worker, attempt, now)
+        is_slow = programs.is_far_slower(program, seen)
+    if is_news:
         programs.learn(program, seen)
+        state.save_program(program)
     else:
         program.runs += 1
-    state.save_program(program)
+        state.effects.programs[job.program] = program
     return is_slow
 
 
-def _finish_task(state: State, task: Task, end: TaskState) -> None:
-    job = state.jobs[task.job]
-    _end_task(state, task, end)
-    state.save_job(job)
-
-
-def _end_task(state: State, task: Task, end: TaskState, reason: str = "") -> None:
+def _end_task(state: State, job: Job, task: Task, end: TaskState, reason: str = "") -> None:
     """Nobody waits for the task any more: what runs for it is cancelled, what was lost will not come back."""
-    _set_task(state.jobs[task.job], task, end)
+    _set_task(job, task, end)
     task.finished_at = state.grid.now
     if task.votes:
-        agreement.settle(state, state.jobs[task.job], task)
+        agreement.settle(state, job, task)
+    state.save_job(job)
     state.save_task(task)
-    others = state.index.of_task.get(task.id)
+    others = state.index.attempts.of_task.get(task.id)
     if not others:
         return
     reason = reason or f"attempt {task.winner} brought the result first"
@@ -253,36 +255,36 @@ def _end_task(state: State, task: Task, end: TaskState, reason: str = "") -> Non
         if attempt.state in LIVE:
             cancel_attempt(state, attempt, reason)
         elif attempt.state is AttemptState.LOST:
-            attempt.ended_at = state.now
+            attempt.ended_at = state.grid.now
             state.save_attempt(attempt)
 
 
 def _depart(state: State, job: Job, end: JobState) -> None:
     job.state = states.check(states.JOB, job.state, end)
-    job.finished_at, job.departure = state.now, state.next_sequence()
+    job.finished_at, job.departure = state.grid.now, state.next_sequence()
     job.starved_since, job.stalled, job.paused, job.waiting_for = None, False, False, ()
     state.save_job(job)
 
 
 def _start_task(state: State, job: Job, task: Task) -> None:
     task.started = True
-    task.started_at = task.started_at or state.now
+    task.started_at = task.started_at or state.grid.now
     state.fresh[job.id].discard(task.number)
     if job.state is JobState.QUEUED:
         job.state = states.check(states.JOB, job.state, JobState.RUNNING)
-        job.started_at = job.started_at or state.now
+        job.started_at = job.started_at or state.grid.now
 
 
 def _release(state: State, job: Job) -> None:
     """What kept it from completing is gone: note whom the job may now pass, and why (exempt predecessors)."""
-    job.released_at = state.now
+    job.released_at = state.grid.now
     if job.order is Order.NONE:
         return
     for arrival in state.index.exempt.irange(maximum=job.arrival, inclusive=(True, False)):
         predecessor = state.index.live[arrival]
         if predecessor.weight <= job.weight:
             reason = "paused" if predecessor.paused else "stalled"
-            state.effects.exemptions.append(Exemption(job.id, predecessor.id, reason, state.now))
+            state.effects.exemptions.append(Exemption(job.id, predecessor.id, reason, state.grid.now))
 
 
 def _set_task(job: Job, task: Task, new: TaskState) -> None:
@@ -290,7 +292,10 @@ def _set_task(job: Job, task: Task, new: TaskState) -> None:
     old = task.state
     if old is new:
         return
-    job.running += (new is RUNNING) - (old is RUNNING)
+    if new is RUNNING:
+        job.running += 1
+    elif old is RUNNING:
+        job.running -= 1
     if new is SUCCEEDED:
         job.succeeded += 1
     elif new is TaskState.FAILED:
@@ -300,8 +305,9 @@ def _set_task(job: Job, task: Task, new: TaskState) -> None:
 
 def _record(state: State, attempt: Attempt, result: Result) -> None:
     attempt.state = states.check(states.ATTEMPT, attempt.state, states.END[result.outcome])
-    if not attempt.waiting or result.wall_s:  # else it never began
-        attempt.started_at = attempt.started_at or max(attempt.dispatched_at, state.grid.now - result.wall_s)
+    if not attempt.started_at and (result.wall_s or not attempt.waiting):  # else it never began
+        began_at = state.grid.now - result.wall_s
+        attempt.started_at = began_at if began_at > attempt.dispatched_at else attempt.dispatched_at
     attempt.ended_at, attempt.waiting = state.grid.now, False
     if attempt.freezes:
         attempt.thaw(state.grid.now)

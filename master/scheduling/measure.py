@@ -82,10 +82,9 @@ def tag_of(grid: Grid, job: Job) -> float:
 
 def observe(worker: Worker, attempt: Attempt, now: float) -> Observation:
     """What an attempt that has succeeded shows of its program."""
-    wall_s, share = attempt.wall_s, _share(worker, attempt)
-    work = max(wall_s, _SHORTEST_S) * worker.facts.speed * share
+    share, work = _share(worker, attempt), work_shown(worker, attempt)
     cpu_s, system_s, memory_bytes = attempt.cpu_s, attempt.system_s, attempt.peak_memory_bytes
-    return Observation(now, worker.name, work, wall_s, cpu_s, system_s, memory_bytes, share)
+    return Observation(now, worker.name, work, attempt.wall_s, cpu_s, system_s, memory_bytes, share)
 
 
 def work_shown(worker: Worker, attempt: Attempt) -> float:
@@ -93,19 +92,21 @@ def work_shown(worker: Worker, attempt: Attempt) -> float:
 
     Only benchmark and clocks enter, never a speed that was learnt nor a size that was predicted: see ``learn``.
     """
-    return max(attempt.wall_s, _SHORTEST_S) * worker.facts.speed * _share(worker, attempt)
+    wall_s = attempt.wall_s if attempt.wall_s > _SHORTEST_S else _SHORTEST_S
+    return wall_s * worker.facts.speed * _share(worker, attempt)
 
 
 def _share(worker: Worker, attempt: Attempt) -> float:
     """What the attempt had of its slots: what it used. Unless it used clearly less than was left over for it: then it
     waited of its own accord, would wait as long anywhere, and had all that it wanted.
     """
-    if not attempt.cpu_s:
+    wall_s = attempt.wall_s if attempt.wall_s > _SHORTEST_S else _SHORTEST_S
+    used = attempt.cpu_s / (wall_s * attempt.slots)
+    if used >= 1.0 or not attempt.cpu_s:
         return 1.0
-    used = attempt.cpu_s / (max(attempt.wall_s, _SHORTEST_S) * attempt.slots)
     left = worker.load.spare_cpu / max(worker.offered, attempt.slots) if worker.load else 0.0
     has_waited = used < _NEARLY_ALL * min(1.0, left)
-    return 1.0 if has_waited or used >= 1.0 else max(_LEAST_SHARE, used)
+    return 1.0 if has_waited else max(_LEAST_SHARE, used)
 
 
 def learn(grid: Grid, job: Job, worker: Worker, attempt: Attempt) -> float:
@@ -117,16 +118,19 @@ def learn(grid: Grid, job: Job, worker: Worker, attempt: Attempt) -> float:
     anywhere; benchmarks and given sizes anchor it.) Of one whose size is out of all proportion to its time, only so
     much is believed: it may be in other units.
     """
-    wall_s = max(attempt.wall_s, _SHORTEST_S)
-    size = job.sweep.size_at(attempt.task)
+    wall_s, size = attempt.wall_s, job.sweep.size_at(attempt.task)
+    if wall_s < _SHORTEST_S:
+        wall_s = _SHORTEST_S
     if size is None:
         return wall_s * speed_of(grid, worker)
     promised = wall_s * worker.facts.speed
-    believed = _within(promised / _PROPORTION, size, promised * _PROPORTION)
+    is_in_proportion = promised <= size * _PROPORTION and size <= promised * _PROPORTION
+    believed = size if is_in_proportion else _within(promised / _PROPORTION, size, promised * _PROPORTION)
     worker.work_done += believed
     worker.work_s += wall_s
     grid.measured += 1
-    grid.log_share += (math.log2(believed / promised) - grid.log_share) / min(grid.measured, _MEMORY)
+    count = grid.measured if grid.measured < _MEMORY else _MEMORY
+    grid.log_share += (math.log2(believed / promised) - grid.log_share) / count
     grid.share = _in_steps(grid.log_share, grid.share)
     return size
 
@@ -139,9 +143,10 @@ def merit(worker: Worker) -> int:
     """Which of two workers with as many free slots is offered first: the faster by a sixth of an octave, and among
     equals the one that leaves more over, by quarters of a slot.
     """
-    done, spent_s = worker.work_done + _PRIOR_S * worker.facts.speed, worker.work_s + _PRIOR_S
-    level = round(_LEVELS * math.log2(_within(_SLOWEST, done / spent_s, _FASTEST)))
-    return level * (_QUARTERS + 1) + _quarters_left(worker)
+    speed = (worker.work_done + _PRIOR_S * worker.facts.speed) / (worker.work_s + _PRIOR_S)
+    if not _SLOWEST <= speed <= _FASTEST:
+        speed = _within(_SLOWEST, speed, _FASTEST)
+    return round(_LEVELS * math.log2(speed)) * (_QUARTERS + 1) + _quarters_left(worker)
 
 
 def share_left(worker: Worker) -> float:
@@ -150,8 +155,10 @@ def share_left(worker: Worker) -> float:
 
 
 def _quarters_left(worker: Worker) -> int:
-    left = worker.load.spare_cpu / max(1, worker.offered) if worker.load else 0.0
-    return int(_QUARTERS * min(1.0, left))
+    if worker.load is None:
+        return 0
+    left = worker.load.spare_cpu / (worker.offered or 1)
+    return _QUARTERS if left >= 1.0 else int(_QUARTERS * left)
 
 
 def _mean_work(grid: Grid) -> float:

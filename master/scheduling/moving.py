@@ -22,22 +22,22 @@ def relieve(state: State, view: View, *, unless_ready: bool) -> None:
     """Have idle workers begin what only waits elsewhere; ``unless_ready``: none that could start something else, for
     that is the policy's affair. (What has not begun at all comes before replicas.)
     """
-    for name in [entry[-1] for entry in state.index.idle.order[:_OFFER_TO]]:
+    for name in [entry[-1] for entry in state.index.room.idle.order[:_OFFER_TO]]:
         worker = state.workers[name]
         if unless_ready and any(key in state.index.ready for key in view.keys_met(worker)):
             continue
-        while state.index.free_slots(worker) > 0 and (attempt := _worth_moving(state, view, worker)):
+        while state.index.room.free_slots(worker) > 0 and (attempt := _worth_moving(state, view, worker)):
             _move(state, attempt, worker)
 
 
 def take_back_from(state: State, worker: Worker, reason: str) -> None:
-    for attempt_id in list(state.index.queues.of_worker.get(worker.name, ())):
+    for attempt_id in list(state.index.attempts.queues.of_worker.get(worker.name, ())):
         lifecycle.take_back(state, state.attempts[attempt_id], reason)
 
 
 def take_back_of(state: State, job: Job, reason: str) -> None:
     for number in list(state.index.pools[job.id].kept):
-        for attempt in list(state.index.of_task.get(TaskId(job.id, number), {}).values()):
+        for attempt in list(state.index.attempts.of_task.get(TaskId(job.id, number), {}).values()):
             if attempt.is_queued:
                 lifecycle.take_back(state, attempt, reason)
 
@@ -52,9 +52,9 @@ def _move(state: State, attempt: Attempt, worker: Worker) -> None:
 
 def _worth_moving(state: State, view: View, worker: Worker) -> Attempt | None:
     """The attempt that would begin last of those that this idle worker would be done with clearly earlier."""
-    for wait_ms, name in state.index.laden.order[:_LOOK_AT]:
-        donor, queue = state.workers[name], state.index.queues.of_worker[name]
-        last = state.attempts[state.index.queues.latest_on(name)]
+    for wait_ms, name in state.index.room.laden.order[:_LOOK_AT]:
+        donor, queue = state.workers[name], state.index.attempts.queues.of_worker[name]
+        last = state.attempts[state.index.attempts.queues.latest_on(name)]
         job = state.jobs[last.job]
         there_s = (
             (-wait_ms - queue[last.id] / max(1, donor.offered)) / 1e3 + _until_free_s(state, donor) + last.expected_s
@@ -68,5 +68,5 @@ def _worth_moving(state: State, view: View, worker: Worker) -> Attempt | None:
 
 def _until_free_s(state: State, worker: Worker) -> float:
     """Until the first of its slots falls free."""
-    seated = state.index.seated_on(worker.name)
+    seated = state.index.attempts.seated_on(worker.name)
     return min((measure.left_of(state.grid, state.jobs[a.job], worker, a) for a in seated), default=0.0)

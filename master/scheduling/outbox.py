@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from hashlib import sha256
-
-from master.scheduling.model import Attempt, Job, Worker
+from master.scheduling.model import Attempt, Worker
 from master.scheduling.state import State
-from shared.model import AttemptId, AttemptState, Function, Probation
+from shared.model import AttemptId, AttemptState, Probation
 from shared.protocol.messages import MAX_LONG_RUNS_PER_ASSIGN, MAX_RUNS_PER_ASSIGN, Assign, Run
-from shared.spec import MAX_RUN_CHARACTERS, RowFile, staged
+from shared.spec import MAX_RUN_CHARACTERS
 
 _INPUT_CHARACTERS = 150
 """Of an input of a task's own, beside its path."""
@@ -22,10 +19,10 @@ class Outbox:
     """Gathers, during one step, who must be written to; commands are read off the changed attempts."""
 
     def __init__(self) -> None:
-        self._cancels: dict[str, list[AttemptId]] = {}
-        self._runs: dict[str, list[Run]] = {}
-        self._lengths: dict[str, tuple[int, int]] = {}  # of so many of these: characters
         self._concerned: dict[str, None] = {}
+        self._runs: dict[str, list[Run]] = {}
+        self._cancels: dict[str, list[AttemptId]] = {}
+        self._lengths: dict[str, tuple[int, int]] = {}  # of so many of these runs: characters
 
     def answer(self, worker: str) -> None:
         """Its Report is being taken in: each is answered by an Assign."""
@@ -40,31 +37,31 @@ class Outbox:
 
         What does not fit into a frame is sent when the worker's next Report shows that it does not hold it.
         """
+        workers = state.workers
         for attempt in state.effects.attempts.values():
-            if attempt.sent == 0 and attempt.ended_at is None:
-                worker = state.workers[attempt.worker]
-                if _is_listening(worker):
-                    self._command(state, attempt, worker)
-        listening = (w for name in self._concerned if _is_listening(w := state.workers[name]))
-        return {worker.name: self._assign(state, worker) for worker in listening}
+            if attempt.sent == 0 and attempt.ended_at is None and _is_listening(workers[attempt.worker]):
+                self._command(state, attempt, workers[attempt.worker])
+        listening = [name for name in self._concerned if _is_listening(workers[name])]
+        return {name: self._assign(state, workers[name]) for name in listening}
 
     def _command(self, state: State, attempt: Attempt, worker: Worker) -> None:
+        name = worker.name
         if attempt.state is _DISPATCHED:
-            runs = self._runs.setdefault(worker.name, [])
-            if not self._has_space(worker.name, runs):
+            runs = self._runs.get(name)
+            if runs is None:
+                runs = self._runs[name] = []
+            elif len(runs) >= MAX_LONG_RUNS_PER_ASSIGN and not self._has_space(name, runs):
                 return
-            runs.append(_run(state.jobs[attempt.job], attempt))
+            runs.append(state.jobs[attempt.job].runs.run(attempt.id))
         elif attempt.state is _CANCELLING:
-            self._cancels.setdefault(worker.name, []).append(attempt.id)
+            self._cancels.setdefault(name, []).append(attempt.id)
         else:
             return
         attempt.sent = worker.assigned + 1
-        self._concerned[worker.name] = None
+        self._concerned[name] = None
 
     def _has_space(self, worker: str, runs: list[Run]) -> bool:
         """For one more, however long. (Of few it need not be counted.)"""
-        if len(runs) < MAX_LONG_RUNS_PER_ASSIGN:
-            return True
         length, counted = self._lengths.get(worker, (0, 0))
         length += sum(map(_length, runs[counted:]))
         self._lengths[worker] = length, len(runs)
@@ -88,26 +85,6 @@ def _is_listening(worker: Worker) -> bool:
     return worker.session is not None and worker.reported > 0
 
 
-def _run(job: Job, attempt: Attempt) -> Run:
-    spec, parameters = job.spec, job.sweep.parameters_at(attempt.task)
-    return Run(
-        attempt.id,
-        job.sweep.command_at(attempt.task, parameters),
-        parameters,
-        spec.environment,
-        job_name=spec.name,
-        slots=attempt.slots,
-        timeout_s=spec.timeout_s,
-        memory_bytes=spec.requires.memory_bytes or None,
-        network=spec.requires.network,
-        inputs=job.inputs,
-        own_inputs=staged(spec.tasks[attempt.task - 1].inputs) if spec.tasks else {},
-        outputs=tuple(spec.outputs),
-        function=_function(job),
-        row_file=rows.sha256 if isinstance(rows := spec.parameters, RowFile) else None,
-    )
-
-
 def _length(run: Run) -> int:
     """Characters that it will have at most: the line of a row file is yet to be put in."""
     if run.row_file is not None:
@@ -116,11 +93,3 @@ def _length(run: Run) -> int:
     named = sum(len(name) + len(str(value)) for name, value in pairs)
     inputs = sum(len(path) + _INPUT_CHARACTERS for path in run.own_inputs)
     return named + inputs + sum(map(len, run.command)) + sum(map(len, run.outputs))
-
-
-def _function(job: Job) -> Function | None:
-    """Other users cannot share an interpreter by naming this one's session."""
-    if job.spec.function is None:
-        return None
-    session = sha256(f"{job.owner}\0{job.spec.function.session}".encode()).hexdigest()
-    return replace(job.spec.function, session=session)

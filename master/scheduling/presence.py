@@ -39,9 +39,10 @@ def join(state: State, event: WorkerJoined) -> Reply:
 
 def renew_lease(state: State, worker: Worker) -> None:
     """It was heard of. A lease that is almost new is left as it is, so that most reports change none."""
-    lease_s, spare_s = state.settings.lease_s, state.settings.lease_s - state.settings.report_every_s
-    if abs(state.now + lease_s - worker.lease_until) > min(_ALMOST_NEW * lease_s, spare_s / 2):
-        worker.lease_until = state.now + lease_s
+    settings, until = state.settings, state.grid.now + state.settings.lease_s
+    older_s = abs(until - worker.lease_until)
+    if older_s > _ALMOST_NEW * settings.lease_s or older_s > (settings.lease_s - settings.report_every_s) / 2:
+        worker.lease_until = until
 
 
 def leave(state: State, name: str, session: int) -> Reply:
@@ -78,7 +79,7 @@ def wake_at(state: State) -> float | None:
 def _give_up(state: State, worker: Worker) -> None:
     if worker.session is not None:
         state.effects.closes.append((worker.name, worker.session))
-    for attempt in list(state.index.of_worker.get(worker.name, {}).values()):
+    for attempt in list(state.index.attempts.of_worker.get(worker.name, {}).values()):
         if attempt.state in OCCUPYING:
             lifecycle.lose_attempt(state, attempt, "its worker fell silent", for_good=False)
     _disconnect(state, worker)
@@ -86,7 +87,7 @@ def _give_up(state: State, worker: Worker) -> None:
 
 def _disconnect(state: State, worker: Worker) -> None:
     worker.session, worker.offered, worker.reported, worker.assigned = None, 0, 0, 0
-    for attempt in state.index.of_worker.get(worker.name, {}).values():
+    for attempt in state.index.attempts.of_worker.get(worker.name, {}).values():
         if attempt.sent:
             attempt.sent = 0
             state.effects.attempts[attempt.id] = attempt

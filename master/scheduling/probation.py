@@ -80,7 +80,7 @@ def expire(state: State) -> None:
 
 def _praise(state: State, worker: Worker) -> None:
     """What it had begun before its probation does not count."""
-    if worker.probation_until is not None:
+    if worker.probation_until is not None or (worker.standing == TOP and not worker.on_trial):
         return
     _raise(state, worker)
     if worker.on_trial:

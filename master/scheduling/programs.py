@@ -67,9 +67,9 @@ def predict(program: Program) -> Prediction | None:
     if not program.window:
         return None
     works = _works(program.window)
-    last = _best_last(works)
-    expected = _median(works[-last:])
-    ratios = sorted(_ratios(works, last)) or [1.0]
+    last, ratios = _best_last(works)
+    expected = _median(sorted(works[-last:]))
+    ratios = sorted(ratios) or [1.0]
     low, high = quantile(ratios, 0.1), quantile(ratios, 0.9)
     doubt = _doubt(len(works))
     mean = sum(min(high, max(low, ratio)) for ratio in ratios) / len(ratios)
@@ -94,12 +94,17 @@ def task_size(program: Program, predicted: Prediction) -> float:
     return program.recorded if program.recorded is not None else predicted.mean
 
 
+def is_usual(program: Program, work: float) -> bool:
+    """It is clear at first sight that no worker was far slower that took so much work for a run; as nearly always."""
+    return len(program.works) < _ENOUGH or work <= _FAR * program.works[_SURELY]
+
+
 def is_far_slower(program: Program, seen: Observation) -> bool:
     """Whether a worker took far longer than others would have, as fast as it says it is and with as much as it says
     was left over. Where others have just seen the program change, it has not.
     """
-    if len(program.works) < _ENOUGH or seen.work <= _FAR * program.works[_SURELY]:
-        return False  # as nearly always
+    if is_usual(program, seen.work):
+        return False
     others = [run for run in _familiar(program) if run.worker != seen.worker]
     strange = program.window[len(program.window) - program.strange :]
     if len(others) < _ENOUGH or any(run.worker != seen.worker for run in strange):
@@ -174,23 +179,32 @@ def _doubt(runs: int) -> float:
     return float(_DOUBT ** (1 / runs))
 
 
-def _best_last(works: Sequence[float]) -> int:
-    """From how many runs the next would have been predicted best, so far."""
-    best, least = _LAST[0], math.inf
+def _best_last(works: Sequence[float]) -> tuple[int, list[float]]:
+    """From how many runs the next would have been predicted best; and each run to what that would have said."""
+    best, chosen, least = _LAST[0], list[float](), math.inf
     for last in _LAST:
-        error = sum(abs(math.log(ratio)) for ratio in _ratios(works, last))
+        ratios = _ratios(works, last)
+        error = sum(abs(math.log(ratio)) for ratio in ratios)
         if error < _CLEARLY * least:
-            best, least = last, error
-    return best
+            best, chosen, least = last, ratios, error
+    return best, chosen
 
 
 def _ratios(works: Sequence[float], last: int) -> list[float]:
-    """Of each run to what would have been predicted of it."""
-    return [works[at] / _median(works[max(0, at - last) : at]) for at in range(1, len(works))]
+    """Of each run to what would have been predicted of it: the median of so many before it."""
+    ratios, before = [], list[float]()
+    for at in range(1, len(works)):
+        insort(before, works[at - 1])
+        if at > last:
+            del before[bisect_left(before, works[at - 1 - last])]
+        ratios.append(works[at] / _median(before))
+    return ratios
 
 
-def _median(values: Sequence[float]) -> float:
-    return quantile(sorted(values), 0.5)
+def _median(ordered: Sequence[float]) -> float:
+    half, is_between = divmod(len(ordered) - 1, 2)
+    below = ordered[half]
+    return below + (ordered[half + 1] - below) * 0.5 if is_between else below
 
 
 def _within(work: float) -> float:

@@ -19,29 +19,41 @@ from master.scheduling import lifecycle, presence, states
 from master.scheduling.model import OCCUPYING, Attempt, Worker
 from master.scheduling.outbox import Outbox
 from master.scheduling.state import State
-from shared.model import AttemptId, AttemptState, Held, Result
+from shared.model import AttemptId, AttemptState, Held
 from shared.protocol.messages import Report
 from shared.stretches import attempts_of
 
 _RUNS = AttemptState.RUNNING
+Id = tuple[int, int, int]
+"""Equal to an AttemptId."""
 
 
 def reconcile(state: State, outbox: Outbox, worker: Worker, report: Report) -> None:
     """Take in one Report of the worker's open session."""
-    until, offered = worker.lease_until, min(report.load.slots, worker.facts.slots)
+    until, load = worker.lease_until, report.load
+    offered = load.slots if load.slots < worker.facts.slots else worker.facts.slots
     presence.renew_lease(state, worker)
     is_as_before = worker.offered == offered and worker.lease_until == until
-    worker.reported, worker.reported_at = report.seq, state.now
-    worker.load, worker.offered = report.load, offered
+    worker.reported, worker.reported_at, worker.load, worker.offered = report.seq, state.grid.now, load, offered
     if is_as_before:
         state.note_load(worker)
     else:
         state.save_worker(worker)
     outbox.answer(worker.name)
     for result in report.results:
-        _take_result(state, worker, result)
+        attempt = state.attempts.get(result.attempt)
+        if attempt is None or attempt.worker != worker.name:
+            state.effects.late.append((worker.name, result))
+        else:
+            lifecycle.finish_attempt(state, attempt, result)
+    if report.holding or report.waiting or worker.name in state.index.attempts.of_worker:
+        _compare(state, outbox, worker, report)
+
+
+def _compare(state: State, outbox: Outbox, worker: Worker, report: Report) -> None:
+    """What it holds, as it says, with what it is believed to hold."""
     begun, waiting = {held.attempt: held for held in report.holding}, set(attempts_of(report.waiting))
-    queue = state.index.queues.of_worker.get(worker.name, {}).keys()
+    queue = state.index.attempts.queues.of_worker.get(worker.name, {}).keys()
     strangers = [*begun, *(waiting - queue)]
     for attempt in _worth_a_look(state, worker, waiting):
         held = begun.get(attempt.id)
@@ -52,27 +64,20 @@ def reconcile(state: State, outbox: Outbox, worker: Worker, report: Report) -> N
             _is_held(state, attempt, held, report.seen)
     for stranger in strangers:
         if not _is_ours(state, worker, stranger):
-            outbox.cancel_stranger(worker.name, stranger)
+            outbox.cancel_stranger(worker.name, AttemptId(*stranger))
 
 
-def _worth_a_look(state: State, worker: Worker, waiting: set[AttemptId]) -> list[Attempt]:
+def _worth_a_look(state: State, worker: Worker, waiting: set[Id]) -> list[Attempt]:
     """The worker's attempts, but for those that wait there as they did: most of a long queue, of which nothing
     follows.
     """
-    ours, queue = state.index.of_worker.get(worker.name, {}), state.index.queues.of_worker.get(worker.name)
-    if queue is None or worker.name in state.index.frozen_on:
+    attempts = state.index.attempts
+    ours, queue = attempts.of_worker.get(worker.name, {}), attempts.queues.of_worker.get(worker.name)
+    if queue is None or worker.name in attempts.frozen_on:
         return list(ours.values())
     others = (attempt for number, attempt in ours.items() if number not in queue)
     found = list(islice(others, len(ours) - len(queue)))  # which came before the queue, as a rule
     return [*found, *(ours[number] for number in sorted(queue.keys() - waiting))]
-
-
-def _take_result(state: State, worker: Worker, result: Result) -> None:
-    attempt = state.attempts.get(result.attempt)
-    if attempt is None or attempt.worker != worker.name:
-        state.effects.late.append((worker.name, result))
-    else:
-        lifecycle.finish_attempt(state, attempt, result)
 
 
 def _is_held(state: State, attempt: Attempt, held: Held | None, seen: int) -> None:
@@ -131,6 +136,6 @@ def _send_again(state: State, attempt: Attempt) -> None:
     state.save_attempt(attempt)
 
 
-def _is_ours(state: State, worker: Worker, stranger: AttemptId) -> bool:
-    attempt = state.attempts.get(stranger)
+def _is_ours(state: State, worker: Worker, stranger: Id) -> bool:
+    attempt = state.attempts.get(stranger)  # type: ignore[call-overload]
     return attempt is not None and attempt.worker == worker.name and attempt.state in OCCUPYING

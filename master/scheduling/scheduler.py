@@ -127,9 +127,9 @@ class Scheduler:
         return _DONE
 
     def _plan(self, policy: Policy) -> None:
-        index = self.state.index
+        index, attempts = self.state.index, self.state.index.attempts
         self._relieve(unless_ready=True)
-        patience = most = 2 * (len(index.live) + len(index.idle.order)) + 10  # with wishes in vain on end
+        patience = most = 2 * (len(index.live) + len(index.room.idle.order)) + 10  # with wishes in vain on end
         for wish in policy.plan(self._view):
             granted = self._send(wish) if wish.ahead else self._grant(wish)
             patience = most if granted else patience - 1
@@ -138,13 +138,13 @@ class Scheduler:
         self._relieve(unless_ready=False)
         if policy.ahead is not None and self.state.ahead_s > 0:
             self._send_ahead(policy.ahead(self._view))
-        if not (index.occupied or index.queues.of_worker):  # the policy left all idle: one task keeps the grid going
+        if not (attempts.occupied or attempts.queues.of_worker):  # the policy left all idle: one task keeps it going
             for wish in first_come.plan(self._view):
                 if self._grant(wish):
                     break
 
     def _relieve(self, *, unless_ready: bool) -> None:
-        if self.state.index.queues.of_worker and self.state.index.idle.order:
+        if self.state.index.attempts.queues.of_worker and self.state.index.room.idle.order:
             self.state.settle_queues()
             moving.relieve(self.state, self._view, unless_ready=unless_ready)
 
@@ -152,9 +152,11 @@ class Scheduler:
         """Carry out a wish if it may be; a wish for a held task spends its job's turn all the same."""
         state, task = self.state, wish.task
         job, worker = state.jobs.get(wish.job), state.workers.get(wish.worker)
-        if job is None or worker is None or not self._may_start(job, task, worker):
+        if job is None or worker is None:
             return False
         is_fresh = task in state.fresh[job.id]
+        if not self._may_start(job, task, worker, is_fresh=is_fresh):
+            return False
         is_held = is_fresh and state.index.is_held(job)
         job.cursor, state.grid.pointer = task, job.arrival
         if is_held:
@@ -187,12 +189,12 @@ class Scheduler:
         self.state.settle()
         return True
 
-    def _may_start(self, job: Job, task: int, worker: Worker) -> bool:
+    def _may_start(self, job: Job, task: int, worker: Worker, *, is_fresh: bool) -> bool:
         """Whether the task is one to start or to replicate, on this worker as it is now, and not there already."""
         index = self.state.index
         if not job.is_live or job.paused or not self._view.fits(job, worker):
             return False
-        if task not in self.state.fresh[job.id]:
+        if not is_fresh:
             if task not in index.pools[job.id].waiting and task not in index.to_replicate(job):
                 return False
             if index.on_worker(TaskId(job.id, task), worker.name):

@@ -9,9 +9,10 @@ from typing import Protocol
 
 from master.scheduling.effects import Effects
 from master.scheduling.events import SchedulerSettings
-from master.scheduling.index import Index, Pool
+from master.scheduling.index import Index
 from master.scheduling.model import Attempt, Grid, Job, Program, Task, Worker
 from master.scheduling.naming import ProgramKey
+from master.scheduling.pool import Pool
 from master.scheduling.ranges import Ranges
 from master.scheduling.snapshot import Snapshot
 from shared.model import AttemptId, TaskId
@@ -94,14 +95,14 @@ class State:
 
     def save_attempt(self, attempt: Attempt) -> None:
         """Also has its task placed anew, which it may have made one to replicate, or no longer."""
-        number, task, worker = attempt.id, attempt.task_id, self.workers[attempt.worker]
+        number, worker = attempt.id, self.workers[attempt.worker]
         self.effects.attempts[number] = attempt
         if attempt.ended_at is None:
             self.attempts[number] = attempt
         else:
             self.attempts.pop(number, None)
-        if self.index.place_attempt(attempt):
-            self._moved_tasks[task] = self.tasks[task]
+        if self.index.attempts.place(attempt):
+            self._moved_tasks[attempt.task_id] = self.tasks[attempt.task_id]
         if worker.session is None:  # whether it has a lease may depend on what it has in hand
             self._moved_workers[worker.name] = worker
         else:
@@ -137,12 +138,10 @@ class State:
                 self.index.place_worker(worker)
             self._busied |= self._moved_workers
             self._moved_workers.clear()
-        for worker in self._busied.values():
-            self._place_slots(worker)
-        self._busied.clear()
-        for task in self._moved_tasks.values():
-            self._place_task(task)
-        self._moved_tasks.clear()
+        if self._busied:
+            self._place_slots()
+        if self._moved_tasks:
+            self._place_tasks()
         self.is_due = False
         while self._moved_jobs:
             moved, self._moved_jobs = self._moved_jobs, {}
@@ -153,7 +152,7 @@ class State:
     def settle_queues(self) -> None:
         """The same for what waits at workers; apart, because who ends a task mostly has another one by then."""
         for worker in self._queueing.values():
-            self.index.place_queue(worker)
+            self.index.room.place_queue(worker, self.index.attempts)
         self._queueing.clear()
 
     def gather(self) -> Effects:
@@ -161,30 +160,39 @@ class State:
         gathered, self.effects = self.effects, Effects(self.grid)
         return gathered
 
-    def _place_slots(self, worker: Worker) -> None:
-        self.index.place_slots(worker)
-        self._queueing[worker.name] = worker
-        if self.own is not None:
-            self.own.place_worker(worker)
+    def _place_slots(self) -> None:
+        room, attempts, own = self.index.room, self.index.attempts, self.own
+        for worker in self._busied.values():
+            room.place_slots(worker, attempts)
+            if own is not None:
+                own.place_worker(worker)
+        self._queueing |= self._busied
+        self._busied.clear()
 
-    def _place_task(self, task: Task) -> None:
-        job = self._moved_jobs[task.job] = self.jobs[task.job]
-        is_kept = self.index.place_task(task, job)
-        if task.votes and job.is_live:
-            self._starve_or_feed(job)
-        if self.own is not None:
-            self.own.place_task(task)
-        if not is_kept:
-            self.tasks.pop(task.id, None)
+    def _place_tasks(self) -> None:
+        index, own = self.index, self.own
+        for task in self._moved_tasks.values():
+            job = self._moved_jobs[task.job] = self.jobs[task.job]
+            is_kept = index.pools[task.job].place(task, job, index.attempts)
+            if task.votes or index.voters:
+                index.place_voters(task)
+                if task.votes and job.is_live:
+                    self._starve_or_feed(job)
+            if own is not None:
+                own.place_task(task)
+            if not is_kept:
+                self.tasks.pop(task.id, None)
+        self._moved_tasks.clear()
 
     def _place_job(self, job: Job) -> None:
         """Also lets those go, or keeps those back, whom the job now holds no longer, or again."""
-        was_exempt, standing = job.arrival in self.index.exempt, self.index.standing.get(job.id)
+        standing = self.index.standing.get(job.id)
         is_elsewhere = self.index.place_job(job, self.fresh[job.id])
         if self.own is not None:
             self.own.place_job(job)
         if not is_elsewhere and job.departure is None:
             return
+        was_exempt = standing is not None and standing[1]
         if standing != self.index.standing.get(job.id):
             self.remembered.clear()
         if self.index.is_held(job) and job.held_at is None:
@@ -209,9 +217,7 @@ class State:
 
     def _forget_if_over(self, job: Job) -> None:
         """An ended job stays only until its last attempt has been cancelled."""
-        if job.is_over and job.id in self.jobs and not self.index.pools[job.id].attempts:
-            for number in self.index.pools[job.id].kept:
-                self.tasks.pop(TaskId(job.id, number), None)
+        if job.is_over and job.id in self.jobs and not self.index.pools[job.id].kept:
             del self.jobs[job.id], self.fresh[job.id], self.index.pools[job.id]
 
 

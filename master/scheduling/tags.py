@@ -4,14 +4,14 @@ served them from the start, would not have finished yet: those whose tag the clo
 
 from __future__ import annotations
 
-from sortedcontainers import SortedList
+from bisect import bisect_left, bisect_right, insort
 
 
 class Tags:
     """The tags of the jobs in the grid."""
 
     def __init__(self) -> None:
-        self._order: SortedList[float] = SortedList()
+        self._order: list[float] = []
         self._of: dict[int, float] = {}  # by job
 
     def __eq__(self, other: object) -> bool:
@@ -22,25 +22,25 @@ class Tags:
     def put(self, job: int, tag: float) -> None:
         self.drop(job)
         self._of[job] = tag
-        self._order.add(tag)
+        insort(self._order, tag)
 
     def drop(self, job: int) -> None:
         tag = self._of.pop(job, None)
         if tag is not None:
-            self._order.remove(tag)
+            del self._order[bisect_left(self._order, tag)]
 
     def after(self, clock: float, work: float) -> float:
         """Where the clock stands when ``work`` more has been done; it waits where no tag is ahead of it.
 
         Each tag that it reaches leaves fewer to share the rest, hence a job is passed but once: O(log n) amortised.
         """
-        at = self._order.bisect_right(clock)
-        while work > 0 and at < len(self._order):
-            sharers = len(self._order) - at
-            ahead = self._order[at] - clock
+        order = self._order
+        at = bisect_right(order, clock)
+        while work > 0 and at < len(order):
+            sharers, ahead = len(order) - at, order[at] - clock
             if work < ahead * sharers:
                 return clock + work / sharers
             work -= ahead * sharers
-            clock = self._order[at]
-            at = self._order.bisect_right(clock)
+            clock = order[at]
+            at = bisect_right(order, clock)
         return clock

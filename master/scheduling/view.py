@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import islice
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from master.scheduling import measure
 from master.scheduling.demand import Key
@@ -25,8 +24,7 @@ _PATIENCE = 8
 """So many workers with room are offered in vain at a time."""
 
 
-@dataclass(slots=True)
-class Placement:
+class Placement(NamedTuple):
     """A wish: an attempt at this task of this job, on this worker."""
 
     job: int
@@ -40,7 +38,7 @@ class View:
 
     def __init__(self, state: State) -> None:
         self._state = state
-        self._index = state.index
+        self._index, self._room, self._attempts = state.index, state.index.room, state.index.attempts
 
     @property
     def now(self) -> float:
@@ -57,7 +55,7 @@ class View:
 
     def keys_met(self, worker: Worker) -> Sequence[Key]:
         """The different requirements of jobs in the grid that the worker meets as it is now."""
-        return self._index.demand.served_in(self._index.free_slots(worker), worker.name)
+        return self._index.demand.served_in(self._room.free_slots(worker), worker.name)
 
     def keys_met_by(self, worker: Worker) -> Sequence[Key]:
         """Those of one slot that it meets when it is not at work in all of them."""
@@ -76,51 +74,46 @@ class View:
         """Those with free slots, most free first, as long as there is anything to start (or, with ``replicas``, to
         replicate). One that was offered and given nothing is not offered again.
         """
-        idle, passed_over = self._index.idle, None
-        while self._is_any_wanted(replicas):
-            entry = idle.next_after(passed_over)
-            if entry is None:
-                return
+        idle, demand, passed_over = self._room.idle, self._index.demand, None
+        wanted = self._index.open if replicas else self._index.ready
+        while (entry := idle.next_after(passed_over)) is not None:
             changes = idle.changes
-            if self._is_wanted(entry[-1], replicas):
+            if not wanted.keys().isdisjoint(demand.served_by(entry[-1])):
                 yield self._state.workers[entry[-1]]
+            elif not any(demand.workers[key] for key in wanted):
+                return  # nobody could run any of it
             if changes == idle.changes:
                 passed_over = entry
-
-    def _is_any_wanted(self, replicas: bool) -> bool:
-        """Somebody could run some of what there is to start, or to replicate."""
-        workers = self._index.demand.workers
-        return any(workers[key] for key in (self._index.open if replicas else self._index.ready))
-
-    def _is_wanted(self, worker: str, replicas: bool) -> bool:
-        wanted = self._index.open if replicas else self._index.ready
-        return any(key in wanted for key in self._index.demand.served_by(worker))
 
     # What may be sent ahead, to wait at a worker for a slot. Only tasks to start, never replicas.
 
     def workers_with_room(self) -> Iterator[Worker]:
         """Those at work in all their slots where more may wait, the least laden first, as long as there is anything
-        to start. One that was given nothing is not offered again; after a few such, none is.
+        to start that might be short enough. One given nothing is not offered again; after a few such, none is.
         """
-        full, passed_over, most_ms = self._index.full, 0, milliseconds(self._state.ahead_s)
+        full, brief, passed_over = self._room.full, self._index.brief.order, 0
+        grid, workers, ahead_s = self._state.grid, self._state.workers, self._state.ahead_s
+        most_ms = milliseconds(ahead_s)
         is_over = False
-        while not is_over and self._index.ready:
-            is_over, changes = True, full.changes
-            for wait_ms, name in full.order.islice(passed_over, _PATIENCE):
+        while not is_over and brief:
+            is_over, changes, (least, _) = True, full.changes, brief[0]
+            for wait_ms, name in full.order[passed_over : passed_over + _PATIENCE]:
                 if wait_ms >= most_ms:
                     return
-                if self._has_room(name):
-                    yield self._state.workers[name]
-                if changes != full.changes:
-                    is_over = False
-                    break
+                worker = workers[name]
+                is_any_short = least / measure.speed_of(grid, worker) <= ahead_s
+                if is_any_short and self._has_room(name):
+                    yield worker
+                    if changes != full.changes:
+                        is_over = False
+                        break
                 passed_over += 1
 
     def jobs_ahead(self, after: Callable[[], int]) -> Iterator[tuple[Job, Worker]]:
         """Each worker with room, and the job whose turn it is there: from that arrival once round."""
         asked: tuple[Sequence[Key], int, int] | None = None
         for worker in self.workers_with_room():
-            asks = (self.keys_met_by(worker), after(), self._index.full.changes)
+            asks = (self.keys_met_by(worker), after(), self._room.full.changes)
             if asks != asked:
                 asked, job = asks, next(self.jobs_to_start(worker, after()), None)
             if job is not None:
@@ -130,16 +123,16 @@ class View:
         """For one more attempt that waits, however short. Of very short ones many may: a worker that ends thousands a
         second must not wait for a round trip; others, whose number each Report repeats, may not, whatever the policy.
         """
-        waiting, settings = len(self._index.queues.of_worker.get(name, ())), self._state.settings
+        waiting, settings = len(self._attempts.queues.of_worker.get(name, ())), self._state.settings
         if waiting < _MANY or waiting >= settings.max_ahead:
             return waiting < settings.max_ahead
         return self.waiting_s(self._state.workers[name]) <= settings.ahead_s
 
     def room_s(self, worker: Worker) -> float:
         """How long a task may be expected to take that is sent to wait at this worker; 0: none may."""
-        ahead_s = self._state.ahead_s
-        left_s = ahead_s * worker.offered - self._index.queues.work_ms.get(worker.name, 0) / 1e3
-        if left_s <= 0 or not self._has_room(worker.name) or not self._index.is_full(worker):
+        name, ahead_s = worker.name, self._state.ahead_s
+        left_s = ahead_s * worker.offered - self._attempts.queues.work_ms.get(name, 0) / 1e3
+        if left_s <= 0 or not self._has_room(name) or not self._room.is_full(worker, self._attempts):
             return 0.0
         return left_s if left_s < ahead_s else ahead_s
 
@@ -152,7 +145,7 @@ class View:
         needs but one slot, so that the first that falls free will do.
         """
         is_fresh = task in self._state.fresh[job.id] and not self._index.is_held(job)
-        if not (is_fresh or task in self._index.pools[job.id].waiting) or job.spec.requires.slots > 1:
+        if not (is_fresh or task in self._index.pools[job.id].waiting) or job.slots > 1:
             return False
         if not measure.is_known(job, task) or not self.could_run(job, worker) or self.is_on(job, task, worker):
             return False
@@ -166,29 +159,27 @@ class View:
 
     def waiting_s(self, worker: Worker) -> float:
         """Expected work that waits at the worker, for each of its slots."""
-        return self._index.queues.work_ms.get(worker.name, 0) / 1e3 / max(1, worker.offered)
+        return self._attempts.queues.work_ms.get(worker.name, 0) / 1e3 / max(1, worker.offered)
 
     def free_at(self, worker: Worker) -> float:
         """From when on one more task is expected to have a slot of this worker, which is at work in all of them."""
-        seated = [attempt.since + attempt.expected_s for attempt in self._index.seated_on(worker.name)]
+        seated = [attempt.since + attempt.expected_s for attempt in self._attempts.seated_on(worker.name)]
         if seated:
             return min(seated) + self.waiting_s(worker)
-        attempts = self._index.of_worker.get(worker.name, {}).values()
+        attempts = self._attempts.of_worker.get(worker.name, {}).values()
         return min((attempt.dispatched_at for attempt in attempts), default=0.0) + self.waiting_s(worker)
 
     def in_hand(self, worker: Worker) -> int:
         """Slots that it has in use, and tasks that wait there for one."""
-        waiting = self._index.queues.of_worker.get(worker.name, ())
-        return self._index.used.get(worker.name, 0) + len(waiting)
+        return self._attempts.in_hand(worker.name)
 
     def next_ahead(self, job: Job, worker: Worker, after: int = 0) -> int | None:
-        """The job's next task to start after ``after``, else its first, if it may wait at this worker."""
+        """The job's next task to start after ``after``, else its first; None: it could not wait at this worker."""
         if self.is_too_long(job, worker):
             return None
         fresh = Ranges() if self.is_held(job) else self.fresh(job)
         task = _least(self._first_waiting(job, worker, after), fresh.first_after(after))
-        task = task or _least(self._first_waiting(job, worker, 0), fresh.first_after(0))
-        return task if task is not None and self.may_wait(job, task, worker) else None
+        return task or _least(self._first_waiting(job, worker, 0), fresh.first_after(0))
 
     def is_too_long(self, job: Job, worker: Worker) -> bool:
         """None of the job's tasks may wait there: they are alike, and each is known to take too long."""
@@ -264,7 +255,8 @@ class View:
 
     def fits(self, job: Job, worker: Worker) -> bool:
         """The worker meets the job's requirements and has slots free for one of its tasks now."""
-        return self._index.free_slots(worker) >= job.spec.requires.slots and self.could_run(job, worker)
+        free, demand = self._room.idle.keys.get(worker.name), self._index.demand
+        return free is not None and -free[0] >= job.slots and demand.fits(job, worker)
 
     def fresh(self, job: Job) -> Ranges:
         """Its tasks never started, the held one included."""
@@ -277,7 +269,8 @@ class View:
     def first_startable(self, job: Job, worker: Worker) -> int | None:
         """Its first task that may be started on this worker now: none of its attempts is moving."""
         fresh = None if self.is_held(job) else self.fresh(job).first_after(0)
-        return _least(self._first_waiting(job, worker, 0), fresh, self.first_stranded(job, worker))
+        found = _least(self._first_waiting(job, worker, 0), fresh)
+        return _least(found, self.first_stranded(job, worker)) if self.has_stranded(job) else found
 
     def has_stranded(self, job: Job) -> bool:
         """All that runs of one of its tasks is frozen, and it may have another attempt."""
@@ -297,9 +290,9 @@ class View:
         pool, others, fresh = self._index.pools[job.id], self._index.to_replicate(job), self._state.fresh[job.id]
         for start in (after, 0):
             found = fresh.first_after(start)
-            if pool.waiting:
+            if pool.waiting.starts:
                 found = _least(found, self._first_waiting(job, worker, start))
-            if others:
+            if others.starts:
                 found = _least(found, self._first_elsewhere(others, job, worker, start))
             if found is not None:
                 return found
@@ -324,7 +317,7 @@ class View:
     def _first_waiting(self, job: Job, worker: Worker, after: int) -> int | None:
         """Its first task to start again, passing over those that had better go elsewhere."""
         waiting, number = self._index.pools[job.id].waiting, after
-        if not waiting:
+        if not waiting.starts:
             return None
         for _ in range(_LOOK_AT):
             found = waiting.first_after(number)
@@ -341,7 +334,11 @@ class View:
 
     def _open_to(self, worker: Worker, family: dict[Key, Ranges]) -> list[Ranges]:
         """Of jobs by what they require, those whose requirements the worker meets as it is now."""
-        return [family[key] for key in self.keys_met(worker) if key in family]
+        members = []
+        for key in self._index.demand.served_in(self._room.free_slots(worker), worker.name):
+            if key in family:
+                members.append(family[key])
+        return members
 
     def _round(self, after: int, members: list[Ranges]) -> Iterator[Job]:
         """Jobs whose arrival is in any of the sets, looked up one by one, since a wish granted changes them."""
@@ -355,12 +352,13 @@ class View:
 def _first_after(number: int, members: list[Ranges]) -> int | None:
     if len(members) == 1:
         return members[0].first_after(number)
-    return _least(*[m.first_after(number) for m in members])
+    first = None
+    for each in members:
+        first = _least(first, each.first_after(number))
+    return first
 
 
-def _least(*numbers: int | None) -> int | None:
-    least = None
-    for number in numbers:
-        if number is not None and (least is None or number < least):
-            least = number
-    return least
+def _least(one: int | None, other: int | None) -> int | None:
+    if one is None or (other is not None and other < one):
+        return other
+    return one

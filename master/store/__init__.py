@@ -50,7 +50,7 @@ class Store:
     def __init__(self, database: Database, keep_samples_s: float) -> None:
         self._read = database.read
         self._writer = Writer(database.write, Sampler(keep_samples_s))
-        self.jobs = Jobs(self._read)
+        self.jobs = Jobs(self._read, database.look)
         self.tasks = Tasks(self._read)
         self.attempts = Attempts(self._read)
         self.history = History(self._read)

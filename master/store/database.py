@@ -2,7 +2,8 @@
 
 All else in the store is plain functions of a connection, ``work``; here is where they run. On SQLite that is a
 thread, whole transactions at a time: a driver that crosses threads for every statement takes five times as long
-for a small commit. On PostgreSQL it is SQLAlchemy's bridge to an asynchronous driver.
+for a small commit. What is done quickly does without a thread (QUICK_S). On PostgreSQL it is SQLAlchemy's bridge
+to an asynchronous driver.
 
 SQLite is one file in WAL mode. Only the writer ever writes or checkpoints, and its transactions take the write
 lock at once (BEGIN IMMEDIATE): they never fail half-way for want of it.
@@ -13,10 +14,13 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import AsyncIterator, Callable
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import AsyncExitStack, asynccontextmanager, closing
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, closing
 from dataclasses import dataclass
+from math import inf
 from pathlib import Path
+from time import monotonic as _now
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
@@ -30,6 +34,10 @@ if TYPE_CHECKING:
     from sqlalchemy.ext.asyncio import AsyncEngine
 
 READERS = 4
+QUICK_S = 0.001
+"""After a transaction that took no longer, the next one is carried out in the event loop's own thread: to hand it to
+another one, and to hear of its end, takes as long as a good disk does. A slow disk is waited for in a thread.
+"""
 _DRIVERS = {"sqlite": "sqlite", "postgresql": "postgresql+asyncpg", "postgres": "postgresql+asyncpg"}
 _PRAGMAS = ("busy_timeout=5000", "temp_store=MEMORY", "cache_size=-16384")
 _WRITER_PRAGMAS = (*_PRAGMAS, "journal_mode=WAL", "synchronous=FULL", "journal_size_limit=67108864")
@@ -49,11 +57,13 @@ class Transact(Protocol):
 @dataclass(frozen=True, slots=True)
 class Database:
     """``write`` works one at a time, over the connection that keeps other masters out for as long as it is open.
-    ``read`` sees one state of the whole database, and cannot write.
+    ``read`` sees one state of the whole database, and cannot write; ``look`` is the same for a row or two by their
+    key, and does without a thread as long as that is quick.
     """
 
     write: Transact
     read: Transact
+    look: Transact
 
 
 @asynccontextmanager
@@ -65,7 +75,8 @@ async def open_database(url: URL) -> AsyncIterator[Database]:
                 stack.enter_context(closing(FileLock(Path(url.database or ""))))
         write = await stack.enter_async_context(writing(url, exclusive=True))
         read = await stack.enter_async_context(reading(url))
-        yield Database(write, read)
+        look = await stack.enter_async_context(_looking(url)) if is_sqlite(url) else read
+        yield Database(write, read, look)
 
 
 def parse_url(url: str) -> URL:
@@ -104,12 +115,16 @@ async def reading(url: URL) -> AsyncIterator[Transact]:
         yield read
 
 
+def _looking(url: URL) -> AbstractAsyncContextManager[Transact]:
+    return _threads(url, "reading", 1, "BEGIN", _READER_PRAGMAS, quick_s=QUICK_S)
+
+
 @asynccontextmanager
 async def writing(url: URL, *, exclusive: bool = False, foreign_keys: bool = True) -> AsyncIterator[Transact]:
     """``exclusive``: no other may be so (on PostgreSQL, that is; a SQLite file has a FileLock)."""
     if is_sqlite(url):
         pragmas = (*_WRITER_PRAGMAS, f"foreign_keys={foreign_keys:d}")
-        async with _threads(url, "writing to", 1, "BEGIN IMMEDIATE", pragmas) as write:
+        async with _threads(url, "writing to", 1, "BEGIN IMMEDIATE", pragmas, quick_s=QUICK_S) as write:
             yield write
         return
     async with _postgres(url, 1) as engine, AsyncExitStack() as stack:
@@ -129,14 +144,17 @@ async def writing(url: URL, *, exclusive: bool = False, foreign_keys: bool = Tru
 
 @asynccontextmanager
 async def _threads(
-    url: URL, doing: Doing, count: int, begin: str, pragmas: tuple[str, ...]
+    url: URL, doing: Doing, count: int, begin: str, pragmas: tuple[str, ...], *, quick_s: float = 0.0
 ) -> AsyncIterator[Transact]:
+    """``quick_s``: see QUICK_S; of one thread only."""
     engine = create_engine(url, pool_size=count, max_overflow=0)
     _prepare_sqlite(engine, pragmas)
-    threads, own, connections = ThreadPoolExecutor(count, "store"), threading.local(), list[Connection]()
+    threads, connections = ThreadPoolExecutor(count, "store"), list[Connection]()
+    own: Any = SimpleNamespace(took_s=inf) if quick_s else threading.local()
+    under_way: set[Future[Any]] = set()
 
     def connection() -> Connection:
-        """This thread's own. As far as SQLAlchemy knows, all of its life is one transaction."""
+        """Each thread's own, or the only one. As far as SQLAlchemy knows, all of its life is one transaction."""
         if not hasattr(own, "connection"):
             own.connection = engine.connect()
             own.connection.begin()
@@ -157,9 +175,21 @@ async def _threads(
             raise
         return result
 
+    def timed(work: Callable[[Connection], Result]) -> Result:
+        begun_at = _now()
+        try:
+            return transact(work)
+        finally:
+            own.took_s = _now() - begun_at
+
     async def run(work: Callable[[Connection], Result]) -> Result:
         with explained(doing, url):
-            return await asyncio.get_running_loop().run_in_executor(threads, transact, work)
+            if quick_s and not under_way and own.took_s <= quick_s:
+                return timed(work)
+            future = threads.submit(timed, work)
+            under_way.add(future)
+            future.add_done_callback(under_way.discard)
+            return await asyncio.wrap_future(future)
 
     try:
         await run(lambda connection: None)  # says at once if the file is unfit

@@ -24,8 +24,9 @@ _BY_KEY = select(jobs.c.id).where(
 
 
 class Jobs:
-    def __init__(self, read: Transact) -> None:
+    def __init__(self, read: Transact, look: Transact) -> None:
         self._read = read
+        self._look = look
 
     async def page(
         self,
@@ -56,7 +57,7 @@ class Jobs:
     async def by_key(self, owner: str, idempotency_key: str) -> JobDetail | None:
         """What its owner submitted under this key."""
         values = {"of_owner": owner, "of_key": idempotency_key}
-        job = await self._read(lambda connection: connection.scalar(_BY_KEY, values))
+        job = await self._look(lambda connection: connection.scalar(_BY_KEY, values))
         return None if job is None else await self.detail(job)
 
     async def states(self, numbers: Iterable[int]) -> dict[int, JobState]:

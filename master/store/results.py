@@ -85,7 +85,9 @@ class JobResults:
         """All that there ever will be was handed out; as of the last ``next``."""
         self.is_unknown = False
         """There is no such job."""
-        self._transact, self._job, self._last = transact, job, last
+        self.last = last
+        """The cursor of the last one that was handed out: ``next`` goes on after it."""
+        self._transact, self._job = transact, job
         self._read, self._lines = read, lines
         self._spec: JobSpec | None = None
 
@@ -96,7 +98,7 @@ class JobResults:
 
     async def next(self) -> list[tuple[str, TaskResult]]:
         """Some of those that have finished by now; empty: there are no more yet."""
-        of_job, asked = {"of_job": self._job}, _which(self._job, self._last, CHUNK)
+        of_job, asked = {"of_job": self._job}, _which(self._job, self.last, CHUNK)
 
         def work(connection: Connection) -> tuple[bool, JobSpec | None, Sequence[Row[Any]]]:
             ended_at = connection.execute(_ENDED_AT, of_job).one_or_none()
@@ -109,7 +111,7 @@ class JobResults:
         if self._spec is None or not rows:
             return []
         of_tasks = await self._lines(self._spec, [row.number for row in rows])
-        self._last = rows[-1].finished_at, rows[-1].number
+        self.last = rows[-1].finished_at, rows[-1].number
         return [await self._result(self._spec, row, of_tasks.get(row.number)) for row in rows]
 
     async def _result(

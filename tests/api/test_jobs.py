@@ -202,6 +202,30 @@ async def test_results_stream_as_tasks_finish(master: Bench) -> None:
     assert rest.content.splitlines() == now.content.splitlines()[1:]
 
 
+@pytest.mark.parametrize("most_ready_bytes", [1, streams.MOST_READY_BYTES])
+async def test_results_are_told_as_they_are_stored_each_once(
+    master: Bench, monkeypatch: pytest.MonkeyPatch, most_ready_bytes: int
+) -> None:
+    """Those of a commit, those of which some is in a file, and those that were read because the reader was slow."""
+    monkeypatch.setattr(streams, "MOST_READY_BYTES", most_ready_bytes)
+    monkeypatch.setattr(streams, "REST_S", 0.0)
+    long = b"long" * 5000
+    await master.ask("PUT", f"/files/{sha256(long)}", "worker", data=long)
+
+    def does(run: Run) -> Result:
+        if run.attempt.task % 7 == 0:
+            return done(run) if run.attempt.number > 1 else Result(run.attempt, Outcome.FAILED, 3, "no luck")
+        if run.attempt.task % 5 == 0:
+            return Result(run.attempt, Outcome.SUCCEEDED, 0, stdout=Output(len(long), sha256=sha256(long)))
+        return done(run, "naïve\xff".encode("latin-1"), value=Output(3, data=b"abc"))
+
+    job = await master.submit(command=["work"], parameters={"i": {"range": [1, 40]}}, size=1000.0, max_attempts=2)
+    async with results_of(master, job) as lines, master.worker(does=does):
+        told = [line for line in (await lines.read()).splitlines() if line]
+    assert len(told) == 40
+    assert told == (await master.ask("GET", f"/jobs/{job}/results?follow=false")).content.splitlines()
+
+
 async def test_results_keep_the_connection_alive(master: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(streams, "STILL_HERE_EVERY_S", 0.01)
     job = await master.submit()

@@ -68,7 +68,7 @@ def a_run_that_never_arrived_is_not_sent_again(patch: Patch) -> None:
 
 def a_voter_is_asked_again(patch: Patch) -> None:
     """By invariants and rows alike: two results of one worker are no quorum."""
-    patch.setattr(Index, "on_worker", lambda self, task, worker: (task, worker) in self.places)
+    patch.setattr(Index, "on_worker", lambda self, task, worker: (task, worker) in self.attempts.places)
     patch.setattr(
         agreement,
         "decides",

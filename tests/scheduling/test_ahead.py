@@ -255,7 +255,7 @@ def test_a_master_that_starts_again_knows_what_waits() -> None:
     queueing.workers("a")
     queueing.submit(3, 3.0)
     queueing.restart()
-    assert queueing.scheduler.state.index.queues.work_ms == {"a": 2000}
+    assert queueing.scheduler.state.index.attempts.queues.work_ms == {"a": 2000}
     queueing.join("a")
     assert len(queueing.waiting("a")) == 2
 

@@ -9,9 +9,10 @@ import pytest
 from pydantic import ValidationError
 
 from master.scheduling.demand import demand_of, meets
-from master.scheduling.outbox import _function
-from shared.model import Function
+from master.scheduling.runs import Runs
+from shared.model import AttemptId, Function
 from shared.spec import JobSpec, Requirements
+from shared.sweep import Sweep
 from tests.scheduling.driver import Grid, facts
 
 FILE = "sha256:" + "a" * 64
@@ -56,14 +57,14 @@ def test_what_a_function_must_be(given: dict[str, Any], complaint: str) -> None:
 
 
 def test_nobody_gets_into_the_session_of_another() -> None:
-    class Job:
-        def __init__(self, owner: str) -> None:
-            self.owner = owner
-            self.spec = JobSpec.model_validate(of_function())
+    spec = JobSpec.model_validate(of_function())
 
-    mine, other = (_function(Job(owner)) for owner in ("me", "you"))  # type: ignore[arg-type]
+    def told(owner: str) -> Function | None:
+        return Runs(owner, spec, Sweep(spec), None).run(AttemptId(1, 1, 1)).function
+
+    mine, other = told("me"), told("you")
     assert isinstance(mine, Function)
     assert isinstance(other, Function)
     assert (mine.file, mine.python) == (FILE, "3.11")
     assert mine.session != other.session
-    assert mine == _function(Job("me"))  # type: ignore[arg-type]
+    assert mine == told("me")

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from shared.spec import JobSpec, Range, Table, TaskSpec
-from shared.sweep import size_at, task_at
+from shared.sweep import Sweep, size_at, task_at
 
 PATIENT = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # with a busy computer
 values = st.one_of(
@@ -108,3 +108,24 @@ def test_an_argument_without_the_names_of_parameters_is_left_alone(argument: str
 def test_the_size_of_a_task_is_its_own_or_an_equal_share(spec: JobSpec, sizes: list[float | None]) -> None:
     assert [size_at(spec, number) for number in range(1, spec.task_count + 1)] == sizes
     assert [task_at(spec, number).size for number in range(1, spec.task_count + 1)] == sizes
+
+
+@pytest.mark.parametrize(
+    ("whole", "sizes", "least"),
+    [
+        (None, None, 0.0),
+        ("unknown", None, 0.0),
+        (12.0, None, 4.0),
+        (None, [5.0, 2.0, 7.0], 2.0),
+        (None, [5.0, None, 7.0], 0.0),
+        (12.0, [5.0, None, 7.0], 4.0),
+        (3.0, [5.0, 2.0, 7.0], 2.0),
+    ],
+)
+def test_the_smallest_task_is_known_or_may_be_of_any_size(whole: Any, sizes: Any, least: float) -> None:
+    if sizes is None:
+        spec = JobSpec(command=["x"], parameters={"i": Range(range=[1, 3])}, size=whole)
+    else:
+        spec = JobSpec(command=["x"], tasks=[TaskSpec(size=size) for size in sizes], size=whole)
+    assert Sweep(spec).least == least
+    assert all(least <= (size_at(spec, number) or 0.0) for number in range(1, 4))

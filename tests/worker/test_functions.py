@@ -8,6 +8,7 @@ import hashlib
 import os
 import pickle
 import socket
+import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -35,6 +36,7 @@ from worker.warm.launcher import WarmLauncher
 from worker.warm.python import find as find_python
 from worker.warm.value import take
 
+ROOT = Path(__file__).parents[2]
 cloudpickle.register_pickle_by_value(sys.modules[__name__])  # an interpreter does not have this file
 
 
@@ -275,6 +277,27 @@ async def test_each_call_has_its_own_output_folder_and_environment(caller: Calle
         assert temporary.startswith(folder)
         assert task == str(number)
         await until(lambda folder=folder: not Path(folder).exists())
+
+
+def test_the_environment_of_many_calls_takes_no_memory() -> None:
+    """As Python and C see it, and what they start."""
+    program = """
+import os, psutil, subprocess
+from worker.warm.program import _become
+os.environ["KEPT"] = "kept"
+rounds = 3000
+for number in [*range(rounds), "last"]:
+    _become({"WHAT": f"{number:>2000}", "LONG": f"{number:>9000}" if number == "last" else f"{number}"})
+    if number == 100:
+        before_bytes = psutil.Process().memory_info().rss
+grown_bytes = psutil.Process().memory_info().rss - before_bytes
+assert grown_bytes < rounds * 1000, grown_bytes
+for name in "WHAT", "LONG":
+    assert os.environ[name].strip() == "last"
+print(subprocess.run("echo $WHAT $LONG $KEPT", shell=True, check=True, text=True, stdout=-1).stdout)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, cwd=ROOT, check=False)
+    assert (done.stdout.strip(), done.stderr) == ("last last kept", "")
 
 
 async def test_long_values_and_arguments_are_files(caller: Caller) -> None:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import os
+import threading
 from collections.abc import AsyncIterator
+from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
 
@@ -157,6 +159,33 @@ async def test_a_download_that_nobody_waits_for_is_given_up(master: SmallMaster,
     await asyncio.wait([only])
     master.gate.set()
     assert await read(cache, other) == b"other"
+
+
+async def test_one_that_has_not_reached_the_master_is_given_up_at_once(
+    master: SmallMaster, gate: Gate, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    connecting, may_go_on, is_over = (threading.Event() for _ in range(3))
+    connect = HTTPConnection.connect
+
+    def slowly(connection: HTTPConnection) -> None:
+        connecting.set()
+        may_go_on.wait()
+        connect(connection)
+
+    monkeypatch.setattr(HTTPConnection, "connect", slowly)
+    monkeypatch.setattr(HTTPConnection, "close", lambda _: is_over.set())
+    name, part = master.holds(CONTENT), tmp_path / "part"
+    fetching = asyncio.create_task(Downloads(gate).fetch(name, part))
+    try:
+        await asyncio.to_thread(connecting.wait)
+        fetching.cancel()
+        await asyncio.wait([fetching], timeout=5)
+        assert fetching.cancelled()
+    finally:
+        may_go_on.set()
+    await asyncio.to_thread(is_over.wait)
+    assert not part.exists()
+    assert not downloads_of(master, name)
 
 
 # Into the scratch folder

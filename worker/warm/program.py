@@ -24,6 +24,11 @@ import sys
 import time
 import traceback
 
+try:
+    import ctypes
+except ImportError:  # a Python that was built without it
+    ctypes = None  # type: ignore[assignment]
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -36,6 +41,9 @@ _RETURNED, _RAISED = 0, 1
 _PLAIN = (int, float, str, bytes, bool, type(None))
 """Whose pickles need no cloudpickle."""
 _GROWTH_KIB = 1024
+_LONG_BYTES = 1024
+_libc = ctypes.CDLL(None) if ctypes and os.name == "posix" else None
+_places: dict[bytes, Any] = {}  # of variables, for the C library
 _functions: dict[str, Callable[..., Any]] = {}  # by hash: a session's modules are imported once
 
 
@@ -167,9 +175,24 @@ def _split(arguments: bytes) -> Iterator[bytes]:
 
 def _become(environment: dict[str, str]) -> None:
     """The environment of this call; where temporary files go is remembered by its module."""
-    os.environ.update(environment)
+    for name, value in environment.items():
+        if _libc and isinstance(os.environ, os._Environ):
+            _set(os.fsencode(name), os.fsencode(value))
+        else:
+            os.environ[name] = value
     if "tempfile" in sys.modules:
         sys.modules["tempfile"].tempdir = None  # type: ignore[attr-defined]
+
+
+def _set(name: bytes, value: bytes) -> None:
+    """A variable, for Python and for C, always in the same place: ``setenv`` would keep every value for ever."""
+    entry, place = name + b"=" + value, _places.get(name)
+    if place is None or len(place) <= len(entry):
+        place = _places[name] = ctypes.create_string_buffer(max(_LONG_BYTES, 2 * len(entry)))
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(place))  # the C library may read it to the very end
+    place.value = entry
+    _libc.putenv(place)
+    os.environ._data[name] = value  # type: ignore[attr-defined]
 
 
 def _is_clean(folder: str) -> bool:
@@ -230,8 +253,8 @@ def _flush() -> None:
             stream.flush()
         except (OSError, ValueError, AttributeError):  # closed or replaced by the function
             continue
-    if "ctypes" in sys.modules:  # without it hardly anybody prints from C
-        sys.modules["ctypes"].CDLL(None).fflush(None)
+    if _libc:
+        _libc.fflush(None)
 
 
 # What it used.

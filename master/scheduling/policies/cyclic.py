@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterator
-
-from sortedcontainers import SortedList
 
 from master.scheduling.candidates import Best, Candidates, Entry, Group, tasks_in_order
 from master.scheduling.view import Placement, View
@@ -17,8 +16,8 @@ def plan(view: View) -> Iterator[Placement]:
 class Cycle(Candidates):
     """The next by name after the one whose turn was last."""
 
-    def best_of(self, group: Group, order: SortedList[Entry], work: float) -> Iterator[Best]:
-        at = order.bisect_right((0.0, self.state.grid.last_worker))
+    def best_of(self, group: Group, order: list[Entry], work: float) -> Iterator[Best]:
+        at = bisect_right(order, (0.0, self.state.grid.last_worker))
         at = at if at < len(order) else 0
         yield Best(self._turn(order[at][1]), order, at, 1, order is group.busy)
 

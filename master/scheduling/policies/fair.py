@@ -42,8 +42,8 @@ def ahead(view: View) -> Iterator[Placement]:
     index = view.own(FairIndex)
     for worker in view.workers_with_room():
         wish = _Turn(view, index, worker, view.keys_met_by(worker)).next()
-        if wish is not None and view.may_wait(*wish):
-            yield Placement(wish[0].id, wish[1], worker.name)
+        if wish is not None:
+            yield wish
 
 
 class _Turn:
@@ -60,7 +60,7 @@ class _Turn:
     def wish(self) -> Placement | None:
         return self._express() or self._serve()
 
-    def next(self) -> tuple[Job, int, Worker] | None:
+    def next(self) -> Placement | None:
         """The first job in turn whose expected end a start here would not delay, and its task to start."""
         before = 0.0
         for job in self._index.in_turn(self._keys, self._index.ready, most=_LOOK_AHEAD):
@@ -69,7 +69,7 @@ class _Turn:
             before += self._index.unassigned(job)
             task = self._start(job, self._ends_in(job, before))
             if task is not None:
-                return job, task, self._worker
+                return self._place(job, task)
         return None
 
     def _express(self) -> Placement | None:

@@ -9,9 +9,8 @@ the time until a slot of it falls free, and what waits there already. Among the 
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator
-
-from sortedcontainers import SortedList
 
 from master.scheduling import measure
 from master.scheduling.candidates import Best, Candidates, Entry, Group, tasks_in_order
@@ -33,27 +32,27 @@ class Turnaround(Candidates):
 
     def rank(self, worker: Worker) -> float:
         delay_s = (worker.load and worker.load.delay_s) or 0.0
-        if worker.name in self.state.index.idle.keys:
+        if worker.name in self.state.index.room.idle.keys:
             return _steps(delay_s)
         return _steps(self.view.free_at(worker) + delay_s)
 
     def speed_of(self, worker: Worker) -> float:
         return super().speed_of(worker) * measure.share_left(worker)
 
-    def fastest(self, group: Group) -> float:
-        return super().fastest(group) / measure.LEAST_LEFT
+    def fastest(self, level: int) -> float:
+        return super().fastest(level) / measure.LEAST_LEFT
 
-    def best_of(self, group: Group, order: SortedList[Entry], work: float) -> Iterator[Best]:
+    def best_of(self, group: Group, order: list[Entry], work: float) -> Iterator[Best]:
         run_s = work / group.speed
         if order is group.idle:
             yield self._from(group, order, 0, run_s + order[0][0] * _STEP_S)
             return
         now = _steps(self.state.now)
-        next_at = order.bisect_left((now, ""))
+        next_at = bisect_left(order, (now, ""))
         if next_at < len(order):
             yield self._from(group, order, next_at, run_s + (order[next_at][0] - now) * _STEP_S)
         if next_at:  # all others are late: the least of them, which is taken to last as long again as it is late
-            late_at = order.bisect_left((order[next_at - 1][0], ""))
+            late_at = bisect_left(order, (order[next_at - 1][0], ""))
             yield self._from(group, order, late_at, run_s + (now - order[late_at][0]) * _STEP_S)
 
 

@@ -1,0 +1,89 @@
+"""Where transactions are carried out: quick ones at once, others in a thread, and never two at a time."""
+
+import asyncio
+import threading
+from itertools import accumulate, repeat
+
+import pytest
+
+from master.store import StoreBroken, database
+from master.store.database import open_database, parse_url, writing
+
+
+def where(connection):
+    assert connection.exec_driver_sql("SELECT 1").scalar() == 1
+    return threading.get_ident()
+
+
+@pytest.fixture
+def takes(monkeypatch):
+    """From now on, so many seconds pass whenever somebody looks at the clock."""
+
+    def take(seconds):
+        times = accumulate(repeat(seconds))
+        monkeypatch.setattr(database, "_now", lambda: next(times))
+
+    return take
+
+
+async def test_after_a_quick_transaction_the_next_does_without_a_thread(sqlite_url, takes):
+    takes(database.QUICK_S / 2)
+    async with writing(parse_url(sqlite_url)) as write:
+        assert await write(where) == threading.get_ident()
+        takes(2 * database.QUICK_S)  # a disk that has become slow blocks the loop once
+        assert await write(where) == threading.get_ident()
+        assert await write(where) != threading.get_ident()
+        takes(database.QUICK_S / 2)
+        assert await write(where) != threading.get_ident()
+        assert await write(where) == threading.get_ident()
+
+
+async def test_no_transaction_cuts_into_one_that_nobody_waits_for_any_more(sqlite_url, takes):
+    takes(2 * database.QUICK_S)
+    begun, go_on = threading.Event(), threading.Event()
+
+    def slow(connection):
+        begun.set()
+        assert go_on.wait(20)
+
+    async with writing(parse_url(sqlite_url)) as write:
+        await write(where)
+        takes(database.QUICK_S / 2)
+        before, waiting = asyncio.create_task(write(where)), asyncio.create_task(write(slow))
+        assert await before != threading.get_ident()
+        assert await asyncio.to_thread(begun.wait, 20)
+        waiting.cancel()
+        await asyncio.wait([waiting])
+        next_one = asyncio.create_task(write(where))
+        await asyncio.sleep(0)
+        assert not next_one.done()
+        go_on.set()
+        assert await next_one != threading.get_ident()
+
+
+async def test_an_error_undoes_what_was_written_at_once(sqlite_url, takes):
+    takes(database.QUICK_S / 2)
+
+    def fails(connection):
+        connection.exec_driver_sql("CREATE TABLE t (x)")
+        raise ZeroDivisionError
+
+    async with writing(parse_url(sqlite_url)) as write:
+        for _ in range(2):
+            with pytest.raises(ZeroDivisionError):
+                await write(fails)
+        await write(lambda connection: connection.exec_driver_sql("CREATE TABLE t (x)"))
+
+
+async def test_a_look_sees_what_is_committed_and_does_without_a_thread_while_it_is_quick(sqlite_url, takes):
+    takes(database.QUICK_S / 2)
+    async with open_database(parse_url(sqlite_url)) as opened:
+        assert await opened.look(where) == threading.get_ident()
+        assert await opened.read(where) != threading.get_ident()
+        await opened.write(lambda connection: connection.exec_driver_sql("CREATE TABLE t (x)"))
+        assert await opened.look(lambda c: c.exec_driver_sql("SELECT count(*) FROM t").scalar()) == 0
+        takes(2 * database.QUICK_S)
+        await opened.look(where)
+        assert await opened.look(where) != threading.get_ident()
+        with pytest.raises(StoreBroken):
+            await opened.look(lambda connection: connection.exec_driver_sql("DROP TABLE t"))
