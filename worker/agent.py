@@ -179,15 +179,18 @@ class Agent:
     def assigned(self, assign: Assign, frame: bytes) -> None:
         self._network.answered(assign.seen, assign.held_s, time.monotonic())
         self._probation = assign.probation
+        if assign.cancel:  # what has not begun need not be ended
+            self._runner.recall()
         todo = self._core.assigned(assign)
         self._spool.forget(todo.forget)
+        runs = todo.start or self._evened()
         lined_up = self._core.line_up(self._runner.room())
-        began = [run.attempt for run in (*todo.start, *lined_up)]
+        began = [run.attempt for run in (*runs, *lined_up)]
         try:
             self._ledger.write(over=todo.forget, came=(assign, frame), began=began)
         except OSError as error:
             self._offer.withdraw(f"cannot write down what the master sends: {error}")  # what waits is given back
-        self._start(todo.start, lined_up)
+        self._start(runs, lined_up)
         for attempt in todo.cancel:
             self._runner.cancel(attempt)
         self._review_queue()
@@ -220,7 +223,15 @@ class Agent:
 
     # What waits for a slot.
 
+    def _evened(self) -> tuple[Run, ...]:
+        """What begins once nothing is lined up elsewhere while slots are free."""
+        if not self._core.is_uneven:
+            return ()
+        self._runner.recall()
+        return self._core.recalled()
+
     def _begin(self, runs: tuple[Run, ...]) -> None:
+        runs = runs or self._evened()
         if runs:
             with suppress(OSError):  # the next agent would have it wait
                 self._ledger.write(began=[run.attempt for run in runs])
@@ -281,7 +292,7 @@ class Agent:
         for result in results:
             self._yielding.ended(result.attempt)
             self._diary.ended(result)
-        runs = self._core.left(*(result.attempt for result in results))
+        runs = self._core.left(*(result.attempt for result in results)) or self._evened()
         lined_up = self._core.line_up(self._runner.room())
         self._outbox.take(results, [run.attempt for run in (*runs, *lined_up)])
         self._start(runs, lined_up)

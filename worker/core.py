@@ -7,7 +7,8 @@ acknowledged, or it is unknown: never two of these. Whatever a master sends has 
 What waits begins in the order in which it came, the moment that slots are free: no frame is needed between two tasks.
 Where tasks are short, the first of those that wait are *lined up*: handed on before there is a slot, and each begins
 in the place of one that has ended, so that never more run than there are slots. Until it has begun, such an attempt
-still waits, as the master is told; but it may have begun just now, so that only who runs it can end it.
+still waits, as the master is told; but it may have begun just now, so that only who runs it can end it. Nothing that
+came later begins before it: where slots are free all the same, it is recalled (``is_uneven``).
 
 While the master may have given it elsewhere (after a restart, with a new link, or when the link has been gone for a
 lease) nothing of it begins, until an Assign shows that the master has heard what is waiting here.
@@ -83,6 +84,11 @@ class Core:
         """Something waits here for a slot."""
         return bool(self._waiting or self._lined_up)
 
+    @property
+    def is_uneven(self) -> bool:
+        """Slots are free, and what is lined up waits elsewhere: before anything begins, it is to be recalled."""
+        return bool(self._lined_up) and self._taken < self._slots
+
     def has(self, attempt: AttemptId) -> bool:
         """It is in hand: it waits, or it has begun."""
         return self.is_waiting(attempt) or attempt in self._held
@@ -155,12 +161,17 @@ class Core:
         return run
 
     def returned(self, attempts: Sequence[AttemptId]) -> None:
-        """These were lined up, and will not begin by themselves: they wait, before all others."""
-        for attempt in reversed(attempts):
+        """These were lined up, and will not begin by themselves: they wait, before all others, as they came."""
+        theirs = set(attempts)
+        for attempt in [attempt for attempt in reversed(self._lined_up) if attempt in theirs]:
             run = self._lined_up.pop(attempt)
             self._waiting[attempt] = run
             self._waiting.move_to_end(attempt, last=False)
             self._widths[run.slots] += 1
+
+    def recalled(self) -> tuple[Run, ...]:
+        """What is still lined up has begun by now. The runs that begin now."""
+        return self._begin(is_even=True)
 
     def ended(self, result: Result) -> tuple[Run, ...]:
         """The attempt is over; the caller has its result on disk, and whatever the result names with the master.
@@ -200,8 +211,10 @@ class Core:
                 self._sent[result.attempt] = (seq, result)
         self._owes_report = False
 
-    def _begin(self) -> tuple[Run, ...]:
+    def _begin(self, is_even: bool = False) -> tuple[Run, ...]:
         """Those of the waiting for which slots are free: from now on they are held."""
+        if self.is_uneven and not is_even:
+            return ()
         free, begun = self._slots - self._taken, list[Run]()
         if free < min(self._widths, default=MAX_ID) or len(self._doubted) == len(self._waiting):
             return ()

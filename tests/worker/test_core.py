@@ -227,9 +227,21 @@ def test_what_is_returned_waits_before_all_others() -> None:
     core = Core(slots=1)
     core.assigned(assign(A, B, C))
     core.line_up(2)
-    core.returned([B, C])
-    assert core.waiting == (B, C)
+    core.returned([C, B])
+    assert core.waiting == (B, C), "as they came"
     assert begun(core.ended(result(A))) == [B]
+
+
+def test_where_slots_are_free_what_is_lined_up_elsewhere_begins_first() -> None:
+    core = Core(slots=1)
+    core.assigned(assign(A, B))
+    core.line_up(1)
+    assert not core.is_uneven
+    assert core.allow(2) == core.assigned(assign(C)).start == ()
+    assert core.is_uneven, "to be recalled"
+    core.returned([B])
+    assert begun(core.recalled()) == [B]
+    assert not core.is_uneven
 
 
 def test_what_is_lined_up_is_cancelled_by_who_has_it_and_not_given_back() -> None:
@@ -325,7 +337,7 @@ def test_in_any_order_no_more_run_than_fit_and_none_is_passed_by_a_later_one(  #
             core.followed(before, after)
             running |= {before: 0, after: 1}
         elif what == "return":
-            core.returned(lined_up[given_[0] :])
+            core.returned(lined_up[: given_[0] - 1 if given_[0] else None : -1])
             del lined_up[given_[0] :]
         for each in begun(new):
             assert each not in running
@@ -334,6 +346,7 @@ def test_in_any_order_no_more_run_than_fit_and_none_is_passed_by_a_later_one(  #
             assert each not in lined_up
             running[each] = 1
         if new:
+            assert not lined_up, "which came earlier"
             assert sum(running.values()) <= slots
         waiting_now = [a for a in came if a in core.waiting]
         assert list(core.waiting) == waiting_now, "in the order in which they came"

@@ -3,21 +3,31 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import math
 import os
+import select
 import signal
 import sys
 import time
+from typing import NoReturn
 
 import psutil
 import pytest
 
-from shared.model import Outcome
+from shared.model import AttemptId, Outcome
 from shared.protocol.messages import Run
 from tests.worker.bench import Bench, processes_of, run_of, until
+from tests.worker.small_master import SmallMaster
+from tests.worker.test_agent import Start, Started, begun, start
 from tests.worker.test_yielding import is_stopped
+from worker import yielding
+from worker.consent import Consent
 from worker.launch import processes
 from worker.launch.pace import Pace
 from worker.launch.tickets import Tickets, draw
+
+__all__ = ["start"]  # a fixture
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="Windows has no guards")
 
@@ -48,6 +58,16 @@ async def begins(bench: Bench, *runs: Run) -> None:
     for run in runs:
         bench.runner.start(run)
     await until(lambda: all(has_begun(bench, run) for run in runs))
+
+
+def held_up(agent: Started, task: int, **options: object) -> Run:
+    """``gated``, at an agent."""
+    go = agent.folder / f"go-{task}"
+    return run_of("sh", "-c", f"echo > begun; while [ ! -e {go} ]; do sleep 0.01; done", task=task, **options)
+
+
+def let_go(agent: Started, run: Run) -> None:
+    (agent.folder / f"go-{run.attempt.task}").touch()
 
 
 async def one_and_what_follows(bench: Bench, *, lined_up: int = 2, guards: int = 1) -> tuple[list[Run], list[Run]]:
@@ -115,16 +135,15 @@ async def test_time_counts_from_its_own_beginning(bench: Bench) -> None:
     assert bench.results[first.attempt].wall_s > 0.3
 
 
-async def test_a_guard_that_is_free_takes_from_one_that_is_not(bench: Bench) -> None:
-    """Both have one lined up; one of them ends both of its tasks while the other is at its first."""
-    (first, second), (third, fourth) = await one_and_what_follows(bench, guards=2)
-    let(bench, second, third, fourth)
-    for run in (second, third, fourth):
-        assert (await bench.end_of(run)).outcome is Outcome.SUCCEEDED
-    assert first.attempt not in bench.results
-    assert next(before for before, _ in bench.followed) == 2
-    let(bench, first)
-    await bench.end_of(first)
+async def test_they_are_lined_up_behind_what_is_short(bench: Bench) -> None:
+    first, second = gated(bench, 1), gated(bench, 2)
+    await begins(bench, first, second)
+    long, short = sorted(bench.launcher._lines, key=lambda line: line.began_at)
+    assert long.first
+    long.first.began_at = -math.inf
+    for task in (3, 4):
+        bench.runner.line_up(run_of("true", task=task))
+    assert (long.lined_up, short.lined_up) == (0, 2)
 
 
 async def test_recalled_they_do_not_begin(bench: Bench) -> None:
@@ -137,6 +156,54 @@ async def test_recalled_they_do_not_begin(bench: Bench) -> None:
     let(bench, third)
     assert (await bench.end_of(third)).outcome is Outcome.SUCCEEDED
     assert not has_begun(bench, second)
+
+
+async def test_recalled_from_several_guards_they_come_as_they_were_lined_up(bench: Bench) -> None:
+    _, then = await one_and_what_follows(bench, lined_up=4, guards=2)
+    returned: list[AttemptId] = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(bench.runner, "_on_return", lambda attempts: returned.append(list(attempts)))
+        bench.runner.recall()
+    assert [sorted(attempts) for attempts in returned] == [[run.attempt for run in then]], "all at once"
+
+
+async def test_recalled_before_its_guard_has_begun_it_a_task_keeps_its_turn(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its guard gets the processor in the middle of it: as one of the lowest priority may at any time."""
+    first, *then = (run_of("echo", f"this is {task}", task=task) for task in (1, 2, 3))
+    await bench.result(run_of("true", task=9))
+    (line,) = bench.launcher._lines
+    os.kill(line.guard, signal.SIGSTOP)
+    bench.runner.start(first)
+    for run in then:
+        bench.runner.line_up(run)
+    await asyncio.sleep(0)
+    read = os.read
+
+    def read_and_let_it_go_on(file: int, size_bytes: int) -> bytes:
+        monkeypatch.setattr(os, "read", read)
+        found = read(file, size_bytes)
+        os.kill(line.guard, signal.SIGCONT)
+        while select.select([file], [], [], 0)[0]:  # it draws what is left
+            time.sleep(0.001)
+        return found
+
+    monkeypatch.setattr(os, "read", read_and_let_it_go_on)
+    bench.runner.recall()
+    assert (await bench.end_of(first)).stdout.data == b"this is 1\n"
+    assert bench.returned == [2, 3]
+
+
+async def test_a_guard_that_cannot_begin_what_it_is_to_begin_goes(bench: Bench) -> None:
+    """In place of waiting for an order that nobody has sent."""
+    (first,), _ = await one_and_what_follows(bench, lined_up=0)
+    (line,) = bench.launcher._lines
+    line._tickets.put([999])
+    let(bench, first)
+    await bench.end_of(first)
+    await until(lambda: line not in bench.launcher._lines, within_s=10)
+    assert (await bench.result(run_of("true", task=2))).outcome is Outcome.SUCCEEDED
 
 
 @pytest.mark.parametrize("what", ["freeze", "cancel"])
@@ -251,7 +318,63 @@ async def test_of_a_guard_that_is_killed_then_each_has_one_result(bench: Bench) 
     await until(lambda: not bench.runner._attempts)
 
 
+# With an agent, which knows of slots.
+
+
+@pytest.mark.parametrize("outputs", [(), ("begun",)])
+async def test_a_slot_that_falls_free_takes_what_is_lined_up_elsewhere(
+    master: SmallMaster, start: Start, outputs: tuple[str, ...]
+) -> None:
+    """Also where no guard has been at work there that could say so."""
+    agent = start(slots=2)
+    first, second, *then = (held_up(agent, task, outputs=outputs if task == 1 else ()) for task in range(1, 5))
+    await master.say(first, second)
+    await until(lambda: agent.agent._runner.slots_in_use == 2 and agent.agent._runner.room())
+    await master.say(*then)
+    await until(lambda: agent.agent._core.waiting == tuple(run.attempt for run in then))
+    let_go(agent, first)
+    for run in then:
+        let_go(agent, run)
+    await master.results_of(*then)
+    assert second.attempt not in {result.attempt for result in master.results}
+
+
+async def test_where_fewer_are_allowed_none_begins_in_the_place_of_what_is_given_back(
+    master: SmallMaster, start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    agent = start(slots=2, grace_s=0)
+    runs = [held_up(agent, task) for task in range(1, 7)]
+    await master.say(*runs[:2])
+    await begun(agent, runs[0])
+    await begun(agent, runs[1])
+    await master.say(*runs[2:])
+    await until(lambda: len(agent.agent._core.waiting) == 4)
+    monkeypatch.setattr(yielding, "decide", lambda *_: Consent(1, "the owner's programs need the processor"))
+    agent.agent._yielding.nudge()
+    (result,) = await master.results_of(runs[1])
+    assert result.outcome is Outcome.GIVEN_BACK
+    assert agent.agent._core.waiting == tuple(run.attempt for run in runs[2:])
+    await agent.stop()
+
+
 # What it rests on.
+
+
+@pytest.mark.parametrize("missing", ["socket.socketpair", "os.pipe"])
+async def test_without_file_descriptors_left_none_is_lost(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, missing: str
+) -> None:
+    first = gated(bench, 1)
+    await begins(bench, first)
+    before = psutil.Process().num_fds()
+
+    def fail(*_: object) -> NoReturn:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(missing, fail)
+        assert (await bench.result(run_of("true", task=2))).outcome is Outcome.GIVEN_BACK
+    assert psutil.Process().num_fds() == before
 
 
 def test_a_ticket_is_drawn_or_taken_back() -> None:
@@ -259,6 +382,7 @@ def test_a_ticket_is_drawn_or_taken_back() -> None:
     tickets.put([1, 2, 300])
     assert draw(tickets.drawn_from) == 1
     assert tickets.take_back() == [2, 300]
+    assert tickets.take_back() == []
     assert draw(tickets.drawn_from) == 0
     tickets.close()
 

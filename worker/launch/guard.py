@@ -2,8 +2,9 @@
 
 It speaks with the agent over its own connection. In: orders, each a task with a number, perhaps with two open files
 for it to write to; then, for one of them, ``kill``, ``follow`` (pass on what it writes as it comes) and ``ask`` (say
-so when it runs). An order may begin when its ticket is drawn (see ``tickets.py``): where several are lined up, the
-next begins the moment that nothing is left of the last. Hanging up, or dying, is the agent's order to kill and to go.
+so when it runs). After an order comes its ticket (see ``tickets.py``): once that is drawn, it begins. Where several
+are lined up, the next begins the moment that nothing is left of the last. Hanging up, or dying, is the agent's order
+to kill and to go.
 
 Out: ``guard`` at first, who it is; ``runs`` where it was asked; what the task writes, as ``stdout`` and ``stderr``;
 and when nothing of the task is left, how it went, with what it wrote last. A task that could not be started ends with
@@ -265,7 +266,11 @@ class Guard:
         """None where the agent has just taken it back."""
         self._number = number = draw(self._tickets)
         while number and number not in self._orders and not self._is_over:
-            self._hear()
+            if self._wakeup.has(self._connection):
+                self._hear()
+            else:  # it will not come, and waiting for it would be deaf to all else
+                self._say({"trouble": f"order {number} was to begin and is not there", "is_spent": True})
+                self._is_over = True
         order = self._orders.get(number)
         self._orders = {later: order for later, order in self._orders.items() if later > number}
         return order

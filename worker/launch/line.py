@@ -25,22 +25,19 @@ class Keeper(Protocol):
 
     def ended(self, tree: PosixTree, elapsed_s: float | None) -> None: ...
 
-    def find_next(self, line: Line, last: PosixTree) -> PosixTree | None:
-        """A tree for this guard, which has no other, now that its last one has ended."""
-
     def freed(self, line: Line) -> None:
         """The guard has nothing to do."""
 
     def part(self, line: Line) -> None:
         """It is gone, or is to go."""
 
-    def returned(self, trees: Sequence[PosixTree]) -> None:
-        """These were lined up, and do not begin."""
+    def recall(self) -> None:
+        """Have all lines ``take_back`` what is lined up."""
 
 
 class Line:
-    """The guard begins one tree after the other of those that it was given; the first is the one that it is at, as
-    far as it has said.
+    """The guard begins one tree after the other of those that it was given. The first is the one that it is at, as
+    far as it has said; once what is lined up was held back, the last is the one that it is at or about to begin.
     """
 
     def __init__(self, ours: socket.socket, tickets: Tickets, places: Places, keeper: Keeper) -> None:
@@ -67,6 +64,10 @@ class Line:
         return self._trees[0] if self._trees else None
 
     @property
+    def last(self) -> PosixTree | None:
+        return self._trees[-1] if self._trees else None
+
+    @property
     def began_at(self) -> float:
         """When the first did."""
         return self._trees[0].began_at if self._trees else math.inf
@@ -78,36 +79,30 @@ class Line:
 
     def begin(self, tree: PosixTree, files: Sequence[int] = ()) -> None:
         """At once: the guard is free. OSError where it does not take it."""
-        self._take(tree)
-        self._send(pack((tree.number, tree.order)), files)
-        self._issue()
+        self._send(self._taken(tree), files)
 
     def line_up(self, tree: PosixTree) -> None:
         """It begins after those that the guard has; several are sent together."""
-        self._take(tree)
-        self._unsent += pack((tree.number, tree.order))
+        self._unsent += self._taken(tree)
         if len(self._unticketed) == 1:
             self._loop.call_soon(self._flush)
 
     def hold_back(self) -> None:
         """Only the last that is left may run from now on: what has not begun goes back to who lined it up."""
-        if numbers := self._take_back():
-            held_back = [tree for tree in self._trees if tree.number in numbers]
-            self._trees = deque(tree for tree in self._trees if tree.number not in numbers)
-            self._keeper.returned(held_back)
+        if self.lined_up:
+            self._keeper.recall()
 
-    def take_next(self) -> PosixTree | None:
-        """The first of those that have not begun, for another guard."""
-        numbers = self._take_back()
-        self._tickets.put(numbers[1:])
-        tree = next((tree for tree in self._trees if tree.number in numbers[:1]), None)
-        if tree:
-            self._trees.remove(tree)
-        return tree
-
-    def is_at(self, tree: PosixTree) -> bool:
-        """Whether it may run, what is lined up being held back: otherwise it has ended, or was lined up itself."""
-        return bool(self._trees) and self._trees[-1] is tree
+    def take_back(self) -> list[PosixTree]:
+        """What is lined up, and does not begin any more; the first may do so still, where it has not yet."""
+        if not self.lined_up:
+            return []
+        numbers = [*self._tickets.take_back(), *self._unticketed]
+        self._unticketed = [number for number in numbers if number == self._trees[0].number]
+        self._flush()
+        first, *behind = self._trees
+        taken = [tree for tree in behind if tree.number in numbers]
+        self._trees = deque([first, *(tree for tree in behind if tree.number not in numbers)])
+        return taken
 
     def say(self, word: str, number: int) -> None:
         """``kill`` and the like, of one of its trees."""
@@ -128,33 +123,19 @@ class Line:
             self._tickets.close()
             self.group.close()
 
-    def _take(self, tree: PosixTree) -> None:
+    def _taken(self, tree: PosixTree) -> bytes:
+        """What the guard is told of it."""
         tree.line, tree.number = self, next(self._numbers)
         self._trees.append(tree)
         self._unticketed.append(tree.number)
-
-    def _take_back(self) -> list[int]:
-        """Tickets of what is lined up and was not drawn."""
-        if not self.lined_up:
-            return []
-        first, numbers = self._trees[0].number, [*self._tickets.take_back(), *self._unticketed]
-        self._unticketed.clear()
-        if first in numbers:  # it may begin as soon as its guard is there
-            self._tickets.put([first])
-        return [number for number in numbers if number != first]
+        return pack((tree.number, tree.order))
 
     def _flush(self) -> None:
-        if self._socket.fileno() >= 0:
+        if self._unticketed and self._socket.fileno() >= 0:
             self._send(b"")
-            self._issue()
-
-    def _issue(self) -> None:
-        """Tickets for all that has none; a guard that draws one before its order is there waits for that."""
-        if self._unticketed:
-            self._tickets.put(self._unticketed)
-            self._unticketed.clear()
 
     def _send(self, data: bytes, files: Sequence[int] = ()) -> None:
+        """With all that was not sent yet; tickets once their orders are there."""
         before, self._unsent = self._unsent, self._unsent + data
         try:
             sent = socket.send_fds(self._socket, [self._unsent], files) if files else self._socket.send(self._unsent)
@@ -167,8 +148,11 @@ class Line:
         self._unsent = self._unsent[sent:]
         if self._unsent:
             self._loop.add_writer(self._socket.fileno(), self._send, b"")
-        elif before:
+            return
+        if before:
             self._loop.remove_writer(self._socket.fileno())
+        self._tickets.put(self._unticketed)
+        self._unticketed = []
 
     def _receive(self) -> None:
         try:
@@ -202,11 +186,8 @@ class Line:
         """Its place is the next one's, if there is one."""
         self._trees.popleft()
         self._keeper.ended(tree, news.get("elapsed_s"))
-        after = self.first
-        if not after and not is_spent and (after := self._keeper.find_next(self, tree)):
-            self.begin(after)
-        if after:
-            after.begins(tree)
+        if self._trees:
+            self._trees[0].begins(tree)
         tree.end(news)
         if is_spent:
             self._keeper.part(self)

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -70,7 +70,7 @@ class PosixLauncher:
         return self._begin(self._tree(job, (stdout, stderr), patron, name))
 
     def line_up(self, patron: Patron, name: AttemptId, job: Job, stdout: Sink, stderr: Sink) -> PosixTree:
-        lines = self._at_work()
+        lines = self._short() or self._at_work()
         if not lines:
             raise OSError("the launcher was killed just now")
         tree = self._tree(job, (stdout, stderr), patron, name)
@@ -79,14 +79,15 @@ class PosixLauncher:
 
     def room(self) -> int:
         """None behind what has run for long already."""
-        long_ago = time.monotonic() - _LONG_S
         if not (depth := self._pace.in_a_moment()):
             return 0
-        return sum(max(0, depth - line.lined_up) for line in self._at_work() if line.began_at > long_ago)
+        return sum(max(0, depth - line.lined_up) for line in self._short())
 
     def recall(self) -> None:
-        for line in self._lines:
-            line.hold_back()
+        """From all lines at once, so that it goes back in the order in which it came."""
+        trees = [tree for line in self._lines for tree in line.take_back()]
+        for patron in {tree.patron for tree in trees if tree.patron}:
+            patron.returned([tree.name for tree in trees if tree.patron is patron and tree.name])
 
     def cpu_s(self) -> float:
         with suppress(OSError):  # no file descriptor left: as it was
@@ -121,15 +122,14 @@ class PosixLauncher:
         """One that is free, or a new one. OSError where there can be none."""
         if self._free:
             return self._free.popitem()[0]
-        tickets = Tickets()
-        ours, theirs = socket.socketpair()
-        with theirs:
-            try:
+        with ExitStack() as undoing:
+            ours, theirs = socket.socketpair()
+            undoing.callback(ours.close)
+            with theirs:
+                tickets = Tickets()
+                undoing.callback(tickets.close)
                 self._hand_over(theirs.fileno(), tickets.drawn_from)
-            except OSError:
-                ours.close()
-                tickets.close()
-                raise
+            undoing.pop_all()
         line = Line(ours, tickets, self._places, self)
         self._lines.add(line)
         return line
@@ -137,6 +137,11 @@ class PosixLauncher:
     def _at_work(self) -> list[Line]:
         """Those behind whose tasks others can be lined up."""
         return [line for line in self._lines if line.first and line.first.patron]
+
+    def _short(self) -> list[Line]:
+        """Those among them whose task may be over in a moment."""
+        long_ago = time.monotonic() - _LONG_S
+        return [line for line in self._at_work() if line.began_at > long_ago]
 
     def _hand_over(self, *files: int) -> None:
         if self._socket:
@@ -151,17 +156,6 @@ class PosixLauncher:
     def ended(self, tree: PosixTree, elapsed_s: float | None) -> None:
         if tree.patron and elapsed_s is not None:
             self._pace.took(elapsed_s)
-
-    def find_next(self, line: Line, last: PosixTree) -> PosixTree | None:
-        """From the line where most would have to wait, unless this one's place is to stand still."""
-        fullest = max(self._lines, key=lambda other: other.lined_up, default=line)
-        if not last.patron or last.is_frozen or not fullest.lined_up or line not in self._lines:
-            return None
-        return fullest.take_next()
-
-    def returned(self, trees: Sequence[PosixTree]) -> None:
-        for patron in {tree.patron for tree in trees if tree.patron}:
-            patron.returned([tree.name for tree in trees if tree.patron is patron and tree.name])
 
     def freed(self, line: Line) -> None:
         if self._socket is None or line not in self._lines:

@@ -67,7 +67,7 @@ class PosixTree:
         if self._has_ended:
             return
         self.line.hold_back()
-        if not self.line.is_at(self):
+        if self.line.last is not self:  # it has ended, or was lined up itself
             return
         self.line.say("kill", self.number)
         if self._guard:  # of one that has not said who it is, nothing runs yet
@@ -207,7 +207,7 @@ class PosixTree:
             found = for_all(self._guard, signal.SIGSTOP, self._group.hold)
         else:
             found = signal_all(self._guard, signal.SIGSTOP)
-        if not found or not self.line.is_at(self):  # what runs here has not begun, or had not
+        if not found or self.line.last is not self:  # what runs here has not begun, or had not
             self.line.ask()
 
     def _go_on(self) -> None:
