@@ -142,11 +142,11 @@ class Guard:
     def _watch(self) -> None:
         """Until the task ended or has to. It may be killed by the agent's own hand, which has said so just before."""
         self._answer()
-        longest_s: float | None = _QUIET_S
+        quiet_until, is_quiet = time.monotonic() + _QUIET_S, True
         while self._status is None and not self._killed:
-            ready = self._wakeup.wait(longest_s)
-            if not ready and not self._wakeup.has_rung:
-                longest_s = None
+            ready = self._wakeup.wait(max(0.0, quiet_until - time.monotonic()) if is_quiet else None)
+            if is_quiet and time.monotonic() >= quiet_until:
+                is_quiet = False
                 self._relay.watch()
                 self._say_all()
             if self._connection in ready:
