@@ -296,6 +296,8 @@ class Agent:
         lined_up = self._core.line_up(self._runner.room())
         self._outbox.take(results, [run.attempt for run in (*runs, *lined_up)])
         self._start(runs, lined_up)
+        if self._offer.obstacle:  # the disk took nothing of it
+            self._review_queue()
 
     def _ready(self, result: Result) -> None:
         self._begin(self._core.ended(result))
