@@ -158,6 +158,15 @@ async def test_recalled_they_do_not_begin(bench: Bench) -> None:
     assert not has_begun(bench, second)
 
 
+async def test_behind_what_takes_long_after_all_they_do_not_wait_while_others_end(bench: Bench) -> None:
+    (first, second), (third,) = await one_and_what_follows(bench, guards=2, lined_up=1)
+    line = next(line for line in bench.launcher._lines if line.lined_up)
+    assert line.first
+    line.first.began_at = -math.inf
+    let(bench, first if line.first.name == second.attempt else second)
+    await until(lambda: bench.returned == [third.attempt.task])
+
+
 async def test_recalled_from_several_guards_they_come_as_they_were_lined_up(bench: Bench) -> None:
     _, then = await one_and_what_follows(bench, lined_up=4, guards=2)
     returned: list[AttemptId] = []
@@ -360,7 +369,7 @@ async def test_where_fewer_are_allowed_none_begins_in_the_place_of_what_is_given
 # What it rests on.
 
 
-@pytest.mark.parametrize("missing", ["socket.socketpair", "os.pipe"])
+@pytest.mark.parametrize("missing", ["socket.socketpair", "worker.launch.posix.Tickets"])
 async def test_without_file_descriptors_left_none_is_lost(
     bench: Bench, monkeypatch: pytest.MonkeyPatch, missing: str
 ) -> None:
@@ -383,6 +392,9 @@ def test_a_ticket_is_drawn_or_taken_back() -> None:
     assert draw(tickets.drawn_from) == 1
     assert tickets.take_back() == [2, 300]
     assert tickets.take_back() == []
+    if sys.platform == "linux":
+        with pytest.raises(OSError, match="No such device"):
+            os.open(f"/proc/self/fd/{tickets.drawn_from}", os.O_RDONLY)  # as a task could its guard's
     assert draw(tickets.drawn_from) == 0
     tickets.close()
 

@@ -156,6 +156,9 @@ class PosixLauncher:
     def ended(self, tree: PosixTree, elapsed_s: float | None) -> None:
         if tree.patron and elapsed_s is not None:
             self._pace.took(elapsed_s)
+        long_ago = time.monotonic() - _LONG_S
+        if any(line.lined_up and line.began_at <= long_ago for line in self._lines):
+            self.recall()  # from behind what takes long after all, while others come to an end
 
     def freed(self, line: Line) -> None:
         if self._socket is None or line not in self._lines:
