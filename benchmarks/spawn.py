@@ -53,8 +53,13 @@ class Pool:
         spool = Spool(folder / "spool", 2**30)
         scratch = folder / "scratch"
         scratch.mkdir()
-        self.runner = Runner(crew, launcher, spool, scratch, "bench", 2**24, self._ended, QUOTA)
+        self.runner = Runner(
+            crew, launcher, spool, scratch, "bench", 2**24, self._ended, QUOTA, on_turn=self._followed
+        )
         self.tasks_cpu_s = 0.0
+        self._crew = crew
+        self._free = 0  # slots
+        self._is_due = False
         self._runs: list[Run] = []
         self._left = 0
         self._none_left = asyncio.Event()
@@ -62,18 +67,35 @@ class Pool:
     async def drain(self, runs: list[Run], at_once: int) -> None:
         self._runs, self._left = runs, len(runs)
         self._none_left.clear()
-        for _ in range(min(at_once, len(runs))):
-            self.runner.start(runs.pop())
+        self._free = at_once
+        self._fill()
         await self._none_left.wait()
 
-    async def _ended(self, result: Result, trouble: str) -> None:
+    def _fill(self) -> None:
+        """As the agent does it: slots that are free, and then a few more that are lined up."""
+        for _ in range(min(self._free, len(self._runs))):
+            self._free -= 1
+            self.runner.start(self._runs.pop())
+        for _ in range(min(self.runner.room(), len(self._runs))):
+            self.runner.line_up(self._runs.pop())
+
+    def _followed(self, before: AttemptId, after: AttemptId) -> None:
+        self._free -= 1
+
+    def _ended(self, result: Result, trouble: str) -> None:
         assert result.outcome is Outcome.SUCCEEDED, result
         self.tasks_cpu_s += result.cpu_s
-        if self._runs:
-            self.runner.start(self._runs.pop())
+        self._free += 1
+        if not self._is_due:
+            self._is_due = True
+            self._crew.soon(self._take)
         self._left -= 1
         if not self._left:
             self._none_left.set()
+
+    def _take(self) -> None:
+        self._is_due = False
+        self._fill()
 
 
 def bare(tasks: int, slots: int, command: list[str]) -> dict[str, float]:

@@ -6,12 +6,12 @@ import asyncio
 import logging
 import secrets
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, NoReturn
 
-from shared.model import Facts, Outcome, Probation, Result
+from shared.model import AttemptId, Facts, Outcome, Probation, Result
 from shared.protocol.messages import MAX_WROTE_BYTES, Assign, Read, Run, Wrote
 from shared.protocol.session import WorkerSession
 from worker import legacy, speed
@@ -105,6 +105,8 @@ class Agent:
             self._ended,
             _quota(settings, self._facts),
             Shelf(self._cache, self._spool, settings.scratch_limit_bytes, settings.outputs_limit_bytes),
+            self._followed,
+            self._returned,
         )
         self._home = home
         self._yielding = Yielding(
@@ -169,6 +171,7 @@ class Agent:
         return self._core.is_busy
 
     def new_session(self) -> WorkerSession:
+        self._runner.recall()
         self._core.connected()
         self._network.connected()
         return WorkerSession(self.name, self._boot, self._facts)
@@ -176,14 +179,18 @@ class Agent:
     def assigned(self, assign: Assign, frame: bytes) -> None:
         self._network.answered(assign.seen, assign.held_s, time.monotonic())
         self._probation = assign.probation
+        if assign.cancel:  # what has not begun need not be ended
+            self._runner.recall()
         todo = self._core.assigned(assign)
         self._spool.forget(todo.forget)
-        began = [run.attempt for run in todo.start]
+        runs = todo.start or self._evened()
+        lined_up = self._core.line_up(self._runner.room())
+        began = [run.attempt for run in (*runs, *lined_up)]
         try:
             self._ledger.write(over=todo.forget, came=(assign, frame), began=began)
         except OSError as error:
             self._offer.withdraw(f"cannot write down what the master sends: {error}")  # what waits is given back
-        self._start(todo.start)
+        self._start(runs, lined_up)
         for attempt in todo.cancel:
             self._runner.cancel(attempt)
         self._review_queue()
@@ -216,20 +223,39 @@ class Agent:
 
     # What waits for a slot.
 
+    def _evened(self) -> tuple[Run, ...]:
+        """What begins once nothing is lined up elsewhere while slots are free."""
+        if not self._core.is_uneven:
+            return ()
+        self._runner.recall()
+        return self._core.recalled()
+
     def _begin(self, runs: tuple[Run, ...]) -> None:
+        runs = runs or self._evened()
         if runs:
             with suppress(OSError):  # the next agent would have it wait
                 self._ledger.write(began=[run.attempt for run in runs])
             self._start(runs)
 
-    def _start(self, runs: Iterable[Run]) -> None:
-        """What the ledger says to have begun."""
+    def _start(self, runs: Iterable[Run], lined_up: Iterable[Run] = ()) -> None:
+        """What the ledger says to have begun: now, or as soon as another has ended."""
         for run in runs:
             refusal = self._yielding.refusal(run.slots)
             self._diary.began(run, refusal)
             self._runner.start(run, refusal)
             if not refusal:
                 self._yielding.took(run.attempt, run.slots)
+        for run in lined_up:
+            self._runner.line_up(run)
+
+    def _followed(self, before: AttemptId, after: AttemptId) -> None:
+        run = self._core.followed(before, after)
+        self._yielding.followed(before, after, run.slots)
+        self._diary.began(run, "")
+
+    def _returned(self, attempts: Sequence[AttemptId]) -> None:
+        self._core.returned(attempts)
+        self._crew.soon(self._take_results)
 
     def _review(self) -> None:
         """The owner leaves more or less, or something is in the way: the master hears of it at once."""
@@ -239,6 +265,8 @@ class Agent:
     def _review_queue(self) -> None:
         """Nothing begins beside what stands still, and nothing waits for it."""
         allowed, hindrance = self._yielding.consent.slots, self._offer.obstacle or self._yielding.hindrance
+        if hindrance:
+            self._runner.recall()
         self._begin(self._core.allow(0 if hindrance else allowed))
         dropped = self._core.give_back(
             hindrance or self._yielding.consent.why, wider_than=0 if hindrance else allowed
@@ -251,7 +279,7 @@ class Agent:
 
     # What happens here.
 
-    async def _ended(self, result: Result, trouble: str) -> None:
+    def _ended(self, result: Result, trouble: str) -> None:
         """Results that come together are written together."""
         if trouble:
             self._offer.withdraw(trouble)
@@ -264,9 +292,12 @@ class Agent:
         for result in results:
             self._yielding.ended(result.attempt)
             self._diary.ended(result)
-        runs = self._core.left(*(result.attempt for result in results))
-        self._outbox.take(results, [run.attempt for run in runs])
-        self._start(runs)
+        runs = self._core.left(*(result.attempt for result in results)) or self._evened()
+        lined_up = self._core.line_up(self._runner.room())
+        self._outbox.take(results, [run.attempt for run in (*runs, *lined_up)])
+        self._start(runs, lined_up)
+        if self._offer.obstacle:  # the disk took nothing of it
+            self._review_queue()
 
     def _ready(self, result: Result) -> None:
         self._begin(self._core.ended(result))
@@ -282,6 +313,7 @@ class Agent:
             self._diary.sum_up()
             self._ledger.rest()
             if self._link.has_been_silent:
+                self._runner.recall()
                 self._core.doubt()
             await asyncio.sleep(SAMPLE_EVERY_S)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from contextlib import suppress
 from dataclasses import replace
@@ -12,7 +13,7 @@ from shared.model import Held, Outcome, Output, OutputFile, Result, Stream
 from shared.protocol.messages import Run
 from worker import scratch
 from worker.capture import Capture
-from worker.launch.trees import Ended, Job, Launcher, Tree, Usage
+from worker.launch.trees import Ended, Job, Launcher, Lines, Patron, Tree, Usage
 from worker.limits import Breach
 from worker.outputs import OutputsError
 from worker.spool import Spool
@@ -58,15 +59,31 @@ class Attempt:
         self._task_files = task_files
         self._setting_up: asyncio.Task[None] | None = None
         self._launcher = launcher
-        self._stdout = Capture(lambda: spool.output_files(self.id)[0], limit_bytes, self._give_up)
-        self._stderr = Capture(lambda: spool.output_files(self.id)[1], limit_bytes, self._give_up)
+        self._stdout = Capture(lambda: spool.output_files(run.attempt)[0], limit_bytes, self._give_up)
+        self._stderr = Capture(lambda: spool.output_files(run.attempt)[1], limit_bytes, self._give_up)
         self._watch: Watch | None = None
         self._tree: Tree | None = None
         self._is_followed = False
         self._verdict: tuple[Outcome, str] | None = None
         self._peak_memory_bytes = 0
         self._ran = Stopwatch()
-        self._began = 0.0  # by ``time.monotonic``
+        self._has_stood = False
+        self._wall_s: float | None = None  # as measured by who ran it
+        self._began = math.inf  # by ``time.monotonic``
+
+    @property
+    def is_plain(self) -> bool:
+        """A process, and nothing to be brought in before or collected after it."""
+        return self._job.makes_folder and self._job.call is None
+
+    @property
+    def folder(self) -> Path:
+        return self._job.folder
+
+    @property
+    def is_unwanted(self) -> bool:
+        """It is to end, or was."""
+        return self._verdict is not None
 
     @property
     def held(self) -> Held:
@@ -84,7 +101,7 @@ class Attempt:
 
     def freeze(self) -> None:
         """Stop its whole tree where it stands; that time does not count against its limit."""
-        self.is_frozen = True
+        self.is_frozen = self._has_stood = True
         self._ran.stop()
         if self._tree:
             self._tree.freeze()
@@ -121,6 +138,34 @@ class Attempt:
             self._watch = Watch(limits, folder, self._measure_now, self._output_bytes, self._break_off)
         self._watch.look(now)
 
+    # A plain one, by lines.
+
+    def begin(self, lines: Lines, patron: Patron) -> None:
+        """OSError where this computer cannot."""
+        self._take(lines.begin(patron, self.id, self._job, self._stdout, self._stderr))
+        self.begins()
+
+    def line_up(self, lines: Lines, patron: Patron) -> None:
+        """It ``begins`` later."""
+        self._take(lines.line_up(patron, self.id, self._job, self._stdout, self._stderr))
+
+    def begins(self) -> None:
+        self._ran = Stopwatch()
+        self._began = time.monotonic()
+        if self._timeout_s is not None:
+            self._ran.limit(self._timeout_s, self._time_out)
+
+    def ended(self, ended: Ended) -> Result | None:
+        """None: it takes a while to see what came of it (``conclude``)."""
+        self._account(ended)
+        return None if ended.exit_code and ended.folder_is_left else self._result(ended, *self._judge(ended))
+
+    async def conclude(self, ended: Ended) -> Result:
+        ended = await self._with_breach(ended)
+        return self._result(ended, *self._judge(ended))
+
+    # One with files, or that calls a function.
+
     async def execute(self) -> Result:
         try:
             ended = Ended(killed=True) if self._verdict else await self._run()
@@ -128,19 +173,36 @@ class Attempt:
             outputs: tuple[OutputFile, ...] = ()
             if self._task_files:
                 outcome, reason, outputs = await self._take_back(*await self._collect(outcome, reason))
-            stdout, stderr = (stream.finish(outcome in _WHOLE) for stream in (self._stdout, self._stderr))
             value = ended.value if outcome in _WHOLE else None
             if self._job.call and not value and outcome in _WHOLE:
                 value = await self._take_value(self._job.folder)
         except OSError as error:
-            self.trouble = self.trouble or f"cannot run a task here: {error}"
-            return Result(self.id, Outcome.GIVEN_BACK, reason=self.trouble[:500])
+            return self.fail(error)
+        return self._result(ended, outcome, reason, outputs, value)
+
+    def fail(self, error: OSError) -> Result:
+        """This computer cannot run it."""
+        self.trouble = self.trouble or f"cannot run a task here: {error}"
+        return Result(self.id, Outcome.GIVEN_BACK, reason=self.trouble[:500])
+
+    def _result(
+        self,
+        ended: Ended,
+        outcome: Outcome,
+        reason: str,
+        outputs: tuple[OutputFile, ...] = (),
+        value: Output | None = None,
+    ) -> Result:
+        try:
+            stdout, stderr = self._stdout.finish(outcome in _WHOLE), self._stderr.finish(outcome in _WHOLE)
+        except OSError as error:
+            return self.fail(error)
         return Result(
             self.id,
             outcome,
             ended.exit_code,
             reason[:500],
-            self._ran.elapsed_s,
+            self._ran.elapsed_s if self._wall_s is None else self._wall_s,
             self.usage.cpu_s,
             self._peak_memory_bytes,
             stdout,
@@ -188,20 +250,23 @@ class Attempt:
         if self._verdict:
             return Ended(killed=True)
         tree = await self._start()
-        self._ran.limit(self._timeout_s, self._time_out)
         try:
             ended = await tree.wait()
         finally:
-            self._ran.stop()
-            if self._watch:
-                self._watch.stop()
+            self._stop_watching()
         self._account(ended)
         for stream in (self._stdout, self._stderr):
             if stream.is_piped:
                 await stream.drain()
-        if ended.exit_code and ended.folder_is_left and not ended.breach and await self._has_filled_disk():
-            return replace(ended, breach=Breach.SCRATCH)
-        return ended
+        return await self._with_breach(ended)
+
+    async def _with_breach(self, ended: Ended) -> Ended:
+        """A task may fail of its own accord as soon as it may write no more."""
+        limit_bytes = self._job.limits.scratch_bytes
+        if not (limit_bytes and ended.exit_code and ended.folder_is_left) or ended.breach:
+            return ended
+        is_full = await asyncio.to_thread(fills, self._job.folder, limit_bytes)
+        return replace(ended, breach=Breach.SCRATCH) if is_full else ended
 
     async def _set_up(self) -> None:
         """Its scratch folder, and its inputs there; it is ended where they cannot be had."""
@@ -218,16 +283,19 @@ class Attempt:
                 self.end(error.outcome, str(error))
 
     async def _start(self) -> Tree:
-        self._ran = Stopwatch()
-        self._began = time.monotonic()
-        self._tree = await self._launcher.start(self._job, self._stdout, self._stderr)
+        self.begins()
+        self._take(tree := await self._launcher.start(self._job, self._stdout, self._stderr))
+        return tree
+
+    def _take(self, tree: Tree) -> None:
+        """Whatever it was told before there was one."""
+        self._tree = tree
         if self._is_followed:
-            self._tree.follow()
+            tree.follow()
         if self._verdict:
-            self._tree.kill()
+            tree.kill()
         elif self.is_frozen:
             self.freeze()
-        return self._tree
 
     def _measure_now(self) -> Usage:
         self.measure()
@@ -239,13 +307,15 @@ class Attempt:
     def _break_off(self, breach: Breach) -> None:
         self.end(Outcome.FAILED, self._job.limits.words(breach))
 
-    async def _has_filled_disk(self) -> bool:
-        """A task may fail of its own accord as soon as it may write no more."""
-        limit_bytes = self._job.limits.scratch_bytes or 0
-        return limit_bytes > 0 and await asyncio.to_thread(fills, self._job.folder, limit_bytes)
+    def _stop_watching(self) -> None:
+        self._ran.stop()
+        if self._watch:
+            self._watch.stop()
 
     def _account(self, ended: Ended) -> None:
+        self._stop_watching()
         self._tree = None
+        self._wall_s = None if self._has_stood else ended.elapsed_s
         self.folder_is_left = ended.folder_is_left
         self._peak_memory_bytes = max(self._peak_memory_bytes, ended.peak_memory_bytes)
         self.usage = Usage(max(self.usage.cpu_s, ended.cpu_s))

@@ -88,6 +88,7 @@ class Capture(asyncio.Protocol):
     def finish(self, whole: bool) -> Output:
         """What was written; only the beginning of it where nobody needs the ``whole``. OSError: it is not on disk."""
         self._is_at_end = True
+        self._on_trouble = _ignore  # whose it was goes at once, not with the next collection
         self._tell()
         if not self._size_bytes:
             return _NOTHING
@@ -119,6 +120,9 @@ class Capture(asyncio.Protocol):
     def _tell(self) -> None:
         if self._news:
             self._news.set()
+
+
+def _ignore(error: OSError) -> None: ...
 
 
 def _read(file: Path, offset: int, most_bytes: int) -> bytes:

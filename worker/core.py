@@ -5,14 +5,19 @@ until its result may be sent), or its result is *unsent*, or *sent* in a Report 
 acknowledged, or it is unknown: never two of these. Whatever a master sends has an answer here, "ignored" included.
 
 What waits begins in the order in which it came, the moment that slots are free: no frame is needed between two tasks.
+Where tasks are short, the first of those that wait are *lined up*: handed on before there is a slot, and each begins
+in the place of one that has ended, so that never more run than there are slots. Until it has begun, such an attempt
+still waits, as the master is told; but it may have begun just now, so that only who runs it can end it. Nothing that
+came later begins before it: where slots are free all the same, it is recalled (``is_uneven``).
+
 While the master may have given it elsewhere (after a restart, with a new link, or when the link has been gone for a
 lease) nothing of it begins, until an Assign shows that the master has heard what is waiting here.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Container, Iterable, Iterator
+from collections import Counter, OrderedDict
+from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, islice, takewhile
 
@@ -25,7 +30,7 @@ class Instructions:
     """What an Assign asks of the agent, once all that is already done is left out."""
 
     start: tuple[Run, ...] = ()  # now; others wait
-    cancel: tuple[AttemptId, ...] = ()  # of those that have begun
+    cancel: tuple[AttemptId, ...] = ()  # of those that have begun, or may have
     forget: tuple[AttemptId, ...] = ()  # the master has these results on disk: they leave the disk
 
 
@@ -46,7 +51,9 @@ class Core:
         self._sent: dict[AttemptId, tuple[int, Result]] = {}
         self._held = {attempt: 0 for attempt in held if attempt not in self._unsent}  # slots that it takes up
         self._taken = 0  # slots that these take up
-        self._waiting = {run.attempt: run for run in waiting if self._is_new(run, waiting=())}
+        self._at_work = 0  # how many of these take up any
+        self._lined_up: dict[AttemptId, Run] = {}
+        self._waiting = OrderedDict((run.attempt, run) for run in waiting if self._is_new(run, waiting=()))
         self._widths = Counter(run.slots for run in self._waiting.values())  # of what waits
         self._slots = slots
         self._doubted = set(self._waiting)  # the master may have given these elsewhere
@@ -65,24 +72,29 @@ class Core:
     @property
     def is_idle(self) -> bool:
         """Nothing is held, and the master has every result on disk."""
-        return not (self._waiting or self._held or self._unsent or self._sent)
+        return not (self._waiting or self._lined_up or self._held or self._unsent or self._sent)
 
     @property
     def waiting(self) -> tuple[AttemptId, ...]:
         """What has not begun, in the order in which it came."""
-        return tuple(self._waiting)
+        return (*self._lined_up, *self._waiting)
 
     @property
     def is_busy(self) -> bool:
         """Something waits here for a slot."""
-        return bool(self._waiting)
+        return bool(self._waiting or self._lined_up)
+
+    @property
+    def is_uneven(self) -> bool:
+        """Slots are free, and what is lined up waits elsewhere: before anything begins, it is to be recalled."""
+        return bool(self._lined_up) and self._taken < self._slots
 
     def has(self, attempt: AttemptId) -> bool:
         """It is in hand: it waits, or it has begun."""
-        return attempt in self._waiting or attempt in self._held
+        return self.is_waiting(attempt) or attempt in self._held
 
     def is_waiting(self, attempt: AttemptId) -> bool:
-        return attempt in self._waiting
+        return attempt in self._waiting or attempt in self._lined_up
 
     def connected(self) -> None:
         """A new session: what the last one sent may be lost, so that every result is sent again."""
@@ -105,7 +117,7 @@ class Core:
             for run in assign.run
             if run.attempt not in unwanted and self._is_new(run, waiting=self._waiting)
         }
-        cancel = tuple(attempt for attempt in unwanted if attempt in self._held)
+        cancel = tuple(attempt for attempt in unwanted if attempt in self._held or attempt in self._lined_up)
         self._drop([attempt for attempt in unwanted if attempt in self._waiting], Outcome.CANCELLED, "")
         self._waiting |= new
         self._widths.update(run.slots for run in new.values())
@@ -122,16 +134,52 @@ class Core:
     def left(self, *attempts: AttemptId) -> tuple[Run, ...]:
         """Nothing runs of these any more: their slots are free, ready or not. The runs that begin now."""
         for attempt in attempts:
-            self._taken -= self._held.get(attempt, 0)
             if attempt in self._held:
+                self._free(attempt)
                 self._held[attempt] = 0
         return self._begin()
+
+    def line_up(self, most: int) -> tuple[Run, ...]:
+        """The first of those that wait, so many at most: they may begin in the place of others.
+
+        Only processes and nothing else, each in one slot as all that is at work: then any place is as good.
+        """
+        if self._taken != self._slots or self._taken != self._at_work:
+            return ()
+        found = tuple(islice(takewhile(self._may_be_lined_up, self._waiting.values()), max(0, most)))
+        for run in found:
+            self._take_out(run.attempt)
+            self._lined_up[run.attempt] = run
+        return found
+
+    def followed(self, before: AttemptId, after: AttemptId) -> Run:
+        """What was lined up has begun in the place of one that has ended."""
+        run = self._lined_up.pop(after)
+        self._free(before)
+        self._held[before] = 0
+        self._occupy(run)
+        return run
+
+    def returned(self, attempts: Sequence[AttemptId]) -> None:
+        """These were lined up, and will not begin by themselves: they wait, before all others, as they came."""
+        theirs = set(attempts)
+        for attempt in [attempt for attempt in reversed(self._lined_up) if attempt in theirs]:
+            run = self._lined_up.pop(attempt)
+            self._waiting[attempt] = run
+            self._waiting.move_to_end(attempt, last=False)
+            self._widths[run.slots] += 1
+
+    def recalled(self) -> tuple[Run, ...]:
+        """What is still lined up has begun by now. The runs that begin now."""
+        return self._begin(is_even=True)
 
     def ended(self, result: Result) -> tuple[Run, ...]:
         """The attempt is over; the caller has its result on disk, and whatever the result names with the master.
         The runs that begin now.
         """
-        self._taken -= self._held.pop(result.attempt, 0)
+        self._free(result.attempt)
+        self._held.pop(result.attempt, None)
+        self._lined_up.pop(result.attempt, None)
         self._take_out(result.attempt)
         if result.attempt not in self._sent:
             self._unsent.setdefault(result.attempt, result)
@@ -163,8 +211,10 @@ class Core:
                 self._sent[result.attempt] = (seq, result)
         self._owes_report = False
 
-    def _begin(self) -> tuple[Run, ...]:
+    def _begin(self, is_even: bool = False) -> tuple[Run, ...]:
         """Those of the waiting for which slots are free: from now on they are held."""
+        if self.is_uneven and not is_even:
+            return ()
         free, begun = self._slots - self._taken, list[Run]()
         if free < min(self._widths, default=MAX_ID) or len(self._doubted) == len(self._waiting):
             return ()
@@ -176,9 +226,23 @@ class Core:
                 break
         for run in begun:
             self._take_out(run.attempt)
-            self._held[run.attempt] = run.slots
-            self._taken += run.slots
+            self._occupy(run)
         return tuple(begun)
+
+    def _occupy(self, run: Run) -> None:
+        self._held[run.attempt] = run.slots
+        self._taken += run.slots
+        self._at_work += 1
+
+    def _free(self, attempt: AttemptId) -> None:
+        """The slots that it takes up, if it does."""
+        slots = self._held.get(attempt, 0)
+        self._taken -= slots
+        self._at_work -= slots > 0
+
+    def _may_be_lined_up(self, run: Run) -> bool:
+        is_process = not (run.function or run.inputs or run.own_inputs or run.outputs or run.row_file)
+        return is_process and run.slots == 1 and run.attempt not in self._doubted
 
     def _take_out(self, attempt: AttemptId) -> None:
         """It waits no longer, if it did."""
@@ -202,7 +266,8 @@ class Core:
             self._unsent[attempt] = Result(attempt, outcome, reason=reason[:500])
 
     def _is_new(self, run: Run, waiting: Container[AttemptId]) -> bool:
-        return not any(run.attempt in known for known in (self._held, self._unsent, self._sent, waiting))
+        known = (self._held, self._lined_up, self._unsent, self._sent, waiting)
+        return not any(run.attempt in those for those in known)
 
 
 def _fits(results: Iterable[Result]) -> int:

@@ -29,9 +29,10 @@ class Crew:
 
     def soon(self, act: Callable[[], None]) -> None:
         """As soon as the loop comes round."""
-        asyncio.get_running_loop().call_soon(self._do, act)
+        asyncio.get_running_loop().call_soon(self.do, act)
 
-    def _do(self, act: Callable[[], None]) -> None:
+    def do(self, act: Callable[[], None]) -> None:
+        """For who is called back by others."""
         try:
             act()
         except Exception as error:

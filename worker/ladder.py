@@ -51,12 +51,22 @@ class Ladder:
         """It has least to lose."""
         return next(reversed(self._slots), None)
 
+    def has(self, attempt: AttemptId) -> bool:
+        return attempt in self._slots
+
     def has_room(self, slots: int, allowed: int) -> bool:
         """Whether one more attempt would run."""
         return self.slots_in_hand + slots <= allowed
 
     def took(self, attempt: AttemptId, slots: int) -> None:
         self._slots[attempt] = slots
+
+    def followed(self, before: AttemptId, after: AttemptId, slots: int) -> None:
+        """One has begun in the place of another that has ended: as the youngest, frozen where that was frozen."""
+        self._slots.pop(before, None)
+        self._slots[after] = slots
+        if before in self._frozen:
+            self._frozen[after] = self._frozen.pop(before)
 
     def ended(self, attempt: AttemptId) -> None:
         """Also of an attempt that is being given back: it takes no further part."""

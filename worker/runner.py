@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 from shared.model import AttemptId, Held, Outcome, Result, Stream
@@ -13,7 +14,7 @@ from shared.protocol.messages import Run
 from worker import scratch
 from worker.attempt import Attempt
 from worker.crew import Crew
-from worker.launch.trees import Job, Launcher
+from worker.launch.trees import Ended, Job, Launcher, Lines
 from worker.limits import Quota
 from worker.spool import Spool
 from worker.task_files import Shelf
@@ -23,8 +24,14 @@ from worker.watch import LOOK_AROUND_S
 log = logging.getLogger(__name__)
 
 
+def _nothing(*_: object) -> None: ...
+
+
 class Runner:
-    """Each Run comes to exactly one Result, handed to ``on_end`` with what this computer could not do, if any."""
+    """Each Run comes to exactly one Result, handed to ``on_end`` with what this computer could not do, if any.
+
+    ``on_turn``: what was lined up begins in the place of another, whose end follows; ``on_return``: it will not.
+    """
 
     def __init__(
         self,
@@ -34,9 +41,11 @@ class Runner:
         scratch_folder: Path,
         worker: str,
         output_limit_bytes: int,
-        on_end: Callable[[Result, str], Awaitable[None]],
+        on_end: Callable[[Result, str], None],
         quota: Quota | None = None,
         shelf: Shelf | None = None,
+        on_turn: Callable[[AttemptId, AttemptId], None] = _nothing,
+        on_return: Callable[[Sequence[AttemptId]], None] = _nothing,
     ) -> None:
         self._crew = crew
         self._launcher = launcher
@@ -47,7 +56,11 @@ class Runner:
         self._on_end = on_end
         self._quota = quota or Quota()
         self._shelf = shelf
+        self._on_turn = on_turn
+        self._on_return = on_return
+        self._lines = launcher.lines
         self._attempts: dict[AttemptId, Attempt] = {}
+        self._lined_up: dict[AttemptId, Attempt] = {}
         self._none_left = asyncio.Event()
         self._looking: asyncio.TimerHandle | None = None
         self._closed = ""  # why nothing is started any more
@@ -55,6 +68,37 @@ class Runner:
 
     def start(self, run: Run, refusal: str = "") -> None:
         """``refusal``: why it is given back at once instead."""
+        attempt = self._attempts[run.attempt] = self._attempt(run)
+        if self._closed or refusal:
+            attempt.end(Outcome.GIVEN_BACK, self._closed or refusal)
+        elif run.row_file:
+            attempt.end(Outcome.FAILED, "its parameters are lost: the master no longer has the job's row file")
+        if self._lines and attempt.is_plain and not attempt.is_unwanted:
+            self._begin(attempt, self._lines)
+        else:
+            self._crew.start(self._see_through(attempt))
+        if self._looking is None:
+            self._look_around()
+
+    def room(self) -> int:
+        """How many may be lined up now, beside those that are."""
+        return self._lines.room() if self._lines else 0
+
+    def line_up(self, run: Run) -> None:
+        """Have it begin in the place of another, once that has ended; only where there is room."""
+        assert self._lines
+        attempt = self._lined_up[run.attempt] = self._attempt(run)
+        try:
+            attempt.line_up(self._lines, self)
+        except OSError:
+            self.returned([run.attempt])
+
+    def recall(self) -> None:
+        """Nothing begins any more that was lined up: it is returned."""
+        if self._lined_up and self._lines:
+            self._lines.recall()
+
+    def _attempt(self, run: Run) -> Attempt:
         folder = folder_of(run, self._scratch)
         environment = self._surroundings.of(run, folder)
         call = call_of(run, folder)
@@ -63,19 +107,11 @@ class Runner:
         limits = self._quota.limits(run)
         job = Job(run.command, folder, environment, limits, run.network, call, room, makes_folder=not has_files)
         task_files = self._shelf.files_of(run, folder) if self._shelf and has_files else None
-        attempt = Attempt(run, job, self._launcher, self._spool, self._output_limit_bytes, task_files)
-        if self._closed or refusal:
-            attempt.end(Outcome.GIVEN_BACK, self._closed or refusal)
-        elif run.row_file:
-            attempt.end(Outcome.FAILED, "its parameters are lost: the master no longer has the job's row file")
-        self._attempts[run.attempt] = attempt
-        self._crew.start(self._see_through(attempt, folder))
-        if self._looking is None:
-            self._look_around()
+        return Attempt(run, job, self._launcher, self._spool, self._output_limit_bytes, task_files)
 
     def cancel(self, attempt: AttemptId) -> None:
-        if attempt in self._attempts:
-            self._attempts[attempt].end(Outcome.CANCELLED)
+        if found := self._attempts.get(attempt) or self._lined_up.get(attempt):
+            found.end(Outcome.CANCELLED)
 
     def give_back(self, attempt: AttemptId, reason: str) -> None:
         """Kill it; the task is queued again, and no retry is burnt."""
@@ -134,16 +170,72 @@ class Runner:
         if self._attempts:
             self._looking = asyncio.get_running_loop().call_later(LOOK_AROUND_S, self._look_around)
 
-    async def _see_through(self, attempt: Attempt, folder: Path) -> None:
+    # What lines tell. What goes wrong here is the agent's own failure, as everywhere.
+
+    def begins(self, name: AttemptId, before: AttemptId) -> None:
+        self._crew.do(partial(self._begins, name, before))
+
+    def ended(self, name: AttemptId, ended: Ended) -> None:
+        self._crew.do(partial(self._ended, name, ended))
+
+    def returned(self, names: Sequence[AttemptId]) -> None:
+        self._crew.do(partial(self._returned, names))
+
+    def _begins(self, name: AttemptId, before: AttemptId) -> None:
+        attempt = self._attempts[name] = self._lined_up.pop(name)
+        attempt.begins()
+        self._on_turn(before, name)
+        if self._attempts[before].is_frozen:  # its place is to stand still, whatever is there
+            attempt.freeze()
+        if self._closed:
+            attempt.end(Outcome.GIVEN_BACK, self._closed)
+
+    def _ended(self, name: AttemptId, ended: Ended) -> None:
+        if name in self._lined_up:  # its guard was lost before it said that it had begun
+            self._attempts[name] = self._lined_up.pop(name)
+            self._attempts[name].begins()
+        attempt = self._attempts[name]
+        result = attempt.ended(ended)
+        if result and not attempt.folder_is_left:
+            self._on_end(result, attempt.trouble)
+            self._forget(attempt)
+        else:
+            self._crew.start(self._see_off(attempt, ended, result))
+
+    def _returned(self, names: Sequence[AttemptId]) -> None:
+        self._on_return([name for name in names if not self._lined_up[name].is_unwanted])
+        for name in names:
+            if self._lined_up[name].is_unwanted:
+                self._ended(name, Ended(killed=True, elapsed_s=0.0, folder_is_left=False))
+            else:
+                del self._lined_up[name]
+
+    # From beginning to end.
+
+    def _begin(self, attempt: Attempt, lines: Lines) -> None:
+        try:
+            attempt.begin(lines, self)
+        except OSError as error:
+            self._crew.start(self._hand_over(attempt, attempt.fail(error)))
+
+    async def _see_off(self, attempt: Attempt, ended: Ended, result: Result | None) -> None:
+        await self._hand_over(attempt, result or await attempt.conclude(ended))
+
+    async def _see_through(self, attempt: Attempt) -> None:
         result = await attempt.execute()
         try:
             await attempt.clear_up()
         except OSError as error:
             log.warning("cannot clear up after %s: %s", attempt.id, error)
+        await self._hand_over(attempt, result)
+
+    async def _hand_over(self, attempt: Attempt, result: Result) -> None:
+        self._on_end(result, attempt.trouble)
         if attempt.folder_is_left:
-            await asyncio.gather(asyncio.to_thread(scratch.remove, folder), self._on_end(result, attempt.trouble))
-        else:
-            await self._on_end(result, attempt.trouble)
+            await asyncio.to_thread(scratch.remove, attempt.folder)
+        self._forget(attempt)
+
+    def _forget(self, attempt: Attempt) -> None:
         self._past_cpu_s += attempt.spent_cpu_s
         del self._attempts[attempt.id]
         if not self._attempts:

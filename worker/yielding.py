@@ -119,6 +119,15 @@ class Yielding:
         if self._rests:
             self._stirred.set()
 
+    def followed(self, before: AttemptId, after: AttemptId, slots: int) -> None:
+        """One has begun in the place of another, by itself: no slot was free in between."""
+        if not self._ladder.has(before):  # it was given back just before it ended
+            self.nudge()
+        self._ladder.followed(before, after, slots)
+        if self._stopping and before in self._stopping.attempts:
+            del self._stopping.attempts[before]
+            self._stopping.attempts[after] = None
+
     def ended(self, attempt: AttemptId) -> None:
         self._ladder.ended(attempt)
         if self._stopping:

@@ -82,6 +82,27 @@ async def test_a_worker_is_killed(grid: Grid) -> None:
     assert states == {("ant", "lost"), ("bee", "succeeded")}
 
 
+async def test_a_worker_is_killed_in_the_midst_of_very_short_tasks(grid: Grid) -> None:
+    """The next ones are at their guards already: none of them begins once their agent is gone."""
+    begun = grid.folder / "begun"
+    await grid.start_worker("ant", slots=2)
+    job = await grid.submit(f"echo {{i}} >> {begun}; echo {{i}}", tasks=400)
+    for part in (30, 150):
+
+        async def has_got_so_far(part: int = part) -> bool:
+            return (await grid.job(job)).tasks.succeeded >= part
+
+        await wait_for(f"{part} results", has_got_so_far)
+        await grid.kill_worker("ant")
+        await grid.no_processes()
+        before = begun.read_bytes()
+        assert before.count(b"\n") < 400, "otherwise this shows nothing"
+        await grid.start_worker("ant", slots=2)
+    assert (await grid.ended(job)).state is JobState.SUCCEEDED
+    assert accepted(await grid.attempts(job)) == [(job, task) for task in range(1, 401)]
+    assert await outputs(grid, job) == {task: f"{task}\n" for task in range(1, 401)}
+
+
 async def test_a_worker_restarts_and_tells_what_it_lost(grid: Grid) -> None:
     gate = grid.gate()
     await grid.start_worker("ant", slots=2)

@@ -49,7 +49,9 @@ def processes_of(folder: Path) -> list[psutil.Process]:
 
 
 class Bench:
-    """``results`` and ``troubles`` are what came of the attempts started on ``runner``."""
+    """``results`` and ``troubles`` are what came of the attempts started on ``runner``; ``followed`` and
+    ``returned`` say of tasks that were lined up which began in whose place, and which did not.
+    """
 
     def __init__(
         self,
@@ -66,8 +68,19 @@ class Bench:
         self.spool = Spool(folder / "spool", 2**30)
         self.launcher = PosixLauncher(yields, sandbox)
         self.crew = Crew()
+        self.followed: list[tuple[int, int]] = []
+        self.returned: list[int] = []
         self.runner = Runner(
-            self.crew, self.launcher, self.spool, self.scratch, "bench", output_limit_bytes, self._ended, quota
+            self.crew,
+            self.launcher,
+            self.spool,
+            self.scratch,
+            "bench",
+            output_limit_bytes,
+            self._ended,
+            quota,
+            on_turn=lambda before, after: self.followed.append((before.task, after.task)),
+            on_return=lambda attempts: self.returned.extend(attempt.task for attempt in attempts),
         )
 
     async def __aenter__(self) -> Self:
@@ -92,6 +105,6 @@ class Bench:
         self.runner.start(run)
         await until(lambda: (self.scratch / str(run.attempt) / "begun").exists())
 
-    async def _ended(self, result: Result, trouble: str) -> None:
+    def _ended(self, result: Result, trouble: str) -> None:
         self.results[result.attempt] = result
         self.troubles += [trouble] if trouble else []

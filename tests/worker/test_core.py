@@ -209,6 +209,70 @@ def test_a_new_link_asks_again_whether_what_waits_is_still_wanted() -> None:
     assert begun(core.assigned(assign(seen=1)).start) == [B]
 
 
+# What is lined up.
+
+
+def test_what_is_lined_up_takes_the_place_of_what_has_ended() -> None:
+    core = Core(slots=1)
+    core.assigned(assign(A, B, C))
+    assert begun(core.line_up(1)) == [B]
+    assert (core.waiting, core.to_report()[0]) == ((B, C), (A,)), "it has not begun, as far as is known"
+    assert core.followed(A, B) == run(B)
+    assert (core.waiting, core.to_report()[0]) == ((C,), (A, B)), "the result of the other is still on its way"
+    assert core.ended(result(A)) == (), "no slot is free"
+    assert begun(core.ended(result(B))) == [C]
+
+
+def test_what_is_returned_waits_before_all_others() -> None:
+    core = Core(slots=1)
+    core.assigned(assign(A, B, C))
+    core.line_up(2)
+    core.returned([C, B])
+    assert core.waiting == (B, C), "as they came"
+    assert begun(core.ended(result(A))) == [B]
+
+
+def test_where_slots_are_free_what_is_lined_up_elsewhere_begins_first() -> None:
+    core = Core(slots=1)
+    core.assigned(assign(A, B))
+    core.line_up(1)
+    assert not core.is_uneven
+    assert core.allow(2) == core.assigned(assign(C)).start == ()
+    assert core.is_uneven, "to be recalled"
+    core.returned([B])
+    assert begun(core.recalled()) == [B]
+    assert not core.is_uneven
+
+
+def test_what_is_lined_up_is_cancelled_by_who_has_it_and_not_given_back() -> None:
+    core = Core(slots=1)
+    core.assigned(assign(A, B, C))
+    core.line_up(1)
+    assert core.give_back("somebody came") == (C,)
+    assert core.assigned(assign(cancel=(B,))).cancel == (B,), "it may run by now"
+    assert core.ended(Result(B, Outcome.CANCELLED)) == ()
+    assert core.waiting == ()
+    assert [each.attempt for each in core.to_report()[1]] == [C, B]
+
+
+def test_nothing_is_lined_up_where_more_run_than_are_allowed() -> None:
+    core = Core(slots=2)
+    core.assigned(assign(A, B, C))
+    core.allow(1)
+    assert core.line_up(1) == ()
+
+
+def test_only_processes_of_one_slot_are_lined_up_and_none_passes_another() -> None:
+    wide, with_file = Run(B, ("true",), {}, {}, slots=2), Run(B, ("true",), {}, {}, outputs=("result",))
+    for other in (wide, with_file):
+        core = Core(slots=1)
+        core.assigned(Assign(1, 0, (run(A), other, run(C))))
+        assert core.line_up(8) == ()
+    core = Core(slots=2)
+    core.assigned(Assign(1, 0, (wide, run(A))))
+    assert core.line_up(8) == (), "its place is too wide for one"
+
+
 tales = st.lists(
     st.one_of(
         st.tuples(
@@ -219,17 +283,20 @@ tales = st.lists(
         st.tuples(st.just("allow"), st.integers(0, 3)),
         st.tuples(st.just("give back")),
         st.tuples(st.just("connected")),
+        st.tuples(st.just("line up"), st.integers(0, 3)),
+        st.tuples(st.just("follow"), st.integers(0, 3), st.integers(0, 3)),
+        st.tuples(st.just("return"), st.integers(0, 3)),
     ),
     max_size=40,
 )
 
 
 @given(st.integers(1, 3), tales)
-def test_in_any_order_no_more_run_than_fit_and_none_is_passed_by_a_later_one(
+def test_in_any_order_no_more_run_than_fit_and_none_is_passed_by_a_later_one(  # noqa: C901
     slots: int, tale: list[tuple[Any, ...]]
 ) -> None:
     core, came, running, gone = Core(slots=slots), list[AttemptId](), dict[AttemptId, int](), set[AttemptId]()
-    doubted: set[AttemptId] = set()
+    doubted, lined_up = set[AttemptId](), list[AttemptId]()
     for what, *given_ in tale:
         new: tuple[Run, ...] = ()
         if what == "assign":
@@ -238,8 +305,8 @@ def test_in_any_order_no_more_run_than_fit_and_none_is_passed_by_a_later_one(
             todo = core.assigned(assign(*runs, cancel=tuple(cancel), seen=seen))
             fresh = [a for a in runs if a not in running and a not in waiting and a not in gone and a not in cancel]
             came += fresh
-            assert set(todo.cancel) == running.keys() & set(cancel)
-            gone |= waiting & set(cancel)
+            assert set(todo.cancel) == (running.keys() | set(lined_up)) & set(cancel)
+            gone |= (waiting - set(lined_up)) & set(cancel)
             doubted = set() if seen else doubted
             new = todo.start
         elif what in ("end", "leave") and running:
@@ -258,16 +325,29 @@ def test_in_any_order_no_more_run_than_fit_and_none_is_passed_by_a_later_one(
             gone |= set(core.give_back("so"))
         elif what == "connected":
             core.connected()
-            doubted = set(core.waiting)
+            doubted = set(core.waiting) - set(lined_up)
+        elif what == "line up":
+            ahead = begun(core.line_up(given_[0]))
+            assert not ahead or sum(running.values()) == slots, "no slot is free, and none too many is taken up"
+            assert not doubted & set(ahead)
+            lined_up += ahead
+        elif what == "follow" and lined_up and 1 in running.values():
+            at_work = [attempt for attempt, width in running.items() if width]
+            before, after = at_work[given_[0] % len(at_work)], lined_up.pop(given_[1] % len(lined_up))
+            core.followed(before, after)
+            running |= {before: 0, after: 1}
+        elif what == "return":
+            core.returned(lined_up[: given_[0] - 1 if given_[0] else None : -1])
+            del lined_up[given_[0] :]
         for each in begun(new):
             assert each not in running
             assert each not in gone
             assert each not in doubted
+            assert each not in lined_up
             running[each] = 1
         if new:
+            assert not lined_up, "which came earlier"
             assert sum(running.values()) <= slots
         waiting_now = [a for a in came if a in core.waiting]
         assert list(core.waiting) == waiting_now, "in the order in which they came"
-        may_begin = [a for a in core.waiting if a not in doubted]
-        assert not may_begin or sum(running.values()) >= slots, "none waits while a slot is free"
         assert set(core.to_report()[0]) == running.keys()

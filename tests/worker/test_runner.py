@@ -162,7 +162,8 @@ async def test_what_cannot_be_cleared_up_ends_nothing_else(
         raise OSError("the disk is gone")
 
     monkeypatch.setattr(Attempt, "clear_up", fail)
-    assert [(await bench.result(run_of("true", task=task))).outcome for task in (1, 2)] == [Outcome.SUCCEEDED] * 2
+    runs = [run_of("true", task=task, outputs=("of-a-task-with-files",)) for task in (1, 2)]
+    assert [(await bench.result(run)).outcome for run in runs] == [Outcome.SUCCEEDED] * 2
     assert "cannot clear up after 1.1.1: the disk is gone" in caplog.text
 
 

@@ -24,6 +24,7 @@ from worker import load as load_module
 from worker import yielding
 from worker.computer import Computer
 from worker.launch.groups import Group
+from worker.launch.pace import Pace
 from worker.pause import Pause
 from worker.presence.desk import Desk
 from worker.presence.probe import Probe
@@ -129,6 +130,36 @@ async def test_the_whole_tree_stands_still_and_goes_on(
     await until(lambda: frozen(master) == [False])
     await until(lambda: not any(is_stopped(process) for process in processes_of(agent.folder)))
     assert (load(master).slots, load(master).in_use, load(master).idle_s) == (2, False, 9999.0)
+
+
+async def test_nothing_begins_that_was_lined_up(
+    master: SmallMaster, start: Start, hand: Hand, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The owner comes back to two slots with short tasks, and the next of them at their guards already."""
+    monkeypatch.setattr(Pace, "in_a_moment", lambda pace: 8)
+    agent = start()
+    log = agent.folder / "log"
+    script = f"echo begun >> {log}; while [ -e {log}.stop ]; do sleep 0.01; done; echo ended >> {log}"
+    every = [run_of("sh", "-c", script, task=task) for task in range(1, 101)]
+    await until(lambda: master.reports and master.reports[-1].load.slots > 0)
+    await master.say(*every)
+    await until(lambda: len(agent.agent._runner._lined_up) > 8)
+    Path(f"{log}.stop").touch()
+    hand.idle_s = 0.0
+    await until(lambda: frozen(master) == [True, True])
+    await until(lambda: all_stopped(agent))
+    assert not agent.agent._runner._lined_up
+    words = log.read_text().split()
+    assert words.count("begun") - words.count("ended") <= 2
+    standing = {held.attempt for held in master.reports[-1].holding}
+    others = [run for run in every if run.attempt not in standing]
+    assert {result.outcome for result in await master.results_of(*others)} == {Outcome.SUCCEEDED, Outcome.GIVEN_BACK}
+    assert words.count("ended") == sum(result.outcome is Outcome.SUCCEEDED for result in master.results)
+    Path(f"{log}.stop").unlink()
+    hand.idle_s = 9999.0
+    await master.results_of(*every)
+    assert log.read_text().split().count("begun") == sum(r.outcome is Outcome.SUCCEEDED for r in master.results)
+    assert len(master.results) == len(every), "one for each"
 
 
 async def test_time_that_it_stands_frozen_is_not_counted(master: SmallMaster, start: Start, hand: Hand) -> None:

@@ -1,12 +1,14 @@
 """The guard of one slot: starts task after task, and sees to it that nothing of a task outlives it.
 
-It speaks with the agent over its own connection. In: an order, which is a task, perhaps with two open files for it
-to write to; then, while that runs, ``kill``, ``follow`` (pass on what it writes as it comes) and ``ask`` (say so when
-it runs). Hanging up, or dying, is the agent's order to kill and to go.
+It speaks with the agent over its own connection. In: orders, each a task with a number, perhaps with two open files
+for it to write to; then, for one of them, ``kill``, ``follow`` (pass on what it writes as it comes) and ``ask`` (say
+so when it runs). After an order comes its ticket (see ``tickets.py``): once that is drawn, it begins. Where several
+are lined up, the next begins the moment that nothing is left of the last. Hanging up, or dying, is the agent's order
+to kill and to go.
 
 Out: ``guard`` at first, who it is; ``runs`` where it was asked; what the task writes, as ``stdout`` and ``stderr``;
 and when nothing of the task is left, how it went, with what it wrote last. A task that could not be started ends with
-``errno`` and ``reason``, or with ``trouble``.
+``errno`` and ``reason``, or with ``trouble``. News of an end waits a moment for the next one, where one is under way.
 
 What a task inherits is set once, in the guard: the lowest priority, the control groups (see ``spawn.py``).
 """
@@ -26,6 +28,7 @@ from worker.launch.folders import Folders
 from worker.launch.groups import Group, breach, name_of
 from worker.launch.relay import Relay
 from worker.launch.spawn import dump_no_core, spawn
+from worker.launch.tickets import draw
 from worker.launch.wakeup import Wakeup
 from worker.launch.wire import Unpacker, pack
 
@@ -39,21 +42,31 @@ _RETRY_S = 0.02
 _KEEP_FOLDER_S = 0.05
 _QUIET_S = 0.003
 """What a task writes in the beginning waits in its pipe: many have ended by then, and all is read at once."""
+_NEWS_WAIT_S = 0.004
+"""So long, and for as long as tasks are short, the agent need not know of an end: it hears of several at once."""
 _DEAD = "ZX"
 _MAXRSS_UNIT = 1 if sys.platform == "darwin" else 1024
 
 
 class Guard:
-    def __init__(self, connection: int, yields: bool, places: Places) -> None:
+    def __init__(self, connection: int, tickets: int, yields: bool, places: Places) -> None:
         self._agent = socket.socket(fileno=connection)
         self._connection = connection
+        self._tickets = tickets
         self._yields = yields
         self._group = Group(places, name_of(os.getpid()))
         self._wakeup = Wakeup(connection)
         self._folders = Folders()
         self._heard = Unpacker()
+        self._orders: dict[int, Order] = {}
         self._files: list[int] = []  # that came with the order
+        self._asked = 0  # of which order it is to be said that it runs
+        self._followed = 0  # of which order it is wanted at once what it writes
+        self._doomed = 0  # which order is to end
+        self._unsaid = b""
+        self._unsaid_since = 0.0
         self._is_over = False  # the agent hung up
+        self._is_spent = False
         self._hits = 0, 0
         self._peril = priority.Peril()
         self._forget()
@@ -81,6 +94,7 @@ class Guard:
 
     def _forget(self) -> None:
         """There is no task."""
+        self._number = 0
         self._task = 0
         self._status: int | None = None  # of the task, once it ended
         self._has_children = True
@@ -91,15 +105,16 @@ class Guard:
         self._relay = Relay(self._wakeup, self._pass_on)
 
     def _serve(self, order: Order) -> None:
-        began_s = time.process_time()
+        began_s, began_cpu_s = time.monotonic(), time.process_time()
         end = self._start(order)
         if not end:
             self._watch()
+            end = {"elapsed_s": time.monotonic() - began_s}
             self._clear(is_walled=bool(order["sandbox"]))
-            end = self._account()
+            self._account(end)
         end["folder_is_left"] = not (order["makes_folder"] and self._folders.take_back(order["folder"]))
-        end["overhead_s"] = time.process_time() - began_s
-        self._pass_on(*self._relay.close(), end)
+        end["overhead_s"] = time.process_time() - began_cpu_s
+        self._tell_of_end(*self._relay.close(), end)
 
     # The task.
 
@@ -126,16 +141,16 @@ class Guard:
 
     def _watch(self) -> None:
         """Until the task ended or has to. It may be killed by the agent's own hand, which has said so just before."""
-        self._heed()
-        longest_s: float | None = _QUIET_S
+        self._answer()
+        quiet_until, is_quiet = time.monotonic() + _QUIET_S, True
         while self._status is None and not self._killed:
-            ready = self._wakeup.wait(longest_s)
-            if not ready and not self._wakeup.has_rung:
-                longest_s = None
+            ready = self._wakeup.wait(max(0.0, quiet_until - time.monotonic()) if is_quiet else None)
+            if is_quiet and time.monotonic() >= quiet_until:
+                is_quiet = False
                 self._relay.watch()
+                self._say_all()
             if self._connection in ready:
                 self._hear()
-                self._heed()
             self._relay.read(ready)
             if self._wakeup.has_rung:
                 self._reap()
@@ -182,9 +197,9 @@ class Guard:
             self._has_children = False
         return self._has_children
 
-    def _account(self) -> dict[str, object]:
+    def _account(self, end: dict[str, object]) -> None:
         assert self._status is not None
-        end: dict[str, object] = {
+        end |= {
             "exit_code": os.waitstatus_to_exitcode(self._status),
             "cpu_s": self._user_s + self._system_s,
             "system_s": self._system_s,
@@ -197,8 +212,7 @@ class Guard:
         self._note_breach(self._status, end)
         with suppress(OSError):  # no file descriptor left
             if self._group.is_spent():
-                end["is_spent"] = True  # the next task is another guard's
-        return end
+                end["is_spent"] = self._is_spent = True  # the next task is another guard's
 
     def _note_breach(self, status: int, end: dict[str, object]) -> None:
         """The limit that a task hit which did not end well, and how often limits were hit, where that is news."""
@@ -218,27 +232,48 @@ class Guard:
     # The agent.
 
     def _next_order(self) -> Order | None:
-        """None where there will be none any more: the agent hung up."""
-        while not self._is_over:
-            while (word := self._heard.next()) is not None:
-                if not isinstance(word, str):
-                    order: Order = word
-                    return order
-            longest_s = _KEEP_FOLDER_S if self._folders.has_spare else None
-            if self._wakeup.wait(longest_s):
-                self._hear()
-            else:
-                self._folders.clear()
-        return None
+        """The next that may begin; None where there will be none any more: the agent hung up."""
+        if not self._is_spent:
+            self._wakeup.watch(self._tickets)
+        try:
+            while not self._is_over:
+                ready = self._wakeup.wait(self._pause_s())
+                if self._connection in ready:  # before anything is begun it is known whether the agent is there
+                    self._hear()
+                elif self._tickets in ready:
+                    if order := self._draw():
+                        return order
+                elif not self._wakeup.has_rung:
+                    self._rest()
+            return None
+        finally:
+            if not self._is_spent:
+                self._wakeup.forget(self._tickets)
 
-    def _heed(self) -> None:
-        while word := self._heard.next():
-            if word == "kill":
-                self._killed = self._status is None
-            elif word == "follow":
-                self._relay.follow()
-            elif word == "ask":
-                self._say({"runs": True})
+    def _pause_s(self) -> float | None:
+        if self._unsaid:
+            return 0.0
+        return _KEEP_FOLDER_S if self._folders.has_spare else None
+
+    def _rest(self) -> None:
+        """There is nothing to do."""
+        if self._unsaid:
+            self._say_all()
+        else:
+            self._folders.clear()
+
+    def _draw(self) -> Order | None:
+        """None where the agent has just taken it back."""
+        self._number = number = draw(self._tickets)
+        while number and number not in self._orders and not self._is_over:
+            if self._wakeup.has(self._connection):
+                self._hear()
+            else:  # it will not come, and waiting for it would be deaf to all else
+                self._say({"trouble": f"order {number} was to begin and is not there", "is_spent": True})
+                self._is_over = True
+        order = self._orders.get(number)
+        self._orders = {later: order for later, order in self._orders.items() if later > number}
+        return order
 
     def _hear(self) -> None:
         part = b""
@@ -250,18 +285,63 @@ class Guard:
         self._heard.feed(part)
         if not part:
             self._is_over = self._killed = True
+        while (message := self._heard.next()) is not None:
+            number, said = message
+            if isinstance(said, str):
+                self._heed(number, said)
+            else:
+                self._orders[number] = said
 
-    def _pass_on(self, stdout: bytes, stderr: bytes, news: dict[str, object] | None = None) -> None:
-        news = news or {}
-        if stdout:
-            news["stdout"] = stdout
-        if stderr:
-            news["stderr"] = stderr
-        self._say(news)
+    def _heed(self, number: int, word: str) -> None:
+        if word == "kill":
+            self._doomed = number
+        elif word == "ask":
+            self._asked = number
+        elif word == "follow":
+            self._followed = number
+        if self._task:
+            self._answer()
+
+    def _answer(self) -> None:
+        """Do what the agent asked for, once the task runs; what it asked for of earlier ones is past."""
+        if self._doomed == self._number:
+            self._killed = self._status is None
+        if self._asked == self._number:
+            self._asked = 0
+            self._say({"runs": True})
+        if self._followed == self._number:
+            self._followed = 0
+            self._relay.follow()
+
+    def _tell_of_end(self, stdout: bytes, stderr: bytes, end: dict[str, object]) -> None:
+        """At once, or with the next one's, where that has a moment yet."""
+        now = time.monotonic()
+        if not self._unsaid:
+            self._unsaid_since = now
+        self._unsaid += pack(_with_output(stdout, stderr, end))
+        if now >= self._unsaid_since + _NEWS_WAIT_S:
+            self._say_all()
+
+    def _pass_on(self, stdout: bytes, stderr: bytes) -> None:
+        self._say(_with_output(stdout, stderr, {}))
 
     def _say(self, message: dict[str, object]) -> None:
-        with suppress(OSError):  # the agent is gone: nobody to tell
-            self._agent.sendall(pack(message))
+        self._unsaid += pack(message)
+        self._say_all()
+
+    def _say_all(self) -> None:
+        unsaid, self._unsaid = self._unsaid, b""
+        if unsaid:
+            with suppress(OSError):  # the agent is gone: nobody to tell
+                self._agent.sendall(unsaid)
+
+
+def _with_output(stdout: bytes, stderr: bytes, news: dict[str, object]) -> dict[str, object]:
+    if stdout:
+        news["stdout"] = stdout
+    if stderr:
+        news["stderr"] = stderr
+    return news
 
 
 def _close(files: list[int]) -> None:

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,11 +18,14 @@ from worker import descriptors
 from worker.launch import delegation, processes
 from worker.launch.groups import Places
 from worker.launch.line import Line
+from worker.launch.pace import Pace
 from worker.launch.sinks import Sink, Target, opened
+from worker.launch.tickets import Tickets
 from worker.launch.tree import PosixTree
-from worker.launch.trees import Job
+from worker.launch.trees import Job, Patron
 
 if TYPE_CHECKING:
+    from shared.model import AttemptId
     from worker.launch.sandbox import Sandbox
 
 _HOME = Path(__file__).parents[2]
@@ -33,6 +36,8 @@ _PROGRAM = (
 _NEEDED = ("LD_LIBRARY_PATH",)  # by some builds of Python; nothing else, the agent's token least of all
 _IDLE_S = 30.0
 """So long a guard waits for its next task."""
+_LONG_S = 0.02
+"""Behind what has run for so long nothing is lined up, for it may run for as long again."""
 
 
 class PosixLauncher:
@@ -43,6 +48,7 @@ class PosixLauncher:
         self._sandbox = sandbox
         self._claimed: Places | None = None
         self._users_threads = _UsersThreads()
+        self._pace = Pace()
         self._process: subprocess.Popen[bytes] | None = None
         self._socket: socket.socket | None = None
         self._free: dict[Line, float] = {}  # since when; what was last in use comes last
@@ -50,11 +56,38 @@ class PosixLauncher:
         self._resting: asyncio.TimerHandle | None = None
         self._cpu_s = 0.0
 
+    @property
+    def lines(self) -> PosixLauncher:
+        return self
+
     async def start(self, job: Job, stdout: Target, stderr: Target) -> PosixTree:
         if isinstance(stdout, int) or isinstance(stderr, int):
             async with opened(stdout, stderr) as files:
-                return self._begin(job, (), files)
-        return self._begin(job, (stdout, stderr), ())
+                return self._begin(self._tree(job, ()), files)
+        return self._begin(self._tree(job, (stdout, stderr)))
+
+    def begin(self, patron: Patron, name: AttemptId, job: Job, stdout: Sink, stderr: Sink) -> PosixTree:
+        return self._begin(self._tree(job, (stdout, stderr), patron, name))
+
+    def line_up(self, patron: Patron, name: AttemptId, job: Job, stdout: Sink, stderr: Sink) -> PosixTree:
+        lines = self._short() or self._at_work()
+        if not lines:
+            raise OSError("the launcher was killed just now")
+        tree = self._tree(job, (stdout, stderr), patron, name)
+        min(lines, key=lambda line: line.lined_up).line_up(tree)
+        return tree
+
+    def room(self) -> int:
+        """None behind what has run for long already."""
+        if not (depth := self._pace.in_a_moment()):
+            return 0
+        return sum(max(0, depth - line.lined_up) for line in self._short())
+
+    def recall(self) -> None:
+        """From all lines at once, so that it goes back in the order in which it came."""
+        trees = [tree for line in self._lines for tree in line.take_back()]
+        for patron in {tree.patron for tree in trees if tree.patron}:
+            patron.returned([tree.name for tree in trees if tree.patron is patron and tree.name])
 
     def cpu_s(self) -> float:
         with suppress(OSError):  # no file descriptor left: as it was
@@ -63,70 +96,90 @@ class PosixLauncher:
         return self._cpu_s
 
     def close(self) -> None:
-        """Guards kill what still runs, and the launcher ends after the last of them."""
-        if self._socket:
-            asyncio.get_running_loop().remove_reader(self._socket.fileno())
-            self._socket.close()
-        self._socket = None
-        for line in list(self._free):
-            self._part(line)
+        """Guards kill what still runs of what nobody waits for, and the launcher ends after the last of them."""
+        self._hang_up()
+        for line in self._at_work():
+            self.part(line)
 
     # Guards.
 
-    def _begin(self, job: Job, sinks: Sequence[Sink], files: Sequence[int]) -> PosixTree:
-        order = self._order(job)
+    def _tree(
+        self, job: Job, sinks: Sequence[Sink], patron: Patron | None = None, name: AttemptId | None = None
+    ) -> PosixTree:
+        return PosixTree(self._order(job), sinks, job.limits, self._yields, patron, name)
+
+    def _begin(self, tree: PosixTree, files: Sequence[int] = ()) -> PosixTree:
         line = self._take()
-        tree = PosixTree(line, sinks, job.limits, self._yields)
         try:
-            line.begin(tree, order, files)
+            line.begin(tree, files)
         except OSError:
-            self._part(line)
+            self.part(line)
             raise
+        tree.begins()
         return tree
 
     def _take(self) -> Line:
         """One that is free, or a new one. OSError where there can be none."""
         if self._free:
             return self._free.popitem()[0]
-        ours, theirs = socket.socketpair()
-        with theirs:
-            try:
-                self._hand_over(theirs.fileno())
-            except OSError:
-                ours.close()
-                raise
-        line = Line(ours, self._places, self._freed, self._part)
+        with ExitStack() as undoing:
+            ours, theirs = socket.socketpair()
+            undoing.callback(ours.close)
+            with theirs:
+                tickets = Tickets()
+                undoing.callback(tickets.close)
+                self._hand_over(theirs.fileno(), tickets.drawn_from)
+            undoing.pop_all()
+        line = Line(ours, tickets, self._places, self)
         self._lines.add(line)
         return line
 
-    def _hand_over(self, connection: int) -> None:
+    def _at_work(self) -> list[Line]:
+        """Those behind whose tasks others can be lined up."""
+        return [line for line in self._lines if line.first and line.first.patron]
+
+    def _short(self) -> list[Line]:
+        """Those among them whose task may be over in a moment."""
+        long_ago = time.monotonic() - _LONG_S
+        return [line for line in self._at_work() if line.began_at > long_ago]
+
+    def _hand_over(self, *files: int) -> None:
         if self._socket:
             with suppress(ConnectionError):
-                socket.send_fds(self._socket, [b"+"], [connection])
+                socket.send_fds(self._socket, [b"+"], files)
                 return
             self._lose()
-        socket.send_fds(self._open(), [b"+"], [connection])
+        socket.send_fds(self._open(), [b"+"], files)
 
-    def _freed(self, line: Line) -> None:
+    # What lines say.
+
+    def ended(self, tree: PosixTree, elapsed_s: float | None) -> None:
+        if tree.patron and elapsed_s is not None:
+            self._pace.took(elapsed_s)
+        long_ago = time.monotonic() - _LONG_S
+        if any(line.lined_up and line.began_at <= long_ago for line in self._lines):
+            self.recall()  # from behind what takes long after all, while others come to an end
+
+    def freed(self, line: Line) -> None:
         if self._socket is None or line not in self._lines:
-            self._part(line)
+            self.part(line)
             return
         self._free[line] = time.monotonic()
         if self._resting is None:
             self._resting = asyncio.get_running_loop().call_later(_IDLE_S, self._rest)
 
+    def part(self, line: Line) -> None:
+        line.close()
+        self._free.pop(line, None)
+        self._lines.discard(line)
+
     def _rest(self) -> None:
         """Let go of those that have waited for long."""
         self._resting = None
         for line in [line for line, since in self._free.items() if since <= time.monotonic() - _IDLE_S]:
-            self._part(line)
+            self.part(line)
         if self._free:
             self._resting = asyncio.get_running_loop().call_later(_IDLE_S, self._rest)
-
-    def _part(self, line: Line) -> None:
-        line.close()
-        self._free.pop(line, None)
-        self._lines.discard(line)
 
     # The launcher process.
 
@@ -149,8 +202,17 @@ class PosixLauncher:
 
     def _lose(self) -> None:
         """It was killed: behind its guards is nobody any more, so each goes as soon as it has no task."""
-        self.close()
+        self.recall()
+        self._hang_up()
         self._lines.clear()
+
+    def _hang_up(self) -> None:
+        if self._socket:
+            asyncio.get_running_loop().remove_reader(self._socket.fileno())
+            self._socket.close()
+        self._socket = None
+        for line in list(self._free):
+            self.part(line)
 
     @property
     def _places(self) -> Places:

@@ -4,60 +4,88 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import math
 import signal
 import sys
-from collections.abc import Sequence
+import time
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from worker.launch import groups, priority, processes
 from worker.launch.family import UsedByTree, for_all, signal_all, tree_of
 from worker.launch.groups import Group
-from worker.launch.line import Line
 from worker.launch.sinks import Sink
-from worker.launch.trees import Ended, Usage, usage_of
+from worker.launch.trees import Ended, Patron, Usage, usage_of
 from worker.limits import Breach, Limits
+
+if TYPE_CHECKING:
+    from shared.model import AttemptId
+    from worker.launch.line import Line
 
 _STOPPED = "TtZX"  # dead ones included
 _OUR_MISTAKES = {errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE}
 
 
 class PosixTree:
-    """``sinks``: where what it writes is to go, of stdout and stderr; none where it has files of its own."""
+    """``sinks``: where what it writes is to go, of stdout and stderr; none where it has files of its own. ``patron``
+    is told of it by this ``name``; where there is none, somebody waits for it.
+    """
 
-    def __init__(self, line: Line, sinks: Sequence[Sink], limits: Limits, yields: bool) -> None:
-        self._line = line
+    line: Line
+    number = 0  # at its guard
+
+    def __init__(
+        self,
+        order: Mapping[str, Any],
+        sinks: Sequence[Sink],
+        limits: Limits,
+        yields: bool,
+        patron: Patron | None = None,
+        name: AttemptId | None = None,
+    ) -> None:
+        self.order = order
+        self.patron = patron
+        self.name = name
+        self.is_frozen = False  # or is to be
+        self.began_at = math.inf  # by ``time.monotonic``
         self._sinks = sinks
         self._limits = limits
         self._yields = yields
         self._low_sessions: set[int] = set()
-        self._is_frozen = False
         self._is_held = False  # by a frozen group, or was
         self._must_thaw = False  # it could not be, the last time
         self._seen_cpu_s: dict[int, float] = {}  # of processes that are to stop
-        self._used = UsedByTree(line.past_cpu_s)
-        self._hits = line.hits
+        self._used = UsedByTree()
+        self._hits = 0, 0
         self._usage = Usage()
-        self._ended: asyncio.Future[Ended] = asyncio.get_running_loop().create_future()
+        self._has_ended = False
+        self._ended: asyncio.Future[Ended] | None = None if patron else asyncio.get_running_loop().create_future()
 
     def kill(self) -> None:
         """At one stroke from here, for its guard is as low as itself; the guard sees to it that nothing is left."""
-        if self._ended.done():
+        if self._has_ended:
             return
-        self._line.say("kill")
+        self.line.hold_back()
+        if self.line.last is not self:  # it has ended, or was lined up itself
+            return
+        self.line.say("kill", self.number)
         if self._guard:  # of one that has not said who it is, nothing runs yet
             with suppress(OSError):
                 signal_all(self._guard, signal.SIGKILL)
 
     def freeze(self) -> None:
-        self._set_frozen(True)
+        """Whatever runs in its place: it may have ended just now."""
+        if not self._has_ended:
+            self.line.hold_back()
+            self._set_frozen(True)
 
     def thaw(self) -> None:
         self._set_frozen(False)
 
     def follow(self) -> None:
-        if not self._ended.done():
-            self._line.say("follow")
+        if not self._has_ended:
+            self.line.say("follow", self.number)
 
     def is_still(self) -> bool:
         """Stopped, or without processor time since the last call: it is waiting for its turn to stop.
@@ -65,7 +93,7 @@ class PosixTree:
         A process that is told to stop never again runs a line of its program; but on a busy computer one of the
         lowest priority may wait long until it shows. What cannot be seen is not known to stand still.
         """
-        if self._ended.done():
+        if self._has_ended:
             return True
         if not self._guard or sys.platform != "linux":  # elsewhere, signalled is all that can be known
             return bool(self._guard)
@@ -99,33 +127,48 @@ class PosixTree:
         return self._usage
 
     async def wait(self) -> Ended:
+        assert self._ended
         try:
             return await self._ended
         except asyncio.CancelledError:
-            self._line.close()  # nobody waits any more: its guard kills it
+            self.line.close()  # nobody waits any more: its guard kills it
             raise
 
-    # What its guard says.
+    # What its line says.
+
+    def begins(self, before: PosixTree | None = None) -> None:
+        """Its guard is at it; ``before``: whose place it takes, standing still where that is to stand still."""
+        self._used = UsedByTree(self.line.past_cpu_s)
+        self._hits = self.line.hits
+        self.began_at = time.monotonic()
+        if before and self.patron and self.name and before.name:
+            self._is_held, before._is_held = before._is_held, False
+            self.patron.begins(self.name, before.name)
 
     def heed(self, news: dict[str, Any]) -> bool:
+        """Whether that was the last of it."""
         if "stdout" in news:
             self._sinks[0].feed(news.pop("stdout"))
         if "stderr" in news:
             self._sinks[1].feed(news.pop("stderr"))
-        if "runs" in news and self._is_frozen:
+        if "runs" in news and self.is_frozen:
             self._set_frozen(True)
-        if "runs" in news or not news:
-            return False
+        return "runs" not in news and bool(news)
+
+    def end(self, news: dict[str, Any]) -> None:
         self._end(_ended(news))
-        return True
 
     def lose(self) -> None:
+        """Its guard was killed."""
         self._end(Ended(trouble="its guard was killed"))
 
     def _end(self, ended: Ended) -> None:
         if self._is_held:  # the next task must not find itself frozen as soon as it is moved there
             self._group.freeze(False)
-        if not self._ended.done():
+        self._has_ended = True
+        if self.patron and self.name:
+            self.patron.ended(self.name, ended)
+        elif self._ended and not self._ended.done():
             self._ended.set_result(ended)
 
     # How it is looked at and stopped.
@@ -133,18 +176,18 @@ class PosixTree:
     @property
     def _guard(self) -> int:
         """0 where it has not said who it is, or has nothing more to do with this tree."""
-        return 0 if self._ended.done() else self._line.guard
+        return 0 if self._has_ended else self.line.guard
 
     @property
     def _group(self) -> Group:
-        return self._line.group
+        return self.line.group
 
     def _set_frozen(self, frozen: bool) -> None:
         """Now, or as soon as it runs; where we lack the means, again when it is next looked at."""
-        self._is_frozen = frozen
+        self.is_frozen = frozen
         if not frozen:
             self._seen_cpu_s.clear()
-        if self._ended.done():
+        if self._has_ended:
             return
         try:
             if frozen:
@@ -164,8 +207,8 @@ class PosixTree:
             found = for_all(self._guard, signal.SIGSTOP, self._group.hold)
         else:
             found = signal_all(self._guard, signal.SIGSTOP)
-        if not found:  # it has not begun
-            self._line.say("ask")
+        if not found or self.line.last is not self:  # what runs here has not begun, or had not
+            self.line.ask()
 
     def _go_on(self) -> None:
         """By both means, for either may have stopped some of it. OSError where it may still stand."""
@@ -201,7 +244,7 @@ class PosixTree:
     def _keep_low(self, tree: list[processes.Process]) -> None:
         """Lower the sessions that the task opened for itself."""
         for process in tree:
-            is_low = process.session == self._line.session or process.session in self._low_sessions
+            is_low = process.session == self.line.session or process.session in self._low_sessions
             if not is_low and priority.lower_session(process.pid):
                 self._low_sessions.add(process.session)
 

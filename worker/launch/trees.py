@@ -14,9 +14,9 @@ import psutil
 from worker.limits import Breach, Limits
 
 if TYPE_CHECKING:
-    from shared.model import Output
+    from shared.model import AttemptId, Output
     from worker.launch.sandbox import Sandbox
-    from worker.launch.sinks import Target
+    from worker.launch.sinks import Sink, Target
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +75,7 @@ class Ended:
     overhead_s: float = 0.0  # CPU time that watching over it took
     system_s: float = 0.0  # of cpu_s, what the system spent on its behalf
     folder_is_left: bool = True  # somebody has to remove it
+    elapsed_s: float | None = None  # from its beginning to its end, standing still included; None: not measured
     value: Output | None = None  # what a function returned, where it is known without looking
 
 
@@ -104,8 +105,40 @@ class Tree(Protocol):
         """Until nothing of it is left."""
 
 
+class Patron(Protocol):
+    """Who has tasks begun, or lined up: told of each by the name that it gave it."""
+
+    def begins(self, name: AttemptId, before: AttemptId) -> None:
+        """What was lined up begins, in the place of one that has ended and of which that is said next."""
+
+    def ended(self, name: AttemptId, ended: Ended) -> None: ...
+
+    def returned(self, names: Sequence[AttemptId]) -> None:
+        """These were lined up, and will not begin."""
+
+
+class Lines(Protocol):
+    """Where tasks can be lined up: each begins the moment that one before it has ended, without a word from here."""
+
+    def begin(self, patron: Patron, name: AttemptId, job: Job, stdout: Sink, stderr: Sink) -> Tree:
+        """At once. OSError."""
+
+    def line_up(self, patron: Patron, name: AttemptId, job: Job, stdout: Sink, stderr: Sink) -> Tree:
+        """For the time when one of those that were begun has ended; only where there was ``room``. OSError."""
+
+    def room(self) -> int:
+        """How many more may be lined up now: as much as is done in some milliseconds."""
+
+    def recall(self) -> None:
+        """Nothing that is lined up begins from now on: it is returned. Of what began just now one is told later."""
+
+
 class Launcher(Protocol):
     """Starts trees. OSError where this computer cannot."""
+
+    @property
+    def lines(self) -> Lines | None:
+        """None: here nothing can be lined up."""
 
     async def start(self, job: Job, stdout: Target, stderr: Target) -> Tree:
         """Start a task that writes there; open files stay the caller's, to close."""

@@ -38,6 +38,10 @@ class Wakeup:
             self._silence()
         return ready
 
+    def has(self, file: int) -> bool:
+        """Whether there is something to read now, or it was hung up."""
+        return bool(select.select([file], [], [], 0)[0])
+
     def pause(self, longest_s: float) -> None:
         """Until a child ended, or for ``longest_s``, whatever there is to read."""
         if select.select([self._bell], [], [], longest_s)[0]:

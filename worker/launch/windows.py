@@ -28,6 +28,8 @@ VERY_LOW_DISK_PRIORITY = 0  # IOPRIO_VERYLOW
 
 
 class WindowsLauncher:
+    lines = None
+
     def __init__(self, yields: bool) -> None:
         self._yields = yields
 

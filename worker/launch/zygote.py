@@ -1,7 +1,7 @@
 """The launcher's program: forks a guard for every connection it is handed. The agent starts it by ``posix.py``.
 
-What it is handed is one byte and the guard's connection to the agent. It outlives neither the agent nor the last
-guard, and kills what a guard that was itself killed left behind.
+What it is handed is one byte, the guard's connection to the agent, and its tickets. It outlives neither the agent nor
+the last guard, and kills what a guard that was itself killed left behind.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from contextlib import suppress
 
 from worker.launch import kinship, priority, processes
 from worker.launch.groups import Group, name_of, remove_places
-from worker.launch.guard import Guard
+from worker.launch.guard import FILES, Guard
 from worker.launch.wakeup import Wakeup
 from worker.launch.wire import pack
 
@@ -61,23 +61,24 @@ class Zygote:
                 connection = self._receive()
                 if connection is None:
                     return
+                if len(connection) == FILES:
+                    self._fork_guard(*connection)
                 for file in connection:
-                    self._fork_guard(file)
                     os.close(file)
             while self._reap(os.WNOHANG):
                 pass
 
     def _receive(self) -> list[int] | None:
-        """The connection of one guard; none where this process may not open more, None at the end."""
+        """What one guard has of the agent; less where this process may not open more, None at the end."""
         try:
-            byte, files, _, _ = socket.recv_fds(self._agent, 1, 1)
+            byte, files, _, _ = socket.recv_fds(self._agent, 1, FILES)
         except OSError:
             return None
         for file in files:
             os.set_inheritable(file, False)
         return files if byte else None
 
-    def _fork_guard(self, connection: int) -> None:
+    def _fork_guard(self, connection: int, tickets: int) -> None:
         try:
             pid = os.fork()
         except OSError as error:
@@ -88,7 +89,7 @@ class Zygote:
             return
         try:
             self._agent.close()
-            Guard(connection, self._yields, self._places).run()
+            Guard(connection, tickets, self._yields, self._places).run()
         except BaseException:
             import traceback  # rarely needed, and copied with every fork otherwise
 

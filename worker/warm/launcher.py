@@ -29,6 +29,7 @@ class WarmLauncher:
         self._files = files
         self._python = python
         self.interpreters = Interpreters(launcher)
+        self.lines = launcher.lines
 
     async def start(self, job: Job, stdout: Target, stderr: Target) -> Tree:
         call = job.call

@@ -1,0 +1,411 @@
+"""Orders that are lined up at guards: each begins the moment that one before it has ended, or not at all."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import math
+import os
+import select
+import signal
+import sys
+import time
+from typing import NoReturn
+
+import psutil
+import pytest
+
+from shared.model import AttemptId, Outcome
+from shared.protocol.messages import Run
+from tests.worker.bench import Bench, processes_of, run_of, until
+from tests.worker.small_master import SmallMaster
+from tests.worker.test_agent import Start, Started, begun, start
+from tests.worker.test_yielding import is_stopped
+from worker import yielding
+from worker.consent import Consent
+from worker.launch import processes
+from worker.launch.pace import Pace
+from worker.launch.tickets import Tickets, draw
+
+__all__ = ["start"]  # a fixture
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="Windows has no guards")
+
+
+@pytest.fixture(autouse=True)
+def behind_anything(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever runs is taken for a short task."""
+    monkeypatch.setattr(Pace, "in_a_moment", lambda pace: 8)
+    monkeypatch.setattr("worker.launch.posix._LONG_S", 3600)
+
+
+def gated(bench: Bench, task: int, **options: object) -> Run:
+    """Says that it runs, and ends when it may."""
+    begun, go = bench.folder / f"begun-{task}", bench.folder / f"go-{task}"
+    return run_of("sh", "-c", f"echo > {begun}; while [ ! -e {go} ]; do sleep 0.01; done", task=task, **options)
+
+
+def has_begun(bench: Bench, run: Run) -> bool:
+    return (bench.folder / f"begun-{run.attempt.task}").exists()
+
+
+def let(bench: Bench, *runs: Run) -> None:
+    for run in runs:
+        (bench.folder / f"go-{run.attempt.task}").touch()
+
+
+async def begins(bench: Bench, *runs: Run) -> None:
+    for run in runs:
+        bench.runner.start(run)
+    await until(lambda: all(has_begun(bench, run) for run in runs))
+
+
+def held_up(agent: Started, task: int, **options: object) -> Run:
+    """``gated``, at an agent."""
+    go = agent.folder / f"go-{task}"
+    return run_of("sh", "-c", f"echo > begun; while [ ! -e {go} ]; do sleep 0.01; done", task=task, **options)
+
+
+def let_go(agent: Started, run: Run) -> None:
+    (agent.folder / f"go-{run.attempt.task}").touch()
+
+
+async def one_and_what_follows(bench: Bench, *, lined_up: int = 2, guards: int = 1) -> tuple[list[Run], list[Run]]:
+    """That run, and that are lined up behind these."""
+    first = [gated(bench, task) for task in range(1, guards + 1)]
+    await begins(bench, *first)
+    then = [gated(bench, task) for task in range(guards + 1, guards + 1 + lined_up)]
+    for run in then:
+        bench.runner.line_up(run)
+    await asyncio.sleep(0)  # it has gone off
+    return first, then
+
+
+def wait_unheard(bench: Bench, run: Run) -> None:
+    """Until it runs, without the agent's hearing anything meanwhile."""
+    give_up = time.monotonic() + 30
+    while not has_begun(bench, run):
+        assert time.monotonic() < give_up
+        time.sleep(0.001)
+
+
+async def test_each_begins_when_the_one_before_it_has_ended(bench: Bench) -> None:
+    (first,), (second, third) = await one_and_what_follows(bench)
+    let(bench, second, third)
+    assert not has_begun(bench, second)
+    let(bench, first)
+    for run in (first, second, third):
+        assert (await bench.end_of(run)).outcome is Outcome.SUCCEEDED
+    assert bench.followed == [(1, 2), (2, 3)]
+    assert list(bench.results) == [run.attempt for run in (first, second, third)]
+
+
+async def test_never_more_run_than_there_are_places(bench: Bench) -> None:
+    """Each finds the only lock free, and what the last one made is gone."""
+    lock = bench.folder / "lock"
+    runs = [run_of("sh", "-c", f"mkdir {lock} && touch here && rmdir {lock}", task=task) for task in range(1, 60)]
+    bench.runner.start(runs[0])
+    for run in runs[1:]:
+        while not bench.runner.room():
+            await asyncio.sleep(0.001)
+        bench.runner.line_up(run)
+    for run in runs:
+        assert (await bench.end_of(run)).outcome is Outcome.SUCCEEDED
+
+
+async def test_what_they_write_is_their_own(bench: Bench) -> None:
+    first = gated(bench, 1)
+    await begins(bench, first)
+    runs = [run_of("echo", f"this is {task}", task=task) for task in range(2, 9)]
+    for run in runs:
+        bench.runner.line_up(run)
+    let(bench, first)
+    for run in runs:
+        assert (await bench.end_of(run)).stdout.data == f"this is {run.attempt.task}\n".encode()
+
+
+async def test_time_counts_from_its_own_beginning(bench: Bench) -> None:
+    first, second = gated(bench, 1), run_of("true", task=2, timeout_s=30.0)
+    await begins(bench, first)
+    before = time.monotonic()
+    bench.runner.line_up(second)
+    await asyncio.sleep(0.3)
+    let(bench, first)
+    assert (await bench.end_of(second)).wall_s < time.monotonic() - before - 0.25
+    assert bench.results[first.attempt].wall_s > 0.3
+
+
+async def test_they_are_lined_up_behind_what_is_short(bench: Bench) -> None:
+    first, second = gated(bench, 1), gated(bench, 2)
+    await begins(bench, first, second)
+    long, short = sorted(bench.launcher._lines, key=lambda line: line.began_at)
+    assert long.first
+    long.first.began_at = -math.inf
+    for task in (3, 4):
+        bench.runner.line_up(run_of("true", task=task))
+    assert (long.lined_up, short.lined_up) == (0, 2)
+
+
+async def test_recalled_they_do_not_begin(bench: Bench) -> None:
+    (first,), (second, third) = await one_and_what_follows(bench)
+    bench.runner.recall()
+    assert bench.returned == [2, 3]
+    let(bench, first)
+    await bench.end_of(first)
+    bench.runner.start(third)  # as any other
+    let(bench, third)
+    assert (await bench.end_of(third)).outcome is Outcome.SUCCEEDED
+    assert not has_begun(bench, second)
+
+
+async def test_behind_what_takes_long_after_all_they_do_not_wait_while_others_end(bench: Bench) -> None:
+    (first, second), (third,) = await one_and_what_follows(bench, guards=2, lined_up=1)
+    line = next(line for line in bench.launcher._lines if line.lined_up)
+    assert line.first
+    line.first.began_at = -math.inf
+    let(bench, first if line.first.name == second.attempt else second)
+    await until(lambda: bench.returned == [third.attempt.task])
+
+
+async def test_recalled_from_several_guards_they_come_as_they_were_lined_up(bench: Bench) -> None:
+    _, then = await one_and_what_follows(bench, lined_up=4, guards=2)
+    returned: list[AttemptId] = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(bench.runner, "_on_return", lambda attempts: returned.append(list(attempts)))
+        bench.runner.recall()
+    assert [sorted(attempts) for attempts in returned] == [[run.attempt for run in then]], "all at once"
+
+
+async def test_recalled_before_its_guard_has_begun_it_a_task_keeps_its_turn(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its guard gets the processor in the middle of it: as one of the lowest priority may at any time."""
+    first, *then = (run_of("echo", f"this is {task}", task=task) for task in (1, 2, 3))
+    await bench.result(run_of("true", task=9))
+    (line,) = bench.launcher._lines
+    os.kill(line.guard, signal.SIGSTOP)
+    bench.runner.start(first)
+    for run in then:
+        bench.runner.line_up(run)
+    await asyncio.sleep(0)
+    read = os.read
+
+    def read_and_let_it_go_on(file: int, size_bytes: int) -> bytes:
+        monkeypatch.setattr(os, "read", read)
+        found = read(file, size_bytes)
+        os.kill(line.guard, signal.SIGCONT)
+        while select.select([file], [], [], 0)[0]:  # it draws what is left
+            time.sleep(0.001)
+        return found
+
+    monkeypatch.setattr(os, "read", read_and_let_it_go_on)
+    bench.runner.recall()
+    assert (await bench.end_of(first)).stdout.data == b"this is 1\n"
+    assert bench.returned == [2, 3]
+
+
+async def test_a_guard_that_cannot_begin_what_it_is_to_begin_goes(bench: Bench) -> None:
+    """In place of waiting for an order that nobody has sent."""
+    (first,), _ = await one_and_what_follows(bench, lined_up=0)
+    (line,) = bench.launcher._lines
+    line._tickets.put([999])
+    let(bench, first)
+    await bench.end_of(first)
+    await until(lambda: line not in bench.launcher._lines, within_s=10)
+    assert (await bench.result(run_of("true", task=2))).outcome is Outcome.SUCCEEDED
+
+
+@pytest.mark.parametrize("what", ["freeze", "cancel"])
+async def test_what_is_done_to_one_holds_back_those_behind_it(bench: Bench, what: str) -> None:
+    (first,), _ = await one_and_what_follows(bench)
+    getattr(bench.runner, what)(first.attempt)
+    assert bench.returned == [2, 3]
+    bench.runner.cancel(first.attempt)
+    assert (await bench.end_of(first)).outcome is Outcome.CANCELLED
+    assert bench.followed == []
+
+
+async def test_cancelled_before_its_turn_it_never_runs(bench: Bench) -> None:
+    (first,), (second, _) = await one_and_what_follows(bench)
+    bench.runner.cancel(second.attempt)
+    result = await bench.end_of(second)
+    assert (result.outcome, result.wall_s, bench.returned) == (Outcome.CANCELLED, 0.0, [3])
+    let(bench, first)
+    assert (await bench.end_of(first)).outcome is Outcome.SUCCEEDED
+    assert not has_begun(bench, second)
+
+
+async def test_the_guard_is_killed(bench: Bench) -> None:
+    """What it was at is given back; what was lined up can begin elsewhere."""
+    (first,), (second, third) = await one_and_what_follows(bench)
+    assert bench.launcher._process
+    (guard,) = processes.children(bench.launcher._process.pid)
+    os.kill(guard, signal.SIGKILL)
+    assert (await bench.end_of(first)).outcome is Outcome.GIVEN_BACK
+    assert bench.returned == [2, 3]
+    await until(lambda: not processes_of(bench.folder))
+    await begins(bench, second)
+    let(bench, second)
+    assert (await bench.end_of(second)).outcome is Outcome.SUCCEEDED
+    assert not has_begun(bench, third)
+
+
+async def test_the_agent_hangs_up(bench: Bench) -> None:
+    """As it does when it is killed: what runs dies, what is lined up never begins."""
+    (first,), (second, _) = await one_and_what_follows(bench)
+    assert bench.launcher._process
+    (line,) = bench.launcher._lines
+    let(bench, first, second)
+    line.close()
+    launcher = psutil.Process(bench.launcher._process.pid)
+    await until(lambda: not launcher.children())
+    assert not has_begun(bench, second)
+    bench.runner._attempts.clear()  # nobody is there any more to hear of it
+    bench.runner._lined_up.clear()
+
+
+# The next one has begun, and the agent has not heard of it yet.
+
+
+async def test_frozen_is_what_runs_in_its_place(bench: Bench) -> None:
+    (first,), (second, _) = await one_and_what_follows(bench)
+    let(bench, first)
+    wait_unheard(bench, second)
+    bench.runner.freeze(first.attempt)
+    assert bench.returned == [3]
+    await until(lambda: bench.followed == [(1, 2)])
+    assert bench.runner.held(second.attempt).frozen
+    await until(lambda: bench.runner.freeze(second.attempt))
+    await until(lambda: all(is_stopped(process) for process in processes_of(bench.folder)))
+    let(bench, second)
+    bench.runner.thaw(second.attempt)
+    assert (await bench.end_of(second)).outcome is Outcome.SUCCEEDED
+    assert bench.results[first.attempt].outcome is Outcome.SUCCEEDED
+
+
+async def test_cancelled_is_nobody_else(bench: Bench) -> None:
+    """The one that has ended, and the one that runs by now."""
+    (first,), (second, _) = await one_and_what_follows(bench)
+    let(bench, first)
+    wait_unheard(bench, second)
+    bench.runner.cancel(first.attempt)
+    await until(lambda: bench.followed == [(1, 2)])
+    assert (await bench.end_of(first)).outcome is Outcome.SUCCEEDED
+    let(bench, second)
+    assert (await bench.end_of(second)).outcome is Outcome.SUCCEEDED
+
+
+async def test_cancelled_is_the_one_that_runs_by_now(bench: Bench) -> None:
+    (first,), (second, third) = await one_and_what_follows(bench)
+    let(bench, first)
+    wait_unheard(bench, second)
+    bench.runner.cancel(second.attempt)
+    assert (await bench.end_of(second)).outcome is Outcome.CANCELLED
+    assert (await bench.end_of(first)).outcome is Outcome.SUCCEEDED
+    assert not has_begun(bench, third)
+
+
+async def test_closing_gives_back_what_runs_by_now(bench: Bench) -> None:
+    (first,), (second, _) = await one_and_what_follows(bench)
+    let(bench, first)
+    wait_unheard(bench, second)
+    await bench.runner.close("closing")
+    assert bench.results[second.attempt].outcome is Outcome.GIVEN_BACK
+    assert processes_of(bench.folder) == []
+
+
+async def test_of_a_guard_that_is_killed_then_each_has_one_result(bench: Bench) -> None:
+    (first,), (second, _) = await one_and_what_follows(bench)
+    let(bench, first)
+    wait_unheard(bench, second)
+    assert bench.launcher._process
+    (guard,) = processes.children(bench.launcher._process.pid)
+    os.kill(guard, signal.SIGKILL)
+    assert (await bench.end_of(second)).outcome is Outcome.GIVEN_BACK
+    assert first.attempt in bench.results
+    assert bench.returned == [3]
+    await until(lambda: not bench.runner._attempts)
+
+
+# With an agent, which knows of slots.
+
+
+@pytest.mark.parametrize("outputs", [(), ("begun",)])
+async def test_a_slot_that_falls_free_takes_what_is_lined_up_elsewhere(
+    master: SmallMaster, start: Start, outputs: tuple[str, ...]
+) -> None:
+    """Also where no guard has been at work there that could say so."""
+    agent = start(slots=2)
+    first, second, *then = (held_up(agent, task, outputs=outputs if task == 1 else ()) for task in range(1, 5))
+    await master.say(first, second)
+    await until(lambda: agent.agent._runner.slots_in_use == 2 and agent.agent._runner.room())
+    await master.say(*then)
+    await until(lambda: agent.agent._core.waiting == tuple(run.attempt for run in then))
+    let_go(agent, first)
+    for run in then:
+        let_go(agent, run)
+    await master.results_of(*then)
+    assert second.attempt not in {result.attempt for result in master.results}
+
+
+async def test_where_fewer_are_allowed_none_begins_in_the_place_of_what_is_given_back(
+    master: SmallMaster, start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    agent = start(slots=2, grace_s=0)
+    runs = [held_up(agent, task) for task in range(1, 7)]
+    await master.say(*runs[:2])
+    await begun(agent, runs[0])
+    await begun(agent, runs[1])
+    await master.say(*runs[2:])
+    await until(lambda: len(agent.agent._core.waiting) == 4)
+    monkeypatch.setattr(yielding, "decide", lambda *_: Consent(1, "the owner's programs need the processor"))
+    agent.agent._yielding.nudge()
+    (result,) = await master.results_of(runs[1])
+    assert result.outcome is Outcome.GIVEN_BACK
+    assert agent.agent._core.waiting == tuple(run.attempt for run in runs[2:])
+    await agent.stop()
+
+
+# What it rests on.
+
+
+@pytest.mark.parametrize("missing", ["socket.socketpair", "worker.launch.posix.Tickets"])
+async def test_without_file_descriptors_left_none_is_lost(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, missing: str
+) -> None:
+    first = gated(bench, 1)
+    await begins(bench, first)
+    before = psutil.Process().num_fds()
+
+    def fail(*_: object) -> NoReturn:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(missing, fail)
+        assert (await bench.result(run_of("true", task=2))).outcome is Outcome.GIVEN_BACK
+    assert psutil.Process().num_fds() == before
+
+
+def test_a_ticket_is_drawn_or_taken_back() -> None:
+    tickets = Tickets()
+    tickets.put([1, 2, 300])
+    assert draw(tickets.drawn_from) == 1
+    assert tickets.take_back() == [2, 300]
+    assert tickets.take_back() == []
+    if sys.platform == "linux":
+        with pytest.raises(OSError, match="No such device"):
+            os.open(f"/proc/self/fd/{tickets.drawn_from}", os.O_RDONLY)  # as a task could its guard's
+    assert draw(tickets.drawn_from) == 0
+    tickets.close()
+
+
+def test_as_much_is_lined_up_as_a_moment_takes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.undo()
+    pace = Pace()
+    assert pace.in_a_moment() == 0, "nothing is known of these tasks"
+    for seconds, expected in ((0.001, 8), (0.004, 2), (60.0, 0), (0.001, 8)):
+        for _ in range(50):
+            pace.took(seconds)
+        assert pace.in_a_moment() == expected
+    pace.took(3600.0)
+    assert pace.in_a_moment() == 0, "one that is long is enough"
