@@ -40,7 +40,7 @@ async def test_a_broken_worker_goes_on_probation_and_comes_back(tmp_path: Path) 
         await grid.start_master()
 
         async def is_back() -> bool:
-            """On trial at first, and as good as any other after a success. Of many that come at once not all count."""
+            """On trial at first, and as good as any other after a success. Of many at once not all count."""
             await grid.ended(await grid.submit(script, tasks=12, name="x", max_replicas=1))
             bad, (program,) = await seen(grid, "bad"), [one async for one in grid.client().programs()]
             return bad.probation is None and not bad.on_trial and bad.standing > 0 and "bad" in program.workers
