@@ -19,6 +19,7 @@ from sqlalchemy import (
     Boolean,
     CheckConstraint,
     Column,
+    Connection,
     Dialect,
     Double,
     ForeignKey,
@@ -30,6 +31,7 @@ from sqlalchemy import (
     Text,
     TypeDecorator,
     UniqueConstraint,
+    event,
     text,
 )
 from sqlalchemy.types import TypeEngine
@@ -175,7 +177,15 @@ attempts = Table(
 Index(None, attempts.c.state, attempts.c.worker)
 Index(None, attempts.c.ended_at, attempts.c.dispatched_at)
 Index(None, attempts.c.dispatched_at)
-Index("ix_attempts_late", attempts.c.job, sqlite_where=text("late = 1"), postgresql_where=text("late"))  # few
+_few_late = Index("ix_attempts_late", attempts.c.job, sqlite_where=text("late = 1"))
+
+
+@event.listens_for(_few_late, "before_create")
+def _say_for_postgres(index: Index, connection: Connection, **_: object) -> None:
+    """Not above, where merely to say it loads all that SQLAlchemy knows of PostgreSQL, at every start."""
+    if connection.dialect.name == "postgresql":
+        index.dialect_kwargs["postgresql_where"] = text("late")
+
 
 workers = Table("workers", metadata, *_columns(Worker, key=["name"]))
 
