@@ -157,3 +157,17 @@ async def test_a_full_disk_is_said_so(sqlite_url):
 def test_urls_are_read_with_the_drivers_that_loopline_uses():
     assert str(parse_url("sqlite:////data/loopline.db")) == "sqlite:////data/loopline.db"
     assert parse_url("postgres://ann@host/grid").drivername == "postgresql+asyncpg"
+
+
+async def test_only_a_commit_of_few_rows_is_short():
+    """A long one in the event loop's own thread would keep everybody waiting."""
+    said = []
+
+    async def write(work, *, is_short=False):
+        said.append(is_short)
+
+    writer = Writer(write)
+    for tasks in (1, 1_000):
+        effects = effects_of(a_job(), *(a_task(number=number) for number in range(1, tasks + 1)))
+        await writer.commit(Batch(1.0, []), effects)
+    assert said == [True, False]
