@@ -62,6 +62,47 @@ class GridFuture(concurrent.futures.Future[Any]):
             return not self.done() and self.set_running_or_notify_cancel()
 
 
+class Unfinished:
+    """An executor's futures that have not ended; ``on_cancel`` hears of each that is cancelled, in any thread."""
+
+    def __init__(self, on_cancel: Callable[[GridFuture], None]) -> None:
+        self._on_cancel = on_cancel
+        self._lock = threading.RLock()  # a half-read map that is collected cancels its futures, in whatever thread
+        self._futures: set[GridFuture] = set()
+        self._is_closed = False
+
+    def new(self) -> GridFuture:
+        """For whoever calls; RuntimeError once it is closed."""
+        with self._lock:
+            if self._is_closed:
+                raise RuntimeError("cannot schedule new futures after shutdown")
+            return self.another()
+
+    def another(self) -> GridFuture:
+        """For what was called before it was closed."""
+        future = GridFuture(self._cancelled)
+        with self._lock:
+            self._futures.add(future)
+        return future
+
+    def settled(self, future: GridFuture) -> None:
+        """It has its end, or is about to get it."""
+        with self._lock:
+            self._futures.discard(future)
+
+    def all(self) -> list[GridFuture]:
+        with self._lock:
+            return list(self._futures)
+
+    def close(self) -> None:
+        with self._lock:
+            self._is_closed = True
+
+    def _cancelled(self, future: GridFuture) -> None:
+        self.settled(future)
+        self._on_cancel(future)
+
+
 @dataclass
 class Batch:
     """Calls of one function that go as one job."""

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 import loopline
-from loopline import calls, http
+from loopline import calls, http, sending
 from loopline import executor as executor_module
 from shared.calls import Refusal
 from shared.errors import LooplineError
@@ -94,7 +94,7 @@ def test_pickling_may_run_what_cancels_other_calls(executor: loopline.Executor, 
 
     executor.submit(Odd()).cancel()
     assert other.cancelled()
-    with executor._lock:
+    with executor._unfinished._lock:
         assert executor.submit(len, "").cancel(), "in the same thread, as a collection is"
 
 
@@ -116,7 +116,7 @@ def test_chunks_are_fewer_tasks(executor: loopline.Executor, grid: SmallGrid) ->
 def test_a_map_of_more_tasks_than_a_job_may_have_is_several_jobs(
     executor: loopline.Executor, grid: SmallGrid, monkeypatch: pytest.MonkeyPatch, chunk: int
 ) -> None:
-    monkeypatch.setattr(executor_module, "MOST_CALLS_PER_JOB", 3)
+    monkeypatch.setattr(sending, "MOST_CALLS_PER_JOB", 3)
     assert list(executor.map(abs, range(-13, 0), chunksize=chunk)) == list(range(13, 0, -1))
     assert max(len(job.calls) for job in grid.jobs.values()) == 3
 
@@ -156,7 +156,7 @@ def test_many_short_calls_share_tasks_and_few_do_not(executor: loopline.Executor
     assert probe
     assert rest
     assert (probe.chunk, probe.calls, rest.calls) == (1, executor_module.PROBED_CALLS, 20_000 - probe.calls)
-    assert rest.chunk == -(-rest.calls // executor_module.FEWEST_TASKS), "none is a great part of the whole"
+    assert rest.chunk == -(-rest.calls // sending.FEWEST_TASKS), "none is a great part of the whole"
     futures = [future for number in executor.jobs for future in executor.attach(number)]
     assert [future.result(10) for future in futures[:3]] == [20_000, 19_999, 19_998]
     assert len(futures) == 20_000
@@ -176,13 +176,13 @@ def test_many_short_calls_share_tasks_and_few_do_not(executor: loopline.Executor
     ],
 )
 def test_how_many_calls_a_task_makes(seconds: list[float], slots: int, length: int, chunk: int) -> None:
-    assert executor_module.chunk_for([bytes(length)] * 100_000, seconds, slots) == chunk
+    assert sending.chunk_for([bytes(length)] * 100_000, seconds, slots) == chunk
 
 
 def test_a_map_whose_calls_are_long_is_sent_before_they_are_made(
     executor: loopline.Executor, grid: SmallGrid, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(executor_module, "PROBED_FOR_S", 0.05)
+    monkeypatch.setattr(sending, "PROBED_FOR_S", 0.05)
     grid.holds = True
     executor.map(abs, range(2000))
     until(lambda: len(grid.jobs) == 2)
