@@ -13,7 +13,7 @@ import pickle
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice, repeat
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -117,23 +117,32 @@ async def submit_calls(
     client: AsyncClient, function: bytes, calls: Sequence[bytes], options: CallOptions, session: str
 ) -> int:
     """One job, a task for each pickle of ``(args, kwargs)``; its number."""
-    made = Function(f"sha256:{await upload(client, function)}", python_here(), session)
-    spec = job_of(made, await parameters_of(client, calls), options, len(calls))
-    return (await client.submit(spec)).id
+    common = await common_spec(client, function, options, session)
+    return (await client.submit(spec_of(common, await parameters_of(client, calls), len(calls)))).id
 
 
-def job_of(function: Function, parameters: Table | RowFile, options: CallOptions, calls: int) -> JobSpec:
+async def common_spec(client: AsyncClient, function: bytes, options: CallOptions, session: str) -> JobSpec:
+    """What all jobs that call a function have in common, once the master has its pickle; ``size`` is of one call."""
+    python = python_here()
     return JobSpec(
         name=options.name,
-        function=function,
-        parameters=parameters,
+        function=Function(f"sha256:{await upload(client, function)}", python, session),
+        parameters=Table(rows=[{"call": ""}]),
         environment=options.environment,
-        size=None if options.size is None else options.size * calls,
-        requires=options.requires.model_copy(update={"python": function.python}),
+        size=options.size,
+        requires=options.requires.model_copy(update={"python": python}),
         max_attempts=options.max_attempts,
         max_replicas=options.max_replicas,
         timeout_s=options.timeout_s,
     )
+
+
+def spec_of(common: JobSpec, parameters: Table | RowFile, calls: int, chunk: int | None = None) -> JobSpec:
+    """A job of so many calls. ``chunk``: so many make one task, where they are not tasks of their own."""
+    assert common.function
+    function = replace(common.function, chunk=chunk, calls=calls if chunk else None)
+    size = None if common.known_size is None else common.known_size * calls
+    return common.model_copy(update={"function": function, "parameters": parameters, "size": size})
 
 
 async def check_workers(client: AsyncClient) -> int:

@@ -9,14 +9,14 @@ from statistics import median
 from typing import Any
 
 from loopline.calling import CallLink
-from loopline.calls import LONGEST_INLINE_BYTES, CallOptions, check_workers, job_of, parameters_of, python_here
+from loopline.calls import LONGEST_INLINE_BYTES, CallOptions, check_workers, common_spec, parameters_of, spec_of
 from loopline.client import AsyncClient
-from loopline.files import upload
 from loopline.futures import Batch, GridFuture, Unfinished
 from loopline.sent import SentChunks, SentJob, SplitChunks
 from shared.chunks import join
 from shared.errors import LooplineError
 from shared.model import Function
+from shared.spec import JobSpec
 
 MOST_CALLS_PER_JOB = 1_000_000  # or tasks of several: a master's own limit, unless it was raised
 PROBED_FOR_S = 2.0
@@ -35,7 +35,7 @@ class Sending:
         self._client, self._options, self._session = client, options, session
         self._unfinished = unfinished
         self._link = CallLink(client)
-        self._functions: dict[bytes, str] = {}  # SHA-256 of pickles that the master has
+        self._specs: dict[bytes, JobSpec] = {}  # by pickles that the master has: what calls of them have in common
         self._slots = 0  # of the workers that were there at first
         self._under_way: set[asyncio.Task[None]] = set()  # what is sent to the master, and cancelled there
         self._has_checked = False
@@ -145,18 +145,17 @@ class Sending:
         """Until it is on the master's disk. A function's pickle is brought there once, unless the master has done
         away with it since.
         """
-        was_there = pickle in self._functions
+        was_there = pickle in self._specs
         if not was_there:
-            self._functions[pickle] = await upload(self._client, pickle)
-        function = Function(f"sha256:{self._functions[pickle]}", python_here(), self._session, chunk, calls)
+            self._specs[pickle] = await common_spec(self._client, pickle, self._options, self._session)
         parameters = await parameters_of(self._client, tasks)
-        self._link.submit(job_of(function, parameters, self._options, calls or len(tasks)), job)
+        self._link.submit(spec_of(self._specs[pickle], parameters, calls or len(tasks), chunk), job)
         try:
             await job.answer
         except LooplineError as error:
             if error.code != "missing_input" or not was_there:
                 raise
-            self._functions.pop(pickle, None)
+            self._specs.pop(pickle, None)
             job.answer = asyncio.get_running_loop().create_future()
             await self._submit(job, pickle, tasks, chunk, calls)
 
