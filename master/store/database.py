@@ -1,9 +1,7 @@
 """One database, by URL: one connection that writes, and a few that only read.
 
 All else in the store is plain functions of a connection, ``work``; here is where they run. On SQLite that is a
-thread, whole transactions at a time: a driver that crosses threads for every statement takes five times as long
-for a small commit. What is short does without a thread, as long as that is quick (QUICK_S). On PostgreSQL it is
-SQLAlchemy's bridge to an asynchronous driver.
+thread, whole transactions at a time (sqlite.py). On PostgreSQL it is SQLAlchemy's bridge to an asynchronous driver.
 
 SQLite is one file in WAL mode. Only the writer ever writes or checkpoints, and its transactions take the write
 lock at once (BEGIN IMMEDIATE): they never fail half-way for want of it.
@@ -12,36 +10,25 @@ lock at once (BEGIN IMMEDIATE): they never fail half-way for want of it.
 from __future__ import annotations
 
 import asyncio
-import threading
 from collections.abc import AsyncIterator, Callable
-from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, closing
 from dataclasses import dataclass
-from math import inf
 from pathlib import Path
-from time import monotonic as _now
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
+from sqlalchemy import URL, Connection, make_url
 from sqlalchemy.exc import ArgumentError
 
-from master.store.broken import Doing, explained
+from master.store.broken import explained
 from master.store.lock import FileLock, lock_connection
+from master.store.sqlite import READER_PRAGMAS, WRITER_PRAGMAS, in_threads
 from shared.errors import LooplineError
 
 if TYPE_CHECKING:
     from sqlalchemy.ext.asyncio import AsyncEngine
 
 READERS = 4
-QUICK_S = 0.001
-"""After a transaction that took no longer, a short one is carried out in the event loop's own thread: to hand it to
-another one, and to hear of its end, takes as long as a good disk does. A slow disk is waited for in a thread.
-"""
 _DRIVERS = {"sqlite": "sqlite", "postgresql": "postgresql+asyncpg", "postgres": "postgresql+asyncpg"}
-_PRAGMAS = ("busy_timeout=5000", "temp_store=MEMORY", "cache_size=-16384")
-_WRITER_PRAGMAS = (*_PRAGMAS, "journal_mode=WAL", "synchronous=FULL", "journal_size_limit=67108864")
-_READER_PRAGMAS = (*_PRAGMAS, "query_only=ON")
 
 Result = TypeVar("Result")
 
@@ -100,7 +87,7 @@ def is_sqlite(url: URL) -> bool:
 @asynccontextmanager
 async def reading(url: URL) -> AsyncIterator[Transact]:
     if is_sqlite(url):
-        async with _threads(url, "reading", READERS, "BEGIN", _READER_PRAGMAS) as read:
+        async with in_threads(url, "reading", READERS, "BEGIN", READER_PRAGMAS) as read:
             yield read
         return
     read_only = {"server_settings": {"default_transaction_read_only": "on"}}
@@ -116,15 +103,15 @@ async def reading(url: URL) -> AsyncIterator[Transact]:
 
 
 def _looking(url: URL) -> AbstractAsyncContextManager[Transact]:
-    return _threads(url, "reading", 1, "BEGIN", _READER_PRAGMAS)
+    return in_threads(url, "reading", 1, "BEGIN", READER_PRAGMAS)
 
 
 @asynccontextmanager
 async def writing(url: URL, *, exclusive: bool = False, foreign_keys: bool = True) -> AsyncIterator[Transact]:
     """``exclusive``: no other may be so (on PostgreSQL, that is; a SQLite file has a FileLock)."""
     if is_sqlite(url):
-        pragmas = (*_WRITER_PRAGMAS, f"foreign_keys={foreign_keys:d}")
-        async with _threads(url, "writing to", 1, "BEGIN IMMEDIATE", pragmas) as write:
+        pragmas = (*WRITER_PRAGMAS, f"foreign_keys={foreign_keys:d}")
+        async with in_threads(url, "writing to", 1, "BEGIN IMMEDIATE", pragmas) as write:
             yield write
         return
     async with _postgres(url, 1) as engine, AsyncExitStack() as stack:
@@ -143,64 +130,6 @@ async def writing(url: URL, *, exclusive: bool = False, foreign_keys: bool = Tru
 
 
 @asynccontextmanager
-async def _threads(
-    url: URL, doing: Doing, count: int, begin: str, pragmas: tuple[str, ...]
-) -> AsyncIterator[Transact]:
-    engine = create_engine(url, pool_size=count, max_overflow=0)
-    _prepare_sqlite(engine, pragmas)
-    threads, connections = ThreadPoolExecutor(count, "store"), list[Connection]()
-    own: Any = SimpleNamespace(took_s=inf) if count == 1 else threading.local()
-    under_way: set[Future[Any]] = set()
-
-    def connection() -> Connection:
-        """Each thread's own, or the only one. As far as SQLAlchemy knows, all of its life is one transaction."""
-        if not hasattr(own, "connection"):
-            own.connection = engine.connect()
-            own.connection.begin()
-            connections.append(own.connection)
-        found: Connection = own.connection
-        return found
-
-    def transact(work: Callable[[Connection], Result]) -> Result:
-        mine = connection()
-        driver: Any = mine.connection.driver_connection
-        driver.execute(begin)
-        try:
-            result = work(mine)
-            driver.execute("COMMIT")
-        except BaseException:
-            if driver.in_transaction:  # some errors have ended it
-                driver.execute("ROLLBACK")
-            raise
-        return result
-
-    def timed(work: Callable[[Connection], Result]) -> Result:
-        begun_at = _now()
-        try:
-            return transact(work)
-        finally:
-            own.took_s = _now() - begun_at
-
-    async def run(work: Callable[[Connection], Result], *, is_short: bool = False) -> Result:
-        with explained(doing, url):
-            if is_short and count == 1 and not under_way and own.took_s <= QUICK_S:
-                return timed(work)
-            future = threads.submit(timed, work)
-            under_way.add(future)
-            future.add_done_callback(under_way.discard)
-            return await asyncio.wrap_future(future)
-
-    try:
-        await run(lambda connection: None)  # says at once if the file is unfit
-        yield run
-    finally:
-        threads.shutdown()
-        for one in connections:
-            one.close()
-        engine.dispose()
-
-
-@asynccontextmanager
 async def _postgres(url: URL, connections: int, **options: Any) -> AsyncIterator[AsyncEngine]:
     from sqlalchemy.ext.asyncio import create_async_engine  # takes long to import, and SQLite does without
 
@@ -213,18 +142,6 @@ async def _postgres(url: URL, connections: int, **options: Any) -> AsyncIterator
         yield engine
     finally:
         await engine.dispose()
-
-
-def _prepare_sqlite(engine: Engine, pragmas: tuple[str, ...]) -> None:
-    """Take transactions into our own hands: Python's driver would begin them late, and none for reading."""
-
-    def connected(connection: Any, _record: object) -> None:
-        connection.isolation_level = None
-        with closing(connection.cursor()) as cursor:
-            for pragma in pragmas:
-                cursor.execute(f"PRAGMA {pragma}")
-
-    event.listen(engine, "connect", connected)
 
 
 def _unfit(message: str) -> LooplineError:
