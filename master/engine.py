@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -103,13 +103,15 @@ class Engine:
 
     async def _wait(self) -> None:
         """Until something has happened, or time alone changes something."""
-        wake_at = self._scheduler.wake_at
         if self._inbox or self._end is not None:
             return
         self._called.clear()
-        with suppress(TimeoutError):
-            async with asyncio.timeout(None if wake_at is None else max(0.0, wake_at - self._clock())):
-                await self._called.wait()
+        alarm, wake_at = None, self._scheduler.wake_at
+        if wake_at is not None:
+            alarm = asyncio.get_running_loop().call_later(max(0.0, wake_at - self._clock()), self._called.set)
+        await self._called.wait()
+        if alarm:
+            alarm.cancel()
 
 
 def _deliver(effects: Effects, links: Links) -> None:
