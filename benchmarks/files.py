@@ -1,9 +1,8 @@
 """How fast a file comes from the master to four workers: ``python -m benchmarks.files [--size MB] [--json]``.
 
 A real master serves the file, and four processes fetch it at once, each with the worker's own cache: written to disk,
-its hash checked, under its name. The yardstick, in turn in the same run: a loop of sendfile to four processes that
-write what they receive and do nothing else; and once more with its SHA-256, for what that alone costs. Best of
-several rounds each; rates are bytes to all four together.
+checked, under its name. The yardstick, in turn in the same run: a loop of sendfile to four processes that write what
+they receive and do nothing else. Best of several rounds each; rates are bytes to all four together.
 """
 
 from __future__ import annotations
@@ -34,9 +33,7 @@ class Figures:
     workers: int
     master_mb_s: float
     sendfile_mb_s: float
-    hashed_mb_s: float
     ratio: float
-    ratio_of_hashed: float
     one_after_another_mb_s: float  # to one worker alone
     worker_cpu_s_gb: float
     plain_cpu_s_gb: float
@@ -115,29 +112,27 @@ def measure(mb: int, workers: int, rounds: int) -> Figures:
             commands = [[*FETCHING, "worker", url, sha256, str(target / str(number))] for number in range(count)]
             return _cleared(target, lambda: fetch(commands, neighbour))
 
-        def theirs(how: str) -> Took:
-            commands = [[*FETCHING, how, port, str(file), str(target / str(n))] for n in range(workers)]
+        def theirs() -> Took:
+            commands = [[*FETCHING, "plain", port, str(target / str(number))] for number in range(workers)]
             return _cleared(target, lambda: fetch(commands))
 
         try:
             began_s, took = cpu_s(process), []
             for _ in range(rounds):
-                took.append((theirs("plain"), theirs("hashed"), ours(workers)))
+                took.append((theirs(), ours(workers)))
             spent_s = cpu_s(process) - began_s
             alone = min(ours(1) for _ in range(rounds))
         finally:
             plain.kill()
             plain.communicate()
             shutil.rmtree(folder / "to", ignore_errors=True)
-    plain, hashed, checked = (min(column) for column in zip(*took, strict=True))
+    plain, checked = (min(column) for column in zip(*took, strict=True))
     return Figures(
         mb,
         workers,
         round(mb * workers / checked.seconds),
         round(mb * workers / plain.seconds),
-        round(mb * workers / hashed.seconds),
         round(plain.seconds / checked.seconds, 2),
-        round(hashed.seconds / checked.seconds, 2),
         round(mb / alone.seconds),
         round(checked.cpu_s / (mb * workers / 1000), 2),
         round(plain.cpu_s / (mb * workers / 1000), 2),
@@ -165,11 +160,7 @@ def main() -> None:
         return
     print(f"{figures.mb} MB to {figures.workers} workers at once, best of {chosen.rounds}:")
     print(f"  a loop of sendfile         {figures.sendfile_mb_s:>8,.0f} MB/s, not checked")
-    print(f"  ... whose SHA-256 is taken {figures.hashed_mb_s:>8,.0f} MB/s")
-    print(
-        f"  the master to its workers  {figures.master_mb_s:>8,.0f} MB/s, checked: {figures.ratio:.2f} of the first,"
-        f" {figures.ratio_of_hashed:.2f} of the second"
-    )
+    print(f"  the master to its workers  {figures.master_mb_s:>8,.0f} MB/s, checked: {figures.ratio:.2f} of that")
     print(f"  ... to one worker alone    {figures.one_after_another_mb_s:>8,.0f} MB/s")
     print(
         f"  processor of who receives: {figures.worker_cpu_s_gb:.2f} s a GB, {figures.plain_cpu_s_gb:.2f} unchecked"

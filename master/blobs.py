@@ -2,14 +2,14 @@
 
 What is on its way in is in ``incoming``, under the name that it will have: an upload that breaks off, even by the
 death of the master, can be gone on with. A file that is about to be named is *kept*: its time is set to now, and
-collecting (keeper.py) leaves young files alone.
+collecting (keeper.py) leaves young files alone. Its seal (shared/seals.py) is an extended attribute of the file, put
+there before the file has its name.
 """
 
 from __future__ import annotations
 
 import asyncio
 import errno
-import hashlib
 import os
 import shutil
 import threading
@@ -23,10 +23,12 @@ from uuid import uuid4
 
 from shared.errors import LooplineError
 from shared.model import Output
+from shared.seals import Sealing
 
 _DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _BLOCK_BYTES = 2**20
 _NAME_CHARACTERS = 64
+_SEAL = "user.loopline.seal"
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +84,13 @@ class Blobs:
                 return True
         return False
 
+    def seal(self, path: Path) -> str:
+        """Of a file that is here; empty: it has none."""
+        try:
+            return os.getxattr(path, _SEAL).decode("ascii", "replace")
+        except (OSError, AttributeError):  # of a disk, or a system, that keeps no such thing
+            return ""
+
     def read(self, output: Output, most_bytes: int) -> bytes:
         """The beginning of what an attempt wrote; empty where it is gone."""
         path = self.find(output.sha256) if output.sha256 else None
@@ -92,13 +101,14 @@ class Blobs:
 
     def write(self, content: bytes) -> str:
         """Take in content of the master's own; the name of the file, which is on disk on return."""
-        sha256 = hashlib.sha256(content).hexdigest()
-        if self.keep(sha256) is None:
-            part = self._incoming / f"{sha256}.{uuid4().hex}"
+        sealing = Sealing()
+        sealing.update(content)
+        if self.keep(sealing.sha256) is None:
+            part = self._incoming / f"{sealing.sha256}.{uuid4().hex}"
             with _told_when_full(), part.open("xb") as file:
                 file.write(content)
-                _settle(file, part, self._path(sha256))
-        return sha256
+                _settle(file, part, self._path(sealing.sha256), sealing.seal)
+        return sealing.sha256
 
     def unfinished_bytes(self, sha256: str) -> int:
         """How much of it has come in; 0: nothing that could be gone on with."""
@@ -136,18 +146,18 @@ class Blobs:
 
     async def _take_in(self, sha256: str, content: AsyncIterable[bytes], part: Path, start: int) -> None:
         with part.open("r+b" if start else "wb") as file:
-            digest = await asyncio.to_thread(_resume, file, start)
+            sealing = await asyncio.to_thread(_resume, file, start)
             try:
-                await self._write(file, digest, content, start)
+                await self._write(file, sealing, content, start)
             except (LooplineError, OSError) as error:
                 if not isinstance(error, ConnectionError):  # nobody need go on with it
                     part.unlink(missing_ok=True)
                 raise
-            if digest.hexdigest() != sha256:
+            if sealing.sha256 != sha256:
                 part.unlink(missing_ok=True)
-                message = f"this content has the SHA-256 {digest.hexdigest()}, not {sha256}"
+                message = f"this content has the SHA-256 {sealing.sha256}, not {sha256}"
                 raise LooplineError("wrong_hash", message, "put it under the name of its content", status=422)
-            await asyncio.to_thread(_settle, file, part, self._path(sha256))
+            await asyncio.to_thread(_settle, file, part, self._path(sha256), sealing.seal)
 
     @contextmanager
     def _part(self, sha256: str, span: Span) -> Iterator[Path]:
@@ -170,19 +180,19 @@ class Blobs:
         finally:
             self._writing.discard(sha256)
 
-    async def _write(self, file: IO[bytes], digest: hashlib._Hash, content: AsyncIterable[bytes], start: int) -> None:
+    async def _write(self, file: IO[bytes], sealing: Sealing, content: AsyncIterable[bytes], start: int) -> None:
         """Write what comes, within the limits."""
         size_bytes = start
         async for piece in content:
             size_bytes += len(piece)
             self._check(size_bytes)
-            await asyncio.to_thread(self._take, file, digest, piece)
+            await asyncio.to_thread(self._take, file, sealing, piece)
 
-    def _take(self, file: IO[bytes], digest: hashlib._Hash, piece: bytes) -> None:
+    def _take(self, file: IO[bytes], sealing: Sealing, piece: bytes) -> None:
         """While there is room, which is seen every time: others write as well."""
         if shutil.disk_usage(self.folder).free < self._disk_reserve_bytes + len(piece):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        _take(file, digest, piece)
+        _take(file, sealing, piece)
 
     def _check(self, size_bytes: int) -> None:
         if size_bytes > self._max_file_bytes:
@@ -216,26 +226,29 @@ def _told_when_full() -> Iterator[None]:
         raise LooplineError("disk_full", message, "free some space on it, then try again", status=507) from error
 
 
-def _resume(file: IO[bytes], start: int) -> hashlib._Hash:
-    """To where writing goes on; the hash of what is before."""
-    digest, left = hashlib.sha256(), start
+def _resume(file: IO[bytes], start: int) -> Sealing:
+    """To where writing goes on; told of what is before."""
+    sealing, left = Sealing(), start
     while left and (piece := file.read(min(left, _BLOCK_BYTES))):
-        digest.update(piece)
+        sealing.update(piece)
         left -= len(piece)
     file.truncate(start)
     file.seek(start)
-    return digest
+    return sealing
 
 
-def _take(file: IO[bytes], digest: hashlib._Hash, piece: bytes) -> None:
-    digest.update(piece)
+def _take(file: IO[bytes], sealing: Sealing, piece: bytes) -> None:
+    sealing.update(piece)
     file.write(piece)
     file.flush()  # what has come is gone on with, even where this process is killed
 
 
-def _settle(file: IO[bytes], part: Path, path: Path) -> None:
-    """Give a finished file its name, so that a power cut keeps both or neither."""
+def _settle(file: IO[bytes], part: Path, path: Path, seal: str) -> None:
+    """Give a finished file its seal and its name, so that a power cut keeps all or nothing."""
     file.flush()
+    if seal:
+        with suppress(OSError, AttributeError):  # not every disk, or system, keeps such a thing
+            os.setxattr(file.fileno(), _SEAL, seal.encode())
     os.fsync(file.fileno())
     path.parent.mkdir(mode=0o700, exist_ok=True)
     os.utime(file.fileno() if os.utime in os.supports_fd else part)

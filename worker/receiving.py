@@ -1,10 +1,9 @@
-"""A file from the master in a thread, which receives, hashes and writes one piece after the other while it is still
+"""A file from the master in a thread, which receives, checks and writes one piece after the other while it is still
 in the processor's cache: twice as fast as what an event loop would have to hand on.
 """
 
 from __future__ import annotations
 
-import hashlib
 import socket
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
@@ -14,8 +13,10 @@ from ssl import SSLContext
 from typing import IO
 from urllib.parse import urlsplit
 
+from shared.seals import HEADER, Check
+
 _PIECE_BYTES = 2**21
-"""As much as is received before it is hashed: with less, receiver and sender wait for each other more often."""
+"""As much as is received before it is looked at: with less, receiver and sender wait for each other more often."""
 _WRITE_BYTES = 2**16
 """For more at once, the kernel looks for room that lies side by side, which may take longer than the copying."""
 _CONNECT_WITHIN_S, _SILENCE_S = 10.0, 30.0
@@ -86,22 +87,23 @@ def fetch(asked: Asked, sha256: str, part: Path) -> None:
         if answer.status not in (200, 206, 416):  # 416: it was all here
             raise NetworkError(f"the master answered HTTP {answer.status}")
         start = 0 if answer.status == 200 else start
+        check = Check(sha256, answer.getheader(HEADER, ""))
         with part.open("r+b" if start else "wb", buffering=0) as file:
-            digest = _resume(file, start)
+            _resume(file, check, start)
             if answer.status != 416:
-                _take(file, digest, answer)
-    if digest.hexdigest() != sha256:
+                _take(file, check, answer)
+    if not check.is_passed:
         raise WrongContentError
 
 
-def _take(file: IO[bytes], digest: hashlib._Hash, answer: HTTPResponse) -> None:
+def _take(file: IO[bytes], check: Check, answer: HTTPResponse) -> None:
     buffer = memoryview(bytearray(_PIECE_BYTES))
     while True:
         with _network():
             count = answer.readinto(buffer)
         if not count:
             break
-        digest.update(buffer[:count])
+        check.update(buffer[:count])
         _write(file, buffer[:count])
     if answer.length:
         raise NetworkError(f"{answer.length:,} bytes did not come")
@@ -120,9 +122,8 @@ def size_of(part: Path) -> int:
         return 0
 
 
-def _resume(file: IO[bytes], start: int) -> hashlib._Hash:
-    digest, left = hashlib.sha256(), start
+def _resume(file: IO[bytes], check: Check, start: int) -> None:
+    left = start
     while left and (piece := file.read(min(left, _PIECE_BYTES))):
-        digest.update(piece)
+        check.update(piece)
         left -= len(piece)
-    return digest

@@ -1,8 +1,7 @@
 """The part of a worker that fetches files, and a bare one: each a process that begins when it is told.
 
     python -m benchmarks.light.fetching worker URL SHA256 FOLDER
-    python -m benchmarks.light.fetching plain PORT FILE FOLDER
-    python -m benchmarks.light.fetching hashed PORT FILE FOLDER     (with the SHA-256 of what came)
+    python -m benchmarks.light.fetching plain PORT FOLDER
     python -m benchmarks.light.fetching sendfile FILE     (what `plain` fetches from; says its port)
 
 It says "ready", waits for a line, and when the file is there it says how much processor time that took, and ends.
@@ -11,7 +10,6 @@ It says "ready", waits for a line, and when the file is there it says how much p
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import os
 import socket
 import sys
@@ -37,17 +35,14 @@ async def as_worker(url: str, sha256: str, folder: Path) -> None:
         print(time.process_time() - began_s, flush=True)
 
 
-def plainly(port: int, folder: Path, hashed: bool) -> None:
+def plainly(port: int, folder: Path) -> None:
     """What comes, into a file that is not known by anything."""
     folder.mkdir(parents=True)
-    digest = hashlib.sha256()
     buffer = memoryview(bytearray(_PIECE_BYTES))
     began_s = _wait()
     with socket.create_connection(("127.0.0.1", port)) as link, (folder / "file").open("wb", buffering=0) as file:
         while count := link.recv_into(buffer):
             file.write(buffer[:count])
-            if hashed:
-                digest.update(buffer[:count])
     print(time.process_time() - began_s, flush=True)
 
 
@@ -75,8 +70,8 @@ if __name__ == "__main__":
     match sys.argv[1:]:
         case "worker", url, sha256, folder:
             asyncio.run(as_worker(url, sha256, Path(folder)))
-        case "plain" | "hashed" as how, port, _, folder:
-            plainly(int(port), Path(folder), how == "hashed")
+        case "plain", port, folder:
+            plainly(int(port), Path(folder))
         case "sendfile", file:
             serve(Path(file))
     os._exit(0)  # how long it takes to put everything away is no part of it

@@ -14,6 +14,7 @@ from master.api.services import Services, found
 from master.auth import ALL, STORERS
 from master.blobs import WHOLE, Span
 from shared.errors import LooplineError
+from shared.seals import HEADER
 
 routes = Routes("files")
 
@@ -52,7 +53,7 @@ async def head_file(services: Services, sha256: FileHash) -> web.StreamResponse:
 
 @routes("GET /files/{sha256}", ALL, media_type=BYTES)
 async def get_file(services: Services, sha256: FileHash) -> web.FileResponse:
-    """A file, or a range of its bytes."""
+    """A file, or a range of its bytes. Loopline-Seal is the BLAKE3 of the whole, where the master knows it."""
     return _file(services, sha256)
 
 
@@ -65,4 +66,6 @@ def _span(content_range: str) -> Span:
 
 
 def _file(services: Services, sha256: str) -> web.FileResponse:
-    return web.FileResponse(found(services.blobs.find(sha256), f"file {sha256}"), headers=_HEADERS)
+    path = found(services.blobs.find(sha256), f"file {sha256}")
+    seal = services.blobs.seal(path)
+    return web.FileResponse(path, headers=_HEADERS | {HEADER: seal} if seal else _HEADERS)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import hashlib
 import os
 from collections.abc import AsyncIterator
@@ -10,10 +11,12 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from blake3 import blake3
 
 from master import blobs
 from master.blobs import Blobs
 from shared.errors import LooplineError
+from shared.seals import HEADER
 from tests.api.bench import Answer, Bench, running_master, until
 
 CONTENT = bytes(range(256)) * 5000
@@ -45,6 +48,26 @@ async def test_a_part_can_be_had(master: Bench) -> None:
     assert (part.status, part.content) == (206, CONTENT[1000:2000])
     beyond = await master.ask("GET", path_of(CONTENT), headers={"Range": f"bytes={len(CONTENT)}-"})
     assert beyond.status == 416
+
+
+async def test_a_file_has_a_seal_for_as_long_as_it_is_here(tmp_path: Path) -> None:
+    seal = f"blake3:{blake3(CONTENT).hexdigest()}"
+    async with running_master(tmp_path) as master:
+        await master.ask("PUT", path_of(CONTENT), data=CONTENT)
+        assert (await master.ask("GET", path_of(CONTENT))).headers[HEADER] == seal
+    async with running_master(tmp_path) as master:
+        part = await master.ask("GET", path_of(CONTENT), headers={"Range": "bytes=1000-"})
+        assert (part.status, part.headers[HEADER]) == (206, seal)
+
+
+async def test_a_file_without_a_seal_is_one_too(master: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuses(*_: object) -> None:
+        raise OSError(errno.ENOTSUP, "this disk keeps none")
+
+    monkeypatch.setattr(os, "setxattr", refuses)
+    await master.ask("PUT", path_of(CONTENT), data=CONTENT)
+    got = await master.ask("GET", path_of(CONTENT))
+    assert (got.content, HEADER in got.headers) == (CONTENT, False)
 
 
 async def test_the_empty_file_is_one_too(master: Bench) -> None:

@@ -63,11 +63,12 @@ async def test_one_that_fails_is_told_and_stops_nobody() -> None:
 
 async def test_what_a_yardstick_leaves_is_gone() -> None:
     """Also what has left its session and its parent, as workers of some peers do."""
+    before = set(psutil.Process().children(recursive=True))
     daemon = "subprocess.run(['sh', '-c', 'setsid sleep 1000 &']); print('{}', flush=True)"
     async with yardstick(*program("pass", first=daemon)):
-        ours = psutil.Process().children(recursive=True)
+        ours = set(psutil.Process().children(recursive=True)) - before
         assert len(ours) == 2, ours
-    assert not psutil.Process().children()
+    assert not set(psutil.Process().children()) - before
 
 
 def program(each_turn: str, first: str = "print('{}', flush=True)") -> list[str]:

@@ -10,6 +10,7 @@ from shared.model import AttemptId, Probation, Result
 from shared.protocol import codec
 from shared.protocol.messages import Assign, Hello, Refused, Report, Run, Welcome
 from shared.protocol.session import MasterSession
+from shared.seals import HEADER
 from tests.worker.bench import until
 
 
@@ -33,6 +34,7 @@ class SmallMaster:
     asked: list[tuple[str, str, str]] = field(default_factory=list)  # of files: method, name, range
     gate: asyncio.Event = field(default_factory=asyncio.Event)  # downloads wait for it
     breaks_off_after: int = 0  # bytes of a download
+    seals: dict[str, str] = field(default_factory=dict)  # that it vouches for, by name
     _socket: web.WebSocketResponse | None = None
     _seq: int = 0
     _runner: web.AppRunner | None = None
@@ -133,9 +135,10 @@ class SmallMaster:
         if start >= len(content) > 0 and start:
             return web.Response(status=416)
         piece = content[start : start + self.breaks_off_after] if self.breaks_off_after else content[start:]
+        headers = {HEADER: self.seals[sha256]} if sha256 in self.seals else {}
         if request.method == "HEAD" or len(piece) == len(content) - start:
-            return web.Response(body=piece, status=206 if start else 200)
-        response = web.StreamResponse(status=206 if start else 200)
+            return web.Response(body=piece, status=206 if start else 200, headers=headers)
+        response = web.StreamResponse(status=206 if start else 200, headers=headers)
         response.content_length = len(content) - start
         await response.prepare(request)
         await response.write(piece)

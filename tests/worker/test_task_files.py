@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from blake3 import blake3
 
-from shared import manifest
+from shared import manifest, seals
 from shared.model import AttemptId, InputFile, Outcome, OutputFile, Result
 from shared.protocol.messages import Run
 from tests.worker.bench import Bench, python, run_of, until
@@ -74,10 +75,13 @@ async def test_a_file_is_fetched_once(master: SmallMaster, cache: Cache, tmp_pat
     assert downloads_of(master, name) == [""]
 
 
+@pytest.mark.parametrize("is_sealed", [False, True])
 async def test_one_that_breaks_off_is_gone_on_with(
-    master: SmallMaster, cache: Cache, tmp_path: Path, gate: Gate, monkeypatch: pytest.MonkeyPatch
+    master: SmallMaster, cache: Cache, tmp_path: Path, gate: Gate, monkeypatch: pytest.MonkeyPatch, is_sealed: bool
 ) -> None:
     name = master.holds(CONTENT)
+    if is_sealed:
+        master.seals[name] = seal_of(CONTENT)
     master.breaks_off_after = 900_000
     assert await read(cache, name) == CONTENT
     assert goes_on(downloads_of(master, name))
@@ -104,6 +108,45 @@ async def test_what_comes_is_checked(master: SmallMaster, cache: Cache) -> None:
     assert not failure.value.is_gone
     master.blobs[name] = CONTENT
     assert await read(cache, name) == CONTENT
+
+
+async def test_a_seal_is_what_is_checked(master: SmallMaster, cache: Cache) -> None:
+    name = master.holds(CONTENT)
+    master.seals[name] = seal_of(CONTENT[::-1])
+    with pytest.raises(DownloadError, match="something else"):
+        await read(cache, name)
+    master.seals[name] = seal_of(CONTENT)
+    master.blobs[name] = CONTENT[:-1] + b"x"
+    with pytest.raises(DownloadError, match="something else"):
+        await read(cache, name)
+    master.blobs[name] = CONTENT
+    assert await read(cache, name) == CONTENT
+
+
+@pytest.mark.parametrize("seal", ["", "blake3:", "blake4:" + "0" * 64, "blake3:" + "g" * 64, "0" * 1000])
+async def test_where_there_is_no_seal_that_is_one_its_name_is_checked(
+    master: SmallMaster, cache: Cache, seal: str
+) -> None:
+    name = master.holds(CONTENT)
+    master.seals[name] = seal
+    master.blobs[name] = CONTENT[:-1] + b"x"
+    with pytest.raises(DownloadError, match="something else"):
+        await read(cache, name)
+    master.blobs[name] = CONTENT
+    assert await read(cache, name) == CONTENT
+
+
+async def test_a_worker_without_blake3_checks_the_name(
+    master: SmallMaster, cache: Cache, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(seals, "_blake3", None)
+    name = master.holds(CONTENT)
+    master.seals[name] = seal_of(CONTENT[::-1])
+    assert await read(cache, name) == CONTENT
+
+
+def seal_of(content: bytes) -> str:
+    return f"blake3:{blake3(content).hexdigest()}"
 
 
 async def test_what_the_master_does_not_have_is_gone(cache: Cache) -> None:
