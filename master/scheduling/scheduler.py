@@ -138,7 +138,7 @@ class Scheduler:
         self._relieve(unless_ready=False)
         if policy.ahead is not None and self.state.ahead_s > 0:
             self._send_ahead(policy.ahead(self._view))
-        if not (attempts.occupied or attempts.queues.of_worker):  # the policy left all idle: one task keeps it going
+        if not (attempts.used or attempts.queues.of_worker):  # the policy left all idle: one task keeps it going
             for wish in first_come.plan(self._view):
                 if self._grant(wish):
                     break
