@@ -17,7 +17,7 @@ from master.scheduling.demand import Key, meets, slots_of
 from master.scheduling.model import Job, Task, Worker
 from master.scheduling.state import State
 from master.scheduling.view import Placement, View
-from shared.model import Facts, TaskId
+from shared.model import Facts
 
 Type = tuple[object, ...]
 """What machines have in common that serve the same jobs, at the same level of speed."""
@@ -152,7 +152,7 @@ class Candidates:
 
     def _drawn(self, job: Job, task: int, least: list[Best]) -> Placement | None:
         """One of those that are equally good, at random: by the task and how often it was tried."""
-        known = self.state.tasks.get(TaskId(job.id, task))
+        known = self.state.tasks.get(job.task_id(task))
         chance = draw(job.id, task, known.attempts if known else 0)
         place = int(chance * sum(best.ties for best in least))
         for best in least:

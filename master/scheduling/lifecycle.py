@@ -19,7 +19,7 @@ def start_attempt(state: State, job: Job, number: int, worker: Worker, *, ahead:
     """Dispatch a new attempt at a task; it is sent when the step's frames are put together. ``ahead``: to wait at the
     worker for a slot.
     """
-    grid, index, task = state.grid, state.index, state.tasks.get(TaskId(job.id, number)) or Task(job.id, number)
+    grid, index, task = state.grid, state.index, state.tasks.get(job.task_id(number)) or Task(job.id, number)
     is_last_fresh = not task.started and state.fresh[job.id].count == 1
     task.attempts += 1
     attempt = Attempt(
@@ -181,7 +181,7 @@ def complete_jobs(state: State) -> None:
 def cancel_job(state: State, job: Job) -> None:
     """Its owner gives it up: it leaves the grid at once; its attempts are cancelled."""
     for number in list(state.index.pools[job.id].kept):
-        task = state.tasks[TaskId(job.id, number)]
+        task = state.tasks[job.task_id(number)]
         if task.is_open:
             _end_task(state, job, task, TaskState.CANCELLED, "the job was cancelled")
     _depart(state, job, JobState.CANCELLED)

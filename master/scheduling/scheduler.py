@@ -34,7 +34,6 @@ from master.scheduling.reconcile import reconcile
 from master.scheduling.snapshot import Snapshot
 from master.scheduling.state import State
 from master.scheduling.view import Placement, View
-from shared.model import TaskId
 
 _DONE = Done()
 _MOST_AHEAD = 1024
@@ -163,7 +162,7 @@ class Scheduler:
             state.save_job(job)
         else:
             if not is_fresh:
-                lifecycle.withdraw(state, TaskId(job.id, task), f"worker {worker.name} could begin it at once")
+                lifecycle.withdraw(state, job.task_id(task), f"worker {worker.name} could begin it at once")
             lifecycle.start_attempt(state, job, task, worker)
         state.settle()
         return not is_held
@@ -197,6 +196,6 @@ class Scheduler:
         if not is_fresh:
             if task not in index.pools[job.id].waiting and task not in index.to_replicate(job):
                 return False
-            if index.on_worker(TaskId(job.id, task), worker.name):
+            if index.on_worker(job.task_id(task), worker.name):
                 return False
         return worker.standing >= 0 or not self._view.should_go_elsewhere(job, task, worker)

@@ -12,7 +12,7 @@ from master.scheduling.model import Grid, Job, Worker
 from master.scheduling.queues import milliseconds
 from master.scheduling.ranges import Ranges
 from master.scheduling.state import State
-from shared.model import MAX_ID, TaskId
+from shared.model import MAX_ID
 
 Thing = TypeVar("Thing")
 
@@ -63,7 +63,7 @@ class View:
 
     def is_on(self, job: Job, task: int, worker: Worker) -> bool:
         """An attempt of the task is on this worker already."""
-        return self._index.on_worker(TaskId(job.id, task), worker.name)
+        return self._index.on_worker(job.task_id(task), worker.name)
 
     @property
     def pointer(self) -> int:
@@ -310,7 +310,7 @@ class View:
         """
         if worker.standing >= 0:
             return False
-        known = self._state.tasks.get(TaskId(job.id, task))
+        known = self._state.tasks.get(job.task_id(task))
         if known is None or worker.name not in known.failed_on:
             return False
         barred = {*known.failed_on, *self._index.voters.get(known.id, ())}
@@ -330,7 +330,7 @@ class View:
 
     def _first_elsewhere(self, numbers: Ranges, job: Job, worker: Worker, after: int) -> int | None:
         number = numbers.first_after(after)
-        while number is not None and self._index.on_worker(TaskId(job.id, number), worker.name):
+        while number is not None and self._index.on_worker(job.task_id(number), worker.name):
             number = numbers.first_after(number)
         return number
 
