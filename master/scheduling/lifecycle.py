@@ -227,7 +227,7 @@ def _learn_of_program(state: State, job: Job, worker: Worker, attempt: Attempt) 
     if program is None:
         program = Program(*job.program, first_run_at=now, used_at=now)
     is_news = programs.is_news(program, now)
-    if is_news or not programs.is_usual(program, measure.work_shown(worker, attempt)):
+    if is_news or not programs.is_usual(program, measure.most_shown(worker, attempt)):
         seen = measure.observe(worker, attempt, now)
         is_slow = programs.is_far_slower(program, seen)
     if is_news:
