@@ -49,7 +49,7 @@ class Group:
         return float(2.0 ** (self.level / _STEPS))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # not frozen: some are made for each attempt
 class Best:
     """Workers from place ``at`` on in a list, ``ties`` of them as good as the first."""
 

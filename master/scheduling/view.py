@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from itertools import islice
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 from master.scheduling import measure
 from master.scheduling.demand import Key
@@ -24,7 +26,8 @@ _PATIENCE = 8
 """So many workers with room are offered in vain at a time."""
 
 
-class Placement(NamedTuple):
+@dataclass(slots=True)  # not frozen: one is made for each attempt
+class Placement:
     """A wish: an attempt at this task of this job, on this worker."""
 
     job: int
