@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from master.scheduling import measure
 from master.scheduling.chance import draw
 from master.scheduling.demand import Key, meets, slots_of
-from master.scheduling.model import Job, Task, Worker
+from master.scheduling.model import Job, Worker
 from master.scheduling.state import State
 from master.scheduling.view import Placement, View
 from shared.model import Facts
@@ -109,12 +109,6 @@ class Candidates:
         self._share = self.state.grid.share  # what benchmarks are worth has changed: so has every speed
         for each in self.state.workers.values():
             self._place(each)
-
-    def place_task(self, task: Task) -> None:
-        """Nothing here depends on tasks."""
-
-    def place_job(self, job: Job) -> None:
-        """Nor on jobs."""
 
     # --- asking -------------------------------------------------------------------------------------------------
 

@@ -73,7 +73,7 @@ class Scheduler:
         policy = REGISTRY[settings.policy]
         own_s = policy.ahead_s if policy.ahead_s and settings.ahead_s else None
         self.state.ahead_s = settings.ahead_s if own_s is None else own_s
-        self.state.own = policy.index(self.state) if policy.index else None
+        self.state.govern(policy.index(self.state) if policy.index else None)
 
     @property
     def wake_at(self) -> float | None:
