@@ -13,6 +13,7 @@ from shared.model import AttemptState, JobState, Order, Outcome, Result, TaskId,
 
 RUNNING, SUCCEEDED = TaskState.RUNNING, TaskState.SUCCEEDED
 DISPATCHED, SUCCEEDED_ATTEMPT = AttemptState.DISPATCHED, AttemptState.SUCCEEDED
+QUEUED_JOB, SUCCESS = JobState.QUEUED, Outcome.SUCCEEDED
 
 
 def start_attempt(state: State, job: Job, number: int, worker: Worker, *, ahead: bool = False) -> Attempt:
@@ -83,7 +84,7 @@ def _count_result(state: State, job: Job, task: Task, attempt: Attempt) -> list[
         attempt.accepted, task.winner = True, attempt.number
         is_slow = _learn(state, job, attempt)
     if job.quorum is None:
-        ledger.enter(job, task, attempt, Outcome.SUCCEEDED)
+        ledger.enter(job, task, attempt, SUCCESS)
     state.save_attempt(attempt)
     if not is_decided:
         state.save_job(job)
@@ -270,7 +271,7 @@ def _start_task(state: State, job: Job, task: Task) -> None:
     task.started = True
     task.started_at = task.started_at or state.grid.now
     state.fresh[job.id].discard(task.number)
-    if job.state is JobState.QUEUED:
+    if job.state is QUEUED_JOB:
         job.state = states.check(states.JOB, job.state, JobState.RUNNING)
         job.started_at = job.started_at or state.grid.now
 
@@ -292,11 +293,11 @@ def _set_task(job: Job, task: Task, new: TaskState) -> None:
     old = task.state
     if old is new:
         return
+    if old is RUNNING:
+        job.running -= 1
     if new is RUNNING:
         job.running += 1
-    elif old is RUNNING:
-        job.running -= 1
-    if new is SUCCEEDED:
+    elif new is SUCCEEDED:
         job.succeeded += 1
     elif new is TaskState.FAILED:
         job.failed += 1
