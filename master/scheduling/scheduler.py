@@ -55,10 +55,13 @@ class Scheduler:
         """
         self.state.grid.now = max(now, self.state.grid.now)
         self._outbox = Outbox()
+        replies = self.state.effects.replies
         for event in events:
-            if self.state.is_due or not isinstance(event, WorkerReported):
+            if isinstance(event, WorkerReported) and not self.state.is_due:
+                replies.append(self._report(event))
+            else:
                 self._settle()
-            self.state.effects.replies.append(self._apply(event))
+                replies.append(self._apply(event))
         self._settle()
         presence.expire(self.state)
         lifecycle.complete_jobs(self.state)
