@@ -138,19 +138,19 @@ def _axes(parameters: Mapping[str, Range | list[Scalar]]) -> list[tuple[str, Seq
 class _Template:
     """A command, taken apart at its parameters."""
 
-    __slots__ = ("_arguments", "_plain")
+    __slots__ = ("_command", "_open")
 
     def __init__(self, command: Iterable[str]) -> None:
-        self._arguments = [PLACEHOLDER.split(argument) for argument in command]  # text, name, text, ..., text
-        is_plain = all(len(parts) == 1 for parts in self._arguments)
-        self._plain = tuple(parts[0] for parts in self._arguments) if is_plain else None
+        self._command = tuple(command)
+        arguments = map(PLACEHOLDER.split, self._command)  # text, name, text, ..., text
+        self._open = [(place, parts) for place, parts in enumerate(arguments) if len(parts) > 1]
 
     def fill(self, parameters: Mapping[str, Scalar]) -> tuple[str, ...]:
-        if self._plain is not None:
-            return self._plain
-        filled = []
-        for parts in self._arguments:
-            filled.append(parts[0] if len(parts) == 1 else _filled(parts, parameters))
+        if not self._open:
+            return self._command
+        filled = [*self._command]
+        for place, parts in self._open:
+            filled[place] = _filled(parts, parameters)
         return tuple(filled)
 
 

@@ -38,7 +38,6 @@ class Attempts:
     frozen_on: dict[str, int] = field(default_factory=dict)  # ... by worker
     reserved_ms: dict[int, int] = field(default_factory=dict)  # by job: what replicas at work are expected to take
     used: dict[str, int] = field(default_factory=dict)  # slots, by worker
-    occupied: int = 0  # slots, in all
     queues: Queues = field(default_factory=Queues)  # those that wait at workers for a slot
 
     def place(self, attempt: Attempt) -> bool:
@@ -88,7 +87,6 @@ class Attempts:
 
     def _seat(self, attempt: Attempt, sign: int) -> None:
         """Its slots are taken up, or given free."""
-        self.occupied += sign * attempt.slots
         _count(self.used, attempt.worker, sign * attempt.slots)
         if attempt.replica:
             _count(self.reserved_ms, attempt.job, sign * ledger.expected_ms(attempt))

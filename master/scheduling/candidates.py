@@ -14,10 +14,10 @@ from dataclasses import dataclass, field
 from master.scheduling import measure
 from master.scheduling.chance import draw
 from master.scheduling.demand import Key, meets, slots_of
-from master.scheduling.model import Job, Task, Worker
+from master.scheduling.model import Job, Worker
 from master.scheduling.state import State
 from master.scheduling.view import Placement, View
-from shared.model import Facts, TaskId
+from shared.model import Facts
 
 Type = tuple[object, ...]
 """What machines have in common that serve the same jobs, at the same level of speed."""
@@ -49,7 +49,7 @@ class Group:
         return float(2.0 ** (self.level / _STEPS))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # not frozen: some are made for each attempt
 class Best:
     """Workers from place ``at`` on in a list, ``ties`` of them as good as the first."""
 
@@ -110,12 +110,6 @@ class Candidates:
         for each in self.state.workers.values():
             self._place(each)
 
-    def place_task(self, task: Task) -> None:
-        """Nothing here depends on tasks."""
-
-    def place_job(self, job: Job) -> None:
-        """Nor on jobs."""
-
     # --- asking -------------------------------------------------------------------------------------------------
 
     def wish(self, job: Job) -> Placement | None:
@@ -152,7 +146,7 @@ class Candidates:
 
     def _drawn(self, job: Job, task: int, least: list[Best]) -> Placement | None:
         """One of those that are equally good, at random: by the task and how often it was tried."""
-        known = self.state.tasks.get(TaskId(job.id, task))
+        known = self.state.tasks.get(job.task_id(task))
         chance = draw(job.id, task, known.attempts if known else 0)
         place = int(chance * sum(best.ties for best in least))
         for best in least:

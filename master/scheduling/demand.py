@@ -53,23 +53,20 @@ class Demand:
     available: dict[str, Worker] = field(default_factory=dict)
     keys: dict[int, Key] = field(default_factory=dict)  # by job
     quorums: dict[Key, Counter[int]] = field(default_factory=dict)  # of those jobs that have one, how many
-    _served: dict[str, tuple[list[Key], int]] = field(default_factory=dict, compare=False)  # worked out so far
+    widest: int = 0  # slots, of all these requirements
+    _served: dict[str, list[Key]] = field(default_factory=dict, compare=False)  # worked out so far
 
     def served_by(self, worker: str) -> list[Key]:
         """The requirements that this worker serves."""
-        return self._served_by(worker)[0]
+        found = self._served.get(worker)
+        if found is None:
+            found = self._served[worker] = [key for key, names in self.workers.items() if worker in names]
+        return found
 
     def served_in(self, slots: int, worker: str) -> list[Key]:
         """Those of at most so many slots."""
-        served, widest = self._served_by(worker)
-        return served if widest <= slots else [key for key in served if slots_of(key) <= slots]
-
-    def _served_by(self, worker: str) -> tuple[list[Key], int]:
-        found = self._served.get(worker)
-        if found is None:
-            served = [key for key, names in self.workers.items() if worker in names]
-            found = self._served[worker] = (served, max(map(slots_of, served), default=0))
-        return found
+        served = self.served_by(worker)
+        return served if self.widest <= slots else [key for key in served if slots_of(key) <= slots]
 
     def key_of(self, job: Job) -> Key:
         """What the job requires, worked out once for as long as it is in the grid."""
@@ -79,6 +76,7 @@ class Demand:
         key = self.keys[job.id] = demand_of(job.spec.requires)
         if key not in self.jobs:
             self.jobs[key] = set()
+            self.widest = max(self.widest, slots_of(key))
             self.able[key] = {w.name for w in self.available.values() if meets(w.facts, key)}
             self.trusted[key] = {n for n in self.able[key] if self.reliable.get(n, 0) >= slots_of(key)}
             self._served.clear()
@@ -101,6 +99,7 @@ class Demand:
         else:
             self._served.clear()
             del self.jobs[key], self.able[key], self.trusted[key], self.workers[key]
+            self.widest = max(map(slots_of, self.jobs), default=0)
 
     def place_worker(self, worker: Worker) -> list[Key]:
         """Enter a worker as it is now; the demands that it is the first or was the last to be able to meet, and those

@@ -137,7 +137,7 @@ class FairIndex:
         if job.id not in self.alone:
             return []
         order = self.alone[job.id].order
-        return [self._alive(TaskId(job.id, number))[0] for _, number in (order[0], order[-1])]
+        return [self._alive(job.task_id(number))[0] for _, number in (order[0], order[-1])]
 
     def left(self, job: Job, attempt: Attempt) -> float:
         """Seconds that one of its attempts is expected to take still."""

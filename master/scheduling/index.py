@@ -139,7 +139,7 @@ class Index:
         if job.running or fresh or pool.waiting or not pool.asked:
             return False
         able = self.demand.able[self.demand.key_of(job)]
-        return all(able <= self.voters.get(TaskId(job.id, number), frozenset()) for number in pool.asked)
+        return all(able <= self.voters.get(job.task_id(number), frozenset()) for number in pool.asked)
 
     def to_replicate(self, job: Job) -> Ranges:
         """Its tasks that may have another attempt beside those that they have."""

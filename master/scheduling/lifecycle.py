@@ -13,13 +13,14 @@ from shared.model import AttemptState, JobState, Order, Outcome, Result, TaskId,
 
 RUNNING, SUCCEEDED = TaskState.RUNNING, TaskState.SUCCEEDED
 DISPATCHED, SUCCEEDED_ATTEMPT = AttemptState.DISPATCHED, AttemptState.SUCCEEDED
+QUEUED_JOB, SUCCESS = JobState.QUEUED, Outcome.SUCCEEDED
 
 
 def start_attempt(state: State, job: Job, number: int, worker: Worker, *, ahead: bool = False) -> Attempt:
     """Dispatch a new attempt at a task; it is sent when the step's frames are put together. ``ahead``: to wait at the
     worker for a slot.
     """
-    grid, index, task = state.grid, state.index, state.tasks.get(TaskId(job.id, number)) or Task(job.id, number)
+    grid, index, task = state.grid, state.index, state.tasks.get(job.task_id(number)) or Task(job.id, number)
     is_last_fresh = not task.started and state.fresh[job.id].count == 1
     task.attempts += 1
     attempt = Attempt(
@@ -83,7 +84,7 @@ def _count_result(state: State, job: Job, task: Task, attempt: Attempt) -> list[
         attempt.accepted, task.winner = True, attempt.number
         is_slow = _learn(state, job, attempt)
     if job.quorum is None:
-        ledger.enter(job, task, attempt, Outcome.SUCCEEDED)
+        ledger.enter(job, task, attempt, SUCCESS)
     state.save_attempt(attempt)
     if not is_decided:
         state.save_job(job)
@@ -181,7 +182,7 @@ def complete_jobs(state: State) -> None:
 def cancel_job(state: State, job: Job) -> None:
     """Its owner gives it up: it leaves the grid at once; its attempts are cancelled."""
     for number in list(state.index.pools[job.id].kept):
-        task = state.tasks[TaskId(job.id, number)]
+        task = state.tasks[job.task_id(number)]
         if task.is_open:
             _end_task(state, job, task, TaskState.CANCELLED, "the job was cancelled")
     _depart(state, job, JobState.CANCELLED)
@@ -227,7 +228,7 @@ def _learn_of_program(state: State, job: Job, worker: Worker, attempt: Attempt) 
     if program is None:
         program = Program(*job.program, first_run_at=now, used_at=now)
     is_news = programs.is_news(program, now)
-    if is_news or not programs.is_usual(program, measure.work_shown(worker, attempt)):
+    if is_news or not programs.is_usual(program, measure.most_shown(worker, attempt)):
         seen = measure.observe(worker, attempt, now)
         is_slow = programs.is_far_slower(program, seen)
     if is_news:
@@ -270,7 +271,7 @@ def _start_task(state: State, job: Job, task: Task) -> None:
     task.started = True
     task.started_at = task.started_at or state.grid.now
     state.fresh[job.id].discard(task.number)
-    if job.state is JobState.QUEUED:
+    if job.state is QUEUED_JOB:
         job.state = states.check(states.JOB, job.state, JobState.RUNNING)
         job.started_at = job.started_at or state.grid.now
 
@@ -292,11 +293,11 @@ def _set_task(job: Job, task: Task, new: TaskState) -> None:
     old = task.state
     if old is new:
         return
+    if old is RUNNING:
+        job.running -= 1
     if new is RUNNING:
         job.running += 1
-    elif old is RUNNING:
-        job.running -= 1
-    if new is SUCCEEDED:
+    elif new is SUCCEEDED:
         job.succeeded += 1
     elif new is TaskState.FAILED:
         job.failed += 1

@@ -92,8 +92,13 @@ def work_shown(worker: Worker, attempt: Attempt) -> float:
 
     Only benchmark and clocks enter, never a speed that was learnt nor a size that was predicted: see ``learn``.
     """
+    return most_shown(worker, attempt) * _share(worker, attempt)
+
+
+def most_shown(worker: Worker, attempt: Attempt) -> float:
+    """No more than so much: as if it had had its slots to itself."""
     wall_s = attempt.wall_s if attempt.wall_s > _SHORTEST_S else _SHORTEST_S
-    return wall_s * worker.facts.speed * _share(worker, attempt)
+    return wall_s * worker.facts.speed
 
 
 def _share(worker: Worker, attempt: Attempt) -> float:

@@ -126,6 +126,9 @@ class Job:
         self.runs = Runs(self.owner, spec, self.sweep, self.inputs)
         self.slots, self.quorum, self.budget_s = spec.requires.slots, spec.quorum, spec.replica_budget_s
 
+    def task_id(self, number: int) -> TaskId:
+        return _new(TaskId, (self.id, number))
+
     @property
     def weight(self) -> float:
         """Its size where sizes are compared: unknown is larger than any."""

@@ -8,7 +8,6 @@ from master.scheduling import lifecycle, measure
 from master.scheduling.model import Attempt, Job, Worker
 from master.scheduling.state import State
 from master.scheduling.view import View
-from shared.model import TaskId
 
 _CLEARLY_S = 0.05
 """A move costs a frame to each of two workers: it has to bring the end so much nearer."""
@@ -37,7 +36,7 @@ def take_back_from(state: State, worker: Worker, reason: str) -> None:
 
 def take_back_of(state: State, job: Job, reason: str) -> None:
     for number in list(state.index.pools[job.id].kept):
-        for attempt in list(state.index.attempts.of_task.get(TaskId(job.id, number), {}).values()):
+        for attempt in list(state.index.attempts.of_task.get(job.task_id(number), {}).values()):
             if attempt.is_queued:
                 lifecycle.take_back(state, attempt, reason)
 

@@ -31,22 +31,24 @@ class Ranges:
         return list(zip(self.starts, self.stops, strict=True))
 
     def add(self, number: int) -> None:
-        at = bisect_right(self.starts, number)
-        if at and number < self.stops[at - 1]:
+        starts, stops = self.starts, self.stops
+        at = bisect_right(starts, number)
+        before = stops[at - 1] if at else -1
+        if number < before:
             return
         self.count += 1
-        joins_left = at > 0 and self.stops[at - 1] == number
-        joins_right = at < len(self.starts) and self.starts[at] == number + 1
-        if joins_left and joins_right:
-            self.stops[at - 1] = self.stops.pop(at)
-            del self.starts[at]
-        elif joins_left:
-            self.stops[at - 1] = number + 1
+        joins_right = at < len(starts) and starts[at] == number + 1
+        if before == number:
+            if joins_right:
+                stops[at - 1] = stops.pop(at)
+                del starts[at]
+            else:
+                stops[at - 1] = number + 1
         elif joins_right:
-            self.starts[at] = number
+            starts[at] = number
         else:
-            self.starts.insert(at, number)
-            self.stops.insert(at, number + 1)
+            starts.insert(at, number)
+            stops.insert(at, number + 1)
 
     def discard(self, number: int) -> None:
         starts, stops = self.starts, self.stops
@@ -54,13 +56,13 @@ class Ranges:
         if at < 0 or number >= stops[at]:
             return
         self.count -= 1
-        is_first, is_last = starts[at] == number, stops[at] == number + 1
-        if is_first and is_last:
-            del starts[at], stops[at]
-        elif is_first:
+        if stops[at] == number + 1:
+            if starts[at] == number:
+                del starts[at], stops[at]
+            else:
+                stops[at] = number
+        elif starts[at] == number:
             starts[at] = number + 1
-        elif is_last:
-            stops[at] = number
         else:
             starts.insert(at + 1, number + 1)
             stops.insert(at, number)

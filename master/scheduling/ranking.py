@@ -42,13 +42,14 @@ class Ranking(Generic[Subject, Rank]):
         if old == key:
             return
         self.changes += 1
+        order = self.order
         if old is not None:
-            del self.order[bisect_left(self.order, old)]
+            del order[0 if order[0] is old else bisect_left(order, old)]  # the first is taken most often
         if key is None:
             del self.keys[subject]
         else:
             self.keys[subject] = key
-            insort(self.order, key)
+            insort(order, key)
 
 
 class LongRanking(Generic[Subject, Rank]):

@@ -34,7 +34,6 @@ from master.scheduling.reconcile import reconcile
 from master.scheduling.snapshot import Snapshot
 from master.scheduling.state import State
 from master.scheduling.view import Placement, View
-from shared.model import TaskId
 
 _DONE = Done()
 _MOST_AHEAD = 1024
@@ -56,10 +55,13 @@ class Scheduler:
         """
         self.state.grid.now = max(now, self.state.grid.now)
         self._outbox = Outbox()
+        replies = self.state.effects.replies
         for event in events:
-            if self.state.is_due or not isinstance(event, WorkerReported):
+            if isinstance(event, WorkerReported) and not self.state.is_due:
+                replies.append(self._report(event))
+            else:
                 self._settle()
-            self.state.effects.replies.append(self._apply(event))
+                replies.append(self._apply(event))
         self._settle()
         presence.expire(self.state)
         lifecycle.complete_jobs(self.state)
@@ -74,7 +76,7 @@ class Scheduler:
         policy = REGISTRY[settings.policy]
         own_s = policy.ahead_s if policy.ahead_s and settings.ahead_s else None
         self.state.ahead_s = settings.ahead_s if own_s is None else own_s
-        self.state.own = policy.index(self.state) if policy.index else None
+        self.state.govern(policy.index(self.state) if policy.index else None)
 
     @property
     def wake_at(self) -> float | None:
@@ -138,7 +140,7 @@ class Scheduler:
         self._relieve(unless_ready=False)
         if policy.ahead is not None and self.state.ahead_s > 0:
             self._send_ahead(policy.ahead(self._view))
-        if not (attempts.occupied or attempts.queues.of_worker):  # the policy left all idle: one task keeps it going
+        if not (attempts.used or attempts.queues.of_worker):  # the policy left all idle: one task keeps it going
             for wish in first_come.plan(self._view):
                 if self._grant(wish):
                     break
@@ -163,7 +165,7 @@ class Scheduler:
             state.save_job(job)
         else:
             if not is_fresh:
-                lifecycle.withdraw(state, TaskId(job.id, task), f"worker {worker.name} could begin it at once")
+                lifecycle.withdraw(state, job.task_id(task), f"worker {worker.name} could begin it at once")
             lifecycle.start_attempt(state, job, task, worker)
         state.settle()
         return not is_held
@@ -197,6 +199,6 @@ class Scheduler:
         if not is_fresh:
             if task not in index.pools[job.id].waiting and task not in index.to_replicate(job):
                 return False
-            if index.on_worker(TaskId(job.id, task), worker.name):
+            if index.on_worker(job.task_id(task), worker.name):
                 return False
         return worker.standing >= 0 or not self._view.should_go_elsewhere(job, task, worker)

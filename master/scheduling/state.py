@@ -5,7 +5,7 @@ event or a wish has changed. Attempts alone are placed at once: the verbs of lif
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from master.scheduling.effects import Effects
 from master.scheduling.events import SchedulerSettings
@@ -19,10 +19,16 @@ from shared.model import AttemptId, TaskId
 
 
 class PolicyIndex(Protocol):
-    """What a policy looks up that is not in Index. Made from a State, and told what is placed anew there."""
+    """What a policy looks up that is not in Index. Made from a State, and told of the workers placed anew there."""
 
     def __init__(self, state: State) -> None: ...
     def place_worker(self, worker: Worker) -> None: ...
+
+
+@runtime_checkable
+class JobIndex(PolicyIndex, Protocol):
+    """One that is told of tasks and jobs, too."""
+
     def place_task(self, task: Task) -> None: ...
     def place_job(self, job: Job) -> None: ...
 
@@ -45,6 +51,7 @@ class State:
         self.index = self.rebuilt_index()
         self.effects = Effects(self.grid)
         self.own: PolicyIndex | None = None  # of the policy in force, if it needs one
+        self.own_of_jobs: JobIndex | None = None  # ... the same, where jobs matter to it
         self.remembered: dict[str, object] = {}  # what policies worked out from who is there (View.remember)
         self.is_due = False  # a job's last task is over: to be settled before anything else is taken in
         self._moved_workers: dict[str, Worker] = {}  # saved, but not yet placed anew in the index
@@ -61,6 +68,10 @@ class State:
         for program in self.programs.values():
             index.programs.place(program.key, (program.used_at, program.key))
         return index
+
+    def govern(self, own: PolicyIndex | None) -> None:
+        """A policy comes into force, and its index."""
+        self.own, self.own_of_jobs = own, own if isinstance(own, JobIndex) else None
 
     @property
     def now(self) -> float:
@@ -95,7 +106,8 @@ class State:
         beginning and its end. (A policy's own index may look at anything; replicas use up a budget.)
         """
         self.effects.jobs[job.id] = job
-        if self.own is not None or job.budget_s is not None or job.running <= 1 or self.fresh[job.id].count <= 1:
+        is_watched = self.own_of_jobs is not None or job.budget_s is not None
+        if is_watched or job.running <= 1 or self.fresh[job.id].count <= 1:
             self.save_job(job)
 
     def save_task(self, task: Task) -> None:
@@ -178,7 +190,7 @@ class State:
         self._busied.clear()
 
     def _place_tasks(self) -> None:
-        index, own = self.index, self.own
+        index, own = self.index, self.own_of_jobs
         for task in self._moved_tasks.values():
             job, pool = self.jobs[task.job], index.pools[task.job]
             if pool.place(task, job, index.attempts) or own is not None or job.budget_s is not None:
@@ -197,8 +209,8 @@ class State:
         """Also lets those go, or keeps those back, whom the job now holds no longer, or again."""
         standing = self.index.standing.get(job.id)
         is_elsewhere = self.index.place_job(job, self.fresh[job.id])
-        if self.own is not None:
-            self.own.place_job(job)
+        if self.own_of_jobs is not None:
+            self.own_of_jobs.place_job(job)
         if not is_elsewhere and job.departure is None:
             return
         was_exempt = standing is not None and standing[1]

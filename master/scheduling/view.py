@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from itertools import islice
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 from master.scheduling import measure
 from master.scheduling.demand import Key
@@ -12,7 +14,7 @@ from master.scheduling.model import Grid, Job, Worker
 from master.scheduling.queues import milliseconds
 from master.scheduling.ranges import Ranges
 from master.scheduling.state import State
-from shared.model import MAX_ID, TaskId
+from shared.model import MAX_ID
 
 Thing = TypeVar("Thing")
 
@@ -24,7 +26,8 @@ _PATIENCE = 8
 """So many workers with room are offered in vain at a time."""
 
 
-class Placement(NamedTuple):
+@dataclass(slots=True)  # not frozen: one is made for each attempt
+class Placement:
     """A wish: an attempt at this task of this job, on this worker."""
 
     job: int
@@ -63,7 +66,7 @@ class View:
 
     def is_on(self, job: Job, task: int, worker: Worker) -> bool:
         """An attempt of the task is on this worker already."""
-        return self._index.on_worker(TaskId(job.id, task), worker.name)
+        return self._index.on_worker(job.task_id(task), worker.name)
 
     @property
     def pointer(self) -> int:
@@ -192,7 +195,7 @@ class View:
         in vain.
         """
         ready = self._index.ready
-        arrival = _first_after(after, [ready[key] for key in ready if in_vain.get(key, 0) < most])
+        arrival = _first_of([ready[key] for key in ready if in_vain.get(key, 0) < most])(after)
         return None if arrival is None else self._index.live[arrival]
 
     def to_start(self, job: Job) -> Iterator[int]:
@@ -287,11 +290,12 @@ class View:
         The queue is kept as a circle: taking a task from the head and putting it back at the tail is moving
         the cursor. None: none of its tasks could have an attempt on this worker.
         """
-        pool, others, fresh = self._index.pools[job.id], self._index.to_replicate(job), self._state.fresh[job.id]
+        fresh = self._state.fresh[job.id]
+        if after + 1 in fresh:
+            return after + 1  # as most often: none of the others could come before it
+        pool, others = self._index.pools[job.id], self._index.to_replicate(job)
         for start in (after, 0):
             found = fresh.first_after(start)
-            if found == start + 1:
-                return found  # as most often: none of the others could come before it
             if pool.waiting.starts:
                 found = _least(found, self._first_waiting(job, worker, start))
             if others.starts:
@@ -310,7 +314,7 @@ class View:
         """
         if worker.standing >= 0:
             return False
-        known = self._state.tasks.get(TaskId(job.id, task))
+        known = self._state.tasks.get(job.task_id(task))
         if known is None or worker.name not in known.failed_on:
             return False
         barred = {*known.failed_on, *self._index.voters.get(known.id, ())}
@@ -330,7 +334,7 @@ class View:
 
     def _first_elsewhere(self, numbers: Ranges, job: Job, worker: Worker, after: int) -> int | None:
         number = numbers.first_after(after)
-        while number is not None and self._index.on_worker(TaskId(job.id, number), worker.name):
+        while number is not None and self._index.on_worker(job.task_id(number), worker.name):
             number = numbers.first_after(number)
         return number
 
@@ -338,22 +342,27 @@ class View:
         """Of jobs by what they require, those whose requirements the worker meets as it is now."""
         members = []
         for key in self._index.demand.served_in(self._room.free_slots(worker), worker.name):
-            if key in family:
-                members.append(family[key])
+            found = family.get(key)
+            if found is not None:
+                members.append(found)
         return members
 
     def _round(self, after: int, members: list[Ranges]) -> Iterator[Job]:
         """Jobs whose arrival is in any of the sets, looked up one by one, since a wish granted changes them."""
+        first_after = _first_of(members)
         for low, high in ((after, MAX_ID), (-1, after)):
-            at = _first_after(low, members)
+            at = first_after(low)
             while at is not None and at <= high:
                 yield self._index.live[at]
-                at = _first_after(at, members)
+                at = first_after(at)
 
 
-def _first_after(number: int, members: list[Ranges]) -> int | None:
-    if len(members) == 1:
-        return members[0].first_after(number)
+def _first_of(members: list[Ranges]) -> Callable[[int], int | None]:
+    """What finds the smallest member of any that is greater than a number."""
+    return members[0].first_after if len(members) == 1 else partial(_first_after, members)
+
+
+def _first_after(members: list[Ranges], number: int) -> int | None:
     first = None
     for each in members:
         first = _least(first, each.first_after(number))
