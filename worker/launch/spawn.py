@@ -94,7 +94,15 @@ def _spawn_walled(order: Order, places: Places) -> int:
 
 def _spawn(program: str, command: list[str], environment: dict[str, str], places: Places) -> int:
     """In a process group of its own, but in the launcher's session: see priority.py."""
-    return os.posix_spawn(program, command, environment, file_actions=places, setpgroup=0, setsigdef=_DEFAULT_SIGNALS)
+    return os.posix_spawn(
+        program,
+        command,
+        environment,
+        file_actions=places,
+        setpgroup=0,
+        setsigmask=(),
+        setsigdef=_DEFAULT_SIGNALS,
+    )
 
 
 def _file_of(options: list[str]) -> int:
