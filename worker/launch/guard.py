@@ -42,7 +42,7 @@ _RETRY_S = 0.02
 _KEEP_FOLDER_S = 0.05
 _QUIET_S = 0.003
 """What a task writes in the beginning waits in its pipe: many have ended by then, and all is read at once."""
-_NEWS_WAIT_S = 0.004
+_NEWS_WAIT_S = 0.008
 """So long, and for as long as tasks are short, the agent need not know of an end: it hears of several at once."""
 _DEAD = "ZX"
 _MAXRSS_UNIT = 1 if sys.platform == "darwin" else 1024
