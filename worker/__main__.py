@@ -24,7 +24,7 @@ _EPILOG = """Every option can also be set as LOOPLINE_<NAME> in the environment,
 loopline.toml. Exit codes: 0 stopped, 1 something broke, 2 wrong options or settings, 4 refused by the master."""
 
 _GARBAGE = 5000
-"""So many more objects than before are looked through for garbage: a few hundred tasks' worth. Most goes by itself."""
+"""So many new objects are looked through for garbage, more than some hundred tasks leave: most goes by itself."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
