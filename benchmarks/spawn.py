@@ -18,6 +18,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
@@ -54,13 +55,14 @@ class Pool:
         scratch = folder / "scratch"
         scratch.mkdir()
         self.runner = Runner(
-            crew, launcher, spool, scratch, "bench", 2**24, self._ended, QUOTA, on_turn=self._followed
+            crew, launcher, spool, scratch, "bench", 2**24, self._ended, QUOTA, None, self._followed, self._returned
         )
         self.tasks_cpu_s = 0.0
         self._crew = crew
         self._free = 0  # slots
         self._is_due = False
         self._runs: list[Run] = []
+        self._lined_up: dict[AttemptId, Run] = {}
         self._left = 0
         self._none_left = asyncio.Event()
 
@@ -77,21 +79,32 @@ class Pool:
             self._free -= 1
             self.runner.start(self._runs.pop())
         for _ in range(min(self.runner.room(), len(self._runs))):
-            self.runner.line_up(self._runs.pop())
+            run = self._runs.pop()
+            self._lined_up[run.attempt] = run
+            self.runner.line_up(run)
 
     def _followed(self, before: AttemptId, after: AttemptId) -> None:
+        del self._lined_up[after]
         self._free -= 1
+
+    def _returned(self, attempts: Sequence[AttemptId]) -> None:
+        """The computer stood still for a while: they are not behind what is short any more."""
+        self._runs += [self._lined_up.pop(attempt) for attempt in attempts]
+        self._see_to_it()
 
     def _ended(self, result: Result, trouble: str) -> None:
         assert result.outcome is Outcome.SUCCEEDED, result
         self.tasks_cpu_s += result.cpu_s
         self._free += 1
-        if not self._is_due:
-            self._is_due = True
-            self._crew.soon(self._take)
+        self._see_to_it()
         self._left -= 1
         if not self._left:
             self._none_left.set()
+
+    def _see_to_it(self) -> None:
+        if not self._is_due:
+            self._is_due = True
+            self._crew.soon(self._take)
 
     def _take(self) -> None:
         self._is_due = False

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import gc
 import logging
 import signal
 import sys
@@ -21,6 +22,9 @@ priority, and brings their results back."""
 
 _EPILOG = """Every option can also be set as LOOPLINE_<NAME> in the environment, or in the [worker] table of
 loopline.toml. Exit codes: 0 stopped, 1 something broke, 2 wrong options or settings, 4 refused by the master."""
+
+_GARBAGE = 5000
+"""So many new objects are looked through for garbage, more than some hundred tasks leave: most goes by itself."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -46,9 +50,15 @@ def _run(options: dict[str, object]) -> None:
     home = Home(settings.data_dir)
     try:
         home.sweep()
-        asyncio.run(agent.run(settings, home, _stop_on_signals))
+        asyncio.run(agent.run(settings, home, _on_start))
     finally:
         home.close()
+
+
+def _on_start(agent: Agent) -> None:
+    gc.freeze()  # what is here now stays: it need not be looked through again and again
+    gc.set_threshold(_GARBAGE)
+    _stop_on_signals(agent)
 
 
 def _stop_on_signals(agent: Agent) -> None:

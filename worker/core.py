@@ -213,9 +213,9 @@ class Core:
 
     def _begin(self, is_even: bool = False) -> tuple[Run, ...]:
         """Those of the waiting for which slots are free: from now on they are held."""
-        if self.is_uneven and not is_even:
-            return ()
         free, begun = self._slots - self._taken, list[Run]()
+        if free <= 0 or (self.is_uneven and not is_even):
+            return ()
         if free < min(self._widths, default=MAX_ID) or len(self._doubted) == len(self._waiting):
             return ()
         for run in self._waiting.values():

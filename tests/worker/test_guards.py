@@ -8,6 +8,7 @@ import os
 import signal
 import socket
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import psutil
@@ -18,6 +19,7 @@ from shared.protocol.messages import Run
 from tests.worker.bench import Bench, processes_of, python, run_of, until
 from worker.launch import processes, tree
 from worker.launch.folders import Folders
+from worker.launch.sentry import Sentry
 from worker.launch.wire import Unpacker, pack
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="Windows has no guards")
@@ -55,6 +57,13 @@ async def test_tasks_at_the_same_time_have_guards_of_their_own(bench: Bench) -> 
     for run in runs:
         (bench.scratch / str(run.attempt) / "go").touch()
     assert {(await bench.end_of(run)).outcome for run in runs} == {Outcome.SUCCEEDED}
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="where a process may look at its signals")
+async def test_a_task_hears_all_signals(bench: Bench) -> None:
+    result = await bench.result(run_of("grep", "-E", "SigBlk|SigIgn", "/proc/self/status"))
+    of_the_c_library = 0b11 << 31
+    assert {int(line.split()[1], 16) & ~of_the_c_library for line in result.stdout.data.splitlines()} == {0}
 
 
 # What one task writes.
@@ -270,6 +279,52 @@ def test_an_untouched_folder_is_the_next_one(tmp_path: Path) -> None:
     (first / ".tmp").chmod(0o700)
     assert not folders.take_back(str(first))
     assert not folders.has_spare
+
+
+CHANGES: dict[str, Callable[[Path], object]] = {
+    "a file": lambda folder: (folder / "left").touch(),
+    "a folder": lambda folder: (folder / "left").mkdir(),
+    "a temporary file": lambda folder: (folder / ".tmp" / "left").touch(),
+    "permissions": lambda folder: folder.chmod(0o777),
+    "permissions of the folder for temporary files": lambda folder: (folder / ".tmp").chmod(0o777),
+    "no folder for temporary files": lambda folder: (folder / ".tmp").rmdir(),
+    "another folder": lambda folder: (
+        folder.rename(folder.with_name("moved")),
+        (folder / ".tmp").mkdir(parents=True),
+    ),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize("before", [0, 1, 3])
+def test_whatever_was_done_in_a_folder_is_noticed(tmp_path: Path, change: str, before: int) -> None:
+    """``before``: so many tasks have had it, and left it as it was."""
+    folders, names = Folders(), [str(tmp_path / str(number)) for number in range(before + 2)]
+    for name in names[:before]:
+        folders.make(name)
+        assert folders.take_back(name)
+    folders.make(names[before])
+    CHANGES[change](Path(names[before]))
+    assert not folders.take_back(names[before])
+    folders.make(names[-1])
+    assert list(Path(names[-1]).iterdir()) == [Path(names[-1], ".tmp")]
+    assert folders.take_back(names[-1])
+
+
+@pytest.mark.parametrize("has_sentry", [True, False])
+def test_what_is_empty_again_is_the_next_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, has_sentry: bool
+) -> None:
+    if not has_sentry:
+        monkeypatch.setattr(Sentry, "watch", lambda *_: False)
+    folders, inodes = Folders(), set()
+    for name in map(str, range(9)):
+        folders.make(str(tmp_path / name))
+        inodes.add((tmp_path / name).stat().st_ino)
+        (tmp_path / name / "for a while").touch()
+        (tmp_path / name / "for a while").unlink()
+        assert folders.take_back(str(tmp_path / name))
+    assert len(inodes) == 1
 
 
 def test_a_folder_that_is_a_link_now_is_not_taken_back(tmp_path: Path) -> None:

@@ -403,7 +403,7 @@ def test_as_much_is_lined_up_as_a_moment_takes(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.undo()
     pace = Pace()
     assert pace.in_a_moment() == 0, "nothing is known of these tasks"
-    for seconds, expected in ((0.001, 8), (0.004, 2), (60.0, 0), (0.001, 8)):
+    for seconds, expected in ((0.001, 16), (0.0035, 5), (60.0, 0), (0.001, 16)):
         for _ in range(50):
             pace.took(seconds)
         assert pace.in_a_moment() == expected

@@ -1,13 +1,15 @@
 """Scratch folders as a guard makes them: what a task left as it found it serves the next one, under its name.
 
-Making and removing two folders takes ten times as long as renaming one.
+Making and removing two folders takes ten times as long as renaming one. Whether it is as it was is looked
+at the first time; from the second task on a sentry says so.
 """
 
 from __future__ import annotations
 
 import os
-import stat
 from contextlib import suppress
+
+from worker.launch.sentry import Sentry
 
 TEMPORARY = ".tmp"
 
@@ -17,7 +19,9 @@ class Folders:
 
     def __init__(self) -> None:
         self._spare = ""
-        self._shape: list[tuple[int, int, int]] = []  # of a folder and the one in it, when they were made
+        self._looks: list[tuple[int, ...]] = []  # of a folder and the one in it, when they were made
+        self._sentry = Sentry()
+        self._is_watched = False
 
     @property
     def has_spare(self) -> bool:
@@ -26,18 +30,21 @@ class Folders:
     def make(self, folder: str) -> None:
         """An empty one, with an empty one in it for temporary files. OSError where there is no room."""
         spare, self._spare = self._spare, ""
+        inner = f"{folder}/{TEMPORARY}"
         if spare:
             with suppress(OSError):
                 os.rename(spare, folder)  # noqa: PTH104 - pathlib is not light
+                self._is_watched = self._is_watched or self._sentry.watch(folder, inner)
                 return
-        os.makedirs(f"{folder}/{TEMPORARY}")  # noqa: PTH103
-        self._shape = _shape(folder)
+        os.makedirs(inner)  # noqa: PTH103
+        self._looks, self._is_watched = [_look(folder), _look(inner)], False
 
     def take_back(self, folder: str) -> bool:
         """Whether it is done with: False leaves it to others, for there is something in it."""
         with suppress(OSError):
-            inner = f"{folder}/{TEMPORARY}"
-            if os.listdir(folder) == [TEMPORARY] and not os.listdir(inner) and _shape(folder) == self._shape:  # noqa: PTH208
+            self._is_watched = self._is_watched and self._sentry.saw_nothing()
+            is_itself = _look(folder) == self._looks[0]  # it may have been moved, and another put in its place
+            if is_itself and (self._is_watched or self._is_as_it_was(folder)):
                 self._spare = folder
         return self._spare == folder
 
@@ -49,10 +56,12 @@ class Folders:
                 os.rmdir(f"{spare}/{TEMPORARY}")  # noqa: PTH106
                 os.rmdir(spare)  # noqa: PTH106
 
+    def _is_as_it_was(self, folder: str) -> bool:
+        inner = f"{folder}/{TEMPORARY}"
+        return os.listdir(folder) == [TEMPORARY] and _look(inner) == self._looks[1] and not os.listdir(inner)  # noqa: PTH208
 
-def _shape(folder: str) -> list[tuple[int, int, int]]:
-    """What a task may have changed of folders that are empty. OSError where they are none."""
-    found = [os.lstat(folder), os.lstat(f"{folder}/{TEMPORARY}")]
-    if not all(stat.S_ISDIR(status.st_mode) for status in found):
-        raise NotADirectoryError(folder)
-    return [(status.st_mode, status.st_uid, status.st_gid) for status in found]
+
+def _look(folder: str) -> tuple[int, ...]:
+    """What a task may have changed of a folder that is empty."""
+    status = os.lstat(folder)
+    return status.st_mode, status.st_uid, status.st_gid, status.st_dev, status.st_ino

@@ -42,7 +42,7 @@ _RETRY_S = 0.02
 _KEEP_FOLDER_S = 0.05
 _QUIET_S = 0.003
 """What a task writes in the beginning waits in its pipe: many have ended by then, and all is read at once."""
-_NEWS_WAIT_S = 0.004
+_NEWS_WAIT_S = 0.008
 """So long, and for as long as tasks are short, the agent need not know of an end: it hears of several at once."""
 _DEAD = "ZX"
 _MAXRSS_UNIT = 1 if sys.platform == "darwin" else 1024
@@ -69,6 +69,7 @@ class Guard:
         self._is_spent = False
         self._hits = 0, 0
         self._peril = priority.Peril()
+        self._cpu_s = time.process_time()  # until the last task ended
         self._forget()
 
     def run(self) -> None:
@@ -105,7 +106,7 @@ class Guard:
         self._relay = Relay(self._wakeup, self._pass_on)
 
     def _serve(self, order: Order) -> None:
-        began_s, began_cpu_s = time.monotonic(), time.process_time()
+        began_s = time.monotonic()
         end = self._start(order)
         if not end:
             self._watch()
@@ -113,7 +114,8 @@ class Guard:
             self._clear(is_walled=bool(order["sandbox"]))
             self._account(end)
         end["folder_is_left"] = not (order["makes_folder"] and self._folders.take_back(order["folder"]))
-        end["overhead_s"] = time.process_time() - began_cpu_s
+        before_s, self._cpu_s = self._cpu_s, time.process_time()
+        end["overhead_s"] = self._cpu_s - before_s
         self._tell_of_end(*self._relay.close(), end)
 
     # The task.
@@ -232,23 +234,27 @@ class Guard:
     # The agent.
 
     def _next_order(self) -> Order | None:
-        """The next that may begin; None where there will be none any more: the agent hung up."""
+        """The next that may begin; None where there will be none any more: the agent hung up.
+
+        If it did so just now, that is heard as soon as the task has begun, which ends it.
+        """
+        while not self._is_over:
+            if not self._is_spent and (order := self._draw()):
+                return order
+            self._await_orders()
+        return None
+
+    def _await_orders(self) -> None:
+        """Until there is something to do, or to hear."""
         if not self._is_spent:
             self._wakeup.watch(self._tickets)
-        try:
-            while not self._is_over:
-                ready = self._wakeup.wait(self._pause_s())
-                if self._connection in ready:  # before anything is begun it is known whether the agent is there
-                    self._hear()
-                elif self._tickets in ready:
-                    if order := self._draw():
-                        return order
-                elif not self._wakeup.has_rung:
-                    self._rest()
-            return None
-        finally:
-            if not self._is_spent:
-                self._wakeup.forget(self._tickets)
+        ready = self._wakeup.wait(self._pause_s())
+        if not self._is_spent:
+            self._wakeup.forget(self._tickets)
+        if self._connection in ready:
+            self._hear()
+        elif not ready and not self._wakeup.has_rung:
+            self._rest()
 
     def _pause_s(self) -> float | None:
         if self._unsaid:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-_AHEAD_S = 0.01
+_AHEAD_S = 0.02
 """So much work is lined up at most: what is the more would only be missing elsewhere."""
-_MOST = 8
+_MOST = 16
 _LONGEST_S = 0.1
 """What takes longer counts as this, so that it is forgotten again."""
 _SHARE = 0.2

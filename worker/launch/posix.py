@@ -36,7 +36,7 @@ _PROGRAM = (
 _NEEDED = ("LD_LIBRARY_PATH",)  # by some builds of Python; nothing else, the agent's token least of all
 _IDLE_S = 30.0
 """So long a guard waits for its next task."""
-_LONG_S = 0.02
+_LONG_S = 0.03
 """Behind what has run for so long nothing is lined up, for it may run for as long again."""
 
 

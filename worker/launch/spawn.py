@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 _TRACES = ("LOOPLINE_SCRATCH",)
 """By which a later agent finds what is left of this one; ours to set, not the job's."""
 _OPTIONS_FILE = 3
-_DEFAULT_SIGNALS = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGPIPE, signal.SIGXFSZ]
-"""That are ignored here, and would be so there."""
+_DEFAULT_SIGNALS = [int(signum) for signum in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}]
+"""What is ignored here would be so there. Of one that is not named, the C library first asks how it is."""
 _limits: dict[str, int | None] = {}
 
 
@@ -94,7 +94,15 @@ def _spawn_walled(order: Order, places: Places) -> int:
 
 def _spawn(program: str, command: list[str], environment: dict[str, str], places: Places) -> int:
     """In a process group of its own, but in the launcher's session: see priority.py."""
-    return os.posix_spawn(program, command, environment, file_actions=places, setpgroup=0, setsigdef=_DEFAULT_SIGNALS)
+    return os.posix_spawn(
+        program,
+        command,
+        environment,
+        file_actions=places,
+        setpgroup=0,
+        setsigmask=(),
+        setsigdef=_DEFAULT_SIGNALS,
+    )
 
 
 def _file_of(options: list[str]) -> int:

@@ -35,7 +35,7 @@ class Call:
         return [self.function, *([self.arguments_file] if self.arguments_file else [])]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # not frozen: that makes the making of one twice as dear
 class Job:
     """What to run, and where."""
 
@@ -49,7 +49,7 @@ class Job:
     makes_folder: bool = False  # the launcher does, and removes it afterwards where nothing is left in it
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # not frozen: that makes the making of one twice as dear
 class Usage:
     """Of a whole tree, until now."""
 
@@ -59,7 +59,7 @@ class Usage:
     breach: Breach | None = None  # the limit that the system kept for us, once it was hit
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # not frozen: that makes the making of one twice as dear
 class Ended:
     """How a task went, said once nothing of its tree is left."""
 

@@ -1,22 +1,28 @@
-"""Wait for files that can be read and for the end of children at once."""
+"""Wait for files that can be read and for the end of children at once.
+
+On Linux a child's end is something to be read, too (signalfd(2)). Elsewhere it interrupts whatever is being done, and
+is told from there.
+"""
 
 from __future__ import annotations
 
+import ctypes
 import os
 import select
 import signal
 from contextlib import suppress
+
+from worker.launch.kinship import libc
+
+_MOST_SIGNALS = 1024
+"""That the C library has room for in a set of them."""
 
 
 class Wakeup:
     """A guard's or the launcher's sleep. One per process: it takes over SIGCHLD."""
 
     def __init__(self, *files: int) -> None:
-        self._bell, ring = os.pipe()
-        for end in (self._bell, ring):
-            os.set_blocking(end, False)
-        signal.set_wakeup_fd(ring, warn_on_full_buffer=False)
-        signal.signal(signal.SIGCHLD, lambda signum, frame: None)
+        self._bell = _bell()
         self.has_rung = False  # a child ended before the last ``wait`` was over
         self._poll = select.poll()
         self.watch(self._bell)  # looked at first: what came before a child ended is seen together with its end
@@ -50,3 +56,26 @@ class Wakeup:
     def _silence(self) -> None:
         with suppress(BlockingIOError):
             os.read(self._bell, 4096)
+
+
+def _bell() -> int:
+    """A file that can be read once a child has ended. OSError where there is no file descriptor left."""
+    return _by_system(libc) if libc else _by_handler()
+
+
+def _by_system(libc: ctypes.CDLL) -> int:
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGCHLD])  # programs that are started must not inherit that
+    signals = (ctypes.c_ulong * (_MOST_SIGNALS // 8 // ctypes.sizeof(ctypes.c_ulong)))(1 << signal.SIGCHLD - 1)
+    bell: int = libc.signalfd(-1, signals, os.O_NONBLOCK | os.O_CLOEXEC)
+    if bell < 0:
+        raise OSError("there can be no signalfd")
+    return bell
+
+
+def _by_handler() -> int:
+    bell, ring = os.pipe()
+    for end in (bell, ring):
+        os.set_blocking(end, False)
+    signal.set_wakeup_fd(ring, warn_on_full_buffer=False)
+    signal.signal(signal.SIGCHLD, lambda signum, frame: None)
+    return bell
