@@ -70,17 +70,8 @@ class Agent:
         computer = Computer.here()
         self.name = settings.name or home.worker_name()
         self._boot = secrets.token_hex(8)
-        found = speed.known(home.speed, processor(), computer.cpus)
         python = find_python(settings.python)
-        own = facts(
-            computer,
-            settings.slots,
-            settings.labels,
-            found.value,
-            network=_has_network(settings),
-            functions=python.functions,
-        )
-        self._facts = replace(own, speed_source=found.source, speed_measured_at=found.measured_at)
+        self._facts = _facts(settings, home, computer, python)
         self._crew = crew
         self._meter = Meter(computer)
         self._spool = Spool(home.spool, settings.spool_limit_bytes)
@@ -350,6 +341,19 @@ class Agent:
             self._heard.clear()
             await self._heard.wait()
         self._ledger.rest()
+
+
+def _facts(settings: WorkerSettings, home: Home, computer: Computer, python: Python) -> Facts:
+    found = speed.known(home.speed, processor(), computer.cpus)
+    own = facts(
+        computer,
+        settings.slots,
+        settings.labels,
+        found.value,
+        network=_has_network(settings),
+        functions=python.functions,
+    )
+    return replace(own, speed_source=found.source, speed_measured_at=found.measured_at)
 
 
 def _quota(settings: WorkerSettings, facts: Facts) -> Quota:
