@@ -122,11 +122,11 @@ class Candidates:
 
     def _elsewhere(self, job: Job) -> Placement | None:
         """One of the other tasks that need an attempt beside those that they have, on who has none of them."""
-        for group in self.groups.values():
-            worker = self.state.workers[group.idle[0][1]] if group.idle else None
-            task = self.view.first_stranded(job, worker) if worker and self.view.fits(job, worker) else None
-            if worker is not None and task is not None and self._takes(job, task, worker.name, ahead=False):
-                return Placement(job.id, task, worker.name)
+        for _, name in sorted(group.idle[0] for group in self.groups.values() if group.idle):
+            worker = self.state.workers[name]
+            task = self.view.first_stranded(job, worker) if self.view.fits(job, worker) else None
+            if task is not None and self._takes(job, task, name, ahead=False):
+                return Placement(job.id, task, name)
         return None
 
     def _wish(self, job: Job, task: int) -> Placement | None:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from master.scheduling.chance import draw
+from master.scheduling.view import View
 from shared.model import AttemptId, Load, Order
 from tests.scheduling.driver import Grid, facts
 
@@ -169,3 +170,23 @@ def test_draws_are_even_and_repeat() -> None:
     assert all(0 <= number < 1 for number in drawn)
     assert 0.45 < sum(drawn) / 1000 < 0.55
     assert len({draw(1, 2, 3), draw(3, 2, 1), draw(2, 1, 3), draw(1, 2), draw(1)}) == 5
+
+
+@pytest.mark.parametrize("policy", ["turnaround", *ALTERNATIVES])
+def test_whoever_came_first_a_frozen_task_goes_to_the_same_worker(
+    policy: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is decided must not depend on history: a master that is started again knows nothing of it."""
+    found = []
+    for names in (["x", "y"], ["y", "x"]):
+        grid = grid_of(policy, {"frozen": 1.0})
+        job = grid.submit(1, 8.0, max_replicas=2)
+        for name in names:
+            grid.join(name, replace(facts(labels=[name]), speed=0.1))
+        assert place_of(grid, job) == ["frozen"]
+        with monkeypatch.context() as patch:
+            patch.setattr(View, "to_start", lambda view, job: iter(()))  # as where many stand still before it
+            grid.report("frozen", frozen=True)
+        found.append(place_of(grid, job))
+    assert found[0] == found[1]
+    assert len(found[0]) == 2
