@@ -232,10 +232,10 @@ class Agent:
         """What the ledger says to have begun: now, or as soon as another has ended."""
         for run in runs:
             refusal = self._yielding.refusal(run.slots)
-            self._diary.began(run, refusal)
             self._runner.start(run, refusal)
             if not refusal:
                 self._yielding.took(run.attempt, run.slots)
+            self._diary.began(run, refusal)
         for run in lined_up:
             self._runner.line_up(run)
 
