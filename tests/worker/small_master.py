@@ -34,6 +34,7 @@ class SmallMaster:
     asked: list[tuple[str, str, str]] = field(default_factory=list)  # of files: method, name, range
     gate: asyncio.Event = field(default_factory=asyncio.Event)  # downloads wait for it
     breaks_off_after: int = 0  # bytes of a download
+    tells_lengths: bool = True  # of downloads
     seals: dict[str, str] = field(default_factory=dict)  # that it vouches for, by name
     _socket: web.WebSocketResponse | None = None
     _seq: int = 0
@@ -137,7 +138,10 @@ class SmallMaster:
         piece = content[start : start + self.breaks_off_after] if self.breaks_off_after else content[start:]
         headers = {HEADER: self.seals[sha256]} if sha256 in self.seals else {}
         if request.method == "HEAD" or len(piece) == len(content) - start:
-            return web.Response(body=piece, status=206 if start else 200, headers=headers)
+            answer = web.Response(body=piece, status=206 if start else 200, headers=headers)
+            if not self.tells_lengths:
+                answer.enable_chunked_encoding()
+            return answer
         response = web.StreamResponse(status=206 if start else 200, headers=headers)
         response.content_length = len(content) - start
         await response.prepare(request)

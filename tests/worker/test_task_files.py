@@ -100,6 +100,15 @@ def goes_on(spans: list[str]) -> bool:
     return len(starts) > 1 and starts[0] == 0 and starts == sorted(set(starts))
 
 
+@pytest.mark.parametrize("tells_lengths", [False, True])
+@pytest.mark.parametrize("content", [b"", b"x", CONTENT * 3])
+async def test_files_of_any_length_come(
+    master: SmallMaster, cache: Cache, content: bytes, tells_lengths: bool
+) -> None:
+    master.tells_lengths = tells_lengths  # something between them may leave it out
+    assert await read(cache, master.holds(content)) == content
+
+
 async def test_what_comes_is_checked(master: SmallMaster, cache: Cache) -> None:
     name = hashlib.sha256(CONTENT).hexdigest()
     master.blobs[name] = CONTENT[:-1] + b"x"
