@@ -208,6 +208,7 @@ class _MeteredEngine(Engine):
     async def turn(self, links: EngineLinks | None = None) -> Effects:
         with self._metrics.step_s.time():
             effects = await super().turn(links)
+        await asyncio.sleep(0)  # what is to be said goes out first
         self._metrics.count(effects)
         for task in effects.mismatches:
             log.warning("task %s: two of its results differ; `loopline explain %s` says more", task, task)

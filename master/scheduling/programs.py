@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_left, insort
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 
 from master.scheduling.model import Program
 from shared.model import Observation, Prediction
@@ -66,7 +67,7 @@ def predict(program: Program) -> Prediction | None:
     """What one more task of it will come to; None: it never ran."""
     if not program.window:
         return None
-    works = _works(program.window)
+    works = _works(program)
     last, ratios = _best_last(works)
     expected = _median(sorted(works[-last:]))
     ratios = sorted(ratios) or [1.0]
@@ -121,21 +122,21 @@ def quantile(ordered: Sequence[float], share: float) -> float:
     return ordered[below] + (ordered[above] - ordered[below]) * (place - below)
 
 
-def _works(window: Sequence[Observation]) -> list[float]:
-    """Of runs, the work as it scatters less: with the share of the processor that each had, as of programs that
+def _works(program: Program) -> list[float]:
+    """Of its runs, the work as it scatters less: with the share of the processor that each had, as of programs that
     compute and are slowed down by owners; or without it, as of those that wait and are not.
     """
-    shared, whole = [_within(run.work) for run in window], [_within(_whole(run)) for run in window]
-    return shared if _scatter(shared) < _CLEARLY * _scatter(whole) else whole
+    if _scatter(program.works) < _CLEARLY * _scatter(program.wholes):
+        return [_within(run.work) for run in program.window]
+    return [_within(_whole(run)) for run in program.window]
 
 
 def _whole(run: Observation) -> float:
     return run.work / run.share
 
 
-def _scatter(works: Sequence[float]) -> float:
-    ordered = sorted(works)
-    return math.log(quantile(ordered, 0.9) / quantile(ordered, 0.1))
+def _scatter(ordered: Sequence[float]) -> float:
+    return math.log(_within(quantile(ordered, 0.9)) / _within(quantile(ordered, 0.1)))
 
 
 def _familiar(program: Program) -> Sequence[Observation]:
@@ -184,7 +185,7 @@ def _best_last(works: Sequence[float]) -> tuple[int, list[float]]:
     best, chosen, least = _LAST[0], list[float](), math.inf
     for last in _LAST:
         ratios = _ratios(works, last)
-        error = sum(abs(math.log(ratio)) for ratio in ratios)
+        error = sum(map(abs, map(math.log, ratios)))
         if error < _CLEARLY * least:
             best, chosen, least = last, ratios, error
     return best, chosen
@@ -192,19 +193,22 @@ def _best_last(works: Sequence[float]) -> tuple[int, list[float]]:
 
 def _ratios(works: Sequence[float], last: int) -> list[float]:
     """Of each run to what would have been predicted of it: the median of so many before it."""
-    ratios, before = [], list[float]()
-    for at in range(1, len(works)):
-        insort(before, works[at - 1])
-        if at > last:
-            del before[bisect_left(before, works[at - 1 - last])]
-        ratios.append(works[at] / _median(before))
-    return ratios
+    if last == 1:
+        return [work / before for before, work in pairwise(works)]
+    medians, before = [], list[float]()
+    for at, work in enumerate(works[:-1]):
+        insort(before, work)
+        if at >= last:
+            del before[bisect_left(before, works[at - last])]
+        medians.append(_median(before))
+    return [work / median for median, work in zip(medians, works[1:], strict=True)]
 
 
 def _median(ordered: Sequence[float]) -> float:
-    half, is_between = divmod(len(ordered) - 1, 2)
-    below = ordered[half]
-    return below + (ordered[half + 1] - below) * 0.5 if is_between else below
+    half = len(ordered) // 2
+    if len(ordered) % 2:
+        return ordered[half]
+    return ordered[half - 1] + (ordered[half] - ordered[half - 1]) * 0.5
 
 
 def _within(work: float) -> float:

@@ -11,11 +11,12 @@ from sqlalchemy import Row, Select, Table, select
 
 from master.scheduling.effects import Effects, Submitted
 from master.scheduling.model import Attempt, Exemption, Grid, Job, Program, Task, Worker
+from master.scheduling.naming import ProgramKey
 from master.scheduling.states import END
 from master.store import tables
 from master.store.statements import Statement, change, order_of_change, upsert
 from master.store.tables import encoder
-from shared.model import AttemptId
+from shared.model import AttemptId, Observation
 
 Entity = TypeVar("Entity")
 Values = dict[str, Any]
@@ -88,6 +89,10 @@ _FIXED = ("worker", "slots", "replica", "dispatched_at", "expected_s")
 _CHANGE_ATTEMPTS = change(tables.attempts, _FIXED)
 _changing = itemgetter(*order_of_change(tables.attempts, _FIXED))
 
+_LEARNT = ("first_run_at", "runs", "window", "strange", "changed_at")
+"""What changes of a program only with its window."""
+_USE_PROGRAMS = change(tables.programs, _LEARNT)
+
 _RECORDED = (
     "exit_code",
     "reason",
@@ -123,17 +128,24 @@ def is_changed(effects: Effects) -> bool:
 
 
 class Written:
-    """Which rows are there already, as far as it pays to know: an attempt is written several times, once whole."""
+    """What is there already, as far as it pays to know: an attempt is written several times, once whole; a program
+    as often as it is asked for, and whole where it has learnt.
+    """
 
     def __init__(self) -> None:
         self._attempts: set[AttemptId] = set()
+        self._windows: dict[ProgramKey, tuple[Observation, ...]] = {}
 
     def writes(self, effects: Effects) -> list[Write]:
         """What is to be written of a step, as it is now."""
         written: list[Write] = []
+        for key in effects.forgotten:
+            self._windows.pop(key, None)
         for mapper, entities in changed(effects):
             if mapper is ATTEMPTS:
                 written += self._write_attempts(entities)
+            elif mapper is PROGRAMS:
+                written += self._write_programs(entities)
             else:
                 written.append((upsert(mapper.table), mapper.encoded(entities)))
         return written
@@ -148,6 +160,16 @@ class Written:
             yield _CHANGE_ATTEMPTS, [_changing(row) for row in ATTEMPTS.encoded(old)]
         self._attempts.update(attempt.id for attempt in new)
         self._attempts.difference_update(attempt.id for attempt in attempts if attempt.is_over)
+
+    def _write_programs(self, programs: list[Program]) -> Iterator[Write]:
+        """Of those that have learnt nothing since, not what they had learnt: it is long."""
+        learnt = [program for program in programs if self._windows.get(program.key) is not program.window]
+        used = [program for program in programs if self._windows.get(program.key) is program.window]
+        if learnt:
+            yield upsert(tables.programs), PROGRAMS.encoded(learnt)
+        if used:
+            yield _USE_PROGRAMS, [(program.used_at, program.recorded, *program.key) for program in used]
+        self._windows.update((program.key, program.window) for program in learnt)
 
 
 def _new_jobs(effects: Effects) -> list[Job]:

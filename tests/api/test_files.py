@@ -198,6 +198,15 @@ async def test_what_is_kept_is_not_removed(tmp_path: Path) -> None:
     assert files.keep(name) is None
 
 
+async def test_what_is_kept_again_a_moment_later_stays_as_long_as_if_it_had_come_then(tmp_path: Path) -> None:
+    files = Blobs(tmp_path, 1, 0)
+    name = files.write(b"content")
+    assert files.keep(name) == 7
+    path = files.find(name)
+    assert path
+    assert not files.remove(name, before=path.stat().st_mtime + 0.05)
+
+
 async def test_a_failing_disk_is_told_as_such(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def fails(*_: object) -> None:
         raise OSError(28, "No space left on device")
