@@ -15,6 +15,7 @@ from typing import TypeVar
 import psutil
 
 from loopline.client import AsyncClient
+from master.store import replay
 from shared.api import AttemptView, JobDetail
 from shared.errors import LooplineError
 from shared.spec import JobSpec, Range
@@ -182,12 +183,7 @@ class Grid:
         """The order was kept, and the log replayed leads to the very rows that are stored."""
         report = await self.client().passing()
         assert report.passings == 0, report
-        arguments = ["-m", "master.store.replay", str(self.data_dir / "loopline.db")]
-        replay = await asyncio.create_subprocess_exec(
-            sys.executable, *arguments, cwd=ROOT, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
-        )
-        output, _ = await replay.communicate()
-        assert replay.returncode == 0, output.decode()
+        assert await replay.check(str(self.data_dir / "loopline.db")) == []
 
     def log(self, name: str) -> str:
         return re.sub(r"\x1b\[[0-9;]*m", "", (self.folder / f"{name}.log").read_text(errors="replace"))
