@@ -321,6 +321,7 @@ class Program:
     recorded: float | None = None  # work of one task, as it was last taken for a job's size
     works: list[float] = field(init=False, repr=False, compare=False)  # of the window, the least first ...
     wholes: list[float] = field(init=False, repr=False, compare=False)  # ... and without the shares that they had
+    foreseen: Prediction | None = field(default=None, init=False, repr=False, compare=False)  # from the window
 
     def __post_init__(self) -> None:
         self.works = sorted(run.work for run in self.window)

@@ -21,6 +21,8 @@ from shared.model import Observation, Prediction
 
 WINDOW = 32
 """So many runs are kept."""
+NEWS_EVERY_S = 0.1
+"""Once there are so many, no more often is one taken in of a program that is as ever."""
 _LAST = (32, 8, 3, 1)
 """From the median of so many runs the next one is predicted ..."""
 _CLEARLY = 0.9
@@ -50,23 +52,30 @@ def learn(program: Program, seen: Observation) -> None:
     if program.strange >= _BELIEVED:
         gone, program.strange = program.window[: 1 - program.strange], 0
         program.changed_at = seen.at
-    program.window = (*program.window[len(gone) :], seen)
+    program.window, program.foreseen = (*program.window[len(gone) :], seen), None
     program.runs, program.used_at = program.runs + 1, seen.at
     program.works = _moved(program.works, [run.work for run in gone], seen.work)
     program.wholes = _moved(program.wholes, [run.work / run.share for run in gone], seen.work / seen.share)
 
 
 def is_news(program: Program, now: float) -> bool:
-    """Whether to learn from a run that has ended now. Of many at once the first will do, once enough are known: the
-    window is to show how the program has been, not how a moment was.
+    """Whether to learn from a run that has ended now. Of many in a moment the first will do, once enough are known:
+    the window is to show how the program has been, not how a moment was.
     """
-    return program.used_at != now or len(program.window) < WINDOW
+    if len(program.window) < WINDOW:
+        return True
+    since_s = now - program.window[-1].at
+    return since_s > 0 if program.strange else since_s >= NEWS_EVERY_S
 
 
 def predict(program: Program) -> Prediction | None:
     """What one more task of it will come to; None: it never ran."""
-    if not program.window:
-        return None
+    if program.foreseen is None and program.window:
+        program.foreseen = _foresee(program)
+    return program.foreseen
+
+
+def _foresee(program: Program) -> Prediction:
     works = _works(program)
     last, ratios = _best_last(works)
     expected = _median(sorted(works[-last:]))

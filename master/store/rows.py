@@ -89,7 +89,7 @@ _FIXED = ("worker", "slots", "replica", "dispatched_at", "expected_s")
 _CHANGE_ATTEMPTS = change(tables.attempts, _FIXED)
 _changing = itemgetter(*order_of_change(tables.attempts, _FIXED))
 
-_LEARNT = ("first_run_at", "runs", "window", "strange", "changed_at")
+_LEARNT = ("first_run_at", "window", "strange", "changed_at")
 """What changes of a program only with its window."""
 _USE_PROGRAMS = change(tables.programs, _LEARNT)
 
@@ -168,7 +168,7 @@ class Written:
         if learnt:
             yield upsert(tables.programs), PROGRAMS.encoded(learnt)
         if used:
-            yield _USE_PROGRAMS, [(program.used_at, program.recorded, *program.key) for program in used]
+            yield _USE_PROGRAMS, [(one.used_at, one.runs, one.recorded, *one.key) for one in used]
         self._windows.update((program.key, program.window) for program in learnt)
 
 

@@ -161,11 +161,27 @@ def test_a_worker_that_takes_far_longer_than_others() -> None:
     assert not programs.is_far_slower(program, seen(50.0, "c")), "on b, too: perhaps the program has changed"
 
 
-def test_of_many_runs_that_end_at_once_the_first_is_learnt_from_once_enough_are_known() -> None:
+def test_of_many_runs_that_end_in_a_moment_the_first_is_learnt_from_once_enough_are_known() -> None:
     program = Program("ann", "pi", "/", first_run_at=0.0, used_at=0.0)
     for second in range(programs.WINDOW):
         assert programs.is_news(program, 1.0), "the window is not full yet"
         programs.learn(program, Observation(1.0, "a", 1.0 + second / 100, 1.0, 1.0, 0.0, 0))
     assert not programs.is_news(program, 1.0)
-    assert programs.is_news(program, 2.0)
+    assert not programs.is_news(program, 1.05)
+    assert programs.is_news(program, 1.1)
     assert program.works == sorted(run.work for run in program.window)
+
+
+def test_where_a_program_may_have_changed_each_step_is_learnt_from() -> None:
+    program = program_of(*[10.0] * programs.WINDOW)
+    programs.learn(program, seen(50.0, at=2.0))
+    assert not programs.is_news(program, 2.0)
+    assert programs.is_news(program, 2.01)
+
+
+def test_what_is_foreseen_goes_by_what_was_learnt_last() -> None:
+    program = program_of(10.0, 10.0)
+    assert programs.predict(program).work == 10.0  # type: ignore[union-attr]
+    for _ in range(3):
+        programs.learn(program, seen(20.0))
+    assert programs.predict(program).work == 20.0  # type: ignore[union-attr]

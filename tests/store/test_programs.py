@@ -31,6 +31,16 @@ async def test_a_program_comes_back_as_it_was(store: Store) -> None:
     assert (await store.snapshot()).programs == kept
 
 
+async def test_whatever_changes_of_a_program_is_written(store: Store) -> None:
+    program = a_program("a", 5.0, 1.0, 2.0)
+    await learn(store, program)
+    for change in ({"used_at": 7.0}, {"runs": 3}, {"recorded": 4.0}, {"window": program.window[1:], "strange": 0}):
+        for name, value in change.items():
+            setattr(program, name, value)
+        await learn(store, program)
+        assert (await store.snapshot()).programs == [program], change
+
+
 async def test_what_is_forgotten_goes_and_may_be_learnt_anew(store: Store) -> None:
     old, other = a_program("a", 5.0, 1.0), a_program("b", 6.0, 1.0)
     await learn(store, old, other)

@@ -13,7 +13,7 @@ async def test_rows_lead_back_to_the_same_scheduler_and_the_log_to_the_same_rows
         report = await store.passings(world.settings.order)
     found.grid.now = expected.grid.now  # a step that changed nothing leaves no trace
     assert found.grid == expected.grid
-    for part in ("jobs", "tasks", "attempts", "workers"):
+    for part in ("jobs", "tasks", "attempts", "workers", "programs"):
         assert sorted(map(repr, getattr(found, part))) == sorted(map(repr, getattr(expected, part))), part
     assert found.started == {job: ranges for job, ranges in expected.started.items() if ranges}
     assert report.completions > 0
