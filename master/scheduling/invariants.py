@@ -74,12 +74,18 @@ def _replicas_are_bounded(state: State) -> None:
 
 
 def _nobody_is_overloaded(state: State) -> None:
+    """A slot is given when it is free: of what is cancelled and has begun, when it is gone. Only what waited, was
+    called back, and began before it heard of it may come on top: at the worker the others then wait until it is gone.
+    """
+    used: Counter[str] = Counter()
     for attempt in state.attempts.values():
         assert attempt.worker in state.workers, f"attempt {attempt.id} is on {attempt.worker}, which is unknown"
-    for name, used in state.index.attempts.used.items():
+        if attempt.is_seated and not (attempt.state is AttemptState.CANCELLING and attempt.started_at is None):
+            used[attempt.worker] += attempt.slots
+    for name, slots_used in used.items():
         slots = state.workers[name].facts.slots
         is_known = state.workers[name].reported > 0  # come back smaller, it has not said yet what it still has
-        assert used <= slots or not is_known, f"worker {name} has {used} slots in use of {slots}"
+        assert slots_used <= slots or not is_known, f"worker {name} has {slots_used} slots in use of {slots}"
 
 
 def _held_jobs_keep_a_task_back(state: State) -> None:

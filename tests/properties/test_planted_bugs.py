@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 
-from master.scheduling import agreement, lifecycle, reconcile
+from master.scheduling import agreement, attempts, lifecycle, reconcile
 from master.scheduling.hold import HoldIndex
 from master.scheduling.index import Index
 from master.scheduling.model import Attempt
@@ -78,6 +78,10 @@ def a_voter_is_asked_again(patch: Patch) -> None:
     )
 
 
+def slots_of_what_is_cancelled_are_given_away_while_it_runs(patch: Patch) -> None:
+    patch.setitem(attempts._IN_A_SLOT, AttemptState.CANCELLING, attempts._KEPT)
+
+
 def nobody_is_released(patch: Patch) -> None:
     patch.setattr(Waiting, "followers", lambda self, job: [])
 
@@ -96,6 +100,7 @@ BUGS = [
     a_second_result_is_accepted,
     a_run_that_never_arrived_is_not_sent_again,
     what_has_begun_still_counts_as_waiting,
+    slots_of_what_is_cancelled_are_given_away_while_it_runs,
 ]
 
 

@@ -5,12 +5,12 @@ from typing import Any
 import pytest
 
 from master.scheduling.effects import Effects
-from master.scheduling.events import JobPaused, JobResumed, WorkerDrained
+from master.scheduling.events import JobPaused, JobResumed, JobSubmitted, WorkerDrained
 from master.scheduling.model import Attempt
 from master.scheduling.policies import REGISTRY
 from shared.model import AttemptId, AttemptState, Outcome
 from shared.spec import MAX_RUN_CHARACTERS
-from tests.scheduling.driver import Grid, facts, spec
+from tests.scheduling.driver import Grid, facts, result, spec
 
 QUEUEING = sorted(name for name, policy in REGISTRY.items() if policy.ahead is not None and policy.ahead_s is None)
 ONE_S = 1.0  # a slot of a worker that nobody has measured does one reference CPU-second a second
@@ -206,7 +206,7 @@ def test_what_was_given_back_is_started_elsewhere_at_no_cost() -> None:
     given_back = [AttemptId(1, 3, 1), AttemptId(1, 4, 1)]
     for attempt in given_back:
         name = next(n for n in "ab" if attempt in queueing.waiting(n))
-        queueing.report(name, *[queueing_result(attempt)], slots=0)
+        queueing.report(name, result(attempt, Outcome.GIVEN_BACK), slots=0)
     assert queueing.task(1, 3).failures == queueing.task(1, 4).failures == 0
     assert all(
         queueing.task(1, number).attempts == 2 or queueing.task(1, number).state == "queued" for number in (3, 4)
@@ -223,6 +223,26 @@ def test_a_task_that_was_to_begin_at_once_does_not_wait_if_it_is_long() -> None:
     queueing.report("a")
     assert attempt.id not in queueing.agents["a"].running
     assert row(queueing, attempt.id).state is AttemptState.CANCELLING
+
+
+def test_a_slot_may_be_given_of_what_was_called_back_though_it_begins_before_it_hears_of_it() -> None:
+    """Frames cross: for a while more is in use than there are slots, and at the worker the new task waits."""
+    queueing = grid()
+    queueing.workers("a")
+    queueing.submit(1, 1.0)
+    ahead = queueing.step(JobSubmitted("user", spec(1, 0.5)), deliver=False).assigns["a"]
+    queueing.step(JobSubmitted("user", spec(1, 100.0)), deliver=False)
+    queueing.report("a", result(AttemptId(1, 1, 1)), deliver=False)  # which left before job 2 came
+    crossing = queueing.step(JobPaused(2), deliver=False).assigns["a"]
+    assert ([str(run.attempt) for run in crossing.run], [str(a) for a in crossing.cancel]) == (["3.1.1"], ["2.1.1"])
+    agent = queueing.agents["a"]
+    agent.take(agent.mail.pop(0))
+    assert list(agent.running) == [run.attempt for run in ahead.run]
+    queueing.report("a")
+    assert (queueing.running("a"), queueing.waiting("a")) == ([AttemptId(3, 1, 1)], [])
+    queueing.report("a")
+    assert row(queueing, AttemptId(2, 1, 1)).state is AttemptState.CANCELLED
+    assert row(queueing, AttemptId(3, 1, 1)).state is AttemptState.RUNNING
 
 
 def test_what_waited_at_a_worker_that_fell_silent_is_not_taken_up_again() -> None:
@@ -246,7 +266,7 @@ def test_a_restarted_agent_that_still_has_its_queue_goes_on_with_it() -> None:
         queueing.step()
         del queueing.agents["a"].running[attempt]
         queueing.join("a", reports=False)
-        queueing.report("a", queueing_result(attempt))
+        queueing.report("a", result(attempt, Outcome.GIVEN_BACK))
     assert [str(attempt) for attempt in queueing.running("a")] == ["1.2.1", "1.3.1", "1.1.2"]
 
 
@@ -258,9 +278,3 @@ def test_a_master_that_starts_again_knows_what_waits() -> None:
     assert queueing.scheduler.state.index.attempts.queues.work_ms == {"a": 2000}
     queueing.join("a")
     assert len(queueing.waiting("a")) == 2
-
-
-def queueing_result(attempt: AttemptId) -> Any:
-    from tests.scheduling.driver import result
-
-    return result(attempt, Outcome.GIVEN_BACK)
