@@ -96,7 +96,7 @@ def _is_held(state: State, attempt: Attempt, held: Held | None, seen: int) -> No
 
 def _note(state: State, attempt: Attempt, held: Held | None) -> None:
     """Whether it stands still, and whether it waits for a slot: its worker knows. What was to begin at once, and may
-    take long, does not wait until a slot is free again.
+    take long or needs more than the first slot that falls free, does not wait until it may begin after all.
     """
     was_waiting, waits = attempt.waiting, held is None and attempt.state is not AttemptState.RUNNING
     is_frozen = held is not None and held.frozen
@@ -109,7 +109,7 @@ def _note(state: State, attempt: Attempt, held: Held | None) -> None:
     if attempt.state is AttemptState.DISPATCHED and held:
         return  # it begins, and is saved as one that has
     state.save_attempt(attempt)
-    if attempt.is_queued and not was_waiting and attempt.expected_s > state.ahead_s:
+    if attempt.is_queued and not was_waiting and (attempt.expected_s > state.ahead_s or attempt.slots > 1):
         lifecycle.take_back(state, attempt, "its slot was no longer free when it came")
 
 

@@ -225,6 +225,23 @@ def test_a_task_that_was_to_begin_at_once_does_not_wait_if_it_is_long() -> None:
     assert row(queueing, attempt.id).state is AttemptState.CANCELLING
 
 
+def test_nor_if_it_is_wide() -> None:
+    """What waits is reckoned with as one slot: a slot beside it would be given away, and then taken by both."""
+    queueing = grid()
+    queueing.join("a", facts(3))
+    queueing.submit(1, 100.0)
+    wide = AttemptId(queueing.submit(1, 1.0, requires={"slots": 2}), 1, 1)
+    agent = queueing.agents["a"]
+    agent.facts = facts(2)  # so that it says that it waits
+    queueing.report("a", slots=3, deliver=False)
+    queueing.step(JobSubmitted("user", spec(1, 0.5)), deliver=False)
+    agent.facts = facts(3)  # it begins; what crosses its report is not yet there
+    queueing.report("a")
+    assert row(queueing, wide).state is AttemptState.CANCELLING
+    queueing.report("a")
+    assert queueing.running("a") == [AttemptId(1, 1, 1), AttemptId(3, 1, 1)]
+
+
 def test_a_slot_may_be_given_of_what_was_called_back_though_it_begins_before_it_hears_of_it() -> None:
     """Frames cross: for a while more is in use than there are slots, and at the worker the new task waits."""
     queueing = grid()
