@@ -9,9 +9,11 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
+import threading
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor, as_completed
+from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
+from queue import SimpleQueue
 from typing import Any, TypeVar
 
 from shared.errors import LooplineError
@@ -31,11 +33,16 @@ def sweep(
     """``run`` of every item; ``progress`` is shown each answer as it comes. Interrupted, it leaves nothing
     running.
     """
+    done: SimpleQueue[Future[Answer]] = SimpleQueue()
     with make_executor() as executor:
-        futures = [executor.submit(run, item) for item in items]
+        futures: list[Future[Answer]] = []
         try:
-            for future in as_completed(futures):
-                progress(future.result())
+            for item in items:
+                with _interrupted_only_afterwards():
+                    futures.append(executor.submit(run, item))
+                    futures[-1].add_done_callback(done.put)
+            for _ in futures:
+                progress(done.get().result())
         except BaseException:
             for future in futures:
                 future.cancel()
@@ -78,6 +85,24 @@ def _pool(processes: int) -> Iterator[Executor]:
         raise
     finally:
         pool.shutdown(cancel_futures=True)
+
+
+@contextmanager
+def _interrupted_only_afterwards() -> Iterator[None]:
+    """An interruption waits until what is done here is done. One that strikes an executor as it takes something in
+    leaves a lock of its queue taken for ever, and a process that it has just begun unknown to it.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield  # interruptions strike elsewhere
+        return
+    struck: list[int] = []
+    handler = signal.signal(signal.SIGINT, lambda number, frame: struck.append(number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, handler)
+        for number in struck[:1]:
+            signal.raise_signal(number)
 
 
 def _leave_interrupts_to_the_parent() -> None:

@@ -5,9 +5,10 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -94,6 +95,25 @@ def test_an_address_that_is_none_is_said_to_be() -> None:
     pytest.importorskip("distributed")
     with pytest.raises(LooplineError, match="no Dask scheduler answers at nonsense"), on_dask("nonsense://x")():
         pass
+
+
+class InterruptedAsItTakesIn(ThreadPoolExecutor):
+    """A sweep is interrupted in the middle of handing something out."""
+
+    def submit(self, *call: Any, **named: Any) -> Future[Any]:
+        signal.raise_signal(signal.SIGINT)
+        self.taken_in = super().submit(*call, **named)
+        return self.taken_in
+
+
+def test_an_interruption_waits_until_the_executor_has_taken_in_what_it_is_given() -> None:
+    """Where it strikes as a process pool does so, a lock is left taken, and the pool cannot be closed any more."""
+    executor = InterruptedAsItTakesIn(1)
+    with pytest.raises(KeyboardInterrupt):
+        sweep(math.sqrt, [4.0, 9.0], lambda: executor)
+    assert executor.taken_in.cancelled() or executor.taken_in.result() == 2.0
+    with pytest.raises(KeyboardInterrupt):
+        signal.raise_signal(signal.SIGINT)  # as ever, from now on
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals are sent to one process")
