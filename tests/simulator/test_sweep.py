@@ -97,6 +97,14 @@ def test_an_address_that_is_none_is_said_to_be() -> None:
         pass
 
 
+@pytest.fixture
+def interruptible() -> Iterator[None]:
+    """Whatever a script has begun in the background ignores interruptions, and so does all that it begins."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 class InterruptedAsItTakesIn(ThreadPoolExecutor):
     """A sweep is interrupted in the middle of handing something out."""
 
@@ -106,6 +114,7 @@ class InterruptedAsItTakesIn(ThreadPoolExecutor):
         return self.taken_in
 
 
+@pytest.mark.usefixtures("interruptible")
 def test_an_interruption_waits_until_the_executor_has_taken_in_what_it_is_given() -> None:
     """Where it strikes as a process pool does so, a lock is left taken, and the pool cannot be closed any more."""
     executor = InterruptedAsItTakesIn(1)
@@ -117,6 +126,7 @@ def test_an_interruption_waits_until_the_executor_has_taken_in_what_it_is_given(
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals are sent to one process")
+@pytest.mark.usefixtures("interruptible")
 def test_an_interrupted_sweep_ends_its_processes_and_says_so() -> None:
     command = [sys.executable, "-m", "simulator", "no-passing", "--seeds", "1000", "--processes", "2"]
     with subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, stdout=subprocess.PIPE) as sweeping:
