@@ -72,13 +72,8 @@ class Attempt:
         self._began = math.inf  # by ``time.monotonic``
 
     @property
-    def is_plain(self) -> bool:
-        """A process, and nothing to be brought in before or collected after it."""
-        return self._job.makes_folder and self._job.call is None
-
-    @property
     def folder(self) -> Path:
-        return self._job.folder
+        return Path(self._job.folder)
 
     @property
     def is_unwanted(self) -> bool:
@@ -134,11 +129,14 @@ class Attempt:
         if self._tree is None or now < self._began + FIRST_LOOK_S:
             return
         if self._watch is None:
-            limits, folder = self._job.limits, self._job.folder
-            self._watch = Watch(limits, folder, self._measure_now, self._output_bytes, self._break_off)
+            self._watch = Watch(self._job.limits, self.folder, self._measure_now, self._output_bytes, self._break_off)
         self._watch.look(now)
 
-    # A plain one, by lines.
+    # By lines.
+
+    def is_for(self, lines: Lines) -> bool:
+        """Whether these can begin it."""
+        return lines.takes(self._job)
 
     def begin(self, lines: Lines, patron: Patron) -> None:
         """OSError where this computer cannot."""
@@ -158,43 +156,43 @@ class Attempt:
     def ended(self, ended: Ended) -> Result | None:
         """None: it takes a while to see what came of it (``conclude``)."""
         self._account(ended)
-        return None if ended.exit_code and ended.folder_is_left else self._result(ended, *self._judge(ended))
+        if ended.exit_code and ended.folder_is_left:
+            return None
+        outcome, reason = self._judge(ended)
+        return None if self._has_value_file(ended, outcome) else self._result(ended, outcome, reason)
 
-    async def conclude(self, ended: Ended) -> Result:
-        ended = await self._with_breach(ended)
-        return self._result(ended, *self._judge(ended))
-
-    # One with files, or that calls a function.
+    # What takes a while.
 
     async def execute(self) -> Result:
+        """All of it, or what is left to do of what was begun."""
         try:
-            ended = Ended(killed=True) if self._verdict else await self._run()
+            ended = Ended(killed=True) if self._verdict and not self._tree else await self._run()
+        except OSError as error:
+            return self.fail(error)
+        return await self.conclude(ended)
+
+    async def conclude(self, ended: Ended) -> Result:
+        try:
+            ended = await self._with_breach(ended)
             outcome, reason = self._judge(ended)
             outputs: tuple[OutputFile, ...] = ()
             if self._task_files:
                 outcome, reason, outputs = await self._take_back(*await self._collect(outcome, reason))
-            value = ended.value if outcome in _WHOLE else None
-            if self._job.call and not value and outcome in _WHOLE:
-                value = await self._take_value(self._job.folder)
+            if self._has_value_file(ended, outcome):
+                ended = replace(ended, value=await self._take_value())
         except OSError as error:
             return self.fail(error)
-        return self._result(ended, outcome, reason, outputs, value)
+        return self._result(ended, outcome, reason, outputs)
 
     def fail(self, error: OSError) -> Result:
         """This computer cannot run it."""
         self.trouble = self.trouble or f"cannot run a task here: {error}"
         return Result(self.id, Outcome.GIVEN_BACK, reason=self.trouble[:500])
 
-    def _result(
-        self,
-        ended: Ended,
-        outcome: Outcome,
-        reason: str,
-        outputs: tuple[OutputFile, ...] = (),
-        value: Output | None = None,
-    ) -> Result:
+    def _result(self, ended: Ended, outcome: Outcome, reason: str, outputs: tuple[OutputFile, ...] = ()) -> Result:
+        is_whole = outcome in _WHOLE
         try:
-            stdout, stderr = self._stdout.finish(outcome in _WHOLE), self._stderr.finish(outcome in _WHOLE)
+            stdout, stderr = self._stdout.finish(is_whole), self._stderr.finish(is_whole)
         except OSError as error:
             return self.fail(error)
         return Result(
@@ -208,14 +206,17 @@ class Attempt:
             stdout,
             stderr,
             outputs,
-            value,
+            ended.value if is_whole else None,
             ended.system_s,
         )
 
-    async def _take_value(self, folder: Path) -> Output | None:
-        """What a function returned or raised, where it was not told with its end."""
+    def _has_value_file(self, ended: Ended, outcome: Outcome) -> bool:
+        """What a function returned or raised was not told with its end."""
+        return self._job.call is not None and not ended.value and outcome in _WHOLE
+
+    async def _take_value(self) -> Output | None:
         file = self._spool.value_file(self.id)
-        return await asyncio.to_thread(take, folder, file, self._job.limits.value_bytes)
+        return await asyncio.to_thread(take, self.folder, file, self._job.limits.value_bytes)
 
     async def clear_up(self) -> None:
         """Before its scratch folder goes, however it has ended."""
@@ -245,11 +246,9 @@ class Attempt:
         return outcome, reason, outputs
 
     async def _run(self) -> Ended:
-        if not self._job.makes_folder:
-            await self._set_up()
-        if self._verdict:
+        tree = self._tree or await self._begin()
+        if tree is None:
             return Ended(killed=True)
-        tree = await self._start()
         try:
             ended = await tree.wait()
         finally:
@@ -258,19 +257,29 @@ class Attempt:
         for stream in (self._stdout, self._stderr):
             if stream.is_piped:
                 await stream.drain()
-        return await self._with_breach(ended)
+        return ended
 
     async def _with_breach(self, ended: Ended) -> Ended:
         """A task may fail of its own accord as soon as it may write no more."""
         limit_bytes = self._job.limits.scratch_bytes
         if not (limit_bytes and ended.exit_code and ended.folder_is_left) or ended.breach:
             return ended
-        is_full = await asyncio.to_thread(fills, self._job.folder, limit_bytes)
+        is_full = await asyncio.to_thread(fills, self.folder, limit_bytes)
         return replace(ended, breach=Breach.SCRATCH) if is_full else ended
+
+    async def _begin(self) -> Tree | None:
+        """None: it is unwanted by now."""
+        if not self._job.makes_folder:
+            await self._set_up()
+        if self._verdict:
+            return None
+        self.begins()
+        self._take(tree := await self._launcher.start(self._job, self._stdout, self._stderr))
+        return tree
 
     async def _set_up(self) -> None:
         """Its scratch folder, and its inputs there; it is ended where they cannot be had."""
-        await asyncio.to_thread(scratch.make, self._job.folder)
+        await asyncio.to_thread(scratch.make, self.folder)
         if self._task_files and not self._verdict:
             self._setting_up = asyncio.create_task(self._task_files.bring_in())
             try:
@@ -281,11 +290,6 @@ class Attempt:
                 if not isinstance(error, StagingError):
                     raise error
                 self.end(error.outcome, str(error))
-
-    async def _start(self) -> Tree:
-        self.begins()
-        self._take(tree := await self._launcher.start(self._job, self._stdout, self._stderr))
-        return tree
 
     def _take(self, tree: Tree) -> None:
         """Whatever it was told before there was one."""

@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from shared.protocol.messages import Run
-
 _LARGEST_SHARE = 0.75
 """Of the memory, for tasks whose jobs ask for none: the rest is the owner's."""
 
@@ -60,15 +58,15 @@ class Quota:
     output_bytes: int | None = None
     value_bytes: int | None = None
 
-    def limits(self, run: Run) -> Limits:
-        memory_bytes = run.memory_bytes or self.task_memory_bytes or self._share(run.slots)
+    def limits(self, memory_bytes: int | None, slots: int) -> Limits:
+        """Of one that asks for so much, in so many slots."""
         return Limits(
-            memory_bytes,
+            memory_bytes or self.task_memory_bytes or self._share(slots),
             self.processes,
             self.scratch_bytes,
             self.output_bytes,
-            run.slots,
-            asks_for_memory=bool(run.memory_bytes),
+            slots,
+            asks_for_memory=bool(memory_bytes),
             value_bytes=self.value_bytes,
         )
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import time
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
 
 from shared.model import AttemptId, Held, Outcome, Result, Stream
@@ -18,10 +19,12 @@ from worker.launch.trees import Ended, Job, Launcher, Lines
 from worker.limits import Quota
 from worker.spool import Spool
 from worker.task_files import Shelf
-from worker.warm.calls import call_of, folder_of
+from worker.warm.calls import call_of, room_of
 from worker.watch import LOOK_AROUND_S
 
 log = logging.getLogger(__name__)
+
+_KEPT = 64
 
 
 def _nothing(*_: object) -> None: ...
@@ -54,7 +57,7 @@ class Runner:
         self._surroundings = scratch.Surroundings(worker)
         self._output_limit_bytes = output_limit_bytes
         self._on_end = on_end
-        self._quota = quota or Quota()
+        self._limits = lru_cache(_KEPT)((quota or Quota()).limits)
         self._shelf = shelf
         self._on_turn = on_turn
         self._on_return = on_return
@@ -73,7 +76,7 @@ class Runner:
             attempt.end(Outcome.GIVEN_BACK, self._closed or refusal)
         elif run.row_file:
             attempt.end(Outcome.FAILED, "its parameters are lost: the master no longer has the job's row file")
-        if self._lines and attempt.is_plain and not attempt.is_unwanted:
+        if self._lines and not attempt.is_unwanted and attempt.is_for(self._lines):
             self._begin(attempt, self._lines)
         else:
             self._crew.start(self._see_through(attempt))
@@ -99,14 +102,14 @@ class Runner:
             self._lines.recall()
 
     def _attempt(self, run: Run) -> Attempt:
-        folder = folder_of(run, self._scratch)
-        environment = self._surroundings.of(run, folder)
-        call = call_of(run, folder)
-        room = folder.parent if call else None
+        room = room_of(run, self._scratch)
+        folder = f"{room or self._scratch}{os.sep}{run.attempt}"
+        own = self._surroundings.own(run, folder)
+        environment = {**self._surroundings.inherited, **own}
+        limits = self._limits(run.memory_bytes, run.slots)
         has_files = bool(run.inputs or run.own_inputs or run.outputs)
-        limits = self._quota.limits(run)
-        job = Job(run.command, folder, environment, limits, run.network, call, room, makes_folder=not has_files)
-        task_files = self._shelf.files_of(run, folder) if self._shelf and has_files else None
+        job = Job(run.command, folder, environment, limits, run.network, call_of(run, own), room, not has_files)
+        task_files = self._shelf.files_of(run, Path(folder)) if self._shelf and has_files else None
         return Attempt(run, job, self._launcher, self._spool, self._output_limit_bytes, task_files)
 
     def cancel(self, attempt: AttemptId) -> None:
@@ -180,6 +183,9 @@ class Runner:
 
     def returned(self, names: Sequence[AttemptId]) -> None:
         self._crew.do(partial(self._returned, names))
+
+    def waits(self, name: AttemptId) -> None:
+        self._crew.start(self._see_through(self._attempts[name]))
 
     def _begins(self, name: AttemptId, before: AttemptId) -> None:
         attempt = self._attempts[name] = self._lined_up.pop(name)

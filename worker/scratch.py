@@ -73,23 +73,27 @@ class Surroundings:
         self._worker = worker
         self._inherited: dict[str, str] = {}
 
-    def of(self, run: Run, folder: Path) -> dict[str, str]:
+    @property
+    def inherited(self) -> dict[str, str]:
+        """What all have in common."""
         if not self._inherited:
             names = _INHERITED + (_INHERITED_ON_WINDOWS if sys.platform == "win32" else ())
             self._inherited = {name: os.environ[name] for name in names if name in os.environ}
-        home = str(folder)
-        for_files = f"{home}{os.sep}{TEMPORARY}"
+        return self._inherited
+
+    def own(self, run: Run, home: str) -> dict[str, str]:
+        """What comes over that, in this scratch folder."""
+        attempt, for_files = run.attempt, f"{home}{os.sep}{TEMPORARY}"
         return {
-            **self._inherited,
             "HOME": home,
             "TMPDIR": for_files,
             "TEMP": for_files,
             "TMP": for_files,
             **run.environment,
-            "LOOPLINE_JOB": str(run.attempt.job),
+            "LOOPLINE_JOB": str(attempt.job),
             "LOOPLINE_JOB_NAME": run.job_name,
-            "LOOPLINE_TASK": str(run.attempt.task),
-            "LOOPLINE_ATTEMPT": str(run.attempt),
+            "LOOPLINE_TASK": str(attempt.task),
+            "LOOPLINE_ATTEMPT": str(attempt),
             "LOOPLINE_WORKER": self._worker,
             "LOOPLINE_SLOTS": str(run.slots),
             "LOOPLINE_PARAMETERS": json.dumps(run.parameters) if run.parameters and not run.function else "{}",

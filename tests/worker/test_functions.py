@@ -29,12 +29,12 @@ from tests.worker.bench import Bench, processes_of, run_of, until
 from worker.downloads import DownloadError
 from worker.launch import sandbox
 from worker.limits import Quota
-from worker.warm import call_tree
 from worker.warm import launcher as warm_launcher
 from worker.warm.channel import Channel
 from worker.warm.launcher import WarmLauncher
 from worker.warm.python import find as find_python
 from worker.warm.value import take
+from worker.warm.written import file_of
 
 ROOT = Path(__file__).parents[2]
 cloudpickle.register_pickle_by_value(sys.modules[__name__])  # an interpreter does not have this file
@@ -66,7 +66,7 @@ class Caller:
         self.bench = bench
         self.files = Folder(bench.folder / "files")
         self.warm = WarmLauncher(bench.launcher, self.files)
-        bench.runner._launcher = self.warm
+        bench.runner._launcher, bench.runner._lines = self.warm, self.warm.lines
         self._calls = 0
 
     def run(self, function: Callable[..., Any], *args: Any, session: str = "s", **options: Any) -> Run:
@@ -318,7 +318,7 @@ def test_arguments_for_which_there_is_no_room_are_not_cut_short(tmp_path: Path) 
     resource.setrlimit(resource.RLIMIT_FSIZE, (4096, hard))
     try:
         with pytest.raises(OSError, match="too large"):
-            call_tree._file_of(b"x" * 100_000, tmp_path)
+            file_of(b"x" * 100_000, tmp_path)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
@@ -531,6 +531,58 @@ async def test_a_crash_is_its_calls_failure_and_the_next_one_gets_a_fresh_interp
     assert await caller.value(own_pid) != before
 
 
+def whatever(what: str) -> object:
+    import subprocess
+
+    if what == "crash":
+        os._exit(3)
+    if what == "stray":
+        subprocess.Popen(["sleep", "1000"])
+    if what == "print":
+        print("x" * 200_000, flush=True)
+    if what == "leave":
+        Path("left").touch()
+    if what == "raise":
+        raise ZeroDivisionError
+    return "x" * INLINE_LIMIT_BYTES if what == "long" else what
+
+
+@pytest.mark.parametrize(
+    ("what", "outcome", "reason"),
+    [
+        ("", Outcome.SUCCEEDED, ""),
+        ("long", Outcome.SUCCEEDED, ""),
+        ("print", Outcome.SUCCEEDED, ""),
+        ("leave", Outcome.SUCCEEDED, ""),
+        ("stray", Outcome.SUCCEEDED, "1 processes that it left running were stopped"),
+        ("raise", Outcome.FAILED, "ZeroDivisionError"),
+        ("crash", Outcome.FAILED, "exit code 3"),
+    ],
+)
+async def test_a_call_for_which_an_interpreter_waits_begins_at_once_whatever_comes_of_it(
+    caller: Caller, what: str, outcome: Outcome, reason: str
+) -> None:
+    await caller.value(whatever, "")
+    run, (interpreter,) = caller.run(whatever, what), caller.warm.interpreters.idle
+    caller.bench.runner.start(run)
+    assert interpreter not in caller.warm.interpreters.idle
+    result = await caller.bench.end_of(run)
+    assert result.outcome is outcome
+    assert reason in result.reason
+    assert result.stdout.size_bytes == (200_001 if what == "print" else 0)
+    assert await caller.value(whatever, "") == ""
+    await until(lambda: not list(caller.bench.scratch.glob(f"*/{run.attempt}")))
+
+
+async def test_what_was_begun_at_once_is_killed_at_once(caller: Caller) -> None:
+    await caller.value(whatever, "")
+    run = caller.run(whatever, "")
+    caller.bench.runner.start(run)
+    caller.bench.runner.cancel(run.attempt)
+    assert (await caller.bench.end_of(run)).outcome is Outcome.CANCELLED
+    assert await caller.value(whatever, "") == ""
+
+
 async def test_cancelling_kills_the_whole_tree(caller: Caller) -> None:
     def hang() -> None:
         import subprocess
@@ -699,5 +751,5 @@ def test_which_python_functions_run_under(tmp_path: Path) -> None:
 
 async def test_functions_run_under_another_python(caller: Caller, tmp_path: Path) -> None:
     other = script(tmp_path / "other", f'WHO=other exec {sys.executable} "$@"')
-    caller.warm._python = (other,)
+    caller.warm.interpreters._python = (other,)
     assert await caller.value(lambda: __import__("os").environ.get("WHO")) == "other"

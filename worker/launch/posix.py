@@ -66,6 +66,9 @@ class PosixLauncher:
                 return self._begin(self._tree(job, ()), files)
         return self._begin(self._tree(job, (stdout, stderr)))
 
+    def takes(self, job: Job) -> bool:
+        return job.makes_folder and job.call is None
+
     def begin(self, patron: Patron, name: AttemptId, job: Job, stdout: Sink, stderr: Sink) -> PosixTree:
         return self._begin(self._tree(job, (stdout, stderr), patron, name))
 
@@ -233,7 +236,7 @@ class PosixLauncher:
         return {
             "command": list(job.command),
             "sandbox": self._sandbox.options(job) if self._sandbox else [],
-            "folder": str(job.folder),
+            "folder": job.folder,
             "makes_folder": job.makes_folder,
             "environment": job.environment,
             "limits": limits,

@@ -42,7 +42,7 @@ class Sandbox:
 
     def options(self, job: Job) -> list[str]:
         """The program, and what it is to be told for a job: its task's environment too, which it must not have."""
-        folder, room = str(job.folder.resolve()), str((job.room or job.folder).resolve())
+        folder, room = os.path.realpath(job.folder), os.path.realpath(job.room or job.folder)
         own = ["--bind", room, room, "--chdir", folder]
         network = _NETWORK if job.network and self.allows_network else ("--unshare-net",)
         environment = [word for pair in job.environment.items() for word in ("--setenv", *pair)]

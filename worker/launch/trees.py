@@ -6,7 +6,6 @@ import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 import psutil
@@ -19,14 +18,14 @@ if TYPE_CHECKING:
     from worker.launch.sinks import Sink, Target
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # not frozen: that makes the making of one twice as dear
 class Call:
     """A function to call in place of a command (worker/warm)."""
 
     session: str  # calls of one may be made by one interpreter
     function: str  # SHA-256 of its pickle
     arguments: str  # their pickle in base64, or its SHA-256 in ``arguments_file``
-    value: Path  # where what it returns is to be written
+    environment: dict[str, str] = field(repr=False)  # what is its own of its job's
     arguments_file: str = ""
     count: int | None = None  # of the calls that it makes, where they are several (shared/chunks.py)
 
@@ -40,12 +39,12 @@ class Job:
     """What to run, and where."""
 
     command: Sequence[str]
-    folder: Path
+    folder: str  # a path, as text: of most nothing more is ever needed
     environment: dict[str, str] = field(repr=False)
     limits: Limits = field(default_factory=Limits)
     network: bool = True  # a sandbox without it may be asked for
     call: Call | None = None  # in place of the command
-    room: Path | None = None  # round its folder, which it may write to as well
+    room: str = ""  # a folder round its own, which it may write to as well
     makes_folder: bool = False  # the launcher does, and removes it afterwards where nothing is left in it
 
 
@@ -116,9 +115,17 @@ class Patron(Protocol):
     def returned(self, names: Sequence[AttemptId]) -> None:
         """These were lined up, and will not begin."""
 
+    def waits(self, name: AttemptId) -> None:
+        """This one takes a while: its end is not told, but to be waited for."""
+
 
 class Lines(Protocol):
-    """Where tasks can be lined up: each begins the moment that one before it has ended, without a word from here."""
+    """Where tasks begin at once, and can be lined up: each begins the moment that one before it has ended, without
+    a word from here.
+    """
+
+    def takes(self, job: Job) -> bool:
+        """Else it has to be started (``Launcher.start``)."""
 
     def begin(self, patron: Patron, name: AttemptId, job: Job, stdout: Sink, stderr: Sink) -> Tree:
         """At once. OSError."""

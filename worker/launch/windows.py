@@ -11,6 +11,7 @@ import os
 import subprocess
 from contextlib import suppress
 from dataclasses import replace
+from pathlib import Path
 
 import psutil
 
@@ -35,7 +36,7 @@ class WindowsLauncher:
 
     async def start(self, job: Job, stdout: Target, stderr: Target) -> WindowsTree:
         if job.makes_folder:
-            await asyncio.to_thread(scratch.make, job.folder)
+            await asyncio.to_thread(scratch.make, Path(job.folder))
         async with opened(stdout, stderr) as outputs:
             return self._start(job, *outputs)
 

@@ -4,27 +4,30 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import errno
 import os
 import signal
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import replace
+from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-from shared.chunks import CRASHED, END
 from shared.model import INLINE_LIMIT_BYTES, MAX_INLINE_BYTES, Output
 from shared.paths import TEMPORARY
-from worker import inside
 from worker.downloads import DownloadError
 from worker.launch.sinks import Sink
-from worker.launch.trees import Call, Ended, Job, Usage
-from worker.warm.interpreter import Answer, Interpreter, printable
+from worker.launch.trees import Call, Ended, Job, Patron, Usage
+from worker.warm.channel import Line
+from worker.warm.interpreter import Answer, Interpreter
 from worker.warm.interpreters import Interpreters
+from worker.warm.made import Made, pieces, write_file
 from worker.warm.value import NAME
-from worker.warm.written import Written
+from worker.warm.written import file_of
+
+if TYPE_CHECKING:
+    from shared.model import AttemptId
 
 _LONGEST_IN_LINE = 32_000
 """Arguments up to this stand in the line to the interpreter; a socket takes only so much at once."""
@@ -32,7 +35,6 @@ _MOST_CRASHES = 100
 """Of one task's calls; those after them are not made."""
 _FOLLOW_EVERY_S = 0.05
 _PARTS_AT_ONCE = 64
-_SHORTAGES = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EMFILE, errno.ENFILE, errno.ENOMEM)
 _KILLED = "killed by another program, or by the system for lack of memory"
 
 
@@ -42,26 +44,18 @@ class Files(Protocol):
 
 
 def message_of(job: Job, call: Call) -> dict[str, Any]:
-    """What an interpreter is told of one task."""
+    """What an interpreter is told of one task that brings nothing with it."""
     return {
         "function": call.function,
         "arguments": call.arguments,
-        "folder": str(job.folder),
-        "environment": {name: value for name, value in job.environment.items() if _is_of_call(name)},
-        "value": str(call.value),
+        "folder": job.folder,
+        "environment": call.environment,
+        "value": f"{job.folder}{os.sep}{TEMPORARY}{os.sep}{NAME}",
+        "inline": INLINE_LIMIT_BYTES,
         "chunk": call.count is not None,
         "skip": 0,
+        "brings": [],
     }
-
-
-def session_key(job: Job, session: str) -> Hashable:
-    """Equal for calls that may share an interpreter: of one session, with the same limits and environment."""
-    environment = frozenset(pair for pair in job.environment.items() if not _is_of_call(pair[0]))
-    return session, environment, job.limits, job.network, job.room
-
-
-def _is_of_call(variable: str) -> bool:
-    return variable in ("HOME", "TMPDIR", "TEMP", "TMP") or variable.startswith("LOOPLINE_")
 
 
 class CallTree:
@@ -75,13 +69,35 @@ class CallTree:
         self._store = store
         self._interpreters = interpreters
         self._sinks = (stdout, stderr)
+        self._key = (call.session, job.room, job.limits, job.network)  # equal for calls that may share an interpreter
         self._interpreter: Interpreter | None = None
+        self._asked: Interpreter | None = None  # at once, and what it said does not say it all:
+        self._heard: Answer | Ended | None = None
+        self._tell_ended: Callable[[Ended], None]
+        self._tell_waits: Callable[[], None]
         self._made = Made()
         self._is_frozen = False
         self._is_killed = False
         self._has_ended = False
         self._fetching: asyncio.Task[list[int]] | None = None
         self._following: asyncio.Task[None] | None = None
+
+    def begin(self, patron: Patron, name: AttemptId) -> None:
+        """At once, where an interpreter waits that has all it needs; else the patron has to wait. OSError."""
+        self._tell_ended, self._tell_waits = partial(patron.ended, name), partial(patron.waits, name)
+        interpreter = self._interpreters.find(self._key)
+        if not interpreter or not self._is_all_there(interpreter):
+            self._tell_waits()
+            return
+        self._interpreters.take(interpreter)
+        try:
+            self._prepare(interpreter)
+        except OSError:
+            self._interpreters.give_back(interpreter)
+            raise
+        self._use(interpreter)
+        interpreter.ask(message_of(self._job, self._call))
+        interpreter.listen(self._hear)
 
     def kill(self) -> None:
         self._is_killed = True
@@ -129,26 +145,25 @@ class CallTree:
         except OSError as error:
             return Ended(trouble=f"cannot call a function here: {error}")
         finally:
-            self._has_ended = True
-            if self._following:
-                self._following.cancel()
+            self._end()
 
     async def _make(self) -> Ended:
         """Its calls. Where one of several makes its interpreter crash, those after it are made by another."""
         try:
             while True:
-                interpreter = await self._take()
+                interpreter = self._asked or await self._take()
                 try:
                     if ended := await self._make_by(interpreter):
                         return ended
                 finally:
+                    self._asked = None
                     interpreter.release()
         finally:
             self._made.close()
 
     async def _make_by(self, interpreter: Interpreter) -> Ended | None:
         """None: it crashed, and there are calls left."""
-        answer = await self._ask(interpreter)
+        answer = await interpreter.conclude(self._heard) if self._asked else await self._ask(interpreter)
         while self._drain():  # noqa: ASYNC110 - it is more that is drained
             await asyncio.sleep(0)  # others' turn
         if isinstance(answer, Answer):
@@ -164,33 +179,43 @@ class CallTree:
         return replace(answer, exit_code=1, reason=self._made.remark, value=await self._value())
 
     async def _take(self) -> Interpreter:
-        key = session_key(self._job, self._call.session)
-        interpreter = self._interpreter = await self._interpreters.take(key, self._job)
-        interpreter.hold()
+        if interpreter := self._interpreters.find(self._key):
+            self._interpreters.take(interpreter)
+        else:
+            interpreter = await self._interpreters.start(self._key, self._job)
+        self._use(interpreter)
         return interpreter
+
+    def _use(self, interpreter: Interpreter) -> None:
+        self._interpreter = interpreter
+        interpreter.hold()
 
     async def _ask(self, interpreter: Interpreter) -> Answer | Ended:
         message, files = message_of(self._job, self._call), list[int]()
         try:
             files = await self._fetch(interpreter, message)
-            if self._job.makes_folder:
-                interpreter.make_folder(self._job.folder)
+            self._prepare(interpreter)
         except BaseException:
             close_files(files)
             self._interpreters.give_back(interpreter)
             raise
         try:
-            if self._is_killed:
-                interpreter.kill()
-            elif self._is_frozen:
-                interpreter.tree.freeze()
             return await interpreter.call(message, files)
         finally:
             close_files(files)
 
+    def _prepare(self, interpreter: Interpreter) -> None:
+        """OSError: no room for its folder."""
+        if self._job.makes_folder:
+            interpreter.make_folder(self._job.folder)
+        if self._is_killed:
+            interpreter.kill()
+        elif self._is_frozen:
+            interpreter.tree.freeze()
+
     async def _fetch(self, interpreter: Interpreter, message: dict[str, Any]) -> list[int]:
         """What the interpreter does not have, on this computer and open; the message says what that is."""
-        message["inline"], message["skip"] = INLINE_LIMIT_BYTES, self._made.calls
+        message["skip"] = self._made.calls
         wanted = {} if self._call.function in interpreter.functions else {"function": self._call.function}
         if self._call.arguments_file:
             wanted["arguments"] = self._call.arguments_file
@@ -206,7 +231,7 @@ class CallTree:
                 self._fetching = None
         if len(message["arguments"]) > _LONGEST_IN_LINE:
             message["brings"].append("arguments")
-            files.append(_file_of(base64.b64decode(message.pop("arguments")), interpreter.folder))
+            files.append(file_of(base64.b64decode(message.pop("arguments")), interpreter.folder))
         return files
 
     async def _open_files(self, names: list[str]) -> list[int]:
@@ -220,7 +245,31 @@ class CallTree:
             raise
         return opened
 
+    def _is_all_there(self, interpreter: Interpreter) -> bool:
+        is_short = len(self._call.arguments) <= _LONGEST_IN_LINE and not self._call.arguments_file
+        return is_short and interpreter.is_ready and self._call.function in interpreter.functions
+
     # What they wrote, and what they came to.
+
+    def _hear(self, line: Line) -> None:
+        """The answer to what was asked at once: mostly there is nothing to wait for."""
+        interpreter = self._interpreter
+        assert interpreter
+        self._heard = interpreter.heed(line)
+        if ended := self._settle_at_once(interpreter, self._heard):
+            interpreter.release()
+            self._end()
+            self._tell_ended(ended)
+        else:
+            self._asked = interpreter
+            self._tell_waits()
+
+    def _settle_at_once(self, interpreter: Interpreter, answer: Answer | Ended | None) -> Ended | None:
+        """None: it takes a while."""
+        if not isinstance(answer, Answer) or answer.strays or self._is_killed or (self._drain() and self._drain()):
+            return None
+        content = interpreter.ends.whole(MAX_INLINE_BYTES)
+        return None if content is None else self._give_back(interpreter, answer, _inline(content))
 
     def _drain(self) -> bool:
         """What was written to stdout and stderr by now, some at a time; whether there was any."""
@@ -242,88 +291,40 @@ class CallTree:
         """In itself, where it is short. Else (None) in its file, where whoever ends the attempt finds it."""
         made = [*self._made.parts, *([interpreter.ends] if interpreter else [])]
         if sum(map(len, made)) <= MAX_INLINE_BYTES:
-            content = b"".join(piece for part in made for piece in pieces(part))
-            return Output(len(content), data=content) if content else None
-        await asyncio.to_thread(_write_file, self._job.folder, made)
+            return _inline(b"".join(piece for part in made for piece in pieces(part)))
+        await asyncio.to_thread(write_file, Path(self._job.folder), made)
         return None
 
     async def _settle(self, interpreter: Interpreter, answer: Answer) -> Ended:
         """The interpreter waits for the next call, unless this one has left something running."""
         value = await self._value(interpreter)
-        is_clean = self._job.makes_folder and interpreter.has_clean_folder and not self._made.parts
-        if answer.strays or self._is_killed:
-            interpreter.kill()
-            await interpreter.ended()
-        else:
-            interpreter.clear()
-            interpreter.is_frozen = self._is_frozen  # it may have answered just before
-            self._interpreters.give_back(interpreter)
+        if not answer.strays and not self._is_killed:
+            return self._give_back(interpreter, answer, value)
+        interpreter.kill()
+        await interpreter.ended()
+        return self._ended(interpreter, answer, value)
+
+    def _give_back(self, interpreter: Interpreter, answer: Answer, value: Output | None) -> Ended:
+        interpreter.clear()
+        interpreter.is_frozen = self._is_frozen  # it may have answered just before
+        self._interpreters.give_back(interpreter)
+        return self._ended(interpreter, answer, value)
+
+    def _ended(self, interpreter: Interpreter, answer: Answer, value: Output | None) -> Ended:
         return Ended(
             1 if self._made.crashes else answer.exit_code,
             cpu_s=answer.cpu_s,
             peak_memory_bytes=answer.peak_memory_bytes,
             strays=answer.strays,
             reason=self._made.remark or answer.reason,
-            folder_is_left=not is_clean,
+            folder_is_left=not (self._job.makes_folder and interpreter.has_clean_folder and not self._made.parts),
             value=value,
         )
 
-
-class Made:
-    """What came of calls whose interpreter crashed, one or another: ends, in order."""
-
-    def __init__(self) -> None:
-        self.parts: list[Written | bytes] = []
-        self.calls = 0
-        self.crashes = 0
-        self._first = ""
-
-    @property
-    def remark(self) -> str:
-        """Of all crashes; empty: there was none."""
-        return f"{self.crashes} of its calls crashed; the first: {self._first}" if self.crashes else ""
-
-    def crashed(self, interpreter: Interpreter, how: str) -> None:
-        """It ended in the middle of the call after those that it has written down."""
-        written = interpreter.take_ends()
-        self.parts.append(written)
-        self.calls += written.keep_whole_ends() + 1
-        text = printable(how).encode()
-        self.parts.append(END.pack(CRASHED, 0.0, len(text)) + text)
-        self.crashes += 1
-        self._first = self._first or how
-
-    def close(self) -> None:
-        for part in self.parts:
-            if isinstance(part, Written):
-                part.close()
-
-
-class EndedTree:
-    """One that never began."""
-
-    def __init__(self, ended: Ended) -> None:
-        self._ended = ended
-
-    def kill(self) -> None: ...
-
-    def freeze(self) -> None: ...
-
-    def thaw(self) -> None: ...
-
-    def follow(self) -> None: ...
-
-    def is_still(self) -> bool:
-        return True
-
-    def measure(self) -> Usage:
-        return Usage()
-
-    def count(self) -> int:
-        return 0
-
-    async def wait(self) -> Ended:
-        return self._ended
+    def _end(self) -> None:
+        self._has_ended = True
+        if self._following:
+            self._following.cancel()
 
 
 def unavailable(error: DownloadError) -> Ended:
@@ -331,45 +332,13 @@ def unavailable(error: DownloadError) -> Ended:
     return Ended(exit_code=1, refusal=str(error)) if error.is_gone else Ended(trouble=str(error))
 
 
+def _inline(content: bytes) -> Output | None:
+    return Output(len(content), data=content) if content else None
+
+
 def close_files(files: list[int]) -> None:
     for file in files:
         os.close(file)
-
-
-def pieces(part: Written | bytes) -> Iterable[bytes]:
-    return [part] if isinstance(part, bytes) else part.parts()
-
-
-def _write_file(folder: Path, parts: Sequence[Written | bytes]) -> None:
-    """Where ``value.take`` looks, in a folder that calls may have changed as they like: no link is followed, and
-    what cannot be written there for that reason is lost, by their own doing. OSError: no room.
-    """
-    try:
-        with inside.folder(folder, (TEMPORARY,), make=True) as handle:
-            name = inside.at(folder, (TEMPORARY, NAME), handle)
-            with suppress(FileNotFoundError):
-                os.unlink(name, dir_fd=handle)
-            file = os.open(
-                name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), 0o600, dir_fd=handle
-            )
-        with os.fdopen(file, "wb") as stream:
-            for part in parts:
-                stream.writelines(pieces(part))
-    except OSError as error:
-        if error.errno in _SHORTAGES:
-            raise
-
-
-def _file_of(content: bytes, folder: Path) -> int:
-    """An open file without a name."""
-    written = Written(folder)
-    try:
-        with os.fdopen(written.file, "wb", closefd=False) as stream:  # all of it, or OSError: the disk may be full
-            stream.write(content)
-    except OSError:
-        written.close()
-        raise
-    return written.file
 
 
 def _about_crash(ended: Ended, interpreter: Interpreter) -> str:

@@ -5,11 +5,14 @@ from __future__ import annotations
 import asyncio
 import json
 import socket
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 _LONGEST_LINE_BYTES = 65536
 _PART_BYTES = 65536
+
+Line = dict[str, Any] | None
+"""None: there will be none any more."""
 
 
 class Channel:
@@ -19,8 +22,8 @@ class Channel:
         ours.setblocking(False)
         self._socket = ours
         self._rest = b""
-        self._line: asyncio.Future[dict[str, Any] | None] | None = None
-        self._unasked: dict[str, Any] | None = None  # it came before anybody waited for it
+        self._listener: Callable[[Line], None] | None = None
+        self._unasked: Line = None  # it came before anybody waited for it
         self._loop = asyncio.get_running_loop()
         self._loop.add_reader(ours.fileno(), self._receive)
 
@@ -35,22 +38,24 @@ class Channel:
         if sent < len(data):
             raise OSError("a warm interpreter does not read")
 
-    async def line(self) -> dict[str, Any] | None:
-        """The next one; None: there will be none any more. One reader at a time."""
-        if self._unasked is not None:
+    def listen(self, listener: Callable[[Line], None]) -> None:
+        """Be told the next line, once. One listener at a time."""
+        self._listener = listener
+        if self._unasked is not None or not self.is_open:
             line, self._unasked = self._unasked, None
-            return line
-        if not self.is_open:
-            return None
-        self._line = self._loop.create_future()
-        return await self._line
+            self._loop.call_soon(self._tell, line)
+
+    async def line(self) -> Line:
+        """The next one."""
+        heard: asyncio.Future[Line] = self._loop.create_future()
+        self.listen(lambda line: None if heard.done() else heard.set_result(line))
+        return await heard
 
     def close(self) -> None:
         if self.is_open:
             self._loop.remove_reader(self._socket.fileno())
             self._socket.close()
-        if self._line and not self._line.done():
-            self._line.set_result(None)
+        self._tell(None)
 
     def _receive(self) -> None:
         try:
@@ -73,7 +78,12 @@ class Channel:
             message = None
         if not isinstance(message, dict) or self._unasked is not None:
             self.close()
-        elif self._line and not self._line.done():
-            self._line.set_result(message)
+        elif self._listener:
+            self._tell(message)
         else:
             self._unasked = message
+
+    def _tell(self, line: Line) -> None:
+        listener, self._listener = self._listener, None
+        if listener:
+            listener(line)

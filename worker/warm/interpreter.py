@@ -7,7 +7,7 @@ import os
 import shutil
 import socket
 import time
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,7 +15,7 @@ from typing import Any, Self
 
 from worker import scratch
 from worker.launch.trees import Ended, Job, Launcher, Tree
-from worker.warm.channel import Channel
+from worker.warm.channel import Channel, Line
 from worker.warm.written import Written
 
 PROGRAM = Path(__file__).with_name("program.py")
@@ -32,7 +32,7 @@ _END_WITHIN_S = 1.5
 """Of an interpreter that no longer speaks, before it is killed."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # not frozen: that makes the making of one twice as dear
 class Answer:
     """To one task: how its calls went."""
 
@@ -40,7 +40,7 @@ class Answer:
     reason: str = ""
     cpu_s: float = 0.0
     peak_memory_bytes: int = 0
-    strays: int = 0
+    strays: int = 0  # as far as was seen in passing
 
 
 class Interpreter:
@@ -65,7 +65,10 @@ class Interpreter:
         self.stdout, self.stderr, self.ends = files
         self._has_ends = True
         self._holders = 1  # we, until it has ended
-        self._clean: Path | None = None  # a call's folder in which nothing was left
+        self._clean = ""  # a call's folder in which nothing was left
+        self._asked: Mapping[str, Any] = {}  # last
+        self._asked_at = 0.0
+        self._last_pid = 0  # when it was
         self._channel = channel
         self._own = 0  # processes, when nothing is called
         self._resting_since: float | None = None
@@ -75,13 +78,14 @@ class Interpreter:
     @classmethod
     async def start(cls, launcher: Launcher, job: Job, key: Hashable, on_end: Callable[[Interpreter], None]) -> Self:
         """``job``: its folder and what holds there."""
-        scratch.make(job.folder)
-        program = job.folder / ".interpreter.py"  # where a sandbox shows it
+        folder = Path(job.folder)
+        scratch.make(folder)
+        program = folder / ".interpreter.py"  # where a sandbox shows it
         shutil.copyfile(PROGRAM, program)
         with ExitStack() as on_failure:
             files: list[Written] = []
             for _ in range(3):
-                files.append(Written(job.folder))
+                files.append(Written(folder))
                 on_failure.callback(files[-1].close)
             ours, theirs = socket.socketpair()
             on_failure.callback(ours.close)
@@ -89,7 +93,7 @@ class Interpreter:
                 own = replace(job, command=[*job.command, str(program)], makes_folder=False)
                 tree = await launcher.start(own, theirs.fileno(), files[1].file)
             on_failure.pop_all()
-        interpreter = cls(tree, Channel(ours), key, job.folder, (files[0], files[1], files[2]), on_end)
+        interpreter = cls(tree, Channel(ours), key, folder, (files[0], files[1], files[2]), on_end)
         with suppress(OSError):  # it is gone, as the first call will find
             interpreter._channel.send({}, [files[0].file, files[2].file])
         return interpreter
@@ -98,41 +102,60 @@ class Interpreter:
     def has_ended(self) -> bool:
         return self._end.done() or not self._channel.is_open
 
-    def make_folder(self, folder: Path) -> None:
+    def make_folder(self, folder: str) -> None:
         """For the next call: that of the last one where nothing was left in it. OSError: no room."""
-        clean, self._clean = self._clean, None
+        clean, self._clean = self._clean, ""
         if clean:
             with suppress(OSError):
-                clean.rename(folder)
+                os.rename(clean, folder)  # noqa: PTH104 - it is text
                 return
-        scratch.make(folder)
+        scratch.make(Path(folder))
 
     async def call(self, message: dict[str, Any], files: Sequence[int]) -> Answer | Ended:
         """``Ended``: it is gone, and did not answer."""
         if not self.is_ready and not await self._get_ready():
             return await self._last_words()
-        began, last_pid = time.monotonic(), _last_pid()
+        self.ask(message, files)
+        return await self.conclude(self.heed(await self._channel.line()))
+
+    def ask(self, message: dict[str, Any], files: Sequence[int] = ()) -> None:
+        """One that is ready; what it says then is to be ``heeded``."""
+        self._asked, self._asked_at, self._last_pid = message, time.monotonic(), _last_pid()
         try:
             self._channel.send(message, files)
         except OSError:
             self.kill()
-        line = await self._channel.line()
+
+    def listen(self, listener: Callable[[Line], None]) -> None:
+        """Be told what it says next."""
+        self._channel.listen(listener)
+
+    def heed(self, line: Line) -> Answer | Ended | None:
+        """What that means, as far as it is known at once; ``conclude`` does the rest. None: it is gone."""
         if line is None:
-            return await self._last_words()
+            return None
         try:
             answer = _checked(line)
         except (KeyError, TypeError, ValueError, OverflowError):
             self.kill()
             return Ended(exit_code=1, reason="its interpreter gave an answer that makes no sense")
         if line.get("is_loaded") is True:
-            self.functions.add(message["function"])
+            self.functions.add(self._asked["function"])
         if line.get("is_clean") is True:
-            self._clean = Path(message["folder"])
-        return await self._accounted(answer, time.monotonic() - began, last_pid)
+            self._clean = self._asked["folder"]
+        self._account(answer)
+        return answer
+
+    async def conclude(self, heard: Answer | Ended | None) -> Answer | Ended:
+        if heard is None:
+            return await self._last_words()
+        if isinstance(heard, Answer) and heard.strays:
+            heard.strays = await self._count_strays()
+        return heard
 
     @property
     def has_clean_folder(self) -> bool:
-        return self._clean is not None
+        return bool(self._clean)
 
     def rest(self) -> None:
         """No call is under way: soon it stands still, whatever it has left running in itself."""
@@ -179,7 +202,7 @@ class Interpreter:
         """What it had on this computer."""
         scratch.remove(self.folder)
         if self._clean:
-            scratch.remove(self._clean)
+            scratch.remove(Path(self._clean))
 
     async def _get_ready(self) -> bool:
         if not await self._channel.line():
@@ -192,24 +215,26 @@ class Interpreter:
             await asyncio.sleep(_RETRY_S)
         return True
 
-    async def _accounted(self, answer: Answer, elapsed_s: float, last_pid: int) -> Answer:
+    def _account(self, answer: Answer) -> None:
         """From a program that the function may have changed: what it says of its CPU time is looked at where it is
         more than one core had; whether it left anything running, where anybody started anything meanwhile.
         """
         cpu_s = answer.cpu_s
-        if cpu_s > self.used_cpu_s + elapsed_s:
+        if cpu_s > self.used_cpu_s + time.monotonic() - self._asked_at:
             cpu_s = min(cpu_s, self.tree.measure().cpu_s + _UNSEEN_CPU_S)
         before_s, self.used_cpu_s = self.used_cpu_s, max(cpu_s, self.used_cpu_s)
-        strays = 0 if 0 < last_pid == _last_pid() else await self._strays()
-        return replace(answer, cpu_s=self.used_cpu_s - before_s, strays=strays)
+        answer.cpu_s = self.used_cpu_s - before_s
+        answer.strays = 0 if 0 < self._last_pid == _last_pid() else self._strays()
 
-    async def _strays(self) -> int:
+    def _strays(self) -> int:
+        return max(0, self.tree.count() - self._own) if self._own else 0
+
+    async def _count_strays(self) -> int:
         """How many processes the call has left; those that are just ending do not count."""
-        for _ in range(_LOOKS_AT_STRAYS):
-            strays = max(0, self.tree.count() - self._own) if self._own else 0
-            if not strays:
-                break
+        for _ in range(_LOOKS_AT_STRAYS - 1):
             await asyncio.sleep(_RETRY_S)
+            if not (strays := self._strays()):
+                break
         return strays
 
     async def _last_words(self) -> Ended:

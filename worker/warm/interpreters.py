@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import time
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from dataclasses import replace
 from itertools import count
 
@@ -12,13 +13,18 @@ from worker import scratch
 from worker.launch.trees import Job, Launcher
 from worker.warm.interpreter import Interpreter
 
+_SAME_EVERYWHERE = {"PYTHONHASHSEED": "0"}
+"""A set is pickled in the order of its hashes: two workers' values are to be compared."""
 IDLE_S = 60.0
 """So long an interpreter waits for another call."""
 
 
 class Interpreters:
-    def __init__(self, launcher: Launcher, idle_s: float = IDLE_S) -> None:
+    """``python``: what they run, the beginning of a command."""
+
+    def __init__(self, launcher: Launcher, python: Sequence[str], idle_s: float = IDLE_S) -> None:
         self._launcher = launcher
+        self._python = python
         self._idle_s = idle_s
         self._numbers = count(1)
         self._all: set[Interpreter] = set()
@@ -30,18 +36,30 @@ class Interpreters:
     def idle(self) -> list[Interpreter]:
         return list(self._idle)
 
-    async def take(self, key: Hashable, job: Job) -> Interpreter:
-        """One that nobody else uses until it is given back; OSError where there can be none."""
+    def find(self, key: Hashable) -> Interpreter | None:
+        """One that waits for a call."""
         for interpreter in reversed(self._idle):  # what has just been used is still in the processor's caches
             if interpreter.key == key and not interpreter.has_ended:
-                del self._idle[interpreter]
-                interpreter.wake()
                 return interpreter
-        folder = job.folder.parent / f"warm-{next(self._numbers)}"
-        own = replace(job, folder=folder, environment={**job.environment, scratch.VARIABLE: str(folder)})
+        return None
+
+    def take(self, interpreter: Interpreter) -> None:
+        """Nobody else uses it until it is given back."""
+        del self._idle[interpreter]
+        interpreter.wake()
+
+    async def start(self, key: Hashable, job: Job) -> Interpreter:
+        """A new one, likewise; OSError where there can be none."""
+        folder = f"{job.room}{os.sep}warm-{next(self._numbers)}"
+        own = replace(self.under_python(job), folder=folder)
+        own.environment[scratch.VARIABLE] = folder
         interpreter = await Interpreter.start(self._launcher, own, key, self._ended)
         self._all.add(interpreter)
         return interpreter
+
+    def under_python(self, job: Job, *arguments: str) -> Job:
+        environment = {**_SAME_EVERYWHERE, **job.environment}
+        return replace(job, command=[*self._python, *arguments], environment=environment)
 
     def give_back(self, interpreter: Interpreter) -> None:
         if not interpreter.has_ended:

@@ -7,18 +7,21 @@ import json
 import shutil
 import sys
 from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from worker import scratch
 from worker.downloads import DownloadError
-from worker.launch.sinks import Target
-from worker.launch.trees import Call, Job, Launcher, Tree
-from worker.warm.call_tree import CallTree, EndedTree, Files, message_of, unavailable
+from worker.launch.sinks import Sink, Target
+from worker.launch.trees import Call, Ended, Job, Launcher, Lines, Patron, Tree, Usage
+from worker.warm.call_tree import CallTree, Files, message_of, unavailable
 from worker.warm.interpreter import PROGRAM
 from worker.warm.interpreters import Interpreters
 
+if TYPE_CHECKING:
+    from shared.model import AttemptId
+
 HANDS_FILES_OVER = sys.platform != "win32"
-_SAME_EVERYWHERE = {"PYTHONHASHSEED": "0"}
-"""A set is pickled in the order of its hashes: two workers' values are to be compared."""
 
 
 class WarmLauncher:
@@ -27,23 +30,24 @@ class WarmLauncher:
     def __init__(self, launcher: Launcher, files: Files, python: tuple[str, ...] = (sys.executable,)) -> None:
         self._launcher = launcher
         self._files = files
-        self._python = python
-        self.interpreters = Interpreters(launcher)
-        self.lines = launcher.lines
+        self.interpreters = Interpreters(launcher, python)
+        self.lines = WarmLines(launcher.lines, self) if launcher.lines else None
 
     async def start(self, job: Job, stdout: Target, stderr: Target) -> Tree:
         call = job.call
         if call is None:
             return await self._launcher.start(job, stdout, stderr)
-        job = replace(job, command=self._python, environment={**_SAME_EVERYWHERE, **job.environment})
         if HANDS_FILES_OVER:
             assert not isinstance(stdout, int)
             assert not isinstance(stderr, int)
-            return CallTree(job, call, self._files, self.interpreters, stdout, stderr)
+            return self.call_tree(job, call, stdout, stderr)
         try:
             return await self._start_cold(job, call, stdout, stderr)
         except DownloadError as error:
             return EndedTree(unavailable(error))
+
+    def call_tree(self, job: Job, call: Call, stdout: Sink, stderr: Sink) -> CallTree:
+        return CallTree(job, call, self._files, self.interpreters, stdout, stderr)
 
     def cpu_s(self) -> float:
         return self._launcher.cpu_s()
@@ -55,12 +59,58 @@ class WarmLauncher:
     async def _start_cold(self, job: Job, call: Call, stdout: Target, stderr: Target) -> Tree:
         """An interpreter for this call alone, which finds it in a file."""
         if job.makes_folder:
-            await asyncio.to_thread(scratch.make, job.folder)
-        folder, files = scratch.temporary(job.folder), list[str]()
+            await asyncio.to_thread(scratch.make, Path(job.folder))
+        folder, files = scratch.temporary(Path(job.folder)), list[str]()
         for sha256 in call.files:
             async with self._files.hold(sha256) as path:
                 files.append(shutil.copy(str(path), str(folder / sha256)))
         order = folder / "call.json"
         order.write_text(json.dumps({**message_of(job, call), "files": files}), "utf-8")
-        command = [*self._python, str(PROGRAM), str(order)]
-        return await self._launcher.start(replace(job, command=command, makes_folder=False), stdout, stderr)
+        own = replace(self.interpreters.under_python(job, str(PROGRAM), str(order)), makes_folder=False)
+        return await self._launcher.start(own, stdout, stderr)
+
+
+class WarmLines:
+    """Those of the launcher below, and calls, which begin at once where an interpreter waits for them."""
+
+    def __init__(self, lines: Lines, launcher: WarmLauncher) -> None:
+        self._lines = lines
+        self._launcher = launcher
+        self.line_up, self.room, self.recall = lines.line_up, lines.room, lines.recall
+
+    def takes(self, job: Job) -> bool:
+        return job.makes_folder and HANDS_FILES_OVER if job.call else self._lines.takes(job)
+
+    def begin(self, patron: Patron, name: AttemptId, job: Job, stdout: Sink, stderr: Sink) -> Tree:
+        if job.call is None:
+            return self._lines.begin(patron, name, job, stdout, stderr)
+        tree = self._launcher.call_tree(job, job.call, stdout, stderr)
+        tree.begin(patron, name)
+        return tree
+
+
+class EndedTree:
+    """One that never began."""
+
+    def __init__(self, ended: Ended) -> None:
+        self._ended = ended
+
+    def kill(self) -> None: ...
+
+    def freeze(self) -> None: ...
+
+    def thaw(self) -> None: ...
+
+    def follow(self) -> None: ...
+
+    def is_still(self) -> bool:
+        return True
+
+    def measure(self) -> Usage:
+        return Usage()
+
+    def count(self) -> int:
+        return 0
+
+    async def wait(self) -> Ended:
+        return self._ended

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from shared.chunks import END
 
-_PART_BYTES = 2**20
+_PART_BYTES = 2**16
 _WORTH_CUTTING_BYTES = 2**20
 """To cut a file costs more than to write a short call's end."""
 
@@ -28,10 +28,17 @@ class Written:
 
     def parts(self) -> Iterator[bytes]:
         """What has not been read yet, piece by piece."""
-        while (left := os.fstat(self.file).st_size - self._read) > 0:
-            part = os.pread(self.file, min(left, _PART_BYTES), self._read)
+        while part := os.pread(self.file, _PART_BYTES, self._read):
             self._read += len(part)
             yield part
+
+    def whole(self, most_bytes: int) -> bytes | None:
+        """All of it, to be cleared then; None where it is more than that."""
+        content = os.pread(self.file, most_bytes + 1, self._begin)
+        if len(content) > most_bytes:
+            return None
+        self._read = self._begin + len(content)
+        return content
 
     def keep_whole_ends(self) -> int:
         """How many calls' ends it holds (shared/chunks.py); one that was cut off in the middle is dropped."""
@@ -53,6 +60,18 @@ class Written:
 
     def close(self) -> None:
         os.close(self.file)
+
+
+def file_of(content: bytes, folder: Path) -> int:
+    """An open file without a name."""
+    written = Written(folder)
+    try:
+        with os.fdopen(written.file, "wb", closefd=False) as stream:  # all of it, or OSError: the disk may be full
+            stream.write(content)
+    except OSError:
+        written.close()
+        raise
+    return written.file
 
 
 def _without_name(folder: Path) -> int:
