@@ -25,9 +25,9 @@ from worker.gate import Gate
 from worker.home import Home
 from worker.launch.trees import make_launcher
 from worker.ledger import Ledger
-from worker.limits import Quota
+from worker.limits import quota_of
 from worker.link import Link
-from worker.load import SAMPLE_EVERY_S, Meter
+from worker.load import SAMPLE_EVERY_S, Meter, Recent
 from worker.network import Network
 from worker.offer import Offer
 from worker.outbox import Outbox
@@ -94,12 +94,13 @@ class Agent:
             self.name,
             settings.output_limit_bytes,
             self._ended,
-            _quota(settings, self._facts),
+            quota_of(settings, self._facts),
             Shelf(self._cache, self._spool, settings.scratch_limit_bytes, settings.outputs_limit_bytes),
             self._followed,
             self._returned,
         )
         self._home = home
+        self._disk_free_bytes = Recent(home.free_bytes)
         self._yielding = Yielding(
             settings, computer, self._meter, self._runner, self._offer, Pause(home.pause), self._review
         )
@@ -169,13 +170,10 @@ class Agent:
 
     def assigned(self, assign: Assign, frame: bytes) -> None:
         self._network.answered(assign.seen, assign.held_s, time.monotonic())
-        self._probation = assign.probation
         if assign.cancel:  # what has not begun need not be ended
             self._runner.recall()
         todo = self._core.assigned(assign)
-        self._spool.forget(todo.forget)
-        runs = todo.start or self._evened()
-        lined_up = self._core.line_up(self._runner.room())
+        runs, lined_up = todo.start or self._evened(), self._line_up()
         began = [run.attempt for run in (*runs, *lined_up)]
         try:
             self._ledger.write(over=todo.forget, came=(assign, frame), began=began)
@@ -184,17 +182,20 @@ class Agent:
         self._start(runs, lined_up)
         for attempt in todo.cancel:
             self._runner.cancel(attempt)
-        self._review_queue()
+        self._spool.forget(todo.forget)
+        if self._core.is_busy:
+            self._review_queue()
         if self._core.has_results:
             self._link.speak()
         elif self._core.has_news:
             self._link.speak_soon()
+        self._probation = assign.probation
         self._heard.set()
 
     def report(self, session: WorkerSession) -> bytes:
         holding, results = self._core.to_report()
         held = [self._runner.held(attempt) for attempt in holding]
-        load = self._yielding.load(self._meter.load(self._offer.slots, self._home.free_bytes()), self._network)
+        load = self._yielding.load(self._disk_free_bytes(), self._network)
         texts = [self._ledger.text(result) for result in results]
         seq, frame = session.report_of(held, texts, load, self._core.waiting)
         self._network.sent(seq, time.monotonic())
@@ -220,6 +221,9 @@ class Agent:
             return ()
         self._runner.recall()
         return self._core.recalled()
+
+    def _line_up(self) -> tuple[Run, ...]:
+        return self._core.line_up(self._runner.room()) if self._core.is_busy else ()
 
     def _begin(self, runs: tuple[Run, ...]) -> None:
         runs = runs or self._evened()
@@ -282,15 +286,21 @@ class Agent:
         results, self._ended_now = self._ended_now, []
         for result in results:
             self._yielding.ended(result.attempt)
-            self._diary.ended(result)
-        runs = self._core.left(*(result.attempt for result in results)) or self._evened()
-        lined_up = self._core.line_up(self._runner.room())
-        self._outbox.take(results, [run.attempt for run in (*runs, *lined_up)])
+        runs = self._core.left(*[result.attempt for result in results]) or self._evened()
+        lined_up = self._line_up()
+        ready = self._outbox.take(results, [run.attempt for run in (*runs, *lined_up)])
         self._start(runs, lined_up)
+        for result in ready:
+            self._begin(self._core.ended(result))
+        if ready:
+            self._link.speak_now()
+        for result in results:
+            self._diary.ended(result)
         if self._offer.obstacle:  # the disk took nothing of it
             self._review_queue()
 
     def _ready(self, result: Result) -> None:
+        """What had to wait."""
         self._begin(self._core.ended(result))
         self._link.speak()
 
@@ -354,18 +364,6 @@ def _facts(settings: WorkerSettings, home: Home, computer: Computer, python: Pyt
         functions=python.functions,
     )
     return replace(own, speed_source=found.source, speed_measured_at=found.measured_at)
-
-
-def _quota(settings: WorkerSettings, facts: Facts) -> Quota:
-    return Quota(
-        facts.memory_bytes,
-        facts.slots,
-        settings.task_memory_bytes,
-        settings.max_processes,
-        settings.scratch_limit_bytes,
-        settings.output_flood_bytes,
-        settings.outputs_limit_bytes,
-    )
 
 
 def _has_network(settings: WorkerSettings) -> bool:

@@ -16,8 +16,8 @@ lease) nothing of it begins, until an Assign shows that the master has heard wha
 
 from __future__ import annotations
 
-from collections import Counter, OrderedDict
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections import OrderedDict
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, islice, takewhile
 
@@ -25,7 +25,7 @@ from shared.model import MAX_ID, AttemptId, Outcome, Result
 from shared.protocol.messages import MAX_OUTPUT_FILES_PER_REPORT, MAX_RESULTS_PER_REPORT, Assign, Run
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # not frozen: that makes the making of one twice as dear
 class Instructions:
     """What an Assign asks of the agent, once all that is already done is left out."""
 
@@ -53,8 +53,11 @@ class Core:
         self._taken = 0  # slots that these take up
         self._at_work = 0  # how many of these take up any
         self._lined_up: dict[AttemptId, Run] = {}
-        self._waiting = OrderedDict((run.attempt, run) for run in waiting if self._is_new(run, waiting=()))
-        self._widths = Counter(run.slots for run in self._waiting.values())  # of what waits
+        self._waiting = OrderedDict[AttemptId, Run]()
+        self._widths: dict[int, int] = {}  # how many wait for so many slots
+        for run in waiting:
+            if not self._knows(run.attempt):
+                self._put(run)
         self._slots = slots
         self._doubted = set(self._waiting)  # the master may have given these elsewhere
         self._owes_report = False
@@ -91,7 +94,7 @@ class Core:
 
     def has(self, attempt: AttemptId) -> bool:
         """It is in hand: it waits, or it has begun."""
-        return self.is_waiting(attempt) or attempt in self._held
+        return attempt in self._held or self.is_waiting(attempt)
 
     def is_waiting(self, attempt: AttemptId) -> bool:
         return attempt in self._waiting or attempt in self._lined_up
@@ -112,18 +115,13 @@ class Core:
         for attempt in forget:
             del self._sent[attempt]
         unwanted = dict.fromkeys(assign.cancel)
-        new = {
-            run.attempt: run
-            for run in assign.run
-            if run.attempt not in unwanted and self._is_new(run, waiting=self._waiting)
-        }
-        cancel = tuple(attempt for attempt in unwanted if attempt in self._held or attempt in self._lined_up)
-        self._drop([attempt for attempt in unwanted if attempt in self._waiting], Outcome.CANCELLED, "")
-        self._waiting |= new
-        self._widths.update(run.slots for run in new.values())
+        cancel = self._cancelled(unwanted) if unwanted else ()
+        for run in assign.run:
+            if run.attempt not in unwanted and not self._knows(run.attempt):
+                self._put(run)
+                self._owes_report = True
         if assign.seen > 0:  # a Report of this session has said what waits, and it would have been cancelled
             self._doubted.clear()
-        self._owes_report |= bool(new) or len(cancel) < len(unwanted)
         return Instructions(self._begin(), cancel, forget)
 
     def allow(self, slots: int) -> tuple[Run, ...]:
@@ -165,9 +163,8 @@ class Core:
         theirs = set(attempts)
         for attempt in [attempt for attempt in reversed(self._lined_up) if attempt in theirs]:
             run = self._lined_up.pop(attempt)
-            self._waiting[attempt] = run
+            self._put(run)
             self._waiting.move_to_end(attempt, last=False)
-            self._widths[run.slots] += 1
 
     def recalled(self) -> tuple[Run, ...]:
         """What is still lined up has begun by now. The runs that begin now."""
@@ -213,6 +210,8 @@ class Core:
 
     def _begin(self, is_even: bool = False) -> tuple[Run, ...]:
         """Those of the waiting for which slots are free: from now on they are held."""
+        if not self._waiting:
+            return ()
         free, begun = self._slots - self._taken, list[Run]()
         if free <= 0 or (self.is_uneven and not is_even):
             return ()
@@ -244,6 +243,11 @@ class Core:
         is_process = not (run.function or run.inputs or run.own_inputs or run.outputs or run.row_file)
         return is_process and run.slots == 1 and run.attempt not in self._doubted
 
+    def _put(self, run: Run) -> None:
+        """It waits, after all others."""
+        self._waiting[run.attempt] = run
+        self._widths[run.slots] = self._widths.get(run.slots, 0) + 1
+
     def _take_out(self, attempt: AttemptId) -> None:
         """It waits no longer, if it did."""
         if run := self._waiting.pop(attempt, None):
@@ -265,9 +269,15 @@ class Core:
             self._take_out(attempt)
             self._unsent[attempt] = Result(attempt, outcome, reason=reason[:500])
 
-    def _is_new(self, run: Run, waiting: Container[AttemptId]) -> bool:
-        known = (self._held, self._lined_up, self._unsent, self._sent, waiting)
-        return not any(run.attempt in those for those in known)
+    def _cancelled(self, unwanted: Collection[AttemptId]) -> tuple[AttemptId, ...]:
+        """Those that have begun, or may have. What waits is dropped, and what is not in hand makes a Report due."""
+        begun = tuple(attempt for attempt in unwanted if attempt in self._held or attempt in self._lined_up)
+        self._drop([attempt for attempt in unwanted if attempt in self._waiting], Outcome.CANCELLED, "")
+        self._owes_report |= len(begun) < len(unwanted)
+        return begun
+
+    def _knows(self, attempt: AttemptId) -> bool:
+        return self.has(attempt) or attempt in self._unsent or attempt in self._sent
 
 
 def _fits(results: Iterable[Result]) -> int:

@@ -4,6 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from shared.model import Facts
+    from worker.settings import WorkerSettings
 
 _LARGEST_SHARE = 0.75
 """Of the memory, for tasks whose jobs ask for none: the rest is the owner's."""
@@ -74,6 +79,18 @@ class Quota:
         if self.memory_bytes is None:
             return None
         return int(self.memory_bytes * _LARGEST_SHARE * min(1.0, slots / self.slots))
+
+
+def quota_of(settings: WorkerSettings, facts: Facts) -> Quota:
+    return Quota(
+        facts.memory_bytes,
+        facts.slots,
+        settings.task_memory_bytes,
+        settings.max_processes,
+        settings.scratch_limit_bytes,
+        settings.output_flood_bytes,
+        settings.outputs_limit_bytes,
+    )
 
 
 def _size(limit_bytes: int | None) -> str:

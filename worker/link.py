@@ -49,6 +49,11 @@ class Link:
         if self._talk:
             self._talk.speak()
 
+    def speak_now(self) -> None:
+        """One is due, and nothing more happens before the loop comes round."""
+        if self._talk:
+            self._talk.speak_now()
+
     def speak_soon(self) -> None:
         """A Report is due, unless one goes anyhow."""
         if self._talk:

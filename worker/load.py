@@ -4,27 +4,41 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Callable
 
-from shared.model import Load
 from worker.computer import Computer
 from worker.pressure import Pressure
 
 SAMPLE_EVERY_S = 2.0
-_MEMORY_GOOD_FOR_S = 0.25
-"""Reading it takes as long as all the rest of a Report."""
+_GOOD_FOR_S = 0.25
 _SMOOTH_S = 6.0
 """Two thirds of a change show within this time."""
 
 
+class Recent:
+    """A figure as it was just now: to read it takes as long as all the rest of a Report."""
+
+    def __init__(self, read: Callable[[], int]) -> None:
+        self._read = read
+        self._at = -math.inf
+        self._figure = 0
+
+    def __call__(self) -> int:
+        now = time.monotonic()
+        if now - self._at > _GOOD_FOR_S:
+            self._figure, self._at = self._read(), now
+        return self._figure
+
+
 class Meter:
-    """Fed with our own CPU time every now and then; answers with a smoothed Load at any time."""
+    """Fed with our own CPU time every now and then; answers with what is left, smoothed, at any time."""
 
     def __init__(self, computer: Computer) -> None:
         self._computer = computer
         self._last: tuple[float, float] | None = None  # when, CPU seconds that others had used
         self._spare_cpu: float | None = None
-        self._pressure = Pressure()
-        self._memory = (-math.inf, 0)  # when it was read, what was available
+        self.pressure = Pressure()
+        self.memory_available_bytes = Recent(computer.memory_available_bytes)
 
     @property
     def spare_cpu(self) -> float:
@@ -34,26 +48,12 @@ class Meter:
     def sample(self, own_cpu_s: float) -> None:
         """Measure; ``own_cpu_s`` is all that the agent and its tasks have used so far."""
         now = time.monotonic()
-        self._pressure = Pressure.now()
+        self.pressure = Pressure.now()
         others_cpu_s = self._computer.busy_cpu_s() - own_cpu_s
         if self._last and now > self._last[0]:
             elapsed_s = now - self._last[0]
             self._smooth(self._spare(max(0.0, others_cpu_s - self._last[1]) / elapsed_s), elapsed_s)
         self._last = (now, others_cpu_s)
-
-    def load(self, slots: int, disk_free_bytes: int) -> Load:
-        now, pressure = time.monotonic(), self._pressure
-        if now - self._memory[0] > _MEMORY_GOOD_FOR_S:
-            self._memory = now, self._computer.memory_available_bytes()
-        return Load(
-            slots,
-            round(self.spare_cpu, 3),
-            self._memory[1],
-            disk_free_bytes,
-            pressure.cpu,
-            pressure.memory,
-            pressure.io,
-        )
 
     def _spare(self, others_cores: float) -> float:
         return max(0.0, min(self._computer.cores, self._computer.measured_cores - others_cores))

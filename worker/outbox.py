@@ -18,7 +18,7 @@ _RETRY_S = 2.0
 
 
 class Outbox:
-    """Hands every result to ``on_ready`` as soon as it may be sent."""
+    """Hands every result that may not be sent at once to ``on_ready`` as soon as it may."""
 
     def __init__(
         self,
@@ -47,16 +47,17 @@ class Outbox:
             self._crew.start(self._deliver(result))
         return [result for result in results if not names_files(result)], unready
 
-    def take(self, results: Sequence[Result], began: Sequence[AttemptId] = ()) -> None:
-        """To disk, with what begins in their place; what is not on disk is not sent."""
+    def take(self, results: Sequence[Result], began: Sequence[AttemptId] = ()) -> list[Result]:
+        """To disk, with what begins in their place; what is not there is not sent. Those that may be sent at once."""
         if self._write(results, began):
-            self._pass_on(results)
-        else:
-            self._crew.start(self._take_late(results))
+            return self._pass_on(results)
+        self._crew.start(self._take_late(results))
+        return []
 
     async def _take_late(self, results: Sequence[Result]) -> None:
         await self._insist(results)
-        self._pass_on(results)
+        for result in self._pass_on(results):
+            self._on_ready(result)
 
     async def _insist(self, results: Sequence[Result]) -> None:
         """Until the disk takes them."""
@@ -74,13 +75,16 @@ class Outbox:
             return False
         return True
 
-    def _pass_on(self, results: Iterable[Result]) -> None:
+    def _pass_on(self, results: Iterable[Result]) -> list[Result]:
+        """Those that need not be delivered first."""
+        ready = []
         for result in results:
             self._spool.keep(result)
             if names_files(result):
                 self._crew.start(self._deliver(result))
             else:
-                self._on_ready(result)
+                ready.append(result)
+        return ready
 
     async def _deliver(self, result: Result) -> None:
         files, value_file = self._spool.output_files(result.attempt), self._spool.value_file(result.attempt)

@@ -93,6 +93,11 @@ class Talk:
             self._is_due = True
             self._loop.call_soon(self._go_on)
 
+    def speak_now(self) -> None:
+        """The same, where all that happened together has been told."""
+        self._is_due = True
+        self._go_on()
+
     def speak_soon(self) -> None:
         self._once(_REPORT_WITHIN_S, self._tell_news)
 

@@ -134,11 +134,17 @@ class Yielding:
             self._stopping.attempts.pop(attempt, None)
         self._limit_offer()  # what it leaves is not lent again while memory is short
 
-    def load(self, load: Load, network: Network) -> Load:
-        """With what there is to say of the owner, and of the way to the master."""
-        known_s = self.sight.idle_s
-        return replace(
-            load,
+    def load(self, disk_free_bytes: int, network: Network) -> Load:
+        """What there is to say of this computer, of its owner, and of the way to the master."""
+        known_s, pressure = self.sight.idle_s, self._meter.pressure
+        return Load(
+            self._offer.slots,
+            round(self._meter.spare_cpu, 3),
+            self._meter.memory_available_bytes(),
+            disk_free_bytes,
+            pressure.cpu,
+            pressure.memory,
+            pressure.io,
             on_battery=self._signs.on_battery,
             in_use=self._was_there,
             idle_s=None if self._desk is None or known_s is None else round(known_s, 1),

@@ -138,16 +138,15 @@ def test_spare_cpu_is_what_others_leave_and_changes_smoothly(monkeypatch: pytest
     now, computer = 1000.0, Bench()
     monkeypatch.setattr("time.monotonic", lambda: now)
     meter = Meter(computer)
-    assert meter.load(2, 9).spare_cpu == 4.0
+    assert meter.spare_cpu == 4.0
     meter.sample(own_cpu_s=50)
     now, computer.used_s = now + 2, computer.used_s + 6  # three cores busy, two of them with our tasks
     meter.sample(own_cpu_s=54)
-    assert meter.load(2, 9).spare_cpu == 3.0
+    assert meter.spare_cpu == 3.0
     now, computer.used_s = now + 2, computer.used_s + 8  # the owner takes all
     meter.sample(own_cpu_s=54)
-    assert 0 < meter.load(2, 9).spare_cpu < 3.0
+    assert 0 < meter.spare_cpu < 3.0
     now, computer.used_s = now + 1000, computer.used_s + 4000
     meter.sample(own_cpu_s=54)
-    load = meter.load(2, 9)
-    assert load.spare_cpu == pytest.approx(0, abs=0.01)
-    assert (load.slots, load.memory_available_bytes, load.disk_free_bytes) == (2, 7, 9)
+    assert meter.spare_cpu == pytest.approx(0, abs=0.01)
+    assert meter.memory_available_bytes() == 7

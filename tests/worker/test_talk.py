@@ -104,6 +104,17 @@ async def test_a_result_that_comes_alone_is_told_as_soon_as_the_loop_comes_round
     assert socket.reports == 2
 
 
+async def test_what_happened_together_is_told_at_once_where_the_last_report_is_answered(
+    talk: Talk, socket: Socket
+) -> None:
+    talk.speak_now()
+    assert socket.reports == 2
+    talk.speak_now()
+    assert socket.reports == 2
+    socket.answers(2, 2)
+    assert socket.reports == 3
+
+
 async def test_what_comes_meanwhile_waits_for_the_answer_and_goes_together(talk: Talk, socket: Socket) -> None:
     talk.speak()
     await rounds()
