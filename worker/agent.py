@@ -223,7 +223,7 @@ class Agent:
         return self._core.recalled()
 
     def _line_up(self) -> tuple[Run, ...]:
-        return self._core.line_up(self._runner.room()) if self._core.is_busy else ()
+        return self._core.line_up(self._runner.room()) if self._core.may_line_up else ()
 
     def _begin(self, runs: tuple[Run, ...]) -> None:
         runs = runs or self._evened()

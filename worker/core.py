@@ -92,6 +92,14 @@ class Core:
         """Slots are free, and what is lined up waits elsewhere: before anything begins, it is to be recalled."""
         return bool(self._lined_up) and self._taken < self._slots
 
+    @property
+    def may_line_up(self) -> bool:
+        """The first of those that wait may begin in the place of any."""
+        if self._taken != self._slots or self._taken != self._at_work:
+            return False
+        first = next(iter(self._waiting.values()), None)
+        return first is not None and self._may_be_lined_up(first)
+
     def has(self, attempt: AttemptId) -> bool:
         """It is in hand: it waits, or it has begun."""
         return attempt in self._held or self.is_waiting(attempt)
@@ -142,7 +150,7 @@ class Core:
 
         Only processes and nothing else, each in one slot as all that is at work: then any place is as good.
         """
-        if self._taken != self._slots or self._taken != self._at_work:
+        if not self.may_line_up:
             return ()
         found = tuple(islice(takewhile(self._may_be_lined_up, self._waiting.values()), max(0, most)))
         for run in found:

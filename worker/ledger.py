@@ -12,7 +12,7 @@ from __future__ import annotations
 import errno
 import logging
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -78,21 +78,23 @@ class Ledger:
     def write(
         self,
         *,
-        results: Iterable[Result] = (),
-        over: Iterable[AttemptId] = (),
+        results: Sequence[Result] = (),
+        over: Sequence[AttemptId] = (),
         came: tuple[Assign, bytes] | None = None,
-        began: Iterable[AttemptId] = (),
+        began: Sequence[AttemptId] = (),
     ) -> None:
         """All that happened, in one piece; ``came``: an Assign and its frame. OSError: no room, nothing is kept but
         what is over.
         """
         ended = [(result.attempt, written.write(result)) for result in results]
-        begun = tuple(began)
-        gone = tuple(attempt for attempt in over if attempt in self._sizes)
+        gone = [attempt for attempt in over if attempt in self._sizes]
         lines = [_RESULT % text for _, text in ended]
-        lines += [_OVER % _list(gone)] if gone else []
-        lines += [_CAME % came[1].replace(b"\n", b" ")] if came and came[0].run else []
-        lines += [_BEGAN % _list(begun)] if begun else []
+        if gone:
+            lines.append(_OVER % _list(gone))
+        if came and came[0].run:
+            lines.append(_CAME % came[1].replace(b"\n", b" "))
+        if began:
+            lines.append(_BEGAN % _list(began))
         if not lines:
             return
         try:
@@ -105,7 +107,7 @@ class Ledger:
         self._over(gone)
         if came:
             self._came(came[0], len(came[1]))
-        self._began(begun)
+        self._began(began)
         if self._size_bytes > 2 * max(_WORTH_CLEANING_BYTES // 2, self.live_bytes, self._cleaned_bytes):
             with suppress(OSError):  # a full disk: it stays as it is
                 self._clean()

@@ -28,7 +28,7 @@ def take_over(ledger: Ledger, inbox: Path, spool: Path) -> None:
     waiting, begun = _left(inbox.read_bytes().splitlines() if inbox.exists() else [])
     came = Assign(0, 0, tuple(waiting.values()))
     try:
-        ledger.write(came=(came, codec.encode(came)), began=begun, results=results.values())
+        ledger.write(came=(came, codec.encode(came)), began=begun, results=list(results.values()))
     except OSError as error:
         raise LooplineError(
             "data_dir", f"cannot take over what the last release left: {error}", "make room"

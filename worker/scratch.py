@@ -81,8 +81,12 @@ class Surroundings:
             self._inherited = {name: os.environ[name] for name in names if name in os.environ}
         return self._inherited
 
+    def of(self, run: Run, home: str) -> dict[str, str]:
+        """All that it finds, in this scratch folder."""
+        return {**self.inherited, **self.own(run, home)}
+
     def own(self, run: Run, home: str) -> dict[str, str]:
-        """What comes over that, in this scratch folder."""
+        """What comes over what all have in common."""
         attempt, for_files = run.attempt, f"{home}{os.sep}{TEMPORARY}"
         return {
             "HOME": home,

@@ -85,6 +85,8 @@ def names_files(result: Result) -> bool:
 
 def _named_by(result: Result) -> list[str]:
     value = result.value and result.value.sha256
+    if not (value or result.stdout.sha256 or result.stderr.sha256 or result.outputs):
+        return []
     named = (result.stdout.sha256, result.stderr.sha256, value, result.outputs)
     return [suffix for suffix, names in zip(_SUFFIXES, named, strict=True) if names]
 

@@ -7,6 +7,7 @@ import base64
 import hashlib
 import os
 import pickle
+import shutil
 import socket
 import subprocess
 import sys
@@ -438,9 +439,20 @@ async def test_a_folder_is_empty_for_every_call_and_gone_after_the_last(caller: 
         found, temporary, folder = await caller.value(look, leave)
         assert (found, temporary) == ([".tmp"], [])
         folders.add(folder)
-    assert len(folders) == 6
+    assert len(folders) == 3, "what was left empty is the next call's"
     caller.warm.interpreters.close()
     await until(lambda: not any(caller.bench.scratch.glob("*/*")))
+
+
+async def test_a_folder_that_went_meanwhile_is_made_again(caller: Caller) -> None:
+    def where() -> str:
+        return str(Path.cwd())
+
+    folder = await caller.value(where)
+    shutil.rmtree(folder)
+    again = await caller.value(where)
+    assert again != folder
+    assert await caller.value(where) == again
 
 
 async def test_each_call_answers_for_its_own_memory(caller: Caller) -> None:
@@ -533,6 +545,7 @@ async def test_a_crash_is_its_calls_failure_and_the_next_one_gets_a_fresh_interp
 
 def whatever(what: str) -> object:
     import subprocess
+    import time
 
     if what == "crash":
         os._exit(3)
@@ -544,6 +557,8 @@ def whatever(what: str) -> object:
         Path("left").touch()
     if what == "raise":
         raise ZeroDivisionError
+    if what == "hang":
+        time.sleep(1000)
     return "x" * INLINE_LIMIT_BYTES if what == "long" else what
 
 
@@ -576,7 +591,7 @@ async def test_a_call_for_which_an_interpreter_waits_begins_at_once_whatever_com
 
 async def test_what_was_begun_at_once_is_killed_at_once(caller: Caller) -> None:
     await caller.value(whatever, "")
-    run = caller.run(whatever, "")
+    run = caller.run(whatever, "hang")
     caller.bench.runner.start(run)
     caller.bench.runner.cancel(run.attempt)
     assert (await caller.bench.end_of(run)).outcome is Outcome.CANCELLED

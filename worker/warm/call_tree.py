@@ -44,12 +44,12 @@ class Files(Protocol):
 
 
 def message_of(job: Job, call: Call) -> dict[str, Any]:
-    """What an interpreter is told of one task that brings nothing with it."""
+    """What an interpreter is told of one task that brings nothing with it, in its folder."""
     return {
         "function": call.function,
         "arguments": call.arguments,
         "folder": job.folder,
-        "environment": call.environment,
+        "environment": call.environment(job.folder),
         "value": f"{job.folder}{os.sep}{TEMPORARY}{os.sep}{NAME}",
         "inline": INLINE_LIMIT_BYTES,
         "chunk": call.count is not None,
@@ -191,14 +191,17 @@ class CallTree:
         interpreter.hold()
 
     async def _ask(self, interpreter: Interpreter) -> Answer | Ended:
-        message, files = message_of(self._job, self._call), list[int]()
+        brings, files = list[str](), list[int]()
         try:
-            files = await self._fetch(interpreter, message)
+            brings, files = await self._fetch(interpreter)
             self._prepare(interpreter)
         except BaseException:
             close_files(files)
             self._interpreters.give_back(interpreter)
             raise
+        message = message_of(self._job, self._call) | {"brings": brings, "skip": self._made.calls}
+        if "arguments" in brings:
+            message["arguments"] = ""
         try:
             return await interpreter.call(message, files)
         finally:
@@ -207,20 +210,18 @@ class CallTree:
     def _prepare(self, interpreter: Interpreter) -> None:
         """OSError: no room for its folder."""
         if self._job.makes_folder:
-            interpreter.make_folder(self._job.folder)
+            self._job.folder = interpreter.folder_for(self._job.folder)
         if self._is_killed:
             interpreter.kill()
         elif self._is_frozen:
             interpreter.tree.freeze()
 
-    async def _fetch(self, interpreter: Interpreter, message: dict[str, Any]) -> list[int]:
-        """What the interpreter does not have, on this computer and open; the message says what that is."""
-        message["skip"] = self._made.calls
+    async def _fetch(self, interpreter: Interpreter) -> tuple[list[str], list[int]]:
+        """What the interpreter does not have, on this computer and open."""
         wanted = {} if self._call.function in interpreter.functions else {"function": self._call.function}
         if self._call.arguments_file:
             wanted["arguments"] = self._call.arguments_file
-        message["brings"] = list(wanted)
-        files: list[int] = []
+        brings, files = list(wanted), list[int]()
         if wanted:
             self._fetching = asyncio.create_task(self._open_files(list(wanted.values())))
             if self._is_killed:
@@ -229,10 +230,10 @@ class CallTree:
                 files = await self._fetching
             finally:
                 self._fetching = None
-        if len(message["arguments"]) > _LONGEST_IN_LINE:
-            message["brings"].append("arguments")
-            files.append(file_of(base64.b64decode(message.pop("arguments")), interpreter.folder))
-        return files
+        if len(self._call.arguments) > _LONGEST_IN_LINE:
+            brings.append("arguments")
+            files.append(file_of(base64.b64decode(self._call.arguments), interpreter.folder))
+        return brings, files
 
     async def _open_files(self, names: list[str]) -> list[int]:
         opened: list[int] = []

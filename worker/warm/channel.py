@@ -73,7 +73,7 @@ class Channel:
 
     def _read(self, line: bytes) -> None:
         try:
-            message = json.loads(line)
+            message = json.loads(line.decode())  # of bytes it would look first how they are written
         except (ValueError, RecursionError):
             message = None
         if not isinstance(message, dict) or self._unasked is not None:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Self
 
+from shared.paths import TEMPORARY
 from worker import scratch
 from worker.launch.trees import Ended, Job, Launcher, Tree
 from worker.warm.channel import Channel, Line
@@ -102,14 +103,13 @@ class Interpreter:
     def has_ended(self) -> bool:
         return self._end.done() or not self._channel.is_open
 
-    def make_folder(self, folder: str) -> None:
-        """For the next call: that of the last one where nothing was left in it. OSError: no room."""
+    def folder_for(self, folder: str) -> str:
+        """Where the next call is made: as the last one, where nothing was left there, else here. OSError: no room."""
         clean, self._clean = self._clean, ""
-        if clean:
-            with suppress(OSError):
-                os.rename(clean, folder)  # noqa: PTH104 - it is text
-                return
+        if clean and os.path.isdir(f"{clean}{os.sep}{TEMPORARY}"):  # noqa: PTH112 - it is text
+            return clean
         scratch.make(Path(folder))
+        return folder
 
     async def call(self, message: dict[str, Any], files: Sequence[int]) -> Answer | Ended:
         """``Ended``: it is gone, and did not answer."""
