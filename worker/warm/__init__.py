@@ -11,7 +11,7 @@ that prints nothing costs nothing for that, and what was written before a crash 
 that was left empty is the next call's too, under its path.
 
 A task's calls (one, or several) are a Tree to what is above: killing it kills the whole interpreter, and the next one
-gets a fresh one. Where an interpreter waits that knows the function, a call begins in the same moment, and ends as its
-answer comes; only what takes a while is waited for. Between calls it stands still. Where files cannot be handed over a socket (Windows), every task has
-an interpreter of its own.
+gets a fresh one. Where an interpreter waits that knows the function, a call begins in the same moment and ends as its
+answer comes; only what takes a while is waited for. Between calls it stands still. Where files cannot be handed over
+a socket (Windows), every task has an interpreter of its own.
 """
