@@ -128,9 +128,11 @@ def _prediction(state: State, event: JobSubmitted) -> tuple[Prediction | None, f
     predicted = programs.predict(program) if program is not None else None
     if program is None or predicted is None or event.spec.known_size is not None:
         return None, None
-    program.used_at = state.now
+    recorded = program.recorded
     size = None if event.spec.size == "unknown" else programs.task_size(program, predicted)
-    state.save_program(program)
+    if program.recorded != recorded or state.now >= program.used_at + programs.NEWS_EVERY_S:
+        program.used_at = state.now
+        state.save_program(program)
     return predicted, size
 
 

@@ -139,7 +139,7 @@ async def test_nothing_begins_that_was_lined_up(
     monkeypatch.setattr(Pace, "in_a_moment", lambda pace: 8)
     agent = start()
     log = agent.folder / "log"
-    waits = f"[ -e {log}.stop ] || [ $LOOPLINE_TASK -gt 50 -a ! -e {log}.on ]"  # half of them, until the owner has left
+    waits = f"[ -e {log}.stop ] || [ $LOOPLINE_TASK -gt 50 -a ! -e {log}.on ]"  # half of them, until the owner left
     script = f"echo begun >> {log}; while {waits}; do sleep 0.01; done; echo ended >> {log}"
     every = [run_of("sh", "-c", script, task=task) for task in range(1, 101)]
     await until(lambda: master.reports and master.reports[-1].load.slots > 0)
