@@ -25,11 +25,13 @@ Fact = TypeVar("Fact")
 
 
 async def wait_for(what: str, ask: Callable[[], Awaitable[Fact | None]], seconds: float = 60.0) -> Fact:
-    """The first true answer; tests wait for facts, never for time."""
+    """The first true answer; tests wait for facts, never for time. What is long in coming is asked for less often."""
+    pause_s = 0.01
     async with asyncio.timeout(seconds) as limit:
         try:
             while not (fact := await ask()):
-                await asyncio.sleep(0.02)
+                await asyncio.sleep(pause_s)
+                pause_s = min(0.1, 1.2 * pause_s)
         except TimeoutError:
             if limit.expired():
                 raise AssertionError(f"waited {seconds:g} s in vain for {what}") from None
@@ -183,7 +185,8 @@ class Grid:
         """The order was kept, and the log replayed leads to the very rows that are stored."""
         report = await self.client().passing()
         assert report.passings == 0, report
-        assert await replay.check(str(self.data_dir / "loopline.db")) == []
+        differences = await replay.check(str(self.data_dir / "loopline.db"))
+        assert not differences, differences
 
     def log(self, name: str) -> str:
         return re.sub(r"\x1b\[[0-9;]*m", "", (self.folder / f"{name}.log").read_text(errors="replace"))
