@@ -201,7 +201,7 @@ class Gate:
     @property
     def wait(self) -> str:
         """Shell: go on when the gate is open."""
-        return f"while [ ! -e {self.file} ]; do sleep 0.02; done"
+        return f"while [ ! -e {self.file} ]; do sleep 0.05; done"
 
     def open(self) -> None:
         self.file.touch()
