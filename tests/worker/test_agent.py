@@ -316,7 +316,11 @@ async def test_no_slots_are_offered_where_the_disk_is_nearly_full(
     assert "offering no slots: only" in caplog.text
 
 
-async def test_no_slots_are_offered_while_this_computer_cannot(master: SmallMaster, start: Start) -> None:
+async def test_no_slots_are_offered_while_this_computer_cannot(
+    master: SmallMaster, start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    was_told, looks = asyncio.Event(), Home.is_writable
+    monkeypatch.setattr(Home, "is_writable", lambda home: was_told.is_set() and looks(home))
     agent = start()
     await until(lambda: master.is_connected)
     scratch = agent.folder / "scratch"
@@ -326,7 +330,8 @@ async def test_no_slots_are_offered_while_this_computer_cannot(master: SmallMast
     await master.say(run)
     (result,) = await master.results_of(run)
     assert result.outcome is Outcome.GIVEN_BACK
-    assert any(report.load.slots == 0 for report in master.reports)
+    await until(lambda: master.reports[-1].load.slots == 0)
+    was_told.set()
     await until(lambda: master.reports[-1].load.slots == 2)  # its disk takes files again
 
 
