@@ -57,7 +57,7 @@ async def ours(with_groups: bool) -> AsyncIterator[list[int]]:
                 for number in range(CORES):
                     place = Path(folder, f"1.{number}.1")
                     place.mkdir()
-                    tree = await launcher.start(Job(HOG, place, {}), nowhere.fileno(), nowhere.fileno())
+                    tree = await launcher.start(Job(HOG, str(place), {}), nowhere.fileno(), nowhere.fileno())
                     waiting = asyncio.create_task(tree.wait())
                     stack.push_async_callback(asyncio.wait_for, waiting, 10)
                     stack.callback(tree.kill)
