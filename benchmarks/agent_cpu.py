@@ -130,7 +130,7 @@ def measure(tasks: int, window: int, slots: int, commit_ms: float) -> dict[str, 
     master = context.Process(target=serve, args=(there, tasks, window, commit_ms), daemon=True)
     master.start()
     url = f"http://127.0.0.1:{here.recv()}"
-    agent_module.Runner = InstantRunner  # type: ignore[assignment,misc]
+    agent_module.Runner = InstantRunner  # type: ignore[attr-defined,assignment]
     with tempfile.TemporaryDirectory() as folder:
         cpu_s, wall_s = asyncio.run(_work(url, Path(folder), slots, here))
     reports = here.recv()

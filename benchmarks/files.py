@@ -116,7 +116,7 @@ def measure(mb: int, workers: int, rounds: int) -> Figures:
             commands = [[*FETCHING, "plain", port, str(target / str(number))] for number in range(workers)]
             return _cleared(target, lambda: fetch(commands))
 
-        ways = [theirs, lambda: ours(workers)]
+        ways: list[Callable[[], Took]] = [theirs, lambda: ours(workers)]
         try:
             began_s, took = cpu_s(process), []
             for number in range(rounds):  # in one order, then in the other: it matters who was there before

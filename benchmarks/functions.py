@@ -72,7 +72,7 @@ class Pool:
         return self.executor.map(call, range(calls), chunksize=chunksize or POOL_CHUNK)
 
     def cpu_s(self) -> dict[str, float]:
-        below = sum(map(tree_cpu_s, self.executor._processes))  # type: ignore[attr-defined]
+        below = sum(map(tree_cpu_s, self.executor._processes))  # type: ignore[attr-defined,arg-type]
         return {"client": time.process_time(), "below": below}
 
     def memory_bytes(self) -> dict[str, int]:
@@ -125,7 +125,7 @@ def measure(options: Any, one: Grid) -> dict[str, Any]:
     found["fsync_s"] = []
     token = one.token()
     with loopline.Executor(one.url, token) as executor, pool() as other:
-        ways = [Ours(one, executor), other]
+        ways: list[Ours | Pool] = [Ours(one, executor), other]
         list(executor.map(call, range(WARM_UP)))
         for turn in range(options.rounds):
             for name, ask in questions.items():

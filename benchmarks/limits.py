@@ -25,8 +25,8 @@ def spawn_loops(tasks: int, slots: int, folder: Path, *, silent: bool = False) -
 
 def floor(kind: str, tasks: int, slots: int = 2, *, silent: bool = False) -> Way:
     """The least that a durable master-worker system in Python does; ``kind`` is one of peers'."""
-    command = [sys.executable, YARDSTICKS / "floor.py", kind, "--tasks", str(tasks), "--slots", str(slots)]
-    return Way(FLOOR, "yes", partial(yardstick, *command, *(["--silent"] if silent else [])))
+    options = [kind, "--tasks", str(tasks), "--slots", str(slots), *(["--silent"] if silent else [])]
+    return Way(FLOOR, "yes", partial(yardstick, sys.executable, YARDSTICKS / "floor.py", *options))
 
 
 def compiled(name: str, folder: Path, *flags: str) -> Path | None:

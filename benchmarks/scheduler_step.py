@@ -183,8 +183,8 @@ class Prototype(Swarm):
             attempt = Attempt(1, task.number, 1, name, 1, replica=False, dispatched_at=self.now)
             self.running[attempt.id] = task, attempt
             rows += (task, attempt)
-            parameters = {"i": task.number}
-            runs.setdefault(name, []).append(Run(attempt.id, ("work", str(task.number)), parameters, {}))
+            run = Run(attempt.id, ("work", str(task.number)), {"i": task.number}, {})
+            runs.setdefault(name, []).append(run)
         return {name: self._assign(self.workers[name], given) for name, given in runs.items()}
 
     def _assign(self, worker: Worker, runs: list[Run]) -> Assign:

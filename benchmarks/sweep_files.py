@@ -51,7 +51,7 @@ async def sweep(tasks: int, folder: Path) -> dict[str, Any]:
         spec = JobSpec(
             command=["sh", "-c", WORK, "{i}"],
             parameters={"i": Range(range=[1, tasks])},
-            inputs={name: file.as_input() for name, file in inputs.items()},
+            inputs={name: f"sha256:{file.sha256}" for name, file in inputs.items()},
             outputs=["out/*"],
         )
         job = (await client.submit(spec)).id

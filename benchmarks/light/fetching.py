@@ -26,7 +26,7 @@ async def as_worker(url: str, sha256: str, folder: Path) -> None:
     from worker.gate import Gate
     from worker.settings import WorkerSettings
 
-    async with Gate(WorkerSettings(master=url, data_dir=folder)) as gate:  # type: ignore[arg-type]
+    async with Gate(WorkerSettings(master=url, data_dir=folder)) as gate:
         (folder / "cache").mkdir(parents=True)
         cache = Cache(folder / "cache", 2**40, Downloads(gate))
         began_s = _wait()

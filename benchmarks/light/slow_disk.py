@@ -27,5 +27,5 @@ class SlowConnection(sqlite3.Connection):
 
 
 if __name__ == "__main__":
-    sqlite3.dbapi2.connect = partial(sqlite3.connect, factory=SlowConnection)  # type: ignore[attr-defined]
+    sqlite3.dbapi2.connect = partial(sqlite3.connect, factory=SlowConnection)  # type: ignore[assignment]
     sys.exit(main(sys.argv[2:]))
