@@ -21,6 +21,7 @@ routes = Routes("files")
 BYTES = "application/octet-stream"
 _CHUNK_BYTES = 2**20
 _HEADERS = {"Content-Type": BYTES, "Cache-Control": "private, max-age=31536000, immutable"}
+_SEALED = {"media_type": BYTES, "headers": {HEADER: "BLAKE3 of the whole file, where the master knows it"}}
 
 
 @routes("PUT /files/{sha256}", STORERS, status=204, takes=BYTES, declines=(409, 413, 507))
@@ -38,7 +39,7 @@ async def put_file(
     return web.Response(status=204)
 
 
-@routes("HEAD /files/{sha256}", ALL, media_type=BYTES)
+@routes("HEAD /files/{sha256}", ALL, **_SEALED)
 async def head_file(services: Services, sha256: FileHash) -> web.StreamResponse:
     """Whether a file is here, and how long it is; a file that is here stays for a while, to be named by a job.
 
@@ -51,9 +52,9 @@ async def head_file(services: Services, sha256: FileHash) -> web.StreamResponse:
     return web.Response(status=404, headers=headers, content_type=MEDIA_TYPE)
 
 
-@routes("GET /files/{sha256}", ALL, media_type=BYTES)
+@routes("GET /files/{sha256}", ALL, **_SEALED)
 async def get_file(services: Services, sha256: FileHash) -> web.FileResponse:
-    """A file, or a range of its bytes. Loopline-Seal is the BLAKE3 of the whole, where the master knows it."""
+    """A file, or a range of its bytes."""
     return _file(services, sha256)
 
 
