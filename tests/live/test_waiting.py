@@ -58,7 +58,7 @@ def runs(folder: Path) -> Counter[str]:
 async def test_a_bag_of_short_tasks_waits_at_its_worker_and_completes(grid: Grid) -> None:
     gate = grid.gate()
     await grid.start_worker("ant")
-    job = await grid.submit(f"{gate.wait}; head -c 100000 /dev/zero", tasks=8, size=0.8)
+    job = await grid.submit(f"{gate.wait}; head -c 100000 /dev/zero", tasks=8, size=0.08)
     await queued(grid, "ant", 7)
     gate.open()
     assert (await grid.ended(job)).state is JobState.SUCCEEDED
@@ -79,7 +79,7 @@ async def test_an_agent_that_is_killed_with_a_queue_goes_on_with_it(grid: Grid) 
     """What had begun is given back; what waited is run, under the same number, once."""
     gate = grid.gate()
     await grid.start_worker("ant")
-    job = await grid.submit(f"echo {{i}} >> {grid.folder}/begun; {gate.wait}", tasks=5, size=0.5)
+    job = await grid.submit(f"echo {{i}} >> {grid.folder}/begun; {gate.wait}", tasks=5, size=0.05)
     await queued(grid, "ant", 4)
     await has_written(grid)
     await grid.kill_worker("ant")
@@ -102,7 +102,7 @@ async def test_a_queue_that_was_given_elsewhere_meanwhile_is_dropped(grid: Grid)
     gate = grid.gate()
     await grid.start_worker("ant")
     script = f"echo $LOOPLINE_ATTEMPT >> {grid.folder}/begun; {gate.wait}"
-    job = await grid.submit(script, tasks=4, size=0.4, max_replicas=1)
+    job = await grid.submit(script, tasks=4, size=0.04, max_replicas=1)
     await queued(grid, "ant", 3)
     await has_written(grid)
     await grid.kill_worker("ant")
@@ -121,7 +121,7 @@ async def test_a_queue_that_was_given_elsewhere_meanwhile_is_dropped(grid: Grid)
 async def test_a_master_that_is_killed_finds_the_queue_again(grid: Grid) -> None:
     gate = grid.gate()
     await grid.start_worker("ant")
-    job = await grid.submit(f"{gate.wait}; echo {{i}}", tasks=5, size=0.5)
+    job = await grid.submit(f"{gate.wait}; echo {{i}}", tasks=5, size=0.05)
     await queued(grid, "ant", 4)
     await grid.kill_master()
     await grid.start_master()
@@ -137,7 +137,7 @@ async def test_the_owner_returns_while_tasks_wait(grid: Grid) -> None:
     with x_server() as display:
         await grid.start_worker("ant", owner=OWNER | display | {"LOOPLINE_GRACE_S": "600"})
         gate = grid.gate("open-$LOOPLINE_WORKER")
-        job = await grid.submit(f"{gate.wait}", tasks=4, size=0.4, max_attempts=1, max_replicas=1)
+        job = await grid.submit(f"{gate.wait}", tasks=4, size=0.04, max_attempts=1, max_replicas=1)
         await queued(grid, "ant", 3)
         grid.gate("open-bee").open()
         move_mouse(display, 25)
@@ -160,7 +160,7 @@ async def test_the_owner_returns_while_tasks_wait(grid: Grid) -> None:
 async def test_what_has_not_begun_is_taken_back(grid: Grid, deed: str) -> None:
     gate = grid.gate()
     await grid.start_worker("ant")
-    job = await grid.submit(f"{gate.wait}", tasks=3, size=0.3, max_replicas=1)
+    job = await grid.submit(f"{gate.wait}", tasks=3, size=0.03, max_replicas=1)
     await queued(grid, "ant", 2)
     client = grid.client()
     await (client.drain("ant") if deed == "drain" else client.pause(job))
