@@ -104,11 +104,11 @@ class Runner:
     def _attempt(self, run: Run) -> Attempt:
         room = room_of(run, self._scratch)
         folder = f"{room or self._scratch}{os.sep}{run.attempt}"
-        call = call_of(run, partial(self._surroundings.own, run))
-        environment = self._surroundings.inherited if call else self._surroundings.of(run, folder)
+        own = self._surroundings.own(run, folder)
+        environment = {**self._surroundings.inherited, **run.environment, **own}
         limits = self._limits(run.memory_bytes, run.slots)
         has_files = bool(run.inputs or run.own_inputs or run.outputs)
-        job = Job(run.command, folder, environment, limits, run.network, call, room, makes_folder=not has_files)
+        job = Job(run.command, folder, environment, limits, run.network, call_of(run, own), room, not has_files)
         task_files = self._shelf.files_of(run, Path(folder)) if self._shelf and has_files else None
         return Attempt(run, job, self._launcher, self._spool, self._output_limit_bytes, task_files)
 

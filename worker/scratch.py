@@ -81,19 +81,14 @@ class Surroundings:
             self._inherited = {name: os.environ[name] for name in names if name in os.environ}
         return self._inherited
 
-    def of(self, run: Run, home: str) -> dict[str, str]:
-        """All that it finds, in this scratch folder."""
-        return {**self.inherited, **self.own(run, home)}
-
     def own(self, run: Run, home: str) -> dict[str, str]:
-        """What comes over what all have in common."""
+        """What comes over that and its job's own, in this scratch folder: no other task has the same."""
         attempt, for_files = run.attempt, f"{home}{os.sep}{TEMPORARY}"
+        places = {"HOME": home, "TMPDIR": for_files, "TEMP": for_files, "TMP": for_files}
+        if run.environment:
+            places = {name: run.environment.get(name, place) for name, place in places.items()}
         return {
-            "HOME": home,
-            "TMPDIR": for_files,
-            "TEMP": for_files,
-            "TMP": for_files,
-            **run.environment,
+            **places,
             "LOOPLINE_JOB": str(attempt.job),
             "LOOPLINE_JOB_NAME": run.job_name,
             "LOOPLINE_TASK": str(attempt.task),

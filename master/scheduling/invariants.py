@@ -74,8 +74,8 @@ def _replicas_are_bounded(state: State) -> None:
 
 
 def _nobody_is_overloaded(state: State) -> None:
-    """A slot is given when it is free: of what is cancelled and has begun, when it is gone. Only what waited, was
-    called back, and began before it heard of it may come on top: at the worker the others then wait until it is gone.
+    """A slot is given when it is free: of what is cancelled and has begun, when it is gone. Only what was called back
+    before it was known to have begun may come on top: at the worker, the others then wait until it is gone.
     """
     used: Counter[str] = Counter()
     for attempt in state.attempts.values():

@@ -3,7 +3,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.worker.bench import Bench
+from tests.worker.bench import Bench, processes_of, until
+from tests.worker.caller import Caller
 from tests.worker.small_master import SmallMaster
 
 
@@ -18,6 +19,14 @@ async def low_bench(tmp_path: Path) -> AsyncIterator[Bench]:
     """Whose tasks yield: slow where the tests are not alone on the machine."""
     async with Bench(tmp_path, yields=True) as bench:
         yield bench
+
+
+@pytest.fixture
+async def caller(bench: Bench) -> AsyncIterator[Caller]:
+    caller = Caller(bench)
+    yield caller
+    caller.warm.interpreters.close()
+    await until(lambda: not processes_of(bench.folder))
 
 
 @pytest.fixture

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
@@ -25,7 +25,7 @@ class Call:
     session: str  # calls of one may be made by one interpreter
     function: str  # SHA-256 of its pickle
     arguments: str  # their pickle in base64, or its SHA-256 in ``arguments_file``
-    environment: Callable[[str], dict[str, str]]  # its own, beside its job's, in this folder
+    environment: dict[str, str] = field(repr=False)  # what is its own of its job's
     arguments_file: str = ""
     count: int | None = None  # of the calls that it makes, where they are several (shared/chunks.py)
 

@@ -44,12 +44,12 @@ class Files(Protocol):
 
 
 def message_of(job: Job, call: Call) -> dict[str, Any]:
-    """What an interpreter is told of one task that brings nothing with it, in its folder."""
+    """What an interpreter is told of one task that brings nothing with it."""
     return {
         "function": call.function,
         "arguments": call.arguments,
         "folder": job.folder,
-        "environment": call.environment(job.folder),
+        "environment": call.environment,
         "value": f"{job.folder}{os.sep}{TEMPORARY}{os.sep}{NAME}",
         "inline": INLINE_LIMIT_BYTES,
         "chunk": call.count is not None,
@@ -191,17 +191,14 @@ class CallTree:
         interpreter.hold()
 
     async def _ask(self, interpreter: Interpreter) -> Answer | Ended:
-        brings, files = list[str](), list[int]()
+        message, files = message_of(self._job, self._call), list[int]()
         try:
-            brings, files = await self._fetch(interpreter)
+            files = await self._fetch(interpreter, message)
             self._prepare(interpreter)
         except BaseException:
             close_files(files)
             self._interpreters.give_back(interpreter)
             raise
-        message = message_of(self._job, self._call) | {"brings": brings, "skip": self._made.calls}
-        if "arguments" in brings:
-            message["arguments"] = ""
         try:
             return await interpreter.call(message, files)
         finally:
@@ -210,18 +207,20 @@ class CallTree:
     def _prepare(self, interpreter: Interpreter) -> None:
         """OSError: no room for its folder."""
         if self._job.makes_folder:
-            self._job.folder = interpreter.folder_for(self._job.folder)
+            interpreter.make_folder(self._job.folder)
         if self._is_killed:
             interpreter.kill()
         elif self._is_frozen:
             interpreter.tree.freeze()
 
-    async def _fetch(self, interpreter: Interpreter) -> tuple[list[str], list[int]]:
-        """What the interpreter does not have, on this computer and open."""
+    async def _fetch(self, interpreter: Interpreter, message: dict[str, Any]) -> list[int]:
+        """What the interpreter does not have, on this computer and open; the message says what that is."""
+        message["skip"] = self._made.calls
         wanted = {} if self._call.function in interpreter.functions else {"function": self._call.function}
         if self._call.arguments_file:
             wanted["arguments"] = self._call.arguments_file
-        brings, files = list(wanted), list[int]()
+        message["brings"] = list(wanted)
+        files: list[int] = []
         if wanted:
             self._fetching = asyncio.create_task(self._open_files(list(wanted.values())))
             if self._is_killed:
@@ -230,10 +229,10 @@ class CallTree:
                 files = await self._fetching
             finally:
                 self._fetching = None
-        if len(self._call.arguments) > _LONGEST_IN_LINE:
-            brings.append("arguments")
-            files.append(file_of(base64.b64decode(self._call.arguments), interpreter.folder))
-        return brings, files
+        if len(message["arguments"]) > _LONGEST_IN_LINE:
+            message["brings"].append("arguments")
+            files.append(file_of(base64.b64decode(message.pop("arguments")), interpreter.folder))
+        return files
 
     async def _open_files(self, names: list[str]) -> list[int]:
         opened: list[int] = []
@@ -257,7 +256,11 @@ class CallTree:
         interpreter = self._interpreter
         assert interpreter
         self._heard = interpreter.heed(line)
-        if ended := self._settle_at_once(interpreter, self._heard):
+        try:
+            ended = self._settle_at_once(interpreter, self._heard)
+        except OSError:  # as whoever waits finds again, and tells
+            ended = None
+        if ended:
             interpreter.release()
             self._end()
             self._tell_ended(ended)
@@ -267,7 +270,7 @@ class CallTree:
 
     def _settle_at_once(self, interpreter: Interpreter, answer: Answer | Ended | None) -> Ended | None:
         """None: it takes a while."""
-        if not isinstance(answer, Answer) or answer.strays or self._is_killed or (self._drain() and self._drain()):
+        if not isinstance(answer, Answer) or answer.strays or (self._drain() and self._drain()) or self._is_killed:
             return None
         content = interpreter.ends.whole(MAX_INLINE_BYTES)
         return None if content is None else self._give_back(interpreter, answer, _inline(content))
@@ -298,9 +301,13 @@ class CallTree:
 
     async def _settle(self, interpreter: Interpreter, answer: Answer) -> Ended:
         """The interpreter waits for the next call, unless this one has left something running."""
-        value = await self._value(interpreter)
-        if not answer.strays and not self._is_killed:
-            return self._give_back(interpreter, answer, value)
+        try:
+            value = await self._value(interpreter)
+            if not answer.strays and not self._is_killed:
+                return self._give_back(interpreter, answer, value)
+        except OSError:
+            interpreter.kill()
+            raise
         interpreter.kill()
         await interpreter.ended()
         return self._ended(interpreter, answer, value)
@@ -308,17 +315,20 @@ class CallTree:
     def _give_back(self, interpreter: Interpreter, answer: Answer, value: Output | None) -> Ended:
         interpreter.clear()
         interpreter.is_frozen = self._is_frozen  # it may have answered just before
+        ended = self._ended(interpreter, answer, value)
         self._interpreters.give_back(interpreter)
-        return self._ended(interpreter, answer, value)
+        return ended
 
     def _ended(self, interpreter: Interpreter, answer: Answer, value: Output | None) -> Ended:
+        if value is None or self._made.parts:  # where it is looked for yet
+            interpreter.leave_folder()
         return Ended(
             1 if self._made.crashes else answer.exit_code,
             cpu_s=answer.cpu_s,
             peak_memory_bytes=answer.peak_memory_bytes,
             strays=answer.strays,
             reason=self._made.remark or answer.reason,
-            folder_is_left=not (self._job.makes_folder and interpreter.has_clean_folder and not self._made.parts),
+            folder_is_left=not (self._job.makes_folder and interpreter.has_clean_folder),
             value=value,
         )
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
 
@@ -29,8 +28,8 @@ def _room(scratch_folder: str, session: str) -> str:
     return f"{scratch_folder}{os.sep}session-{hashlib.sha256(session.encode()).hexdigest()[:16]}"
 
 
-def call_of(run: Run, environment: Callable[[str], dict[str, str]]) -> Call | None:
-    """None: it is a command. ``environment``: what is its own of it, in a folder."""
+def call_of(run: Run, environment: dict[str, str]) -> Call | None:
+    """None: it is a command. ``environment``: what is its own of it."""
     function = run.function
     if function is None:
         return None

@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Self
 
-from shared.paths import TEMPORARY
 from worker import scratch
 from worker.launch.trees import Ended, Job, Launcher, Tree
 from worker.warm.channel import Channel, Line
@@ -62,11 +61,13 @@ class Interpreter:
         self.used_cpu_s = 0.0  # by the calls that have ended
         self.is_ready = False
         self.is_frozen = False
+        self._is_killed = False  # it may take a moment
         self.functions: set[str] = set()  # that it has loaded
         self.stdout, self.stderr, self.ends = files
         self._has_ends = True
         self._holders = 1  # we, until it has ended
-        self._clean = ""  # a call's folder in which nothing was left
+        self._made = ""  # the folder of a call, ...
+        self._clean = ""  # ... where nothing was left in it
         self._asked: Mapping[str, Any] = {}  # last
         self._asked_at = 0.0
         self._last_pid = 0  # when it was
@@ -101,15 +102,22 @@ class Interpreter:
 
     @property
     def has_ended(self) -> bool:
-        return self._end.done() or not self._channel.is_open
+        return self._is_killed or self._end.done() or not self._channel.is_open
 
-    def folder_for(self, folder: str) -> str:
-        """Where the next call is made: as the last one, where nothing was left there, else here. OSError: no room."""
-        clean, self._clean = self._clean, ""
-        if clean and os.path.isdir(f"{clean}{os.sep}{TEMPORARY}"):  # noqa: PTH112 - it is text
-            return clean
+    def make_folder(self, folder: str) -> None:
+        """For the next call: that of the last one where nothing was left in it. OSError: no room."""
+        clean, self._clean, self._made = self._clean, "", folder
+        if clean:
+            try:
+                os.rename(clean, folder)  # noqa: PTH104 - it is text
+                return
+            except OSError:
+                scratch.remove(Path(clean))
         scratch.make(Path(folder))
-        return folder
+
+    def leave_folder(self) -> None:
+        """The last call's is not the next one's: there is, or may be, something in it."""
+        self._clean = ""
 
     async def call(self, message: dict[str, Any], files: Sequence[int]) -> Answer | Ended:
         """``Ended``: it is gone, and did not answer."""
@@ -136,13 +144,13 @@ class Interpreter:
             return None
         try:
             answer = _checked(line)
-        except (KeyError, TypeError, ValueError, OverflowError):
+        except (KeyError, TypeError, ValueError, OverflowError, RecursionError):
             self.kill()
             return Ended(exit_code=1, reason="its interpreter gave an answer that makes no sense")
         if line.get("is_loaded") is True:
             self.functions.add(self._asked["function"])
-        if line.get("is_clean") is True:
-            self._clean = self._asked["folder"]
+        if line.get("is_clean") is True and self._asked["folder"] == self._made:
+            self._clean = self._made
         self._account(answer)
         return answer
 
@@ -170,6 +178,7 @@ class Interpreter:
             self.tree.thaw()
 
     def kill(self) -> None:
+        self._is_killed = True
         if self._nightfall:
             self._nightfall.cancel()
         if not self._end.done():
@@ -294,7 +303,7 @@ _last_pid = _LastPid()
 
 
 def _checked(line: dict[str, Any]) -> Answer:
-    """Such as the master takes; KeyError, TypeError, ValueError, OverflowError where it is not."""
+    """Such as the master takes; KeyError, TypeError, ValueError, OverflowError, RecursionError where it is not."""
     reason = printable(str(line["reason"]))
     answer = Answer(int(line["exit_code"]), reason, float(line["cpu_s"]), int(line["peak_memory_bytes"]))
     if answer.exit_code not in (0, 1) or not 0 <= answer.cpu_s <= _MOST_CPU_S:

@@ -50,14 +50,15 @@ class Interpreters:
 
     async def start(self, key: Hashable, job: Job) -> Interpreter:
         """A new one, likewise; OSError where there can be none."""
-        own = self.under_python(replace(job, folder=f"{job.room}{os.sep}warm-{next(self._numbers)}"))
+        folder = f"{job.room}{os.sep}warm-{next(self._numbers)}"
+        own = replace(self.under_python(job), folder=folder)
+        own.environment[scratch.VARIABLE] = folder
         interpreter = await Interpreter.start(self._launcher, own, key, self._ended)
         self._all.add(interpreter)
         return interpreter
 
     def under_python(self, job: Job, *arguments: str) -> Job:
-        own = job.call.environment(job.folder) if job.call else {}
-        environment = {**_SAME_EVERYWHERE, **job.environment, **own}
+        environment = {**_SAME_EVERYWHERE, **job.environment}
         return replace(job, command=[*self._python, *arguments], environment=environment)
 
     def give_back(self, interpreter: Interpreter) -> None:

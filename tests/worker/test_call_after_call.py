@@ -1,0 +1,134 @@
+"""Calls that follow one another in one interpreter: nothing of one reaches the next, whatever comes of it."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import sys
+from typing import Any
+
+import cloudpickle
+import pytest
+
+from shared.model import Outcome, Result
+from shared.protocol.messages import Run
+from tests.worker.bench import until
+from tests.worker.caller import Caller
+from worker.warm import call_tree
+
+cloudpickle.register_pickle_by_value(sys.modules[__name__])  # an interpreter does not have this file
+
+
+def as_soon_as(caller: Caller, first: Run, second: Run) -> None:
+    """The one begins as the other has ended."""
+    runner = caller.bench.runner
+    told = runner._on_end
+
+    def on_end(result: Result, trouble: str) -> None:
+        told(result, trouble)
+        if result.attempt == first.attempt:
+            asyncio.get_running_loop().call_soon(runner.start, second)
+
+    runner._on_end = on_end
+
+
+async def test_an_interpreter_that_was_killed_answers_no_other_call(caller: Caller) -> None:
+    """What it wrote was not taken: its call is given back, and it is killed, though it has answered."""
+
+    def talk(count: int) -> int:
+        print("x" * count)
+        return count
+
+    assert await caller.value(talk, 1) == 1
+    spool, away = caller.bench.folder / "spool", caller.bench.folder / "away"
+    first, second = caller.run(talk, 10_000), caller.run(talk, 2)
+    as_soon_as(caller, first, second)
+    spool.rename(away)
+    caller.bench.runner.start(first)
+    assert (await caller.bench.end_of(first)).outcome is Outcome.GIVEN_BACK
+    if not spool.exists():
+        away.rename(spool)
+    end = await caller.bench.end_of(second)
+    assert "killed" not in end.reason
+
+
+async def test_a_long_value_is_no_other_calls(caller: Caller) -> None:
+    def big(count: int) -> bytes:
+        import time
+
+        if not count:
+            time.sleep(100)
+        return b"A" * count
+
+    await caller.call(big, 1)
+    whole = await caller.bench.result(caller.chunk(big, (50_000,), (50_000,)))
+    assert whole.value
+    assert whole.value.sha256
+    late = await caller.bench.result(caller.chunk(big, (0,), (50_000,), timeout_s=0.5))
+    assert (late.outcome, late.value) == (Outcome.FAILED, None)
+
+
+async def test_a_folder_that_is_cleared_away_is_not_the_next_calls(caller: Caller) -> None:
+    """That of a call which may leave files."""
+
+    def write(number: int) -> int:
+        import os
+
+        with open("own", "w") as stream:  # noqa: PTH123
+            stream.write("1")
+        os.unlink("own")  # noqa: PTH108
+        return number
+
+    await caller.call(write, 0)
+    for number in range(20):
+        first, second = caller.run(write, number, outputs=("x",)), caller.run(write, number)
+        as_soon_as(caller, first, second)
+        caller.bench.runner.start(first)
+        assert (await caller.bench.end_of(second)).outcome is Outcome.SUCCEEDED
+
+
+async def test_a_long_environment_is_told_once(caller: Caller) -> None:
+    def long() -> int:
+        import os
+
+        return len(os.environ["A"])
+
+    environment = {"A": "é" * 50_000}
+    assert [await caller.value(long, environment=environment) for _ in range(2)] == [50_000, 50_000]
+
+
+async def test_an_answer_that_is_too_deep_is_none(caller: Caller) -> None:
+    def forge(depth: int) -> None:
+        import os
+        import stat
+        import time
+
+        reason = b"[" * depth + b"]" * depth
+        answer = b'{"exit_code": 7, "reason": ' + reason + b', "cpu_s": 0, "peak_memory_bytes": 1}'
+        for file in range(3, 64):
+            try:
+                if stat.S_ISSOCK(os.fstat(file).st_mode):
+                    os.write(file, answer + b"\n")
+            except OSError:
+                continue
+        time.sleep(1000)
+
+    for depth in range(sys.getrecursionlimit() - 80, sys.getrecursionlimit() - 20, 4):
+        await caller.call(lambda: 1)
+        assert (await caller.call(forge, depth)).outcome is Outcome.FAILED
+
+
+async def test_an_interpreter_whose_value_found_no_room_is_gone(
+    caller: Caller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def big(count: int) -> bytes:
+        return b"A" * count
+
+    def full(*_: Any) -> None:
+        raise OSError(errno.ENOSPC, "full")
+
+    await caller.call(big, 1)
+    monkeypatch.setattr(call_tree, "write_file", full)
+    result = await caller.bench.result(caller.chunk(big, (50_000,), (50_000,)))
+    assert result.outcome is Outcome.GIVEN_BACK
+    await until(lambda: not caller.warm.interpreters._all)
