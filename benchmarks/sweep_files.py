@@ -46,12 +46,13 @@ async def sweep(tasks: int, folder: Path) -> dict[str, Any]:
     took: dict[str, Any] = {"tasks": tasks}
     async with running(WORKERS[:3], slots=2) as grid, grid.client() as client:
         began = time.monotonic()
-        inputs = await files.hash_all(trees.find([str(data)]))
-        await files.upload_all(client, inputs.values())
+        found = await files.hash_all(trees.find([str(data)]))
+        await files.upload_all(client, found.values())
+        inputs: dict[str, Any] = {name: file.as_input() for name, file in found.items()}
         spec = JobSpec(
             command=["sh", "-c", WORK, "{i}"],
             parameters={"i": Range(range=[1, tasks])},
-            inputs={name: f"sha256:{file.sha256}" for name, file in inputs.items()},
+            inputs=inputs,
             outputs=["out/*"],
         )
         job = (await client.submit(spec)).id
