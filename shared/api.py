@@ -221,9 +221,8 @@ class TaskResult(TaskView):
     stdout: str
     stdout_cut: bool  # shortened, by the worker's cap or for this list
     value: Output | None = None
-    """Of a function: a pickle of what it returned, or of (exception, traceback); where a task makes several calls,
-    the ends of all of them, one behind the other (shared/chunks.py).
-    """
+    # Of a function: a pickle of what it returned, or of (exception, traceback); where a task makes several calls,
+    # the ends of all of them, one behind the other (shared/chunks.py).
     cursor: str = ""  # asking with it goes on after this line
 
 
@@ -358,6 +357,19 @@ class Page(Body, Generic[Item]):
 
     items: list[Item]
     next: str | None = None
+
+
+class LiveTotals(Body):
+    """Counts over all live jobs (those that are not over), however few of them a page shows."""
+
+    in_grid: int  # jobs
+    waiting: int  # jobs outside the grid, which wait for others to succeed
+    held: int  # jobs in the grid whose last never-started task, or delivery, is kept back by the order guarantee
+    tasks_queued: int  # of the jobs in the grid
+
+
+class JobPage(Page[JobView]):
+    live: LiveTotals | None = None  # null unless live jobs were asked for
 
 
 HistorySubject = Literal["user", "worker", "job"]

@@ -79,7 +79,7 @@ class Samples(Body):
     workers: list[float]  # that reported
     spare_cpu: list[float]  # cores that the owner leaves over
     slots: list[float]  # offered
-    used: list[float]  # of the slots, by attempts
+    used: list[float]  # of the slots, by attempts; those that wait at a worker for a slot are not counted
     in_use: list[float]  # of the workers, by their owners
     frozen: list[float]  # of the slots in use, by attempts that stand still
 

@@ -9,7 +9,7 @@ from master.api.chains import RETRIES, ask_in_chain, ask_in_turn
 from master.api.endings import explain_ended_job
 from master.api.kept import keep_for_retry
 from master.api.operations import Routes
-from master.api.parameters import Cursor, IdempotencyKey, InJobState, JobNumber, Limit, OfOwner
+from master.api.parameters import Cursor, IdempotencyKey, InJobState, JobNumber, Limit, OfOwner, OnlyLive
 from master.api.services import Services, found, job_view
 from master.auth import READERS, USERS, Caller
 from master.inputs import list_inputs, warnings_about
@@ -17,7 +17,7 @@ from master.rows import counted
 from master.scheduling.effects import Submitted
 from master.scheduling.events import Event, JobCancelled, JobPaused, JobResumed, JobSubmitted
 from master.scheduling.explain import explain_job
-from shared.api import Explanation, JobDetail, JobView, Page, Submission
+from shared.api import Explanation, JobDetail, JobPage, JobView, Submission
 from shared.errors import LooplineError
 from shared.model import JobState
 from shared.settings_source import meant
@@ -48,9 +48,11 @@ async def list_jobs(
     owner: OfOwner | None = None,
     cursor: Cursor | None = None,
     limit: Limit = 100,
-) -> Page[JobView]:
-    """List jobs, newest first."""
-    page = await services.store.jobs.page(state=state, owner=owner, cursor=cursor, limit=services.page_size(limit))
+    live: OnlyLive = False,
+) -> JobPage:
+    """List jobs, newest first; live jobs in the order of their arrival."""
+    read = services.store.jobs.live_page if live else services.store.jobs.page
+    page = await read(state=state, owner=owner, cursor=cursor, limit=services.page_size(limit))
     return page.model_copy(update={"items": [services.forecaster.with_eta(job) for job in page.items]})
 
 

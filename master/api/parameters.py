@@ -25,6 +25,14 @@ OutputPath = Annotated[
 FileHash = Annotated[Sha256, Field(description="SHA-256 of the content, in hex")]
 InJobState = Annotated[JobState, Field(description="Only jobs in this state")]
 InTaskState = Annotated[TaskState, Field(description="Only tasks in this state")]
+OnlyLive = Annotated[
+    bool,
+    BeforeValidator(_flag),
+    Field(
+        description="Only live jobs (those that are not over), in the order of their arrival; jobs outside the grid "
+        "come last. The answer's `live` has totals over all of them"
+    ),
+]
 OfOwner = Annotated[Name, Field(description="Only jobs that this user submitted")]
 Cursor = Annotated[
     str, Field(max_length=200, pattern=r"^[ -~]*$", description="Where to go on: `next` of the page before")

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
-from sqlalchemy import Connection, Row, Select, bindparam, select
+from sqlalchemy import ColumnElement, Connection, Row, Select, and_, bindparam, case, func, select, tuple_
 
+from master.scheduling.model import UNRELEASED
 from master.store.database import Transact
 from master.store.ledgers import LATE, ledger_of
 from master.store.notifications import notified
 from master.store.pages import after, number, page_of
 from master.store.tables import jobs, specs
-from shared.api import Counts, JobDetail, JobView, Page
+from shared.api import Counts, JobDetail, JobPage, JobView, LiveTotals
 from shared.model import MAX_ID, JobState, TaskState
 
 _VIEW: Select[Any] = select(jobs, specs.c.name, *LATE).join_from(jobs, specs)
@@ -20,6 +21,18 @@ _ONE = _VIEW.where(jobs.c.id == bindparam("of_job"))  # made once: these are ask
 _DETAIL = _ONE.add_columns(specs.c.spec)
 _BY_KEY = select(jobs.c.id).where(
     jobs.c.owner == bindparam("of_owner"), jobs.c.idempotency_key == bindparam("of_key")
+)
+
+_is_outside = jobs.c.arrival == UNRELEASED
+_arrived = (case((_is_outside, MAX_ID), else_=jobs.c.arrival), jobs.c.id)
+"""The order of arrival. Jobs outside the grid come last, in the order of their submission."""
+_is_held = and_(jobs.c.held_at.is_not(None), jobs.c.released_at.is_(None))
+_queued = jobs.c.task_count - jobs.c.running - jobs.c.succeeded - jobs.c.failed
+_TOTALS = select(
+    func.coalesce(func.sum(case((_is_outside, 0), else_=1)), 0).label("in_grid"),
+    func.coalesce(func.sum(case((_is_outside, 1), else_=0)), 0).label("waiting"),
+    func.coalesce(func.sum(case((_is_held, 1), else_=0)), 0).label("held"),
+    func.coalesce(func.sum(case((_is_outside, 0), else_=_queued)), 0).label("tasks_queued"),
 )
 
 
@@ -35,16 +48,34 @@ class Jobs:
         owner: str | None = None,
         cursor: str | None = None,
         limit: int = 100,
-    ) -> Page[JobView]:
+    ) -> JobPage:
         """Newest first."""
         before = after(cursor, number, MAX_ID)
-        query = _VIEW.where(jobs.c.id < before).order_by(jobs.c.id.desc()).limit(limit + 1)
-        if state is not None:
-            query = query.where(jobs.c.state == state)
-        if owner is not None:
-            query = query.where(jobs.c.owner == owner)
+        query = _VIEW.where(jobs.c.id < before, *_only(state, owner)).order_by(jobs.c.id.desc()).limit(limit + 1)
         rows = await self._read(lambda connection: connection.execute(query).all())
-        return page_of([JobView(**_fields(row)) for row in rows], limit, lambda job: job.id)
+        return _page(rows, limit, lambda row: row.id)
+
+    async def live_page(
+        self,
+        *,
+        state: JobState | None = None,
+        owner: str | None = None,
+        cursor: str | None = None,
+        limit: int = 100,
+    ) -> JobPage:
+        """Return jobs that are not over, in the order of their arrival, with totals over all of them.
+
+        What holds a job arrived before it: without a filter it is on the same page, or on an earlier one.
+        """
+        last = after(cursor, _arrival, (0, 0))
+        live = (jobs.c.departure.is_(None), *_only(state, owner))
+        first = select(jobs.c.id).where(*live, tuple_(*_arrived) > tuple_(*last)).order_by(*_arrived).limit(limit + 1)
+        query = _VIEW.where(jobs.c.id.in_(first)).order_by(*_arrived)
+        rows, totals = await self._read(
+            lambda connection: (connection.execute(query).all(), connection.execute(_TOTALS.where(*live)).one())
+        )
+        page = _page(rows, limit, lambda row: f"{row.arrival or MAX_ID}-{row.id}")
+        return page.model_copy(update={"live": LiveTotals(**totals._mapping)})
 
     async def view(self, job: int) -> JobView | None:
         """A job without its spec, which may be large."""
@@ -70,6 +101,25 @@ class Jobs:
 def _read_detail(connection: Connection, job: int) -> JobDetail | None:
     row = connection.execute(_DETAIL, {"of_job": job}).one_or_none()
     return None if row is None else JobDetail(**_fields(row), notification=notified(connection, row.id))
+
+
+def _only(state: JobState | None, owner: str | None) -> Iterator[ColumnElement[bool]]:
+    if state is not None:
+        yield jobs.c.state == state
+    if owner is not None:
+        yield jobs.c.owner == owner
+
+
+def _arrival(cursor: str) -> tuple[int, int]:
+    """Read a cursor, `arrival-id`. Raises ValueError if it is none."""
+    arrival, _, job = cursor.partition("-")
+    return number(arrival), number(job)
+
+
+def _page(rows: Sequence[Row[Any]], limit: int, key: Callable[[Row[Any]], object]) -> JobPage:
+    """Make a page of ``limit`` rows and one more."""
+    page = page_of(list(rows), limit, key)
+    return JobPage(items=[JobView(**_fields(row)) for row in page.items], next=page.next)
 
 
 def state_of_absent(job: Row[Any]) -> TaskState:

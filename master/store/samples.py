@@ -9,7 +9,7 @@ from functools import cache
 from math import ceil
 from typing import Any
 
-from sqlalchemy import Connection, Insert, ScalarSelect, Select, bindparam, delete, func, or_, select
+from sqlalchemy import Connection, Insert, ScalarSelect, Select, and_, bindparam, delete, func, not_, or_, select
 
 from master.scheduling.effects import Effects
 from master.scheduling.model import LIVE, OCCUPYING, Worker
@@ -24,10 +24,10 @@ Values = dict[str, Any]
 
 _is_here = attempts.c.worker == bindparam("of_worker")
 _slots = func.coalesce(func.sum(attempts.c.slots), 0)
+# chains of comparisons: IN (...) could not be sent for many rows at once
 _occupies, _lives = (or_(*(attempts.c.state == state for state in states)) for states in (OCCUPYING, LIVE))
-_used = (
-    select(_slots).where(_is_here, _occupies).scalar_subquery()
-)  # IN (...) could not be sent for many rows at once
+_seated = and_(_occupies, not_(attempts.c.waiting))  # as Attempt.is_seated: what was sent ahead takes up no slot
+_used = select(_slots).where(_is_here, _seated).scalar_subquery()
 _frozen = select(_slots).where(_is_here, _lives, attempts.c.frozen).scalar_subquery()
 _SUMMED = ("spare_cpu", "slots", "used", "in_use", "frozen")
 

@@ -6,6 +6,7 @@ import pytest
 
 from master.scheduling.events import JobRetried
 from shared.access import TokenView
+from shared.api import LiveTotals
 from shared.errors import LooplineError
 from shared.model import AttemptId, AttemptState, JobState, Output, TaskId, TaskState
 from tests.store.examples import LOAD, a_job, a_task, a_worker, an_attempt, ended, keep
@@ -36,6 +37,28 @@ async def test_jobs_newest_first_by_state_and_owner(store):
     assert await ids(state=JobState.RUNNING) == [5, 3]
     assert await ids(state=JobState.QUEUED, owner="ann") == [7, 1]
     assert await ids(state=JobState.CANCELLED) == []
+
+
+async def test_live_jobs_in_the_order_of_their_arrival_with_totals(store):
+    """Job 1 was tried again, so it came last; jobs 3 and 4 wait outside the grid; job 5 is over."""
+    await keep(
+        store,
+        a_job(1, arrival=9, tasks=10, running=2, succeeded=3, failed=1, state=JobState.RUNNING, owner="bob"),
+        a_job(2, arrival=2, tasks=4, held_at=5.0),
+        *(a_job(n, arrival=0, tasks=100, state=JobState.WAITING) for n in (3, 4)),
+        a_job(5, arrival=3, departure=8, state=JobState.CANCELLED, held_at=5.0),
+        a_job(6, arrival=6, tasks=7, held_at=5.0, released_at=6.0),
+    )
+    assert [job.id for job in await everything(store.jobs.live_page)] == [2, 6, 1, 3, 4]
+    page = await store.jobs.live_page(limit=1)
+    assert [job.id for job in page.items] == [2]
+    assert page.live == LiveTotals(in_grid=3, waiting=2, held=1, tasks_queued=4 + 4 + 7)
+
+    bobs = await store.jobs.live_page(owner="bob")
+    assert [job.id for job in bobs.items] == [1]
+    assert bobs.live == LiveTotals(in_grid=1, waiting=0, held=0, tasks_queued=4)
+    none = await store.jobs.live_page(state=JobState.CANCELLED)
+    assert (none.items, none.live) == ([], LiveTotals(in_grid=0, waiting=0, held=0, tasks_queued=0))
 
 
 async def test_a_jobs_counts_and_its_hold(store):
@@ -210,6 +233,7 @@ async def test_cursors_that_are_none(store, cursor):
 
     reads = [
         lambda: store.jobs.page(cursor=cursor),
+        lambda: store.jobs.live_page(cursor=cursor),
         lambda: store.tasks.page(1, cursor=cursor),
         lambda: store.attempts.of_job(1, cursor=cursor),
         lambda: store.attempts.between(0.0, 1.0, cursor=cursor),

@@ -68,6 +68,18 @@ async def test_slots_in_use_are_those_of_the_rows_committed_with_it(store):
     assert await points(store, 0, 20, "ant") == [(10, 1, 0, 4, 3, 0, 1)]
 
 
+async def test_what_waits_at_a_worker_for_a_slot_is_not_in_one(store):
+    """Of four tasks one stands still in the slot; three were sent ahead, of which one has been called back."""
+    await keep(store, a_job(), *(a_task(number) for number in range(1, 5)))
+    states = [AttemptState.RUNNING, AttemptState.DISPATCHED, AttemptState.DISPATCHED, AttemptState.CANCELLING]
+    attempts = [an_attempt(n, state=state, frozen=n == 1, waiting=n > 1) for n, state in enumerate(states, start=1)]
+    worker = a_worker("ant", session=1, load=Load(1), reported_at=600.0, offered=1)
+    effects = Effects(Grid(now=600.0), workers={"ant": worker}, attempts={a.id: a for a in attempts})
+    await store.commit(Batch(600.0), effects)
+    assert await points(store, 0, 20, "ant") == [(10, 1, 0, 1, 1, 0, 1)]
+    assert (await store.workers.detail("ant")).slots_used == 1, "the list of workers says the same"
+
+
 async def test_the_grid_is_the_sum_and_long_times_are_means(store):
     for minute in range(10):
         await reported(store, minute * MINUTE, "ant", spare_cpu=1.0 + minute)

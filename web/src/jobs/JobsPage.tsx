@@ -1,4 +1,5 @@
 import { useState } from "preact/hooks";
+import type { LiveTotals } from "../api/types";
 import { Link } from "../router";
 import { maySubmit } from "../session/session";
 import { count, plural } from "../text/human";
@@ -6,7 +7,7 @@ import { Button } from "../ui/Button";
 import { Section } from "../ui/Section";
 import { Empty, Shown } from "../ui/states";
 import { FinishedJobs } from "./FinishedJobs";
-import { isWaiting, type LiveJob, useLiveJobs } from "./jobs";
+import { allOf, type LiveJobs, useLiveJobs } from "./jobs";
 import { LiveJobsTable } from "./LiveJobsTable";
 
 export function JobsPage() {
@@ -21,32 +22,43 @@ export function JobsPage() {
 
 /** Jobs that are not over, in the scheduler's order: the first `most`, and more when asked for. */
 export function QueueSection({ most }: { most: number }) {
-  const [isWhole, setWhole] = useState(false);
   const live = useLiveJobs();
-  const aside = live.data && live.data.length > 0 && <span class="faint">{orderOf(live.data)}</span>;
+  const aside = live.data && allOf(live.data.totals) > 0 && <span class="faint">{orderOf(live.data.totals)}</span>;
   return (
     <Section title="Queue" aside={aside}>
       <Shown of={live} what="the queue">
-        {(jobs) =>
-          jobs.length ? (
-            <>
-              <LiveJobsTable jobs={isWhole ? jobs : jobs.slice(0, most)} onDone={live.reload} />
-              {jobs.length > most && !isWhole && (
-                <Button onClick={() => setWhole(true)}>Show all {jobs.length}</Button>
-              )}
-            </>
-          ) : (
-            <NoJobs />
-          )
-        }
+        {(jobs) => (jobs.head.length ? <QueueHead jobs={jobs} most={most} onDone={live.reload} /> : <NoJobs />)}
       </Shown>
     </Section>
   );
 }
 
-function orderOf(jobs: LiveJob[]): string {
-  const waiting = jobs.filter(isWaiting).length;
-  const order = `${plural(jobs.length - waiting, "job")} in the grid, in the order in which the scheduler turns to them`;
+interface HeadProps {
+  jobs: LiveJobs;
+  most: number;
+  onDone: () => void;
+}
+
+function QueueHead({ jobs: { head, totals }, most, onDone }: HeadProps) {
+  const [isWhole, setWhole] = useState(false);
+  const shown = isWhole ? head : head.slice(0, most);
+  const all = Math.max(head.length, allOf(totals));
+  const more = head.length < all ? `the first ${count(head.length)}` : `all ${count(all)}`;
+  return (
+    <>
+      <LiveJobsTable jobs={shown} onDone={onDone} />
+      {shown.length < all && (
+        <p class="faint">
+          Showing the first {count(shown.length)} of {count(all)} jobs.
+        </p>
+      )}
+      {shown.length < head.length && <Button onClick={() => setWhole(true)}>Show {more}</Button>}
+    </>
+  );
+}
+
+function orderOf({ in_grid, waiting }: LiveTotals): string {
+  const order = `${plural(in_grid, "job")} in the grid, in the order in which the scheduler turns to them`;
   return waiting ? `${order}; ${count(waiting)} outside, for others to succeed` : order;
 }
 

@@ -1,31 +1,38 @@
 /** Jobs, as the views read them. */
 import { get } from "../api/client";
-import type { JobView, Page, Queued } from "../api/types";
+import type { JobPage, JobView, LiveTotals, Queued } from "../api/types";
 import { size } from "../text/human";
 import { anyJob, type Resource, useResource } from "../live/resource";
 
 const MOST_LIVE = 500;
-const LIVE_STATES = ["running", "queued", "waiting"] as const;
+const NOTHING: LiveTotals = { in_grid: 0, waiting: 0, held: 0, tasks_queued: 0 };
 
 export interface LiveJob extends JobView {
   heldBy: number | null;
 }
 
-/** Jobs in the grid, in the order in which the scheduler turns to them; after them those that wait for others. */
-export function useLiveJobs(): Resource<LiveJob[]> {
+/** The head of the queue: the oldest live jobs. What holds one of them is older, and so one of them, too. */
+export interface LiveJobs {
+  /** In the order in which the scheduler turns to them; after them those that wait for others outside the grid. */
+  head: LiveJob[];
+  /** Of all live jobs, as the master counts them. */
+  totals: LiveTotals;
+}
+
+export function useLiveJobs(): Resource<LiveJobs> {
   return useResource("jobs/live", readLiveJobs, anyJob);
 }
 
-async function readLiveJobs(signal: AbortSignal): Promise<LiveJob[]> {
-  const [queue, ...pages] = await Promise.all([
+async function readLiveJobs(signal: AbortSignal): Promise<LiveJobs> {
+  const [queue, page] = await Promise.all([
     get<Queued[]>("/queue", {}, signal),
-    ...LIVE_STATES.map((state) => get<Page<JobView>>("/jobs", { state, limit: MOST_LIVE }, signal)),
+    get<JobPage>("/jobs", { live: true, limit: MOST_LIVE }, signal),
   ]);
-  return ordered(
-    pages.flatMap((page) => page.items),
-    queue,
-  );
+  return { head: ordered(page.items, queue), totals: page.live ?? NOTHING };
 }
+
+/** How many jobs are live. */
+export const allOf = ({ in_grid, waiting }: LiveTotals): number => in_grid + waiting;
 
 /** Those that the queue does not name yet come last. */
 export function ordered(jobs: readonly JobView[], queue: readonly Queued[]): LiveJob[] {
@@ -42,9 +49,6 @@ export function ordered(jobs: readonly JobView[], queue: readonly Queued[]): Liv
 /** Of its size: as given, or `~` as predicted. */
 export const sizeOf = (job: JobView): string =>
   job.size_source === "predicted" ? `~${size(job.size)}` : size(job.size);
-
-/** Outside the grid, for others to succeed. */
-export const isWaiting = (job: JobView): boolean => job.state === "waiting";
 
 export const isOver = (job: JobView): boolean => job.finished_at !== null;
 

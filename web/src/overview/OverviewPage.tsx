@@ -1,7 +1,7 @@
 import { get } from "../api/client";
 import type { PassingReport } from "../api/types";
 import { QueueSection } from "../jobs/JobsPage";
-import { isWaiting, useLiveJobs } from "../jobs/jobs";
+import { useLiveJobs } from "../jobs/jobs";
 import { anyJob, useResource } from "../live/resource";
 import { Link } from "../router";
 import { Gantt } from "../timeline/Gantt";
@@ -32,10 +32,7 @@ function Tallies() {
   const jobs = useLiveJobs();
   const audit = useResource("passing", (signal) => get<PassingReport>("/passing", {}, signal), anyJob);
   const sum = totals(workers.data ?? []);
-  const inGrid = (jobs.data ?? []).filter((job) => !isWaiting(job));
-  const tasks = inGrid.reduce((total, job) => total + (job.tasks.queued ?? 0), 0);
-  const held = inGrid.filter((job) => job.held).length;
-  const outside = (jobs.data ?? []).length - inGrid.length;
+  const live = jobs.data?.totals;
   return (
     <dl class="tallies">
       <Tally label="Workers" value={workers.data ? sum.connected : "–"} note={`${sum.inUse} in use by owners`} />
@@ -47,10 +44,13 @@ function Tallies() {
       <Tally label="Spare CPU" value={workers.data ? decimal(sum.spareCpu) : "–"} note="cores" />
       <Tally
         label="Jobs in the grid"
-        value={jobs.data ? inGrid.length : "–"}
-        note={(held ? `${held} held` : "none held") + (outside ? `, ${outside} to follow` : "")}
+        value={live ? count(live.in_grid) : "–"}
+        note={
+          (live?.held ? `${count(live.held)} held` : "none held") +
+          (live?.waiting ? `, ${count(live.waiting)} to follow` : "")
+        }
       />
-      <Tally label="Tasks waiting" value={jobs.data ? count(tasks) : "–"} />
+      <Tally label="Tasks waiting" value={live ? count(live.tasks_queued) : "–"} />
       <Tally
         label="Passings"
         value={audit.data ? count(audit.data.passings) : "–"}

@@ -1,0 +1,65 @@
+"""A queue that is longer than the page's window: its head is shown, and the master counts all of it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest_asyncio
+from playwright.async_api import Browser, expect
+
+from shared.spec import JobSpec, Requirements
+from tests.live.grid import Grid
+from tests.web.browser import PATIENCE_MS, running_browser, visiting
+
+expect.set_options(timeout=PATIENCE_MS)
+
+JOBS = 510  # in the grid; one more waits outside it
+WINDOW = 500
+NOWHERE = Requirements(labels=["nowhere"])
+
+
+@pytest_asyncio.fixture
+async def browser() -> AsyncIterator[Browser]:
+    async with running_browser() as browser:
+        yield browser
+
+
+@pytest_asyncio.fixture
+async def grid(browser: Browser, tmp_path: Path) -> AsyncIterator[Grid]:
+    """A master without workers, and a long queue."""
+    grid = Grid(tmp_path)
+    try:
+        await grid.start_master()
+        client = grid.client()
+        for number in range(1, JOBS + 1):
+            await client.submit(JobSpec(name=f"queued-{number}", command=["true"], size=60, requires=NOWHERE))
+        await client.submit(JobSpec(name="merge", command=["true"], after=[JOBS]))
+        yield grid
+        await grid.check()
+    finally:
+        await grid.stop()
+
+
+async def test_the_head_of_a_long_queue_is_shown_with_totals(browser: Browser, grid: Grid) -> None:
+    async with visiting(browser, grid.url) as visit:
+        await visit.sign_in((grid.data_dir / "tokens" / "admin").read_text().strip(), "/jobs")
+        queue = visit.page.get_by_role("region", name="Queue")
+        names = queue.get_by_role("rowheader")
+        await expect(queue).to_contain_text(f"{JOBS} jobs in the grid")
+        await expect(queue).to_contain_text("1 outside, for others to succeed")
+        await expect(queue).to_contain_text(f"Showing the first 200 of {JOBS + 1} jobs.")
+        await expect(names.first).to_contain_text("queued-1")
+        await queue.get_by_role("button", name=f"Show the first {WINDOW}").click()
+        await expect(queue).to_contain_text(f"Showing the first {WINDOW} of {JOBS + 1} jobs.")
+        await expect(names).to_have_count(WINDOW)
+        shown = {name.split()[0] for name in await names.all_inner_texts()}
+        links = await queue.get_by_role("cell").get_by_role("link").all_inner_texts()
+        holders = {link.removeprefix("job ") for link in links if link.startswith("job ")}
+        assert holders == {"1"} <= shown, "what a job waits for is on the page"
+        await visit.show("/")
+        tallies = visit.page.locator(".tally")
+        in_grid = tallies.filter(has_text="Jobs in the grid")
+        await expect(in_grid).to_contain_text(f"{JOBS}{JOBS - 1} held, 1 to follow")
+        await expect(tallies.filter(has_text="Tasks waiting")).to_contain_text(str(JOBS))
+        visit.check()
