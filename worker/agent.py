@@ -380,4 +380,4 @@ def _sandbox(settings: WorkerSettings, python: Python) -> Sandbox | None:
     from worker.launch.sandbox import open_sandbox
 
     shows = [*settings.sandbox_shows, *python.folders]
-    return open_sandbox(settings.sandbox_network, shows, hides=[settings.data_dir])
+    return open_sandbox(settings.sandbox_network, shows, hides=settings.secrets())
