@@ -359,3 +359,4 @@ class Result:
     outputs: Annotated[tuple[OutputFile, ...], Field(max_length=MAX_OUTPUT_FILES)] = ()
     value: Output | None = None  # what a function returned, or raised: a pickle
     system_s: Seconds = 0.0  # of cpu_s, what the system spent on its behalf; 0: not told apart
+    agent_died: bool = False  # while it ran, without its computer: that may have been the task's doing

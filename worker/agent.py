@@ -11,6 +11,8 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, NoReturn
 
+import psutil
+
 from shared.model import AttemptId, Facts, Outcome, Probation, Result
 from shared.protocol.messages import MAX_WROTE_BYTES, Assign, Read, Run, Wrote
 from shared.protocol.session import WorkerSession
@@ -142,7 +144,8 @@ class Agent:
         """What an earlier agent left: results, and what was sent to it. What it had begun is given back."""
         results, unready = self._outbox.restore()
         waiting, begun = self._ledger.waiting, self._ledger.begun
-        given_back = [Result(attempt, Outcome.GIVEN_BACK, reason=_AGAIN) for attempt in begun]
+        died = self._ledger.left_at > psutil.boot_time()  # else the computer may have been switched off
+        given_back = [Result(attempt, Outcome.GIVEN_BACK, reason=_AGAIN, agent_died=died) for attempt in begun]
         if waiting or given_back:
             log.info("an earlier agent left %d attempts that wait; %d are given back", len(waiting), len(given_back))
         held = [result.attempt for result in unready]
@@ -377,4 +380,4 @@ def _sandbox(settings: WorkerSettings, python: Python) -> Sandbox | None:
     from worker.launch.sandbox import open_sandbox
 
     shows = [*settings.sandbox_shows, *python.folders]
-    return open_sandbox(settings.sandbox_network, shows, hides=[settings.data_dir])
+    return open_sandbox(settings.sandbox_network, shows, hides=settings.secrets())

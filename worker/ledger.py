@@ -52,6 +52,7 @@ class Ledger:
         self._sizes: dict[AttemptId, int] = {}  # of what is not over: its share of the file
         self.live_bytes = 0
         self._cleaned_bytes = 0  # its size when it was last cleaned: of one long frame, one long run may count
+        self.left_at = path.stat().st_mtime if path.exists() else 0.0  # when an earlier agent wrote its last line
         self._file = path.open("ab", buffering=0)
         self._size_bytes = self._read(path.read_bytes())
         self._file.truncate(self._size_bytes)  # a line that was never finished would spoil the next

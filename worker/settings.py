@@ -10,14 +10,15 @@ from pydantic import AfterValidator, BeforeValidator, Field, SecretStr
 
 from shared.address import DEFAULT_URL
 from shared.errors import LooplineError
-from shared.joining import Membership, normal_address
+from shared.joining import Membership, membership_file, normal_address
 from shared.model import Name
-from shared.settings_source import Settings
+from shared.settings_source import Settings, config_file, read_table
 from worker.consent import Policy
 from worker.hours import Hours
 
 _MIB = 2**20
-_TOKEN_OF_OWN_MASTER = platformdirs.user_data_path("loopline", appauthor=False) / "master" / "tokens" / "worker"
+_OWN_MASTER = platformdirs.user_data_path("loopline", appauthor=False) / "master"
+_TOKEN_OF_OWN_MASTER = _OWN_MASTER / "tokens" / "worker"
 """Where a master of the same user on this computer leaves a token for workers."""
 
 
@@ -91,6 +92,13 @@ class WorkerSettings(Settings):
     def belongs_to(self, member: Membership) -> bool:
         """A token is for the master that gave it, and for nobody else."""
         return self.master == normal_address(member.master)
+
+    def secrets(self) -> list[Path]:
+        """Return all places that may hold a token of this worker or of its user's master; not all need be there."""
+        master = read_table("master")
+        named = [Path(str(master[name])) for name in ("data_dir", "worker_token_file") if name in master]
+        files = [file for file in (self.token_file, config_file()) if file]
+        return [self.data_dir, membership_file().parent, _OWN_MASTER, *named, *files]
 
     def find_token(self) -> str | None:
         """The join token as it is now; None where there is none. LooplineError for a file that was named in vain."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
+from master.scheduling import downfall
 from master.scheduling.demand import demand_of, meets
 from master.scheduling.model import LIVE, Job, Task
 from master.scheduling.scheduler import Scheduler
@@ -48,6 +49,8 @@ def explain_task(scheduler: Scheduler, task_id: TaskId) -> Explanation | None:
     again = (
         f"to be tried again after {counted(task.failures, 'failure')}; " if task is not None and task.failures else ""
     )
+    if task is not None and task.took_down:
+        again += f"it {downfall.verdict(task)}; "
     if task is not None and task.votes:
         again += f"{_voted(job, task)}; "
     waiting = _blocked(state, job) or _for_slot(state, job, 1)
@@ -185,7 +188,8 @@ def _alive(state: State, task_id: TaskId, job: Job, task: Task) -> Reason:
     notes = [(a.worker, waiting if a.waiting else frozen if a.frozen else "") for a in attempts]
     places = " and ".join(sorted(worker + note for worker, note in notes))
     votes = f"; {_voted(job, task)}" if task.votes and job.quorum else ""
-    return Reason(code="running", count=len(attempts), detail=f"running on {places}{votes}")
+    downfalls = f"; it {downfall.verdict(task)} before" if task.took_down else ""
+    return Reason(code="running", count=len(attempts), detail=f"running on {places}{downfalls}{votes}")
 
 
 def _needs(requires: Requirements) -> str:

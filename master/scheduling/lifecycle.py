@@ -1,12 +1,13 @@
 """What becomes of jobs, tasks and attempts: the verbs that reconciling, planning and requests are made of.
 
 First result wins: it ends its task, and every other attempt of the task is cancelled. A task's own failure
-uses up one of its job's ``max_attempts``; the loss of a worker or its owner's claim uses up nothing.
+uses up one of its job's ``max_attempts``; the loss of a worker or its owner's claim uses up nothing. Agents that
+died while it ran are counted apart (downfall.py).
 """
 
 from __future__ import annotations
 
-from master.scheduling import agreement, chains, forecast, ledger, measure, probation, programs, states
+from master.scheduling import agreement, chains, downfall, forecast, ledger, measure, probation, programs, states
 from master.scheduling.model import LIVE, Attempt, Exemption, Job, Program, Task, Worker
 from master.scheduling.state import State
 from shared.model import AttemptState, JobState, Order, Outcome, Result, TaskId, TaskState
@@ -68,6 +69,8 @@ def finish_attempt(state: State, attempt: Attempt, result: Result) -> None:
         if attempt.state is AttemptState.FAILED:
             task.failures += 1
             blamed = probation.failed(state, attempt, task)
+        elif result.agent_died:
+            downfall.count(task, attempt)
         ledger.enter(job, task, attempt, result.outcome)
         state.save_job(job)
         state.save_attempt(attempt)
@@ -193,8 +196,9 @@ def reconsider_task(state: State, task: Task) -> None:
     if not task.is_open or task.id in state.index.attempts.alive:
         return
     job = state.jobs[task.job]
-    if task.setbacks >= job.max_attempts:
-        task.verdict = agreement.verdict(job, task)
+    is_dangerous = downfall.is_too_many(state, job, task)
+    if is_dangerous or task.setbacks >= job.max_attempts:
+        task.verdict = downfall.verdict(task) if is_dangerous else agreement.verdict(job, task)
         _end_task(state, job, task, TaskState.FAILED)
         return
     _set_task(job, task, TaskState.QUEUED)

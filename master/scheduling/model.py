@@ -51,6 +51,9 @@ Freeze = tuple[float, float | None]
 MAX_FREEZES = 50
 """So many of an attempt's latest freezes are kept."""
 
+MAX_TAKEN_DOWN = 3
+"""A task that took workers down so often fails (downfall.py)."""
+
 UNKNOWN_WEIGHT = 1e300
 """A job of unknown size counts as larger than any other."""
 
@@ -175,6 +178,7 @@ class Task:
     attempts: int = 0  # numbers handed out so far
     failures: int = 0  # attempts that failed by the task's own doing
     failed_on: tuple[str, ...] = ()  # workers on which it failed by its own doing, the latest last
+    took_down: tuple[str, ...] = ()  # workers whose agents died while it ran there, a name for each time
     winner: int | None = None  # number of the attempt whose result was accepted
     votes: tuple[Vote, ...] = ()  # of its job's quorum; without one, the winner's, while others were at it
     mismatch: bool = False  # two of its results differ
@@ -199,6 +203,11 @@ class Task:
     def setbacks(self) -> int:
         """Attempts that failed by its own doing, and results that others contradict."""
         return self.failures + len(self.votes) - self.agreeing
+
+    @property
+    def is_dangerous(self) -> bool:
+        """Agents died so often while it ran, on two workers at least, that it is not tried again."""
+        return len(self.took_down) >= MAX_TAKEN_DOWN and len(set(self.took_down)) > 1
 
 
 @dataclass(slots=True)

@@ -60,6 +60,8 @@ def _stands(task: Task, job: Job, attempts: Attempts) -> int:
         return _KEPT
     if (task.failures or task.votes) and task.setbacks >= job.max_attempts:
         return _KEPT
+    if task.took_down and task.is_dangerous:
+        return _KEPT
     if job.quorum is None and not attempts.frozen:
         return _KEPT | _REPLICABLE
     frozen, quorum = attempts.frozen.get(task.id, 0), job.quorum

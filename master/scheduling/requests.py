@@ -66,7 +66,7 @@ def retry(state: State, event: JobRetried) -> Reply:
     job.failed, job.held_at, job.released_at, job.cursor = 0, None, None, 0
     for task in tasks:
         task.started, task.failures, task.finished_at = False, 0, None
-        task.votes, task.verdict = (), ""
+        task.votes, task.verdict, task.took_down = (), "", ()
         task.state = states.check(states.TASK, task.state, TaskState.QUEUED)
     chains.enter(state, job, waits_for, Ranges(event.succeeded))
     for task in tasks:

@@ -21,7 +21,7 @@ from shared.errors import LooplineError
 if TYPE_CHECKING:
     from alembic.config import Config
 
-REVISION = "0007"
+REVISION = "0008"
 """The latest migration: what ``tables.metadata`` says."""
 
 

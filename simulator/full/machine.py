@@ -59,13 +59,19 @@ class Machine:
         self._in_use = value
         self._review()
 
-    def boot(self, *, forgets: bool = False) -> None:
-        """Whatever ran is gone; what is in the spool is not, unless the agent ``forgets`` what it had still to do."""
+    def boot(self, *, forgets: bool = False, agent_died: bool = False) -> None:
+        """Whatever ran is gone; what is in the spool is not, unless the agent ``forgets`` what it had still to do.
+        ``agent_died``: the computer itself was not started again.
+        """
         self.boots += 1
         self.processes.clear()
         self.link = None
         sent = {} if forgets else {a: entry for a, entry in self.sent.items() if a not in self.spool}
-        begun = [Result(a, Outcome.GIVEN_BACK, reason="restarted") for a, (_, has_begun) in sent.items() if has_begun]
+        begun = [
+            Result(a, Outcome.GIVEN_BACK, reason="restarted", agent_died=agent_died)
+            for a, (_, has_begun) in sent.items()
+            if has_begun
+        ]
         self.sent = sent
         self.core = Core(
             [*self.spool.values(), *begun], (), [run for run, has_begun in sent.values() if not has_begun]

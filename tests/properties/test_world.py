@@ -152,10 +152,10 @@ class WorldMachine(RuleBasedStateMachine):
         if reports:
             machine.report()
 
-    @rule(name=names, forgets=st.booleans())
-    def reboot(self, name: str, forgets: bool) -> None:
+    @rule(name=names, forgets=st.booleans(), agent_died=st.booleans())
+    def reboot(self, name: str, forgets: bool, agent_died: bool) -> None:
         self.world.cut(name, noticed=True)
-        self.world.machines[name].boot(forgets=forgets)
+        self.world.machines[name].boot(forgets=forgets, agent_died=agent_died)
 
     @rule(crash=crashes)
     def master_steps(self, crash: str) -> None:

@@ -4,7 +4,7 @@ import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import Connection, inspect, text
+from sqlalchemy import Connection, inspect, select, text
 
 from master.store import open_store
 from master.store.database import parse_url, writing
@@ -71,16 +71,20 @@ async def test_every_step_can_be_taken_back(url):
 
 
 async def test_rows_stay_as_they_are_where_tables_are_made_anew(url):
-    def rows(connection):
+    def rows(connection, without=()):
         tables = [table for table in metadata.sorted_tables if table.name != "event_log"]
-        return {table.name: sorted(map(repr, connection.execute(table.select()))) for table in tables}
+        known = {table.name: [column for column in table.c if column.name not in without] for table in tables}
+        return {name: sorted(map(repr, connection.execute(select(*columns)))) for name, columns in known.items()}
+
+    def rows_of_0006(connection):
+        return rows(connection, without=["took_down"])
 
     async with open_store(url) as store:
         await keep(store, a_job(), a_task(), an_attempt(**ended()), a_worker())
-    before, tables = await on(url, rows), await on(url, described)
+    before, old, tables = await on(url, rows), await on(url, rows_of_0006), await on(url, described)
     assert all(before[name] for name in ("jobs", "specs", "tasks", "attempts", "workers"))
     await downgrade(parse_url(url), "0006")
-    assert await on(url, rows) == before
+    assert await on(url, rows_of_0006) == old
     await upgrade(parse_url(url))
     assert (await on(url, rows), await on(url, described)) == (before, tables)
     async with open_store(url) as store:

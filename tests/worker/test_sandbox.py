@@ -13,10 +13,13 @@ import pytest
 from shared.errors import LooplineError
 from shared.model import Outcome
 from tests.worker.bench import Bench, processes_of, python, run_of
+from worker import agent
 from worker.launch import sandbox
 from worker.launch.sandbox import Sandbox, open_sandbox
 from worker.launch.trees import Job
 from worker.limits import Quota
+from worker.settings import WorkerSettings
+from worker.warm.python import find as find_python
 
 needs_one = pytest.mark.skipif(bool(sandbox.why_not()), reason=f"no sandbox here: {sandbox.why_not()}")
 ROOT = Path(__file__).parents[2]
@@ -102,6 +105,7 @@ def test_folders_of_a_home_are_shown_where_the_worker_says_so(tmp_path: Path) ->
 
 def test_of_what_is_shown_and_hidden_the_inner_counts(tmp_path: Path) -> None:
     data, python = tmp_path / "data", tmp_path / "data" / "python"
+    python.mkdir(parents=True)
     options = Sandbox("bwrap", shows=(python, tmp_path), hides=(data,)).options(Job([], data / "scratch", {}))
     outer, inner, own = (options.index(str(folder)) for folder in (tmp_path, python, data / "scratch"))
     assert options[options.index(str(data)) - 1] == "--tmpfs"
@@ -119,6 +123,57 @@ async def test_what_others_have_in_the_data_folder_is_not_seen(tmp_path: Path) -
     walls = open_sandbox(hides=[Path("/usr/share")])  # as if the data folder were there
     async with Bench(tmp_path, sandbox=walls) as bench:
         assert (await bench.result(run_of("ls", "-A", "/usr/share"))).stdout.data == b""
+
+
+@needs_one
+async def test_the_token_is_seen_nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor by a link, in the file of settings, in the data folder of a master, or once the hiding is unmounted."""
+    token, shown = "ll_0badcafe_secret", tmp_path / "shown"  # as /srv is, which is in no home
+    names = "token", "loopline.toml", "data/membership.json", "master/tokens/worker"
+    places = {name: shown / name for name in names}
+    for place in places.values():
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_text(token)
+    (shown / "link").symlink_to(places["token"])
+    (shown / "plain").write_text("seen")
+    places["loopline.toml"].write_text(f'[master]\ndata_dir = "{shown}/master"\n[worker]\ntoken = "{token}"\n')
+    monkeypatch.setenv("LOOPLINE_CONFIG", str(places["loopline.toml"]))
+    settings = WorkerSettings.load(
+        token_file=shown / "link", data_dir=shown / "data", sandbox=True, sandbox_shows=[shown]
+    )
+    look = f"umount {shown}/* 2>&1; grep -r . {shown}; cat {' '.join(map(str, places.values()))} {shown}/link"
+    async with Bench(tmp_path, sandbox=agent._sandbox(settings, find_python(None))) as bench:
+        result = await bench.result(run_of("sh", "-c", f"{{ {look}; }} 2>&1"))
+    assert f"{shown}/plain:seen" in result.stdout.data.decode()
+    assert token not in result.stdout.data.decode()
+
+
+@needs_one
+async def test_nor_is_it_found_with_the_agent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LOOPLINE_TOKEN", "ll_0badcafe_secret")  # of the agent's process, and what it starts
+    code = """
+import glob, os
+found = [os.environ.get("LOOPLINE_TOKEN", "")]
+for file in glob.glob("/proc/[0-9]*/environ") + glob.glob("/proc/[0-9]*/cmdline"):
+    found.append(open(file, "rb").read())
+print(len(found), found)
+"""
+    async with Bench(tmp_path, sandbox=open_sandbox()) as bench:
+        result = await bench.result(python(code))
+    count, _, found = result.stdout.data.decode().partition(" ")
+    assert int(count) >= 3, "it looked somewhere"
+    assert "ll_0badcafe" not in found
+
+
+@needs_one
+async def test_a_task_of_a_worker_that_is_root_has_no_powers(walled: Bench) -> None:
+    result = await walled.result(run_of("grep", "CapEff", "/proc/self/status"))
+    assert int(result.stdout.data.split()[1], 16) == 0
+
+
+def test_what_is_not_there_is_not_hidden(tmp_path: Path) -> None:
+    options = Sandbox("bwrap", hides=(tmp_path / "nothing",)).options(Job(["true"], tmp_path, {}))
+    assert str(tmp_path / "nothing") not in options
 
 
 async def test_the_sandbox_itself_has_nothing_of_the_jobs_environment(tmp_path: Path) -> None:

@@ -23,14 +23,18 @@ _PYTHON = (Path(sys.base_prefix), Path(sys.prefix))
 """The agent's own, often in somebody's home, is the one that tasks find in PATH."""
 _PROBE_WITHIN_S = 10.0
 _EMPTY = ("/tmp", "/var/tmp", "/run", "/home", "/root", "/mnt", "/media")  # noqa: S108
-_ALONE = ("--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try", "--die-with-parent")
+_ALONE = (
+    *("--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try", "--die-with-parent"),
+    *("--cap-drop", "ALL"),  # a task of a worker that is root would unmount what hides things from it
+)
 _NETWORK = ("--ro-bind-try", "/run/systemd/resolve", "/run/systemd/resolve")
 """Where /etc/resolv.conf may lead."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sandbox:
-    """``shows``: folders that tasks may read although they are in a home or the like; ``hides``: that they may not.
+    """``shows``: folders that tasks may read although they are in a home or the like; ``hides``: what they may not
+    read, files too.
 
     Of two that are within each other, the inner one's word counts.
     """
@@ -50,7 +54,7 @@ class Sandbox:
 
     def _folders(self) -> list[str]:
         shown = [(path, ("--ro-bind", str(path), str(path))) for path in self.shows]
-        hidden = [(path, ("--tmpfs", str(path))) for path in self.hides]
+        hidden = [(Path(words[-1]), words) for path in self.hides if (words := _hide(path))]
         return [word for _, words in sorted([*shown, *hidden], key=_depth) for word in words]
 
 
@@ -61,7 +65,7 @@ def open_sandbox(allows_network: bool = False, shows: Sequence[Path] = (), hides
         raise LooplineError("sandbox", f"this computer can have no sandbox: {reason}", hint)
     folders = [*_PYTHON, *shows]
     there = tuple(folder.absolute() for folder in folders if folder.exists())
-    return Sandbox(_find() or "", allows_network, there, tuple(folder.resolve() for folder in hides))
+    return Sandbox(_find() or "", allows_network, there, tuple(path.absolute() for path in hides))
 
 
 def why_not() -> str:
@@ -76,6 +80,14 @@ def why_not() -> str:
             return ""
         return tried.stderr.decode(errors="replace").strip() or f"bwrap failed with {tried.returncode}"
     return "bwrap hangs"
+
+
+def _hide(path: Path) -> tuple[str, ...]:
+    """What is there at this moment: a folder is empty instead, a file cannot be read."""
+    real = os.path.realpath(path)
+    if os.path.isdir(real):  # noqa: PTH112 - Path.is_dir raises where a folder above may not be looked into
+        return ("--tmpfs", real)
+    return ("--ro-bind", os.devnull, real) if os.path.isfile(real) else ()  # noqa: PTH113
 
 
 def _depth(folder: tuple[Path, tuple[str, ...]]) -> int:

@@ -1,0 +1,134 @@
+"""Tasks that take their workers down: counted apart from failures, and failed where that goes on and on."""
+
+from __future__ import annotations
+
+import pytest
+
+from master.scheduling.explain import explain_task
+from shared.model import AttemptId, Outcome, TaskId
+from tests.scheduling.driver import Grid, facts, result
+
+JOB = TaskId(1, 1)
+AGAIN = "its worker's agent had to be started again"
+SAID = "took its worker down 3 times"
+
+
+def takes_down(grid: Grid, name: str, *, slots: int | None = None) -> None:
+    """The agent dies while it runs the task, and is started again; then it offers so many slots."""
+    (attempt,) = (attempt for attempt in grid.running(name) if attempt.task_id == JOB)
+    grid.report(name, result(attempt, Outcome.GIVEN_BACK, reason=AGAIN, agent_died=True), slots=slots)
+
+
+def grid_of(*names: str, **chosen: object) -> Grid:
+    grid = Grid(**chosen)
+    for name in names:
+        grid.join(name)
+    grid.submit(1, max_replicas=1)
+    return grid
+
+
+def test_three_times_on_two_workers_fail_the_task() -> None:
+    grid = grid_of("a", "b")
+    takes_down(grid, "a", slots=0)
+    takes_down(grid, "b", slots=0)
+    assert grid.task(1).state == "queued", "twice is not enough"
+    grid.report("a")
+    takes_down(grid, "a")
+    task = grid.task(1)
+    assert (task.state, task.verdict, task.failures, grid.job(1).state) == ("failed", SAID, 0, "failed")
+
+
+def test_three_times_on_the_only_worker_fail_it_as_well() -> None:
+    grid = grid_of("a")
+    for _ in range(3):
+        assert grid.task(1).is_open
+        takes_down(grid, "a")
+    assert (grid.task(1).state, grid.task(1).verdict) == ("failed", SAID)
+
+
+def test_one_worker_of_several_is_not_believed() -> None:
+    """There is another that could run the task: the fault may be the worker's."""
+    grid = grid_of("a", "b")
+    grid.report("b", slots=0)
+    for _ in range(4):
+        takes_down(grid, "a")
+    assert grid.task(1).is_open
+    takes_down(grid, "a", slots=0)
+    grid.report("b")
+    takes_down(grid, "b")
+    assert grid.task(1).state == "failed"
+
+
+def test_a_worker_that_cannot_run_it_does_not_count_as_another() -> None:
+    grid = Grid()
+    grid.join("a", facts(labels=["gpu"]))
+    grid.join("b")
+    grid.submit(1, requires={"labels": ["gpu"]})
+    for _ in range(3):
+        takes_down(grid, "a")
+    assert grid.task(1).state == "failed"
+
+
+@pytest.mark.parametrize("reason", ["the worker was stopped", AGAIN])
+def test_what_is_given_back_otherwise_does_not_count(reason: str) -> None:
+    """An operator stops the worker, or the computer is switched off: it says nothing of the task."""
+    grid = grid_of("a")
+    for _ in range(5):
+        grid.end(grid.running("a")[0], Outcome.GIVEN_BACK, reason=reason)
+    assert grid.task(1).is_open
+
+
+def test_a_restart_of_the_master_forgets_nothing() -> None:
+    grid = grid_of("a")
+    for _ in range(2):
+        takes_down(grid, "a")
+    grid.restart()
+    grid.join("a")
+    takes_down(grid, "a")
+    assert grid.task(1).verdict == SAID
+
+
+def test_a_result_that_comes_all_the_same_counts() -> None:
+    grid = grid_of("a")
+    for _ in range(2):
+        takes_down(grid, "a")
+    grid.end(grid.running("a")[0])
+    assert (grid.task(1).state, grid.task(1).verdict) == ("succeeded", "")
+
+
+def test_a_job_retried_begins_anew() -> None:
+    grid = grid_of("a")
+    for _ in range(3):
+        takes_down(grid, "a")
+    grid.step(grid.retry_event(1))
+    assert grid.task(1).took_down == ()
+    assert grid.running("a") == [AttemptId(1, 1, 4)]
+
+
+def test_a_task_that_took_workers_down_is_not_replicated_any_more() -> None:
+    """What runs may yet bring the result, but no further worker is put at risk."""
+    grid = Grid(max_replicas=3)
+    for name in "abc":
+        grid.join(name)
+    grid.submit(1)
+    assert len(grid.attempts_of(JOB)) == 3
+    for _ in range(2):
+        takes_down(grid, "a")
+    takes_down(grid, "b")
+    assert [len(grid.running(name)) for name in "abc"] == [1, 0, 1]
+    takes_down(grid, "a")
+    assert [len(grid.running(name)) for name in "abc"] == [0, 0, 1]
+    grid.end(grid.running("c")[0])
+    assert grid.task(1).state == "succeeded"
+
+
+def test_explain_says_so() -> None:
+    grid = grid_of("a")
+    takes_down(grid, "a")
+    running = explain_task(grid.scheduler, JOB)
+    assert running is not None
+    assert running.sentence == "running on a; it took its worker down 1 time before"
+    grid.report("a", result(grid.running("a")[0], Outcome.GIVEN_BACK), slots=0)
+    queued = explain_task(grid.scheduler, JOB)
+    assert queued is not None
+    assert queued.sentence.startswith("it took its worker down 1 time; ")
