@@ -9,7 +9,7 @@ from cyclopts import Group, Parameter
 from loopline.cli.common import PLAIN, Common
 from loopline.cli.errors import usage
 from loopline.cli.follow import follow
-from loopline.cli.submission import assemble, inputs, job_file, missing_inputs, receipt, sweep
+from loopline.cli.submission import assemble, inputs, job_file, merging, missing_inputs, receipt, sweep
 from loopline.cli.submission.inputs import FileOptions
 from loopline.cli.submission.options import STDIN, JobOptions, PlaceOptions, TaskOptions
 from loopline.cli.submission.sweep_options import SweepOptions
@@ -57,6 +57,8 @@ async def submit(
     document = brought.named_in(assemble.document(command, (options, tasks, files, places), file))
     async with sweep.opened(sweeping) as swept, common.client() as client:
         job = assemble.specification(document, swept.parameters, file)
+        if file is not None:
+            merging.check_all_given(job, file, swept.names_in(job))
         receipt.warn(missing_inputs.warnings(job))
         if dry_run:
             seen = swept.shown_in(await client.preview(job), job)
