@@ -138,7 +138,7 @@ Grid = Annotated[dict[ParameterName, Values], Field(min_length=1, max_length=50)
 """One task per element of the product of all values; the last name varies fastest."""
 
 
-def _parameters_kind(value: object) -> str:
+def parameters_kind(value: object) -> str:
     """``{"rows": [{...}]}`` is a table and ``{"file": "..."}`` a row file, unless what stands in them are values of
     parameters called so.
     """
@@ -151,7 +151,7 @@ def _parameters_kind(value: object) -> str:
 
 Parameters = Annotated[
     Annotated[Table, Tag("table")] | Annotated[RowFile, Tag("file")] | Annotated[Grid, Tag("grid")],
-    Discriminator(_parameters_kind),
+    Discriminator(parameters_kind),
 ]
 
 

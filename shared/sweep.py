@@ -105,14 +105,15 @@ def unknown_names(spec: JobSpec, known: Collection[str] | None = None) -> list[s
     """
     if spec.parameters is None or (known is None and isinstance(spec.parameters, RowFile)):
         return []
-    names = _names(spec) if known is None else known
+    names = parameter_names(spec) if known is None else known
     return [_unknown(name, names) for name in placeholders(spec) if name not in names]
 
 
 _OURS = re.compile(r"(?<!\$)" + PLACEHOLDER.pattern)
 
 
-def _names(spec: JobSpec) -> set[str]:
+def parameter_names(spec: JobSpec) -> set[str]:
+    """Return the names of a sweep's parameters; none where they are in a row file."""
     if isinstance(spec.parameters, Table):
         return set().union(*spec.parameters.rows)
     return set() if spec.parameters is None or isinstance(spec.parameters, RowFile) else set(spec.parameters)

@@ -139,8 +139,68 @@ def test_the_command_line_goes_before_the_file(fake: FakeMaster, run: Run) -> No
         "size": 3600.0,
         "requires": {"os": "linux", "memory_bytes": 1_000_000_000},
         "environment": {"A": "1", "B": "3"},
-        "parameters": {"seed": [1, 2]},
+        "parameters": {"seed": [1, 2], "lr": [0.001, 0.1], "mode": ["on", "off", "007"]},
     }
+
+
+@pytest.mark.parametrize(
+    ("words", "parameters"),
+    [
+        (["--param", "seed=1..3"], {"lr": [0.1, 0.01], "seed": {"range": [1, 3]}}),
+        (["--array", "1-2"], {"lr": [0.1, 0.01], "seed": [7], "index": {"range": [1, 2]}}),
+        (
+            ["--zip", "--param", "lr=1,2", "--param", "seed=3,4"],
+            {"rows": [{"lr": 1, "seed": 3}, {"lr": 2, "seed": 4}]},
+        ),
+        ([], {"lr": [0.1, 0.01], "seed": [7]}),
+    ],
+)
+def test_parameters_are_merged_by_name(
+    fake: FakeMaster, run: Run, words: list[str], parameters: dict[str, Any]
+) -> None:
+    Path("j.yaml").write_text("command: t --lr {lr} --seed {seed}\nparameters: {lr: [0.1, 0.01], seed: [7]}\n")
+    body = submitted(fake, run, "--file", "j.yaml", *words)
+    assert body["parameters"] == parameters
+    assert list(body["parameters"]) == list(parameters), "the last varies fastest"
+
+
+@pytest.mark.parametrize(
+    ("parameters", "words"),
+    [
+        ("{lr: [0.1, 0.01], seed: [7]}", ["--zip", "--param", "seed=1..3"]),
+        ("{lr: [0.1, 0.01], seed: [7]}", ["--csv", "seeds.csv"]),
+        ("{rows: [{lr: 0.1, seed: 7}]}", ["--param", "seed=1..3"]),
+    ],
+)
+def test_rows_that_drop_a_parameter_of_the_command_are_refused(
+    fake: FakeMaster, run: Run, parameters: str, words: list[str]
+) -> None:
+    Path("seeds.csv").write_text("seed\n1\n")
+    Path("job.yaml").write_text(f"command: t --lr {{lr}} --seed {{seed}}\nparameters: {parameters}\n")
+    ran = run("submit", "--file", "job.yaml", *words)
+    assert (ran.code, fake.seen) == (2, [])
+    assert "job.yaml:2:" in ran.err
+    assert "the command says {lr}" in ran.err
+    assert "--param lr=VALUES" in ran.err
+
+
+def test_rows_may_drop_what_the_command_does_not_name(fake: FakeMaster, run: Run) -> None:
+    Path("j.yaml").write_text("command: t ${lr} {seed}\nparameters: {lr: [0.1], seed: [7]}\n")
+    assert submitted(fake, run, "--file", "j.yaml", "--zip", "--param", "seed=5")["parameters"] == {
+        "rows": [{"seed": 5}]
+    }
+
+
+def test_labels_are_added(fake: FakeMaster, run: Run) -> None:
+    Path("j.yaml").write_text("command: t\nrequires: {labels: [gpu, lab], os: linux}\n")
+    requires = submitted(fake, run, "--file", "j.yaml", "--label", "lab", "--label", "matlab")["requires"]
+    assert requires == {"labels": ["gpu", "lab", "matlab"], "os": "linux"}
+
+
+def test_a_mistake_in_a_merged_part_of_the_file_is_pointed_at(run: Run) -> None:
+    Path("job.yaml").write_text("command: t\nparameters:\n  lr: [1, [2]]\n")
+    ran = run("submit", "--file", "job.yaml", "--param", "seed=1..3")
+    assert "job.yaml:3:11: parameters.lr.1: " in ran.err
 
 
 def test_a_file_need_not_have_a_command_or_a_name(

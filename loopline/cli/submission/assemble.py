@@ -9,13 +9,13 @@ from typing import Any, Protocol
 from pydantic import ValidationError
 
 from loopline.cli.errors import usage
-from loopline.cli.submission import mistakes
+from loopline.cli.submission import merging, mistakes
 from loopline.cli.submission.job_file import JobFile
 from loopline.cli.submission.options import Document
 from shared.spec import JobSpec
 
 _MERGED = ("requires", "environment", "inputs")
-"""Whose entries go before the file's one by one; all else is replaced whole."""
+"""Whose entries go before the file's one by one, as parameters do; all else but labels is replaced whole."""
 _LONGEST_FOLDER = 1000
 
 
@@ -47,7 +47,7 @@ def document(command: Sequence[str], parts: Sequence[Part], file: JobFile | None
 def specification(made: Document, parameters: Any, file: JobFile | None) -> JobSpec:
     """The job that all of it means; LooplineError (usage) where it means none."""
     if parameters:
-        made = made | {"parameters": parameters}
+        made = made | {"parameters": merging.merged(made.get("parameters"), parameters)}
     try:
         return JobSpec.model_validate(made)
     except ValidationError as error:
@@ -59,7 +59,16 @@ def _over(below: Document, above: Document) -> Document:
     for name in _MERGED:
         if isinstance(below.get(name), dict) and isinstance(above.get(name), dict):
             made[name] = below[name] | above[name]
+    if labels := _labels(below) + [label for label in _labels(above) if label not in _labels(below)]:
+        made["requires"] = made["requires"] | {"labels": labels}
     return made
+
+
+def _labels(document: Document) -> list[Any]:
+    """Return the labels that a worker must have; none where they are not a list, which is complained of later."""
+    requires = document.get("requires")
+    labels = requires.get("labels") if isinstance(requires, dict) else None
+    return labels if isinstance(labels, list) else []
 
 
 def _here() -> str:
@@ -88,4 +97,11 @@ def _mistakes(error: ValidationError, made: Document, file: JobFile | None) -> E
 
 
 def _is_of(file: JobFile, loc: tuple[int | str, ...], made: Document) -> bool:
-    return not loc or file.document.get(str(loc[0])) == made.get(str(loc[0]))
+    """True if what is wrong stands in the file as it does in the job, into which the command line has been merged."""
+    if not loc:
+        return True
+    below, above = file.document.get(str(loc[0])), made.get(str(loc[0]))
+    path = mistakes.place(made, loc)
+    if len(path) > 1 and isinstance(below, dict) and isinstance(above, dict):
+        return path[1] in below and below[path[1]] == above[path[1]]
+    return bool(below == above)

@@ -9,7 +9,7 @@ from cyclopts import Group, Parameter
 from loopline.cli.common import PLAIN, Common
 from loopline.cli.errors import usage
 from loopline.cli.follow import follow
-from loopline.cli.submission import assemble, inputs, job_file, receipt, sweep
+from loopline.cli.submission import assemble, inputs, job_file, merging, missing_inputs, receipt, sweep
 from loopline.cli.submission.inputs import FileOptions
 from loopline.cli.submission.options import STDIN, JobOptions, PlaceOptions, TaskOptions
 from loopline.cli.submission.sweep_options import SweepOptions
@@ -31,13 +31,14 @@ async def submit(
 ) -> int:
     """Submit a job: a command, an array or a parameter sweep.
 
-    Everything after `--` is the command, run once for every task:
+    Everything after `--` is the command, run once for every task in an empty folder; --input names the files that
+    tasks find there:
 
-        loopline submit --wait -- python3 pi.py
-        loopline submit --size 2h --param seed=1..100 -- ./train {seed}
-        loopline submit --csv settings.csv --dry-run -- ./train --lr {lr} --seed {seed}
-        loopline submit --array 1-1000 -- ./step {index}
-        loopline submit --input data/ --input model.bin --output '*.csv' -- python3 run.py
+        loopline submit --input pi.py --wait -- python3 pi.py
+        loopline submit --input train --size 2h --param seed=1..100 -- ./train {seed}
+        loopline submit --input train --csv settings.csv --dry-run -- ./train --lr {lr} --seed {seed}
+        loopline submit --input step --array 1-1000 -- ./step {index}
+        loopline submit --input run.py --input data/ --output '*.csv' -- python3 run.py
         loopline submit --file job.yaml
 
     Parameters
@@ -56,6 +57,9 @@ async def submit(
     document = brought.named_in(assemble.document(command, (options, tasks, files, places), file))
     async with sweep.opened(sweeping) as swept, common.client() as client:
         job = assemble.specification(document, swept.parameters, file)
+        if file is not None:
+            merging.check_all_given(job, file, swept.names_in(job))
+        receipt.warn(missing_inputs.warnings(job))
         if dry_run:
             seen = swept.shown_in(await client.preview(job), job)
             common.show(seen, lambda: receipt.preview(seen, job))

@@ -54,8 +54,8 @@ class JobFile:
         """What paths in it start from."""
         return FilePath() if self.name == "stdin" else FilePath(self.name).parent
 
-    def mistake(self, path: Path, message: str) -> LooplineError:
-        return usage(self._at(path, message))
+    def mistake(self, path: Path, message: str, hint: str = "") -> LooplineError:
+        return usage(self._at(path, message), hint)
 
     def mistakes(self, error: ValidationError) -> LooplineError:
         """All that is wrong with the job, each with its line."""

@@ -9,6 +9,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from loopline.cli import human
+from loopline.cli.common import stderr
 from shared.api import Preview, Submission
 from shared.spec import JobSpec
 
@@ -35,6 +36,12 @@ def preview(seen: Preview, job: JobSpec) -> RenderableType:
         *_expected(seen),
         *_warnings(seen.warnings),
     )
+
+
+def warn(warnings: Iterable[str]) -> None:
+    """Print warnings on stderr, where they are in nobody's way who reads the answer as JSON."""
+    for warning in _warnings(warnings):
+        stderr().print(warning, soft_wrap=True)
 
 
 def _command(command: Iterable[str]) -> str:

@@ -15,7 +15,7 @@ from loopline.client import AsyncClient
 from loopline.rows import WrittenRows, upload, written
 from shared.api import PlannedTask, Preview
 from shared.spec import JobSpec
-from shared.sweep import task_at, unknown_names
+from shared.sweep import parameter_names, task_at, unknown_names
 
 MOST_SHOWN = 20
 
@@ -26,6 +26,10 @@ class Sweep:
 
     parameters: Any
     rows: WrittenRows | None = None
+
+    def names_in(self, job: JobSpec) -> set[str]:
+        """Return the names of the parameters that the job's tasks have."""
+        return set(self.rows.names) if self.rows is not None else parameter_names(job)
 
     async def upload(self, client: AsyncClient) -> None:
         """Whatever the job only names."""

@@ -10,7 +10,7 @@ from random import Random
 def main() -> None:
     arguments = argparse.ArgumentParser(description=__doc__)
     arguments.add_argument("--seed", type=int, required=True)
-    arguments.add_argument("--throws", type=int, required=True)
+    arguments.add_argument("--throws", type=int, default=100_000)
     given = arguments.parse_args()
     throw = Random(given.seed).random  # noqa: S311
     hits = sum(throw() ** 2 + throw() ** 2 < 1 for _ in range(given.throws))

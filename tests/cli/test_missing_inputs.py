@@ -1,0 +1,79 @@
+"""A file of this folder that the command names and no input brings along is warned about, with the option to add."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from shared.api import Preview, Submission
+from tests.cli.conftest import Run
+from tests.cli.fake_master import FakeMaster, ok
+
+WARNING = (
+    "warning: pi.py is a file in this folder but not an input: tasks start in an empty folder; add --input pi.py\n"
+)
+
+
+@pytest.fixture(autouse=True)
+def folder(fake: FakeMaster, nobodys_computer: None) -> None:
+    for name in ("pi.py", "train", "src/run.py", "two words", "python3", "result.csv"):
+        Path(name).parent.mkdir(exist_ok=True)
+        Path(name).touch()
+        Path(name).chmod(0o755)
+    Path("data").mkdir()
+    fake.on("POST /jobs", ok(Submission(id=1, task_count=1), 201))
+    fake.on("POST /jobs/preview", ok(Preview(task_count=1, size=None, tasks=[], expected=None, warnings=[])))
+
+
+def test_it_is_said_on_stderr_when_submitted_and_before(run: Run) -> None:
+    for words in (["--dry-run"], []):
+        ran = run("submit", *words, "--", "python3", "pi.py", "pi.py")
+        assert (ran.code, ran.err) == (0, WARNING)
+        assert "warning" not in ran.out
+    ran = run("submit", "--json", "--", "python3", "pi.py")
+    assert (ran.document["id"], ran.err) == (1, WARNING)
+
+
+@pytest.mark.parametrize(
+    ("command", "option"),
+    [
+        (["./train"], "add --input train"),
+        (["train"], "add --input train and write ./train"),
+        (["python3", "./src/run.py"], "add --input src/run.py=src/run.py"),
+        (["cat", "two words"], "add --input 'two words'"),
+    ],
+)
+def test_the_option_has_the_file_where_the_command_looks_for_it(
+    fake: FakeMaster, run: Run, command: list[str], option: str
+) -> None:
+    assert run("submit", "--", *command).err.endswith(f"; {option}\n")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--", "python3", "data", str(Path(__file__)), "../nobodys", "-c", "x" * 5000, ""],
+        ["--output", "result.csv", "--", "python3", "-o", "result.csv"],
+        ["--", "sh", "-c", "python3 pi.py"],
+    ],
+)
+def test_other_words_are_not_warned_about(run: Run, words: list[str]) -> None:
+    assert run("submit", "--dry-run", *words).err == ""
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--input", "pi.py", "--", "python3", "pi.py"],
+        ["--input", "train", "--", "./train"],
+        ["--input", "src/run.py=src/run.py", "--", "python3", "src/run.py"],
+        ["--input", "src", "--", "python3", "src/run.py"],
+    ],
+)
+def test_an_input_is_not_warned_about(run: Run, words: list[str]) -> None:
+    assert run("submit", "--dry-run", *words).err == ""
+
+
+def test_an_input_by_another_name_is_not_found_by_its_own(run: Run) -> None:
+    assert run("submit", "--dry-run", "--input", "pi.py=there.py", "--", "python3", "pi.py").err == WARNING

@@ -1,0 +1,65 @@
+"""Sweeps as the README, docs/ and --help print them: each gives the reader's own program to its tasks as an input."""
+
+from __future__ import annotations
+
+import io
+import re
+import shlex
+import sys
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from loopline.cli.submission.command import submit
+from shared.api import Preview
+from tests.cli.conftest import Run
+from tests.cli.fake_master import FakeMaster, ok
+
+ROOT = Path(__file__).parents[2]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+OWN = re.compile(r"\./\w+|\w+\.py")
+"""A program of the reader's, as a word of a command."""
+
+
+def printed(text: str) -> Iterator[tuple[list[str], list[str]]]:
+    """Yield the options and the command of each ``loopline submit`` that runs a program of the reader's."""
+    for line in re.findall(r"loopline submit ([^`#|)\n]* -- [^`#|)\n]*)", text):
+        words = shlex.split(line)
+        end = words.index("--")
+        options, command = [word for word in words[:end] if word != "--dry-run"], words[end:]
+        if any(map(OWN.fullmatch, command)):
+            yield options, command
+
+
+LINES = [(page.name, *line) for page in PAGES for line in printed(page.read_text("utf-8"))]
+LINES += [("--help", *line) for line in printed(submit.__doc__ or "")]
+
+
+@pytest.fixture(autouse=True)
+def files_of_the_reader(nobodys_computer: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("flow.csv", "model.bin", "data/a"):
+        Path(name).parent.mkdir(exist_ok=True)
+        Path(name).touch()
+    Path("settings.csv").write_text("lr,seed\n0.1,7\n")
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"a.wav\n")))
+
+
+@pytest.mark.parametrize(
+    ("page", "options", "command"), LINES, ids=lambda part: part if isinstance(part, str) else " ".join(part)
+)
+def test_the_readers_program_is_an_input(
+    fake: FakeMaster, run: Run, page: str, options: list[str], command: list[str]
+) -> None:
+    fake.on("POST /jobs/preview", ok(Preview(task_count=1, size=None, tasks=[], expected=None, warnings=[])))
+    for word in filter(OWN.fullmatch, command):
+        Path(word).touch()
+    ran = run("submit", "--dry-run", *[word.replace("$first", "1") for word in options], *command)
+    assert (ran.code, ran.err) == (0, "")
+
+
+def test_the_first_sweep_of_the_readme_is_among_them() -> None:
+    first = next(options for page, options, _ in LINES if page == "README.md")
+    assert ("--param", "seed=1..100") in pairwise(first)
+    assert ("--input", "pi.py") in pairwise(first)
