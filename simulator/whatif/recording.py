@@ -198,11 +198,16 @@ class _Recorder:
         return [self._span(event, result, now) for result in event.report.results]
 
     def _span(self, event: WorkerReported, result: Result, now: float) -> Span:
-        """As the master saw it, way there and back included, if the link held all the time."""
+        """Return the time for which the attempt took up its slot.
+
+        One that was sent to a free slot took it up as the master saw it, the way there and back included, if the
+        link held all the time. One that waited at its worker began there when its own time says.
+        """
         attempt = self._recording.scheduler.state.attempts.get(result.attempt)
         took = result.wall_s
         start = now - took
-        dispatched = start if attempt is None else attempt.dispatched_at - self._recording.began
+        has_waited = attempt is not None and (attempt.waiting or attempt.waited_s > 0)
+        dispatched = start if attempt is None or has_waited else attempt.dispatched_at - self._recording.began
         if self._boots.get(event.worker, ("", now))[1] <= dispatched:  # else it was sent once more
             start = dispatched
             if self._sessions.get(event.worker, (0, now))[1] <= start and result.outcome is not Outcome.CANCELLED:

@@ -1,7 +1,7 @@
 """What if: the same decisions lead to the same ends, others to those of a simulation of their own."""
 
 from dataclasses import replace
-from itertools import islice
+from itertools import islice, pairwise
 
 import pytest
 
@@ -36,6 +36,12 @@ def arrivals(seed=1, jobs=12, tasks=15):
         )
         for n in range(jobs)
     ]
+
+
+def short_jobs(jobs=3, tasks=60):
+    random = stream(1, "short")
+    sizes = [round(random.uniform(0.5, 1.5), 3) for _ in range(tasks)]
+    return [Arrival(5.0 * n, JobSpec(command=["work"], tasks=[TaskSpec(size=s) for s in sizes])) for n in range(jobs)]
 
 
 def steady_hosts():
@@ -76,6 +82,17 @@ def test_the_same_decisions_on_steady_machines_end_alike(policy):
     assert ends(recording.tally) == pytest.approx(ends(truth))
     assert ends(tally) == pytest.approx(ends(truth), abs=1e-4)
     assert tally.lost_s == pytest.approx(truth.lost_s, abs=1e-2)
+
+
+@pytest.mark.parametrize("policy", sorted(REGISTRY))
+def test_what_waited_at_a_worker_was_not_at_work_there(policy):
+    """Tasks of a second that are sent ahead: most of the time from sending to result they spend in the queue."""
+    chosen = replace(settings(policy), ahead_s=10.0)
+    log, truth = recorded(steady_hosts(), chosen=chosen, jobs=short_jobs())
+    recording, tally = what_if(log)
+    ran = [span for span in recording.spans if span.worker == "h0" and span.took_s]  # not those taken back
+    assert all(one.start + one.took_s <= next_.start + 1e-6 for one, next_ in pairwise(ran)), "it has one slot"
+    assert ends(tally) == pytest.approx(ends(truth), abs=1e-4)
 
 
 @pytest.mark.parametrize("goodbye", ["left", "with the master"])
