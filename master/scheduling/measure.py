@@ -32,8 +32,8 @@ _AS_GOOD_AS = 2
 
 
 def speed_of(grid: Grid, worker: Worker) -> float:
-    """Reference CPU-seconds that one slot of the worker delivers in a second: what its finished attempts had,
-    and its benchmark, at the share that all benchmarks turned out to be worth.
+    """Reference CPU-seconds that one slot of the worker delivers in a second that it has to itself: what its finished
+    attempts had, and its benchmark, at the share that all benchmarks turned out to be worth.
     """
     speed = (worker.work_done + _PRIOR_S * worker.facts.speed * grid.share) / (worker.work_s + _PRIOR_S)
     return speed if _SLOWEST <= speed <= _FASTEST else _within(_SLOWEST, speed, _FASTEST)
@@ -115,7 +115,8 @@ def _share(worker: Worker, attempt: Attempt) -> float:
 
 
 def learn(grid: Grid, job: Job, worker: Worker, attempt: Attempt) -> float:
-    """An attempt has succeeded: remember how fast its worker was; the work that it did.
+    """An attempt has succeeded: remember how fast its worker was in the time that it had of its slots; return the
+    work that it did. What the owner took meanwhile does not count: ``share_left`` tells what is taken now.
 
     A task whose size nobody gave is taken to be what its worker does in that time; nothing is learnt of the worker:
     its size is predicted from times and speeds, so that a speed learnt from it would be learnt from itself. (Let all
@@ -123,16 +124,15 @@ def learn(grid: Grid, job: Job, worker: Worker, attempt: Attempt) -> float:
     anywhere; benchmarks and given sizes anchor it.) Of one whose size is out of all proportion to its time, only so
     much is believed: it may be in other units.
     """
-    wall_s, size = attempt.wall_s, job.sweep.size_at(attempt.task)
-    if wall_s < _SHORTEST_S:
-        wall_s = _SHORTEST_S
+    size = job.sweep.size_at(attempt.task)
+    had_s = (attempt.wall_s if attempt.wall_s > _SHORTEST_S else _SHORTEST_S) * _share(worker, attempt)
     if size is None:
-        return wall_s * speed_of(grid, worker)
-    promised = wall_s * worker.facts.speed
+        return had_s * speed_of(grid, worker)
+    promised = had_s * worker.facts.speed
     is_in_proportion = promised <= size * _PROPORTION and size <= promised * _PROPORTION
     believed = size if is_in_proportion else _within(promised / _PROPORTION, size, promised * _PROPORTION)
     worker.work_done += believed
-    worker.work_s += wall_s
+    worker.work_s += had_s
     grid.measured += 1
     count = grid.measured if grid.measured < _MEMORY else _MEMORY
     grid.log_share += (math.log2(believed / promised) - grid.log_share) / count

@@ -296,7 +296,7 @@ class Worker:
     reported: int = 0  # the last Report of this session; 0 without one
     assigned: int = 0  # the last Assign of this session
     work_done: float = 0.0  # by its attempts that succeeded, in reference CPU-seconds (sizes known beforehand) ...
-    work_s: float = 0.0  # ... in so many seconds
+    work_s: float = 0.0  # ... in so many seconds of a slot, without what the owner took
     mismatches: int = 0  # results of its that another worker's contradict
     standing: float = 0.0  # falls with what went wrong on it and not elsewhere, rises with its successes
     probations: int = 0  # so many levels up is the time that the next one lasts

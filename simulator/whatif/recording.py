@@ -198,11 +198,16 @@ class _Recorder:
         return [self._span(event, result, now) for result in event.report.results]
 
     def _span(self, event: WorkerReported, result: Result, now: float) -> Span:
-        """As the master saw it, way there and back included, if the link held all the time."""
+        """Return the time for which the attempt took up its slot.
+
+        One that was sent to a free slot took it up as the master saw it, the way there and back included, if the
+        link held all the time. One that waited at its worker began there when its own time says.
+        """
         attempt = self._recording.scheduler.state.attempts.get(result.attempt)
         took = result.wall_s
         start = now - took
-        dispatched = start if attempt is None else attempt.dispatched_at - self._recording.began
+        has_waited = attempt is not None and (attempt.waiting or attempt.waited_s > 0)
+        dispatched = start if attempt is None or has_waited else attempt.dispatched_at - self._recording.began
         if self._boots.get(event.worker, ("", now))[1] <= dispatched:  # else it was sent once more
             start = dispatched
             if self._sessions.get(event.worker, (0, now))[1] <= start and result.outcome is not Outcome.CANCELLED:
@@ -211,12 +216,39 @@ class _Recorder:
 
 
 def _keep_machines(recording: Recording) -> None:
-    """Machines that went when all was done: had there been more to do, they would have stayed."""
+    """Keep the machines that went when all was done: had there been more to do, they would have stayed.
+
+    An agent that is told to stop offers no slots in its last reports. What it offered before them is kept, too.
+    """
     done = max(job.finished_at or 0.0 for job in recording.tally.jobs.values()) - recording.began
-    gone = (MasterStarted, WorkerLeft, FellSilent)
-    for moment in recording.moments:
-        if moment.at >= done:
-            moment.items[:] = [item for item in moment.items if not isinstance(item, gone)]
+    going = _stopping(recording)
+    for moment in reversed(recording.moments):
+        if moment.at < done:
+            break
+        moment.items[:] = [item for item in reversed(moment.items) if not _goes(item, going)][::-1]
+
+
+def _stopping(recording: Recording) -> set[str]:
+    """Return the workers that offer no slots as the log ends, though no owner withholds any."""
+    loads = {worker.name: worker.load for worker in recording.scheduler.state.workers.values()}
+    return {name for name, load in loads.items() if load is not None and not load.slots and not load.withheld}
+
+
+def _goes(item: FromOutside, going: set[str]) -> bool:
+    """True if the item is part of a machine's leaving; ``going`` names those that leave after it."""
+    match item:
+        case MasterStarted():
+            return True
+        case WorkerLeft(worker) | FellSilent(worker):
+            going.add(worker)
+            return True
+        case Reported(worker, slots):
+            if slots:
+                going.discard(worker)
+            return worker in going
+        case WorkerJoined(worker):
+            going.discard(worker)
+    return False
 
 
 def rebased(settings: SchedulerSettings, policy: str | None, order: str | None) -> SchedulerSettings:

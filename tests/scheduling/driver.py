@@ -187,11 +187,13 @@ class Grid:
         slots: int | None = None,
         frozen: bool = False,
         deliver: bool = True,
+        spare_cpu: float | None = None,
     ) -> Effects:
         """The worker's next Report: these results, and as a rule what it knows it has (killed ones confirmed).
 
         ``holding`` given is the truth from now on, and then killed ones are confirmed by silence alone.
-        ``frozen``: all that it holds stands still, its owner being there.
+        ``frozen``: all that it holds stands still, its owner being there. ``spare_cpu``: cores that the owner leaves
+        over; None: all.
         """
         agent = self.agents[name]
         for each in results:
@@ -208,7 +210,10 @@ class Grid:
             agent.seen if seen is None else seen,
             tuple(Held(a, frozen=frozen) for a in held if a not in waiting),
             results,
-            Load(agent.facts.slots if slots is None else slots, spare_cpu=float(agent.facts.slots)),
+            Load(
+                agent.facts.slots if slots is None else slots,
+                spare_cpu=float(agent.facts.slots) if spare_cpu is None else spare_cpu,
+            ),
             stretches(a for a in held if a in waiting),
         )
         return self.step(WorkerReported(name, agent.session, said), deliver=deliver)

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
 
 from master.scheduling.chance import draw
+from master.scheduling.policies.turnaround import Turnaround
 from master.scheduling.view import View
 from shared.model import AttemptId, Load, Order
-from tests.scheduling.driver import Grid, facts
+from tests.scheduling.driver import Grid, facts, result
 
 ALTERNATIVES = ["random", "cyclic", "shortest-queue", "most-throughput"]
 
@@ -107,6 +108,90 @@ def test_what_a_program_needs_is_known_from_its_runs() -> None:
             far(grid, "fast", 6.0)
     assert place_of(grid, grid.submit(1, name="short")) == ["slow"]
     assert place_of(grid, grid.submit(1, name="long")) == ["fast"]
+
+
+@dataclass(frozen=True)
+class Term:
+    """One worker's row of the table T = J / c + D + W + R."""
+
+    name: str
+    speed: float  # as its benchmark and its finished tasks say
+    left: float  # of its slot, by its owner, now
+    delay_s: float
+    began_s: float | None  # ago, a task of 60 s there; None: its slot is free
+    waits_s: tuple[float, ...]  # expected times of what was sent to wait there
+    run_s: float  # J / c for J = 24
+    until_s: float  # W + R: until its slot falls free, and what waits there already
+
+    @property
+    def total_s(self) -> float:
+        return self.run_s + self.delay_s + self.until_s
+
+
+TABLE = [
+    Term("free", 1.0, 1.0, 0.0, None, (), run_s=24.0, until_s=0.0),
+    Term("fast", 4.0, 1.0, 0.0, None, (), run_s=6.0, until_s=0.0),
+    Term("far", 4.0, 1.0, 5.0, None, (), run_s=6.0, until_s=0.0),
+    Term("owned", 4.0, 0.5, 0.0, None, (), run_s=12.0, until_s=0.0),
+    Term("taken", 4.0, 0.1, 0.0, None, (), run_s=24.0, until_s=0.0),  # a quarter is taken to be left in any case
+    Term("busy", 8.0, 1.0, 0.0, 40.0, (), run_s=3.0, until_s=20.0),
+    Term("late", 8.0, 1.0, 0.0, 70.0, (), run_s=3.0, until_s=10.0),
+    Term("laden", 8.0, 1.0, 2.0, 50.0, (4.0, 5.0), run_s=3.0, until_s=19.0),
+    Term("both", 8.0, 0.5, 1.0, 59.0, (7.0,), run_s=6.0, until_s=8.0),
+]
+
+
+def worker_of(row: Term) -> Grid:
+    """Return a grid of this worker alone, as the row says."""
+    grid = grid_of("turnaround", {row.name: row.speed}, ahead_s=1.0)
+    owner_leaves(grid, row.name, row.left)
+    if row.began_s is not None:
+        grid.submit(1, 60.0 * row.speed)
+        grid.now += row.began_s
+        grid.step()
+        for wait_s in row.waits_s:
+            grid.submit(1, wait_s * row.speed)
+    far(grid, row.name, row.delay_s)
+    return grid
+
+
+def owner_leaves(grid: Grid, name: str, left: float) -> None:
+    worker = grid.scheduler.state.workers[name]
+    assert worker.load is not None
+    worker.load = replace(worker.load, spare_cpu=left)
+    grid.scheduler.state.save_worker(worker)
+    grid.scheduler.state.settle()
+
+
+@pytest.mark.parametrize("row", TABLE, ids=lambda row: row.name)
+def test_the_papers_turnaround_term_by_term(row: Term) -> None:
+    grid = worker_of(row)
+    state = grid.scheduler.state
+    worker = state.workers[row.name]
+    index = Turnaround(state)
+    (group,) = index.groups.values()
+    (best,) = index.best_of(group, group.idle or group.busy, 24.0)
+    assert 24.0 / index.speed_of(worker) == pytest.approx(row.run_s)
+    due_s = index.view.free_at(worker) - grid.now if row.began_s is not None else 0.0
+    assert abs(due_s) == pytest.approx(row.until_s), "late by so much counts as so much still to come"
+    assert best.cost[0] == pytest.approx(row.total_s, abs=0.011), "in hundredths of a second"
+
+
+@pytest.mark.parametrize("left", [1.0, 0.5, 0.25])
+def test_what_the_owner_takes_counts_once_however_much_was_learnt(left: float) -> None:
+    """A machine twice as fast as its benchmark says, and an owner who has taken his share all the while."""
+    grid = grid_of("turnaround", {"a": 1.0})
+    for _ in range(20):
+        owner_leaves(grid, "a", left)
+        grid.submit(1, 20.0)
+        wall_s = 10.0 / left
+        grid.now += wall_s
+        said = result(grid.running("a")[0], wall_s=wall_s, cpu_s=10.0)
+        grid.report("a", said, spare_cpu=left)
+    state = grid.scheduler.state
+    assert Turnaround(state).speed_of(state.workers["a"]) == pytest.approx(2.0 * left, rel=0.03)
+    owner_leaves(grid, "a", 1.0)
+    assert Turnaround(state).speed_of(state.workers["a"]) == pytest.approx(2.0, rel=0.03), "when he has gone"
 
 
 # --- the alternatives -------------------------------------------------------------------------------------------

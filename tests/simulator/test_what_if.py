@@ -1,19 +1,20 @@
 """What if: the same decisions lead to the same ends, others to those of a simulation of their own."""
 
-from itertools import islice
+from dataclasses import replace
+from itertools import islice, pairwise
 
 import pytest
 
-from master.scheduling.events import SchedulerSettings
+from master.scheduling.events import SchedulerSettings, WorkerLeft
 from master.scheduling.policies import REGISTRY
-from shared.model import Facts, Order
+from shared.model import Facts, Load, Order
 from shared.spec import JobSpec, TaskSpec
 from simulator.availability import Absence, Interrupted, absences, alternating
 from simulator.fast import Arrival, FastWorld, Host
 from simulator.hosts import Pattern, Steady
 from simulator.streams import stream
 from simulator.whatif.log import batches
-from simulator.whatif.recording import record
+from simulator.whatif.recording import Reported, record
 from simulator.whatif.tally import Tally
 from simulator.whatif.world import WhatIfWorld
 from tests.simulator.recorded import Recorded, RecordedChanging
@@ -35,6 +36,12 @@ def arrivals(seed=1, jobs=12, tasks=15):
         )
         for n in range(jobs)
     ]
+
+
+def short_jobs(jobs=3, tasks=60):
+    random = stream(1, "short")
+    sizes = [round(random.uniform(0.5, 1.5), 3) for _ in range(tasks)]
+    return [Arrival(5.0 * n, JobSpec(command=["work"], tasks=[TaskSpec(size=s) for s in sizes])) for n in range(jobs)]
 
 
 def steady_hosts():
@@ -75,6 +82,48 @@ def test_the_same_decisions_on_steady_machines_end_alike(policy):
     assert ends(recording.tally) == pytest.approx(ends(truth))
     assert ends(tally) == pytest.approx(ends(truth), abs=1e-4)
     assert tally.lost_s == pytest.approx(truth.lost_s, abs=1e-2)
+
+
+@pytest.mark.parametrize("policy", sorted(REGISTRY))
+def test_what_waited_at_a_worker_was_not_at_work_there(policy):
+    """Tasks of a second that are sent ahead: most of the time from sending to result they spend in the queue."""
+    chosen = replace(settings(policy), ahead_s=10.0)
+    log, truth = recorded(steady_hosts(), chosen=chosen, jobs=short_jobs())
+    recording, tally = what_if(log)
+    ran = [span for span in recording.spans if span.worker == "h0" and span.took_s]  # not those taken back
+    assert all(one.start + one.took_s <= next_.start + 1e-6 for one, next_ in pairwise(ran)), "it has one slot"
+    assert ends(tally) == pytest.approx(ends(truth), abs=1e-4)
+
+
+@pytest.mark.parametrize("goodbye", ["left", "with the master"])
+def test_machines_that_were_stopped_when_all_was_done_are_taken_to_stay(goodbye):
+    """Their last words are that they offer no slots: nothing could run there under a policy that takes longer."""
+    world = Recorded(settings("first-come", Order.NONE), steady_hosts(), arrivals())
+    world.run()
+    say_goodbye(world, leaves=goodbye == "left")
+    _, tally = what_if(world.log, policy="space-partition", order=Order.HOLD)
+    direct = Tally()
+    FastWorld(settings("space-partition"), steady_hosts(), arrivals(), direct).run()
+    assert max(ends(direct).values()) > world.kernel.now, "it takes longer"
+    assert ends(tally) == pytest.approx(ends(direct), abs=1e-4)
+
+
+def test_an_owner_who_came_back_when_all_was_done_is_still_there():
+    world = Recorded(settings(), steady_hosts()[:2], arrivals(jobs=1))
+    world.run()
+    reported = world._report(world._hosts["h0"])
+    withheld = replace(reported.report, load=Load(0, withheld="somebody is at the desk"))
+    world._step([replace(reported, report=withheld)])
+    moments = record(batches(world.log)).moments
+    assert Reported("h0", 0) in [item for moment in moments for item in moment.items]
+
+
+def say_goodbye(world, leaves):
+    for host in world._hosts.values():
+        host.offered = 0
+        world._step([world._report(host)])
+        if leaves:
+            world._step([WorkerLeft(host.name, host.session)])
 
 
 @pytest.mark.parametrize("order", list(Order))
