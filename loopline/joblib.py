@@ -3,7 +3,7 @@
 ::
 
     loopline.joblib.register()
-    with joblib.parallel_config("loopline", n_jobs=-1):
+    with joblib.parallel_config("loopline"):
         cross_val_score(model, X, y)
 
 Options of ``loopline.Executor`` may follow the backend's name. Workers need joblib, and what the calls import.
@@ -30,6 +30,7 @@ def register() -> None:
 class Backend(AutoBatchingMixin, ParallelBackendBase):  # type: ignore[misc]
     """Short calls go in batches that joblib makes as large as pays."""
 
+    default_n_jobs = -1  # joblib's own 1 would make all calls here, without a word
     supports_retrieve_callback = True
 
     def __init__(self, nesting_level: int | None = None, inner_max_num_threads: int | None = None, **options: Any):
@@ -43,8 +44,10 @@ class Backend(AutoBatchingMixin, ParallelBackendBase):  # type: ignore[misc]
         self._executor = Executor(**self._options)
         return self.effective_n_jobs(n_jobs)
 
-    def effective_n_jobs(self, n_jobs: int) -> int:
-        """-1: as many as there are slots."""
+    def effective_n_jobs(self, n_jobs: int | None) -> int:
+        """Return how many calls are made at a time: for -1, and for None, as many as there are slots."""
+        if n_jobs is None:
+            n_jobs = self.default_n_jobs
         if n_jobs == 0:
             raise ValueError("n_jobs == 0 has no meaning")
         if n_jobs > 0:

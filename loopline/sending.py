@@ -75,6 +75,8 @@ class Sending:
         each task.
         """
         await asyncio.wait([_watched(future) for future in first], timeout=PROBED_FOR_S)
+        if any(future.cancelled() for future in first):  # only a map that is given up as a whole cancels any
+            rest.cancel()
         if rest.cancelled():
             return
         chunk = chunk_for(calls, _seconds(first), self._slots)
@@ -149,6 +151,8 @@ class Sending:
         if not was_there:
             self._specs[pickle] = await common_spec(self._client, pickle, self._options, self._session)
         parameters = await parameters_of(self._client, tasks)
+        if not job.is_wanted:  # its futures were cancelled before it could be sent
+            return
         self._link.submit(spec_of(self._specs[pickle], parameters, calls or len(tasks), chunk), job)
         try:
             await job.answer

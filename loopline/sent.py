@@ -43,6 +43,11 @@ class SentJob:
         self._fetching: set[asyncio.Task[None]] = set()
         self._why: Exception | None = None  # no more ends will come
 
+    @property
+    def is_wanted(self) -> bool:
+        """True until the last of its futures is cancelled."""
+        return not all(future.was_cancelled for future in self._futures)
+
     def submitted(self, job: int) -> None:
         self.begin(job)
         self._waiting.submitted(job)

@@ -19,6 +19,7 @@ import pytest
 import loopline
 from loopline import calls, http, sending
 from loopline import executor as executor_module
+from loopline.futures import GridFuture
 from shared.calls import Refusal
 from shared.errors import LooplineError
 from shared.model import TaskId
@@ -191,15 +192,63 @@ def test_a_map_whose_calls_are_long_is_sent_before_they_are_made(
     executor.shutdown(cancel_futures=True)
 
 
+@pytest.fixture
+def unhurried(executor: loopline.Executor, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The executor's loop acts on each cancellation before the test's thread makes the next one."""
+    cancel = GridFuture.cancel
+
+    def cancel_and_let_the_loop_run(future: GridFuture) -> bool:
+        was_cancelled = cancel(future)
+        if threading.current_thread() is threading.main_thread():
+            for _ in range(20):
+                executor._portal.call(asyncio.sleep(0))
+        return was_cancelled
+
+    monkeypatch.setattr(GridFuture, "cancel", cancel_and_let_the_loop_run)
+    monkeypatch.setattr(sending, "PROBED_FOR_S", 1000.0)  # only the end of the first calls has the rest sent
+
+
+@pytest.mark.usefixtures("unhurried")
 def test_a_map_that_is_given_up_early_is_cancelled_and_its_rest_never_sent(
     executor: loopline.Executor, grid: SmallGrid
 ) -> None:
     grid.holds = True
+    values = executor.map(abs, range(2000), timeout=0)
+    until(lambda: executor.jobs)
     with pytest.raises(TimeoutError):
-        next(executor.map(abs, range(2000), timeout=0.1))
-    until(lambda: "POST /jobs/1/cancel" in grid.asked)
+        next(values)
     executor.shutdown()
+    assert "POST /jobs/1/cancel" in grid.asked
     assert len(grid.jobs) == 1
+
+
+@pytest.mark.usefixtures("unhurried")
+def test_the_rest_of_a_map_is_never_sent_once_its_first_calls_are_cancelled(
+    executor: loopline.Executor, grid: SmallGrid
+) -> None:
+    """Executor.shutdown(cancel_futures=True) cancels futures in any order."""
+    grid.holds = True
+    first, rest = executor._map(abs, [(number,) for number in range(2000)], 0)
+    until(lambda: executor.jobs)
+    for future in first:
+        future.cancel()
+    executor.shutdown()
+    assert rest
+    assert rest.cancelled()
+    assert len(grid.jobs) == 1
+
+
+@pytest.mark.parametrize("chunk", [None, 1, 2])
+def test_a_map_that_is_given_up_before_it_is_sent_never_is(
+    executor: loopline.Executor, grid: SmallGrid, chunk: int | None
+) -> None:
+    is_given_up = threading.Event()
+    executor._portal.loop.call_soon_threadsafe(is_given_up.wait)  # the executor's loop stands still
+    with pytest.raises(TimeoutError):
+        next(executor.map(abs, range(2000), chunksize=chunk, timeout=0))
+    is_given_up.set()
+    executor.shutdown()
+    assert grid.jobs == {}
 
 
 def test_what_is_wrong_with_a_long_map_is_raised_and_no_more_is_said_of_it(

@@ -1,0 +1,62 @@
+"""The backend of joblib as its users know it, against a stand-in for the master."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterator
+from typing import Any
+
+import joblib
+import pytest
+
+import loopline
+import loopline.joblib
+from tests.python.small_grid import SmallGrid
+
+
+@pytest.fixture
+def backend(grid: SmallGrid, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """Register the backend, for the grid that the environment names."""
+    monkeypatch.setenv("LOOPLINE_MASTER", grid.url)
+    monkeypatch.setenv("LOOPLINE_TOKEN", "t")
+    loopline.joblib.register()
+    yield "loopline"
+    joblib.parallel.BACKENDS.pop("loopline")
+
+
+def test_the_name_of_the_backend_is_enough_for_calls_to_go_to_the_grid(grid: SmallGrid, backend: str) -> None:
+    with joblib.parallel_config(backend):
+        assert joblib.Parallel()(joblib.delayed(operator.neg)(number) for number in range(10)) == [
+            -number for number in range(10)
+        ]
+    assert sum(len(job.calls) for job in grid.jobs.values()) > 1
+
+
+def test_the_number_of_jobs_is_that_of_the_slots_unless_it_is_given(grid: SmallGrid, backend: str) -> None:
+    grid.pythons = ["3.11", "3.11"]  # two workers of two slots each
+    with joblib.parallel_config(backend):
+        assert [joblib.effective_n_jobs(number) for number in (None, -1, -2, 1, 7)] == [4, 4, 3, 1, 7]
+    with joblib.parallel_config(backend, n_jobs=3):
+        assert joblib.effective_n_jobs(None) == 3
+    with joblib.parallel_config(backend), pytest.raises(ValueError, match="n_jobs == 0"):
+        joblib.effective_n_jobs(0)
+
+
+def test_what_a_call_has_in_parallel_stays_with_the_call(grid: SmallGrid, backend: str) -> None:
+    """If calls waited for slots to make calls of their own, they could hold all slots for ever."""
+
+    def nested(number: int) -> tuple[int, Any]:
+        inner = joblib.Parallel()
+        return sum(inner(joblib.delayed(operator.mul)(number, factor) for factor in range(3))), type(inner._backend)
+
+    with joblib.parallel_config(backend):
+        made = joblib.Parallel(batch_size=1)(joblib.delayed(nested)(number) for number in range(4))
+    assert [total for total, _ in made] == [0, 3, 6, 9]
+    assert all(not issubclass(kind, loopline.joblib.Backend) for _, kind in made)
+    assert sum(len(job.calls) for job in grid.jobs.values()) == 4
+
+
+def test_one_job_is_made_at_home(grid: SmallGrid, backend: str) -> None:
+    with joblib.parallel_config(backend):
+        assert joblib.Parallel(n_jobs=1)(joblib.delayed(abs)(number) for number in (-1, -2)) == [1, 2]
+    assert grid.jobs == {}
