@@ -31,13 +31,13 @@ bench: .venv/installed
 	$(BIN)/python benchmarks/run_all.py
 
 bench-peers:
-	$(PYTHON) benchmarks/install_peers.py
+	$(PYTHON) benchmarks/harness/install_peers.py
 
 constraints: .venv/installed
 	$(BIN)/uv pip compile pyproject.toml --all-extras --group dev --generate-hashes --universal \
 		--python-version 3.11 --no-header --quiet --output-file constraints.txt
 
-# The master's page, into master/dashboard/assets. Needs Node 20.19 or newer, which nothing else here does.
+# The master's page, into master/loopline_master/dashboard/assets. Needs Node 20.19 or newer, which nothing else here does.
 web: .venv/installed
 	$(BIN)/python -c "$$PRINT_OPENAPI" > web/openapi.json
 	cd web && npm ci --silent && npm run --silent types && npm run --silent check
@@ -45,8 +45,8 @@ web: .venv/installed
 
 define PRINT_OPENAPI
 import json
-from master.api.openapi import document
-from master.app import OPERATIONS
+from loopline_master.http.openapi import document
+from loopline_master.app import OPERATIONS
 print(json.dumps(document(OPERATIONS), indent=1))
 endef
 export PRINT_OPENAPI

@@ -22,15 +22,15 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from benchmarks import peers
-from benchmarks.tables import machine
+from benchmarks.harness import peers
+from benchmarks.harness.tables import machine
 
 ROOT = Path(__file__).parents[1]
 FOLDER = ROOT / "benchmarks"
 RESULTS = FOLDER / "results.md"
 LIMIT_S = 180.0
-HELPERS = {"harness", "install_peers", "limits", "peers", "run_all", "tables"}
-"""Files that are no benchmarks."""
+SUBJECTS = ("rates", "master", "worker", "estimates")
+"""Folders of benchmarks; the others hold what benchmarks share."""
 FIRST = ("processes", "functions", "latency", "start", "idle_agent", "swarm", "million_tasks", "scheduler_step")
 SHORT = {
     "agent_cpu": ["--tasks", "3000"],
@@ -45,6 +45,9 @@ SHORT = {
 """What those are given whose short form is not what they do by themselves."""
 NEEDS = {"owner_return": ["Xvfb", "xdotool"], "page": ["chromium"]}
 """Programs without which one cannot be run."""
+MODULES = {
+    file.stem: f"benchmarks.{subject}.{file.stem}" for subject in SUBJECTS for file in FOLDER.glob(f"{subject}/*.py")
+}
 
 
 @dataclass(frozen=True)
@@ -62,12 +65,12 @@ class Answer:
 
 def names() -> list[str]:
     """The weightiest first."""
-    found = sorted({file.stem for file in FOLDER.glob("*.py")} - HELPERS)
+    found = sorted(MODULES)
     return [*(name for name in FIRST if name in found), *(name for name in found if name not in FIRST)]
 
 
 def run(name: str) -> Answer:
-    command = ["-m", f"benchmarks.{name}", *SHORT.get(name, [])]
+    command = ["-m", MODULES[name], *SHORT.get(name, [])]
     shown = f"python {' '.join(command)}"
     if missing := [program for program in NEEDS.get(name, []) if not shutil.which(program)]:
         return Answer(name, shown, f"Not run: {' and '.join(missing)} is missing here.", 0.0)

@@ -21,12 +21,12 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from master.scheduling.events import JobSubmitted, MasterStarted, SchedulerSettings, WorkerJoined, WorkerReported
-from master.scheduling.scheduler import Scheduler
-from shared.model import AttemptId, Held, Load, Outcome, Output, Result
-from shared.protocol import codec
-from shared.protocol.messages import Assign, Report, Run
-from shared.stretches import stretches
+from loopline_master.core.events import JobSubmitted, MasterStarted, SchedulerSettings, WorkerJoined, WorkerReported
+from loopline_master.core.scheduler import Scheduler
+from loopline_shared.model import AttemptId, Held, Load, Outcome, Output, Result
+from loopline_shared.protocol import codec
+from loopline_shared.protocol.attempt_ranges import stretches
+from loopline_shared.protocol.messages import Assign, Report, Run
 from tests.scheduling.driver import facts, spec
 
 RECORD = Path(__file__).with_name("instructions.json")

@@ -6,10 +6,10 @@ from itertools import pairwise
 
 import pytest
 
-from master.clock import Clock
-from master.engine import MAX_NEWS, Engine, News
-from master.scheduling.effects import Declined, Done, Effects, Submitted
-from master.scheduling.events import (
+from loopline_master.clock import Clock
+from loopline_master.core.effects import Declined, Done, Effects, Submitted
+from loopline_master.core.entities import Grid
+from loopline_master.core.events import (
     JobCancelled,
     JobPaused,
     JobSubmitted,
@@ -19,14 +19,14 @@ from master.scheduling.events import (
     WorkerJoined,
     WorkerReported,
 )
-from master.scheduling.model import Grid
-from master.scheduling.scheduler import Scheduler
-from master.store import StoreBroken, open_store
-from master.store.replay import check
-from shared.errors import LooplineError
-from shared.model import Facts, Held, JobState, Load, Outcome, Result
-from shared.protocol.messages import Report
-from shared.spec import JobSpec
+from loopline_master.core.scheduler import Scheduler
+from loopline_master.engine import MAX_NEWS, Engine, News
+from loopline_master.store import StoreBroken, open_store
+from loopline_master.store.replay import check
+from loopline_shared.errors import LooplineError
+from loopline_shared.model import Facts, Held, JobState, Load, Outcome, Result
+from loopline_shared.protocol.messages import Report
+from loopline_shared.spec import JobSpec
 
 FACTS = Facts("linux", "x86_64", "3.11", "0", "model", 2, 10**9, 2)
 SUBMISSION = JobSubmitted("ann", JobSpec(command=["work"]))

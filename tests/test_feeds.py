@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from master.feeds import Feed, Feeds
-from master.scheduling.effects import Effects
-from master.scheduling.model import Attempt, Grid, Job, Task
-from shared.model import AttemptState, JobState, TaskState
+from loopline_master.core.effects import Effects
+from loopline_master.core.entities import Attempt, Grid, Job, Task
+from loopline_master.subscriptions import Feed, Feeds
+from loopline_shared.model import AttemptState, JobState, TaskState
 
 NOW = 5.0
 

@@ -14,7 +14,7 @@ def test_nothing_takes_clearly_more_than_was_recorded() -> None:
     now = counts_apart()
     worse = [f"{name}: {now[name]:,}, was {known[name]:,}" for name in known if now[name] > TOLERANCE * known[name]]
     assert not worse, (
-        f"{'; '.join(worse)} instructions. Find what costs so much (cProfile over benchmarks/scheduler_step.py); "
+        f"{'; '.join(worse)} instructions. Find what costs so much (cProfile over scheduler_step.py of benchmarks); "
         "if it is worth it, record it anew: python -m tests.instructions --record"
     )
 

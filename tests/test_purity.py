@@ -28,23 +28,23 @@ from typing import Any
 
 import pytest
 
-import master.scheduling
-import master.scheduling.explain
-import shared.protocol
-import worker.allowance
-import worker.consent
-import worker.core
-import worker.hours
-import worker.ladder
-from master.scheduling.effects import Effects
-from master.scheduling.events import SchedulerSettings
-from master.scheduling.explain import explain_job
-from master.scheduling.policies import REGISTRY
-from master.scheduling.scheduler import Scheduler
-from shared.api import Explanation, Reason
-from shared.model import Facts, Outcome
-from shared.spec import JobSpec, Range, Requirements
-from simulator.full import world
+import loopline_master.core
+import loopline_master.core.explain.explain_job
+import loopline_shared.protocol
+import loopline_worker.core.core
+import loopline_worker.core.hours
+import loopline_worker.core.owner_policy
+import loopline_worker.core.preemption
+import loopline_worker.core.spare_core_limit
+from loopline_master.core.effects import Effects
+from loopline_master.core.events import SchedulerSettings
+from loopline_master.core.explain.explain_job import explain_job
+from loopline_master.core.policies import REGISTRY
+from loopline_master.core.scheduler import Scheduler
+from loopline_shared.model import Facts, Outcome
+from loopline_shared.rest.bodies import Explanation, Reason
+from loopline_shared.spec import JobSpec, Range, Requirements
+from loopline_simulator.full import world
 from tests.properties.world import Machine, World
 
 ROOT = Path(__file__).parent.parent
@@ -181,8 +181,14 @@ def _forbidden(name: str) -> Any:
 
 
 def pure_modules() -> Iterator[ModuleType]:
-    yield from (worker.core, worker.allowance, worker.consent, worker.ladder, worker.hours)
-    for package in (master.scheduling, shared.protocol):
+    yield from (
+        loopline_worker.core.core,
+        loopline_worker.core.spare_core_limit,
+        loopline_worker.core.owner_policy,
+        loopline_worker.core.preemption,
+        loopline_worker.core.hours,
+    )
+    for package in (loopline_master.core, loopline_shared.protocol):
         for found in pkgutil.walk_packages(package.__path__, package.__name__ + "."):
             yield importlib.import_module(found.name)
 

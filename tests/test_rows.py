@@ -13,15 +13,15 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from master import rows as module
-from master.blobs import Blobs
-from master.rows import LineIndex, RowFiles
-from shared.errors import LooplineError
-from shared.model import AttemptId, Function
-from shared.protocol.messages import Assign, Run
-from shared.rows import MAX_LINE_BYTES, read_row, write_row
-from shared.spec import JobSpec, RowFile, Table
-from shared.sweep import task_at
+from loopline_master.files import row_files as module
+from loopline_master.files.blobs import Blobs
+from loopline_master.files.row_files import LineIndex, RowFiles
+from loopline_shared.errors import LooplineError
+from loopline_shared.model import AttemptId, Function
+from loopline_shared.protocol.messages import Assign, Run
+from loopline_shared.row_lines import MAX_LINE_BYTES, read_row, write_row
+from loopline_shared.spec import JobSpec, RowFile, Table
+from loopline_shared.sweep import task_at
 
 PATIENT = settings(deadline=None, suppress_health_check=list(HealthCheck), max_examples=60)
 scalars = st.one_of(

@@ -5,7 +5,7 @@ const MASTER = process.env.LOOPLINE_MASTER ?? "http://127.0.0.1:7461";
 
 export default defineConfig({
   build: {
-    outDir: "../master/dashboard/assets",
+    outDir: "../master/loopline_master/dashboard/assets",
     emptyOutDir: true,
     target: "es2022",
     assetsInlineLimit: 0, // the policy lets no data: script or style in

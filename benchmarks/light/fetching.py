@@ -21,10 +21,10 @@ _PIECE_BYTES = 2**18
 
 
 async def as_worker(url: str, sha256: str, folder: Path) -> None:
-    from worker.cache import Cache
-    from worker.downloads import Downloads
-    from worker.gate import Gate
-    from worker.settings import WorkerSettings
+    from loopline_worker.files.cache import Cache
+    from loopline_worker.files.downloads import Downloads
+    from loopline_worker.link.http_client import Gate
+    from loopline_worker.settings import WorkerSettings
 
     async with Gate(WorkerSettings(master=url, data_dir=folder)) as gate:
         (folder / "cache").mkdir(parents=True)

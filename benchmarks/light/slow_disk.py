@@ -11,7 +11,7 @@ import time
 from functools import partial
 from typing import Any
 
-from master.__main__ import main
+from loopline_master.__main__ import main
 
 DELAY_S = float(sys.argv[1])
 

@@ -15,9 +15,9 @@ from typing import Any
 
 import aiohttp
 
-from shared.model import AttemptId, Facts
-from shared.protocol.session import WorkerSession
-from shared.stretches import stretches
+from loopline_shared.model import AttemptId, Facts
+from loopline_shared.protocol.attempt_ranges import stretches
+from loopline_shared.protocol.session import WorkerSession
 
 STDOUT = {"size_bytes": 5, "data": "ZG9uZQo="}
 EMPTY = {"size_bytes": 0}

@@ -11,13 +11,13 @@ from typing import Any
 
 import aiohttp
 
-from master.api.services import Services
-from master.app import serving
-from master.settings import MasterSettings
-from shared.access import Role
-from shared.model import Facts, Held, Load, Outcome, Output, Result
-from shared.protocol.messages import Assign, Run, Welcome
-from shared.protocol.session import WorkerSession
+from loopline_master.app import serving
+from loopline_master.http.services import Services
+from loopline_master.settings import MasterSettings
+from loopline_shared.model import Facts, Held, Load, Outcome, Output, Result
+from loopline_shared.protocol.messages import Assign, Run, Welcome
+from loopline_shared.protocol.session import WorkerSession
+from loopline_shared.rest.access import Role
 
 FACTS = Facts("linux", "x86_64", "3.11.7", "0.1.0", "test", cpus=4, memory_bytes=2**33, slots=4)
 ROLES: tuple[Role, ...] = ("admin", "user", "reader", "worker")

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from master import auth
-from master.api.operations import Operation
-from master.app import OPERATIONS
-from master.settings import MasterSettings
-from shared.errors import LooplineError
+from loopline_master.app import OPERATIONS
+from loopline_master.http import auth
+from loopline_master.http.operations import Operation
+from loopline_master.settings import MasterSettings
+from loopline_shared.errors import LooplineError
 from tests.api.bench import ROLES, Bench, running_master
 
 EXAMPLES = {

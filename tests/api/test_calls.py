@@ -11,8 +11,9 @@ from typing import Any
 import aiohttp
 import pytest
 
-from master.api import calls
-from shared.calls import (
+from loopline_master.http.live import client_link
+from loopline_shared.model import JobState, Outcome, Output, Result
+from loopline_shared.protocol.client_link import (
     Drop,
     Ends,
     Follow,
@@ -25,9 +26,8 @@ from shared.calls import (
     encode_to_master,
     key_of,
 )
-from shared.model import JobState, Outcome, Output, Result
-from shared.protocol.messages import Run
-from shared.spec import JobSpec, Range
+from loopline_shared.protocol.messages import Run
+from loopline_shared.spec import JobSpec, Range
 from tests.api.bench import Bench, done
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -135,8 +135,8 @@ async def test_from_a_cursor_on_nothing_is_missing_and_nothing_comes_twice(share
 async def test_a_reader_that_is_slow_gets_the_rest_from_disk(
     shared_master: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(calls, "MOST_QUEUED_BYTES", 1)
-    monkeypatch.setattr(calls, "PART", 7)
+    monkeypatch.setattr(client_link, "MOST_QUEUED_BYTES", 1)
+    monkeypatch.setattr(client_link, "PART", 7)
     asked = counting(shared_master, monkeypatch)
     async with link(shared_master) as client, shared_master.worker():
         job = await client.submit(60)
@@ -168,8 +168,8 @@ async def test_however_it_is_read_each_result_comes_once(
     shared_master: Bench, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
     chance = Random(seed)
-    monkeypatch.setattr(calls, "MOST_QUEUED_BYTES", chance.choice([1, 500, calls.MOST_QUEUED_BYTES]))
-    monkeypatch.setattr(calls, "PART", chance.choice([3, 17, calls.PART]))
+    monkeypatch.setattr(client_link, "MOST_QUEUED_BYTES", chance.choice([1, 500, client_link.MOST_QUEUED_BYTES]))
+    monkeypatch.setattr(client_link, "PART", chance.choice([3, 17, client_link.PART]))
     async with link(shared_master) as client:
         job = await client.submit(200)
         readers = [_read_in_bits(shared_master, job, Random(chance.random())) for _ in range(5)]
@@ -264,18 +264,18 @@ async def test_whoever_takes_no_answers_is_heard_no_longer(
         await held.wait()
         await send_all(link)
 
-    send_all = calls._CallLink._send_all
-    monkeypatch.setattr(calls._CallLink, "_send_all", send_nothing)
+    send_all = client_link._CallLink._send_all
+    monkeypatch.setattr(client_link._CallLink, "_send_all", send_nothing)
     async with shared_master.http.ws_connect(
         shared_master.address("/calls"), headers=shared_master.headers("user")
     ) as socket:
         for number in range(1, 301):
             await socket.send_str(f'{{"kind": "submit", "number": {number}, "job": {{"command": []}}}}')
         async with asyncio.timeout(20):
-            while not (links and len(links[0]._outgoing) > calls.MOST_SUBMISSIONS):
+            while not (links and len(links[0]._outgoing) > client_link.MOST_SUBMISSIONS):
                 await asyncio.sleep(0.01)
         await shared_master.get("/jobs")
-        assert len(links[0]._outgoing) == 1 + calls.MOST_SUBMISSIONS, "it is called by its name, and answered"
+        assert len(links[0]._outgoing) == 1 + client_link.MOST_SUBMISSIONS, "it is called by its name, and answered"
         held.set()
         client = Client(socket)
         assert isinstance(await client.hear(), Opened)

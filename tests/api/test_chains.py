@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from shared.model import JobState
+from loopline_shared.model import JobState
 from tests.api.bench import Bench
 
 AFTER = {"command": ["work"]}

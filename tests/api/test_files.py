@@ -13,10 +13,10 @@ from types import SimpleNamespace
 import pytest
 from blake3 import blake3
 
-from master import blobs
-from master.blobs import Blobs
-from shared.errors import LooplineError
-from shared.seals import HEADER
+from loopline_master.files import blobs
+from loopline_master.files.blobs import Blobs
+from loopline_shared.errors import LooplineError
+from loopline_shared.seals import HEADER
 from tests.api.bench import Answer, Bench, running_master, until
 
 CONTENT = bytes(range(256)) * 5000

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from master.api import streams
-from shared.api import TaskResult
-from shared.model import Outcome, Output, Result
-from shared.protocol.messages import Run
+from loopline_master.http.live import streams
+from loopline_shared.model import Outcome, Output, Result
+from loopline_shared.protocol.messages import Run
+from loopline_shared.rest.bodies import TaskResult
 from tests.api.bench import Answer, Bench, done, running_master, until
 
 SPEC = {"command": ["work", "{i}"], "parameters": {"i": {"range": [1, 3]}}, "size": 30}

@@ -12,10 +12,10 @@ import aiohttp
 import pytest
 from aiohttp import WSMsgType
 
-from master import links
-from shared.model import Load
-from shared.protocol.messages import MAX_FRAME_BYTES, Assign, Refused, Welcome
-from shared.protocol.session import WorkerSession
+from loopline_master import links
+from loopline_shared.model import Load
+from loopline_shared.protocol.messages import MAX_FRAME_BYTES, Assign, Refused, Welcome
+from loopline_shared.protocol.session import WorkerSession
 from tests.api.bench import FACTS, Bench, running_master, until
 
 

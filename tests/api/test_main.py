@@ -1,4 +1,4 @@
-"""``python -m master`` as a process: what it says, and how it ends."""
+"""``python -m loopline_master`` as a process: what it says, and how it ends."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[2]
 
 async def start(*arguments: str) -> asyncio.subprocess.Process:
     return await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "master", *arguments, cwd=ROOT, env=dict(os.environ),
+        sys.executable, "-m", "loopline_master", *arguments, cwd=ROOT, env=dict(os.environ),
         stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
     )  # fmt: skip
 

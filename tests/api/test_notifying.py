@@ -12,7 +12,7 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from master.notifying import notifier, webhook
+from loopline_master.notify import notifier, webhook
 from tests.api.bench import Bench, running_master, until
 
 

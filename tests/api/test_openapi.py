@@ -9,9 +9,9 @@ from typing import Any
 from jsonschema import Draft202012Validator
 from openapi_spec_validator import OpenAPIV31SpecValidator
 
-from master.api.openapi import document
-from master.app import OPERATIONS
-from shared.spec import JobSpec
+from loopline_master.app import OPERATIONS
+from loopline_master.http.openapi import document
+from loopline_shared.spec import JobSpec
 from tests.api.bench import Bench
 
 DOCUMENT = document(OPERATIONS)

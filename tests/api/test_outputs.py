@@ -13,14 +13,14 @@ from typing import Any
 
 import pytest
 
-from master import keeper
-from master.api import outputs as outputs_module
-from master.arrivals import with_files
-from master.blobs import Blobs
-from master.settings import MasterSettings
-from shared import manifest
-from shared.model import AttemptId, InputFile, Load, Outcome, Output, OutputFile, Result
-from shared.protocol.messages import Report, Run
+from loopline_master.files import retention
+from loopline_master.files.blobs import Blobs
+from loopline_master.http.routes import outputs as outputs_module
+from loopline_master.intake import with_files
+from loopline_master.settings import MasterSettings
+from loopline_shared import manifest
+from loopline_shared.model import AttemptId, InputFile, Load, Outcome, Output, OutputFile, Result
+from loopline_shared.protocol.messages import Report, Run
 from tests.api.bench import Bench, done, running_master, until
 
 DAY_S = 86400.0
@@ -336,9 +336,9 @@ async def test_names_in_rows_are_found_wherever_they_stand_but_only_of_what_is_h
     blobs = Blobs(tmp_path, 2**20, 0)
     names = [blobs.write(bytes([number])) for number in range(20)]
     rows = blobs.write(b"".join(b'{"call": "sha256:%s"}\n' % name.encode() for name in [*names, "f" * 64]))
-    monkeypatch.setattr(keeper, "_BLOCK_BYTES", 100)
-    marks = keeper._Marks()
-    keeper.Keeper(None, blobs, MasterSettings())._mark_rows(marks, rows)  # type: ignore[arg-type]
+    monkeypatch.setattr(retention, "_BLOCK_BYTES", 100)
+    marks = retention._Marks()
+    retention.Keeper(None, blobs, MasterSettings())._mark_rows(marks, rows)  # type: ignore[arg-type]
     assert [name for name in names if name not in marks] == []
     assert len(marks.keys) == len(names)
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from master.api import jobs
+from loopline_master.http.routes import jobs
 from tests.api.bench import Answer, Bench, running_master
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

@@ -10,8 +10,8 @@ from typing import Any
 import aiohttp
 import pytest
 
-from master import sessions
-from master.sessions import COOKIE
+from loopline_master.http import sessions
+from loopline_master.http.sessions import COOKIE
 from tests.api.bench import Answer, Bench, running_master
 
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from master.settings import MasterSettings
-from shared.errors import LooplineError
+from loopline_master.settings import MasterSettings
+from loopline_shared.errors import LooplineError
 
 
 @pytest.fixture

@@ -11,9 +11,9 @@ import aiohttp
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from master import app
-from master.api import streams
-from master.store import StoreBroken
+from loopline_master import app
+from loopline_master.http.live import streams
+from loopline_master.store import StoreBroken
 from tests.api.bench import Bench, running_master, until
 
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from shared.columns import Samples, Timeline, Trace
-from shared.model import AttemptId, Held, Outcome, Result
-from shared.protocol.messages import Run
+from loopline_shared.model import AttemptId, Held, Outcome, Result
+from loopline_shared.protocol.messages import Run
+from loopline_shared.rest.columns import Samples, Timeline, Trace
 from tests.api.bench import Bench, done, until
 
 

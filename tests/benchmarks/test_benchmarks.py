@@ -9,22 +9,29 @@ from pathlib import Path
 import psutil
 import pytest
 
-from benchmarks import limits, peers, processes, run_all, tables
-from benchmarks.harness import Way, in_turns, yardstick
+from benchmarks import run_all
+from benchmarks.harness import limits, peers, tables
+from benchmarks.harness.grid import Way, in_turns, yardstick
+from benchmarks.rates import processes
 
 FOLDER = Path(run_all.FOLDER)
 
 
 def test_each_is_listed_with_what_it_answers() -> None:
     listed = (FOLDER / "README.md").read_text("utf-8")
-    missing = [name for name in run_all.names() if f"| [{name}.py]({name}.py) |" not in listed]
+    missing = [name for name in run_all.names() if f"| [{name}.py]({_file(name)}) |" not in listed]
     assert not missing
 
 
+def _file(name: str) -> str:
+    return run_all.MODULES[name].removeprefix("benchmarks.").replace(".", "/") + ".py"
+
+
 def test_each_says_what_it_takes() -> None:
-    command = [sys.executable, "-c", HELP_OF_ALL, *run_all.names()]
+    modules = [run_all.MODULES[name] for name in run_all.names()]
+    command = [sys.executable, "-c", HELP_OF_ALL, *modules]
     done = subprocess.run(command, cwd=run_all.ROOT, capture_output=True, text=True, check=False)
-    assert done.stdout.split() == run_all.names(), done.stderr
+    assert done.stdout.split() == modules, done.stderr
 
 
 HELP_OF_ALL = """
@@ -32,7 +39,7 @@ import contextlib, io, runpy, sys
 for name in sys.argv[1:]:
     sys.argv, said = [name, "--help"], io.StringIO()
     with contextlib.suppress(SystemExit), contextlib.redirect_stdout(said):
-        runpy.run_module(f"benchmarks.{name}", run_name="__main__")
+        runpy.run_module(name, run_name="__main__")
     print(name if "--json" in said.getvalue() else f"{name}-has-no-json")
 """
 

@@ -14,8 +14,8 @@ from typing import Any
 from aiohttp import web
 from pydantic import BaseModel
 
-from shared.address import API_PREFIX
-from shared.api import Problem
+from loopline_shared.rest.address import API_PREFIX
+from loopline_shared.rest.bodies import Problem
 
 Answer = Callable[[web.Request], Awaitable[web.StreamResponse]]
 

@@ -1,6 +1,6 @@
-from loopline.cli.chart import draw
-from shared.api import AttemptView
-from shared.model import AttemptId, AttemptState
+from loopline.cli.render.chart import draw
+from loopline_shared.model import AttemptId, AttemptState
+from loopline_shared.rest.bodies import AttemptView
 
 
 def attempt(

@@ -3,11 +3,12 @@ import hashlib
 
 import pytest
 
-from loopline import AsyncClient, rows
-from shared.api import FieldError, Submission
-from shared.errors import LooplineError
-from shared.model import JobState, TaskId
-from shared.spec import JobSpec
+from loopline import AsyncClient
+from loopline.transfer import row_upload
+from loopline_shared.errors import LooplineError
+from loopline_shared.model import JobState, TaskId
+from loopline_shared.rest.bodies import FieldError, Submission
+from loopline_shared.spec import JobSpec
 from tests.cli.fake_master import FakeMaster, hang_up, ok, page, refuse
 from tests.cli.views import job, result, task
 
@@ -31,7 +32,7 @@ async def test_a_submission_is_repeated_under_one_key(fake: FakeMaster) -> None:
 
 
 async def test_few_rows_go_along_and_many_go_before(fake: FakeMaster, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rows, "MOST_INLINE", 2)
+    monkeypatch.setattr(row_upload, "MOST_INLINE", 2)
     content = b'{"a":1}\n{"a":2}\n{"a":3}\n'
     sha256 = hashlib.sha256(content).hexdigest()
     fake.on("POST /jobs", ok(SUBMITTED, 201))

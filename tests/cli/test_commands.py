@@ -14,8 +14,9 @@ from aiohttp import web
 from loopline.cli.app import COMMANDS
 from loopline.cli.errors import EXIT_CODES, Exit
 from loopline.client import AsyncClient
-from shared.access import JoinTokenCreated, JoinTokenView, TokenCreated, TokenView
-from shared.api import (
+from loopline_shared.model import JobState, Order, TaskState
+from loopline_shared.rest.access import JoinTokenCreated, JoinTokenView, TokenCreated, TokenView
+from loopline_shared.rest.bodies import (
     Counts,
     Explanation,
     FieldError,
@@ -27,7 +28,6 @@ from shared.api import (
     Reason,
     Submission,
 )
-from shared.model import JobState, Order, TaskState
 from tests.cli.conftest import Run
 from tests.cli.fake_master import Answer, FakeMaster, hang_up, ok, page, refuse
 from tests.cli.views import job, program, result, task, worker
@@ -299,7 +299,7 @@ main(["--help"])
 assert not {{"aiohttp", "pydantic"}} & set(sys.modules), "slow"
 for name in {sorted(modules)!r}:
     importlib.import_module(name)
-heavy = {{"master", "worker", "sqlalchemy", "psutil"}} & set(sys.modules)
+heavy = {{"loopline_master", "loopline_worker", "sqlalchemy", "psutil"}} & set(sys.modules)
 assert not heavy, heavy
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, cwd=_root())

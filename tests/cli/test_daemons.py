@@ -2,16 +2,12 @@
 
 import os
 import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from loopline.cli import daemons
 from loopline.cli.__main__ import main
 from loopline.cli.errors import Exit
-
-ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture
@@ -29,9 +25,9 @@ def became(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
 @pytest.mark.parametrize(
     ("words", "module"),
     [
-        (["master", "--port", "1", "--help"], "master"),
-        (["worker", "--slots", "2", "--json", "--", "x"], "worker"),
-        (["simulate", "no-passing", "--fit", "1", "--help"], "simulator"),
+        (["master", "--port", "1", "--help"], "loopline_master"),
+        (["worker", "--slots", "2", "--json", "--", "x"], "loopline_worker"),
+        (["simulate", "no-passing", "--fit", "1", "--help"], "loopline_simulator"),
     ],
 )
 def test_all_arguments_are_passed_on(became: list[list[str]], words: list[str], module: str) -> None:
@@ -44,12 +40,7 @@ def test_replay_becomes_the_stores_own(became: list[list[str]]) -> None:
     for flags in ([], ["--json"], ["--events"]):
         with pytest.raises(SystemExit):
             main(["replay", "grid.db", *flags])
-        assert became.pop() == [sys.executable, "-P", "-m", "master.store.replay", *flags, "--", "grid.db"]
-
-
-def test_in_its_own_folder_it_is_found_without_being_installed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(ROOT)
-    assert daemons.program("master", "master") == [sys.executable, "-m", "master"]
+        assert became.pop() == [sys.executable, "-P", "-m", "loopline_master.store.replay", *flags, "--", "grid.db"]
 
 
 def test_what_is_not_installed_is_said(

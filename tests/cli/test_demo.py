@@ -7,7 +7,7 @@ import zlib
 from pathlib import Path
 
 from loopline.demo import picture, story
-from shared.sweep import task_at
+from loopline_shared.sweep import task_at
 
 
 def test_a_picture_reads_back() -> None:

@@ -3,8 +3,8 @@ from pathlib import Path
 
 from aiohttp import web
 
-from shared.model import TaskState
-from shared.spec import JobSpec
+from loopline_shared.model import TaskState
+from loopline_shared.spec import JobSpec
 from tests.cli.conftest import Run
 from tests.cli.fake_master import FakeMaster, hang_up, ok, page, refuse
 from tests.cli.views import job, task

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
-from shared.api import Submission
+from loopline_shared.rest.bodies import Submission
 from tests.cli.conftest import Run
 from tests.cli.fake_master import FakeMaster, ok, refuse
 

@@ -14,8 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from loopline.cli.submission.positions import NotReadError, find_in_toml, read_yaml
-from shared.api import Submission
-from shared.spec import JobSpec
+from loopline_shared.rest.bodies import Submission
+from loopline_shared.spec import JobSpec
 from tests.cli.conftest import Run
 from tests.cli.fake_master import FakeMaster, ok
 

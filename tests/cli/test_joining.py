@@ -4,8 +4,8 @@ import json
 from pathlib import Path
 
 from loopline.cli.errors import Exit
-from shared.access import JoinTokenCreated, JoinTokenView, TokenView
-from shared.joining import Membership, hash_of
+from loopline_shared.joining import Membership, hash_of
+from loopline_shared.rest.access import JoinTokenCreated, JoinTokenView, TokenView
 from tests.cli.conftest import Run
 from tests.cli.fake_master import FakeMaster, hang_up, ok, page, refuse
 

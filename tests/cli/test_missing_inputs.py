@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from shared.api import Preview, Submission
+from loopline_shared.rest.bodies import Preview, Submission
 from tests.cli.conftest import Run
 from tests.cli.fake_master import FakeMaster, ok
 

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from shared.api import PruneReport
+from loopline_shared.rest.bodies import PruneReport
 from tests.cli.conftest import Run
 from tests.cli.fake_master import FakeMaster, ok
 

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from loopline.cli.replay import replay
-from master.store import open_store
-from shared.errors import LooplineError
-from simulator.__main__ import main as simulate
+from loopline_master.store import open_store
+from loopline_shared.errors import LooplineError
+from loopline_simulator.__main__ import main as simulate
 from tests.simulator.test_what_if_model import Log
 from tests.store.workload import relive
 

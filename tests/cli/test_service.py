@@ -13,10 +13,10 @@ import pytest
 
 from loopline.cli.errors import Exit
 from loopline.service import install, plans
-from shared.errors import LooplineError
+from loopline_shared.errors import LooplineError
 from tests.cli.conftest import Run
 
-COMMAND = [sys.executable, "-P", "-m", "worker", "--label", 'it\'s "100%" $HOME', "--data-dir", "a b"]
+COMMAND = [sys.executable, "-P", "-m", "loopline_worker", "--label", 'it\'s "100%" $HOME', "--data-dir", "a b"]
 NAMESPACE = {"task": "http://schemas.microsoft.com/windows/2004/02/mit/task"}
 needs_systemd = pytest.mark.skipif(not shutil.which("systemd-analyze"), reason="systemd-analyze is not installed")
 linux_only = pytest.mark.skipif(sys.platform != "linux", reason="needs Linux")
@@ -81,7 +81,9 @@ def test_launchd_reads_its_property_list() -> None:
 
 def test_windows_reads_its_task() -> None:
     program = r"C:\Program Files\Python\python.exe"
-    plan = plans.for_windows([program, "-m", "worker", "--data-dir", r"D:\a & b"], PureWindowsPath("x"), r"LAB\ann")
+    plan = plans.for_windows(
+        [program, "-m", "loopline_worker", "--data-dir", r"D:\a & b"], PureWindowsPath("x"), r"LAB\ann"
+    )
     (content,) = plan.files.values()
     root = ET.fromstring(content.decode("utf-16").partition("?>")[2].strip())
 
@@ -89,7 +91,7 @@ def test_windows_reads_its_task() -> None:
         return root.findtext("/".join(f"task:{name}" for name in path.split("/")), namespaces=NAMESPACE)
 
     assert said("Actions/Exec/Command") == r"C:\Program Files\Python\pythonw.exe"
-    assert said("Actions/Exec/Arguments") == r'-m worker --data-dir "D:\a & b"'
+    assert said("Actions/Exec/Arguments") == r'-m loopline_worker --data-dir "D:\a & b"'
     assert said("Principals/Principal/UserId") == r"LAB\ann"
     assert said("Settings/ExecutionTimeLimit") == "PT0S"
     assert content[:2] in (b"\xff\xfe", b"\xfe\xff")  # what its declaration says
@@ -99,7 +101,7 @@ def test_windows_reads_its_task() -> None:
 def test_it_is_shown_without_being_done(run: Run, tmp_path: Path) -> None:
     ran = run("service", "install", "--print", "--", "--slots", "2")
     assert ran.code == Exit.OK
-    assert f"ExecStart={sys.executable} -P -m worker --slots 2" in ran.out
+    assert f"ExecStart={sys.executable} -P -m loopline_worker --slots 2" in ran.out
     assert "$ loginctl enable-linger" in ran.out
     assert not (tmp_path / "config" / "systemd").exists()
 

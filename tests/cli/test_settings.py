@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from loopline.settings import ClientSettings
-from shared.address import DEFAULT_URL
-from shared.errors import LooplineError
+from loopline_shared.errors import LooplineError
+from loopline_shared.rest.address import DEFAULT_URL
 
 
 def write(file: Path, text: str) -> Path:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from loopline.cli.subjects import subject_or_worker
-from shared.model import TaskId
+from loopline_shared.model import TaskId
 
 
 @pytest.mark.parametrize(

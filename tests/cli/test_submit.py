@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from shared.api import Submission
-from shared.spec import JobSpec
+from loopline_shared.rest.bodies import Submission
+from loopline_shared.spec import JobSpec
 from tests.cli.conftest import Run
 from tests.cli.fake_master import FakeMaster, ok
 

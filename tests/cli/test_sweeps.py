@@ -14,12 +14,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from loopline import rows as loopline_rows
 from loopline.cli.submission import sources
 from loopline.cli.submission.sweep_options import SweepOptions
-from shared.api import Preview, Submission
-from shared.errors import LooplineError
-from shared.spec import JobSpec
+from loopline.transfer import row_upload as loopline_rows
+from loopline_shared.errors import LooplineError
+from loopline_shared.rest.bodies import Preview, Submission
+from loopline_shared.spec import JobSpec
 from tests.cli.conftest import Run
 from tests.cli.fake_master import FakeMaster, ok, refuse
 

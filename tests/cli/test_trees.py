@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from loopline import trees
-from loopline.trees import find
-from shared.errors import LooplineError
+from loopline.transfer import input_trees
+from loopline.transfer.input_trees import find
+from loopline_shared.errors import LooplineError
 
 
 @pytest.fixture(autouse=True)
@@ -97,6 +97,6 @@ def test_what_cannot_be_an_input(data: Path, monkeypatch: pytest.MonkeyPatch) ->
     ):
         with pytest.raises(LooplineError, match=reason):
             find(wanted)
-    monkeypatch.setattr(trees, "MAX_INPUTS", 2)
+    monkeypatch.setattr(input_trees, "MAX_INPUTS", 2)
     with pytest.raises(LooplineError, match="more than 2 input files"):
         find(["data"])

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from loopline.cli import values
-from shared.spec import JobSpec
+from loopline_shared.spec import JobSpec
 
 EXPECTATION = r"expected|whole numbers"
 WHOLE = st.integers(-(2**40), 2**40)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from shared.api import Counts, JobDetail, ProgramView, TaskResult, TaskView, WorkerView
-from shared.model import Facts, JobState, Load, Order, Prediction, TaskId, TaskState
-from shared.spec import JobSpec
+from loopline_shared.model import Facts, JobState, Load, Order, Prediction, TaskId, TaskState
+from loopline_shared.rest.bodies import Counts, JobDetail, ProgramView, TaskResult, TaskView, WorkerView
+from loopline_shared.spec import JobSpec
 
 
 def job(number: int = 7, state: JobState = JobState.SUCCEEDED, **changes: Any) -> JobDetail:

@@ -8,7 +8,7 @@ from types import ModuleType
 
 import pytest
 
-from master.scheduling.policies import REGISTRY, Policy
+from loopline_master.core.policies import REGISTRY, Policy
 from tests.scheduling.contract import CONTRACT
 
 PAGE = Path(__file__).parents[2] / "docs" / "policies.md"

@@ -18,7 +18,7 @@ import pytest
 
 from loopline.cli.submission import job_file
 from loopline.cli.submission.inputs import FileOptions, read
-from shared.spec import JobSpec
+from loopline_shared.spec import JobSpec
 from tests.docs.console import Step, missing, steps
 
 ROOT = Path(__file__).parents[2]
@@ -42,7 +42,6 @@ class Terminal:
         self._environment |= {
             "HOME": str(home),
             "PATH": f"{self._programs()}:{os.environ['PATH']}",
-            "PYTHONPATH": str(ROOT),
             "LOOPLINE_PORT": str(self._port),
             "LOOPLINE_MASTER": f"http://127.0.0.1:{self._port}",
             "LOOPLINE_CONFIG": os.devnull,

@@ -15,10 +15,10 @@ from typing import TypeVar
 import psutil
 
 from loopline.client import AsyncClient
-from master.store import replay
-from shared.api import AttemptView, JobDetail
-from shared.errors import LooplineError
-from shared.spec import JobSpec, Range
+from loopline_master.store import replay
+from loopline_shared.errors import LooplineError
+from loopline_shared.rest.bodies import AttemptView, JobDetail
+from loopline_shared.spec import JobSpec, Range
 
 ROOT = Path(__file__).parents[2]
 Fact = TypeVar("Fact")
@@ -56,7 +56,7 @@ class Grid:
         """Also again, on the same data. Returns when it serves."""
         self.flags = list(flags) or self.flags
         arguments = ["--port", str(self.port), "--data-dir", str(self.data_dir), *self.flags]
-        self.master = await self._spawn("master", "master", *arguments)
+        self.master = await self._spawn("master", "loopline_master", *arguments)
         await wait_for("the master to serve", self._serves)
 
     async def start_worker(
@@ -66,7 +66,7 @@ class Grid:
         arguments = ["--master", url or self.url, "--name", name, "--slots", str(slots)]
         token = ["--token-file", str(self.data_dir / "tokens" / "worker")]
         data = ["--data-dir", str(self.folder / name), *(["--dedicated"] if owner is None else [])]
-        self.workers[name] = await self._spawn(name, "worker", *arguments, *token, *data, *flags, more=owner)
+        self.workers[name] = await self._spawn(name, "loopline_worker", *arguments, *token, *data, *flags, more=owner)
 
     async def kill_master(self) -> None:
         assert self.master is not None
@@ -95,7 +95,7 @@ class Grid:
         self, log: str, module: str, *arguments: str, more: dict[str, str] | None = None
     ) -> asyncio.subprocess.Process:
         environment = {k: v for k, v in os.environ.items() if not k.startswith(("LOOPLINE", "XDG"))}
-        environment |= {"HOME": str(self.folder), "PYTHONPATH": str(ROOT)} | (more or {})
+        environment |= {"HOME": str(self.folder)} | (more or {})
         with (self.folder / f"{log}.log").open("ab") as file:
             return await asyncio.create_subprocess_exec(
                 sys.executable, "-m", module, *arguments, cwd=self.folder, env=environment, stdout=file, stderr=file

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from shared.errors import LooplineError
-from shared.model import JobState, TaskId
+from loopline_shared.errors import LooplineError
+from loopline_shared.model import JobState, TaskId
 from tests.live.grid import Grid, wait_for
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from shared.model import JobState
+from loopline_shared.model import JobState
 from tests.live.grid import Grid, wait_for
 
 

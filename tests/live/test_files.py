@@ -11,9 +11,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from loopline import files
-from shared.model import JobState, TaskId
-from tests.live.grid import ROOT, Grid
+from loopline.transfer import files
+from loopline_shared.model import JobState, TaskId
+from tests.live.grid import Grid
 
 WORK = """\
 mkdir -p out/$1
@@ -32,7 +32,6 @@ async def loopline(grid: Grid, *words: str, folder: Path) -> Any:
         "HOME": str(folder),
         "LOOPLINE_MASTER": grid.url,
         "LOOPLINE_TOKEN": token,
-        "PYTHONPATH": str(ROOT),
     }
     command, *rest = words
     process = await asyncio.create_subprocess_exec(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 
-from shared.model import Outcome, TaskId
+from loopline_shared.model import Outcome, TaskId
 from tests.live.grid import Grid
 
 

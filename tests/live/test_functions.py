@@ -15,7 +15,7 @@ import psutil
 import pytest
 
 import loopline
-from shared.model import JobState
+from loopline_shared.model import JobState
 from tests.live.grid import ROOT, Grid, wait_for
 
 SUBMITS = """
@@ -193,7 +193,7 @@ async def test_a_sweep_of_the_simulator_on_the_grid(grid: Grid) -> None:
 
 async def simulate(grid: Grid, *arguments: str) -> str:
     running = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "simulator", *arguments, cwd=ROOT, stdout=asyncio.subprocess.PIPE,
+        sys.executable, "-m", "loopline_simulator", *arguments, cwd=ROOT, stdout=asyncio.subprocess.PIPE,
         env={**os.environ, "LOOPLINE_MASTER": grid.url, "LOOPLINE_TOKEN": token(grid)},
     )  # fmt: skip
     output, _ = await asyncio.wait_for(running.communicate(), 100)

@@ -6,21 +6,21 @@ import asyncio
 import os
 import sys
 
-from shared.joining import JoinLine
-from tests.live.grid import ROOT, Grid
+from loopline_shared.joining import JoinLine
+from tests.live.grid import Grid
 
 
 async def test_a_computer_joins_and_works(grid: Grid) -> None:
     made = await grid.client().create_join_token(uses=1, expires_s=60)
     line = str(JoinLine(made.address, made.secret))
     home = {k: v for k, v in os.environ.items() if not k.startswith(("LOOPLINE", "XDG"))}
-    home |= {"HOME": str(grid.folder), "PYTHONPATH": str(ROOT)}
+    home |= {"HOME": str(grid.folder)}
     for _ in range(2):  # the second time, as if the first answer had been lost
         joining = await asyncio.create_subprocess_exec(
             sys.executable, "-m", "loopline", "join", line, "--name", "pc-1", cwd=grid.folder, env=home
         )
         assert await joining.wait() == 0
-    grid.workers["pc-1"] = await grid._spawn("pc-1", "worker", "--policy", "always")
+    grid.workers["pc-1"] = await grid._spawn("pc-1", "loopline_worker", "--policy", "always")
     await grid.connected("pc-1")
     job = await grid.submit("true")
     assert (await grid.ended(job)).state == "succeeded"

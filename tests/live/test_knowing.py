@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from shared.api import WorkerView
-from shared.model import JobState, SizeSource
+from loopline_shared.model import JobState, SizeSource
+from loopline_shared.rest.bodies import WorkerView
 from tests.live.grid import Grid, wait_for
 
 

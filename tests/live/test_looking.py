@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.live.grid import ROOT, Grid, wait_for
+from tests.live.grid import Grid, wait_for
 
 
 def environment(grid: Grid) -> dict[str, str]:
     token = (grid.data_dir / "tokens" / "admin").read_text().strip()
-    here = {"HOME": str(grid.folder), "PYTHONPATH": str(ROOT), "PATH": os.environ["PATH"]}
+    here = {"HOME": str(grid.folder), "PATH": os.environ["PATH"]}
     return here | {"LOOPLINE_MASTER": grid.url, "LOOPLINE_TOKEN": token, "TERM": "xterm", "LANG": "C.UTF-8"}
 
 

@@ -12,8 +12,8 @@ import pytest
 from aiohttp import web
 from standardwebhooks import Webhook
 
-from shared.errors import LooplineError
-from shared.spec import Notify
+from loopline_shared.errors import LooplineError
+from loopline_shared.spec import Notify
 from tests.live.grid import Grid, wait_for
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from shared.model import JobState, TaskId
+from loopline_shared.model import JobState, TaskId
 from tests.live.grid import Grid, wait_for
 
 

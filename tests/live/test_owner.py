@@ -6,10 +6,10 @@ from pathlib import Path
 
 import aiohttp
 
-from loopline.cli import tables
 from loopline.cli.common import stdout
-from shared.api import WorkerView
-from shared.model import TaskId
+from loopline.cli.render import tables
+from loopline_shared.model import TaskId
+from loopline_shared.rest.bodies import WorkerView
 from tests.live.grid import Grid, wait_for
 from tests.worker.presence.witnesses import move_mouse, x_server
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from shared.errors import LooplineError
-from shared.model import JobState, TaskId
-from shared.spec import JobSpec, Requirements
+from loopline_shared.errors import LooplineError
+from loopline_shared.model import JobState, TaskId
+from loopline_shared.spec import JobSpec, Requirements
 from tests.live.grid import Grid, wait_for
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import signal
 
-from shared.api import AttemptView
-from shared.model import JobState
+from loopline_shared.model import JobState
+from loopline_shared.rest.bodies import AttemptView
 from tests.live.grid import Grid, wait_for
 from tests.live.proxy import Proxy
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from loopline import rows as loopline_rows
-from shared.model import JobState, TaskId
-from shared.spec import JobSpec, RowFile
+from loopline.transfer import row_upload as loopline_rows
+from loopline_shared.model import JobState, TaskId
+from loopline_shared.spec import JobSpec, RowFile
 from tests.live.grid import Grid
 
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from shared.api import WorkerView
-from shared.model import JobState
+from loopline_shared.model import JobState
+from loopline_shared.rest.bodies import WorkerView
 from tests.live.grid import Grid, wait_for
 from tests.live.test_owner import OWNER
 from tests.worker.presence.witnesses import move_mouse, x_server

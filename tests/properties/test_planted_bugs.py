@@ -8,14 +8,16 @@ import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 
-from master.scheduling import agreement, attempts, lifecycle, reconcile
-from master.scheduling.hold import HoldIndex
-from master.scheduling.index import Index
-from master.scheduling.model import Attempt
-from master.scheduling.state import State
-from master.scheduling.waiting import Waiting
-from shared.model import AttemptState, Result
-from simulator.full import world
+from loopline_master.core import lifecycle, reconcile
+from loopline_master.core.entities import Attempt
+from loopline_master.core.index import attempts
+from loopline_master.core.index.dependents import Waiting
+from loopline_master.core.index.index import Index
+from loopline_master.core.rules import quorum
+from loopline_master.core.rules.hold import HoldIndex
+from loopline_master.core.state import State
+from loopline_shared.model import AttemptState, Result
+from loopline_simulator.full import world
 from tests.properties.test_world import WorldMachine
 
 Patch = pytest.MonkeyPatch
@@ -70,7 +72,7 @@ def a_voter_is_asked_again(patch: Patch) -> None:
     """By invariants and rows alike: two results of one worker are no quorum."""
     patch.setattr(Index, "on_worker", lambda self, task, worker: self.attempts.is_on(task, worker))
     patch.setattr(
-        agreement,
+        quorum,
         "decides",
         lambda grid, job, task, attempt: (
             reached(grid, job, task, attempt) or len(task.votes) >= (job.spec.quorum or 1)
@@ -86,7 +88,7 @@ def nobody_is_released(patch: Patch) -> None:
     patch.setattr(Waiting, "followers", lambda self, job: [])
 
 
-reached = agreement.decides
+reached = quorum.decides
 
 
 def what_has_begun_still_counts_as_waiting(patch: Patch) -> None:

@@ -6,10 +6,10 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
-from master.scheduling.events import SchedulerSettings
-from master.scheduling.policies import REGISTRY
-from shared.model import Facts, Order, Outcome
-from shared.spec import JobSpec, Range, Requirements
+from loopline_master.core.events import SchedulerSettings
+from loopline_master.core.policies import REGISTRY
+from loopline_shared.model import Facts, Order, Outcome
+from loopline_shared.spec import JobSpec, Range, Requirements
 from tests.properties.world import Machine, World
 
 NAMES = ["ant", "bee", "cat"]

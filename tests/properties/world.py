@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from shared.model import Outcome
-from simulator.full.machine import Machine
-from simulator.full.world import World as FullWorld
+from loopline_shared.model import Outcome
+from loopline_simulator.full.machine import Machine
+from loopline_simulator.full.world import World as FullWorld
 
 __all__ = ["Machine", "World"]
 

@@ -16,9 +16,9 @@ from typing import Any
 import cloudpickle
 from aiohttp import web
 
-from shared.address import API_PREFIX
-from shared.api import Counts, GridChange, JobDetail, Page, Problem, Submission, TaskResult, WorkerView
-from shared.calls import (
+from loopline_shared.model import Facts, JobState, Order, Output, TaskId, TaskState
+from loopline_shared.protocol.chunks import ARGUMENTS, END, RAISED, RETURNED
+from loopline_shared.protocol.client_link import (
     Ends,
     Follow,
     Opened,
@@ -31,9 +31,18 @@ from shared.calls import (
     encode_to_client,
     key_of,
 )
-from shared.chunks import ARGUMENTS, END, RAISED, RETURNED
-from shared.model import Facts, JobState, Order, Output, TaskId, TaskState
-from shared.spec import JobSpec, RowFile, Table
+from loopline_shared.rest.address import API_PREFIX
+from loopline_shared.rest.bodies import (
+    Counts,
+    GridChange,
+    JobDetail,
+    Page,
+    Problem,
+    Submission,
+    TaskResult,
+    WorkerView,
+)
+from loopline_shared.spec import JobSpec, RowFile, Table
 
 
 @dataclass

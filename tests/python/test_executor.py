@@ -17,12 +17,13 @@ from typing import Any
 import pytest
 
 import loopline
-from loopline import calls, http, sending
 from loopline import executor as executor_module
-from loopline.futures import GridFuture
-from shared.calls import Refusal
-from shared.errors import LooplineError
-from shared.model import TaskId
+from loopline import http
+from loopline.functions import calls, sending
+from loopline.functions.futures import GridFuture
+from loopline_shared.errors import LooplineError
+from loopline_shared.model import TaskId
+from loopline_shared.protocol.client_link import Refusal
 from tests.python.small_grid import SmallGrid
 
 

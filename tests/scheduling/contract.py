@@ -12,13 +12,13 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from master.scheduling.demand import demand_of, meets
-from master.scheduling.effects import Effects
-from master.scheduling.events import Event, JobCancelled, JobPaused, JobResumed, WorkerDrained, WorkerUndrained
-from master.scheduling.model import LIVE, UNRELEASED, Attempt, Job
-from master.scheduling.policies import REGISTRY
-from master.scheduling.scheduler import Scheduler
-from shared.model import AttemptState, Outcome, TaskId
+from loopline_master.core.effects import Effects
+from loopline_master.core.entities import LIVE, UNRELEASED, Attempt, Job
+from loopline_master.core.events import Event, JobCancelled, JobPaused, JobResumed, WorkerDrained, WorkerUndrained
+from loopline_master.core.index.requirements import demand_of, meets
+from loopline_master.core.policies import REGISTRY
+from loopline_master.core.scheduler import Scheduler
+from loopline_shared.model import AttemptState, Outcome, TaskId
 from tests.scheduling.driver import PATIENT, Grid, facts
 
 MACHINES = {

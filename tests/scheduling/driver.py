@@ -12,8 +12,9 @@ from typing import Any
 
 from hypothesis import HealthCheck, settings
 
-from master.scheduling.effects import Declined, Effects, Reply, Submitted
-from master.scheduling.events import (
+from loopline_master.core.effects import Declined, Effects, Reply, Submitted
+from loopline_master.core.entities import Attempt, Job, Task
+from loopline_master.core.events import (
     Batch,
     Event,
     JobRetried,
@@ -24,14 +25,13 @@ from master.scheduling.events import (
     WorkerLeft,
     WorkerReported,
 )
-from master.scheduling.invariants import check
-from master.scheduling.model import Attempt, Job, Task
-from master.scheduling.scheduler import Scheduler
-from shared.model import AttemptId, Facts, Held, JobState, Load, Outcome, Result, TaskId
-from shared.protocol.messages import Assign, Report, Run
-from shared.spec import JobSpec, Range, Requirements
-from shared.stretches import stretches
-from simulator.full.store import MemoryStore
+from loopline_master.core.invariants import check
+from loopline_master.core.scheduler import Scheduler
+from loopline_shared.model import AttemptId, Facts, Held, JobState, Load, Outcome, Result, TaskId
+from loopline_shared.protocol.attempt_ranges import stretches
+from loopline_shared.protocol.messages import Assign, Report, Run
+from loopline_shared.spec import JobSpec, Range, Requirements
+from loopline_simulator.full.store import MemoryStore
 
 START = 1000.0
 PATIENT = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # with a busy computer

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from master.scheduling.events import JobCancelled
-from master.scheduling.explain import explain_job, explain_task
-from master.scheduling.explain_worker import explain_worker
-from master.scheduling.policies import REGISTRY
-from shared.model import AttemptId, JobState, Order, Outcome, Output, TaskId, TaskState
+from loopline_master.core.events import JobCancelled
+from loopline_master.core.explain.explain_job import explain_job, explain_task
+from loopline_master.core.explain.explain_worker import explain_worker
+from loopline_master.core.policies import REGISTRY
+from loopline_shared.model import AttemptId, JobState, Order, Outcome, Output, TaskId, TaskState
 from tests.scheduling.driver import Grid, result
 
 

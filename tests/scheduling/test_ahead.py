@@ -4,12 +4,12 @@ from typing import Any
 
 import pytest
 
-from master.scheduling.effects import Effects
-from master.scheduling.events import JobPaused, JobResumed, JobSubmitted, WorkerDrained
-from master.scheduling.model import Attempt
-from master.scheduling.policies import REGISTRY
-from shared.model import AttemptId, AttemptState, Outcome
-from shared.spec import MAX_RUN_CHARACTERS
+from loopline_master.core.effects import Effects
+from loopline_master.core.entities import Attempt
+from loopline_master.core.events import JobPaused, JobResumed, JobSubmitted, WorkerDrained
+from loopline_master.core.policies import REGISTRY
+from loopline_shared.model import AttemptId, AttemptState, Outcome
+from loopline_shared.spec import MAX_RUN_CHARACTERS
 from tests.scheduling.driver import Grid, facts, result, spec
 
 QUEUEING = sorted(name for name, policy in REGISTRY.items() if policy.ahead is not None and policy.ahead_s is None)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from master.scheduling.effects import Declined
-from master.scheduling.events import JobCancelled, JobPaused, JobResumed, JobSubmitted
-from master.scheduling.explain import explain_job, explain_task
-from master.scheduling.model import UNRELEASED
-from master.scheduling.policies import REGISTRY
-from shared.model import JobState, Order, Outcome, TaskId
+from loopline_master.core.effects import Declined
+from loopline_master.core.entities import UNRELEASED
+from loopline_master.core.events import JobCancelled, JobPaused, JobResumed, JobSubmitted
+from loopline_master.core.explain.explain_job import explain_job, explain_task
+from loopline_master.core.policies import REGISTRY
+from loopline_shared.model import JobState, Order, Outcome, TaskId
 from tests.scheduling.driver import Grid, spec
 
 

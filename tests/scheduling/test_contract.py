@@ -8,8 +8,8 @@ from random import Random
 
 import pytest
 
-from master.scheduling.policies import REGISTRY, Policy
-from master.scheduling.view import Placement, View
+from loopline_master.core.policies import REGISTRY, Policy
+from loopline_master.core.policies.view import Placement, View
 from tests.scheduling.contract import CONTRACT, SAFETY, Clause, Watched, grid_of
 from tests.scheduling.driver import facts
 

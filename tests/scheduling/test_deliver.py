@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from master.scheduling.events import JobCancelled, JobPaused, JobResumed
-from master.scheduling.explain import explain_job
-from master.scheduling.policies import REGISTRY
-from shared.model import AttemptId, JobState, Order, Outcome
+from loopline_master.core.events import JobCancelled, JobPaused, JobResumed
+from loopline_master.core.explain.explain_job import explain_job
+from loopline_master.core.policies import REGISTRY
+from loopline_shared.model import AttemptId, JobState, Order, Outcome
 from tests.scheduling.driver import PATIENT, Grid, facts
 
 policies = pytest.mark.parametrize("policy", sorted(REGISTRY))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from master.scheduling.explain import explain_task
-from shared.model import AttemptId, Outcome, TaskId
+from loopline_master.core.explain.explain_job import explain_task
+from loopline_shared.model import AttemptId, Outcome, TaskId
 from tests.scheduling.driver import Grid, facts, result
 
 JOB = TaskId(1, 1)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from master.scheduling.events import JobCancelled, JobPaused, WorkerDrained
-from master.scheduling.explain import explain_job, explain_task, spoken
-from master.scheduling.explain_worker import explain_worker
-from shared.model import Outcome, TaskId
+from loopline_master.core.events import JobCancelled, JobPaused, WorkerDrained
+from loopline_master.core.explain.explain_job import explain_job, explain_task, spoken
+from loopline_master.core.explain.explain_worker import explain_worker
+from loopline_shared.model import Outcome, TaskId
 from tests.scheduling.driver import Grid, facts, result
 
 

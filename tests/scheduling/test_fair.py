@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from master.scheduling.by_size import BySize
-from master.scheduling.capacity import Capacity
-from master.scheduling.measure import speed_of
-from master.scheduling.ranges import Ranges
-from master.scheduling.tags import Tags
-from shared.model import AttemptId, Outcome, TaskId
-from shared.spec import JobSpec, TaskSpec
+from loopline_master.core.estimates.measure import speed_of
+from loopline_master.core.index.intervals import Ranges
+from loopline_master.core.index.virtual_time import Tags
+from loopline_master.core.policies.by_size import BySize
+from loopline_master.core.policies.capacity import Capacity
+from loopline_shared.model import AttemptId, Outcome, TaskId
+from loopline_shared.spec import JobSpec, TaskSpec
 from tests.scheduling.driver import PATIENT, Grid, facts, result
 
 sizes = st.lists(st.sampled_from([1.0, 2.0, 2.0, 3.5, 10.0]), min_size=1, max_size=12)

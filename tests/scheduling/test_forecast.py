@@ -6,12 +6,12 @@ import math
 
 import pytest
 
-from master.scheduling.calibration import Calibration, Outcome, moment_of
-from master.scheduling.events import JobPaused
-from master.scheduling.forecast import Forecast, Unknown, outlook, preview
-from master.scheduling.lognormal import Lognormal, fitted
-from master.scheduling.policies import REGISTRY
-from shared.model import Order
+from loopline_master.core.estimates.calibration import Calibration, Outcome, moment_of
+from loopline_master.core.estimates.eta import Forecast, Unknown, outlook, preview
+from loopline_master.core.estimates.lognormal import Lognormal, fitted
+from loopline_master.core.events import JobPaused
+from loopline_master.core.policies import REGISTRY
+from loopline_shared.model import Order
 from tests.scheduling.driver import Grid, spec
 
 

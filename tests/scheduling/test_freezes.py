@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from master.scheduling.model import MAX_FREEZES
-from shared.model import Outcome
+from loopline_master.core.entities import MAX_FREEZES
+from loopline_shared.model import Outcome
 from tests.scheduling.driver import START, Grid
 
 

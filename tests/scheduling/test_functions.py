@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from master.scheduling.demand import demand_of, meets
-from master.scheduling.runs import Runs
-from shared.model import AttemptId, Function
-from shared.spec import JobSpec, Requirements
-from shared.sweep import Sweep
+from loopline_master.core.index.requirements import demand_of, meets
+from loopline_master.core.runs import Runs
+from loopline_shared.model import AttemptId, Function
+from loopline_shared.spec import JobSpec, Requirements
+from loopline_shared.sweep import Sweep
 from tests.scheduling.driver import Grid, facts
 
 FILE = "sha256:" + "a" * 64

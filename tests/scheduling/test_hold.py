@@ -7,10 +7,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from master.scheduling.events import JobPaused, JobResumed
-from master.scheduling.hold import HoldIndex
-from master.scheduling.model import UNKNOWN_WEIGHT
-from shared.model import AttemptId, Order, TaskId
+from loopline_master.core.entities import UNKNOWN_WEIGHT
+from loopline_master.core.events import JobPaused, JobResumed
+from loopline_master.core.rules.hold import HoldIndex
+from loopline_shared.model import AttemptId, Order, TaskId
 from tests.scheduling.driver import PATIENT, Grid
 
 arrivals = st.integers(1, 60)

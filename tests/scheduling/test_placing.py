@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from master.scheduling.chance import draw
-from master.scheduling.policies.turnaround import Turnaround
-from master.scheduling.view import View
-from shared.model import AttemptId, Load, Order
+from loopline_master.core.policies.chance import draw
+from loopline_master.core.policies.turnaround import Turnaround
+from loopline_master.core.policies.view import View
+from loopline_shared.model import AttemptId, Load, Order
 from tests.scheduling.driver import Grid, facts, result
 
 ALTERNATIVES = ["random", "cyclic", "shortest-queue", "most-throughput"]

@@ -6,10 +6,10 @@ from random import Random
 
 import pytest
 
-from master.scheduling.attempts import Attempts
-from master.scheduling.model import Job, Task
-from master.scheduling.pool import Pool
-from shared.model import Order, TaskState
+from loopline_master.core.entities import Job, Task
+from loopline_master.core.index.attempts import Attempts
+from loopline_master.core.index.ready_set import Pool
+from loopline_shared.model import Order, TaskState
 from tests.scheduling.driver import spec
 
 

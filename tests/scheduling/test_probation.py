@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from master.scheduling.explain import explain_job
-from shared.model import AttemptId, Outcome, TaskId
+from loopline_master.core.explain.explain_job import explain_job
+from loopline_shared.model import AttemptId, Outcome, TaskId
 from tests.scheduling.driver import Grid, facts
 
 

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from master.scheduling import programs
-from master.scheduling.model import Program
-from master.scheduling.naming import key_of
-from shared.model import Observation
-from shared.spec import JobSpec, TaskSpec
+from loopline_master.core.entities import Program
+from loopline_master.core.estimates import program_history
+from loopline_master.core.estimates.program_key import key_of
+from loopline_shared.model import Observation
+from loopline_shared.spec import JobSpec, TaskSpec
 
 
 def seen(work: float, worker: str = "a", at: float = 1.0) -> Observation:
@@ -22,12 +22,12 @@ def seen(work: float, worker: str = "a", at: float = 1.0) -> Observation:
 def program_of(*works: float) -> Program:
     program = Program("ann", "pi", "/home/ann", 0.0, 0.0)
     for work in works:
-        programs.learn(program, seen(work))
+        program_history.learn(program, seen(work))
     return program
 
 
 def expected(*works: float) -> float:
-    prediction = programs.predict(program_of(*works))
+    prediction = program_history.predict(program_of(*works))
     assert prediction is not None
     return prediction.work
 
@@ -56,14 +56,14 @@ def test_a_program_is_known_by_owner_name_and_folder(job: dict[str, Any], key: t
 
 
 def test_nothing_is_expected_of_a_program_that_never_ran() -> None:
-    assert programs.predict(program_of()) is None
+    assert program_history.predict(program_of()) is None
 
 
 def test_one_run_says_little() -> None:
-    once = programs.predict(program_of(10.0))
+    once = program_history.predict(program_of(10.0))
     assert once is not None
     assert (once.work, once.mean, once.p10, once.p90, once.runs) == (10.0, 10.0, 2.5, 40.0, 1)
-    often = programs.predict(program_of(*[10.0] * 20))
+    often = program_history.predict(program_of(*[10.0] * 20))
     assert often is not None
     assert 9.0 < often.p10 < often.work == 10.0 < often.p90 < 11.0
 
@@ -81,7 +81,7 @@ def test_what_scatters_is_expected_to_be_in_the_middle() -> None:
 
 
 def test_two_ways_to_run_show_in_the_spread() -> None:
-    prediction = programs.predict(program_of(*[1.0, 100.0, 100.0, 1.0] * 6))
+    prediction = program_history.predict(program_of(*[1.0, 100.0, 100.0, 1.0] * 6))
     assert prediction is not None
     assert prediction.p10 < 2.0
     assert prediction.p90 > 90.0
@@ -91,23 +91,23 @@ def test_two_ways_to_run_show_in_the_spread() -> None:
 @given(st.lists(st.floats(1e-9, 1e12), min_size=1, max_size=80))
 def test_whatever_was_seen_the_spread_is_round_what_is_expected(works: list[float]) -> None:
     program = program_of(*works)
-    prediction = programs.predict(program)
+    prediction = program_history.predict(program)
     assert prediction is not None
     assert 0 < prediction.p10 <= prediction.work <= prediction.p90 <= 1e10
     assert prediction.p10 <= prediction.mean <= prediction.p90
-    assert (program.runs, len(program.window) <= programs.WINDOW) == (len(works), True)
+    assert (program.runs, len(program.window) <= program_history.WINDOW) == (len(works), True)
 
 
 def with_shares(wall_s: float, *shares: float) -> Program:
     """Runs of so long each, by another worker, of the processor's share."""
     program = Program("ann", "pi", "/home/ann", 0.0, 0.0)
     for share in shares:
-        programs.learn(program, Observation(1.0, "b", wall_s * share, wall_s, wall_s * share, 0.0, 0, share))
+        program_history.learn(program, Observation(1.0, "b", wall_s * share, wall_s, wall_s * share, 0.0, 0, share))
     return program
 
 
 def test_of_a_program_that_waits_the_share_of_the_processor_says_nothing() -> None:
-    prediction = programs.predict(with_shares(2.0, *[1.0, 0.1, 0.5, 0.2] * 4))
+    prediction = program_history.predict(with_shares(2.0, *[1.0, 0.1, 0.5, 0.2] * 4))
     assert prediction is not None
     assert prediction.work == 2.0
 
@@ -115,8 +115,8 @@ def test_of_a_program_that_waits_the_share_of_the_processor_says_nothing() -> No
 def test_of_a_program_that_computes_it_says_all() -> None:
     program = Program("ann", "pi", "/home/ann", 0.0, 0.0)
     for share in [1.0, 0.1, 0.5, 0.2] * 4:
-        programs.learn(program, Observation(1.0, "b", 2.0, 2.0 / share, 2.0, 0.0, 0, share))
-    prediction = programs.predict(program)
+        program_history.learn(program, Observation(1.0, "b", 2.0, 2.0 / share, 2.0, 0.0, 0, share))
+    prediction = program_history.predict(program)
     assert prediction is not None
     assert prediction.work == 2.0
 
@@ -124,8 +124,8 @@ def test_of_a_program_that_computes_it_says_all() -> None:
 def test_a_worker_with_time_to_spare_is_not_slower_where_tasks_wait() -> None:
     """Of 2 s each, on workers that had a tenth left over, and on one that had all."""
     program = with_shares(2.0, *[0.1] * 8)
-    assert not programs.is_far_slower(program, seen(2.0, "a"))
-    assert programs.is_far_slower(program, seen(9.0, "a"))
+    assert not program_history.is_far_slower(program, seen(2.0, "a"))
+    assert program_history.is_far_slower(program, seen(9.0, "a"))
 
 
 # --- when a program changes -------------------------------------------------------------------------------------
@@ -134,9 +134,9 @@ def test_a_worker_with_time_to_spare_is_not_slower_where_tasks_wait() -> None:
 def test_several_strange_runs_in_a_row_are_a_change() -> None:
     program = program_of(*[10.0] * 20, 50.0, 50.0, 50.0)
     assert (program.strange, len(program.window), program.changed_at) == (3, 23, None)
-    programs.learn(program, seen(50.0, at=7.0))
+    program_history.learn(program, seen(50.0, at=7.0))
     assert (program.strange, len(program.window), program.changed_at, program.runs) == (0, 4, 7.0, 24)
-    assert programs.predict(program).work == 50.0  # type: ignore[union-attr]
+    assert program_history.predict(program).work == 50.0  # type: ignore[union-attr]
 
 
 def test_strange_runs_that_do_not_go_on_are_none() -> None:
@@ -153,35 +153,35 @@ def test_of_a_few_runs_none_is_strange() -> None:
 
 def test_a_worker_that_takes_far_longer_than_others() -> None:
     program = program_of(*[10.0] * 8)
-    assert programs.is_far_slower(program, seen(50.0, "b"))
-    assert not programs.is_far_slower(program, seen(30.0, "b"))
-    assert not programs.is_far_slower(program, seen(50.0, "a")), "it cannot be slower than itself"
-    programs.learn(program, seen(50.0, "b"))
-    assert programs.is_far_slower(program, seen(50.0, "b")), "again"
-    assert not programs.is_far_slower(program, seen(50.0, "c")), "on b, too: perhaps the program has changed"
+    assert program_history.is_far_slower(program, seen(50.0, "b"))
+    assert not program_history.is_far_slower(program, seen(30.0, "b"))
+    assert not program_history.is_far_slower(program, seen(50.0, "a")), "it cannot be slower than itself"
+    program_history.learn(program, seen(50.0, "b"))
+    assert program_history.is_far_slower(program, seen(50.0, "b")), "again"
+    assert not program_history.is_far_slower(program, seen(50.0, "c")), "on b, too: perhaps the program has changed"
 
 
 def test_of_many_runs_that_end_in_a_moment_the_first_is_learnt_from_once_enough_are_known() -> None:
     program = Program("ann", "pi", "/", first_run_at=0.0, used_at=0.0)
-    for second in range(programs.WINDOW):
-        assert programs.is_news(program, 1.0), "the window is not full yet"
-        programs.learn(program, Observation(1.0, "a", 1.0 + second / 100, 1.0, 1.0, 0.0, 0))
-    assert not programs.is_news(program, 1.0)
-    assert not programs.is_news(program, 1.05)
-    assert programs.is_news(program, 1.1)
+    for second in range(program_history.WINDOW):
+        assert program_history.is_news(program, 1.0), "the window is not full yet"
+        program_history.learn(program, Observation(1.0, "a", 1.0 + second / 100, 1.0, 1.0, 0.0, 0))
+    assert not program_history.is_news(program, 1.0)
+    assert not program_history.is_news(program, 1.05)
+    assert program_history.is_news(program, 1.1)
     assert program.works == sorted(run.work for run in program.window)
 
 
 def test_where_a_program_may_have_changed_each_step_is_learnt_from() -> None:
-    program = program_of(*[10.0] * programs.WINDOW)
-    programs.learn(program, seen(50.0, at=2.0))
-    assert not programs.is_news(program, 2.0)
-    assert programs.is_news(program, 2.01)
+    program = program_of(*[10.0] * program_history.WINDOW)
+    program_history.learn(program, seen(50.0, at=2.0))
+    assert not program_history.is_news(program, 2.0)
+    assert program_history.is_news(program, 2.01)
 
 
 def test_what_is_foreseen_goes_by_what_was_learnt_last() -> None:
     program = program_of(10.0, 10.0)
-    assert programs.predict(program).work == 10.0  # type: ignore[union-attr]
+    assert program_history.predict(program).work == 10.0  # type: ignore[union-attr]
     for _ in range(3):
-        programs.learn(program, seen(20.0))
-    assert programs.predict(program).work == 20.0  # type: ignore[union-attr]
+        program_history.learn(program, seen(20.0))
+    assert program_history.predict(program).work == 20.0  # type: ignore[union-attr]

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from master.scheduling.explain import explain_job
-from master.scheduling.queue import queue
+from loopline_master.core.explain.explain_job import explain_job
+from loopline_master.core.explain.queue_view import queue
 from tests.scheduling.driver import Grid
 
 

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from master.scheduling.ranges import Ranges
+from loopline_master.core.index.intervals import Ranges
 from tests.scheduling.driver import PATIENT
 
 numbers = st.integers(1, 12)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from master.scheduling.events import JobCancelled, JobPaused, WorkerLeft, WorkerReported
-from shared.model import AttemptId, Held, JobState, Load, Outcome, TaskId
-from shared.protocol.messages import Assign, Report
+from loopline_master.core.events import JobCancelled, JobPaused, WorkerLeft, WorkerReported
+from loopline_shared.model import AttemptId, Held, JobState, Load, Outcome, TaskId
+from loopline_shared.protocol.messages import Assign, Report
 from tests.scheduling.driver import Grid, facts, result
 
 FIRST, SECOND = AttemptId(1, 1, 1), AttemptId(1, 1, 2)

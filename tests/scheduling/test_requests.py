@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from master.scheduling.effects import Declined, Done, Submitted
-from master.scheduling.events import (
+from loopline_master.core.effects import Declined, Done, Submitted
+from loopline_master.core.events import (
     JobCancelled,
     JobPaused,
     JobResumed,
@@ -14,8 +14,8 @@ from master.scheduling.events import (
     WorkerJoined,
     WorkerUndrained,
 )
-from shared.model import AttemptId, Outcome, TaskId
-from shared.spec import JobSpec, TaskSpec
+from loopline_shared.model import AttemptId, Outcome, TaskId
+from loopline_shared.spec import JobSpec, TaskSpec
 from tests.scheduling.driver import START, Grid, facts, result, spec
 
 WINDOWS = {"os": "windows"}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shared.model import AttemptId, AttemptState, Outcome
+from loopline_shared.model import AttemptId, AttemptState, Outcome
 from tests.scheduling.driver import PATIENT, Grid, facts
 from tests.scheduling.figure1 import Figure1
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from master.scheduling import measure
-from master.scheduling.model import Worker
-from shared.model import Facts, Load, SizeSource
-from shared.spec import JobSpec, TaskSpec
+from loopline_master.core.entities import Worker
+from loopline_master.core.estimates import measure
+from loopline_shared.model import Facts, Load, SizeSource
+from loopline_shared.spec import JobSpec, TaskSpec
 from tests.scheduling.driver import Grid, facts, spec
 
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from master.scheduling.forecast import Forecast, outlook
-from shared.model import JobState, Outcome, Output
+from loopline_master.core.estimates.eta import Forecast, outlook
+from loopline_shared.model import JobState, Outcome, Output
 from tests.scheduling.driver import Grid, facts
 
 POLICIES = ["first-come", "fair", "turnaround"]

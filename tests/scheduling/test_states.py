@@ -9,18 +9,18 @@ from typing import Any
 
 import pytest
 
-from master.scheduling import states
-from master.scheduling.effects import Effects
-from master.scheduling.events import JobCancelled
-from shared.model import AttemptId, AttemptState, JobState, Order, Outcome, TaskId, TaskState
+from loopline_master.core import transitions
+from loopline_master.core.effects import Effects
+from loopline_master.core.events import JobCancelled
+from loopline_shared.model import AttemptId, AttemptState, JobState, Order, Outcome, TaskId, TaskState
 from tests.scheduling.driver import Grid, facts, result
 
 Table = Mapping[Any, frozenset[Any]]
 Edge = tuple[str, str, str]  # the machines share their states' names, and so equal strings
 MACHINES: list[tuple[type[StrEnum], Table]] = [
-    (JobState, states.JOB),
-    (TaskState, states.TASK),
-    (AttemptState, states.ATTEMPT),
+    (JobState, transitions.JOB),
+    (TaskState, transitions.TASK),
+    (AttemptState, transitions.ATTEMPT),
 ]
 FIRST = {JobState: JobState.WAITING, TaskState: TaskState.QUEUED, AttemptState: AttemptState.DISPATCHED}
 
@@ -29,10 +29,10 @@ FIRST = {JobState: JobState.WAITING, TaskState: TaskState.QUEUED, AttemptState: 
 def test_every_pair_is_allowed_or_raises(kind: type[StrEnum], table: Table) -> None:
     for old, new in product(kind, repeat=2):
         if new in table[old]:
-            assert states.check(table, old, new) is new
+            assert transitions.check(table, old, new) is new
         else:
             with pytest.raises(AssertionError, match=f"{kind.__name__} may not go from {old} to {new}"):
-                states.check(table, old, new)
+                transitions.check(table, old, new)
 
 
 @pytest.mark.parametrize(("kind", "table"), MACHINES)
@@ -53,13 +53,13 @@ class Witness(Grid):
     def __init__(self, patch: pytest.MonkeyPatch, **settings: Any) -> None:
         self.seen: set[Edge] = set()
         self.step_edges: set[Edge] = set()
-        original = states.check
+        original = transitions.check
 
         def check(machine: Table, old: Any, new: Any) -> Any:
             self.step_edges.add(edge(old, new))
             return original(machine, old, new)
 
-        patch.setattr(states, "check", check)
+        patch.setattr(transitions, "check", check)
         super().__init__(**settings)
 
     def step(self, *events: Any, deliver: bool = True) -> Effects:
@@ -205,6 +205,6 @@ def test_the_witness_sees_a_transition_that_was_not_checked(monkeypatch: pytest.
     grid = Witness(monkeypatch)
     grid.join("a", facts(1))
     job = grid.submit(1)
-    monkeypatch.setattr(states, "check", lambda machine, old, new: new)
+    monkeypatch.setattr(transitions, "check", lambda machine, old, new: new)
     with pytest.raises(AssertionError, match="went from running to cancelled without a check"):
         grid.step(JobCancelled(job))

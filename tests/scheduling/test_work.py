@@ -12,7 +12,7 @@ from types import FrameType
 
 import pytest
 
-from master.scheduling.events import (
+from loopline_master.core.events import (
     JobCancelled,
     JobPaused,
     JobResumed,
@@ -23,10 +23,10 @@ from master.scheduling.events import (
     WorkerJoined,
     WorkerReported,
 )
-from master.scheduling.policies import REGISTRY
-from master.scheduling.scheduler import Scheduler
-from shared.model import AttemptId, Facts, Held, Load
-from shared.protocol.messages import Report
+from loopline_master.core.policies import REGISTRY
+from loopline_master.core.scheduler import Scheduler
+from loopline_shared.model import AttemptId, Facts, Held, Load
+from loopline_shared.protocol.messages import Report
 from tests.scheduling.driver import facts, result, spec
 
 SMALL, LARGE = 20, 320

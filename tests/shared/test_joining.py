@@ -3,8 +3,8 @@ from pathlib import Path
 
 import pytest
 
-from shared.errors import LooplineError
-from shared.joining import JoinLine, Membership, hash_of, new_worker_token, token_id
+from loopline_shared.errors import LooplineError
+from loopline_shared.joining import JoinLine, Membership, hash_of, new_worker_token, token_id
 
 
 @pytest.mark.parametrize("fingerprint", ["", "ab" * 32])

@@ -11,10 +11,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
 
-from shared import manifest
-from shared.model import InputFile, OutputFile
-from shared.paths import Pattern, RelativePath, alike, is_wild, tree_of
-from shared.spec import MAX_INPUTS, JobSpec, named_files, staged
+from loopline_shared import manifest
+from loopline_shared.model import InputFile, OutputFile
+from loopline_shared.paths import Pattern, RelativePath, alike, is_wild, tree_of
+from loopline_shared.spec import MAX_INPUTS, JobSpec, named_files, staged
 
 PATH = TypeAdapter(RelativePath)
 FILE = "sha256:" + "a" * 64

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from shared.errors import ProtocolError
-from shared.model import (
+from loopline_shared.errors import ProtocolError
+from loopline_shared.model import (
     INLINE_LIMIT_BYTES,
     MAX_ID,
     MAX_INLINE_BYTES,
@@ -23,8 +23,9 @@ from shared.model import (
     Result,
     TaskId,
 )
-from shared.protocol import codec
-from shared.protocol.messages import (
+from loopline_shared.protocol import codec
+from loopline_shared.protocol.attempt_ranges import stretches
+from loopline_shared.protocol.messages import (
     MAX_FRAME_BYTES,
     MAX_RESULTS_PER_REPORT,
     PROTOCOL_VERSION,
@@ -35,8 +36,7 @@ from shared.protocol.messages import (
     Run,
     Welcome,
 )
-from shared.protocol.session import MasterSession, WorkerSession
-from shared.stretches import stretches
+from loopline_shared.protocol.session import MasterSession, WorkerSession
 
 PATIENT = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # with a busy computer
 

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from shared.spec import MAX_TASKS, JobSpec, Range, TaskSpec
+from loopline_shared.spec import MAX_TASKS, JobSpec, Range, TaskSpec
 
 PATIENT = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # with a busy computer
 

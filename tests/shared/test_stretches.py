@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
 
-from shared.model import AttemptId
-from shared.stretches import MAX_ATTEMPTS, Stretches, attempts_of, stretches
+from loopline_shared.model import AttemptId
+from loopline_shared.protocol.attempt_ranges import MAX_ATTEMPTS, Stretches, attempts_of, stretches
 
 numbers = st.integers(1, 4)
 adapter: TypeAdapter[Stretches] = TypeAdapter(Stretches)

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from shared.spec import JobSpec, Range, Table, TaskSpec
-from shared.sweep import Sweep, size_at, task_at
+from loopline_shared.spec import JobSpec, Range, Table, TaskSpec
+from loopline_shared.sweep import Sweep, size_at, task_at
 
 PATIENT = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # with a busy computer
 values = st.one_of(

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 
-from simulator.rack.workload import Job
+from loopline_simulator.papers.rack.workload import Job
 
 
 @dataclass

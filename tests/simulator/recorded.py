@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from master.scheduling.effects import Effects
-from master.scheduling.events import BATCH, Batch, Event
-from simulator.changing import ChangingWorld
-from simulator.fast import FastWorld
+from loopline_master.core.effects import Effects
+from loopline_master.core.events import BATCH, Batch, Event
+from loopline_simulator.fast.changing_world import ChangingWorld
+from loopline_simulator.fast.world import FastWorld
 
 
 class Recorded(FastWorld):

@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from master.scheduling.effects import Effects
-from master.scheduling.events import SchedulerSettings
-from master.scheduling.invariants import check
-from master.scheduling.model import Attempt, Job
-from shared.model import Facts, JobState, Order
-from shared.spec import JobSpec, TaskSpec
-from simulator.availability import (
+from loopline_master.core.effects import Effects
+from loopline_master.core.entities import Attempt, Job
+from loopline_master.core.events import SchedulerSettings
+from loopline_master.core.invariants import check
+from loopline_shared.model import Facts, JobState, Order
+from loopline_shared.spec import JobSpec, TaskSpec
+from loopline_simulator.fast.availability import (
     Absence,
     Interrupted,
     Interval,
@@ -23,10 +23,10 @@ from simulator.availability import (
     alternating,
     merged,
 )
-from simulator.changing import ChangingWorld
-from simulator.fast import Arrival, FastWorld, Host
-from simulator.hosts import Steady
-from simulator.streams import stream
+from loopline_simulator.fast.changing_world import ChangingWorld
+from loopline_simulator.fast.hosts import Steady
+from loopline_simulator.fast.world import Arrival, FastWorld, Host
+from loopline_simulator.streams import stream
 
 SETTINGS = SchedulerSettings(policy="first-come", order=Order.NONE, lease_s=10.0, max_replicas=1)
 

@@ -6,10 +6,10 @@ import json
 
 import pytest
 
-from shared.model import Order
-from simulator.__main__ import main
-from simulator.dynamic_load.scenario import Information, Machines, Programs, Sizes
-from simulator.dynamic_load.trial import Case, run
+from loopline_shared.model import Order
+from loopline_simulator.__main__ import main
+from loopline_simulator.dynamic_load.scenario import Information, Machines, Programs, Sizes
+from loopline_simulator.dynamic_load.trial import Case, run
 
 SMALL = Programs(jobs=150, load=0.5)
 WORDS = ["dynamic-load", "--jobs", "60", "--loads", "0.6", "--seeds", "2", "--json"]

@@ -4,14 +4,14 @@ import json
 
 import pytest
 
-from master.scheduling.events import WorkerDrained
-from shared.errors import LooplineError
-from shared.model import Order, Outcome, Result
-from shared.spec import JobSpec, Range
-from simulator.whatif.durations import Durations
-from simulator.whatif.forecast import forecasts
-from simulator.whatif.jobfile import read_job
-from simulator.whatif.outlook import outlook, text
+from loopline_master.core.events import WorkerDrained
+from loopline_shared.errors import LooplineError
+from loopline_shared.model import Order, Outcome, Result
+from loopline_shared.spec import JobSpec, Range
+from loopline_simulator.whatif.durations import Durations
+from loopline_simulator.whatif.forecast import forecasts
+from loopline_simulator.whatif.jobfile import read_job
+from loopline_simulator.whatif.outlook import outlook, text
 from tests.simulator.test_what_if_model import Log
 
 

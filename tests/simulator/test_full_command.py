@@ -5,9 +5,9 @@ import json
 
 import pytest
 
-from simulator.__main__ import main
-from simulator.experiments import full
-from simulator.full import Summary
+from loopline_simulator.__main__ import main
+from loopline_simulator.experiments import full
+from loopline_simulator.full import Summary
 
 ONE = ["full", "--seeds", "1", "--policies", "round-robin", "--processes", "1", "--jobs", "3", "--machines", "2"]
 

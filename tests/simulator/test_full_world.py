@@ -13,15 +13,15 @@ from typing import Any
 
 import pytest
 
-from master.scheduling.effects import Effects
-from master.scheduling.events import SchedulerSettings
-from master.scheduling.policies import REGISTRY
-from shared.model import AttemptId, Facts, Order, TaskState
-from shared.spec import JobSpec
-from simulator.fast import Arrival, FastWorld, Host
-from simulator.full import Conditions, Faults, Scenario, live_through, run, summary
-from simulator.full.timed import TimedWorld
-from simulator.hosts import Steady
+from loopline_master.core.effects import Effects
+from loopline_master.core.events import SchedulerSettings
+from loopline_master.core.policies import REGISTRY
+from loopline_shared.model import AttemptId, Facts, Order, TaskState
+from loopline_shared.spec import JobSpec
+from loopline_simulator.fast.hosts import Steady
+from loopline_simulator.fast.world import Arrival, FastWorld, Host
+from loopline_simulator.full import Conditions, Faults, Scenario, live_through, run, summary
+from loopline_simulator.full.timed import TimedWorld
 from tests.properties.test_planted_bugs import BUGS
 
 ROOT = Path(__file__).parents[2]
@@ -68,7 +68,7 @@ def test_planted_bugs_are_caught(
 
 
 def test_a_run_says_what_was_broken(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("simulator.full.world.check", _complain)
+    monkeypatch.setattr("loopline_simulator.full.world.check", _complain)
     at_once, later = (run(1, SchedulerSettings(), replace(ROUGH, machines=2, check_every=every)) for every in (1, 20))
     assert at_once.broken == later.broken == "as planted"
     assert at_once.steps == 0
@@ -86,8 +86,8 @@ def test_the_same_seed_gives_the_same_bytes() -> None:
 
 def test_in_any_process_under_any_hash_seed() -> None:
     script = (
-        "from simulator.full import Scenario, run\n"
-        "from master.scheduling.events import SchedulerSettings\n"
+        "from loopline_simulator.full import Scenario, run\n"
+        "from loopline_master.core.events import SchedulerSettings\n"
         "for policy in ('round-robin', 'space-partition'):\n"
         "    print(run(3, SchedulerSettings(policy), Scenario(machines=4, jobs=8)))\n"
     )
@@ -177,7 +177,7 @@ def _course(attempt: Any) -> tuple[object, ...]:
 
 
 def _python(script: str, hash_seed: str) -> str:
-    environment = os.environ | {"PYTHONHASHSEED": hash_seed, "PYTHONPATH": str(ROOT)}
+    environment = os.environ | {"PYTHONHASHSEED": hash_seed}
     done = subprocess.run(
         [sys.executable, "-c", script], env=environment, cwd=ROOT, capture_output=True, text=True, check=True
     )

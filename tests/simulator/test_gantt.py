@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from shared.errors import LooplineError
-from shared.model import Order
-from simulator import gantt
-from simulator.machines import Park
-from simulator.trial import Case, record
-from simulator.workload import Workload
+from loopline_shared.errors import LooplineError
+from loopline_shared.model import Order
+from loopline_simulator import gantt
+from loopline_simulator.fast.machines import Park
+from loopline_simulator.fast.trial import Case, record
+from loopline_simulator.fast.workload import Workload
 
 CASE = Case(1, "round-robin", Order.HOLD, Workload(jobs=5, tasks=9, interval=20.0), Park(count=7))
 

@@ -11,16 +11,16 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from shared.errors import LooplineError
-from simulator.__main__ import main
-from simulator.global_computing import published
-from simulator.global_computing.comparison import Setting, compare
-from simulator.global_computing.files import READINGS, TABLES, merged, paper_scenarios, read_scenarios
-from simulator.global_computing.schedulers import SCHEDULERS
-from simulator.global_computing.tables import picture
-from simulator.global_computing.trial import Case, run
-from simulator.streams import stream
-from simulator.sweep import on_cores, sweep
+from loopline_shared.errors import LooplineError
+from loopline_simulator.__main__ import main
+from loopline_simulator.papers.global_computing import published
+from loopline_simulator.papers.global_computing.comparison import Setting, compare
+from loopline_simulator.papers.global_computing.files import READINGS, TABLES, merged, paper_scenarios, read_scenarios
+from loopline_simulator.papers.global_computing.schedulers import SCHEDULERS
+from loopline_simulator.papers.global_computing.tables import picture
+from loopline_simulator.papers.global_computing.trial import Case, run
+from loopline_simulator.streams import stream
+from loopline_simulator.sweep import on_cores, sweep
 
 DOCS = Path(__file__).parents[2] / "docs" / "global-computing.md"
 

@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from simulator.global_computing.laws import Exponential, Numbers, draws
-from simulator.global_computing.network import Line, Network
-from simulator.global_computing.servers import FirstCome, ProcessorSharing, RoundRobin, Server
-from simulator.global_computing.traffic import Packets, Rate
-from simulator.kernel import Kernel
-from simulator.streams import stream
+from loopline_simulator.kernel import Kernel
+from loopline_simulator.papers.global_computing.laws import Exponential, Numbers, draws
+from loopline_simulator.papers.global_computing.network import Line, Network
+from loopline_simulator.papers.global_computing.servers import FirstCome, ProcessorSharing, RoundRobin, Server
+from loopline_simulator.papers.global_computing.traffic import Packets, Rate
+from loopline_simulator.streams import stream
 
 PACKET = 1000.0
 
@@ -174,7 +174,7 @@ packet_lists = st.lists(st.tuples(moments, st.sampled_from([0.25, 0.5, 1.0, 2.0]
 
 def never_forgetting(packets: Given | Packets, bandwidth: float, places: int) -> Network:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("simulator.global_computing.network._MEMORY", 1e12)
+        patch.setattr("loopline_simulator.papers.global_computing.network._MEMORY", 1e12)
         return Network(packets, bandwidth, places, bandwidth)
 
 

@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 import simpy
 
-from simulator.global_computing.laws import draws
-from simulator.global_computing.scenario import KB, Requests, Scenario
-from simulator.global_computing.traffic import Packets
-from simulator.global_computing.world import World
-from simulator.streams import stream
+from loopline_simulator.papers.global_computing.laws import draws
+from loopline_simulator.papers.global_computing.scenario import KB, Requests, Scenario
+from loopline_simulator.papers.global_computing.traffic import Packets
+from loopline_simulator.papers.global_computing.world import World
+from loopline_simulator.streams import stream
 
 Steps = Iterator[simpy.Event]
 
@@ -137,7 +137,9 @@ class ByHand:
 
 @pytest.mark.parametrize("seed", [1, 2])
 def test_simpy_finds_the_same_moments(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("simulator.global_computing.network._MEMORY", 1e12)  # SimPy skips nothing either
+    monkeypatch.setattr(
+        "loopline_simulator.papers.global_computing.network._MEMORY", 1e12
+    )  # SimPy skips nothing either
     world = World(SCENARIO, "GRR", seed)
     world.run()
     ours = [[r.issued, r.arrived, r.computed, r.ended] for r in world.ended]

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shared.errors import LooplineError
-from simulator.global_computing.files import trace
-from simulator.global_computing.laws import Constant, Exponential, Lognormal, Pareto, Uniform, draws
-from simulator.global_computing.traffic import OnOff, Packets, Poisson, Rate, Traffic
-from simulator.streams import stream
+from loopline_shared.errors import LooplineError
+from loopline_simulator.papers.global_computing.files import trace
+from loopline_simulator.papers.global_computing.laws import Constant, Exponential, Lognormal, Pareto, Uniform, draws
+from loopline_simulator.papers.global_computing.traffic import OnOff, Packets, Poisson, Rate, Traffic
+from loopline_simulator.streams import stream
 
 LAWS = [Exponential(), Constant(), Uniform(spread=0.5), Lognormal(cv=0.7), Pareto(shape=3.5)]
 

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from simulator.hosts import Floats, Fluctuating, Pattern, Steady
-from simulator.machines import PATTERN_1, PATTERN_2
-from simulator.streams import stream
+from loopline_simulator.fast.hosts import Floats, Fluctuating, Pattern, Steady
+from loopline_simulator.fast.machines import PATTERN_1, PATTERN_2
+from loopline_simulator.streams import stream
 
 UNITS = 12_000
 

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from simulator.kernel import Kernel
+from loopline_simulator.kernel import Kernel
 
 
 def test_calls_come_in_the_order_of_their_time_and_those_of_one_moment_as_they_were_made() -> None:

@@ -2,12 +2,12 @@
 
 import pytest
 
-from shared.model import AttemptState, Facts, Order
-from shared.spec import JobSpec, TaskSpec
-from simulator.fast import Arrival, FastWorld, Host
-from simulator.hosts import Steady
-from simulator.metrics import Recorder
-from simulator.trial import settings
+from loopline_shared.model import AttemptState, Facts, Order
+from loopline_shared.spec import JobSpec, TaskSpec
+from loopline_simulator.fast.hosts import Steady
+from loopline_simulator.fast.metrics import Recorder
+from loopline_simulator.fast.trial import settings
+from loopline_simulator.fast.world import Arrival, FastWorld, Host
 
 
 def job(at: float, *sizes: float) -> Arrival:

@@ -9,16 +9,16 @@ from functools import partial
 import pytest
 from rich.console import Console
 
-from shared.model import Order
-from simulator.__main__ import main
-from simulator.experiments import EXPERIMENTS, paper, tables
-from simulator.experiments.comparison import Comparison, compare
-from simulator.experiments.no_passing import default_policies, is_as_in_paper
-from simulator.experiments.options import read_pattern
-from simulator.machines import PATTERN_1, Park
-from simulator.sweep import on_cores, sweep
-from simulator.trial import Case, run
-from simulator.workload import Workload
+from loopline_shared.model import Order
+from loopline_simulator.__main__ import main
+from loopline_simulator.experiments import EXPERIMENTS, paper, tables
+from loopline_simulator.experiments.comparison import Comparison, compare
+from loopline_simulator.experiments.no_passing import default_policies, is_as_in_paper
+from loopline_simulator.experiments.options import read_pattern
+from loopline_simulator.fast.machines import PATTERN_1, Park
+from loopline_simulator.fast.trial import Case, run
+from loopline_simulator.fast.workload import Workload
+from loopline_simulator.sweep import on_cores, sweep
 
 SEEDS = (3, 4)
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from simulator.passings import Course, Passings, count
+from loopline_simulator.fast.passings import Course, Passings, count
 
 
 def by_definition(jobs: list[Course]) -> Passings:

@@ -6,15 +6,15 @@ from collections.abc import Iterator
 import pytest
 import simpy
 
-from master.scheduling import measure
-from shared.model import Facts, Order
-from shared.spec import JobSpec, TaskSpec
-from simulator.fast import Arrival, FastWorld, Host
-from simulator.hosts import Steady
-from simulator.metrics import JobRecord, Recorder
-from simulator.statistics import estimate
-from simulator.streams import stream
-from simulator.trial import settings
+from loopline_master.core.estimates import measure
+from loopline_shared.model import Facts, Order
+from loopline_shared.spec import JobSpec, TaskSpec
+from loopline_simulator.fast.hosts import Steady
+from loopline_simulator.fast.metrics import JobRecord, Recorder
+from loopline_simulator.fast.trial import settings
+from loopline_simulator.fast.world import Arrival, FastWorld, Host
+from loopline_simulator.statistics import estimate
+from loopline_simulator.streams import stream
 
 
 def job(*sizes: float) -> JobSpec:

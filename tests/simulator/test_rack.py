@@ -6,14 +6,23 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from simulator.rack.algorithms import BOLD, CURRENT, NAIVE, OURS, PAPERS, Algorithm, Outlook, algorithm
-from simulator.rack.lattice import Lattice
-from simulator.rack.measures import fairness, measure, utilisation, window
-from simulator.rack.memory import Memory
-from simulator.rack.rack import Rack
-from simulator.rack.timetable import Timetable
-from simulator.rack.workload import Drawn, Job
-from simulator.rack.world import Life, RackWorld
+from loopline_simulator.papers.rack.algorithms import (
+    BOLD,
+    CURRENT,
+    NAIVE,
+    OURS,
+    PAPERS,
+    Algorithm,
+    Outlook,
+    algorithm,
+)
+from loopline_simulator.papers.rack.lattice import Lattice
+from loopline_simulator.papers.rack.measures import fairness, measure, utilisation, window
+from loopline_simulator.papers.rack.memory import Memory
+from loopline_simulator.papers.rack.rack import Rack
+from loopline_simulator.papers.rack.timetable import Timetable
+from loopline_simulator.papers.rack.workload import Drawn, Job
+from loopline_simulator.papers.rack.world import Life, RackWorld
 from tests.simulator.rack_literal import LiteralRack
 
 LATTICES = [Lattice(1), Lattice(7), Lattice(2, 2, 3), Lattice(1, 3, 2), Lattice(2, 2, 8)]

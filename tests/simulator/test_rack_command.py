@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from simulator.__main__ import main
-from simulator.rack import tables
-from simulator.rack.measures import Measures
-from simulator.rack.rack import Rack
-from simulator.rack.ranking import Outcome, Results, ranked_pairs
-from simulator.rack.trial import Answer, Case
-from simulator.rack.workload import Drawn
+from loopline_simulator.__main__ import main
+from loopline_simulator.papers.rack import tables
+from loopline_simulator.papers.rack.measures import Measures
+from loopline_simulator.papers.rack.rack import Rack
+from loopline_simulator.papers.rack.ranking import Outcome, Results, ranked_pairs
+from loopline_simulator.papers.rack.trial import Answer, Case
+from loopline_simulator.papers.rack.workload import Drawn
 from tests.simulator.test_rack_workload import LOG
 
 SMALL = ["rack", "--jobs", "60", "--seeds", "2", "--loads", "0.9", "1.1"]

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from shared.errors import LooplineError
-from simulator.rack.rack import Rack
-from simulator.rack.workload import Drawn, Logged, Sides, load_of, squarest
+from loopline_shared.errors import LooplineError
+from loopline_simulator.papers.rack.rack import Rack
+from loopline_simulator.papers.rack.workload import Drawn, Logged, Sides, load_of, squarest
 
 RACK = Rack()
 

@@ -4,8 +4,8 @@ import math
 
 import pytest
 
-from simulator.statistics import difference, estimate, moments, ratio
-from simulator.streams import stream
+from loopline_simulator.statistics import difference, estimate, moments, ratio
+from loopline_simulator.streams import stream
 
 
 def test_moments_are_of_all_values() -> None:

@@ -13,9 +13,9 @@ from typing import Any
 import psutil
 import pytest
 
-from shared.errors import LooplineError
-from simulator.__main__ import main
-from simulator.sweep import MakeExecutor, available_cores, on_cores, on_dask, sweep
+from loopline_shared.errors import LooplineError
+from loopline_simulator.__main__ import main
+from loopline_simulator.sweep import MakeExecutor, available_cores, on_cores, on_dask, sweep
 
 ROOT = Path(__file__).parents[2]
 SMALL = [
@@ -57,7 +57,7 @@ GLOBAL_COMPUTING = ["global-computing", "--json", "--seeds", "3", "--tables", "4
 
 
 def json_of_a_process(hash_seed: str, *words: str) -> str:
-    command = [sys.executable, "-m", "simulator", *words]
+    command = [sys.executable, "-m", "loopline_simulator", *words]
     done = subprocess.run(
         command, cwd=ROOT, env={"PYTHONHASHSEED": hash_seed, "PATH": ""}, capture_output=True, check=True, timeout=60
     )
@@ -128,7 +128,7 @@ def test_an_interruption_waits_until_the_executor_has_taken_in_what_it_is_given(
 @pytest.mark.skipif(sys.platform == "win32", reason="signals are sent to one process")
 @pytest.mark.usefixtures("interruptible")
 def test_an_interrupted_sweep_ends_its_processes_and_says_so() -> None:
-    command = [sys.executable, "-m", "simulator", "no-passing", "--seeds", "1000", "--processes", "2"]
+    command = [sys.executable, "-m", "loopline_simulator", "no-passing", "--seeds", "1000", "--processes", "2"]
     with subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, stdout=subprocess.PIPE) as sweeping:
         at_work = psutil.Process(sweeping.pid)
         while sum("spawn_main" in " ".join(child.cmdline()) for child in at_work.children()) < 2:

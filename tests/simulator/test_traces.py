@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shared.errors import LooplineError
-from simulator.__main__ import main
-from simulator.availability import Interval, merged
-from simulator.traces.intervals import read_machines, to_lines
-from simulator.traces.swf import Selection, SizeFrom, SwfJob, TasksFrom, arrivals, read_jobs, to_line
+from loopline_shared.errors import LooplineError
+from loopline_simulator.__main__ import main
+from loopline_simulator.fast.availability import Interval, merged
+from loopline_simulator.traces.intervals import read_machines, to_lines
+from loopline_simulator.traces.swf import Selection, SizeFrom, SwfJob, TasksFrom, arrivals, read_jobs, to_line
 
 numbers = st.floats(0, 1e9)
 maybe = st.none() | numbers

@@ -4,14 +4,14 @@ from collections.abc import Iterator
 
 import pytest
 
-from master.scheduling.effects import Effects
-from master.scheduling.events import SchedulerSettings
-from master.scheduling.invariants import check
-from master.scheduling.policies import REGISTRY
-from shared.model import AttemptState, Facts
-from shared.spec import JobSpec, Range
-from simulator.fast import Arrival, FastWorld, Host
-from simulator.hosts import Steady
+from loopline_master.core.effects import Effects
+from loopline_master.core.events import SchedulerSettings
+from loopline_master.core.invariants import check
+from loopline_master.core.policies import REGISTRY
+from loopline_shared.model import AttemptState, Facts
+from loopline_shared.spec import JobSpec, Range
+from loopline_simulator.fast.hosts import Steady
+from loopline_simulator.fast.world import Arrival, FastWorld, Host
 
 AHEAD = sorted(name for name in REGISTRY if name != "space-partition")
 

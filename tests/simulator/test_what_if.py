@@ -5,18 +5,18 @@ from itertools import islice, pairwise
 
 import pytest
 
-from master.scheduling.events import SchedulerSettings, WorkerLeft
-from master.scheduling.policies import REGISTRY
-from shared.model import Facts, Load, Order
-from shared.spec import JobSpec, TaskSpec
-from simulator.availability import Absence, Interrupted, absences, alternating
-from simulator.fast import Arrival, FastWorld, Host
-from simulator.hosts import Pattern, Steady
-from simulator.streams import stream
-from simulator.whatif.log import batches
-from simulator.whatif.recording import Reported, record
-from simulator.whatif.tally import Tally
-from simulator.whatif.world import WhatIfWorld
+from loopline_master.core.events import SchedulerSettings, WorkerLeft
+from loopline_master.core.policies import REGISTRY
+from loopline_shared.model import Facts, Load, Order
+from loopline_shared.spec import JobSpec, TaskSpec
+from loopline_simulator.fast.availability import Absence, Interrupted, absences, alternating
+from loopline_simulator.fast.hosts import Pattern, Steady
+from loopline_simulator.fast.world import Arrival, FastWorld, Host
+from loopline_simulator.streams import stream
+from loopline_simulator.whatif.log import batches
+from loopline_simulator.whatif.recording import Reported, record
+from loopline_simulator.whatif.tally import Tally
+from loopline_simulator.whatif.world import WhatIfWorld
 from tests.simulator.recorded import Recorded, RecordedChanging
 
 PATTERN = Pattern(to_loaded=1 / 100, to_steady=1 / 10, steady=(0.8, 1.0), loaded=(0.0, 0.2))

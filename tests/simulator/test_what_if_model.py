@@ -2,7 +2,7 @@
 
 import pytest
 
-from master.scheduling.events import (
+from loopline_master.core.events import (
     BATCH,
     Batch,
     JobCancelled,
@@ -16,16 +16,16 @@ from master.scheduling.events import (
     WorkerLeft,
     WorkerReported,
 )
-from master.scheduling.scheduler import Scheduler
-from shared.errors import LooplineError
-from shared.model import AttemptId, Facts, Held, JobState, Load, Order, Outcome, Result, TaskId
-from shared.protocol.messages import Report
-from shared.spec import JobSpec, Range, TaskSpec
-from simulator.whatif.durations import A_MINUTE, Durations
-from simulator.whatif.log import batches
-from simulator.whatif.recording import record
-from simulator.whatif.tally import Tally, passings
-from simulator.whatif.world import WhatIfWorld
+from loopline_master.core.scheduler import Scheduler
+from loopline_shared.errors import LooplineError
+from loopline_shared.model import AttemptId, Facts, Held, JobState, Load, Order, Outcome, Result, TaskId
+from loopline_shared.protocol.messages import Report
+from loopline_shared.spec import JobSpec, Range, TaskSpec
+from loopline_simulator.whatif.durations import A_MINUTE, Durations
+from loopline_simulator.whatif.log import batches
+from loopline_simulator.whatif.recording import record
+from loopline_simulator.whatif.tally import Tally, passings
+from loopline_simulator.whatif.world import WhatIfWorld
 
 BEGAN = 1_700_000_000.0
 

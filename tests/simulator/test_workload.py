@@ -6,9 +6,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from simulator.hosts import Steady
-from simulator.machines import Park
-from simulator.workload import Arrivals, Sizes, Workload, arrival_times
+from loopline_simulator.fast.hosts import Steady
+from loopline_simulator.fast.machines import Park
+from loopline_simulator.fast.workload import Arrivals, Sizes, Workload, arrival_times
 
 
 def test_the_papers_jobs() -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import asyncpg
 import pytest
 
-from master.store import Store, open_store
+from loopline_master.store import Store, open_store
 from tests.store.postgres import Missing, running_postgres
 
 _numbers = count(1)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from master.scheduling.effects import Effects, Submitted
-from master.scheduling.events import Batch, JobSubmitted
-from master.scheduling.model import Attempt, Grid, Job, Task, Worker
-from master.store import Store
-from shared.model import AttemptState, Facts, Load, Order, Output, TaskState
-from shared.spec import JobSpec, Range
+from loopline_master.core.effects import Effects, Submitted
+from loopline_master.core.entities import Attempt, Grid, Job, Task, Worker
+from loopline_master.core.events import Batch, JobSubmitted
+from loopline_master.store import Store
+from loopline_shared.model import AttemptState, Facts, Load, Order, Output, TaskState
+from loopline_shared.spec import JobSpec, Range
 
 FACTS = Facts("linux", "x86_64", "3.11.7", "0.1", "a processor", 4, 2**33, 4, ("fast",), 1.5)
 LOAD = Load(4, 2.5, 2**30, 2**40)

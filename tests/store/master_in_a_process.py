@@ -7,12 +7,12 @@ import asyncio
 import resource
 import sys
 
-from master.clock import Clock
-from master.engine import Engine
-from master.scheduling.events import JobSubmitted, MasterStarted, SchedulerSettings
-from master.scheduling.scheduler import Scheduler
-from master.store import StoreBroken, open_store
-from shared.spec import JobSpec
+from loopline_master.clock import Clock
+from loopline_master.core.events import JobSubmitted, MasterStarted, SchedulerSettings
+from loopline_master.core.scheduler import Scheduler
+from loopline_master.engine import Engine
+from loopline_master.store import StoreBroken, open_store
+from loopline_shared.spec import JobSpec
 
 
 class NoLinks:

@@ -10,15 +10,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sqlalchemy import delete, select
 
-from master.scheduling.effects import Effects
-from master.scheduling.events import Batch
-from master.scheduling.model import Exemption, Grid, Job
-from master.store import tables
-from master.store.audit import recheck
-from master.store.database import Database, open_database, parse_url
-from master.store.migrate import upgrade
-from master.store.writer import Writer
-from shared.model import JobState, Order
+from loopline_master.core.effects import Effects
+from loopline_master.core.entities import Exemption, Grid, Job
+from loopline_master.core.events import Batch
+from loopline_master.store import tables
+from loopline_master.store.audit import recheck
+from loopline_master.store.database.database import Database, open_database, parse_url
+from loopline_master.store.migrate import upgrade
+from loopline_master.store.writer import Writer
+from loopline_shared.model import JobState, Order
 from tests.store.examples import a_job, keep
 
 SUCCEEDED = {"state": JobState.SUCCEEDED, "finished_at": 300.0, "released_at": 250.0}

@@ -6,10 +6,10 @@ from pathlib import Path
 
 from sqlalchemy import func, select, text
 
-from master.scheduling.events import JobCancelled
-from master.store import open_store, tables
-from master.store.database import parse_url, writing
-from master.store.replay import check
+from loopline_master.core.events import JobCancelled
+from loopline_master.store import open_store, tables
+from loopline_master.store.database.database import parse_url, writing
+from loopline_master.store.replay import check
 from tests.store.master_in_a_process import started
 
 ROOT = Path(__file__).parents[2]

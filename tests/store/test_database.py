@@ -6,8 +6,9 @@ from itertools import accumulate, repeat
 
 import pytest
 
-from master.store import StoreBroken, sqlite
-from master.store.database import open_database, parse_url, writing
+from loopline_master.store import StoreBroken
+from loopline_master.store.database import sqlite
+from loopline_master.store.database.database import open_database, parse_url, writing
 
 
 def where(connection):

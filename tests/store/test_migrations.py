@@ -6,11 +6,11 @@ from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, inspect, select, text
 
-from master.store import open_store
-from master.store.database import parse_url, writing
-from master.store.migrate import REVISION, config_for, downgrade, upgrade
-from master.store.tables import metadata
-from shared.errors import LooplineError
+from loopline_master.store import open_store
+from loopline_master.store.database.database import parse_url, writing
+from loopline_master.store.migrate import REVISION, config_for, downgrade, upgrade
+from loopline_master.store.tables import metadata
+from loopline_shared.errors import LooplineError
 from tests.store.examples import a_job, a_task, a_worker, an_attempt, ended, keep
 
 

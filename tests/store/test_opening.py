@@ -5,9 +5,9 @@ import sys
 
 import pytest
 
-from master.store import StoreBroken, open_store
-from master.store.database import parse_url
-from shared.errors import LooplineError
+from loopline_master.store import StoreBroken, open_store
+from loopline_master.store.database.database import parse_url
+from loopline_shared.errors import LooplineError
 
 
 async def refusal(url: str) -> LooplineError:
@@ -29,7 +29,7 @@ async def test_two_masters_cannot_share_a_database(url):
 async def test_the_lock_ends_with_its_process(sqlite_url):
     program = f"""
 import asyncio, os
-from master.store import open_store
+from loopline_master.store import open_store
 async def main():
     async with open_store({sqlite_url!r}):
         os.kill(os.getpid(), 9)

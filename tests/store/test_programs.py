@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import time
 
-from master.scheduling.effects import Effects
-from master.scheduling.events import Batch
-from master.scheduling.model import Grid, Program
-from master.store import Store
-from shared.model import AttemptState, Observation, Probation
+from loopline_master.core.effects import Effects
+from loopline_master.core.entities import Grid, Program
+from loopline_master.core.events import Batch
+from loopline_master.store import Store
+from loopline_shared.model import AttemptState, Observation, Probation
 from tests.store.examples import a_job, a_task, a_worker, an_attempt, ended, keep
 
 

@@ -4,11 +4,11 @@ from dataclasses import replace
 
 import pytest
 
-from master.scheduling.events import JobRetried
-from shared.access import TokenView
-from shared.api import LiveTotals
-from shared.errors import LooplineError
-from shared.model import AttemptId, AttemptState, JobState, Output, TaskId, TaskState
+from loopline_master.core.events import JobRetried
+from loopline_shared.errors import LooplineError
+from loopline_shared.model import AttemptId, AttemptState, JobState, Output, TaskId, TaskState
+from loopline_shared.rest.access import TokenView
+from loopline_shared.rest.bodies import LiveTotals
 from tests.store.examples import LOAD, a_job, a_task, a_worker, an_attempt, ended, keep
 
 SUCCEEDED, FAILED = TaskState.SUCCEEDED, TaskState.FAILED
@@ -162,7 +162,7 @@ async def test_workers_and_what_they_have_in_hand(store):
 
 
 async def test_results_in_the_order_of_finishing_from_any_of_them_on(store, monkeypatch):
-    monkeypatch.setattr("master.store.results.CHUNK", 2)
+    monkeypatch.setattr("loopline_master.store.queries.result_queries.CHUNK", 2)
     order = [4, 2, 5, 1]
     await keep(store, a_job(tasks=6))
     for at, number in enumerate(order):

@@ -6,9 +6,9 @@ import json
 import pytest
 from sqlalchemy import delete, update
 
-from master.store import open_store, replay, tables
-from master.store.database import parse_url, writing
-from master.store.replay import Difference, check
+from loopline_master.store import open_store, replay, tables
+from loopline_master.store.database.database import parse_url, writing
+from loopline_master.store.replay import Difference, check
 from tests.store.workload import lived_through, relive
 
 
@@ -32,7 +32,7 @@ def tamper(url, statement):
 
 @pytest.fixture
 def verdict(monkeypatch, capsys):
-    """Exit code and words of ``python -m master.store.replay``."""
+    """Exit code and words of ``python -m loopline_master.store.replay``."""
 
     def run(*arguments):
         monkeypatch.setattr("sys.argv", ["replay", *arguments])

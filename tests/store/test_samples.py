@@ -3,11 +3,11 @@
 import pytest
 from sqlalchemy import func, select
 
-from master.scheduling.effects import Effects
-from master.scheduling.events import Batch
-from master.scheduling.model import Grid
-from master.store import open_store, tables
-from shared.model import AttemptState, Load
+from loopline_master.core.effects import Effects
+from loopline_master.core.entities import Grid
+from loopline_master.core.events import Batch
+from loopline_master.store import open_store, tables
+from loopline_shared.model import AttemptState, Load
 from tests.store.examples import a_job, a_task, a_worker, an_attempt, keep
 
 MINUTE = 60.0

@@ -2,10 +2,10 @@
 
 from dataclasses import replace
 
-from master.api.endings import explain_ended_job
-from master.store.forecasts import Said
-from shared.api import Ledger
-from shared.model import AttemptId, AttemptState, JobState, Outcome, Result
+from loopline_master.http.ended_explanations import explain_ended_job
+from loopline_master.store.eta_records import Said
+from loopline_shared.model import AttemptId, AttemptState, JobState, Outcome, Result
+from loopline_shared.rest.bodies import Ledger
 from tests.store.examples import a_job, a_task, a_worker, an_attempt, ended, keep
 
 DONE = {"state": JobState.SUCCEEDED, "started_at": 130.0, "finished_at": 190.0, "succeeded": 3}

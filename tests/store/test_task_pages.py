@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from master.scheduling.model import Job
-from master.store import Store, open_store
-from shared.model import JobState, TaskState
+from loopline_master.core.entities import Job
+from loopline_master.store import Store, open_store
+from loopline_shared.model import JobState, TaskState
 from tests.store.examples import a_job, a_task, keep
 
 numbers = count(1)

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from master.store import open_store
-from shared.model import AttemptState
+from loopline_master.store import open_store
+from loopline_shared.model import AttemptState
 from tests.store.examples import a_job, a_task, an_attempt, ended, keep
 
 
@@ -92,6 +92,6 @@ async def test_when_last_tasks_were_held(store):
 
 
 async def test_names_of_many_jobs(store, monkeypatch):
-    monkeypatch.setattr("master.store.timeline._NAMES_AT_ONCE", 2)
+    monkeypatch.setattr("loopline_master.store.queries.timeline_queries._NAMES_AT_ONCE", 2)
     await keep(store, *(a_job(n, held_at=1.0) for n in range(1, 6)))
     assert len((await store.timelines.window(0.0, 9.0, limit=10)).names) == 5

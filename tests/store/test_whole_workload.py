@@ -1,7 +1,7 @@
 """Whole lives of masters, written to a real store: nothing is lost or changed on the way there and back."""
 
-from master.store import open_store
-from master.store.replay import check
+from loopline_master.store import open_store
+from loopline_master.store.replay import check
 from tests.store.workload import lived_through, relive
 
 

@@ -5,13 +5,13 @@ import asyncio
 import pytest
 from sqlalchemy import func, select, update
 
-from master.scheduling.events import BATCH, Batch, WorkerDrained
-from master.scheduling.model import Exemption
-from master.store import StoreBroken, rows, tables
-from master.store.database import open_database, parse_url
-from master.store.migrate import upgrade
-from master.store.writer import Writer
-from shared.model import AttemptId, AttemptState, JobState, Order, Outcome, Output, Result, TaskState
+from loopline_master.core.entities import Exemption
+from loopline_master.core.events import BATCH, Batch, WorkerDrained
+from loopline_master.store import StoreBroken, rows, tables
+from loopline_master.store.database.database import open_database, parse_url
+from loopline_master.store.migrate import upgrade
+from loopline_master.store.writer import Writer
+from loopline_shared.model import AttemptId, AttemptState, JobState, Order, Outcome, Output, Result, TaskState
 from tests.store.examples import LOAD, a_job, a_task, a_worker, an_attempt, effects_of, ended
 
 BARE = (a_job(), a_task(), an_attempt(replica=True), a_worker())  # replica: what an attempt is stays so

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from random import Random
 
-from master.scheduling.events import BATCH, MasterStarted, SchedulerSettings
-from master.scheduling.policies import REGISTRY
-from master.scheduling.scheduler import Scheduler
-from master.store import Store
-from shared.model import Facts, Order, Outcome
-from shared.spec import JobSpec, Range
+from loopline_master.core.events import BATCH, MasterStarted, SchedulerSettings
+from loopline_master.core.policies import REGISTRY
+from loopline_master.core.scheduler import Scheduler
+from loopline_master.store import Store
+from loopline_shared.model import Facts, Order, Outcome
+from loopline_shared.spec import JobSpec, Range
 from tests.properties.world import Machine, World
 
 NAMES = ("ant", "bee", "cat")

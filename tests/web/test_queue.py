@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest_asyncio
 from playwright.async_api import Browser, expect
 
-from shared.spec import JobSpec, Requirements
+from loopline_shared.spec import JobSpec, Requirements
 from tests.live.grid import Grid
 from tests.web.browser import PATIENCE_MS, running_browser, visiting
 

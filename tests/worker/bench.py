@@ -8,14 +8,14 @@ from typing import Any, Self
 
 import psutil
 
-from shared.model import AttemptId, Result
-from shared.protocol.messages import Run
-from worker.crew import Crew
-from worker.launch.posix import PosixLauncher
-from worker.launch.sandbox import Sandbox
-from worker.limits import Quota
-from worker.runner import Runner
-from worker.spool import Spool
+from loopline_shared.model import AttemptId, Result
+from loopline_shared.protocol.messages import Run
+from loopline_worker.attempts.limits import Quota
+from loopline_worker.attempts.runner import Runner
+from loopline_worker.launch.posix import PosixLauncher
+from loopline_worker.launch.sandbox import Sandbox
+from loopline_worker.state.spool import Spool
+from loopline_worker.task_group import Crew
 
 
 async def until(holds: Callable[[], object], within_s: float = 60) -> None:

@@ -12,12 +12,12 @@ from typing import Any
 
 import cloudpickle
 
-from shared.chunks import CRASHED, ends, join
-from shared.model import Function, Outcome, Result
-from shared.protocol.messages import Run
+from loopline_shared.model import Function, Outcome, Result
+from loopline_shared.protocol.chunks import CRASHED, ends, join
+from loopline_shared.protocol.messages import Run
+from loopline_worker.files.downloads import DownloadError
+from loopline_worker.functions.launcher import WarmLauncher
 from tests.worker.bench import Bench, run_of
-from worker.downloads import DownloadError
-from worker.warm.launcher import WarmLauncher
 
 
 class Folder:

@@ -6,11 +6,11 @@ from dataclasses import dataclass, field
 
 from aiohttp import WSMsgType, web
 
-from shared.model import AttemptId, Probation, Result
-from shared.protocol import codec
-from shared.protocol.messages import Assign, Hello, Refused, Report, Run, Welcome
-from shared.protocol.session import MasterSession
-from shared.seals import HEADER
+from loopline_shared.model import AttemptId, Probation, Result
+from loopline_shared.protocol import codec
+from loopline_shared.protocol.messages import Assign, Hello, Refused, Report, Run, Welcome
+from loopline_shared.protocol.session import MasterSession
+from loopline_shared.seals import HEADER
 from tests.worker.bench import until
 
 

@@ -7,17 +7,19 @@ from typing import Any
 
 import pytest
 
-from shared.errors import LooplineError
-from shared.model import AttemptId, Outcome, OutputFile, Result
-from shared.protocol.messages import Refused, Run
+from loopline_shared.errors import LooplineError
+from loopline_shared.model import AttemptId, Outcome, OutputFile, Result
+from loopline_shared.protocol.messages import Refused, Run
+from loopline_worker import agent as agent_module
+from loopline_worker.agent import Agent
+from loopline_worker.core import core
+from loopline_worker.link import conversation
+from loopline_worker.settings import WorkerSettings
+from loopline_worker.state import result_delivery
+from loopline_worker.state.data_directory import Home
+from loopline_worker.state.journal import Ledger
 from tests.worker.bench import processes_of, python, run_of, until
 from tests.worker.small_master import SmallMaster
-from worker import agent as agent_module
-from worker import core, outbox, talk
-from worker.agent import Agent
-from worker.home import Home
-from worker.ledger import Ledger
-from worker.settings import WorkerSettings
 
 
 class Started:
@@ -70,7 +72,7 @@ Start = Callable[..., Started]
 @pytest.fixture
 async def start(tmp_path: Path, master: SmallMaster, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Start]:
     monkeypatch.setattr(agent_module, "SAMPLE_EVERY_S", 0.05)
-    monkeypatch.setattr(outbox, "_RETRY_S", 0.05)
+    monkeypatch.setattr(result_delivery, "_RETRY_S", 0.05)
     agents: list[Started] = []
 
     def begin(**settings: Any) -> Started:
@@ -89,7 +91,7 @@ async def begun(agent: Started, run: Run) -> None:
 async def test_from_hello_to_an_empty_spool(
     master: SmallMaster, start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(talk, "_REPORT_WITHIN_S", 60)
+    monkeypatch.setattr(conversation, "_REPORT_WITHIN_S", 60)
     agent = start(labels="gpu")
     run = run_of("sh", "-c", "echo hello")
     await master.say(run)

@@ -10,11 +10,11 @@ from typing import Any
 import cloudpickle
 import pytest
 
-from shared.model import Outcome, Result
-from shared.protocol.messages import Run
+from loopline_shared.model import Outcome, Result
+from loopline_shared.protocol.messages import Run
+from loopline_worker.functions import function_call
 from tests.worker.bench import until
 from tests.worker.caller import Caller
-from worker.warm import call_tree
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])  # an interpreter does not have this file
 
@@ -128,7 +128,7 @@ async def test_an_interpreter_whose_value_found_no_room_is_gone(
         raise OSError(errno.ENOSPC, "full")
 
     await caller.call(big, 1)
-    monkeypatch.setattr(call_tree, "write_file", full)
+    monkeypatch.setattr(function_call, "write_file", full)
     result = await caller.bench.result(caller.chunk(big, (50_000,), (50_000,)))
     assert result.outcome is Outcome.GIVEN_BACK
     await until(lambda: not caller.warm.interpreters._all)

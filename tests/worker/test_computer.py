@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from worker.cgroup import Cgroup, is_contained
-from worker.computer import Computer, facts
-from worker.load import Meter
+from loopline_worker.host.cgroup import Cgroup, is_contained
+from loopline_worker.host.computer import Computer, facts
+from loopline_worker.host.load import Meter
 
 GIB = 2**30
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from worker.allowance import GROW, KEEP, cores_per_slot, fit
-from worker.consent import Consent, Policy, Signs, Terms, decide, is_there
+from loopline_worker.core.owner_policy import Consent, Policy, Signs, Terms, decide, is_there
+from loopline_worker.core.spare_core_limit import GROW, KEEP, cores_per_slot, fit
 
 cores = st.floats(0, 64)
 slots = st.integers(0, 64)

@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from worker.launch import abilities, delegation, processes
-from worker.launch.groups import Group, breach
+from loopline_worker.launch import abilities, delegation
+from loopline_worker.supervisor import processes
+from loopline_worker.supervisor.control_groups import Group, breach
 
 CONTROLLERS = "cpu memory pids\n"
 

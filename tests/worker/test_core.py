@@ -5,9 +5,9 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shared.model import AttemptId, Outcome, Result
-from shared.protocol.messages import MAX_RESULTS_PER_REPORT, Assign, Run
-from worker.core import Core, Instructions
+from loopline_shared.model import AttemptId, Outcome, Result
+from loopline_shared.protocol.messages import MAX_RESULTS_PER_REPORT, Assign, Run
+from loopline_worker.core.core import Core, Instructions
 
 A, B, C = (AttemptId(1, task, 1) for task in (1, 2, 3))
 

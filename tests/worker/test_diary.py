@@ -2,10 +2,10 @@ import logging
 
 import pytest
 
-from shared.model import AttemptId, Outcome, Result
+from loopline_shared.model import AttemptId, Outcome, Result
+from loopline_worker.state import attempt_log as diary_module
+from loopline_worker.state.attempt_log import Diary
 from tests.worker.bench import run_of
-from worker import diary as diary_module
-from worker.diary import Diary
 
 
 def live(diary: Diary, count: int) -> None:

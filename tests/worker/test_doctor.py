@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from loopline_worker.doctor import Findings, in_text
+from loopline_worker.host.pressure import Pressure
+from loopline_worker.launch.abilities import Ability
+from loopline_worker.presence.probe import Reading
 from tests.worker.presence.witnesses import move_mouse, x_server
-from worker.doctor import Findings, in_text
-from worker.launch.abilities import Ability
-from worker.presence.probe import Reading
-from worker.pressure import Pressure
 
 
 async def start(folder: Path, display: dict[str, str], *words: str) -> asyncio.subprocess.Process:

@@ -21,20 +21,20 @@ import psutil
 import pytest
 from pydantic import TypeAdapter
 
-from shared.chunks import CRASHED, RAISED, RETURNED, ends
-from shared.errors import LooplineError
-from shared.model import INLINE_LIMIT_BYTES, Function, Outcome, Output, Result
-from shared.protocol import written
-from shared.protocol.messages import Run
+from loopline_shared.errors import LooplineError
+from loopline_shared.model import INLINE_LIMIT_BYTES, Function, Outcome, Output, Result
+from loopline_shared.protocol import result_text
+from loopline_shared.protocol.chunks import CRASHED, RAISED, RETURNED, ends
+from loopline_shared.protocol.messages import Run
+from loopline_worker.attempts.limits import Quota
+from loopline_worker.functions import launcher as warm_launcher
+from loopline_worker.functions.append_files import file_of
+from loopline_worker.functions.channel import Channel
+from loopline_worker.functions.python import find as find_python
+from loopline_worker.functions.return_value import take
+from loopline_worker.launch import sandbox
 from tests.worker.bench import Bench, processes_of, run_of, until
 from tests.worker.caller import Caller, ends_of, value_of
-from worker.launch import sandbox
-from worker.limits import Quota
-from worker.warm import launcher as warm_launcher
-from worker.warm.channel import Channel
-from worker.warm.python import find as find_python
-from worker.warm.value import take
-from worker.warm.written import file_of
 
 ROOT = Path(__file__).parents[2]
 cloudpickle.register_pickle_by_value(sys.modules[__name__])  # an interpreter does not have this file
@@ -210,7 +210,7 @@ def test_the_environment_of_many_calls_takes_no_memory() -> None:
     """As Python and C see it, and what they start."""
     program = """
 import os, psutil, subprocess
-from worker.warm.program import _become
+from loopline_worker.functions.program.call_loop import _become
 os.environ["KEPT"] = "kept"
 rounds = 3000
 for number in [*range(rounds), "last"]:
@@ -307,7 +307,7 @@ def babble() -> int:
 async def test_what_a_function_writes_where_it_should_not_is_no_result_that_a_master_refuses(caller: Caller) -> None:
     """A Report with such a one would be refused, and sent again, forever."""
     result = await caller.call(babble)
-    assert written.read(written.write(result)) == result
+    assert result_text.read(result_text.write(result)) == result
 
 
 async def test_long_ends_of_several_calls_are_a_file(caller: Caller) -> None:

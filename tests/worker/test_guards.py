@@ -14,13 +14,14 @@ from pathlib import Path
 import psutil
 import pytest
 
-from shared.model import Outcome
-from shared.protocol.messages import Run
+from loopline_shared.model import Outcome
+from loopline_shared.protocol.messages import Run
+from loopline_worker.launch import process_tree
+from loopline_worker.supervisor import processes
+from loopline_worker.supervisor.framing import Unpacker, pack
+from loopline_worker.supervisor.inotify import Sentry
+from loopline_worker.supervisor.scratch_folders import Folders
 from tests.worker.bench import Bench, processes_of, python, run_of, until
-from worker.launch import processes, tree
-from worker.launch.folders import Folders
-from worker.launch.sentry import Sentry
-from worker.launch.wire import Unpacker, pack
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="Windows has no guards")
 
@@ -168,7 +169,7 @@ async def test_a_kill_before_its_guard_is_known_is_nobody_else_s(
 ) -> None:
     """Its number is 0 until then, and of that number everybody is a descendant."""
     asked = list[int]()
-    monkeypatch.setattr(tree, "signal_all", lambda guard, signum: asked.append(guard))
+    monkeypatch.setattr(process_tree, "signal_all", lambda guard, signum: asked.append(guard))
     run = number(1, "sleep", "100")
     bench.runner.start(run)
     attempt = bench.runner._attempts[run.attempt]
@@ -190,7 +191,7 @@ async def test_an_idle_guard_that_is_killed_is_replaced(bench: Bench) -> None:
 
 
 async def test_guards_that_have_nothing_to_do_go_home(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("worker.launch.posix._IDLE_S", 0.05)
+    monkeypatch.setattr("loopline_worker.launch.posix._IDLE_S", 0.05)
     await bench.result(number(1, "true"))
     await until(lambda: not guards(bench))
     assert (await bench.result(number(2, "echo", "fine"))).stdout.data == b"fine\n"

@@ -6,8 +6,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from shared.errors import LooplineError
-from worker.home import Home
+from loopline_shared.errors import LooplineError
+from loopline_worker.state.data_directory import Home
 
 
 def test_the_name_is_made_up_once(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from worker.launch import job_object, windows
+from loopline_worker.launch import job_object, windows_launcher
 
 SIZES = {
     job_object.BasicLimits: 64,
@@ -61,7 +61,7 @@ def test_processor_time_comes_in_tenths_of_a_microsecond() -> None:
 
 
 def test_a_task_sleeps_until_it_is_in_its_job() -> None:
-    assert windows.FLAGS & 0x4
+    assert windows_launcher.FLAGS & 0x4
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="it would work there")

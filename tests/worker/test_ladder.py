@@ -3,9 +3,9 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shared.model import AttemptId
-from worker.consent import Consent
-from worker.ladder import Ladder, Steps
+from loopline_shared.model import AttemptId
+from loopline_worker.core.owner_policy import Consent
+from loopline_worker.core.preemption import Ladder, Steps
 
 A, B, C = (AttemptId(1, task, 1) for task in (1, 2, 3))
 ALL, TWO, ONE, NONE = (Consent(slots) for slots in (3, 2, 1, 0))

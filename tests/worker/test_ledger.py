@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shared.model import AttemptId, Outcome, Output, Result
-from shared.protocol import codec
-from shared.protocol.messages import Assign, Run
-from worker import ledger as ledger_module
-from worker.ledger import Ledger
+from loopline_shared.model import AttemptId, Outcome, Output, Result
+from loopline_shared.protocol import codec
+from loopline_shared.protocol.messages import Assign, Run
+from loopline_worker.state import journal as ledger_module
+from loopline_worker.state.journal import Ledger
 
 A, B, C = (AttemptId(1, task, 1) for task in (1, 2, 3))
 

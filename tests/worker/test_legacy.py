@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from shared.errors import LooplineError
-from shared.model import AttemptId, Outcome, Output, Result
-from shared.protocol import written
-from shared.protocol.messages import Run
-from worker import legacy
-from worker.ledger import Ledger
+from loopline_shared.errors import LooplineError
+from loopline_shared.model import AttemptId, Outcome, Output, Result
+from loopline_shared.protocol import result_text
+from loopline_shared.protocol.messages import Run
+from loopline_worker.state import legacy
+from loopline_worker.state.journal import Ledger
 
 A, B, C, D = (AttemptId(1, task, 1) for task in (1, 2, 3, 4))
 INBOX = b"""{"run":{"attempt":"1.1.1","command":["true"],"parameters":{"i":1},"environment":{}}}
@@ -28,8 +28,8 @@ def spool(tmp_path: Path) -> Path:
     (tmp_path / "inbox.jsonl").write_bytes(INBOX)
     spool = tmp_path / "spool"
     spool.mkdir()
-    (spool / "1.3.1.json").write_bytes(written.write(RESULT))
-    (spool / "1.2.1.json").write_bytes(written.write(RESULT))
+    (spool / "1.3.1.json").write_bytes(result_text.write(RESULT))
+    (spool / "1.2.1.json").write_bytes(result_text.write(RESULT))
     (spool / "notes.json").write_text("{}")
     return spool
 

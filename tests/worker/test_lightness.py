@@ -6,27 +6,27 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
+ROOTS = [str(Path(__file__).parents[2] / root) for root in ("shared", "worker")]
 AGENT = """
 from worker import __main__, agent, home, settings, whereabouts
-import worker.launch.posix, worker.owner.server, worker.presence.available
-import worker.presence.logind, worker.presence.mutter, worker.presence.terminals, worker.presence.x11
+import loopline_worker.launch.posix, loopline_worker.owner.server, loopline_worker.presence.available
+from loopline_worker.presence import logind, mutter, terminals, x11
 """
 NOT_IN_THE_AGENT = {
     "sqlalchemy", "alembic", "prometheus_client", "sortedcontainers",  # the master's
-    "rich", "cyclopts", "loopline", "master",  # the command line's
+    "rich", "cyclopts", "loopline", "loopline_master",  # the command line's
     "aiohttp", "jeepney", "html", "importlib.metadata", "email", "zipfile", "multiprocessing",
     "zeroconf", "xmlrpc", "unittest",
-    "shared.api", "shared.spec",  # REST bodies and jobs: an agent sees neither
+    "loopline_shared.rest.bodies", "loopline_shared.spec",  # REST bodies and jobs: an agent sees neither
 }  # fmt: skip
 NOT_IN_THE_LAUNCHER = {
     "asyncio", "aiohttp", "pydantic", "psutil", "ssl", "dataclasses", "inspect", "pathlib", "subprocess", "traceback",
-    "logging", "hashlib", "random", "shared", "worker.limits",
+    "logging", "hashlib", "random", "loopline_shared", "loopline_worker.attempts.limits",
 }  # fmt: skip
 
 
 def loaded(code: str, *flags: str) -> set[str]:
-    script = f"import sys; sys.path.append({str(ROOT)!r})\n{code}\nprint(*sys.modules)"
+    script = f"import sys; sys.path.extend({ROOTS!r})\n{code}\nprint(*sys.modules)"
     return set(subprocess.check_output([sys.executable, *flags, "-c", script], text=True, cwd="/").split())
 
 
@@ -36,4 +36,4 @@ def test_the_agent_is_light() -> None:
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no launcher process")
 def test_the_launcher_which_is_copied_for_every_task_is_lighter() -> None:
-    assert loaded("import worker.launch.zygote", "-I", "-S") & NOT_IN_THE_LAUNCHER == set()
+    assert loaded("import loopline_worker.supervisor.zygote", "-I", "-S") & NOT_IN_THE_LAUNCHER == set()

@@ -15,17 +15,17 @@ from typing import NoReturn
 import psutil
 import pytest
 
-from shared.model import AttemptId, Outcome
-from shared.protocol.messages import Run
+from loopline_shared.model import AttemptId, Outcome
+from loopline_shared.protocol.messages import Run
+from loopline_worker.core.owner_policy import Consent
+from loopline_worker.launch.duration_estimate import Pace
+from loopline_worker.owner import owner_monitor
+from loopline_worker.supervisor import processes
+from loopline_worker.supervisor.claims import Tickets, draw
 from tests.worker.bench import Bench, processes_of, run_of, until
 from tests.worker.small_master import SmallMaster
 from tests.worker.test_agent import Start, Started, begun, start
 from tests.worker.test_yielding import is_stopped
-from worker import yielding
-from worker.consent import Consent
-from worker.launch import processes
-from worker.launch.pace import Pace
-from worker.launch.tickets import Tickets, draw
 
 __all__ = ["start"]  # a fixture
 
@@ -36,7 +36,7 @@ pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="Windows has no 
 def behind_anything(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever runs is taken for a short task."""
     monkeypatch.setattr(Pace, "in_a_moment", lambda pace: 8)
-    monkeypatch.setattr("worker.launch.posix._LONG_S", 3600)
+    monkeypatch.setattr("loopline_worker.launch.posix._LONG_S", 3600)
 
 
 def gated(bench: Bench, task: int, **options: object) -> Run:
@@ -358,7 +358,7 @@ async def test_where_fewer_are_allowed_none_begins_in_the_place_of_what_is_given
     await begun(agent, runs[1])
     await master.say(*runs[2:])
     await until(lambda: len(agent.agent._core.waiting) == 4)
-    monkeypatch.setattr(yielding, "decide", lambda *_: Consent(1, "the owner's programs need the processor"))
+    monkeypatch.setattr(owner_monitor, "decide", lambda *_: Consent(1, "the owner's programs need the processor"))
     agent.agent._yielding.nudge()
     (result,) = await master.results_of(runs[1])
     assert result.outcome is Outcome.GIVEN_BACK
@@ -369,7 +369,7 @@ async def test_where_fewer_are_allowed_none_begins_in_the_place_of_what_is_given
 # What it rests on.
 
 
-@pytest.mark.parametrize("missing", ["socket.socketpair", "worker.launch.posix.Tickets"])
+@pytest.mark.parametrize("missing", ["socket.socketpair", "loopline_worker.launch.posix.Tickets"])
 async def test_without_file_descriptors_left_none_is_lost(
     bench: Bench, monkeypatch: pytest.MonkeyPatch, missing: str
 ) -> None:

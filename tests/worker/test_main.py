@@ -1,4 +1,4 @@
-"""``python -m worker`` as users and service managers run it."""
+"""``python -m loopline_worker`` as users and service managers run it."""
 
 import asyncio
 import os
@@ -11,7 +11,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from shared.model import Outcome
+from loopline_shared.model import Outcome
 from tests.worker.bench import processes_of, run_of, until
 from tests.worker.small_master import SmallMaster
 
@@ -25,7 +25,7 @@ async def start(tmp_path: Path, master: SmallMaster) -> AsyncIterator[Start]:
     programs: list[Program] = []
 
     async def begin(*options: str) -> Program:
-        command = ["-m", "worker", "--master", master.url, "--data-dir", str(tmp_path / "data"), *options]
+        command = ["-m", "loopline_worker", "--master", master.url, "--data-dir", str(tmp_path / "data"), *options]
         environment = os.environ | {
             "LOOPLINE_DISK_RESERVE_BYTES": "0",
             "LOOPLINE_TOKEN": "secret",

@@ -16,19 +16,20 @@ from typing import Any
 import aiohttp
 import pytest
 
-from shared.model import Probation
+from loopline_shared.model import Probation
+from loopline_worker import agent as agent_module
+from loopline_worker.core.owner_policy import Consent
+from loopline_worker.host import speed
+from loopline_worker.owner import owner_monitor
+from loopline_worker.owner.page import headline, presence, render
+from loopline_worker.owner.pause import FOR_GOOD, Pause
+from loopline_worker.owner.server import OwnerServer
+from loopline_worker.owner.state import Gave, Running, State
+from loopline_worker.presence.idle_detector import Desk
 from tests.worker.bench import run_of, until
 from tests.worker.presence.witnesses import Hand
 from tests.worker.small_master import SmallMaster
 from tests.worker.test_agent import Started
-from worker import agent as agent_module
-from worker import speed, yielding
-from worker.consent import Consent
-from worker.owner.page import headline, presence, render
-from worker.owner.server import OwnerServer
-from worker.owner.state import Gave, Running, State
-from worker.pause import FOR_GOOD, Pause
-from worker.presence.desk import Desk
 
 STATE = State(
     "pc-1", False, 0, 4, "somebody is using this computer", "", True, 2.5, "x11",
@@ -56,8 +57,8 @@ def test_the_page_says_what_runs_and_escapes_it() -> None:
 @pytest.fixture
 async def agent(tmp_path: Path, master: SmallMaster, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Started]:
     monkeypatch.setattr(agent_module, "SAMPLE_EVERY_S", 0.05)
-    monkeypatch.setattr(yielding, "_open_desk", lambda: Desk([Hand()]))
-    monkeypatch.setattr(yielding, "decide", _decide)
+    monkeypatch.setattr(owner_monitor, "_open_desk", lambda: Desk([Hand()]))
+    monkeypatch.setattr(owner_monitor, "decide", _decide)
     owners = {"dedicated": False, "leave_memory_bytes": 0, "on_battery": True}
     agent = Started(tmp_path / "data", master.url, owners)
     await until(lambda: (tmp_path / "data" / "owner-page").exists())

@@ -11,18 +11,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shared.errors import LooplineError
-from shared.model import SpeedSource, Yielded
-from worker import speed
-from worker.battery import Battery
-from worker.consent import Policy
-from worker.hours import Hours
-from worker.journal import Journal, Yield, quantile
-from worker.pause import FOR_GOOD, Pause, end_of
-from worker.pressure import Pressure
-from worker.programs import Programs
-from worker.settings import WorkerSettings
-from worker.terms import in_words, terms_of
+from loopline_shared.errors import LooplineError
+from loopline_shared.model import SpeedSource, Yielded
+from loopline_worker.core.hours import Hours
+from loopline_worker.core.owner_policy import Policy
+from loopline_worker.host import speed
+from loopline_worker.host.battery import Battery
+from loopline_worker.host.pressure import Pressure
+from loopline_worker.owner.pause import FOR_GOOD, Pause, end_of
+from loopline_worker.owner.preferences import in_words, terms_of
+from loopline_worker.presence.blocking_programs import Programs
+from loopline_worker.settings import WorkerSettings
+from loopline_worker.state.preemption_history import Journal, Yield, quantile
 
 MON, TUE, FRI, SAT, SUN = 0, 1, 4, 5, 6
 GIB = 2**30

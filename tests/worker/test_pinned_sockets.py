@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from worker import tls
+from loopline_worker.link import tls
 
 
 @pytest.fixture

@@ -5,13 +5,13 @@ import time
 import psutil
 import pytest
 
-from shared.model import AttemptId, Outcome, Result
-from shared.protocol.messages import Report, Run
-from shared.stretches import attempts_of
+from loopline_shared.model import AttemptId, Outcome, Result
+from loopline_shared.protocol.attempt_ranges import attempts_of
+from loopline_shared.protocol.messages import Report, Run
+from loopline_worker.state.journal import Ledger
 from tests.worker.bench import processes_of, run_of, until
 from tests.worker.small_master import SmallMaster
 from tests.worker.test_agent import Start, begun, start
-from worker.ledger import Ledger
 
 __all__ = ["start"]  # a fixture
 

@@ -7,15 +7,15 @@ from types import SimpleNamespace
 
 import pytest
 
-from shared.model import Outcome, Result
-from shared.protocol.messages import Run
+from loopline_shared.model import Outcome, Result
+from loopline_shared.protocol.messages import Run
+from loopline_worker.attempts import watch as watch_module
+from loopline_worker.attempts.limits import Breach, Limits, Quota
+from loopline_worker.attempts.watch import fills
+from loopline_worker.launch import delegation
+from loopline_worker.launch.interface import Usage
+from loopline_worker.supervisor.control_groups import remove_places
 from tests.worker.bench import Bench, processes_of, python, run_of, until
-from worker import watch as watch_module
-from worker.launch import delegation
-from worker.launch.groups import remove_places
-from worker.launch.trees import Usage
-from worker.limits import Breach, Limits, Quota
-from worker.watch import fills
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="needs Linux")
 

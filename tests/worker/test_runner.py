@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from shared.model import AttemptId, Outcome
+from loopline_shared.model import AttemptId, Outcome
+from loopline_worker.attempts.attempt import Attempt
 from tests.worker.bench import Bench, processes_of, python, run_of, until
-from worker.attempt import Attempt
 
 
 async def test_output_and_exit_code_are_recorded(bench: Bench) -> None:

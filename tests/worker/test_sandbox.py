@@ -10,16 +10,16 @@ from pathlib import Path
 import psutil
 import pytest
 
-from shared.errors import LooplineError
-from shared.model import Outcome
+from loopline_shared.errors import LooplineError
+from loopline_shared.model import Outcome
+from loopline_worker import agent
+from loopline_worker.attempts.limits import Quota
+from loopline_worker.functions.python import find as find_python
+from loopline_worker.launch import sandbox
+from loopline_worker.launch.interface import Job
+from loopline_worker.launch.sandbox import Sandbox, open_sandbox
+from loopline_worker.settings import WorkerSettings
 from tests.worker.bench import Bench, processes_of, python, run_of
-from worker import agent
-from worker.launch import sandbox
-from worker.launch.sandbox import Sandbox, open_sandbox
-from worker.launch.trees import Job
-from worker.limits import Quota
-from worker.settings import WorkerSettings
-from worker.warm.python import find as find_python
 
 needs_one = pytest.mark.skipif(bool(sandbox.why_not()), reason=f"no sandbox here: {sandbox.why_not()}")
 ROOT = Path(__file__).parents[2]
@@ -226,9 +226,9 @@ def test_a_kernel_that_forbids_it_is_noticed(monkeypatch: pytest.MonkeyPatch) ->
 
 
 async def test_a_worker_that_can_have_none_does_not_start(tmp_path: Path) -> None:
-    environment = {"PATH": str(tmp_path), "PYTHONPATH": str(ROOT), "LOOPLINE_CONFIG": os.devnull}
+    environment = {"PATH": str(tmp_path), "LOOPLINE_CONFIG": os.devnull}
     program = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "worker", "--sandbox", "--data-dir", str(tmp_path / "data"),
+        sys.executable, "-m", "loopline_worker", "--sandbox", "--data-dir", str(tmp_path / "data"),
         env=environment, cwd=tmp_path, stderr=asyncio.subprocess.PIPE,
     )  # fmt: skip
     _, said = await program.communicate()

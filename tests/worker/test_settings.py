@@ -2,9 +2,9 @@ from pathlib import Path
 
 import pytest
 
-from shared.errors import LooplineError
-from worker import settings as module
-from worker.settings import WorkerSettings
+from loopline_shared.errors import LooplineError
+from loopline_worker import settings as module
+from loopline_worker.settings import WorkerSettings
 
 
 @pytest.fixture(autouse=True)

@@ -9,13 +9,13 @@ from pathlib import Path
 import psutil
 import pytest
 
-from shared.model import Outcome
-from shared.protocol.messages import Run
+from loopline_shared.model import Outcome
+from loopline_shared.protocol.messages import Run
+from loopline_worker.launch.family import UsedByTree, _signal_without_proc, tree_of
+from loopline_worker.launch.process_tree import PosixTree
+from loopline_worker.launch.windows_launcher import WindowsTree
+from loopline_worker.supervisor import processes
 from tests.worker.bench import Bench, processes_of, python, run_of, until
-from worker.launch import processes
-from worker.launch.family import UsedByTree, _signal_without_proc, tree_of
-from worker.launch.tree import PosixTree
-from worker.launch.windows import WindowsTree
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/autogroup").exists(), reason="needs Linux")
 

@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from shared.model import Facts, Load
-from shared.protocol import codec
-from shared.protocol.messages import Assign, Read, Welcome, Wrote
-from shared.protocol.session import MasterSession, WorkerSession
+from loopline_shared.model import Facts, Load
+from loopline_shared.protocol import codec
+from loopline_shared.protocol.messages import Assign, Read, Welcome, Wrote
+from loopline_shared.protocol.session import MasterSession, WorkerSession
+from loopline_worker.link import conversation as talk_module
+from loopline_worker.link.conversation import Talk
+from loopline_worker.link.websocket import LostError
 from tests.worker.bench import until
-from worker import talk as talk_module
-from worker.talk import Talk
-from worker.websocket import LostError
 
 FACTS = Facts("linux", "x86_64", "3.11.7", "0", "cpu", 1, 1, 1)
 

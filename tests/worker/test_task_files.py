@@ -14,23 +14,24 @@ from typing import Any
 import pytest
 from blake3 import blake3
 
-from shared import manifest, seals
-from shared.model import AttemptId, InputFile, Outcome, OutputFile, Result
-from shared.protocol.messages import Run
+from loopline_shared import manifest, seals
+from loopline_shared.model import AttemptId, InputFile, Outcome, OutputFile, Result
+from loopline_shared.protocol.messages import Run
+from loopline_worker.attempts import scratch
+from loopline_worker.attempts.limits import Quota
+from loopline_worker.files import downloads, hard_links, staging
+from loopline_worker.files import outputs as outputs_module
+from loopline_worker.files.cache import Cache
+from loopline_worker.files.downloads import DownloadError, Downloads
+from loopline_worker.files.outputs import Collected, Collector, OutputsError
+from loopline_worker.files.staging import Inputs, StagingError
+from loopline_worker.files.task_files import Shelf
+from loopline_worker.launch import sandbox
+from loopline_worker.launch.sandbox import open_sandbox
+from loopline_worker.link.http_client import Gate
+from loopline_worker.settings import WorkerSettings
 from tests.worker.bench import Bench, python, run_of, until
 from tests.worker.small_master import SmallMaster
-from worker import downloads, lending, scratch, staging
-from worker import outputs as outputs_module
-from worker.cache import Cache
-from worker.downloads import DownloadError, Downloads
-from worker.gate import Gate
-from worker.launch import sandbox
-from worker.launch.sandbox import open_sandbox
-from worker.limits import Quota
-from worker.outputs import Collected, Collector, OutputsError
-from worker.settings import WorkerSettings
-from worker.staging import Inputs, StagingError
-from worker.task_files import Shelf
 
 CONTENT = bytes(range(256)) * 8000
 
@@ -284,7 +285,7 @@ async def test_a_task_finds_its_files(bench: Bench, master: SmallMaster) -> None
 
 def lends(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever disk the tests are on."""
-    monkeypatch.setattr(lending, "LENT_FROM_BYTES", 1000)
+    monkeypatch.setattr(hard_links, "LENT_FROM_BYTES", 1000)
     monkeypatch.setattr(staging, "_clone", lambda *_: False)
 
 

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from shared.model import AttemptId, Outcome, Output, OutputFile, Result
+from loopline_shared.model import AttemptId, Outcome, Output, OutputFile, Result
+from loopline_worker.files.uploads import Uploads
+from loopline_worker.link.http_client import Gate
+from loopline_worker.settings import WorkerSettings
+from loopline_worker.state.spool import Spool
 from tests.worker.small_master import SmallMaster
-from worker.gate import Gate
-from worker.settings import WorkerSettings
-from worker.spool import Spool
-from worker.uploads import Uploads
 
 CONTENT = bytes(range(256)) * 1000
 NAME = hashlib.sha256(CONTENT).hexdigest()

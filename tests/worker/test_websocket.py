@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
-from worker import tls
-from worker.websocket import LostError, RejectedError, WebSocket
+from loopline_worker.link import tls
+from loopline_worker.link.websocket import LostError, RejectedError, WebSocket
 
 Talk = Callable[[web.WebSocketResponse], Awaitable[None]]
 LIMIT_BYTES = 300_000

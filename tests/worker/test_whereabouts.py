@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from shared.joining import Membership, membership_file
-from worker import settings as module
-from worker import whereabouts
-from worker.gate import Gate
-from worker.settings import WorkerSettings
-from worker.whereabouts import with_master
+from loopline_shared.joining import Membership, membership_file
+from loopline_worker import discovery
+from loopline_worker import settings as module
+from loopline_worker.discovery import with_master
+from loopline_worker.link.http_client import Gate
+from loopline_worker.settings import WorkerSettings
 
-_announced = whereabouts.announced
+_announced = discovery.announced
 JOINED = Membership("http://lab-pc:7461", "pc-1", "ll_1_x")
 
 
@@ -24,7 +24,7 @@ def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(f"LOOPLINE_{name}", raising=False)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     monkeypatch.setattr(module, "_TOKEN_OF_OWN_MASTER", tmp_path / "own")
-    monkeypatch.setattr(whereabouts, "announced", lambda: "")
+    monkeypatch.setattr(discovery, "announced", lambda: "")
 
 
 def test_where_it_has_joined(tmp_path: Path) -> None:
@@ -66,7 +66,7 @@ def test_a_name_that_is_set_stays() -> None:
 def test_what_the_network_says_is_for_people_only(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(whereabouts, "announced", lambda: "http://evil:7461")
+    monkeypatch.setattr(discovery, "announced", lambda: "http://evil:7461")
     with caplog.at_level(logging.WARNING):
         settings = with_master(WorkerSettings.load())
     assert settings.master == "http://127.0.0.1:7461"
@@ -75,7 +75,7 @@ def test_what_the_network_says_is_for_people_only(
 
 
 def test_nobody_listens_to_the_network_without_need(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(whereabouts, "announced", lambda: pytest.fail("it did"))
+    monkeypatch.setattr(discovery, "announced", lambda: pytest.fail("it did"))
     with_master(WorkerSettings.load(master="http://other:1"))
     (tmp_path / "own").write_text("ll_own")
     assert with_master(WorkerSettings.load()).find_token() == "ll_own"
@@ -84,8 +84,8 @@ def test_nobody_listens_to_the_network_without_need(monkeypatch: pytest.MonkeyPa
 def test_an_announced_master_is_found() -> None:
     zeroconf = pytest.importorskip("zeroconf", reason="the extra 'discovery' is not installed")
     info = zeroconf.ServiceInfo(
-        whereabouts.SERVICE,
-        f"loopline-test.{whereabouts.SERVICE}",
+        discovery.SERVICE,
+        f"loopline-test.{discovery.SERVICE}",
         port=7461,
         addresses=[socket.inet_aton("127.0.0.1")],
     )

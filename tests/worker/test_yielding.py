@@ -13,23 +13,23 @@ from typing import Any
 import psutil
 import pytest
 
-from shared.model import AttemptId, Load, Outcome
-from shared.protocol.messages import Run
+from loopline_shared.model import AttemptId, Load, Outcome
+from loopline_shared.protocol.messages import Run
+from loopline_worker import agent as agent_module
+from loopline_worker.attempts.stopwatch import Stopwatch
+from loopline_worker.host import load as load_module
+from loopline_worker.host.computer import Computer
+from loopline_worker.launch.duration_estimate import Pace
+from loopline_worker.owner import owner_monitor
+from loopline_worker.owner.pause import Pause
+from loopline_worker.presence.idle_detector import Desk
+from loopline_worker.presence.probe import Probe
+from loopline_worker.presence.terminals import Terminals
+from loopline_worker.supervisor.control_groups import Group
 from tests.worker.bench import processes_of, python, run_of, until
 from tests.worker.presence.witnesses import Hand, move_mouse, only_display, terminal, type_at, x_server
 from tests.worker.small_master import SmallMaster
 from tests.worker.test_agent import Started
-from worker import agent as agent_module
-from worker import load as load_module
-from worker import yielding
-from worker.computer import Computer
-from worker.launch.groups import Group
-from worker.launch.pace import Pace
-from worker.pause import Pause
-from worker.presence.desk import Desk
-from worker.presence.probe import Probe
-from worker.presence.terminals import Terminals
-from worker.stopwatch import Stopwatch
 
 STOPPED = (psutil.STATUS_STOPPED, psutil.STATUS_TRACING_STOP)
 CGROUP_MOUNTS = ("/sys/fs/cgroup", "/sys/fs/cgroup/unified")
@@ -48,13 +48,13 @@ async def start(
     tmp_path: Path, master: SmallMaster, monkeypatch: pytest.MonkeyPatch, hand: Hand
 ) -> AsyncIterator[Start]:
     monkeypatch.setattr(agent_module, "SAMPLE_EVERY_S", 0.05)
-    monkeypatch.setattr(yielding, "LOOK_EVERY_S", 0.02)
+    monkeypatch.setattr(owner_monitor, "LOOK_EVERY_S", 0.02)
     make = agent_module.make_launcher  # tasks of normal priority, for this machine has more to do than these tests
     monkeypatch.setattr(agent_module, "make_launcher", lambda yields, sandbox: make(False, sandbox))
     agents: list[Started] = []
 
     def begin(*probes: Probe, **settings: Any) -> Started:
-        monkeypatch.setattr(yielding, "_open_desk", lambda: Desk(probes or [hand]))
+        monkeypatch.setattr(owner_monitor, "_open_desk", lambda: Desk(probes or [hand]))
         owners = {"dedicated": False, "leave_memory_bytes": 0, "owner_page": False, "on_battery": True}
         # Other tests share the processor, and are nobody's owner.
         monkeypatch.setattr(Computer, "busy_cpu_s", lambda computer: 0.0)

@@ -10,16 +10,16 @@ from typing import Any
 
 import pytest
 
+from loopline_worker.presence import bus as bus_module
+from loopline_worker.presence import logind, mutter
+from loopline_worker.presence.bus import Bus, BusProbe
+from loopline_worker.presence.idle_detector import Desk
+from loopline_worker.presence.logind import Logind
+from loopline_worker.presence.mutter import Mutter
+from loopline_worker.presence.probe import Reading
+from loopline_worker.task_group import Crew
 from tests.worker.bench import until
 from tests.worker.presence.witnesses import DBUS, MOCK, bus, mock_service
-from worker.crew import Crew
-from worker.presence import bus as bus_module
-from worker.presence import logind, mutter
-from worker.presence.bus import Bus, BusProbe
-from worker.presence.desk import Desk
-from worker.presence.logind import Logind
-from worker.presence.mutter import Mutter
-from worker.presence.probe import Reading
 
 pytest.importorskip("jeepney")
 

@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from loopline_worker.presence.idle_detector import Desk, InputClock, judge
+from loopline_worker.presence.macos import MacOS
+from loopline_worker.presence.probe import Reading
+from loopline_worker.presence.windows_input import SessionInfo, Windows, session_idle_s, tick_idle_s
+from loopline_worker.task_group import Crew
 from tests.worker.presence.witnesses import Hand
-from worker.crew import Crew
-from worker.presence.desk import Desk, InputClock, judge
-from worker.presence.macos import MacOS
-from worker.presence.probe import Reading
-from worker.presence.windows import SessionInfo, Windows, session_idle_s, tick_idle_s
 
 readings = st.lists(st.builds(Reading, st.sampled_from("abc"), st.none() | st.floats(0, 1e6), st.booleans()))
 

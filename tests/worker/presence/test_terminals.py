@@ -9,8 +9,8 @@ from pathlib import Path
 import psutil
 import pytest
 
+from loopline_worker.presence.terminals import Terminals, has_display
 from tests.worker.presence.witnesses import terminal, type_at
-from worker.presence.terminals import Terminals, has_display
 
 LONG_AGO = 1_000_000.0
 

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from loopline_worker.presence import x11
+from loopline_worker.presence.x11 import X11, XServer, _cookie
 from tests.worker.bench import until
 from tests.worker.presence.witnesses import move_mouse, only_display, x_server
-from worker.presence import x11
-from worker.presence.x11 import X11, XServer, _cookie
 
 
 async def test_a_moved_mouse_is_seen(tmp_path: Path) -> None:

@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from worker.presence.probe import Probe, Reading
-from worker.presence.x11 import X11
+from loopline_worker.presence.probe import Probe, Reading
+from loopline_worker.presence.x11 import X11
 
 DBUS = "org.freedesktop.DBus"
 MOCK = f"{DBUS}.Mock"

@@ -1,0 +1,169 @@
+"""How often ETAs hold: jobs of the simulator under each policy, forecast at their first finished task and when a
+quarter, half and three quarters of their tasks were over, and held against when they completed.
+
+Computers and their owners are those of the no-passing paper; jobs come at random (Poisson) and differ in size by a
+factor of ten. *known*: their sizes were given. *unknown*: the master learns how long tasks take as they finish. The
+yardstick is what the ETAs promise: half of the jobs complete before their p50, nine in ten before their p90.
+
+    python benchmarks/estimates/eta_calibration.py [--full] [--seeds N] [--policy NAME ...] [--json]
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import defaultdict, deque
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from statistics import fmean, median
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parents[2]))
+
+from benchmarks.harness.tables import answer, parser, progress, table
+from loopline_master.core.effects import Effects
+from loopline_master.core.entities import Job
+from loopline_master.core.estimates.calibration import MOMENTS, Calibration, Outcome, moment_of
+from loopline_master.core.estimates.eta import Forecast, outlook
+from loopline_master.core.policies import REGISTRY
+from loopline_shared.model import AttemptId, Order
+from loopline_shared.spec import JobSpec, Range
+from loopline_shared.sweep import size_at
+from loopline_simulator.fast.machines import Park
+from loopline_simulator.fast.trial import settings
+from loopline_simulator.fast.workload import Arrivals, Sizes, Workload
+from loopline_simulator.fast.world import Arrival, FastWorld, Host
+
+PARK = Park(count=24)
+LOAD = 0.7
+DEFAULT = "round-robin"
+
+
+class BlindWorld(FastWorld):
+    """Its machines know how large tasks are; its master does not."""
+
+    def __init__(self, *arguments: object, sizes: list[JobSpec], **more: object) -> None:
+        self._sizes = sizes
+        super().__init__(*arguments, **more)  # type: ignore[arg-type]
+
+    def _end_of(self, host: Host, attempt: AttemptId) -> float:
+        size = size_at(self._sizes[attempt.job - 1], attempt.task) or 0.0
+        return host.speed.end_of(self.kernel.now, size)
+
+
+class Judge:
+    """Shown every step's effects, it asks for forecasts at each job's moments, and judges them as it completes."""
+
+    def __init__(self) -> None:
+        self.world: FastWorld | None = None
+        self.held: dict[int, list[tuple[bool, bool]]] = defaultdict(list)  # by moment
+        self.outcomes: deque[Outcome] = deque(maxlen=800)  # what a master looks back on
+        self.calibration = Calibration()
+        self.is_fresh = True
+        self.errors: dict[int, list[float]] = defaultdict(list)  # of p50, as a share of the time that was left
+        self._open: dict[int, dict[int, tuple[float, Forecast, Forecast]]] = defaultdict(dict)
+
+    def watch(self, world: FastWorld) -> None:
+        self.world = world
+        self._open.clear()
+        world.run()
+
+    def __call__(self, effects: Effects) -> None:
+        if self.world is None:
+            return
+        due = [(job.id, moment) for job in effects.jobs.values() if (moment := self._moment(job)) is not None]
+        found = outlook(self.world.scheduler.state) if due else {}
+        for job, moment in due:
+            if isinstance(one := found.get(job), Forecast):
+                shown = one if self.is_fresh else self.calibration.applied(moment, one)
+                self._open[job][moment] = (effects.grid.now, one, shown)
+        for job in effects.completed:
+            self._judge(effects.grid.now, self._open.pop(job, {}))
+
+    def _judge(self, now: float, said: dict[int, tuple[float, Forecast, Forecast]]) -> None:
+        for moment, (at, model, shown) in said.items():
+            took = now - at
+            self.outcomes.append(Outcome(moment, model.p50_s, model.p90_s, took))
+            self.held[moment].append((took <= shown.p50_s, took <= shown.p90_s))
+            self.errors[moment].append(abs(shown.p50_s - took) / max(took, 1.0))
+        self.calibration = Calibration(self.outcomes)
+
+    def _moment(self, job: Job) -> int | None:
+        moment = moment_of(job.succeeded + job.failed, job.task_count) if job.is_live else None
+        return None if moment is None or any(known >= moment for known in self._open[job.id]) else moment
+
+    def forget_what_was_held(self) -> None:
+        """From now on the record is looked back on."""
+        self.held.clear()
+        self.errors.clear()
+        self.is_fresh = False
+
+
+def judged(judge: Judge, policy: str, order: Order, *, blind: bool, seeds: Iterable[int]) -> Judge:
+    chosen = replace(settings(policy, order), max_replicas=2)
+    workload = Workload(jobs=40, tasks=60, smallest=50.0, largest=350.0, sizes=Sizes.LOGNORMAL, decades=1.0,
+                        arrivals=Arrivals.POISSON)  # fmt: skip
+    workload = replace(workload, interval=workload.interval_for(LOAD, PARK.capacity))
+    for seed in seeds:
+        arrivals = workload.of(seed)
+        judge.world = None
+        if blind:
+            unsized = [Arrival(one.at, _unsized(one.spec)) for one in arrivals]
+            specs = [one.spec for one in arrivals]
+            judge.watch(BlindWorld(chosen, PARK.hosts(seed), unsized, observe=judge, sizes=specs))
+        else:
+            judge.watch(FastWorld(chosen, PARK.hosts(seed), arrivals, observe=judge))
+    return judge
+
+
+def _unsized(spec: JobSpec) -> JobSpec:
+    return JobSpec(command=["simulated"], parameters={"i": Range(range=[1, spec.task_count])})
+
+
+def rows(policies: list[str], seeds: int) -> Iterator[dict[str, Any]]:
+    for policy in policies:
+        for order in (Order.HOLD, Order.NONE):
+            for blind in (False, True):
+                progress(f"{policy}, {order.value}, sizes {'unknown' if blind else 'known'} ...")
+                judge = Judge()
+                for some in (range(1, 3), range(3, seeds + 3)):
+                    judged(judge, policy, order, blind=blind, seeds=some)
+                    yield from _rows(policy, order, blind, judge)
+                    judge.forget_what_was_held()
+
+
+def _rows(policy: str, order: Order, blind: bool, judge: Judge) -> Iterator[dict[str, Any]]:
+    for moment in MOMENTS:
+        pairs = judge.held[moment]
+        halves, most = (fmean(pair[which] for pair in pairs) if pairs else 0.0 for which in (0, 1))
+        yield {
+            "policy": policy,
+            "order": order.value,
+            "sizes": "unknown" if blind else "known",
+            "record": "none" if judge.is_fresh else "80 jobs",
+            "moment": "first" if moment == 0 else f"{moment} %",
+            "etas": len(pairs),
+            "p50_held": halves,
+            "p90_held": most,
+            "p50_error": median(judge.errors[moment]) if pairs else 0.0,
+        }
+
+
+def show(found: list[dict[str, Any]]) -> str:
+    head = ["policy", "order", "sizes", "record", "moment", "ETAs", "p50 held", "p90 held", "error of p50 (median)"]
+    lines = [[f"{cell:.0%}" if isinstance(cell, float) else cell for cell in row.values()] for row in found]
+    return table(head, [["what they promise", "", "", "", "", "", "50%", "90%", ""], *lines])
+
+
+def main() -> None:
+    asking = parser(__doc__)
+    asking.add_argument("--seeds", type=int, help="1; in the full form 5")
+    asking.add_argument("--policy", nargs="*", help="round-robin; in the full form, all")
+    options = asking.parse_args()
+    policies = options.policy or (sorted(REGISTRY) if options.full else [DEFAULT])
+    found = list(rows(policies, options.seeds or (5 if options.full else 1)))
+    answer(found, show(found), options.json)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,302 @@
+"""What benchmarks share: a real grid in a folder of its own, other programs to hold it against, what they all use of
+the processor, and rounds in which all of them take turns.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import json
+import os
+import signal
+import sys
+import tempfile
+import time
+from asyncio.subprocess import PIPE, Process
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from loopline.client import AsyncClient
+from loopline_worker.supervisor import processes
+
+ROOT = Path(__file__).parents[2]
+YARDSTICKS = ROOT / "benchmarks" / "yardsticks"
+START_LIMIT_S = 60.0
+STOP_LIMIT_S = 20.0
+YARDSTICK_LIMIT_S = 120.0
+_PR_SET_CHILD_SUBREAPER = 36
+_LOOK_EVERY_S = 0.002
+_UNWANTED = ("LOOPLINE", "XDG", "PYTHONDONTWRITEBYTECODE")
+"""Settings of the user's; and a program that is installed has its bytecode."""
+_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+
+Figures = dict[str, Any]
+Run = Callable[[], Awaitable[Figures]]
+
+
+# What processes use.
+
+
+def cpu_s(pid: int) -> float:
+    """Of one process, in user and system mode, without its children."""
+    return sum(_ticks(pid)[:2]) / _TICKS_PER_S
+
+
+def tree_cpu_s(pid: int) -> float:
+    """Of a process and all below it, those included that have ended and were waited for."""
+    return sum(sum(_ticks(each)) for each in [pid, *processes.descendants(pid)]) / _TICKS_PER_S
+
+
+def _ticks(pid: int) -> list[int]:
+    """utime, stime, cutime, cstime."""
+    stat = processes.read(f"/proc/{pid}/stat").rpartition(b")")[2].split()
+    return [int(part) for part in stat[11:15]] or [0, 0, 0, 0]
+
+
+def tree_memory_bytes(pid: int) -> int:
+    """Resident, of a process and all below it; what they share counts for each."""
+    page = os.sysconf("SC_PAGE_SIZE")
+    parts = (processes.read(f"/proc/{each}/statm").split() for each in [pid, *processes.descendants(pid)])
+    return sum(int(part[1]) * page for part in parts if part)
+
+
+def fsync_s(folder: Path, times: int = 200) -> list[float]:
+    """How long a file that has grown by a page takes to be on disk: what a commit costs at least."""
+    seconds = []
+    with (folder / "fsync").open("ab") as file:
+        for _ in range(times):
+            begin = time.perf_counter()
+            os.write(file.fileno(), bytes(4096))
+            os.fdatasync(file.fileno())
+            seconds.append(time.perf_counter() - begin)
+    return seconds
+
+
+# A grid.
+
+
+@dataclass
+class Grid:
+    """A real master and real workers, as processes of their own; nothing of the user's settings reaches them."""
+
+    folder: Path
+    environment: dict[str, str] = field(default_factory=dict)
+    """More than the usual, for all of them."""
+    url: str = ""
+    programs: dict[str, Process] = field(default_factory=dict)
+
+    async def start_master(self, *flags: str) -> None:
+        """Back once it serves; also again, on the same data."""
+        await self.run("master", "loopline_master", "--port", "0", *flags)
+        self.url = (await self.until_said("master", "serves at ")).split()[0]
+
+    async def start_worker(self, name: str = "w1", *flags: str, slots: int = 2, dedicated: bool = True) -> None:
+        """Without waiting for it. ``dedicated``: it yields to nobody, and so not to the other programs measured."""
+        token = self.folder / "master" / "tokens" / "worker"
+        own = ["--master", self.url, "--token-file", str(token), "--name", name, "--slots", str(slots)]
+        await self.run(name, "loopline_worker", *own, *(["--dedicated"] if dedicated else []), *flags)
+
+    async def run(self, name: str, module: str, *arguments: str) -> Process:
+        environment = {key: value for key, value in os.environ.items() if not key.startswith(_UNWANTED)}
+        environment |= {"HOME": str(self.folder), "PYTHONPATH": str(ROOT), **self.environment}
+        command = [sys.executable, "-m", module, *arguments, "--data-dir", str(self.folder / name)]
+        with self.log(name).open("wb") as log:
+            self.programs[name] = await asyncio.create_subprocess_exec(
+                *command, cwd=self.folder, env=environment, stdin=asyncio.subprocess.DEVNULL, stdout=log, stderr=log
+            )
+        return self.programs[name]
+
+    async def until_said(self, name: str, words: str) -> str:
+        """What follows these words in a program's log."""
+        give_up = time.monotonic() + START_LIMIT_S
+        while words not in (said := self.log(name).read_text("utf-8", "replace")):
+            if self.programs[name].returncode is not None or time.monotonic() > give_up:
+                raise SystemExit(f"the benchmark's {name} did not come up; it said:\n{said[-2000:]}")
+            await asyncio.sleep(_LOOK_EVERY_S)
+        return said.partition(words)[2]
+
+    def log(self, name: str) -> Path:
+        return self.folder / f"{name}.log"
+
+    def token(self) -> str:
+        return (self.folder / "master" / "tokens" / "admin").read_text("utf-8").strip()
+
+    def client(self) -> AsyncClient:
+        return AsyncClient(self.url, self.token())
+
+    def cpu_by_role(self) -> dict[str, float]:
+        """Of the master, of agents, of what runs below agents (guards, interpreters, tasks), and of this client."""
+        workers = [program.pid for name, program in self.programs.items() if name != "master"]
+        agents = sum(map(cpu_s, workers))
+        return {
+            "master": tree_cpu_s(self.programs["master"].pid),
+            "agent": agents,
+            "below": sum(map(tree_cpu_s, workers)) - agents,
+            "client": time.process_time(),
+        }
+
+    async def stop(self) -> None:
+        """Workers first, so that they end their tasks and say so."""
+        for name in sorted(self.programs, key="master".__eq__):
+            await ended(self.programs[name])
+        self.programs.clear()
+
+    async def kill(self) -> None:
+        """As a power cut does it, but for what the kernel still has to write."""
+        for program in self.programs.values():
+            program.kill()
+            await program.wait()
+        self.programs.clear()
+
+
+@asynccontextmanager
+async def grid(
+    slots: int = 2, *flags: str, workers: Sequence[str] = ("w1",), environment: Mapping[str, str] | None = None
+) -> AsyncIterator[Grid]:
+    """All of it connected; ``flags`` are the master's."""
+    with tempfile.TemporaryDirectory(prefix="loopline-bench-", ignore_cleanup_errors=True) as folder:
+        one = Grid(Path(folder), dict(environment or {}))
+        try:
+            await one.start_master(*flags)
+            for name in workers:
+                await one.start_worker(name, slots=slots)
+            for name in workers:
+                await one.until_said(name, "connected to ")
+            yield one
+        finally:
+            await one.stop()
+
+
+async def ended(process: Process) -> None:
+    """Ask it to stop, and kill it where it does not."""
+    if process.returncode is None:
+        process.terminate()
+        try:
+            await asyncio.wait_for(process.wait(), STOP_LIMIT_S)
+        except TimeoutError:
+            process.kill()
+            await process.wait()
+
+
+# Turns.
+
+
+@dataclass(frozen=True)
+class Way:
+    """One way to do the same work."""
+
+    name: str
+    durable: str
+    """Whether submissions and results are on disk before anybody is told of them: yes, no, or - (nobody is told)."""
+    start: Callable[[], AbstractAsyncContextManager[Run]]
+    """Ready to run when it is open, and gone when it is closed."""
+    rounds: int = 1000
+    """At most."""
+
+
+@asynccontextmanager
+async def yardstick(*command: str | Path, environment: dict[str, str] | None = None) -> AsyncIterator[Run]:
+    """A program that measures itself: it says when it is ready, and runs once for each line that it is sent."""
+    _adopt_orphans(True)
+    own = _Own(set(processes.descendants(os.getpid())))
+    with tempfile.TemporaryFile() as said_of_errors:
+        process = await asyncio.create_subprocess_exec(
+            *map(str, command), stdin=PIPE, stdout=PIPE, stderr=said_of_errors, limit=2**24,
+            env={**os.environ, **(environment or {})},
+        )  # fmt: skip
+        try:
+            await _said(process)
+            yield partial(_one_turn, process, own)
+        except EndedError as error:
+            said_of_errors.seek(0)
+            last = said_of_errors.read().decode(errors="replace").strip().splitlines()[-1:]
+            raise EndedError(f"{error}: {''.join(last)}") from None
+        finally:
+            await own.end(process)
+            _adopt_orphans(False)
+
+
+class EndedError(Exception):
+    """A yardstick has failed."""
+
+
+async def _one_turn(process: Process, own: _Own) -> Figures:
+    assert process.stdin
+    used_s = own.cpu_s()
+    process.stdin.write(b"\n")
+    figures = await _said(process)
+    return {"cpu_s": own.cpu_s() - used_s, **figures}
+
+
+async def _said(process: Process) -> Figures:
+    """The next line that is a figure; libraries may say other things too."""
+    assert process.stdout
+    async with asyncio.timeout(YARDSTICK_LIMIT_S):
+        async for line in process.stdout:
+            if line.startswith(b"{"):
+                return dict(json.loads(line))
+    raise EndedError("it ended before it had an answer")
+
+
+def _adopt_orphans(yes: bool) -> None:
+    """Whatever loses its parent below this process becomes its child, and so is found: some peers start workers that
+    leave their parents and their sessions.
+    """
+    ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, int(yes), 0, 0, 0)
+
+
+class _Own:
+    """The processes of a yardstick: all below this one that were not there before."""
+
+    def __init__(self, others: set[int]) -> None:
+        self._others = others
+
+    def pids(self) -> list[int]:
+        return [pid for pid in processes.descendants(os.getpid()) if pid not in self._others]
+
+    def cpu_s(self) -> float:
+        return sum(sum(_ticks(pid)) for pid in self.pids()) / _TICKS_PER_S
+
+    async def end(self, first: Process) -> None:
+        """``first``: for which asyncio waits, and for whoever holds its pipes."""
+        while first.returncode is None or self.pids():
+            self._kill()
+            with suppress(TimeoutError):
+                await asyncio.wait_for(first.wait(), 1.0)
+                self._reap()
+
+    def _kill(self) -> None:
+        for pid in self.pids():
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+    def _reap(self) -> None:
+        """Those whose parents have ended are our children now."""
+        for pid in self.pids():
+            with suppress(ChildProcessError):
+                os.waitpid(pid, os.WNOHANG)
+
+
+async def in_turns(ways: Iterable[Way], rounds: int, progress: Callable[[str], None]) -> dict[str, list[Figures]]:
+    """All ways once, then all in the other order, and so on: what else the computer does strikes all alike. Each has
+    the computer for itself. One that fails is told, and left out.
+    """
+    found: dict[str, list[Figures]] = {}
+    ways = list(ways)
+    for number in range(rounds):
+        for way in ways if number % 2 == 0 else reversed(ways):
+            if number >= way.rounds:
+                continue
+            progress(f"round {number + 1} of {rounds}: {way.name}")
+            try:
+                async with way.start() as run:
+                    found.setdefault(way.name, []).append(await run())
+            except (EndedError, OSError, TimeoutError) as error:
+                progress(f"{way.name} is left out: {type(error).__name__} {error}")
+                found.pop(way.name, None)
+                ways = [each for each in ways if each is not way]
+    return found

@@ -1,0 +1,129 @@
+"""What a worker costs before it does anything: to start, and then idle, its owner's protection included.
+
+A master and a worker with its default settings run on this computer; the worker is measured as it connects, then left
+in peace, and measured again. Beside it, in the same run, what bare Python takes.
+
+    python benchmarks/worker/idle_agent.py [--seconds 30] [--json]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[2]))
+
+from loopline_worker.supervisor import processes
+
+ROOT = Path(__file__).parents[2]
+SETTLE_S = 3.0
+YARDSTICKS = ("pass", "import asyncio", "import aiohttp.client", "import asyncio, pydantic, aiohttp.web")
+
+
+@contextmanager
+def grid(folder: Path) -> Iterator[int]:
+    """The agent's process id, once it is connected. It has been started before: its computer's speed is known."""
+    environment = {k: v for k, v in os.environ.items() if not k.startswith(("LOOPLINE", "XDG"))}
+    environment |= {"HOME": str(folder)}
+
+    def start(module: str, *arguments: str) -> subprocess.Popen[str]:
+        command = [sys.executable, "-m", module, *arguments]
+        started.append(subprocess.Popen(command, cwd=folder, env=environment, text=True, stdout=-1, stderr=-2))
+        return started[-1]
+
+    started: list[subprocess.Popen[str]] = []
+    try:
+        url = _wait_for(start("loopline_master", "--port", "0"), "serves at").split("serves at ")[1].strip()
+        first = start("loopline_worker", "--master", url)
+        _wait_for(first, "connected to")
+        first.terminate()
+        first.communicate(timeout=30)
+        worker = start("loopline_worker", "--master", url)
+        _wait_for(worker, "connected to")
+        yield worker.pid
+    finally:
+        for process in reversed(started):
+            process.terminate()
+            process.communicate(timeout=30)
+
+
+def _wait_for(process: subprocess.Popen[str], words: str) -> str:
+    assert process.stdout
+    for line in process.stdout:
+        if words in line:
+            return line
+    raise SystemExit(f"a program ended before it said {words!r}")
+
+
+def measure(seconds: float) -> dict[str, float]:
+    with tempfile.TemporaryDirectory() as folder, grid(Path(folder)) as agent:
+        start_cpu_s = _cpu_s(agent)
+        time.sleep(SETTLE_S)
+        family = [agent, *processes.descendants(agent)]
+        before = sum(map(_cpu_s, family))
+        time.sleep(seconds)
+        used_s = sum(map(_cpu_s, family)) - before
+        memory = [_memory_bytes(pid) for pid in family]
+        return {
+            "start_cpu_s": round(start_cpu_s, 3),
+            "seconds": seconds,
+            "processes": len(family),
+            "cpu_percent_of_one_core": round(100 * used_s / seconds, 4),
+            "rss_mib": _mib(each["Rss"] for each in memory),
+            "pss_mib": _mib(each["Pss"] for each in memory),
+            "private_mib": _mib(each["Private_Dirty"] + each["Private_Clean"] for each in memory),
+        }
+
+
+def yardstick(code: str) -> dict[str, float]:
+    """Of a Python that has done no more than this: its memory, and the CPU time that it took."""
+    command = [sys.executable, "-c", f"{code}\nprint(flush=True); input()"]
+    with subprocess.Popen(command, stdin=-1, stdout=-1, text=True) as process:
+        assert process.stdout
+        process.stdout.readline()
+        memory = _memory_bytes(process.pid)
+        figures = {"rss_mib": _mib([memory["Rss"]]), "start_cpu_s": round(_cpu_s(process.pid), 3)}
+        process.communicate("\n")
+    return figures
+
+
+def _mib(sizes_bytes: Iterable[int]) -> float:
+    return round(sum(sizes_bytes) / 2**20, 1)
+
+
+def _cpu_s(pid: int) -> float:
+    """To the nanosecond, of all its threads: an idle agent uses less than a tick of the usual clock."""
+    tasks = Path(f"/proc/{pid}/task").iterdir()
+    return sum(int(processes.read(f"{task}/schedstat").split()[0]) for task in tasks) / 1e9
+
+
+def _memory_bytes(pid: int) -> dict[str, int]:
+    lines = processes.read(f"/proc/{pid}/smaps_rollup").decode().splitlines()[1:]
+    return {name: int(value.split()[0]) * 1024 for name, _, value in (line.partition(":") for line in lines)}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n\n")[0])
+    parser.add_argument("--seconds", type=float, default=30.0)
+    parser.add_argument("--json", action="store_true")
+    options = parser.parse_args()
+    figures = measure(options.seconds)
+    beside = {code: yardstick(code) for code in YARDSTICKS}
+    if options.json:
+        print(json.dumps({**figures, "yardsticks": beside}, indent=2))
+        return
+    print("\n".join(f"{name:26}{value:>10}" for name, value in figures.items()))
+    for code, told in beside.items():
+        print(f"python -c {code!r:42} RSS {told['rss_mib']:5.1f} MiB, {told['start_cpu_s']:.3f} s of CPU")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,58 @@
+"""The command ``loopline``.
+
+Exit codes: 0 done; 1 the job failed, or an error; 2 wrong usage; 3 not found; 4 not authorised; 5 no master
+answers; 130 interrupted. Whatever goes wrong is said on stderr, with the next step; ``--json`` makes that JSON too.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import sys
+from collections.abc import Sequence
+
+from cyclopts import CycloptsError, UnknownOptionError
+
+from loopline.cli import app
+from loopline.cli.errors import Exit, report, usage
+from loopline_shared.errors import LooplineError
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; its exit code."""
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    as_json = "--json" in words[: words.index("--") if "--" in words else None]
+    try:
+        code = run(words)
+        sys.stdout.flush()  # now, while a broken pipe is still looked after
+        return code
+    except LooplineError as error:
+        return report(error, as_json)
+    except KeyboardInterrupt:
+        return Exit.INTERRUPTED
+    except BrokenPipeError:  # whoever read our output has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return Exit.OK
+
+
+def run(words: list[str]) -> int:
+    chosen = next((word for word in words if not word.startswith("-")), None)
+    if chosen is not None and chosen not in app.COMMANDS:
+        close = difflib.get_close_matches(chosen, app.COMMANDS, n=1)
+        hint = f"did you mean `loopline {close[0]}`?" if close else "`loopline` lists the commands"
+        raise usage(f"unknown command {chosen!r}", hint)
+    try:
+        return app.build(chosen)(words, print_error=False, exit_on_error=False) or Exit.OK
+    except CycloptsError as error:
+        raise usage(str(error), _hint(error)) from None
+
+
+def _hint(error: CycloptsError) -> str:
+    chain = tuple(error.command_chain or ())
+    if chain == ("submit",) and isinstance(error, UnknownOptionError):
+        return "an option of the command to run goes after `--`"
+    return f"`{' '.join(['loopline', *chain])} --help` shows what it takes"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,61 @@
+"""What goes wrong on a command line: what is printed, and the exit code."""
+
+from __future__ import annotations
+
+import json
+import sys
+from enum import IntEnum
+
+from loopline_shared.errors import LooplineError
+
+
+class Exit(IntEnum):
+    OK = 0
+    FAILED = 1
+    USAGE = 2
+    NOT_FOUND = 3
+    NOT_AUTHORISED = 4
+    UNREACHABLE = 5
+    INTERRUPTED = 130
+
+
+EXIT_CODES = (
+    "Exit codes: 0 done; 1 the job failed, or an error; 2 wrong usage; 3 not found; 4 not authorised; "
+    "5 no master answers; 130 interrupted."
+)
+
+_BY_CODE = {"usage": Exit.USAGE, "settings": Exit.USAGE, "unreachable": Exit.UNREACHABLE}
+_BY_STATUS = {
+    401: Exit.NOT_AUTHORISED,
+    403: Exit.NOT_AUTHORISED,
+    404: Exit.NOT_FOUND,
+    422: Exit.USAGE,
+}
+
+
+def usage(message: str, hint: str = "") -> LooplineError:
+    return LooplineError("usage", message, hint)
+
+
+def exit_code(error: LooplineError) -> Exit:
+    return _BY_CODE.get(error.code) or _BY_STATUS.get(error.status, Exit.FAILED)
+
+
+def report(error: LooplineError, as_json: bool) -> Exit:
+    """On stderr, for people or, as one line of JSON, for programs."""
+    if as_json:
+        problem = {"error": {"code": error.code, "message": error.message, "hint": error.hint}}
+        print(json.dumps(problem), file=sys.stderr)
+    else:
+        _print(error)
+    return exit_code(error)
+
+
+def _print(error: LooplineError) -> None:
+    from rich.console import Console  # a quarter of the start-up time, and rarely needed
+    from rich.text import Text
+
+    console = Console(stderr=True, soft_wrap=True)
+    console.print(Text("error: ", "bold red"), Text(error.message), sep="")
+    if error.hint:
+        console.print(Text("hint: ", "bold cyan"), Text(error.hint), sep="")

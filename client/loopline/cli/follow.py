@@ -1,0 +1,87 @@
+"""Following a job until it is over: ``--wait``."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Sequence
+
+from rich.console import RenderableType
+from rich.text import Text
+
+from loopline.cli.common import PATIENCE_S, Common, stderr
+from loopline.cli.errors import Exit
+from loopline.cli.render import human, tables
+from loopline.cli.render.bars import Show, bars
+from loopline.client import AsyncClient
+from loopline_shared.errors import LooplineError
+from loopline_shared.model import JobState
+from loopline_shared.rest.bodies import JobDetail, JobView
+
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.1, 1.0
+OPEN = (JobState.WAITING, JobState.QUEUED, JobState.RUNNING)
+
+
+async def follow(job: int, common: Common, warnings: Sequence[str] = ()) -> int:
+    """Show how far a job is until it is over, and how it ended; Ctrl-C leaves the job running."""
+    console = stderr()
+    for warning in warnings:
+        console.print(Text(f"warning: {warning}", "yellow"))
+    try:
+        async with common.client() as client:
+            with bars(console) as show:
+                view = await show_until_over(client, job, show)
+    except asyncio.CancelledError:
+        where = f" --master {common.master}" if common.master else ""
+        console.print(f"job {job} goes on; come back to it with: loopline job {job} --wait{where}")
+        raise
+    common.show(view, lambda: outcome(view))
+    return Exit.OK if view.state == JobState.SUCCEEDED else Exit.FAILED
+
+
+async def show_until_over(client: AsyncClient, job: int, show: Show) -> JobDetail:
+    """Show the job as it is, again and again; what it is when it is over."""
+    view, heard, pause_s = await _look(client, job, show), time.monotonic(), FIRST_PAUSE_S
+    while view.state in OPEN:
+        await asyncio.sleep(pause_s)
+        pause_s = min(1.5 * pause_s, LONGEST_PAUSE_S)
+        try:
+            view, heard = await _look(client, job, show), time.monotonic()
+        except LooplineError as error:
+            if error.code != "unreachable" or time.monotonic() - heard > PATIENCE_S:
+                raise
+            show(view, "no master answers; waiting for it")
+    return view
+
+
+async def _look(client: AsyncClient, job: int, show: Show) -> JobDetail:
+    view = await client.job(job)
+    show(view, await _note(client, view))
+    return view
+
+
+async def _note(client: AsyncClient, job: JobView) -> str:
+    """What the counts do not say: why it waits, and how many replicas run in its tail."""
+    if job.state not in OPEN:
+        return job.state
+    if job.held or not job.tasks.running:
+        return (await client.explain(job.id)).sentence
+    if job.tasks.queued:
+        return ""
+    attempts = 0
+    async for worker in client.workers():
+        attempts += sum(attempt.job == job.id for attempt in worker.running)
+    replicas = attempts - job.tasks.running
+    return human.plural(replicas, "replica") if replicas > 0 else ""
+
+
+def outcome(job: JobDetail) -> RenderableType:
+    """How a job ended, in a line."""
+    took = human.between(job.submitted_at, job.finished_at, job.submitted_at)
+    line = Text.assemble("job ", (f"{job.id} {job.name} ", "bold"), tables.state(job.state), f" after {took}: ")
+    line.append(tables.counts(job))
+    if job.held_at is not None:
+        line.append(f", held back for {human.between(job.held_at, job.released_at, job.held_at)}")
+    if job.tasks.failed:
+        line.append(f"\nsee which: loopline tasks {job.id} --state failed", "dim")
+    return line

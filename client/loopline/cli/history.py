@@ -1,0 +1,84 @@
+"""``loopline history``: who used what, for how long, and what earlier runs have taught the grid."""
+
+from __future__ import annotations
+
+import time
+from typing import Annotated, Literal
+
+from cyclopts import Parameter
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from loopline.cli import values
+from loopline.cli.common import PLAIN, Common, page_size, read_by, some
+from loopline.cli.render import human, knowledge, tables
+from loopline_shared.rest.bodies import ForecastReport, HistoryReport, HistorySubject
+
+
+async def history(
+    *,
+    by: HistorySubject | Literal["program"] = "user",
+    since: Annotated[float | None, read_by(values.duration, "DURATION")] = None,
+    limit: Annotated[int, Parameter(alias="-n")] = 100,
+    owner: str | None = None,
+    name: str | None = None,
+    forecasts: bool = False,
+    common: Common = PLAIN,
+) -> None:
+    """Sum up the processor time that tasks took: useful, on replicas, wasted on losers, lost.
+
+    By program: what the grid knows of whose programs from their latest runs, and expects of jobs without a size. Jobs
+    of one owner, name and folder are runs of one program. `--json` has the runs themselves.
+
+    Parameters
+    ----------
+    by
+        A line for each user, worker, job or program.
+    since
+        Only what ended within this time until now, such as 7d; else all.
+    limit
+        At most so many lines, the greatest first; programs: the latest used first.
+    owner
+        Only programs of this user.
+    name
+        Only programs of this name.
+    forecasts
+        Instead: how well the ETAs of completed jobs held.
+    """
+    if forecasts:
+        async with common.client() as client:
+            held = await client.forecasts()
+        common.show(held, lambda: _held(held))
+        return
+    if by == "program":
+        async with common.client() as client:
+            items = await some(limit, client.programs(owner, name, page_size=page_size(limit)))
+        common.show(items, lambda: tables.cut(knowledge.programs(items), len(items), limit))
+        return
+    start = 0.0 if since is None else max(0.0, time.time() - since)
+    async with common.client() as client:
+        report = await client.history(by, since=start, limit=limit)
+    common.show(report, lambda: _picture(report, by))
+
+
+def _picture(report: HistoryReport, by: HistorySubject) -> RenderableType:
+    if not report.lines:
+        return Text("nothing has run in that time")
+    figures = ("jobs", "tasks", "attempts", "slot time", "CPU useful", "on replicas", "wasted", "lost")
+    names = (by, "name") if by == "job" else (by,)
+    made = tables.table(*names, *figures, right=figures)
+    for line in report.lines:
+        counts = [f"{count:,}" for count in (line.jobs, line.tasks, line.attempts)]
+        times = (line.wall_s, line.useful_cpu_s, line.replicated_cpu_s, line.wasted_cpu_s, line.lost_cpu_s)
+        subject = (line.subject, Text(line.name)) if by == "job" else (line.subject,)
+        made.add_row(*subject, *counts, *map(human.duration, times))
+    since = f"since {human.moment(report.since)}" if report.since else "since the beginning"
+    return Group(Text(since, "dim"), made)
+
+
+def _held(report: ForecastReport) -> RenderableType:
+    made = tables.table("told at", "jobs", "done by p50", "done by p90", right=("jobs", "done by p50", "done by p90"))
+    for moment in report.moments:
+        shares = ("-" if share is None else f"{share:.0%}" for share in (moment.p50_held, moment.p90_held))
+        made.add_row(f"{moment.moment} % done" if moment.moment else "first task", f"{moment.jobs:,}", *shares)
+    return made

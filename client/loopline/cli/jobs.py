@@ -1,0 +1,72 @@
+"""Commands that look at jobs and their tasks."""
+
+from __future__ import annotations
+
+from loopline.cli.common import PLAIN, Common, page_size, some
+from loopline.cli.follow import follow
+from loopline.cli.render import tables
+from loopline.cli.subjects import Job, SubjectOrWorker
+from loopline_shared.model import JobState, TaskState
+
+
+async def jobs(*, state: JobState | None = None, limit: int = 20, common: Common = PLAIN) -> None:
+    """List jobs, the latest first.
+
+    Parameters
+    ----------
+    state
+        Only jobs in this state.
+    limit
+        At most so many; 0: all.
+    """
+    async with common.client() as client:
+        items = await some(limit, client.jobs(state, page_size=page_size(limit)))
+    common.show(items, lambda: tables.cut(tables.jobs(items), len(items), limit))
+
+
+async def job(job: Job, /, *, wait: bool = False, common: Common = PLAIN) -> int:
+    """Show one job, or wait for it.
+
+    Parameters
+    ----------
+    job
+        Its number.
+    wait
+        Follow it until it is over; the exit code then tells whether it succeeded.
+    """
+    if wait:
+        return await follow(job, common)
+    async with common.client() as client:
+        detail = await client.job(job)
+    common.show(detail, lambda: tables.job(detail))
+    return 0
+
+
+async def tasks(job: Job, /, *, state: TaskState | None = None, limit: int = 100, common: Common = PLAIN) -> None:
+    """List a job's tasks.
+
+    Parameters
+    ----------
+    job
+        Its number.
+    state
+        Only tasks in this state.
+    limit
+        At most so many; 0: all.
+    """
+    async with common.client() as client:
+        items = await some(limit, client.tasks(job, state, page_size=page_size(limit)))
+    common.show(items, lambda: tables.cut(tables.tasks(items), len(items), limit))
+
+
+async def explain(subject: SubjectOrWorker, /, *, common: Common = PLAIN) -> None:
+    """Say why a job, a task or a worker is where it is, or where the time of one that is over went.
+
+    Parameters
+    ----------
+    subject
+        A job such as 12, a task such as 12.3, or a worker's name.
+    """
+    async with common.client() as client:
+        explanation = await client.explain(subject)
+    common.show(explanation, lambda: tables.explanation(explanation))

@@ -1,0 +1,119 @@
+"""``loopline join``: all that is needed on a new computer."""
+
+from __future__ import annotations
+
+import re
+import secrets
+import socket
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Any
+
+from cyclopts import Parameter
+from rich.text import Text
+
+from loopline.cli.common import PLAIN, Common, read_by
+from loopline.cli.errors import usage
+from loopline.client import AsyncClient
+from loopline_shared.errors import LooplineError
+from loopline_shared.joining import (
+    JoinLine,
+    Membership,
+    hash_of,
+    membership_file,
+    new_worker_token,
+    pending_file,
+    token_id,
+)
+from loopline_shared.rest.access import JoinRequest
+
+_PATIENCE_S = 10.0
+
+
+async def join(
+    line: Annotated[JoinLine, read_by(JoinLine.parse, "LINE")],
+    /,
+    *,
+    name: str | None = None,
+    service: Annotated[bool, Parameter(negative=())] = False,
+    common: Common = PLAIN,
+) -> None:
+    """Make this computer a worker, with the line that `loopline token join` printed.
+
+    What it needs is kept in the configuration folder, for this user's eyes only. Should anything go wrong half-way,
+    run the same line again: it counts once.
+
+    Parameters
+    ----------
+    line
+        The line, or what follows `loopline join` in it.
+    name
+        The worker's name; made of this computer's, if not given.
+    service
+        Also install the worker as a service of this user, and start it.
+    """
+    if common.master or common.token:
+        raise usage("the line says where the master is and who is asking", "leave --master and --token out")
+    member = _prepared(line, name)
+    try:
+        await _ask(line, member)
+    except LooplineError as error:
+        if error.code != "join_token_refused":
+            raise
+        member = replace(member, token=new_worker_token())  # the one from before was revoked: this one was not
+        await _ask(line, member)
+    file = Membership.confirm()
+    document: dict[str, Any] = {"worker": member.name, "master": member.master, "file": str(file)}
+    if service:
+        document["service"] = _install(member)
+    common.show(document, lambda: _told(member, service))
+
+
+async def _ask(line: JoinLine, member: Membership) -> None:
+    """The token is kept first of all: whatever happens next, asking again lets the same one in."""
+    member.write(pending_file())
+    wish = JoinRequest(
+        secret=line.secret, worker=member.name, token=token_id(member.token), hash=hash_of(member.token)
+    )
+    async with AsyncClient(line.master, patience_s=_PATIENCE_S, fingerprint=line.fingerprint) as client:
+        await client.join(wish)
+
+
+def _install(member: Membership) -> dict[str, Any]:
+    from loopline.service.install import install
+
+    try:
+        return install().document
+    except LooplineError as error:
+        message = f"this computer has joined as {member.name}, but as for the service: {error.message}"
+        raise LooplineError(error.code, message, error.hint, error.status) from None
+
+
+def _prepared(line: JoinLine, name: str | None) -> Membership:
+    """What a first, broken off try has left is used again, so that it counts as the same computer."""
+    for file in (pending_file(), membership_file()):
+        before = _kept(file)
+        if before and before.master == line.master and name in (None, before.name):
+            return replace(before, fingerprint=line.fingerprint)
+    return Membership(line.master, name or _made_up_name(), new_worker_token(), line.fingerprint)
+
+
+def _kept(file: Path) -> Membership | None:
+    """None also for what cannot be read: joining again is what repairs it."""
+    with suppress(LooplineError):
+        return Membership.read(file)
+    return None
+
+
+def _made_up_name() -> str:
+    host = re.sub(r"[^A-Za-z0-9-]+", "-", socket.gethostname().partition(".")[0]).strip("-")
+    return f"{host[:80] or 'worker'}-{secrets.token_hex(2)}"
+
+
+def _told(member: Membership, is_service: bool) -> Text:
+    text = Text(f"this computer has joined {member.master} as {member.name}")
+    text.append("\nits worker runs as a service" if is_service else "\nstart it: loopline worker")
+    if not is_service:
+        text.append("\nor keep it running, also after a restart: loopline service install")
+    return text

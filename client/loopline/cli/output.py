@@ -1,0 +1,61 @@
+"""Commands that print what tasks wrote."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import aclosing
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from loopline.cli.common import PATIENCE_S, PLAIN, Common
+from loopline.cli.subjects import Job, Task
+from loopline_shared.model import Stream
+
+
+async def logs(
+    task: Task,
+    /,
+    *,
+    stderr: bool = False,
+    follow: Annotated[bool, Parameter(alias="-f")] = False,
+    common: Common = PLAIN,
+) -> None:
+    """Print what a task wrote.
+
+    Parameters
+    ----------
+    task
+        A task such as 12.3.
+    stderr
+        What it wrote to stderr, rather than to stdout.
+    follow
+        Print what it writes while it writes it, until it is over.
+    """
+    stream: Stream = "stderr" if stderr else "stdout"
+    async with common.client() as client, aclosing(client.output(task, stream, follow=follow)) as pieces:
+        if common.json:
+            text = b"".join([piece async for piece in pieces]).decode(errors="replace")
+            common.show({"task": str(task), "stream": stream, "text": text}, str)
+            return
+        async for piece in pieces:
+            sys.stdout.buffer.write(piece)
+            sys.stdout.flush()
+
+
+async def results(job: Job, /, *, common: Common = PLAIN) -> None:
+    """Print what every task wrote, as the tasks finish; `--json` gives one result a line.
+
+    Parameters
+    ----------
+    job
+        Its number.
+    """
+    async with common.client(PATIENCE_S) as client, aclosing(client.results(job)) as lines:
+        async for result in lines:
+            if common.json:
+                print(result.model_dump_json(), flush=True)
+                continue
+            print(result.stdout, end="", flush=True)
+            if result.stdout_cut:
+                print(f"task {result.id} wrote more: `loopline logs {result.id}` shows it all", file=sys.stderr)

@@ -1,0 +1,1 @@
+"""Answers of the master as people see them on a terminal."""

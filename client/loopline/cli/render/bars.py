@@ -1,0 +1,51 @@
+"""Live progress of jobs, one row each, on a terminal; nothing anywhere else."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, ProgressColumn, Task, TaskID, TextColumn, TimeRemainingColumn
+from rich.text import Text
+
+from loopline.cli.render import tables
+from loopline_shared.rest.bodies import JobView
+
+Show = Callable[[JobView, str], None]
+"""Show how far a job is now, and a remark."""
+
+
+@contextmanager
+def bars(console: Console) -> Iterator[Show]:
+    rows: dict[int, TaskID] = {}
+    remaining = TimeRemainingColumn(compact=True, elapsed_when_finished=True)
+    columns = (_Name(), BarColumn(bar_width=24), _Counts(), _Rate(), remaining, _note)
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
+
+        def show(job: JobView, note: str) -> None:
+            if job.id not in rows:
+                rows[job.id] = progress.add_task("", total=job.task_count, job=job, note=note)
+            done = job.tasks.succeeded + job.tasks.failed + job.tasks.cancelled
+            progress.update(rows[job.id], completed=done, job=job, note=note)
+
+        yield show
+
+
+class _Name(ProgressColumn):
+    def render(self, task: Task) -> Text:
+        job: JobView = task.fields["job"]
+        return Text.assemble(f"job {job.id} ", (job.name, "bold"))
+
+
+class _Counts(ProgressColumn):
+    def render(self, task: Task) -> Text:
+        return Text(tables.counts(task.fields["job"]))
+
+
+class _Rate(ProgressColumn):
+    def render(self, task: Task) -> Text:
+        return Text(f"{task.speed:.1f}/s" if task.speed and not task.finished else "", "dim")
+
+
+_note = TextColumn("{task.fields[note]}", style="dim", markup=False)

@@ -1,0 +1,99 @@
+"""What the grid has learnt of machines and programs, as people see it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+from rich.console import RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from loopline.cli.render import human, tables
+from loopline_shared.model import Facts, Prediction, SpeedSource
+from loopline_shared.rest.bodies import LastHour, ProgramView, WorkerView
+
+_PLACES = 3
+
+
+def workers(items: Sequence[WorkerView]) -> RenderableType:
+    """Speed as learnt and as measured; the queue; the network; the last hour; the standing."""
+    if not items:
+        return Text("no workers; start one: loopline worker")
+    now = time.time()
+    made = tables.table(
+        "worker", "speed", "as measured", "spare CPU", "queue", "delay", "throughput", "reported", "last hour",
+        "standing", right=("speed", "queue", "delay", "throughput", "standing"),
+    )  # fmt: skip
+    for worker in items:
+        load = worker.load
+        made.add_row(
+            worker.name, f"{worker.speed:.2f}", _measured(worker.facts, now),
+            f"{load.spare_cpu:.1f} of {worker.facts.cpus}" if load else "-",
+            human.duration(worker.queue_s), _delay(load.delay_s if load else None),
+            _throughput(load.throughput_bytes_s if load else None), human.ago(worker.reported_at, now),
+            _last_hour(worker.last_hour), _standing(worker, now),
+        )  # fmt: skip
+    return made
+
+
+def programs(items: Sequence[ProgramView]) -> RenderableType:
+    if not items:
+        return Text("nothing is known of any program yet: it is learnt from tasks that succeed")
+    now = time.time()
+    made: Table = tables.table(
+        "owner", "program", "folder", "runs", "a task", "p10 to p90", "CPU", "memory", "where", "used",
+        right=("runs", "a task", "CPU", "memory"),
+    )  # fmt: skip
+    for program in items:
+        known = program.predicted
+        made.add_row(
+            program.owner, Text(program.name), Text(program.folder), f"{program.runs:,}",
+            human.duration(known.work) if known else "-",
+            f"{human.duration(known.p10)} to {human.duration(known.p90)}" if known else "-",
+            human.duration(program.cpu_s), human.amount(program.peak_memory_bytes), _places(program.workers),
+            human.ago(program.used_at, now),
+        )  # fmt: skip
+    return made
+
+
+def expected(predicted: Prediction | None) -> str:
+    """After a job's size: what was predicted of a task of it."""
+    if predicted is None:
+        return ""
+    spread = f"{human.duration(predicted.p10)} to {human.duration(predicted.p90)}"
+    return f"  (a task {human.duration(predicted.work)}, {spread}, from {human.plural(predicted.runs, 'run')})"
+
+
+def _measured(facts: Facts, now: float) -> str:
+    if facts.speed_source is SpeedSource.ASSUMED:
+        return f"{facts.speed:.2f}, assumed"
+    return f"{facts.speed:.2f}, {facts.speed_source}, {human.ago(facts.speed_measured_at, now)}"
+
+
+def _delay(delay_s: float | None) -> str:
+    return "-" if delay_s is None else f"{1000 * delay_s:.1f} ms"
+
+
+def _throughput(bytes_s: float | None) -> str:
+    return "-" if bytes_s is None else f"{human.amount(bytes_s)}/s"
+
+
+def _last_hour(did: LastHour | None) -> str:
+    """``40 % of 2h, 12 tasks``: work delivered against speed times slots."""
+    if did is None or not did.promised:
+        return "-"
+    share = 100 * did.delivered / did.promised
+    return f"{share:.0f} % of {human.duration(did.promised)}, {human.plural(did.tasks, 'task')}"
+
+
+def _standing(worker: WorkerView, now: float) -> str:
+    if worker.probation is not None:
+        return f"on probation for {human.duration(worker.probation.until - now)}: {worker.probation.reason}"
+    return f"{worker.standing:+.1f}" + (", on trial" if worker.on_trial else "")
+
+
+def _places(workers: dict[str, int]) -> str:
+    shown = [f"{name} {count}" for name, count in list(workers.items())[:_PLACES]]
+    more = len(workers) - len(shown)
+    return ", ".join(shown) + (f", {more} more" if more > 0 else "")

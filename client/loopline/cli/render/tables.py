@@ -1,0 +1,253 @@
+"""Answers of the master as people see them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Sequence
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from loopline.cli.render import human, knowledge
+from loopline_shared.model import Load, SizeSource, Yielded
+from loopline_shared.rest.access import JoinTokenView, TokenView
+from loopline_shared.rest.bodies import (
+    Eta,
+    Explanation,
+    JobDetail,
+    JobView,
+    Ledger,
+    PassingReport,
+    TaskView,
+    WorkerView,
+)
+
+_STYLES = {
+    "waiting": "dim yellow",
+    "queued": "yellow",
+    "running": "cyan",
+    "dispatched": "cyan",
+    "succeeded": "green",
+    "failed": "bold red",
+    "lost": "red",
+    "cancelled": "dim",
+    "cancelling": "dim",
+}
+
+
+def table(*columns: str, right: Iterable[str] = ()) -> Table:
+    made = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False, header_style="bold")
+    for name in columns:
+        made.add_column(name, justify="right" if name in right else "left", overflow="fold")
+    return made
+
+
+def cut(shown: RenderableType, count: int, limit: int) -> RenderableType:
+    """With a remark where the limit may have left some out."""
+    if count != limit:
+        return shown
+    return Group(shown, Text(f"no more than {limit:,} are shown; --limit 0 shows all", "dim"))
+
+
+def state(name: str, *remarks: str) -> Text:
+    return Text.assemble((name, _STYLES.get(name, "")), *(f", {remark}" for remark in remarks if remark))
+
+
+def jobs(items: Sequence[JobView]) -> RenderableType:
+    if not items:
+        return Text("no jobs; submit one: loopline submit -- hostname")
+    now = time.time()
+    made = table("job", "name", "state", "tasks", "size", "submitted", "took", "done by", right=("job", "size"))
+    for job in items:
+        made.add_row(
+            str(job.id), Text(job.name), job_state(job), counts(job), size(job),
+            human.ago(job.submitted_at, now), human.between(job.started_at, job.finished_at, now), eta(job, now),
+        )  # fmt: skip
+    return made
+
+
+def eta(job: JobView, now: float) -> str:
+    """In how long it will probably be over: as likely as not, and nearly surely."""
+    if job.eta is None:
+        return "-"
+    return f"{human.duration(job.eta.p50_at - now)} to {human.duration(job.eta.p90_at - now)}"
+
+
+def job_state(job: JobView) -> Text:
+    remarks = ("paused" if job.paused else "", "held" if job.held else "", "stalled" if job.stalled else "")
+    return state(job.state, *remarks)
+
+
+def size(job: JobView) -> str:
+    """As given, or ``~`` as predicted."""
+    return ("~" if job.size_source is SizeSource.PREDICTED else "") + human.size(job.size)
+
+
+def counts(job: JobView) -> str:
+    """``40 of 100``, and what else is worth knowing."""
+    others = {"running": job.tasks.running, "failed": job.tasks.failed, "cancelled": job.tasks.cancelled}
+    remarks = (f", {count:,} {what}" for what, count in others.items() if count)
+    return f"{job.tasks.succeeded:,} of {job.task_count:,}" + "".join(remarks)
+
+
+def job(detail: JobDetail) -> RenderableType:
+    now = time.time()
+    facts = table("", "")
+    facts.show_header, facts.box = False, None
+    for name, value in _facts(detail, now):
+        facts.add_row(Text(name, "bold"), value)
+    return facts
+
+
+def _facts(job: JobDetail, now: float) -> Iterable[tuple[str, RenderableType]]:
+    yield "job", Text.assemble((str(job.id), "bold"), "  ", job.name)
+    yield "state", job_state(job)
+    yield "tasks", counts(job)
+    yield "size", size(job) + knowledge.expected(job.predicted)
+    yield "owner", job.owner
+    if job.spec.command:
+        yield "command", Text(" ".join(job.spec.command))
+    yield "submitted", f"{human.moment(job.submitted_at)}  ({human.ago(job.submitted_at, now)})"
+    yield "started", human.moment(job.started_at)
+    if job.held_at is not None:
+        yield "held", f"{human.moment(job.held_at)}  for {human.between(job.held_at, job.released_at, now)}"
+    yield "finished", human.moment(job.finished_at)
+    if job.eta is not None:
+        yield "ETA", f"in {eta(job, now)}, from {job.eta.based_on}{_held_so_far(job.eta)}"
+    elif job.eta_note:
+        yield "ETA", f"none: {job.eta_note}"
+    if job.waiting_for:
+        yield "waits for", ", ".join(f"job {one}" for one in job.waiting_for)
+    yield "took", human.between(job.started_at, job.finished_at, now)
+    yield "CPU time", _ledger(job.ledger)
+    if job.mismatches:
+        yield (
+            "mismatches",
+            Text(f"results of {human.plural(job.mismatches, 'task')} differ between workers", "bold red"),
+        )
+    yield "a task", f"at most {human.plural(job.max_attempts, 'attempt')}, {job.max_replicas or 'any number'} at once"
+
+
+def _held_so_far(eta: Eta) -> str:
+    if eta.p50_held is None or eta.p90_held is None:
+        return ""
+    jobs = human.plural(eta.judged, "job")
+    return f"; of {jobs} so far, {eta.p50_held:.0%} were done by the first, {eta.p90_held:.0%} by the second"
+
+
+def _ledger(ledger: Ledger) -> str:
+    """What is nought is not spoken of."""
+    figures = {
+        "wasted by losers": ledger.wasted_cpu_s,
+        "lost": ledger.lost_cpu_s,
+        "on replicas": ledger.replicated_cpu_s,
+        "by replicas that won": ledger.won_cpu_s,
+    }
+    more = (f", {human.duration(seconds)} {what}" for what, seconds in figures.items() if seconds)
+    return f"{human.duration(ledger.useful_cpu_s)} useful{''.join(more)}"
+
+
+def tasks(items: Sequence[TaskView]) -> RenderableType:
+    now = time.time()
+    made = table("task", "state", "worker", "took", "exit", "failures", "why", right=("exit", "failures"))
+    for task in items:
+        made.add_row(
+            str(task.id), state(task.state), task.worker or "-",
+            human.between(task.started_at, task.finished_at, now),
+            "-" if task.exit_code is None else str(task.exit_code), str(task.failures), _why(task),
+        )  # fmt: skip
+    return made
+
+
+def _why(task: TaskView) -> Text:
+    return Text.assemble(task.reason, *([("; " if task.reason else "") + "results differ"] if task.mismatch else []))
+
+
+def explanation(item: Explanation) -> RenderableType:
+    reasons = (Text(f"  {reason.count:>6,}  {reason.detail}") for reason in item.reasons)
+    return Group(Text.assemble((item.subject, "bold"), f": {item.sentence}"), *reasons)
+
+
+def workers(items: Sequence[WorkerView]) -> RenderableType:
+    if not items:
+        return Text("no workers; start one: loopline worker")
+    now = time.time()
+    made = table(
+        "worker",
+        "state",
+        "slots",
+        "spare CPU",
+        "memory free",
+        "owner",
+        "input to frozen",
+        "system",
+        "heard",
+        "labels",
+        right=("slots",),
+    )
+    for worker in items:
+        load, facts = worker.load, worker.facts
+        made.add_row(
+            worker.name, worker_state(worker), f"{worker.slots_used}/{worker.slots}",
+            f"{load.spare_cpu:.1f} of {facts.cpus}" if load else "-",
+            human.amount(load.memory_available_bytes) if load else "-",
+            owner(load) if load else "-", _yielded(load.yielded) if load else "-",
+            f"{facts.os} {facts.arch}", human.ago(worker.reported_at, now), " ".join(facts.labels),
+        )  # fmt: skip
+    return made
+
+
+def owner(load: Load) -> str:
+    """Whether somebody is there, and why fewer slots are lent than there are."""
+    there = "in use" if load.in_use else "-" if load.idle_s is None else f"away {human.duration(load.idle_s)}"
+    return there if load.in_use or not load.withheld else f"{there}, {load.withheld}".removeprefix("-, ")
+
+
+def _yielded(figures: Yielded) -> str:
+    """Half of the times within, 99 of 100 within; of how many."""
+    if not figures.count:
+        return "-"
+    return f"p50 {figures.p50_s:.3f}s p99 {figures.p99_s:.3f}s of {figures.count:,}"
+
+
+def worker_state(worker: WorkerView) -> Text:
+    if not worker.connected:
+        return Text("away", "red")
+    if worker.probation is not None:
+        return Text("probation", "bold red")
+    if worker.draining:
+        return Text("draining", "yellow")
+    return Text("on trial", "yellow") if worker.on_trial else Text("connected", "green")
+
+
+def tokens(items: Sequence[TokenView]) -> RenderableType:
+    made = table("token", "name", "role", "created", "revoked")
+    for token in items:
+        made.add_row(token.id, token.name, token.role, human.moment(token.created_at), human.moment(token.revoked_at))
+    return made
+
+
+def passing(report: PassingReport) -> RenderableType:
+    """``3 completions checked, 0 passings``, and the latest of whatever there was."""
+    line = Text.assemble(
+        f"{human.plural(report.completions, 'completion')} checked, ",
+        (human.plural(report.passings, "passing"), "bold red" if report.passings else "green"),
+        *(f", {count:,} allowed ({reason})" for reason, count in report.excused.items()),
+    )
+    pairs = (
+        Text(f"  job {pair.job} completed before job {pair.passed}: {pair.reason or 'not allowed'}")
+        for pair in report.latest
+    )
+    return Group(line, *pairs)
+
+
+def join_tokens(items: Sequence[JoinTokenView]) -> RenderableType:
+    made = table("join token", "used", "created", "expires", "revoked")
+    for token in items:
+        made.add_row(
+            token.id, f"{token.used}/{token.uses}", human.moment(token.created_at), human.moment(token.expires_at),
+            human.moment(token.revoked_at),
+        )  # fmt: skip
+    return made

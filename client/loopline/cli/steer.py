@@ -1,0 +1,39 @@
+"""Commands that steer a job."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+from rich.text import Text
+
+from loopline.cli.common import PLAIN, Common
+from loopline.cli.render import tables
+from loopline.cli.subjects import Job
+from loopline.client import AsyncClient
+from loopline_shared.rest.bodies import JobView
+
+
+async def cancel(job: Job, /, *, common: Common = PLAIN) -> None:
+    """Cancel a job: what it has running is killed, what it has finished is kept."""
+    await _steer(job, AsyncClient.cancel, common)
+
+
+async def pause(job: Job, /, *, common: Common = PLAIN) -> None:
+    """Start nothing more of a job until it is resumed; what runs goes on, and nobody waits for it."""
+    await _steer(job, AsyncClient.pause, common)
+
+
+async def resume(job: Job, /, *, common: Common = PLAIN) -> None:
+    """Go on with a paused job."""
+    await _steer(job, AsyncClient.resume, common)
+
+
+async def retry(job: Job, /, *, common: Common = PLAIN) -> None:
+    """Run the failed and cancelled tasks of a job again; it counts as the last to come."""
+    await _steer(job, AsyncClient.retry, common)
+
+
+async def _steer(job: int, act: Callable[[AsyncClient, int], Awaitable[JobView]], common: Common) -> None:
+    async with common.client() as client:
+        view = await act(client, job)
+    common.show(view, lambda: Text.assemble(f"job {view.id} {view.name}: ", tables.job_state(view)))

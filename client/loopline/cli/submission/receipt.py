@@ -1,0 +1,74 @@
+"""What is shown once a job is submitted, or before it is."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable, Sequence
+
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from loopline.cli.common import stderr
+from loopline.cli.render import human
+from loopline_shared.rest.bodies import Preview, Submission
+from loopline_shared.spec import JobSpec
+
+LONGEST_COMMAND = 160
+MOST_NAMED = 5
+
+
+def receipt(submitted: Submission) -> RenderableType:
+    tasks = human.plural(submitted.task_count, "task")
+    line = Text.assemble("job ", (str(submitted.id), "bold"), f" submitted: {tasks}")
+    return Group(line, *_warnings(submitted.warnings))
+
+
+def preview(seen: Preview, job: JobSpec) -> RenderableType:
+    """What would be submitted: how much, how it begins, with which files, how long it may take."""
+    tasks = human.plural(seen.task_count, "task")
+    shown = [Text(f"{task.number:>7,}  {_command(task.command)}", no_wrap=True) for task in seen.tasks]
+    if seen.task_count > len(seen.tasks):
+        shown.append(Text("    ...", "dim"))
+    return Group(
+        Text.assemble(("nothing is submitted: ", "bold"), f"this would be {tasks}, size {human.size(seen.size)}"),
+        *shown,
+        *_files(job),
+        *_expected(seen),
+        *_warnings(seen.warnings),
+    )
+
+
+def warn(warnings: Iterable[str]) -> None:
+    """Print warnings on stderr, where they are in nobody's way who reads the answer as JSON."""
+    for warning in _warnings(warnings):
+        stderr().print(warning, soft_wrap=True)
+
+
+def _command(command: Iterable[str]) -> str:
+    """As it would be typed."""
+    line = shlex.join(command).replace("\n", "\\n")
+    return line if len(line) <= LONGEST_COMMAND else f"{line[: LONGEST_COMMAND - 3]}..."
+
+
+def _files(job: JobSpec) -> Iterable[Text]:
+    if job.inputs:
+        yield Text(f"each finds {_few(list(job.inputs))}")
+    if job.outputs:
+        yield Text(f"each brings back {_few(job.outputs)}")
+
+
+def _few(names: Sequence[str]) -> str:
+    more = f" and {len(names) - MOST_NAMED:,} more" if len(names) > MOST_NAMED else ""
+    return ", ".join(names[:MOST_NAMED]) + more
+
+
+def _expected(seen: Preview) -> Iterable[Text]:
+    if seen.expected:
+        p50, p90 = human.duration(seen.expected.p50_s), human.duration(seen.expected.p90_s)
+        yield Text(f"expected to be over in {p50}; 9 times out of 10 within {p90}")
+    else:
+        yield Text("how long it takes is not known before some of its tasks have run", "dim")
+
+
+def _warnings(warnings: Iterable[str]) -> Iterable[Text]:
+    return (Text(f"warning: {warning}", "yellow") for warning in warnings)

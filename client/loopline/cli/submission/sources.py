@@ -1,0 +1,184 @@
+"""Where a sweep's rows come from: values on the command line, lines, CSV and JSON lines; and how they go together.
+
+All of it is read row by row: a file may be longer than memory.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import product, zip_longest
+from pathlib import Path
+from typing import IO, Any
+
+from loopline.cli import values
+from loopline.cli.errors import usage
+from loopline.cli.submission.options import STDIN
+from loopline.cli.submission.spreadsheet import csv_rows
+from loopline.cli.submission.sweep_options import SweepOptions
+from loopline_shared.errors import LooplineError
+from loopline_shared.row_lines import check_row, read_row
+from loopline_shared.scalar import Scalar
+from loopline_shared.spec import Range
+
+Row = dict[str, Scalar]
+
+_BOM = b"\xef\xbb\xbf"
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """Some parameters and their values; several axes make a sweep."""
+
+    label: str  # as the user knows it
+    rows: Iterable[Row]
+    length: int | None = None  # None: not known before it is read
+
+
+def grid(options: SweepOptions) -> dict[str, Any] | None:
+    """All combinations of values, as their rule; None where there are rows to be read."""
+    if _files(options):
+        return None
+    if options.zip:
+        return None if _named(options) else {}
+    return dict(_named(options))
+
+
+def rows(options: SweepOptions) -> Iterator[Row]:
+    """One after the other; LooplineError (usage), or ValueError, at the first that is none."""
+    named = [_axis(name, given) for name, given in _named(options)]
+    axes = [*_file_axis(options), *named]
+    made = _zipped(axes) if options.zip else _combined(axes)
+    return map(check_row, made) if named else made  # those of a file have been checked, each with its line
+
+
+def _named(options: SweepOptions) -> list[tuple[str, Any]]:
+    """Parameters of the command line as JSON says them."""
+    named: list[tuple[str, Any]] = [("index", values.array(options.array))] if options.array else []
+    named += [values.parameter(text) for text in options.param]
+    if len(dict(named)) < len(named):
+        raise usage("a parameter is given twice: put all its values into one, such as lr=0.1,0.01")
+    return named
+
+
+def _files(options: SweepOptions) -> list[tuple[str, Path]]:
+    files = {"--each-line": options.each_line, "--csv": options.csv, "--jsonl": options.jsonl}
+    return [(name, path) for name, path in files.items() if path is not None]
+
+
+def _file_axis(options: SweepOptions) -> Iterator[Axis]:
+    files = _files(options)
+    if len(files) > 1:
+        names = " and ".join(name for name, _ in files)
+        raise usage(f"{names} are given: a sweep has one file of rows", "put all columns into one file")
+    for option, path in files:
+        read = {"--each-line": _lines, "--csv": csv_rows, "--jsonl": _objects}[option]
+        yield Axis(f"{option} {path}", _read(path, read))
+
+
+def _axis(name: str, given: Any) -> Axis:
+    listed: Sequence[Any] | Range = Range(**given) if isinstance(given, dict) else given
+    return Axis(name, _Values(name, listed), len(listed))
+
+
+@dataclass(frozen=True, slots=True)
+class _Values:
+    """Can be gone through again and again."""
+
+    name: str
+    values: Sequence[Any] | Range
+
+    def __iter__(self) -> Iterator[Row]:
+        return ({self.name: self.values[place]} for place in range(len(self.values)))
+
+
+def _combined(axes: Sequence[Axis]) -> Iterator[Row]:
+    """All combinations; the first axis, which may be a file, is gone through once."""
+    first, *others = axes
+    for row in first.rows:
+        for chosen in product(*(axis.rows for axis in others)):
+            yield _together(first, [row, *chosen])
+
+
+def _zipped(axes: Sequence[Axis]) -> Iterator[Row]:
+    """The first of each, then the second of each, and so on; all must be equally long."""
+    known = {axis.label: axis.length for axis in axes if axis.length is not None}
+    if len(set(known.values())) > 1:
+        raise _unequal(", ".join(f"{label} has {length:,}" for label, length in known.items()))
+    for number, chosen in enumerate(zip_longest(*(axis.rows for axis in axes))):
+        if ended := [axis.label for axis, row in zip(axes, chosen, strict=True) if row is None]:
+            goes_on = next(axis.label for axis, row in zip(axes, chosen, strict=True) if row is not None)
+            raise _unequal(f"{ended[0]} has {number:,}, {goes_on} has more")
+        yield _together(axes[0], list(chosen))
+
+
+def _together(first: Axis, parts: Sequence[Row]) -> Row:
+    if len(parts) == 1:
+        return parts[0]
+    row: Row = {}
+    for part in parts:
+        if twice := row.keys() & part.keys():
+            name = min(twice)
+            raise usage(f"{name} is given twice: by {first.label} and on its own", "rename one of the two")
+        row |= part
+    return row
+
+
+def _unequal(lengths: str) -> LooplineError:
+    hint = "give each the same number of values, or leave --zip out to have all combinations"
+    return usage(f"--zip takes values side by side, so there must be as many of each: {lengths}", hint)
+
+
+def _read(path: Path, read: Any) -> Iterator[Row]:
+    """A file's rows; whatever is wrong is said with the file's name and line."""
+    place = _Place("stdin" if path == STDIN else str(path))
+    try:
+        with _opened(path) as file:
+            yield from read(file, place)
+    except OSError as error:
+        raise usage(f"cannot read {path}: {error.strerror or error}") from None
+    except UnicodeDecodeError:
+        hint = "save it as UTF-8"
+        raise usage(f"{place}: this is not text in UTF-8", hint) from None
+    except ValueError as error:
+        raise usage(f"{place}: {error}") from None
+
+
+@dataclass(slots=True)
+class _Place:
+    """Where reading is; readers keep it up to date."""
+
+    name: str
+    line: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.name}:{self.line}" if self.line else self.name
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[IO[bytes]]:
+    if path == STDIN:
+        yield sys.stdin.buffer
+        return
+    with path.open("rb") as file:
+        yield file
+
+
+def _numbered(file: IO[bytes], place: _Place) -> Iterator[bytes]:
+    """Lines that are not blank, without their ends."""
+    for place.line, line in enumerate(file, 1):
+        text = (line.removeprefix(_BOM) if place.line == 1 else line).rstrip(b"\r\n")
+        if text.strip():
+            yield text
+
+
+def _lines(file: IO[bytes], place: _Place) -> Iterator[Row]:
+    for line in _numbered(file, place):
+        yield check_row({"line": line.decode()})
+
+
+def _objects(file: IO[bytes], place: _Place) -> Iterator[Row]:
+    for line in _numbered(file, place):
+        yield read_row(line)

@@ -1,0 +1,113 @@
+"""``loopline token``: who may do what."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from cyclopts import App, Parameter
+from rich.text import Text
+
+from loopline.cli.common import PLAIN, Common, read_by, some
+from loopline.cli.render import human, tables
+from loopline.cli.values import duration
+from loopline.settings import is_here
+from loopline_shared.errors import LooplineError
+from loopline_shared.joining import JoinLine
+from loopline_shared.rest.access import JoinTokenCreated, Role, TokenCreated
+
+token = App(name="token", default_parameter=Parameter(negative=(), show_default=False))
+
+
+@token.command
+async def create(name: str, /, *, role: Role = "user", common: Common = PLAIN) -> None:
+    """Create a token; its secret is shown this once.
+
+    Parameters
+    ----------
+    name
+        Whose it is: a user or a worker.
+    role
+        What it allows: everything (admin), submitting jobs (user), looking (reader), or joining as a worker.
+    """
+    async with common.client() as client:
+        created = await client.create_token(name, role)
+    common.show(created, lambda: _secret(created))
+
+
+@token.command(name="list")
+async def list_(*, common: Common = PLAIN) -> None:
+    """List the tokens, without their secrets."""
+    async with common.client() as client:
+        items = await some(0, client.tokens())
+    common.show(items, lambda: tables.tokens(items))
+
+
+@token.command
+async def revoke(token: str, /, *, common: Common = PLAIN) -> None:
+    """Revoke a token, at once and for good.
+
+    Parameters
+    ----------
+    token
+        Its id, as listed.
+    """
+    async with common.client() as client:
+        try:
+            revoked = await client.revoke_token(token)
+        except LooplineError as error:
+            if error.status != 404:
+                raise
+            line = await client.revoke_join_token(token)
+            common.show(
+                line, lambda: Text(f"join token {line.id} is revoked: {line.used} of {line.uses} have joined")
+            )
+            return
+    common.show(revoked, lambda: Text(f"token {revoked.id} of {revoked.name} is revoked"))
+
+
+@token.command
+async def join(
+    *,
+    uses: int = 1,
+    expires: Annotated[float, read_by(duration, "DURATION")] = 86400.0,
+    address: str | None = None,
+    common: Common = PLAIN,
+) -> None:
+    """Print the line that lets a new computer join as a worker.
+
+    Parameters
+    ----------
+    uses
+        How many computers it is for.
+    expires
+        How long it is good for, such as 24h or 7d.
+    address
+        Where those computers reach the master, where that is not how you reach it.
+    """
+    async with common.client() as client:
+        created = await client.create_join_token(uses, expires)
+    line = JoinLine(address.rstrip("/") if address else created.address, created.secret, created.fingerprint)
+    document = {**created.model_dump(mode="json"), "line": f"loopline join {line}"}
+    common.show(document, lambda: _line(line, created))
+
+
+@token.command
+async def joins(*, common: Common = PLAIN) -> None:
+    """List the lines that were made, without their secrets."""
+    async with common.client() as client:
+        items = await some(0, client.join_tokens())
+    common.show(items, lambda: tables.join_tokens(items))
+
+
+def _line(line: JoinLine, created: JoinTokenCreated) -> Text:
+    who = "one computer" if created.uses == 1 else f"{created.uses} computers"
+    text = Text.assemble((f"loopline join {line}", "bold"), f"\nfor {who}, until {human.moment(created.expires_at)}")
+    if is_here(line.master):
+        text.append(
+            "\nonly this computer can reach that address: run the master with --host 0.0.0.0, or give --address"
+        )
+    return text
+
+
+def _secret(created: TokenCreated) -> Text:
+    return Text.assemble((created.secret, "bold"), "\nkeep it: it is not shown again", f" (token {created.id})")

@@ -1,0 +1,185 @@
+"""``loopline top``: workers and jobs, live."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Annotated
+
+from cyclopts.types import PositiveFloat
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.text import Text
+
+from loopline.cli import values
+from loopline.cli.common import PATIENCE_S, PLAIN, Common, read_by, some, stdout
+from loopline.cli.render import human, tables
+from loopline.client import AsyncClient
+from loopline_shared.errors import LooplineError
+from loopline_shared.model import JobState
+from loopline_shared.rest.bodies import JobView, PassingReport, WorkerView
+
+_SHOWN_STATES = (JobState.RUNNING, JobState.QUEUED, JobState.WAITING)
+_BAR = 20
+_MOST = 200
+_MOST_RUNNING = 6
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """The grid as it was at one moment."""
+
+    at: float = 0.0
+    workers: list[WorkerView] = field(default_factory=list)
+    jobs: list[JobView] = field(default_factory=list)
+    passing: PassingReport | None = None
+
+
+async def top(
+    *,
+    every: Annotated[PositiveFloat, read_by(values.duration, "DURATION")] = 1.0,
+    once: bool = False,
+    common: Common = PLAIN,
+) -> None:
+    """Watch the grid: what runs where, how far jobs are. `q` ends it.
+
+    Parameters
+    ----------
+    every
+        How often to look.
+    once
+        Look once, and print.
+    """
+    console = stdout()
+    async with common.client(0.0 if console.is_terminal else 1.0) as client:
+        if once or common.json or not console.is_terminal:
+            look = await _look(client)
+            document = {"workers": look.workers, "jobs": look.jobs, "passing": look.passing}
+            common.show(document, lambda: _picture(look, client.master, _MOST))
+            return
+        with _quit_key() as quits, Live(console=console, screen=True, auto_refresh=False) as live:
+            await _watch(client, console, live, quits, every)
+
+
+async def _watch(client: AsyncClient, console: Console, live: Live, quits: asyncio.Event, every_s: float) -> None:
+    """Until `q`; LooplineError where the master is away for too long."""
+    look = Look()
+    while not quits.is_set():
+        trouble = ""
+        try:
+            look = await _look(client)
+        except LooplineError as error:
+            if error.code != "unreachable" or time.time() - look.at > PATIENCE_S:
+                raise
+            trouble = "no master answers; waiting for it"
+        live.update(_picture(look, client.master, console.height, trouble), refresh=True)
+        try:
+            async with asyncio.timeout(every_s):
+                await quits.wait()
+        except TimeoutError:
+            continue
+
+
+async def _look(client: AsyncClient) -> Look:
+    jobs = [job for state in _SHOWN_STATES for job in reversed(await some(_MOST, client.jobs(state)))]
+    workers = sorted(await some(0, client.workers()), key=lambda worker: (not worker.connected, worker.name))
+    return Look(time.time(), workers, jobs, await client.passing())
+
+
+def _picture(look: Look, master: str, height: int, trouble: str = "") -> RenderableType:
+    """As much as fits on so many lines: jobs have a half, workers what they leave."""
+    half = max(3, (height - 8) // 2)
+    shown_jobs = look.jobs[: max(half, height - 8 - len(look.workers))]
+    shown_workers = look.workers[: max(half, height - 8 - len(shown_jobs))]
+    parts: list[RenderableType] = [_summary(look, master, trouble), _workers(shown_workers, look)]
+    parts.append(_jobs(shown_jobs, look) if look.jobs else Text("no job is queued or running", "dim"))
+    return Group(*parts)
+
+
+def _summary(look: Look, master: str, trouble: str) -> Text:
+    here = [worker for worker in look.workers if worker.connected]
+    slots, used = sum(worker.slots for worker in here), sum(worker.slots_used for worker in here)
+    spare = sum(worker.load.spare_cpu for worker in here if worker.load)
+    line = Text.assemble(
+        ("loopline top  ", "bold"), f"{master}  {time.strftime('%H:%M:%S', time.localtime(look.at))}  "
+    )
+    line.append(f"{human.plural(len(here), 'worker')}, {used} of {slots} slots in use, {spare:.1f} cores spare  ")
+    if look.passing is not None:
+        style = "bold red" if look.passing.passings else "green"
+        line.append(
+            f"{human.plural(look.passing.passings, 'passing')} in {look.passing.completions:,} completions", style
+        )
+    if trouble:
+        line.append(f"\n{trouble}", "yellow")
+    return line
+
+
+def _workers(workers: list[WorkerView], look: Look) -> RenderableType:
+    made = tables.table("worker", "slots", "", "spare CPU", "owner", "running", right=("spare CPU",))
+    for worker in workers:
+        load = worker.load
+        running = " ".join(
+            [*map(str, worker.running[:_MOST_RUNNING]), *["..."][: len(worker.running) > _MOST_RUNNING]]
+        )
+        made.add_row(
+            worker.name, f"{worker.slots_used}/{worker.slots}", _slots(worker),
+            f"{load.spare_cpu:.1f} of {worker.facts.cpus}" if load else "-",
+            tables.owner(load) if load else "-", running or tables.worker_state(worker),
+        )  # fmt: skip
+    left = len(look.workers) - len(workers)
+    return Group(made, Text(f"... and {human.plural(left, 'worker')} more", "dim")) if left else made
+
+
+def _slots(worker: WorkerView) -> Text:
+    """A mark a slot, as far as they are readable."""
+    used, free = min(worker.slots_used, _BAR), min(max(0, worker.slots - worker.slots_used), _BAR)
+    return Text.assemble(("■" * used, "cyan"), ("□" * free, "dim"))
+
+
+def _jobs(jobs: list[JobView], look: Look) -> RenderableType:
+    made = tables.table("job", "name", "state", "", "tasks", "took", right=("job",))
+    for job in jobs:
+        made.add_row(
+            str(job.id), Text(job.name[:40]), tables.job_state(job), _progress(job), tables.counts(job),
+            human.between(job.started_at, job.finished_at, look.at),
+        )  # fmt: skip
+    left = len(look.jobs) - len(jobs)
+    return Group(made, Text(f"... and {human.plural(left, 'job')} more", "dim")) if left else made
+
+
+def _progress(job: JobView) -> Text:
+    def cells(count: int) -> int:
+        return round(_BAR * count / job.task_count)
+
+    done = cells(job.tasks.succeeded + job.tasks.failed)
+    doing = min(_BAR - done, max(cells(job.tasks.running), job.tasks.running > 0))
+    return Text.assemble(("━" * done, "green"), ("━" * doing, "cyan"), ("─" * (_BAR - done - doing), "dim"))
+
+
+@contextmanager
+def _quit_key() -> Iterator[asyncio.Event]:
+    """Set by `q`, where keys can be read one by one."""
+    quits = asyncio.Event()
+    if sys.platform == "win32" or not sys.stdin.isatty():
+        yield quits
+        return
+    import termios
+    import tty
+
+    before, loop = termios.tcgetattr(sys.stdin), asyncio.get_running_loop()
+
+    def read() -> None:
+        if sys.stdin.read(1) in ("q", "Q", "\x1b", ""):
+            quits.set()
+
+    tty.setcbreak(sys.stdin)
+    loop.add_reader(sys.stdin, read)
+    try:
+        yield quits
+    finally:
+        loop.remove_reader(sys.stdin)
+        termios.tcsetattr(sys.stdin, termios.TCSADRAIN, before)

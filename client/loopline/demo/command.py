@@ -1,0 +1,113 @@
+"""``loopline demo``."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import time
+from collections.abc import Coroutine
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console, Group, RenderableType
+from rich.text import Text
+
+from loopline.cli.common import Common, has_colour, some, stderr, stdout
+from loopline.cli.errors import Exit
+from loopline.cli.render import tables
+from loopline.cli.render.chart import draw as draw_chart
+from loopline.demo import story
+from loopline.demo.grid import Grid, running
+from loopline_shared.rest.bodies import AttemptView, JobDetail, PassingReport
+
+WORKERS = ("pc-1", "pc-2")
+SLOTS = 2
+CHART_COLUMNS = 150
+PICTURE = Path("loopline-demo", "mandelbrot.png")
+
+
+def demo(*, keep: bool = False, json: bool = False) -> int:
+    """Show a whole grid at work on this computer, in half a minute.
+
+    Starts a master and two workers, and submits three jobs: a picture, a smaller job that overtakes it, and a third
+    that must not overtake the second, being no smaller. Shows who ran what, replicas included, and names the file
+    with the finished picture; then stops all that it started.
+
+    Parameters
+    ----------
+    keep
+        Leave the grid running afterwards, to play with, until Ctrl-C.
+    json
+        Answer with JSON on stdout, and nothing else.
+    """
+    console = stderr() if json else stdout()
+    try:
+        asyncio.run(_until_stopped(_demo(console, keep, Common(json=json))))
+    except asyncio.CancelledError:
+        console.print("stopped; nothing of the demo is left running")
+        return Exit.INTERRUPTED
+    return Exit.OK
+
+
+async def _until_stopped(work: Coroutine[Any, Any, None]) -> None:
+    """A signal cancels the work, once: what it does to clean up is not cut short by a second one."""
+    loop, task = asyncio.get_running_loop(), asyncio.ensure_future(work)
+    signals = [number for name in ("SIGINT", "SIGTERM", "SIGHUP") if (number := getattr(signal, name, None))]
+
+    def stop() -> None:
+        for number in signals:
+            loop.add_signal_handler(number, lambda: None)
+        task.cancel()
+
+    with suppress(NotImplementedError):  # on Windows, where asyncio.run itself cancels on Ctrl-C
+        for number in signals:
+            loop.add_signal_handler(number, stop)
+    await task
+
+
+async def _demo(console: Console, keep: bool, common: Common) -> None:
+    begun = time.monotonic()
+    console.print(f"starting a master and {len(WORKERS)} workers with {SLOTS} slots each")
+    async with running(WORKERS, SLOTS) as grid, grid.client() as client:
+        jobs = await story.tell(client, console)
+        await story.draw(client, jobs[0], PICTURE)
+        attempts = [attempt for job in jobs for attempt in await some(0, client.attempts(job.id))]
+        shown = Shown(jobs, attempts, await client.passing(), await story.estimate(client, jobs[1:]), begun)
+        common.show(shown.document(), lambda: shown.picture(console))
+        if keep:
+            await _keep(grid, console)
+
+
+async def _keep(grid: Grid, console: Console) -> None:
+    console.print(
+        f"\nthe grid stays until Ctrl-C; in another terminal:\n"
+        f"  export LOOPLINE_MASTER={grid.url} LOOPLINE_TOKEN_FILE={grid.admin_token}\n"
+        f"  loopline submit --wait -- hostname"
+    )
+    await asyncio.Event().wait()
+
+
+@dataclass(frozen=True)
+class Shown:
+    """All that the demo has to show at its end."""
+
+    jobs: list[JobDetail]
+    attempts: list[AttemptView]
+    passing: PassingReport
+    pi: float
+    begun: float
+
+    def document(self) -> dict[str, Any]:
+        return {
+            "jobs": self.jobs, "attempts": self.attempts, "passing": self.passing,
+            "pi": self.pi, "picture": str(PICTURE), "took_s": time.monotonic() - self.begun,
+        }  # fmt: skip
+
+    def picture(self, console: Console) -> RenderableType:
+        names = {job.id: job.name for job in self.jobs}
+        columns = min(console.width, CHART_COLUMNS)
+        chart = draw_chart(self.attempts, names, time.time(), columns, has_colour(console))
+        outcome = Text(f"pi is about {self.pi:.4f}; the picture is in ").append(f"./{PICTURE}", "bold")
+        return Group(chart, Text(), tables.passing(self.passing), outcome)

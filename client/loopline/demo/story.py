@@ -1,0 +1,73 @@
+"""What the demo shows: a long job, a smaller one that overtakes it, and one of equal size that must not."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from statistics import fmean
+
+from rich.console import Console
+
+from loopline.cli.follow import outcome, show_until_over
+from loopline.cli.render.bars import bars
+from loopline.client import AsyncClient
+from loopline.demo.picture import png
+from loopline_shared.errors import LooplineError
+from loopline_shared.model import JobState, TaskId
+from loopline_shared.rest.bodies import JobDetail
+from loopline_shared.spec import JobSpec
+
+STRIPS = 24
+THROWS = 1_500_000
+_TASKS = Path(__file__).parent / "tasks"
+
+
+def _job(name: str, size: float, script: str, *arguments: str, **parameters: list[int]) -> JobSpec:
+    command = [sys.executable, "-I", str(_TASKS / script), *arguments]
+    grid = {parameter: {"range": bounds} for parameter, bounds in parameters.items()}
+    return JobSpec.model_validate({"name": name, "size": size, "command": command, "parameters": grid})
+
+
+JOBS = (
+    _job("mandelbrot", 15, "mandelbrot.py", "--strip", "{strip}", "--of", str(STRIPS), strip=[1, STRIPS]),
+    _job("pi", 5, "pi.py", "--seed", "{seed}", "--throws", str(THROWS), seed=[1, 6]),
+    _job("pi-again", 5, "pi.py", "--seed", "{seed}", "--throws", str(THROWS), seed=[7, 12]),
+)
+"""Sized by about what they take; the third no smaller than the second, so that it must not pass it."""
+
+
+async def tell(client: AsyncClient, console: Console) -> list[JobDetail]:
+    """Submit the jobs, and show how they get on until all are over."""
+    numbers = [(await client.submit(job)).id for job in JOBS]
+    with bars(console) as show:
+
+        async def follow(number: int) -> JobDetail:
+            view = await show_until_over(client, number, show)
+            console.print(outcome(view))
+            return view
+
+        views = await asyncio.gather(*map(follow, numbers))
+    for view in views:
+        if view.state != JobState.SUCCEEDED:
+            raise LooplineError("demo", f"job {view.id} {view.name} {view.state}, which it never should")
+    return views
+
+
+async def draw(client: AsyncClient, job: JobDetail, file: Path) -> None:
+    """Put the strips that the tasks printed together, as a picture."""
+    rows = [bytes.fromhex(line) for strip in await _printed(client, job) for line in strip.split()]
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_bytes(png(rows))
+
+
+async def estimate(client: AsyncClient, jobs: Sequence[JobDetail]) -> float:
+    """Pi, from what the tasks of these jobs printed."""
+    return fmean([float(text) for job in jobs for text in await _printed(client, job)])
+
+
+async def _printed(client: AsyncClient, job: JobDetail) -> list[str]:
+    """What each task of a job wrote, in the order of tasks."""
+    tasks = (TaskId(job.id, number) for number in range(1, job.task_count + 1))
+    return [b"".join([piece async for piece in client.output(task)]).decode() for task in tasks]

@@ -1,0 +1,217 @@
+"""``loopline.Executor``: the grid as a pool of the standard library's concurrent.futures."""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures.thread
+import threading
+import time
+from collections.abc import Callable, Coroutine, Iterable, Iterator
+from contextlib import suppress
+from types import ModuleType
+from typing import Any, TypeVar
+from uuid import uuid4
+from weakref import WeakSet
+
+from loopline.client import AsyncClient
+from loopline.functions.batching import Gathering
+from loopline.functions.calls import CallOptions, all_pickled, pickled
+from loopline.functions.futures import Batch, GridFuture, Unfinished, in_order
+from loopline.functions.portal import Portal
+from loopline.functions.sending import Sending
+from loopline_shared.errors import LooplineError
+from loopline_shared.spec import Requirements
+
+Answer = TypeVar("Answer")
+
+MOST_SINGLE_CALLS = 1000
+"""Of one map, whose calls are tasks of their own without being asked to."""
+PROBED_CALLS = 8
+_FLUSH_WITHIN_S = 10.0
+_open: WeakSet[Executor] = WeakSet()
+
+
+class Executor(concurrent.futures.Executor):
+    """Calls functions on the grid's workers, in interpreters that stay warm as long as there are calls.
+
+    What is submitted is a job of the master's, safe from the end of this program: ``jobs`` has the numbers, and
+    ``attach`` in another program the futures. Functions, arguments and values travel by cloudpickle, so that workers
+    need the same Python (major and minor) and what the function imports, but not the file that it stands in.
+
+    ``size``: of one call, in reference CPU-seconds. ``modules``: of your own, to be carried along because workers do
+    not have them. ``requires``: as of a job, such as ``{"memory_bytes": 2**30}``. ``session``: executors that give
+    the same one share interpreters. ``gather_s``: of many calls in a row, those that follow one another so soon are
+    one job; the first ones go at once.
+    """
+
+    def __init__(
+        self,
+        master: str | None = None,
+        token: str | None = None,
+        *,
+        name: str = "",
+        size: float | None = None,
+        requires: Requirements | dict[str, Any] | None = None,
+        environment: dict[str, str] | None = None,
+        timeout_s: float | None = None,
+        max_attempts: int = 1,
+        max_replicas: int | None = None,
+        modules: Iterable[ModuleType] = (),
+        session: str | None = None,
+        gather_s: float = 0.005,
+        patience_s: float = 300.0,
+    ) -> None:
+        options = CallOptions(
+            name, size, Requirements.model_validate(requires or {}), environment or {}, timeout_s, max_attempts,
+            max_replicas,
+        )  # fmt: skip
+        self._chunks_may_vary = max_attempts == 1 and timeout_s is None
+        self._modules = tuple(modules)
+        self._client = AsyncClient(master, token, patience_s=patience_s)
+        self._unfinished = Unfinished(self._cancelled)
+        self._gathering = Gathering(self._modules, gather_s)
+        self._portal = Portal("loopline-executor")
+        self._sending = self._portal.call(
+            _made(Sending, self._client, options, session or uuid4().hex, self._unfinished)
+        )
+        _open.add(self)
+
+    @property
+    def jobs(self) -> list[int]:
+        """Numbers of the jobs that came of it."""
+        return self._sending.jobs
+
+    # What every executor has.
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> GridFuture:
+        future = self._unfinished.new()
+        try:
+            if self._gathering.add(fn, pickled((args, kwargs), self._modules), future):
+                self._begin(lambda: self._sending.send_all(self._gathering.batches()))
+        except Exception as error:  # as a process pool: what cannot be pickled is the future's error
+            self._unfinished.settled(future)
+            future.fail(error)
+        return future
+
+    def map(
+        self,
+        fn: Callable[..., Answer],
+        *iterables: Iterable[Any],
+        timeout: float | None = None,
+        chunksize: int | None = None,
+    ) -> Iterator[Answer]:
+        """Results in order; ``timeout`` seconds from now on, for all.
+
+        One task makes ``chunksize`` calls. Left out, each call is a task of its own where they are few; of many, some
+        are made first to see how long they take, and as many go into one task as take about 0.1 s. However they go,
+        each call has its own result or exception.
+        """
+        if chunksize is not None and chunksize < 1:
+            raise ValueError("chunksize must be >= 1.")
+        end = None if timeout is None else time.monotonic() + timeout
+        items = list(zip(*iterables, strict=False))
+        if chunksize is None:
+            chunksize = 0 if self._chunks_may_vary and len(items) > MOST_SINGLE_CALLS else 1
+        futures, rest = self._map(fn, items, chunksize) if items else ([], None)
+        return in_order(futures, rest, end)
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        """No more calls. Without ``wait``, results still come as long as this program runs."""
+        self._unfinished.close()
+        for future in self._unfinished.all() if cancel_futures else ():
+            future.cancel()
+        if not self._portal.is_open:
+            return
+        self._portal.call(self._sending.flush())  # after which there is a future for each call
+        if wait:
+            concurrent.futures.wait(self._unfinished.all())
+            self._portal.call(self._close())
+            self._portal.close()
+        else:
+            self._portal.start(self._close_when_done(self._unfinished.all()))
+
+    # What only this one has.
+
+    def attach(self, job: int) -> list[GridFuture]:
+        """The futures of a job's calls, in their order, whichever program submitted it."""
+        view = self._portal.call(self._client.job(job))
+        function = view.spec.function
+        if function is None:
+            raise LooplineError("not_calls", f"job {job} runs commands", "loopline.Client().job() has its results")
+        futures = [self._unfinished.new() for _ in range(function.calls or view.task_count)]
+        self._portal.call(self._sending.follow(job, futures, view.task_count, function))
+        return futures
+
+    def slots(self) -> int:
+        """How many calls the workers that are here can make at a time."""
+        return self._portal.call(_slots(self._client))
+
+    # In the caller's thread.
+
+    def _map(
+        self, fn: Callable[..., Any], items: list[tuple[Any, ...]], chunk: int
+    ) -> tuple[list[GridFuture], GridFuture | None]:
+        """``chunk`` 0: to be found out. Futures of tasks, and one that comes to the others."""
+        function, sending = pickled(fn, self._modules), self._sending
+        if chunk == 1:
+            batch = Batch(function, list(all_pickled(((item, {}) for item in items), self._modules)))
+            batch.futures = [self._unfinished.new() for _ in items]
+            self._begin(lambda: sending.send(batch))
+            return batch.futures, None
+        calls = list(all_pickled(items, self._modules))
+        first = calls[:PROBED_CALLS] if chunk == 0 else calls
+        futures = [self._unfinished.new() for _ in range(0, len(first), chunk or 1)]
+        self._begin(lambda: sending.send_chunks(function, first, futures, chunk or 1))
+        if chunk:
+            return futures, None
+        rest = self._unfinished.new()
+        self._begin(lambda: sending.send_rest(function, calls[PROBED_CALLS:], futures, rest))
+        return futures, rest
+
+    def _begin(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Have it begun in the portal's thread, in turn."""
+        if not self._portal.is_open:
+            raise RuntimeError("it has been closed")
+        self._portal.loop.call_soon_threadsafe(lambda: self._sending.begin(work()))
+
+    def _cancelled(self, future: GridFuture) -> None:
+        if self._portal.is_open:
+            self._portal.loop.call_soon_threadsafe(_give_up, future)
+
+    # In the portal's.
+
+    async def _close(self) -> None:
+        await self._sending.close()
+        await self._client.__aexit__()
+
+    async def _close_when_done(self, futures: list[GridFuture]) -> None:
+        await asyncio.gather(*map(asyncio.wrap_future, futures), return_exceptions=True)
+        await self._close()
+        self._portal.close()
+
+
+def _give_up(future: GridFuture) -> None:
+    """What was cancelled before it was sent never is."""
+    if future.sent:
+        future.sent.unwanted(future)
+
+
+async def _slots(client: AsyncClient) -> int:
+    return sum([worker.slots async for worker in client.workers() if worker.connected])
+
+
+async def _made(kind: Callable[..., Answer], *arguments: Any) -> Answer:
+    """Made in the loop in which it will live."""
+    return kind(*arguments)
+
+
+def _flush_all() -> None:
+    """At the end of the program: what was submitted is to reach the master."""
+    for executor in list(_open):
+        with suppress(Exception):
+            if executor._portal.is_open:
+                executor._portal.start(executor._sending.flush()).result(_FLUSH_WITHIN_S)
+
+
+# While threads can still be started, for which atexit is too late: before what concurrent.futures registered.
+threading._register_atexit(_flush_all)  # type: ignore[attr-defined]

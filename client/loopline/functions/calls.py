@@ -1,0 +1,292 @@
+"""Calls of functions as tasks: pickled on the way out, their values or exceptions unpickled on the way home.
+
+A pickle holds for one version of Python (major and minor) only, and loading one runs what its writer likes: a
+client trusts its master's workers as they trust it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import io
+import pickle
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field, replace
+from itertools import islice, repeat
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from pydantic import PrivateAttr
+
+from loopline.http import AwayError
+from loopline.transfer.files import hash_of, upload
+from loopline_shared.errors import LooplineError
+from loopline_shared.model import Function, TaskId, TaskState
+from loopline_shared.protocol.chunks import RAISED, RETURNED, ends
+from loopline_shared.protocol.client_link import TaskEnd
+from loopline_shared.rest.bodies import TaskResult
+from loopline_shared.row_lines import write_row
+from loopline_shared.spec import JobSpec, Requirements, RowFile, Table
+
+if TYPE_CHECKING:
+    from loopline.client import AsyncClient
+
+LONGEST_INLINE_BYTES = 64_000
+"""A task's arguments up to this travel with it; longer ones are a file."""
+_ROWS_INLINE_BYTES = 100_000
+
+Outcome = tuple[Any, BaseException | None]
+"""What a call returned, or what went wrong."""
+
+
+class RemoteTraceback(Exception):  # noqa: N818 - it is where an exception comes from
+    """The cause of an exception that was raised elsewhere: where it happened there."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self.text = text
+
+    def __str__(self) -> str:
+        return f'\n"""\n{self.text}"""'
+
+
+class CallError(LooplineError):
+    """A call came to no end of its own: its process crashed, it took too long or too much, or it was cancelled."""
+
+
+@dataclass(frozen=True)
+class CallOptions:
+    """What all calls of an executor have in common. ``size``: of one call, in reference CPU-seconds."""
+
+    name: str = ""
+    size: float | None = None
+    requires: Requirements = field(default_factory=Requirements)
+    environment: dict[str, str] = field(default_factory=dict)
+    timeout_s: float | None = None
+    max_attempts: int = 1  # of an exception, which is the function's own doing; the loss of a worker burns none
+    max_replicas: int | None = None
+
+
+class CallResult(TaskResult):
+    """The result of a task that is a call."""
+
+    _value: Any = PrivateAttr(default=None)
+    _error: BaseException | None = PrivateAttr(default=None)
+
+    def get(self) -> Any:
+        """What the function returned; what it raised is raised."""
+        if self._error is not None:
+            raise self._error
+        return self._value
+
+    @property
+    def error(self) -> BaseException | None:
+        return self._error
+
+
+def python_here() -> str:
+    return f"{sys.version_info.major}.{sys.version_info.minor}"
+
+
+def pickled(thing: Any, modules: Iterable[ModuleType] = ()) -> bytes:
+    """``modules``: whose functions are to be carried along, because workers do not have them."""
+    (pickle_,) = all_pickled([thing], modules)
+    return pickle_
+
+
+def all_pickled(things: Iterable[Any], modules: Iterable[ModuleType] = ()) -> Iterator[bytes]:
+    """One pickle each: they have nothing in common, and can be read apart."""
+    import cloudpickle
+
+    with ExitStack() as stack:
+        for module in modules:
+            stack.enter_context(_by_value(module))
+        file = io.BytesIO()
+        pickler = cloudpickle.Pickler(file)
+        for thing in things:
+            pickler.dump(thing)
+            yield file.getvalue()
+            pickler.clear_memo()
+            file.seek(0)
+            file.truncate()
+
+
+async def submit_calls(
+    client: AsyncClient, function: bytes, calls: Sequence[bytes], options: CallOptions, session: str
+) -> int:
+    """One job, a task for each pickle of ``(args, kwargs)``; its number."""
+    common = await common_spec(client, function, options, session)
+    return (await client.submit(spec_of(common, await parameters_of(client, calls), len(calls)))).id
+
+
+async def common_spec(client: AsyncClient, function: bytes, options: CallOptions, session: str) -> JobSpec:
+    """What all jobs that call a function have in common, once the master has its pickle; ``size`` is of one call."""
+    python = python_here()
+    return JobSpec(
+        name=options.name,
+        function=Function(f"sha256:{await upload(client, function)}", python, session),
+        parameters=Table(rows=[{"call": ""}]),
+        environment=options.environment,
+        size=options.size,
+        requires=options.requires.model_copy(update={"python": python}),
+        max_attempts=options.max_attempts,
+        max_replicas=options.max_replicas,
+        timeout_s=options.timeout_s,
+    )
+
+
+def spec_of(common: JobSpec, parameters: Table | RowFile, calls: int, chunk: int | None = None) -> JobSpec:
+    """A job of so many calls. ``chunk``: so many make one task, where they are not tasks of their own."""
+    assert common.function
+    function = replace(common.function, chunk=chunk, calls=calls if chunk else None)
+    size = None if common.known_size is None else common.known_size * calls
+    return common.model_copy(update={"function": function, "parameters": parameters, "size": size})
+
+
+async def check_workers(client: AsyncClient) -> int:
+    """How many slots the workers that are here have. LooplineError where there are workers, and none of them can run
+    functions of this Python.
+    """
+    python, slots = python_here(), 0
+    offers: dict[str, list[str]] = {}
+    async for worker in client.workers():
+        offers.setdefault(worker.facts.functions or "", []).append(worker.name)
+        slots += worker.slots if worker.connected else 0
+    if not offers or python in offers:
+        return slots
+    found = [f"{version or 'none (no cloudpickle there)'} on {_some(names)}" for version, names in offers.items()]
+    message = f"this is Python {python}, and no worker runs functions of it: they run {'; '.join(found)}"
+    hint = f"run this program with one of theirs, or set `python` of a worker to a Python {python} with cloudpickle"
+    raise LooplineError("python_mismatch", message, hint, 409)
+
+
+async def read_call(client: AsyncClient, result: TaskResult) -> CallResult:
+    """Of a task that makes one call."""
+    call = CallResult(**dict(result))
+    try:
+        content = await content_of(client, result)
+    except LooplineError as error:
+        if error.code != "wrong_hash":
+            raise
+        call._error = error
+        return call
+    call._value, call._error = outcome_of(result.id, result, content)
+    return call
+
+
+async def content_of(client: AsyncClient, end: TaskResult | TaskEnd) -> bytes | None:
+    """What a task's calls left for their caller; None: nothing. LooplineError where it cannot be had."""
+    output = end.value
+    if output is None or output.cut:
+        return None
+    return output.data if output.sha256 is None else await _download(client, output.sha256)
+
+
+def outcome_of(task: TaskId, end: TaskResult | TaskEnd, content: bytes | None) -> Outcome:
+    """Of the one call that a task made."""
+    if content is None:
+        return None, _unmade(task, end)
+    return _read(task, end, RETURNED if end.state is TaskState.SUCCEEDED else RAISED, content)
+
+
+def outcomes_of(task: TaskId, end: TaskResult | TaskEnd, content: bytes | None, count: int) -> Iterator[Outcome]:
+    """Of each of a task's calls, in order. One that the task did not come to has its task's error."""
+    made = 0
+    for how, _, end_of_call in islice(ends(content or b""), count):
+        made += 1
+        yield _read(task, end, how, end_of_call)
+    if made < count:
+        error = _unmade(task, end)
+        yield from repeat((None, error), count - made)
+
+
+def _read(task: TaskId, end: TaskResult | TaskEnd, how: int, content: bytes) -> Outcome:
+    try:
+        if how == RETURNED:
+            return pickle.loads(content), None  # noqa: S301
+        return None, _raised(task, end, content) if how == RAISED else _crashed(task, end, content)
+    except Exception as error:  # whatever unpickling comes upon
+        message = f"what task {task} returned cannot be unpickled here: {type(error).__name__}: {error}"
+        return None, CallError("unreadable", message, "is everything installed here that it is made of?")
+
+
+async def _download(client: AsyncClient, sha256: str) -> bytes:
+    """LooplineError where what comes is something else: it is about to be run."""
+    patience = client._http.patience()
+    while True:
+        try:
+            async with client._http.open("GET", f"/files/{sha256}") as answer:
+                content = await answer.read()
+        except AwayError as fault:
+            await patience.after(fault)
+            continue
+        if await asyncio.to_thread(hash_of, content) != sha256:
+            message = f"what {client.master} sends as {sha256} is something else"
+            raise LooplineError("wrong_hash", message, "its disk, or the way to it, may be broken", status=502)
+        return content
+
+
+def _unmade(task: TaskId, end: TaskResult | TaskEnd) -> CallError:
+    too_long = "what it returned is more than the master takes (limits.max_file_bytes)"
+    reason = too_long if end.value and end.value.cut else end.reason or f"exit code {end.exit_code}"
+    return _failed(task, end, reason)
+
+
+def _crashed(task: TaskId, end: TaskResult | TaskEnd, text: bytes) -> CallError:
+    return _failed(task, end, text.decode(errors="replace"))
+
+
+def _failed(task: TaskId, end: TaskResult | TaskEnd, reason: str) -> CallError:
+    message = f"task {task} failed{f' on {end.worker}' if end.worker else ''}: {reason}"
+    return CallError("call_failed", message, f"`loopline logs {task} --stderr` has what it printed")
+
+
+def _raised(task: TaskId, end: TaskResult | TaskEnd, content: bytes) -> BaseException:
+    of_error, text = pickle.loads(content)  # noqa: S301
+    error: BaseException
+    try:
+        error = pickle.loads(of_error)  # noqa: S301
+        assert isinstance(error, BaseException)
+    except Exception:
+        where = f" on {end.worker}" if end.worker else ""
+        error = CallError("raised", f"task {task} raised{where}: {end.reason}", "its traceback is the cause")
+    error.__cause__ = RemoteTraceback(text)
+    return error
+
+
+async def parameters_of(client: AsyncClient, tasks: Sequence[bytes]) -> Table | RowFile:
+    """What each task is told of its calls: short ones go along with their job, many in one file, long ones in files
+    of their own.
+    """
+    arguments = [await _argument(client, task) for task in tasks]
+    if sum(map(len, arguments)) <= _ROWS_INLINE_BYTES:
+        return Table(rows=[{"call": argument} for argument in arguments])
+    lines = b"".join(write_row({"call": argument}) for argument in arguments)
+    return RowFile(file=f"sha256:{await upload(client, lines)}", count=len(tasks))
+
+
+async def _argument(client: AsyncClient, task: bytes) -> str:
+    if len(task) <= LONGEST_INLINE_BYTES:
+        return base64.b64encode(task).decode()
+    return f"sha256:{await upload(client, task)}"
+
+
+@contextmanager
+def _by_value(module: ModuleType) -> Iterator[None]:
+    import cloudpickle
+
+    if module.__name__ in cloudpickle.list_registry_pickle_by_value():
+        yield
+        return
+    cloudpickle.register_pickle_by_value(module)
+    try:
+        yield
+    finally:
+        cloudpickle.unregister_pickle_by_value(module)
+
+
+def _some(names: list[str]) -> str:
+    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+    return ", ".join(names[:3]) + more

@@ -1,0 +1,171 @@
+"""Jobs of calls that were sent to the master, and who waits for their ends. All of it lives in the portal's loop."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Protocol
+
+from loopline.functions.calls import CallError, content_of, outcome_of, outcomes_of
+from loopline.functions.futures import GridFuture, MadeCalls
+from loopline_shared.errors import LooplineError
+from loopline_shared.model import TaskId
+from loopline_shared.protocol.client_link import Over, TaskEnd
+
+if TYPE_CHECKING:
+    from loopline.client import AsyncClient
+
+
+class Waiting(Protocol):
+    """Whoever sent them."""
+
+    def submitted(self, job: int) -> None: ...
+
+    def settled(self, future: GridFuture) -> None:
+        """It has its end, or is about to get it."""
+
+    def unwanted(self, job: int, sent: SentJob) -> None:
+        """Nobody waits for what is still open of it."""
+
+
+class SentJob:
+    """A future for each of its tasks, which make one call each. It is a Listener of the link (call_link.py)."""
+
+    def __init__(self, waiting: Waiting, client: AsyncClient, futures: list[GridFuture], count: int) -> None:
+        self.count = count
+        self.answer: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        self._client = client
+        self._futures = futures
+        self._waiting = waiting
+        self._job = 0
+        self._ended = 0  # tasks
+        self._wanted = len(futures)
+        self._fetching: set[asyncio.Task[None]] = set()
+        self._why: Exception | None = None  # no more ends will come
+
+    @property
+    def is_wanted(self) -> bool:
+        """True until the last of its futures is cancelled."""
+        return not all(future.was_cancelled for future in self._futures)
+
+    def submitted(self, job: int) -> None:
+        self.begin(job)
+        self._waiting.submitted(job)
+        if not self.answer.done():  # nobody may wait for it any more
+            self.answer.set_result(job)
+
+    def begin(self, job: int) -> None:
+        """It is this one on the master."""
+        self._job = job
+        for future, task in zip(self._futures, self._tasks(), strict=True):
+            future.task, future.sent = task, self
+        for future in self._futures:
+            if future.was_cancelled:  # while it was submitted
+                self.unwanted(future)
+
+    def ended(self, ends: list[TaskEnd]) -> None:
+        for end in ends:
+            self._ended += 1
+            if end.value is None or end.value.sha256 is None:
+                self._settle(end, None if end.value is None or end.value.cut else end.value.data)
+            else:
+                fetching = asyncio.create_task(self._fetch(end))
+                self._fetching.add(fetching)
+                fetching.add_done_callback(self._fetched)
+
+    def over(self, why: Over | Exception) -> None:
+        error = _gone(why) if isinstance(why, Over) else why
+        if not self._job and not self.answer.done():
+            self.answer.set_exception(error)
+        else:
+            self._why = error
+            self._fetched()
+
+    def fail(self, error: BaseException) -> None:
+        """Whatever waits."""
+        for future in self._futures:
+            self._waiting.settled(future)
+            future.fail(error)
+
+    def unwanted(self, future: GridFuture) -> None:
+        """It was cancelled, of which one may hear twice."""
+        if not future.is_given_up:
+            future.is_given_up = True
+            self._has_one_less()
+
+    # What the futures are of.
+
+    def _tasks(self) -> Iterator[TaskId]:
+        """Of each future, in order."""
+        return (TaskId(self._job, number) for number in range(1, self.count + 1))
+
+    def _of(self, number: int) -> list[GridFuture]:
+        """Those of one task."""
+        return self._futures[number - 1 : number]
+
+    def _settle(self, end: TaskEnd, content: bytes | None) -> None:
+        future = self._futures[end.number - 1]
+        if not future.was_cancelled:
+            self._give(future, outcome_of(TaskId(self._job, end.number), end, content))
+
+    def _give(self, future: GridFuture, outcome: tuple[object, BaseException | None]) -> None:
+        self._waiting.settled(future)
+        if future.settle(outcome):
+            self._has_one_less()
+
+    def _has_one_less(self) -> None:
+        self._wanted -= 1
+        if self._wanted == 0 and self._ended < self.count:
+            self._waiting.unwanted(self._job, self)
+
+    async def _fetch(self, end: TaskEnd) -> None:
+        """A value that is a file."""
+        try:
+            content = await content_of(self._client, end)
+        except LooplineError as error:
+            for future in self._of(end.number):
+                self._give(future, (None, error))
+        else:
+            self._settle(end, content)
+
+    def _fetched(self, fetched: asyncio.Task[None] | None = None) -> None:
+        if fetched:
+            self._fetching.discard(fetched)
+        if self._why and not self._fetching:
+            self.fail(self._why)
+
+
+class SentChunks(SentJob):
+    """A future for each task, of the several calls that it makes."""
+
+    def __init__(self, *arguments: Any, calls: int, chunk: int) -> None:
+        super().__init__(*arguments)
+        self._calls, self._chunk = calls, chunk
+
+    def _count_of(self, number: int) -> int:
+        return min(self._chunk, self._calls - (number - 1) * self._chunk)
+
+    def _settle(self, end: TaskEnd, content: bytes | None) -> None:
+        made = MadeCalls(TaskId(self._job, end.number), end, content, self._count_of(end.number))
+        self._give(self._futures[end.number - 1], (made, None))
+
+
+class SplitChunks(SentChunks):
+    """A future for each call, of which tasks make several."""
+
+    def _tasks(self) -> Iterator[TaskId]:
+        return (TaskId(self._job, 1 + place // self._chunk) for place in range(self._calls))
+
+    def _of(self, number: int) -> list[GridFuture]:
+        return self._futures[(number - 1) * self._chunk : number * self._chunk]
+
+    def _settle(self, end: TaskEnd, content: bytes | None) -> None:
+        futures = self._of(end.number)
+        outcomes = outcomes_of(TaskId(self._job, end.number), end, content, len(futures))
+        for future, outcome in zip(futures, outcomes, strict=True):
+            self._give(future, outcome)
+
+
+def _gone(over: Over) -> CallError:
+    state = over.state or "gone"
+    return CallError("cancelled", f"job {over.job} has {state} before this call was made", "somebody cancelled it")

@@ -1,0 +1,181 @@
+"""HTTP to a master: repeats what may be repeated, and turns whatever fails into a LooplineError."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import time
+from collections.abc import AsyncIterator, Container
+from contextlib import asynccontextmanager
+from typing import Any, TypeVar
+
+import aiohttp
+from pydantic import BaseModel, ValidationError
+
+from loopline_shared.errors import LooplineError
+from loopline_shared.rest.address import API_PREFIX
+from loopline_shared.rest.bodies import Problem
+
+FIRST_PAUSE_S = 0.1
+LONGEST_PAUSE_S = 5.0
+ENDLESS = aiohttp.ClientTimeout(total=None, sock_connect=10)
+"""For an answer that may pause as long as it likes."""
+_TIMEOUT = aiohttp.ClientTimeout(total=None, sock_connect=10, sock_read=60)
+_STILL_HERE_EVERY_S = 30.0
+NO_HURRY = aiohttp.ClientTimeout(total=None, sock_connect=10, sock_read=3600)
+"""For what takes long and says nothing meanwhile."""
+_WHO = "give yours with --token, LOOPLINE_TOKEN or LOOPLINE_TOKEN_FILE; an admin makes them: loopline token create"
+COME_AGAIN = (429, 502, 503, 504)
+"""Statuses of answers that another try may change."""
+_LONGEST_MESSAGE_BYTES = 64 * 2**20
+_AWAY = (aiohttp.ClientConnectionError, aiohttp.ClientPayloadError, TimeoutError)
+
+Model = TypeVar("Model", bound=BaseModel)
+
+
+class AwayError(Exception):
+    """No usable answer this time. ``may_have_acted``: the master may have done what was asked all the same."""
+
+    def __init__(self, error: LooplineError, may_have_acted: bool) -> None:
+        super().__init__(error.message)
+        self.error = error
+        self.may_have_acted = may_have_acted
+
+
+class Patience:
+    """How long an absent master is waited for: pauses that double, jittered, until ``patience_s`` are over."""
+
+    def __init__(self, patience_s: float) -> None:
+        self._patience_s = patience_s
+        self.restart()
+
+    def restart(self) -> None:
+        """There was progress: begin anew."""
+        self._give_up = time.monotonic() + self._patience_s
+        self._pause_s = FIRST_PAUSE_S
+
+    async def after(self, fault: AwayError) -> None:
+        """Pause before the next try; raises what went wrong where that would outlast patience."""
+        pause_s = self._pause_s * random.uniform(0.5, 1.0)  # noqa: S311
+        if time.monotonic() + pause_s > self._give_up:
+            raise fault.error from fault
+        self._pause_s = min(2 * self._pause_s, LONGEST_PAUSE_S)
+        await asyncio.sleep(pause_s)
+
+
+class Http:
+    """One master's REST API as requests and bodies."""
+
+    def __init__(self, url: str, token: str | None, patience_s: float, fingerprint: str = "") -> None:
+        self.url = url
+        self._certificate = aiohttp.Fingerprint(bytes.fromhex(fingerprint)) if fingerprint else True
+        self._headers = {"Authorization": f"Bearer {token}"} if token else {}
+        self._patience_s = patience_s
+        self._session: aiohttp.ClientSession | None = None
+
+    async def close(self) -> None:
+        if self._session:
+            await self._session.close()
+
+    def patience(self) -> Patience:
+        return Patience(self._patience_s)
+
+    async def ask(self, answer: type[Model], method: str, path: str, repeat: bool = True, **options: Any) -> Model:
+        """One request, repeated while the master is away, and its answer.
+
+        ``repeat=False`` where doing it twice is more than doing it once: then only what cannot have been done.
+        """
+        patience = self.patience()
+        while True:
+            try:
+                async with self.open(method, path, **options) as response:
+                    return parse(answer, await response.read())
+            except AwayError as fault:
+                if fault.may_have_acted and not repeat:
+                    raise fault.error from fault
+                await patience.after(fault)
+
+    @asynccontextmanager
+    async def open(
+        self, method: str, path: str, allow: Container[int] = (), **options: Any
+    ) -> AsyncIterator[aiohttp.ClientResponse]:
+        """One request, made once; its answer is read inside. Raises AwayError, or what the master reports, unless the
+        caller wants to ``allow`` that status.
+        """
+        session = self._session = self._session or aiohttp.ClientSession(headers=self._headers, timeout=_TIMEOUT)
+        try:
+            address, options = f"{self.url}{API_PREFIX}{path}", {"ssl": self._certificate, **options}
+            async with session.request(method, address, **options) as response:
+                if response.status >= 400 and response.status not in allow:
+                    raise _refusal(self.url, response.status, await response.read())
+                yield response
+        except aiohttp.ServerFingerprintMismatch as error:
+            message = f"{self.url} shows another certificate than expected"
+            hint = "somebody may be in between: ask whoever runs the master for a new line"
+            raise LooplineError("wrong_master", message, hint) from error
+        except _AWAY as error:
+            was_sent = not isinstance(error, aiohttp.ClientConnectorError)
+            raise AwayError(_unreachable(self.url, error), may_have_acted=was_sent) from error
+
+    @asynccontextmanager
+    async def socket(self, path: str) -> AsyncIterator[aiohttp.ClientWebSocketResponse]:
+        """A WebSocket, open inside. Raises AwayError, or what the master reports."""
+        session = self._session = self._session or aiohttp.ClientSession(headers=self._headers, timeout=_TIMEOUT)
+        try:
+            async with session.ws_connect(
+                f"{self.url}{API_PREFIX}{path}",
+                ssl=self._certificate,
+                heartbeat=_STILL_HERE_EVERY_S,
+                max_msg_size=_LONGEST_MESSAGE_BYTES,
+            ) as socket:
+                yield socket
+        except aiohttp.WSServerHandshakeError:
+            async with self.open("GET", path):  # which says why
+                pass
+            raise _refusal(self.url, 502, b"") from None
+        except _AWAY as error:
+            raise AwayError(_unreachable(self.url, error), may_have_acted=True) from error
+
+
+def parse(answer: type[Model], body: bytes) -> Model:
+    try:
+        return answer.model_validate_json(body)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        message = f"the master's answer is not a {answer.__name__}: {first['loc']}: {first['msg']}"
+        raise LooplineError(
+            "unexpected_answer", message, "is the address a Loopline master of this version?"
+        ) from None
+
+
+def _refusal(url: str, status: int, body: bytes) -> Exception:
+    """What the master said is wrong; AwayError where it said to come again."""
+    try:
+        error = problem_error(Problem.model_validate_json(body))
+    except ValidationError:
+        error = LooplineError(
+            "unexpected_answer", f"{url} answered HTTP {status}, not as a Loopline master does",
+            "check the address given by --master or LOOPLINE_MASTER", status,
+        )  # fmt: skip
+    return AwayError(error, may_have_acted=status in (502, 504)) if status in COME_AGAIN else error
+
+
+def problem_error(problem: Problem) -> LooplineError:
+    mistakes = [f"{mistake.at}: {mistake.message}" for mistake in problem.errors]
+    message = "\n  ".join([problem.detail or problem.title, *mistakes])
+    hint = _WHO if problem.status == 401 else problem.hint
+    return LooplineError(problem.code, message, hint, problem.status)
+
+
+def _unreachable(url: str, error: Exception) -> LooplineError:
+    hint = "start one with `loopline master`, or say where it is with --master or LOOPLINE_MASTER"
+    return LooplineError("unreachable", f"no master answers at {url}: {_reason(error)}", hint, 503)
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, TimeoutError):
+        return "no answer in time"
+    if isinstance(error, aiohttp.ClientConnectorError) and (error.errno or 0) > 0:
+        return os.strerror(error.errno or 0)
+    return str(error) or type(error).__name__

@@ -1,0 +1,84 @@
+"""The grid as a backend of joblib: scikit-learn's ``n_jobs``, and whatever else is parallel by joblib.
+
+::
+
+    loopline.joblib.register()
+    with joblib.parallel_config("loopline"):
+        cross_val_score(model, X, y)
+
+Options of ``loopline.Executor`` may follow the backend's name. Workers need joblib, and what the calls import.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+from uuid import uuid4
+
+from joblib import register_parallel_backend
+from joblib.parallel import AutoBatchingMixin, ParallelBackendBase
+
+from loopline.executor import Executor
+from loopline.functions.futures import GridFuture
+
+
+def register() -> None:
+    """Make ``backend="loopline"`` known to joblib."""
+    register_parallel_backend("loopline", Backend)
+
+
+class Backend(AutoBatchingMixin, ParallelBackendBase):  # type: ignore[misc]
+    """Short calls go in batches that joblib makes as large as pays."""
+
+    default_n_jobs = -1  # joblib's own 1 would make all calls here, without a word
+    supports_retrieve_callback = True
+
+    def __init__(self, nesting_level: int | None = None, inner_max_num_threads: int | None = None, **options: Any):
+        super().__init__(nesting_level=nesting_level, inner_max_num_threads=inner_max_num_threads)
+        self._options = {"name": "joblib", "session": uuid4().hex, **options}
+        self._executor: Executor | None = None
+        self._call = _caller()
+
+    def configure(self, n_jobs: int = 1, parallel: Any = None, **_: Any) -> int:
+        self.parallel = parallel
+        self._executor = Executor(**self._options)
+        return self.effective_n_jobs(n_jobs)
+
+    def effective_n_jobs(self, n_jobs: int | None) -> int:
+        """Return how many calls are made at a time: for -1, and for None, as many as there are slots."""
+        if n_jobs is None:
+            n_jobs = self.default_n_jobs
+        if n_jobs == 0:
+            raise ValueError("n_jobs == 0 has no meaning")
+        if n_jobs > 0:
+            return n_jobs
+        with Executor(**self._options) as executor:
+            return max(1, executor.slots() + 1 + n_jobs)
+
+    def submit(self, func: Callable[[], Any], callback: Callable[[Any], object]) -> GridFuture:
+        assert self._executor
+        future = self._executor.submit(self._call, func)
+        future.add_done_callback(callback)
+        return future
+
+    def retrieve_result_callback(self, out: GridFuture) -> Any:
+        return out.result()
+
+    def terminate(self) -> None:
+        if self._executor:
+            self._executor.shutdown(cancel_futures=True)
+        self._executor = None
+
+    def abort_everything(self, ensure_ready: bool = True) -> None:
+        self.terminate()
+        if ensure_ready:
+            self.configure(self.parallel.n_jobs, self.parallel)
+
+
+def _caller() -> Callable[[Callable[[], Any]], Any]:
+    """A function that is carried along, so that workers need not have Loopline's client."""
+
+    def call(batch: Callable[[], Any]) -> Any:
+        return batch()
+
+    return call

@@ -1,0 +1,118 @@
+"""Files and folders of this computer, as tasks are to find them: what ``--input`` means.
+
+A folder is taken with all that is in it. A link is taken for the file that it leads to, if that is within the same
+folder; whatever leads out of it is an error, and so is a link to a folder.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from stat import S_ISREG, S_IXUSR
+
+from pydantic import TypeAdapter, ValidationError
+
+from loopline.transfer.files import LocalFile
+from loopline_shared.errors import LooplineError
+from loopline_shared.paths import RelativePath
+from loopline_shared.spec import MAX_INPUTS
+
+_path: TypeAdapter[str] = TypeAdapter(RelativePath)
+
+
+def find(wanted: Iterable[str], base: Path = Path()) -> dict[str, LocalFile]:
+    """``data/``, ``model.bin``, ``model.bin=name/there``; paths start at ``base``. LooplineError (usage) says what is
+    wrong with one.
+    """
+    found: dict[str, LocalFile] = {}
+    for text in wanted:
+        source, name = _split(text, base)
+        for place, file in _files(source, name):
+            if place in found and found[place].path != file.path:
+                raise _usage(
+                    f"{file.path} and {found[place].path} would both be {place}", "give one another name: x=y"
+                )
+            found[place] = file
+            if len(found) > MAX_INPUTS:
+                raise _usage(f"more than {MAX_INPUTS:,} input files", "pack them into one archive, or name fewer")
+    return found
+
+
+def _split(text: str, base: Path) -> tuple[Path, str]:
+    """Where it is, and its name in the scratch folder; empty: what is in it goes to the top."""
+    source, _, name = text.rpartition("=") if "=" in text and not (base / text).exists() else (text, "", "")
+    if not source:
+        raise _usage(f"expected FILE or FILE=NAME, got {text!r}")
+    path = base / source
+    if not path.exists():
+        raise _usage(f"there is no file or folder {path}")
+    if not name and source.rstrip("/\\") != ".":
+        name = path.name if path.name not in ("", "..") else path.resolve().name
+    return path, name.rstrip("/")
+
+
+def _files(source: Path, name: str) -> Iterator[tuple[str, LocalFile]]:
+    if not source.is_dir():
+        yield _checked(name or source.name, source), _local(source)
+        return
+    count = 0
+    for path in _walk(source, source.resolve()):
+        inner = path.relative_to(source).as_posix()
+        yield _checked(f"{name}/{inner}" if name else inner, path), _local(path)
+        count += 1
+    if not count:
+        raise _usage(f"the folder {source} has no files in it")
+
+
+def _walk(folder: Path, root: Path) -> Iterator[Path]:
+    try:
+        entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
+    except OSError as error:
+        raise _unreadable(folder, error) from None
+    for entry in entries:
+        path = folder / entry.name
+        if entry.is_symlink():
+            _check_link(path, root)
+            yield path
+        elif entry.is_dir():
+            yield from _walk(path, root)
+        else:
+            yield path
+
+
+def _check_link(path: Path, root: Path) -> None:
+    try:
+        target = path.resolve(strict=True)
+    except OSError:
+        raise _usage(f"{path} is a link that leads nowhere", "remove it, or name the files that you want") from None
+    if not target.is_relative_to(root):
+        raise _usage(f"{path} is a link that leads out of {root}", "name what it leads to as an input of its own")
+    if target.is_dir():
+        raise _usage(f"{path} is a link to a folder", "name that folder as an input of its own")
+
+
+def _local(path: Path) -> LocalFile:
+    try:
+        status = path.stat()
+    except OSError as error:
+        raise _unreadable(path, error) from None
+    if not S_ISREG(status.st_mode):
+        raise _usage(f"{path} is not a file", "only files and folders can be inputs")
+    return LocalFile(path, status.st_size, executable=os.name == "posix" and bool(status.st_mode & S_IXUSR))
+
+
+def _checked(name: str, path: Path) -> str:
+    try:
+        return _path.validate_python(name)
+    except ValidationError as error:
+        reason = error.errors(include_url=False)[0]["msg"].removeprefix("Value error, ")
+        raise _usage(f"{path} cannot be an input: {reason}", "give it another name: FILE=NAME") from None
+
+
+def _unreadable(path: Path, error: OSError) -> LooplineError:
+    return _usage(f"cannot read {path}: {error.strerror or error}")
+
+
+def _usage(message: str, hint: str = "") -> LooplineError:
+    return LooplineError("usage", message, hint)

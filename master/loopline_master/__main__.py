@@ -1,0 +1,103 @@
+"""``python -m loopline_master``: runs the master until it is told to stop."""
+
+from __future__ import annotations
+
+import gc
+
+gc.set_threshold(50_000, 20, 20)  # what is imported stays: it need not be looked through again and again
+
+import argparse
+import asyncio
+import logging
+import shlex
+import signal
+import socket
+import sys
+from collections.abc import Callable, Sequence
+
+from loopline_master.app import Master, serving
+from loopline_master.settings import MasterSettings
+from loopline_shared import __version__
+from loopline_shared.errors import LooplineError
+
+_DESCRIPTION = "Run the master of a Loopline grid: it takes jobs over REST and has workers run them."
+_EPILOG = """Every option can also be set as LOOPLINE_<NAME> in the environment, or in the [master] table of
+loopline.toml; limits are in [master.limits] or LOOPLINE_LIMITS__<NAME>. Exit codes: 0 stopped, 1 it cannot start or
+go on, 2 wrong options or settings."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    options = vars(_parser().parse_args(arguments))
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)-7s %(message)s", stream=sys.stderr)
+    logging.getLogger("alembic").setLevel(logging.WARNING)
+    try:
+        settings = MasterSettings.load(**options)
+    except LooplineError as error:
+        return _complain(error, 2)
+    try:
+        asyncio.run(_run(settings))
+    except LooplineError as error:
+        return _complain(error, 1)
+    return 0
+
+
+async def _run(settings: MasterSettings) -> None:
+    told_to_stop = asyncio.Event()
+    _on_signals(told_to_stop.set)
+    async with serving(settings) as master:
+        gc.freeze()  # what is here now stays
+        print(_greeting(settings, master), flush=True)
+        waiting = asyncio.create_task(told_to_stop.wait())
+        await asyncio.wait([waiting, master.working], return_when=asyncio.FIRST_COMPLETED)
+        waiting.cancel()
+    if not told_to_stop.is_set():
+        master.working.result()  # raises what broke it
+
+
+def _on_signals(act: Callable[[], object]) -> None:
+    loop = asyncio.get_running_loop()
+    for signum in (signal.SIGINT, signal.SIGTERM):
+        if sys.platform == "win32":
+            signal.signal(signum, lambda *_: loop.call_soon_threadsafe(act))
+        else:
+            loop.add_signal_handler(signum, act)
+
+
+def _greeting(settings: MasterSettings, master: Master) -> str:
+    reachable = (
+        master.url if settings.is_private else f"http://{socket.gethostname()}:{master.url.rpartition(':')[2]}"
+    )
+    join = f"loopline worker --master {reachable}"
+    if settings.tokens:
+        join += f" --token-file {shlex.quote(str(settings.data_dir.absolute() / 'tokens' / 'worker'))}"
+    lines = [
+        f"Loopline {__version__}: the master serves at {reachable}",
+        f"  page      {reachable}/",
+        f"  data      {settings.data_dir.absolute()}",
+        f"  API       {reachable}/docs",
+        f"  policy    {settings.policy}, order {settings.order}",
+        f"  a worker  {join}",
+    ]
+    if settings.tokens and not settings.is_private:
+        lines.append("            on another computer: what `loopline token join` prints")
+    return "\n".join(lines)
+
+
+def _complain(error: LooplineError, code: int) -> int:
+    print(f"error: {error.message}" + (f"\n{error.hint}" if error.hint else ""), file=sys.stderr)
+    return code
+
+
+def _parser() -> argparse.ArgumentParser:
+    """A flag for each setting."""
+    parser = argparse.ArgumentParser("python -m loopline_master", description=_DESCRIPTION, epilog=_EPILOG)
+    for name, field in MasterSettings.model_fields.items():
+        if name not in ("tokens", "limits"):
+            flag = f"--{name.replace('_', '-')}"
+            parser.add_argument(flag, help=field.description, metavar=name.rpartition("_")[2].upper())
+    parser.add_argument("--no-tokens", dest="tokens", action="store_false", default=None, help="on loopback only")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,55 @@
+"""What follows from a step: rows to keep, answers, and frames to send once the rows are on disk."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from loopline_master.core.entities import Attempt, Exemption, Grid, Job, Program, Task, Worker
+from loopline_master.core.estimates.program_key import ProgramKey
+from loopline_shared.model import AttemptId, Result, TaskId
+from loopline_shared.protocol.messages import Assign
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """The request was carried out (or had nothing to do)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Submitted:
+    job: int
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Declined:
+    """The request could not be carried out; nothing changed. ``status`` is HTTP's."""
+
+    status: int
+    code: str
+    message: str
+    hint: str = ""
+
+
+Reply = Done | Submitted | Declined
+
+
+@dataclass(slots=True)
+class Effects:
+    """Changed entities are the scheduler's own objects: read them before the next step."""
+
+    grid: Grid
+    replies: list[Reply] = field(default_factory=list)  # one an event, in order
+    jobs: dict[int, Job] = field(default_factory=dict)
+    tasks: dict[TaskId, Task] = field(default_factory=dict)
+    attempts: dict[AttemptId, Attempt] = field(default_factory=dict)
+    workers: dict[str, Worker] = field(default_factory=dict)
+    programs: dict[ProgramKey, Program] = field(default_factory=dict)
+    forgotten: list[ProgramKey] = field(default_factory=list)  # programs; one may have been learnt of anew since
+    exemptions: list[Exemption] = field(default_factory=list)
+    completed: list[int] = field(default_factory=list)  # jobs that succeeded or failed: to be audited
+    mismatches: list[TaskId] = field(default_factory=list)  # tasks of which two results turned out to differ
+    late: list[tuple[str, Result]] = field(default_factory=list)
+    """(worker, result) of attempts no longer in memory; where the row says *lost*, it is recorded there."""
+    assigns: dict[str, Assign] = field(default_factory=dict)  # by worker, for its open link
+    closes: list[tuple[str, int]] = field(default_factory=list)  # (worker, session): links to close

@@ -1,0 +1,351 @@
+"""The scheduler's entities. What they hold is what the store keeps: one row each, a column for each field that they
+are made with.
+
+Everything else the scheduler knows is an index (index.py): a function of these, never of history.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Annotated
+
+from pydantic import Field, SkipValidation
+
+from loopline_master.core.estimates.program_key import ProgramKey, key_of
+from loopline_master.core.runs import Runs
+from loopline_shared.model import (
+    AttemptId,
+    AttemptState,
+    Facts,
+    JobState,
+    Load,
+    Observation,
+    Order,
+    Output,
+    OutputFile,
+    Prediction,
+    SizeSource,
+    TaskId,
+    TaskState,
+)
+from loopline_shared.spec import JobSpec
+from loopline_shared.sweep import Sweep
+
+LIVE = (AttemptState.DISPATCHED, AttemptState.RUNNING)
+"""An attempt that may yet bring its task's result, as far as is known."""
+OCCUPYING = (AttemptState.DISPATCHED, AttemptState.RUNNING, AttemptState.CANCELLING)
+"""An attempt that takes up slots on its worker."""
+
+_new = tuple.__new__
+"""Makes an id at half the price: thousands a second are made."""
+
+UNRELEASED = 0
+"""Job.arrival of one that has never entered the grid: it waits for other jobs, or was cancelled while it did."""
+
+_LIVE_JOB = (JobState.QUEUED, JobState.RUNNING)
+_OPEN_TASK = (TaskState.QUEUED, TaskState.RUNNING)
+
+Freeze = tuple[float, float | None]
+"""From when until when something stood still; None: it still does."""
+MAX_FREEZES = 50
+"""So many of an attempt's latest freezes are kept."""
+
+MAX_TAKEN_DOWN = 3
+"""A task that took workers down so often fails (downfall.py)."""
+
+UNKNOWN_WEIGHT = 1e300
+"""A job of unknown size counts as larger than any other."""
+
+
+@dataclass(slots=True)
+class Grid:
+    """What belongs to no single job: counters, and the round's pointer."""
+
+    next_job: int = 1
+    sequence: int = 0  # counts arrivals and departures of jobs together, so that they can be ordered
+    pointer: int = 0  # arrival of the job whose turn was last (round robin)
+    now: float = 0.0  # time of the last step; seconds since 1970
+    last_start: float = 0.0  # when an attempt was last dispatched
+    virtual: float = 0.0  # clock of fair sharing, in reference CPU-seconds of each job's share
+    share: float = 1.0  # of what their benchmarks promise, that workers turned out to deliver
+    log_share: float = 0.0  # mean of its logarithm over attempts at tasks of known size, exact ...
+    measured: int = 0  # ... and how many they were
+    work_accepted: float = 0.0  # of the tasks that succeeded
+    tasks_accepted: int = 0
+    last_worker: str = ""  # on which an attempt was dispatched last (policy cyclic)
+
+
+@dataclass(slots=True)
+class Job:
+    id: int
+    owner: str
+    spec: JobSpec
+    task_count: int
+    size: float | None  # reference CPU-seconds; fixed at submission; None: unknown
+    order: Order
+    max_attempts: int
+    max_replicas: int | None  # None: unlimited
+    arrival: int  # Grid.sequence when it (last) entered the grid; UNRELEASED: not yet
+    submitted_at: float
+    idempotency_key: str | None = None
+    tag: float = 0.0  # virtual finishing time under fair sharing; fixed as it enters the grid
+    work_done: float = 0.0  # of its tasks that succeeded, in reference CPU-seconds
+    state: JobState = JobState.QUEUED
+    paused: bool = False
+    starved_since: float | None = None  # no connected worker can run it since then
+    stalled: bool = False  # starved for stall_after_s with nothing under way: holds nobody
+    cursor: int = 0  # the task whose turn was last (round robin)
+    running: int = 0
+    succeeded: int = 0
+    failed: int = 0
+    held_at: float | None = None  # its last never-started task (or its delivery) was first held back then
+    released_at: float | None = None  # its last never-started task was started; or it was delivered
+    started_at: float | None = None
+    finished_at: float | None = None
+    departure: int | None = None  # Grid.sequence when it left the grid
+    inputs: str | None = None  # SHA-256 of the file that lists what its tasks find in their scratch folders
+    waiting_for: tuple[int, ...] = ()  # jobs that have yet to succeed before it enters the grid
+    entered_at: float | None = None  # when it (last) entered the grid
+    log_mean: float = 0.0  # of ln(work) of its tasks that succeeded, as it turned out against what was expected
+    log_m2: float = 0.0  # ... and the sum of its squared deviations
+    mismatches: int = 0  # tasks of which two results differ
+    useful_cpu_ms: int = 0  # CPU time of attempts whose results count (accounting.py) ...
+    replicated_cpu_ms: int = 0  # ... of replicas, however they ended
+    won_cpu_ms: int = 0  # ... of replicas that brought their task's result
+    wasted_cpu_ms: int = 0  # ... of attempts that another one of their task made superfluous
+    lost_cpu_ms: int = 0  # ... of attempts that failed, were lost or were given back
+    size_source: SizeSource = SizeSource.UNKNOWN
+    predicted: Prediction | None = None  # of one task without a size, as the job was submitted
+    sweep: Annotated[SkipValidation[Sweep], Field(exclude=True)] = field(init=False, repr=False, compare=False)
+    runs: Annotated[SkipValidation[Runs], Field(exclude=True)] = field(init=False, repr=False, compare=False)
+    slots: Annotated[int, Field(exclude=True)] = field(init=False, repr=False, compare=False)  # as its spec requires
+    quorum: Annotated[int | None, Field(exclude=True)] = field(init=False, repr=False, compare=False)  # of its spec
+    budget_s: Annotated[float | None, Field(exclude=True)] = field(init=False, repr=False, compare=False)
+    program: Annotated[ProgramKey, Field(exclude=True)] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        spec, self.sweep, self.program = self.spec, Sweep(self.spec), key_of(self.owner, self.spec)
+        self.runs = Runs(self.owner, spec, self.sweep, self.inputs)
+        self.slots, self.quorum, self.budget_s = spec.requires.slots, spec.quorum, spec.replica_budget_s
+
+    def task_id(self, number: int) -> TaskId:
+        return _new(TaskId, (self.id, number))
+
+    @property
+    def weight(self) -> float:
+        """Its size where sizes are compared: unknown is larger than any."""
+        return UNKNOWN_WEIGHT if self.size is None else self.size
+
+    @property
+    def is_live(self) -> bool:
+        """It is in the grid."""
+        return self.state in _LIVE_JOB
+
+    @property
+    def is_over(self) -> bool:
+        return self.departure is not None
+
+    @property
+    def is_computed(self) -> bool:
+        """All its tasks are over."""
+        return self.succeeded + self.failed == self.task_count
+
+    @property
+    def is_exempt(self) -> bool:
+        """While paused or stalled a job holds nobody back."""
+        return self.paused or self.stalled
+
+
+@dataclass(frozen=True, slots=True)
+class Vote:
+    """What an attempt at a task brought, to be compared with what others bring."""
+
+    attempt: int
+    worker: str
+    digest: str  # of its result (result_digest.py)
+    cpu_ms: int  # not yet in its job's ledger, as long as there is no quorum
+
+
+@dataclass(slots=True)
+class Task:
+    """Kept from the first start on: a task never started is only a number (Index.fresh)."""
+
+    job: int
+    number: int
+    state: TaskState = TaskState.QUEUED
+    started: bool = False  # since its job (last) entered the grid
+    attempts: int = 0  # numbers handed out so far
+    failures: int = 0  # attempts that failed by the task's own doing
+    failed_on: tuple[str, ...] = ()  # workers on which it failed by its own doing, the latest last
+    took_down: tuple[str, ...] = ()  # workers whose agents died while it ran there, a name for each time
+    winner: int | None = None  # number of the attempt whose result was accepted
+    votes: tuple[Vote, ...] = ()  # of its job's quorum; without one, the winner's, while others were at it
+    mismatch: bool = False  # two of its results differ
+    verdict: str = ""  # why it failed, where no attempt says so
+    started_at: float | None = None
+    finished_at: float | None = None
+    id: Annotated[TaskId, Field(exclude=True)] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        self.id = _new(TaskId, (self.job, self.number))
+
+    @property
+    def is_open(self) -> bool:
+        return self.state in _OPEN_TASK
+
+    @property
+    def agreeing(self) -> int:
+        """How many of its results agree, at best."""
+        return max(Counter(vote.digest for vote in self.votes).values(), default=0)
+
+    @property
+    def setbacks(self) -> int:
+        """Attempts that failed by its own doing, and results that others contradict."""
+        return self.failures + len(self.votes) - self.agreeing
+
+    @property
+    def is_dangerous(self) -> bool:
+        """Agents died so often while it ran, on two workers at least, that it is not tried again."""
+        return len(self.took_down) >= MAX_TAKEN_DOWN and len(set(self.took_down)) > 1
+
+
+@dataclass(slots=True)
+class Attempt:
+    job: int
+    task: int
+    number: int
+    worker: str
+    slots: int
+    replica: bool  # another attempt of the task was alive when this one was started
+    dispatched_at: float
+    state: AttemptState = AttemptState.DISPATCHED
+    expected_s: float = 0.0  # how long it was expected to take as it was dispatched
+    asked: bool = False  # it was started because its job's quorum needs it
+    frozen: bool = False  # it stands still, for the sake of the computer's owner
+    freezes: tuple[Freeze, ...] = ()  # the latest MAX_FREEZES, as its worker reported them
+    waiting: bool = False  # it was sent ahead: it takes up no slot, but waits at its worker for one
+    waited_s: float = 0.0  # ... for so long before it began
+    sent: int = 0  # the Assign of this session that carried its last command; 0: none yet
+    started_at: float | None = None
+    ended_at: float | None = None  # None while lost: the laptop may come back
+    accepted: bool = False
+    exit_code: int | None = None
+    reason: str = ""
+    wall_s: float = 0.0
+    cpu_s: float = 0.0
+    peak_memory_bytes: int = 0
+    assumed_cpu_ms: int = 0  # what its job's ledger counts as lost with it while nothing is known
+    late: bool = False  # its result came when it had been forgotten
+    stdout: Output | None = None
+    stderr: Output | None = None
+    outputs: tuple[OutputFile, ...] | None = None
+    value: Output | None = None  # of a function
+    system_s: float = 0.0  # of cpu_s
+    work: float = 0.0  # that it did in reference CPU-seconds, where its result was accepted
+    id: AttemptId = field(init=False, repr=False, compare=False)
+    task_id: TaskId = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        self.id = _new(AttemptId, (self.job, self.task, self.number))
+        self.task_id = _new(TaskId, (self.job, self.task))
+
+    @property
+    def since(self) -> float:
+        """When it began, as far as is known; one that waits begins at any moment."""
+        return self.dispatched_at + self.waited_s
+
+    @property
+    def is_queued(self) -> bool:
+        """It waits at its worker for a slot, and may be taken back at no cost: nothing of it ran."""
+        return self.waiting and self.state in LIVE
+
+    @property
+    def is_seated(self) -> bool:
+        """It takes up its slots."""
+        return self.state in OCCUPYING and not self.waiting
+
+    @property
+    def is_over(self) -> bool:
+        """Neither does it occupy slots, nor may it come back: the scheduler forgets it."""
+        return self.ended_at is not None
+
+    def freeze(self, now: float) -> None:
+        self.frozen = True
+        self.freezes = (*self.freezes, (now, None))[-MAX_FREEZES:]
+
+    def thaw(self, now: float) -> None:
+        """It moves again, or is no longer there to stand still."""
+        self.frozen = False
+        if self.freezes and self.freezes[-1][1] is None:
+            self.freezes = (*self.freezes[:-1], (self.freezes[-1][0], now))
+
+
+@dataclass(slots=True)
+class Worker:
+    name: str
+    boot: str
+    facts: Facts
+    joined_at: float
+    lease_until: float
+    session: int | None = None  # number of its open link; None: not connected
+    draining: bool = False
+    load: Load | None = None  # of the last report
+    reported_at: float | None = None
+    offered: int = 0  # slots; 0 until the first report of a session
+    reported: int = 0  # the last Report of this session; 0 without one
+    assigned: int = 0  # the last Assign of this session
+    work_done: float = 0.0  # by its attempts that succeeded, in reference CPU-seconds (sizes known beforehand) ...
+    work_s: float = 0.0  # ... in so many seconds of a slot, without what the owner took
+    mismatches: int = 0  # results of its that another worker's contradict
+    standing: float = 0.0  # falls with what went wrong on it and not elsewhere, rises with its successes
+    probations: int = 0  # so many levels up is the time that the next one lasts
+    probation_until: float | None = None  # nothing new is given to it until then, where others could take it
+    probation_reason: str = ""  # of the last one
+    on_trial: bool = False  # back from probation: one attempt at a time until it has succeeded with one
+
+    @property
+    def is_available(self) -> bool:
+        return self.session is not None and not self.draining
+
+    @property
+    def is_trusted(self) -> bool:
+        """It takes its part: it is there, lends slots, and is not on probation."""
+        return self.is_available and self.offered > 0 and self.probation_until is None
+
+
+@dataclass(slots=True)
+class Program:
+    """What is known of the runs of one user's program: an entry of the job database (dynamic-load.md)."""
+
+    owner: str
+    name: str  # of the jobs ...
+    folder: str  # ... and where they were submitted from; the command's program where they do not say
+    first_run_at: float
+    used_at: float  # when it was last learnt from, or asked: the longest unused is forgotten first
+    runs: int = 0  # ever
+    window: tuple[Observation, ...] = ()  # the latest, as far as the program has not changed since
+    strange: int = 0  # of them, so many at the end are unlike those before
+    changed_at: float | None = None  # the window began anew then
+    recorded: float | None = None  # work of one task, as it was last taken for a job's size
+    works: list[float] = field(init=False, repr=False, compare=False)  # of the window, the least first ...
+    wholes: list[float] = field(init=False, repr=False, compare=False)  # ... and without the shares that they had
+    foreseen: Prediction | None = field(default=None, init=False, repr=False, compare=False)  # from the window
+
+    def __post_init__(self) -> None:
+        self.works = sorted(run.work for run in self.window)
+        self.wholes = sorted(run.work / run.share for run in self.window)
+
+    @property
+    def key(self) -> ProgramKey:
+        return (self.owner, self.name, self.folder)
+
+
+@dataclass(frozen=True, slots=True)
+class Exemption:
+    """Job ``job`` may complete before ``predecessor``, which it could not pass otherwise, and why."""
+
+    job: int
+    predecessor: int
+    reason: str  # paused, stalled
+    at: float

@@ -1,0 +1,1 @@
+"""What finished attempts have shown, and what follows for those to come: speeds, sizes, finish times."""

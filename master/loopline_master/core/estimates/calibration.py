@@ -1,0 +1,70 @@
+"""Forecasts set right by how past ones turned out: whatever the model misses, its record shows.
+
+How far a completion was from its forecast is counted in the forecast's own spreads, so that it can be compared with
+others. The quantiles of what was found correct those that the model believes in, the more so the more was found.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from loopline_master.core.estimates.eta import Forecast
+
+MOMENTS = (0, 25, 50, 75)
+"""When a job is forecast for the record: with its first finished task, and when so many per cent of them are over."""
+
+_BELIEF = 20
+"""The model counts as so many completions that were as it said."""
+_Z90 = 1.2816
+_LEAST_SPREAD = 0.02
+_FARTHEST = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What the model said at some moment of a job, in seconds from then, and how long it took."""
+
+    moment: int
+    p50_s: float
+    p90_s: float
+    took_s: float
+
+
+def moment_of(done: int, count: int) -> int | None:
+    """The latest moment of a job of which so many tasks are over; None: before the first, or after the last."""
+    if not 0 < done < count:
+        return None
+    return max(moment for moment in MOMENTS if 100 * done >= moment * count)
+
+
+class Calibration:
+    def __init__(self, outcomes: Iterable[Outcome] = ()) -> None:
+        found: dict[int, list[float]] = defaultdict(list)
+        for outcome in outcomes:
+            found[outcome.moment].append(_deviation(outcome))
+        self._quantiles = {moment: (_at(0.5, found[moment], 0.0), _at(0.9, found[moment], _Z90)) for moment in found}
+
+    def applied(self, moment: int, forecast: Forecast) -> Forecast:
+        half, most = self._quantiles.get(moment, (0.0, _Z90))
+        spread = _spread(forecast.p50_s, forecast.p90_s)
+        p50_s = forecast.p50_s * math.exp(half * spread)
+        return replace(forecast, p50_s=p50_s, p90_s=max(p50_s, forecast.p50_s * math.exp(most * spread)))
+
+
+def _deviation(outcome: Outcome) -> float:
+    off = math.log(max(outcome.took_s, 1e-3) / max(outcome.p50_s, 1e-3)) / _spread(outcome.p50_s, outcome.p90_s)
+    return min(_FARTHEST, max(-_FARTHEST, off))
+
+
+def _spread(p50_s: float, p90_s: float) -> float:
+    return max(_LEAST_SPREAD, math.log(max(p90_s, 1e-3) / max(p50_s, 1e-3)) / _Z90)
+
+
+def _at(share: float, found: list[float], believed: float) -> float:
+    """The quantile of what was found, drawn towards what is believed."""
+    ordered = sorted(found)
+    quantile = ordered[min(len(ordered) - 1, math.ceil(share * (len(ordered) + 1)) - 1)]
+    return (len(ordered) * quantile + _BELIEF * believed) / (len(ordered) + _BELIEF)

@@ -1,0 +1,357 @@
+"""When jobs will probably have completed, from the times that their tasks took, what is ahead of them, the slots
+there are, and the order guarantee. Asked for, never part of a step: O(jobs log jobs + attempts under way).
+
+The grid is taken to go on as it is: no machine comes or goes, no job comes. The model is a fluid one (so much work,
+so many slots) with a tail: the last tasks of a job, each of which may be long. Its margins are such that, in
+simulations, half of the jobs complete before their p50 and nine in ten before their p90
+(eta_calibration.py of benchmarks).
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_right
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from statistics import pstdev
+
+from loopline_master.core.entities import LIVE, Attempt, Grid, Job, Worker
+from loopline_master.core.estimates import measure
+from loopline_master.core.estimates.lognormal import MOST_LOG, Lognormal, fitted
+from loopline_master.core.index.requirements import Key, demand_of, meets
+from loopline_master.core.state import State
+from loopline_shared.model import JobState, Order, SizeSource
+from loopline_shared.spec import JobSpec
+
+_Z90 = 1.2816
+_SHARING = ("round-robin", "space-partition")
+"""Policies under which all jobs get on at once; under the others they are served one after another."""
+_PRIOR = 1.0
+"""A size that was given counts as so many tasks that took just as long."""
+_PRIOR_SIGMA, _LEAST_SIGMA = 0.5, 0.05
+_LEAST_WORK = 1e-6
+_P10_TO_P90 = 2.563  # standard deviations lie between the two
+_MARGIN = 0.1
+"""What nothing here explains, as a standard deviation of the logarithm."""
+_EARLY = 1.0
+"""The first of a job's tasks to finish are short ones: as a shift of the logarithm, divided among them and one."""
+_SHORTEST_S = 1e-3
+_SAMPLE = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Forecast:
+    """Seconds from now, and what they are based on."""
+
+    p50_s: float
+    p90_s: float
+    based_on: str
+
+
+@dataclass(frozen=True, slots=True)
+class Unknown:
+    """Why there is no forecast."""
+
+    reason: str
+
+
+Outlook = Mapping[int, Forecast | Unknown]
+"""By job: all that are in the grid, or wait to enter it."""
+
+
+@dataclass(slots=True)
+class _Course:
+    """One job as it will go on."""
+
+    job: Job
+    key: Key
+    based_on: str  # empty: on a guess, good enough for those behind it
+    law: Lognormal  # of what a task takes in seconds on a slot, against its size
+    size: float  # of a task that is not yet started: in those seconds, in the mean
+    spread: float  # of their sizes, as a standard deviation of the logarithm
+    unstarted: int
+    under_way: list[tuple[float, float]]  # of its tasks under way: age, size
+    left_s: float = 0.0  # slot-seconds, in all
+    ahead_s: float = 0.0  # slot-seconds before its last task is started, its own included
+    end: tuple[float, float] = (0.0, 0.0)  # p50, p90
+
+    def __post_init__(self) -> None:
+        self.left_s = self.unstarted * self.size * self.law.mean
+        self.left_s += sum(size * self.law.mean_left(age / size) for age, size in self.under_way)
+
+    @property
+    def variance(self) -> float:
+        """Of the logarithm of ``left_s``: of the mean that is believed, and of a sum of so many tasks, as if that
+        were lognormal again (Fenton and Wilkinson).
+        """
+        known = self.job.succeeded + (_PRIOR if self.job.size_source is SizeSource.GIVEN else 0.0)
+        one = math.expm1(min(MOST_LOG, self.law.sigma**2 + self.spread**2))
+        every = math.log1p(one / max(1, self.unstarted + len(self.under_way)))
+        return self.law.sigma**2 / max(_PRIOR, known) + every
+
+
+def note(grid: Grid, job: Job, worker: Worker, attempt: Attempt) -> None:
+    """A result was accepted: remember what its task took. (To be called before the job counts it.)"""
+    wall_s = attempt.wall_s
+    took = (wall_s if wall_s > _SHORTEST_S else _SHORTEST_S) * measure.speed_of(grid, worker)
+    log = math.log(took / (job.sweep.size_at(attempt.task) or 1.0))
+    deviation = log - job.log_mean
+    job.log_mean += deviation / (job.succeeded + 1)
+    job.log_m2 += deviation * (log - job.log_mean)
+
+
+def outlook(state: State) -> Outlook:
+    """Of every job."""
+    found: dict[int, Forecast | Unknown] = {}
+    courses = _courses(state, found)
+    _run(state, courses)
+    told = (course for course in _held(state, courses, found) if course.based_on)
+    return found | {course.job.id: Forecast(*course.end, course.based_on) for course in told}
+
+
+def preview(state: State, spec: JobSpec) -> Forecast | None:
+    """Of a job that were submitted now; None: nothing is known to tell it by."""
+    if spec.known_size is None or not state.grid.measured:
+        return None
+    job = Job(
+        id=state.grid.next_job,
+        owner="",
+        spec=spec,
+        task_count=spec.task_count,
+        size=spec.known_size,
+        order=state.settings.order,
+        max_attempts=1,
+        max_replicas=1,
+        arrival=state.grid.sequence + 1,
+        submitted_at=state.now,
+    )
+    job.tag = measure.tag_of(state.grid, job)
+    found: dict[int, Forecast | Unknown] = {}
+    slots = _Slots(state)
+    courses = _courses(state, found, slots)
+    key = demand_of(spec.requires)
+    if not slots.of(key)[0]:
+        return None
+    courses.append(own := _course(state.grid, job, key, slots.of(key)[1], spec.task_count, []))
+    _run(state, courses, slots)
+    ends = {course.job.id: course for course in _held(state, courses, found)}
+    return Forecast(*ends[job.id].end, own.based_on) if job.id in ends else None
+
+
+class _Slots:
+    """Slots and speeds of the workers that are there, by what jobs require."""
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+        self._known: dict[Key, tuple[int, float]] = {}
+
+    def of(self, key: Key) -> tuple[int, float]:
+        """How many slots, and their mean speed."""
+        if key not in self._known:
+            self._known[key] = self._counted(key)
+        return self._known[key]
+
+    def _counted(self, key: Key) -> tuple[int, float]:
+        demand, slots, work = self._state.index.demand, 0, 0.0
+        for worker in demand.available.values():
+            if meets(worker.facts, key):
+                slots += worker.offered
+                work += worker.offered * measure.speed_of(self._state.grid, worker)
+        return slots, work / slots if slots else 1.0
+
+
+def _courses(state: State, found: dict[int, Forecast | Unknown], slots: _Slots | None = None) -> list[_Course]:
+    """Of the jobs that get on; why nothing can be said of the others is noted in ``found``."""
+    slots, under_way, queued = slots or _Slots(state), _under_way(state), _queued(state)
+    courses = []
+    for job in state.jobs.values():
+        if job.is_over:
+            continue
+        pool = state.index.pools[job.id]
+        unstarted = len(state.fresh[job.id]) + len(pool.waiting) + (len(pool.asked) if job.quorum else 0)
+        unstarted += queued[job.id]
+        reason = _why_unknown(state, slots, job)
+        if reason:
+            found[job.id] = Unknown(reason)
+        else:
+            key = state.index.demand.key_of(job)
+            course = _course(state.grid, job, key, slots.of(key)[1], unstarted, under_way.get(job.id, []))
+            if not course.based_on:
+                found[job.id] = Unknown("no task of it has finished yet")
+            courses.append(course)
+    return courses
+
+
+def _why_unknown(state: State, slots: _Slots, job: Job) -> str:
+    if job.state is JobState.WAITING:
+        return "it waits for other jobs, and is not yet in the grid"
+    if job.paused:
+        return "it is paused"
+    return "" if slots.of(state.index.demand.key_of(job))[0] else "no connected worker offers it a slot"
+
+
+def _course(
+    grid: Grid, job: Job, key: Key, speed: float, unstarted: int, under_way: list[tuple[float, int]]
+) -> _Course:
+    """``under_way``: age and number of its tasks; ``speed``: of the slots it may have."""
+    sizes = [(age, (job.sweep.size_at(number) or 1.0) / speed) for age, number in under_way]
+    given = job.size if job.size_source is SizeSource.GIVEN else None
+    if given is None and not job.succeeded:
+        law, based_on = _expected(grid, job)
+    else:
+        law = _law(job, [age / size for age, size in sizes])
+        based_on = (
+            f"{job.succeeded} finished task{'' if job.succeeded == 1 else 's'}" if job.succeeded else "its size"
+        )
+        based_on = based_on if job.succeeded or grid.measured else ""
+    size, spread = 1.0 / speed, 0.0
+    if given is not None:
+        left = given - job.work_done - speed * sum(size for _, size in sizes)
+        size, spread = max(left / max(1, unstarted), 1e-3 * given / job.task_count) / speed, _spread(job)
+    return _Course(job, key, based_on, law, size, spread, unstarted * (job.quorum or 1), sizes)
+
+
+def _expected(grid: Grid, job: Job) -> tuple[Lognormal, str]:
+    """What one of its tasks takes before any has finished, from earlier runs of its program; else a guess."""
+    if job.predicted is None:
+        return Lognormal(math.log(measure.work_of(grid, job, 1)), _PRIOR_SIGMA), ""
+    low, middle, high = (
+        max(work, _LEAST_WORK) for work in (job.predicted.p10, job.predicted.work, job.predicted.p90)
+    )
+    sigma = max(_LEAST_SIGMA, (math.log(high) - math.log(low)) / _P10_TO_P90)
+    runs = f"{job.predicted.runs} earlier run{'' if job.predicted.runs == 1 else 's'} of its program"
+    return Lognormal(math.log(middle), sigma), runs
+
+
+def _spread(job: Job) -> float:
+    """How much the sizes that its tasks were given differ: of some of them."""
+    if job.spec.tasks is None:
+        return 0.0
+    every = -(-job.task_count // _SAMPLE)
+    sizes = [job.sweep.size_at(number) for number in range(1, job.task_count + 1, every)]
+    return pstdev(math.log(size) for size in sizes if size is not None) if any(sizes) else 0.0
+
+
+def _law(job: Job, ages: list[float]) -> Lognormal:
+    """What its tasks take, from those that have finished; the size it was given counts for a little."""
+    prior = _PRIOR if job.size_source is SizeSource.GIVEN else 0.0
+    count = job.succeeded + prior
+    mean = job.succeeded * job.log_mean / count + (0.0 if prior else _EARLY / (1 + job.succeeded))
+    squares = job.log_m2 + job.succeeded * prior / count * job.log_mean**2 + _PRIOR_SIGMA**2
+    return fitted(count, mean, squares, _LEAST_SIGMA, ages)
+
+
+def _under_way(state: State) -> dict[int, list[tuple[float, int]]]:
+    """By job: how long its tasks under way have been so, and their numbers."""
+    since: dict[tuple[int, int], float] = {}
+    for attempt in state.attempts.values():
+        if attempt.state in LIVE and not attempt.waiting:
+            start = attempt.started_at or attempt.dispatched_at
+            since[attempt.task_id] = min(start, since.get(attempt.task_id, math.inf))
+    ages: dict[int, list[tuple[float, int]]] = defaultdict(list)
+    for (job, number), start in since.items():
+        ages[job].append((max(0.0, state.now - start), number))
+    return ages
+
+
+def _queued(state: State) -> Counter[int]:
+    """By job: how many of its tasks wait at a worker for a slot."""
+    queues = state.index.attempts.queues.of_worker.values()
+    return Counter(attempt.job for queue in queues for attempt in queue)
+
+
+def _run(state: State, courses: list[_Course], slots: _Slots | None = None) -> None:
+    """When each would end if nobody held it."""
+    slots = slots or _Slots(state)
+    if state.settings.policy in _SHARING:
+        _share(courses)
+    else:
+        _queue(courses, by_tag=state.settings.policy == "fair")
+    for course in courses:
+        course.end = _end(course, slots.of(course.key)[0] / course.job.slots)
+
+
+def _queue(courses: list[_Course], *, by_tag: bool) -> None:
+    """One after another."""
+    ahead = 0.0
+    for course in sorted(courses, key=lambda c: (c.job.tag if by_tag else 0.0, c.job.arrival)):
+        ahead += course.left_s
+        course.ahead_s = ahead
+
+
+def _share(courses: list[_Course]) -> None:
+    """All at once: until a job with so much left has ended, each other has had as much, or all that it had left."""
+    done, others = 0.0, len(courses)
+    for course in sorted(courses, key=lambda c: c.left_s):
+        course.ahead_s = done + course.left_s * others
+        done += course.left_s
+        others -= 1
+
+
+def _end(course: _Course, slots: float) -> tuple[float, float]:
+    """Work and slots say when the last task is started; how long the last ones take, their law says."""
+    last = max(1.0, min(float(course.unstarted + len(course.under_way)), slots))
+    half, most = (share ** (1 / last) for share in (0.5, 0.9))
+    own = [
+        max((size * course.law.left(age / size, q) for age, size in course.under_way), default=0.0)
+        for q in (half, most)
+    ]
+    if not course.unstarted:
+        return own[0], own[1]
+    law = Lognormal(course.law.mu + math.log(course.size), math.hypot(course.law.sigma, course.spread))
+    start = max(0.0, course.ahead_s - last * law.mean / 2 - law.mean) / slots
+    margin = math.exp(_Z90 * math.sqrt(course.variance + _MARGIN**2))
+    return max(start + law.left(0.0, half), own[0]), max(start * margin + law.left(0.0, most), own[1])
+
+
+def _held(state: State, courses: list[_Course], found: dict[int, Forecast | Unknown]) -> Iterable[_Course]:
+    """None ends before those that it may not pass; under *hold* its last task is only started then."""
+    ends = _Latest(job.weight for job in state.index.live.values()) if courses else _Latest(())
+    by_id = {course.job.id: course for course in courses}
+    new = [course.job for course in courses if course.job.id not in state.jobs]
+    for job in (*state.index.live.values(), *new):
+        course = by_id.get(job.id)
+        first = ends.up_to(job.weight) if job.order is not Order.NONE else None
+        if course is not None and first is not None and job.released_at is None:
+            if first[1] == math.inf:
+                reason = f"it may not pass job {first[2]}, of which nothing is known yet"
+                found[job.id], course = Unknown(reason), None
+            else:
+                more = (0.5, 0.9) if job.order is Order.HOLD and not job.is_computed else (0.0, 0.0)
+                took = [course.size * course.law.left(0.0, share) if share else 0.0 for share in more]
+                course.end = (max(course.end[0], first[0] + took[0]), max(course.end[1], first[1] + took[1]))
+        if not job.is_exempt:
+            p50, p90 = course.end if course is not None else (math.inf, math.inf)
+            ends.add(job.weight, (p50, p90, job.id))
+        if course is not None:
+            yield course
+
+
+@dataclass(slots=True)
+class _Latest:
+    """The latest end of those that are no heavier: a Fenwick tree of greatest values over the weights there are."""
+
+    weights: Iterable[float]
+    _sorted: list[float] = field(init=False)
+    _tree: list[tuple[float, float, int] | None] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._sorted = sorted(set(self.weights))
+        self._tree = [None] * (len(self._sorted) + 1)
+
+    def add(self, weight: float, end: tuple[float, float, int]) -> None:
+        at = bisect_right(self._sorted, weight)
+        while 0 < at < len(self._tree):
+            known = self._tree[at]
+            self._tree[at] = end if known is None or known[1] < end[1] else known
+            at += at & -at
+
+    def up_to(self, weight: float) -> tuple[float, float, int] | None:
+        at, latest = bisect_right(self._sorted, weight), None
+        while at > 0:
+            known = self._tree[at]
+            if known is not None and (latest is None or latest[1] < known[1]):
+                latest = known
+            at -= at & -at
+        return latest

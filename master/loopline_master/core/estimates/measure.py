@@ -1,0 +1,180 @@
+"""What finished attempts have shown, and what follows for those to come: how fast workers are, how large tasks
+are where nobody said, how far the virtual clock of fair sharing has come. Measured, never declared.
+"""
+
+from __future__ import annotations
+
+import math
+
+from loopline_master.core.entities import Attempt, Grid, Job, Worker
+from loopline_shared.model import Observation, SizeSource
+
+_PRIOR_S = 50.0
+"""A worker's benchmark counts as so many seconds of experience with it."""
+_AGAIN = 1.1
+_STEPS = 4
+"""The share that owners leave over is known to one part in so many of a factor of two: it changes rarely."""
+_CLEARLY = 0.75
+_PROPORTION = 64.0
+_MEMORY = 1000
+"""So many attempts are remembered equally; older ones fade."""
+_DEFAULT_WORK = 60.0
+"""Reference CPU-seconds of a task in a grid that knows nothing yet."""
+_SLOWEST, _FASTEST = 1e-6, 1e6
+_SHORTEST_S = 1e-3
+_LEAST_SHARE = 1 / 16
+_NEARLY_ALL = 0.75
+_LEVELS, _QUARTERS = 6, 4
+LEAST_LEFT = 1 / _QUARTERS
+"""Of each of its slots, what an owner is taken to leave over at least."""
+_AS_GOOD_AS = 2
+"""What was predicted of a job's tasks counts as much as so many of them that have finished."""
+
+
+def speed_of(grid: Grid, worker: Worker) -> float:
+    """Reference CPU-seconds that one slot of the worker delivers in a second that it has to itself: what its finished
+    attempts had, and its benchmark, at the share that all benchmarks turned out to be worth.
+    """
+    speed = (worker.work_done + _PRIOR_S * worker.facts.speed * grid.share) / (worker.work_s + _PRIOR_S)
+    return speed if _SLOWEST <= speed <= _FASTEST else _within(_SLOWEST, speed, _FASTEST)
+
+
+def left_of(grid: Grid, job: Job, worker: Worker, attempt: Attempt) -> float:
+    """Seconds that an attempt is expected to take still; one that is late, about as long again as it is late.
+
+    (Exactly: were the attempt to end now, its worker would have shown itself slower than was thought; late is what
+    it is over the time expected at *that* speed. So little experience with a worker makes for little haste.)
+    """
+    work, elapsed = work_of(grid, job, attempt.task), 0.0 if attempt.waiting else grid.now - attempt.since
+    left = work / speed_of(grid, worker) - elapsed
+    if left >= 0:
+        return left
+    known = _known_work(grid, worker)
+    return _AGAIN * -left * known / (known + work)
+
+
+def work_of(grid: Grid, job: Job, number: int) -> float:
+    """Size of one task in reference CPU-seconds; where nobody said, as predicted and as others of its job were."""
+    size = job.sweep.size_at(number)
+    if size is not None:
+        return size
+    if job.predicted is not None:
+        known = _AS_GOOD_AS * job.predicted.mean + job.work_done
+        return known / (_AS_GOOD_AS + job.succeeded)
+    return job.work_done / job.succeeded if job.succeeded else _mean_work(grid)
+
+
+def is_known(job: Job, number: int) -> bool:
+    """Whether there is any ground for the size of one task: somebody said it, or others of its job have finished."""
+    return job.succeeded > 0 or job.predicted is not None or job.sweep.size_at(number) is not None
+
+
+def mean_work(grid: Grid, job: Job) -> float:
+    """Size of the job's mean task."""
+    is_given = job.size is not None and job.size_source is not SizeSource.PREDICTED
+    return job.size / job.task_count if is_given and job.size is not None else work_of(grid, job, 1)
+
+
+def tag_of(grid: Grid, job: Job) -> float:
+    """Its virtual finishing time under fair sharing (fair-hold.md: ``tag = V + size``), as it enters the grid."""
+    return grid.virtual + mean_work(grid, job) * (job.task_count - job.succeeded)
+
+
+def observe(worker: Worker, attempt: Attempt, now: float) -> Observation:
+    """What an attempt that has succeeded shows of its program."""
+    share, work = _share(worker, attempt), work_shown(worker, attempt)
+    cpu_s, system_s, memory_bytes = attempt.cpu_s, attempt.system_s, attempt.peak_memory_bytes
+    return Observation(now, worker.name, work, attempt.wall_s, cpu_s, system_s, memory_bytes, share)
+
+
+def work_shown(worker: Worker, attempt: Attempt) -> float:
+    """What the attempt did, in reference CPU-seconds: time x speed x share (dynamic-load.md: run time x speed).
+
+    Only benchmark and clocks enter, never a speed that was learnt nor a size that was predicted: see ``learn``.
+    """
+    return most_shown(worker, attempt) * _share(worker, attempt)
+
+
+def most_shown(worker: Worker, attempt: Attempt) -> float:
+    """No more than so much: as if it had had its slots to itself."""
+    wall_s = attempt.wall_s if attempt.wall_s > _SHORTEST_S else _SHORTEST_S
+    return wall_s * worker.facts.speed
+
+
+def _share(worker: Worker, attempt: Attempt) -> float:
+    """What the attempt had of its slots: what it used. Unless it used clearly less than was left over for it: then it
+    waited of its own accord, would wait as long anywhere, and had all that it wanted.
+    """
+    wall_s = attempt.wall_s if attempt.wall_s > _SHORTEST_S else _SHORTEST_S
+    used = attempt.cpu_s / (wall_s * attempt.slots)
+    if used >= 1.0 or not attempt.cpu_s:
+        return 1.0
+    left = worker.load.spare_cpu / max(worker.offered, attempt.slots) if worker.load else 0.0
+    has_waited = used < _NEARLY_ALL * min(1.0, left)
+    return 1.0 if has_waited else max(_LEAST_SHARE, used)
+
+
+def learn(grid: Grid, job: Job, worker: Worker, attempt: Attempt) -> float:
+    """An attempt has succeeded: remember how fast its worker was in the time that it had of its slots; return the
+    work that it did. What the owner took meanwhile does not count: ``share_left`` tells what is taken now.
+
+    A task whose size nobody gave is taken to be what its worker does in that time; nothing is learnt of the worker:
+    its size is predicted from times and speeds, so that a speed learnt from it would be learnt from itself. (Let all
+    speeds be twice as high and all sizes twice as large: every time is as before. So a circle of the two could drift
+    anywhere; benchmarks and given sizes anchor it.) Of one whose size is out of all proportion to its time, only so
+    much is believed: it may be in other units.
+    """
+    size = job.sweep.size_at(attempt.task)
+    had_s = (attempt.wall_s if attempt.wall_s > _SHORTEST_S else _SHORTEST_S) * _share(worker, attempt)
+    if size is None:
+        return had_s * speed_of(grid, worker)
+    promised = had_s * worker.facts.speed
+    is_in_proportion = promised <= size * _PROPORTION and size <= promised * _PROPORTION
+    believed = size if is_in_proportion else _within(promised / _PROPORTION, size, promised * _PROPORTION)
+    worker.work_done += believed
+    worker.work_s += had_s
+    grid.measured += 1
+    count = grid.measured if grid.measured < _MEMORY else _MEMORY
+    grid.log_share += (math.log2(believed / promised) - grid.log_share) / count
+    grid.share = _in_steps(grid.log_share, grid.share)
+    return size
+
+
+def _known_work(grid: Grid, worker: Worker) -> float:
+    return worker.work_done + _PRIOR_S * worker.facts.speed * grid.share
+
+
+def merit(worker: Worker) -> int:
+    """Which of two workers with as many free slots is offered first: the faster by a sixth of an octave, and among
+    equals the one that leaves more over, by quarters of a slot.
+    """
+    speed = (worker.work_done + _PRIOR_S * worker.facts.speed) / (worker.work_s + _PRIOR_S)
+    if not _SLOWEST <= speed <= _FASTEST:
+        speed = _within(_SLOWEST, speed, _FASTEST)
+    return round(_LEVELS * math.log2(speed)) * (_QUARTERS + 1) + _quarters_left(worker)
+
+
+def share_left(worker: Worker) -> float:
+    """Of each of its slots, what its owner left over as last heard: a quarter at least, and in quarters."""
+    return max(LEAST_LEFT, _quarters_left(worker) / _QUARTERS)
+
+
+def _quarters_left(worker: Worker) -> int:
+    if worker.load is None:
+        return 0
+    left = worker.load.spare_cpu / (worker.offered or 1)
+    return _QUARTERS if left >= 1.0 else int(_QUARTERS * left)
+
+
+def _mean_work(grid: Grid) -> float:
+    return grid.work_accepted / grid.tasks_accepted if grid.tasks_accepted else _DEFAULT_WORK
+
+
+def _in_steps(log_share: float, now: float) -> float:
+    """Stays as it is ``now`` until the nearest step is clearly another one: every speed changes with it."""
+    moved = _STEPS * (log_share - math.log2(now))
+    return now if abs(moved) < _CLEARLY else float(2.0 ** (round(_STEPS * log_share) / _STEPS))
+
+
+def _within(least: float, value: float, most: float) -> float:
+    return min(most, max(least, value))

@@ -1,0 +1,224 @@
+"""The job database (dynamic-load.md): what the runs of a user's program have shown, and what to expect of the next.
+
+A program is known by its owner, the name of its jobs and the folder that they are submitted from, as in the paper. Of
+its latest runs a window is kept. The next run is expected to be like the median of the last few, and how many these
+are is told by hindsight: as many as would have erred least so far. (As Wolski's Network Weather Service chooses among
+its forecasters: many for what only scatters, few for what drifts.) How far off that would have been is the spread.
+
+A program that changes is told from one that scatters by several runs in a row outside the spread: then the window
+begins anew with these.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left, insort
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+
+from loopline_master.core.entities import Program
+from loopline_shared.model import Observation, Prediction
+
+WINDOW = 32
+"""So many runs are kept."""
+NEWS_EVERY_S = 0.1
+"""Once there are so many, no more often is one taken in of a program that is as ever."""
+_LAST = (32, 8, 3, 1)
+"""From the median of so many runs the next one is predicted ..."""
+_CLEARLY = 0.9
+"""... of fewer, if that would have erred by clearly less."""
+_BELIEVED = 4
+"""So many strange runs in a row are a change."""
+_ENOUGH = 5
+"""Of fewer runs it cannot be said what is strange."""
+_SURELY = math.floor(0.9 * (_ENOUGH - 1))
+"""Nine in ten of enough runs, whosever they are, end no earlier than the run of this place among all."""
+_MARGIN = 1.5
+_DOUBT = 4.0
+"""Of a single run, the next may be so many times as large, or as small; of n runs, the n-th root of that beyond their
+spread."""
+_FAR = 4.0
+"""A run is far slower than others' if it seems to have done so many times the work of nine in ten of theirs."""
+_SAME = 1.25
+"""Jobs of one program are as large as the last, until what is predicted differs by so much."""
+_LEAST, _MOST = 1e-6, 1e9
+
+
+def learn(program: Program, seen: Observation) -> None:
+    """A task of it has run to its success."""
+    is_strange = _is_strange(*_ordered(program), seen)
+    program.strange = program.strange + 1 if is_strange else 0
+    gone = program.window[: max(0, len(program.window) + 1 - WINDOW)]
+    if program.strange >= _BELIEVED:
+        gone, program.strange = program.window[: 1 - program.strange], 0
+        program.changed_at = seen.at
+    program.window, program.foreseen = (*program.window[len(gone) :], seen), None
+    program.runs, program.used_at = program.runs + 1, seen.at
+    program.works = _moved(program.works, [run.work for run in gone], seen.work)
+    program.wholes = _moved(program.wholes, [run.work / run.share for run in gone], seen.work / seen.share)
+
+
+def is_news(program: Program, now: float) -> bool:
+    """Whether to learn from a run that has ended now. Of many in a moment the first will do, once enough are known:
+    the window is to show how the program has been, not how a moment was.
+    """
+    if len(program.window) < WINDOW:
+        return True
+    since_s = now - program.window[-1].at
+    return since_s > 0 if program.strange else since_s >= NEWS_EVERY_S
+
+
+def predict(program: Program) -> Prediction | None:
+    """What one more task of it will come to; None: it never ran."""
+    if program.foreseen is None and program.window:
+        program.foreseen = _foresee(program)
+    return program.foreseen
+
+
+def _foresee(program: Program) -> Prediction:
+    works = _works(program)
+    last, ratios = _best_last(works)
+    expected = _median(sorted(works[-last:]))
+    ratios = sorted(ratios) or [1.0]
+    low, high = quantile(ratios, 0.1), quantile(ratios, 0.9)
+    doubt = _doubt(len(works))
+    mean = sum(min(high, max(low, ratio)) for ratio in ratios) / len(ratios)
+    return Prediction(
+        work=expected,
+        mean=_within(expected * mean),
+        p10=_within(expected * min(1.0, low) / doubt),
+        p90=_within(expected * max(1.0, high) * doubt),
+        runs=len(works),
+    )
+
+
+def task_size(program: Program, predicted: Prediction) -> float:
+    """What to count one task as, where jobs' sizes are compared.
+
+    The same as for the last job, while that is about right: equal jobs of one program are then of equal size, and may
+    not pass one another, however their predictions scatter.
+    """
+    last = program.recorded
+    if last is None or not last / _SAME < predicted.mean < last * _SAME:
+        program.recorded = predicted.mean
+    return program.recorded if program.recorded is not None else predicted.mean
+
+
+def is_usual(program: Program, work: float) -> bool:
+    """It is clear at first sight that no worker was far slower that took so much work for a run; as nearly always."""
+    return len(program.works) < _ENOUGH or work <= _FAR * program.works[_SURELY]
+
+
+def is_far_slower(program: Program, seen: Observation) -> bool:
+    """Whether a worker took far longer than others would have, as fast as it says it is and with as much as it says
+    was left over. Where others have just seen the program change, it has not.
+    """
+    if is_usual(program, seen.work):
+        return False
+    others = [run for run in _familiar(program) if run.worker != seen.worker]
+    strange = program.window[len(program.window) - program.strange :]
+    if len(others) < _ENOUGH or any(run.worker != seen.worker for run in strange):
+        return False
+    shared, whole = sorted(run.work for run in others), sorted(map(_whole, others))
+    return seen.work > _FAR * quantile(shared, 0.9) and _whole(seen) > _FAR * quantile(whole, 0.9)
+
+
+def quantile(ordered: Sequence[float], share: float) -> float:
+    """Between the two nearest of them."""
+    place = share * (len(ordered) - 1)
+    below = math.floor(place)
+    above = min(below + 1, len(ordered) - 1)
+    return ordered[below] + (ordered[above] - ordered[below]) * (place - below)
+
+
+def _works(program: Program) -> list[float]:
+    """Of its runs, the work as it scatters less: with the share of the processor that each had, as of programs that
+    compute and are slowed down by owners; or without it, as of those that wait and are not.
+    """
+    if _scatter(program.works) < _CLEARLY * _scatter(program.wholes):
+        return [_within(run.work) for run in program.window]
+    return [_within(_whole(run)) for run in program.window]
+
+
+def _whole(run: Observation) -> float:
+    return run.work / run.share
+
+
+def _scatter(ordered: Sequence[float]) -> float:
+    return math.log(_within(quantile(ordered, 0.9)) / _within(quantile(ordered, 0.1)))
+
+
+def _familiar(program: Program) -> Sequence[Observation]:
+    """Its runs but for strange ones at the end, which may be the beginning of a change."""
+    return program.window[: len(program.window) - program.strange]
+
+
+def _moved(ordered: Sequence[float], gone: Iterable[float], come: float) -> list[float]:
+    """Another list: who has a copy of the program has its own."""
+    moved = [*ordered]
+    for one in gone:
+        del moved[bisect_left(moved, one)]
+    insort(moved, come)
+    return moved
+
+
+def _ordered(program: Program) -> tuple[Sequence[float], Sequence[float]]:
+    """Work of its familiar runs, with and without their share of the processor, the least first."""
+    if not program.strange:
+        return program.works, program.wholes
+    known = _familiar(program)
+    return sorted(run.work for run in known), sorted(map(_whole, known))
+
+
+def _is_strange(works: Sequence[float], wholes: Sequence[float], seen: Observation) -> bool:
+    """Unlike these runs, whichever way it is looked at."""
+    if len(works) < _ENOUGH:
+        return False
+    margin = _MARGIN * _doubt(len(works))
+    return not _is_within(works, seen.work, margin) and not _is_within(wholes, _whole(seen), margin)
+
+
+def _is_within(ordered: Sequence[float], work: float, margin: float) -> bool:
+    tenth = (len(ordered) - 1) // 10 + 1
+    if ordered[tenth] / margin <= work <= ordered[-1 - tenth] * margin:
+        return True  # by far, as most often
+    return quantile(ordered, 0.1) / margin <= work <= quantile(ordered, 0.9) * margin
+
+
+def _doubt(runs: int) -> float:
+    return float(_DOUBT ** (1 / runs))
+
+
+def _best_last(works: Sequence[float]) -> tuple[int, list[float]]:
+    """From how many runs the next would have been predicted best; and each run to what that would have said."""
+    best, chosen, least = _LAST[0], list[float](), math.inf
+    for last in _LAST:
+        ratios = _ratios(works, last)
+        error = sum(map(abs, map(math.log, ratios)))
+        if error < _CLEARLY * least:
+            best, chosen, least = last, ratios, error
+    return best, chosen
+
+
+def _ratios(works: Sequence[float], last: int) -> list[float]:
+    """Of each run to what would have been predicted of it: the median of so many before it."""
+    if last == 1:
+        return [work / before for before, work in pairwise(works)]
+    medians, before = [], list[float]()
+    for at, work in enumerate(works[:-1]):
+        insort(before, work)
+        if at >= last:
+            del before[bisect_left(before, works[at - last])]
+        medians.append(_median(before))
+    return [work / median for median, work in zip(medians, works[1:], strict=True)]
+
+
+def _median(ordered: Sequence[float]) -> float:
+    half = len(ordered) // 2
+    if len(ordered) % 2:
+        return ordered[half]
+    return ordered[half - 1] + (ordered[half] - ordered[half - 1]) * 0.5
+
+
+def _within(work: float) -> float:
+    return min(_MOST, max(_LEAST, work))

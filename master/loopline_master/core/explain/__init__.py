@@ -1,0 +1,1 @@
+"""Why something waits: a sentence for people and counted reasons for programs."""

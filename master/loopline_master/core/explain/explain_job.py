@@ -1,0 +1,224 @@
+"""Why something waits: one sentence for people and counted reasons for programs, from the state that decides."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from loopline_master.core import downfall
+from loopline_master.core.entities import LIVE, Job, Task
+from loopline_master.core.index.requirements import demand_of, meets
+from loopline_master.core.scheduler import Scheduler
+from loopline_master.core.state import State
+from loopline_shared.model import JobState, SizeSource, TaskId, TaskState
+from loopline_shared.rest.bodies import Explanation, Reason
+from loopline_shared.spec import Requirements
+
+_MOST_LEADERS = 5
+
+
+def explain_job(
+    scheduler: Scheduler, job_id: int, ended: Mapping[int, JobState] = MappingProxyType({})
+) -> Explanation | None:
+    """None: the job has ended, or never was. ``ended``: how those ended that it waits for, of which some may be
+    forgotten here.
+    """
+    job = scheduler.state.jobs.get(job_id)
+    if job is None or job.is_over:
+        return None
+    reasons = _reasons(scheduler.state, job) if job.is_live else _chained(scheduler.state, job, ended)
+    sentence = "; ".join(reason.detail for reason in reasons)
+    return Explanation(subject=str(job_id), state=job.state.value, sentence=sentence, reasons=reasons)
+
+
+def explain_task(scheduler: Scheduler, task_id: TaskId) -> Explanation | None:
+    """None: the task is not in the grid (its job has ended, or it has itself)."""
+    state = scheduler.state
+    job, task = state.jobs.get(task_id.job), state.tasks.get(task_id)
+    if job is None or job.is_over:
+        return None
+    if not job.is_live:
+        return _explain(task_id, "queued", _chained(state, job, {})[:1])
+    is_fresh = task_id.task in state.fresh[job.id]
+    if not is_fresh and (task is None or not task.is_open):
+        return None
+    if task is not None and task.state is TaskState.RUNNING:
+        return _explain(task_id, "running", [_alive(state, task_id, job, task)])
+    if is_fresh and state.index.is_held(job):
+        return _explain(task_id, "queued", [_held(state, job)])
+    again = (
+        f"to be tried again after {counted(task.failures, 'failure')}; " if task is not None and task.failures else ""
+    )
+    if task is not None and task.took_down:
+        again += f"it {downfall.verdict(task)}; "
+    if task is not None and task.votes:
+        again += f"{_voted(job, task)}; "
+    waiting = _blocked(state, job) or _for_slot(state, job, 1)
+    return _explain(task_id, "queued", [waiting.model_copy(update={"count": 1, "detail": again + waiting.detail})])
+
+
+def _explain(task_id: TaskId, task_state: str, reasons: list[Reason]) -> Explanation:
+    return Explanation(subject=str(task_id), state=task_state, sentence=reasons[0].detail, reasons=reasons)
+
+
+def _reasons(state: State, job: Job) -> list[Reason]:
+    """What matters most first."""
+    reasons = []
+    blocked, held = _blocked(state, job), state.index.is_held(job)
+    unstarted = len(state.fresh[job.id]) + len(state.index.pools[job.id].waiting)
+    unstarted -= held and not job.is_computed
+    asked = len(state.index.pools[job.id].asked)
+    if blocked is not None:
+        reasons.append(blocked)
+    if held:
+        reasons.append(_held(state, job))
+    if job.running:
+        workers = {a.worker for a in state.attempts.values() if a.job == job.id and a.state in LIVE}
+        detail = f"{_tasks(job.running)} of {job.task_count} running on {counted(len(workers), 'worker')}"
+        reasons.append(Reason(code="running", count=job.running, detail=detail))
+    if unstarted and blocked is None:
+        reasons.append(_for_slot(state, job, unstarted))
+    if asked:
+        reasons.append(_asked(state, job, asked))
+    if job.running and not state.index.may_replicate(job):
+        detail = f"no more replicas of it: its budget of {job.spec.replica_budget_s:g} s is spent"
+        reasons.append(Reason(code="replica_budget", count=job.running, detail=detail))
+    if job.mismatches:
+        detail = f"results of {_tasks(job.mismatches)} differ between workers"
+        reasons.append(Reason(code="mismatch", count=job.mismatches, detail=detail))
+    done = job.succeeded + job.failed
+    if done:
+        failed = f", {job.failed} of them failed" if job.failed else ""
+        reasons.append(Reason(code="done", count=done, detail=f"{_tasks(done)} done{failed}"))
+    return reasons
+
+
+def _blocked(state: State, job: Job) -> Reason | None:
+    """What keeps all of the job's unstarted tasks back, whatever slots are free."""
+    unstarted = len(state.fresh[job.id]) + len(state.index.pools[job.id].waiting)
+    if job.is_computed:
+        return None
+    if job.paused:
+        return Reason(code="paused", count=unstarted, detail="paused by its owner: nothing more of it is started")
+    if job.starved_since is None:
+        return None
+    if job.quorum and state.index.demand.workers[state.index.demand.key_of(job)]:
+        detail = f"no other worker is connected that its quorum of {job.quorum} needs"
+        detail += ", so it holds no other job meanwhile" if job.stalled else ""
+        return Reason(code="no_worker", count=unstarted, detail=detail)
+    key = demand_of(job.spec.requires)
+    able = sum(meets(worker.facts, key) for worker in state.workers.values())
+    detail = f"no connected worker can run it (it needs {_needs(job.spec.requires)}); "
+    detail += f"{able} of {counted(len(state.workers), 'known worker')} could"
+    detail += ", so it holds no other job meanwhile" if job.stalled else ""
+    return Reason(code="no_worker", count=unstarted, detail=detail)
+
+
+def _held(state: State, job: Job) -> Reason:
+    predecessors = state.index.hold.predecessors(job.arrival, job.weight)
+    first = state.index.live[predecessors[0]]
+    left = first.task_count - first.succeeded - first.failed
+    more = f", as did {counted(len(predecessors) - 1, 'other job')}" if len(predecessors) > 1 else ""
+    came = f"job {first.id} ({_size(first)}) came first and is not larger{more}"
+    what = "it is computed, its delivery is held" if job.is_computed else "its last task is held"
+    detail = f"{what}: {came}; {left} of job {first.id}'s {_tasks(first.task_count)} are left"
+    return Reason(code="held", count=1, detail=detail, job=first.id)
+
+
+def _chained(state: State, job: Job, ended: Mapping[int, JobState]) -> list[Reason]:
+    """Whom it waits for, outside the grid: those first for whom somebody has to do something."""
+    reasons = [_leader(state, number, ended) for number in job.waiting_for]
+    reasons.sort(key=lambda reason: (reason.code != "waits_in_vain", reason.job or 0))
+    if len(reasons) > _MOST_LEADERS:
+        left = len(reasons) - _MOST_LEADERS
+        reasons[_MOST_LEADERS:] = [Reason(code="waits", count=left, detail=f"{counted(left, 'other job')} as well")]
+    return reasons
+
+
+def _leader(state: State, number: int, ended: Mapping[int, JobState]) -> Reason:
+    leader = state.jobs.get(number)
+    found = leader.state if leader is not None else ended.get(number)
+    if leader is not None and not leader.is_over:
+        left = leader.task_count - leader.succeeded - leader.failed
+        detail = f"waits for job {number} to succeed ({leader.state}, {left} of its {_tasks(leader.task_count)} left)"
+        return Reason(code="waits", count=left, detail=detail, job=number)
+    how = (
+        "has ended without success" if found is None else f"{'was' if found is JobState.CANCELLED else 'has'} {found}"
+    )
+    detail = f"waits in vain: job {number} {how}; retry that one, or cancel this one"
+    return Reason(code="waits_in_vain", count=1, detail=detail, job=number)
+
+
+def _asked(state: State, job: Job, count: int) -> Reason:
+    able = len(state.index.demand.workers[state.index.demand.key_of(job)])
+    verb = "needs" if count == 1 else "need"
+    detail = f"{_tasks(count)} {verb} a result from another worker: {job.quorum} have to agree"
+    return Reason(code="quorum", count=count, detail=f"{detail}, {counted(able, 'worker')} could run it")
+
+
+def _voted(job: Job, task: Task) -> str:
+    agree = task.agreeing
+    differ = f", {len(task.votes) - agree} differ" if len(task.votes) > agree else ""
+    return f"{counted(len(task.votes), 'result')} so far{differ}: {job.quorum} have to agree"
+
+
+def _for_slot(state: State, job: Job, count: int) -> Reason:
+    demand = state.index.demand
+    able = [state.workers[name] for name in sorted(demand.able[demand.key_of(job)])]
+    used = sum(state.index.attempts.used.get(worker.name, 0) for worker in able)
+    attempts = state.index.attempts
+    slots = sum(max(worker.offered, attempts.used.get(worker.name, 0)) for worker in able)  # some may be withheld
+    verb = "waits" if count == 1 else "wait"
+    detail = f"{_tasks(count)} {verb} for a free slot: {used} of {slots} in use on {counted(len(able), 'worker')}"
+    if any(state.index.room.free_slots(w) >= job.slots for w in able if demand.fits(job, w)):
+        detail += f"; policy {state.settings.policy} has another use for what is free, or none for this job yet"
+    barred = [worker for worker in able if worker.probation_until is not None]
+    if barred:
+        detail += f"; {len(barred)} of them {'is' if len(barred) == 1 else 'are'} on probation: on {barred[0].name} "
+        detail += barred[0].probation_reason
+    reasons = [worker.load.withheld for worker in able if worker.load and worker.load.withheld]
+    if reasons:
+        detail += f"; {len(reasons)} of them {'keeps' if len(reasons) == 1 else 'keep'} slots back: {reasons[0]}"
+    return Reason(code="no_slot", count=count, detail=detail)
+
+
+def _alive(state: State, task_id: TaskId, job: Job, task: Task) -> Reason:
+    attempts = [a for a in state.index.attempts.of_task.get(task_id, {}).values() if a.state in LIVE]
+    frozen, waiting = " (frozen: its owner is there)", " (waiting there for a slot)"
+    notes = [(a.worker, waiting if a.waiting else frozen if a.frozen else "") for a in attempts]
+    places = " and ".join(sorted(worker + note for worker, note in notes))
+    votes = f"; {_voted(job, task)}" if task.votes and job.quorum else ""
+    downfalls = f"; it {downfall.verdict(task)} before" if task.took_down else ""
+    return Reason(code="running", count=len(attempts), detail=f"running on {places}{downfalls}{votes}")
+
+
+def _needs(requires: Requirements) -> str:
+    needs: list[str] = [requires.os] if requires.os else []
+    needs += [f"{requires.memory_bytes / 1e9:g} GB of memory"] if requires.memory_bytes else []
+    needs += [f"label {label}" for label in requires.labels]
+    needs += ["the network"] if requires.network else []
+    needs += [f"functions of Python {requires.python}"] if requires.python else []
+    needs += [counted(requires.slots, "slot")]
+    return ", ".join(needs)
+
+
+def _size(job: Job) -> str:
+    if job.size is None:
+        return "size unknown"
+    source = ", as predicted when it was submitted" if job.size_source is SizeSource.PREDICTED else ""
+    return f"size {spoken(job.size)}{source}"
+
+
+def spoken(seconds: float) -> str:
+    """``45 s``, ``40 min``, ``2.5 h``."""
+    if seconds < 120:
+        return f"{seconds:.3g} s"
+    return f"{seconds / 60:.3g} min" if seconds < 7200 else f"{seconds / 3600:.3g} h"
+
+
+def _tasks(count: int) -> str:
+    return counted(count, "task")
+
+
+def counted(count: int, noun: str) -> str:
+    return f"{count} {noun}" + ("" if count == 1 else "s")

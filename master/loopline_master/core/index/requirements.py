@@ -1,0 +1,154 @@
+"""Who could run what: jobs with the same requirements are one *demand*, matched against workers together.
+
+Those that are *able* meet the requirements and are available. Those that *serve* are of these the trusted ones (that
+lend slots, and are not on probation); where there is none, all that are able: what nobody else could run, a worker on
+probation is given all the same.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+from loopline_master.core.entities import Job, Worker
+from loopline_shared.model import Facts
+from loopline_shared.spec import Requirements
+
+Key = tuple[str | None, int, frozenset[str], int, bool, str | None]
+
+
+def demand_of(requires: Requirements) -> Key:
+    """Equal for requirements that the same workers meet."""
+    labels = frozenset(requires.labels)
+    return (requires.os, requires.memory_bytes, labels, requires.slots, requires.network, requires.python)
+
+
+def slots_of(key: Key) -> int:
+    """How many slots one of its tasks occupies."""
+    return key[3]
+
+
+def meets(facts: Facts, key: Key, most_bytes: int | None = None) -> bool:
+    """Whether such a computer could run it at all (with nothing else running); with so much memory."""
+    os, memory_bytes, labels, slots, network, python = key
+    return (
+        (os is None or facts.os == os)
+        and (facts.memory_bytes if most_bytes is None else most_bytes) >= memory_bytes
+        and (not labels or labels <= set(facts.labels))
+        and facts.slots >= slots
+        and (facts.network or not network)
+        and (python is None or facts.functions == python)
+    )
+
+
+@dataclass(slots=True)
+class Demand:
+    """Jobs by requirements, and the available workers that meet each."""
+
+    jobs: dict[Key, set[int]] = field(default_factory=dict)
+    able: dict[Key, set[str]] = field(default_factory=dict)
+    trusted: dict[Key, set[str]] = field(default_factory=dict)  # of these
+    workers: dict[Key, set[str]] = field(default_factory=dict)  # that serve: one of the two sets above
+    reliable: dict[str, int] = field(default_factory=dict)  # workers that are trusted: slots that they offer
+    available: dict[str, Worker] = field(default_factory=dict)
+    keys: dict[int, Key] = field(default_factory=dict)  # by job
+    quorums: dict[Key, Counter[int]] = field(default_factory=dict)  # of those jobs that have one, how many
+    widest: int = 0  # slots, of all these requirements
+    _served: dict[str, list[Key]] = field(default_factory=dict, compare=False)  # worked out so far
+
+    def served_by(self, worker: str) -> list[Key]:
+        """The requirements that this worker serves."""
+        found = self._served.get(worker)
+        if found is None:
+            found = self._served[worker] = [key for key, names in self.workers.items() if worker in names]
+        return found
+
+    def served_in(self, slots: int, worker: str) -> list[Key]:
+        """Those of at most so many slots."""
+        served = self.served_by(worker)
+        return served if self.widest <= slots else [key for key in served if slots_of(key) <= slots]
+
+    def key_of(self, job: Job) -> Key:
+        """What the job requires, worked out once for as long as it is in the grid."""
+        return self.keys.get(job.id) or demand_of(job.spec.requires)
+
+    def add_job(self, job: Job) -> None:
+        key = self.keys[job.id] = demand_of(job.spec.requires)
+        if key not in self.jobs:
+            self.jobs[key] = set()
+            self.widest = max(self.widest, slots_of(key))
+            self.able[key] = {w.name for w in self.available.values() if meets(w.facts, key)}
+            self.trusted[key] = {n for n in self.able[key] if self.reliable.get(n, 0) >= slots_of(key)}
+            self._served.clear()
+        if job.quorum and job.id not in self.jobs[key]:
+            self._served.clear()
+            self.quorums.setdefault(key, Counter())[job.quorum] += 1
+        self.workers[key] = self._serving(key)
+        self.jobs[key].add(job.id)
+
+    def drop_job(self, job: Job) -> None:
+        key = self.keys.pop(job.id)
+        self.jobs[key].remove(job.id)
+        if job.quorum:
+            self._served.clear()
+            self.quorums[key] -= Counter([job.quorum])  # and what is left of none goes
+            if not self.quorums[key]:
+                del self.quorums[key]
+        if self.jobs[key]:
+            self.workers[key] = self._serving(key)
+        else:
+            self._served.clear()
+            del self.jobs[key], self.able[key], self.trusted[key], self.workers[key]
+            self.widest = max(map(slots_of, self.jobs), default=0)
+
+    def place_worker(self, worker: Worker) -> list[Key]:
+        """Enter a worker as it is now; the demands that it is the first or was the last to be able to meet, and those
+        for a quorum to which it comes or from which it goes. (What it can meet changes only while it is away: see
+        presence.join.)
+        """
+        if self.knows(worker):
+            return []
+        self._served.clear()
+        if worker.is_available:
+            self.available[worker.name] = worker
+        else:
+            self.available.pop(worker.name, None)
+        self.reliable.pop(worker.name, None)
+        if worker.is_trusted:
+            self.reliable[worker.name] = worker.offered
+        changed = []
+        for key, able in self.able.items():
+            before, meets_it = len(able), worker.is_available and meets(worker.facts, key)
+            _toggle(able, worker.name, meets_it)
+            _toggle(self.trusted[key], worker.name, meets_it and self.reliable.get(worker.name, 0) >= slots_of(key))
+            self.workers[key] = self._serving(key)
+            if len(able) != before and (key in self.quorums or not (able and before)):
+                changed.append(key)
+        return changed
+
+    def knows(self, worker: Worker) -> bool:
+        """It is entered as it is now."""
+        offered = worker.offered if worker.is_trusted else 0
+        is_there = worker.name in self.available
+        return worker.is_available == is_there and self.reliable.get(worker.name, 0) == offered
+
+    def is_starved(self, job: Job) -> bool:
+        """No available worker could run it, or too few for its quorum."""
+        return len(self.able[self.keys[job.id]]) < (job.quorum or 1)
+
+    def fits(self, job: Job, worker: Worker) -> bool:
+        """Whether this worker serves jobs such as this one."""
+        return worker.name in self.workers[self.keys[job.id]]
+
+    def _serving(self, key: Key) -> set[str]:
+        """Those that are trusted; where there is none, or a quorum may need them, all that are able: a vote guards
+        itself.
+        """
+        return self.able[key] if key in self.quorums else self.trusted[key] or self.able[key]
+
+
+def _toggle(names: set[str], name: str, present: bool) -> None:
+    if present:
+        names.add(name)
+    else:
+        names.discard(name)

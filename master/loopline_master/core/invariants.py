@@ -1,0 +1,116 @@
+"""What must be true of the scheduler after every step. The property tests, and a careful operator, check it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import fields
+
+from loopline_master.core.entities import LIVE, UNRELEASED
+from loopline_master.core.rules.quarantine import BOTTOM, TOP
+from loopline_master.core.state import State
+from loopline_shared.model import AttemptState, JobState, Order, TaskState
+
+
+def check(state: State) -> None:
+    """AssertionError names the first thing that is wrong. Costs O(everything)."""
+    _index_is_a_function_of_entities(state)
+    if state.own is not None:
+        assert state.own == type(state.own)(state), "the policy's own index is not what it must be"
+    for job in state.jobs.values():
+        _counts_agree(state, job.id)
+    _attempts_are_in_order(state)
+    _replicas_are_bounded(state)
+    _nobody_is_overloaded(state)
+    _held_jobs_keep_a_task_back(state)
+    _probations_are_sound(state)
+
+
+def _index_is_a_function_of_entities(state: State) -> None:
+    fresh_index = state.rebuilt_index()
+    assert state.index.witness.keys() == fresh_index.witness.keys(), "who is held is not who must be"
+    for field in fields(fresh_index):
+        if field.name in ("witness", "watchers"):
+            continue  # any predecessor will do
+        now, rebuilt = getattr(state.index, field.name), getattr(fresh_index, field.name)
+        assert now == rebuilt, f"index {field.name} is {now}, rebuilt from entities it is {rebuilt}"
+
+
+def _counts_agree(state: State, job_id: int) -> None:
+    job, fresh = state.jobs[job_id], state.fresh[job_id]
+    tasks = [task for task in state.tasks.values() if task.job == job_id]
+    running = sum(task.state is TaskState.RUNNING for task in tasks)
+    assert job.running == running, f"job {job_id} counts {job.running} running tasks, {running} are"
+    if job.is_live:
+        waiting = sum(task.state is TaskState.QUEUED and task.started for task in tasks)
+        total = len(fresh) + waiting + running + job.succeeded + job.failed
+        assert total == job.task_count, f"job {job_id} has {job.task_count} tasks, {total} are accounted for"
+    waits = job.state is JobState.WAITING
+    assert (job.is_live or waits) == (job.departure is None), f"job {job_id} is {job.state}, left {job.departure}"
+    assert waits == bool(job.waiting_for), f"job {job_id} is {job.state} and waits for {job.waiting_for}"
+    assert job.is_over or waits == (job.arrival == UNRELEASED), f"job {job_id} is {job.state}, came {job.arrival}"
+
+
+def _attempts_are_in_order(state: State) -> None:
+    for attempt in state.attempts.values():
+        task = state.tasks.get(attempt.task_id)
+        assert task is not None, f"attempt {attempt.id} has no task in memory"
+        assert not attempt.is_over, f"attempt {attempt.id} ({attempt.state}) is over, but kept"
+        ended = attempt.state in (AttemptState.SUCCEEDED, AttemptState.FAILED, AttemptState.CANCELLED)
+        assert not ended, f"attempt {attempt.id} is {attempt.state}, but has not ended"
+        assert attempt.number <= task.attempts, f"attempt {attempt.id} was never handed out"
+        waits = attempt.waiting and attempt.state not in (AttemptState.DISPATCHED, AttemptState.CANCELLING)
+        assert not waits, f"attempt {attempt.id} is {attempt.state}, but waits for a slot"
+        if attempt.state in LIVE:
+            assert task.state is TaskState.RUNNING, f"attempt {attempt.id} is alive, its task is {task.state}"
+
+
+def _replicas_are_bounded(state: State) -> None:
+    for task_id, attempts in state.index.attempts.of_task.items():
+        alive = [attempt for attempt in attempts.values() if attempt.state in LIVE]
+        limit = state.jobs[task_id.job].max_replicas
+        assert limit is None or len(alive) <= limit, f"task {task_id} has {len(alive)} attempts, {limit} are allowed"
+    places = Counter((attempt.task_id, attempt.worker) for attempt in state.attempts.values())
+    assert max(places.values(), default=0) <= 1, f"twice on one worker: {places.most_common(1)}"
+
+
+def _nobody_is_overloaded(state: State) -> None:
+    """A slot is given when it is free: of what is cancelled and has begun, when it is gone. Only what was called back
+    before it was known to have begun may come on top: at the worker, the others then wait until it is gone.
+    """
+    used: Counter[str] = Counter()
+    for attempt in state.attempts.values():
+        assert attempt.worker in state.workers, f"attempt {attempt.id} is on {attempt.worker}, which is unknown"
+        if attempt.is_seated and not (attempt.state is AttemptState.CANCELLING and attempt.started_at is None):
+            used[attempt.worker] += attempt.slots
+    for name, slots_used in used.items():
+        slots = state.workers[name].facts.slots
+        is_known = state.workers[name].reported > 0  # come back smaller, it has not said yet what it still has
+        assert slots_used <= slots or not is_known, f"worker {name} has {slots_used} slots in use of {slots}"
+
+
+def _held_jobs_keep_a_task_back(state: State) -> None:
+    """The guarantee itself, from entities alone: a job that may not pass someone has a task never started."""
+    live = list(state.index.live.values())
+    for place, job in enumerate(live):
+        predecessors = [p for p in live[:place] if p.weight <= job.weight and not p.is_exempt]
+        if job.is_computed:
+            assert job.order is Order.DELIVER, f"job {job.id} is computed, but does not complete"
+            assert predecessors, f"job {job.id} is computed and held by nobody, but is not delivered"
+        if job.order is not Order.HOLD or job.released_at is not None:
+            continue
+        assert len(state.fresh[job.id]) > 0, f"job {job.id} was never released, but has no task left to start"
+        if predecessors and len(state.fresh[job.id]) == 1:
+            assert state.index.is_held(job), f"job {job.id} is not held, but may not pass {predecessors[0].id}"
+            witness = state.index.witness[job.id]
+            assert witness in [p.arrival for p in predecessors], f"job {job.id} waits for {witness} in vain"
+            assert job.id in state.index.watchers[witness], f"nobody wakes job {job.id} when {witness} goes"
+
+
+def _probations_are_sound(state: State) -> None:
+    for worker in state.workers.values():
+        barred, name = worker.probation_until is not None, worker.name
+        assert not (barred and worker.on_trial), f"worker {name} is on probation and on trial"
+        assert worker.probations > 0 or not barred, f"worker {name} is on probation for the 0th time"
+        assert BOTTOM < worker.standing <= TOP, f"worker {name} has standing {worker.standing}"
+        is_due = worker.probation_until is not None and worker.probation_until <= state.now
+        assert not is_due, f"worker {name} should be back from probation"

@@ -1,0 +1,325 @@
+"""What becomes of jobs, tasks and attempts: the verbs that reconciling, planning and requests are made of.
+
+First result wins: it ends its task, and every other attempt of the task is cancelled. A task's own failure
+uses up one of its job's ``max_attempts``; the loss of a worker or its owner's claim uses up nothing. Agents that
+died while it ran are counted apart (downfall.py).
+"""
+
+from __future__ import annotations
+
+from loopline_master.core import accounting, downfall, transitions
+from loopline_master.core.entities import LIVE, Attempt, Exemption, Job, Program, Task, Worker
+from loopline_master.core.estimates import eta, measure, program_history
+from loopline_master.core.rules import dependencies, quarantine, quorum
+from loopline_master.core.state import State
+from loopline_shared.model import AttemptState, JobState, Order, Outcome, Result, TaskId, TaskState
+
+RUNNING, SUCCEEDED = TaskState.RUNNING, TaskState.SUCCEEDED
+DISPATCHED, SUCCEEDED_ATTEMPT = AttemptState.DISPATCHED, AttemptState.SUCCEEDED
+QUEUED_JOB, SUCCESS = JobState.QUEUED, Outcome.SUCCEEDED
+
+
+def start_attempt(state: State, job: Job, number: int, worker: Worker, *, ahead: bool = False) -> Attempt:
+    """Dispatch a new attempt at a task; it is sent when the step's frames are put together. ``ahead``: to wait at the
+    worker for a slot.
+    """
+    grid, index, task = state.grid, state.index, state.tasks.get(job.task_id(number)) or Task(job.id, number)
+    is_last_fresh = not task.started and state.fresh[job.id].count == 1
+    task.attempts += 1
+    attempt = Attempt(
+        job.id,
+        number,
+        task.attempts,
+        worker.name,
+        job.slots,
+        task.id in index.attempts.alive,
+        grid.now,
+        DISPATCHED,
+        measure.work_of(grid, job, number) / measure.speed_of(grid, worker),
+        job.quorum is not None and number in index.pools[job.id].asked,
+        waiting=ahead,
+    )
+    grid.last_start, grid.last_worker = grid.now, worker.name
+    if not task.started:
+        _start_task(state, job, task)
+    if is_last_fresh and job.order is not Order.DELIVER:
+        _release(state, job)
+    _set_task(job, task, RUNNING)
+    state.count_job(job)
+    state.save_task(task)
+    state.save_attempt(attempt)
+    return attempt
+
+
+def finish_attempt(state: State, attempt: Attempt, result: Result) -> None:
+    """An attempt's result is here. Nothing is decided by one whose task is over: it is kept as discarded."""
+    task, job = state.tasks[attempt.task_id], state.jobs[attempt.job]
+    blamed: list[Worker] = []
+    if attempt.assumed_cpu_ms:
+        accounting.take_back(job, attempt)
+    _record(state, attempt, result)
+    has_succeeded = attempt.state is SUCCEEDED_ATTEMPT
+    if not task.is_open:
+        if has_succeeded:
+            quorum.compare(state, job, task, attempt)
+        accounting.enter(job, task, attempt, result.outcome)
+        state.save_job(job)
+        state.save_attempt(attempt)
+    elif has_succeeded:
+        blamed = _count_result(state, job, task, attempt)
+    else:
+        if attempt.state is AttemptState.FAILED:
+            task.failures += 1
+            blamed = quarantine.failed(state, attempt, task)
+        elif result.agent_died:
+            downfall.count(task, attempt)
+        accounting.enter(job, task, attempt, result.outcome)
+        state.save_job(job)
+        state.save_attempt(attempt)
+        state.save_task(task)
+        reconsider_task(state, task)
+    for worker in blamed:
+        _take_back_all(state, worker)
+
+
+def _count_result(state: State, job: Job, task: Task, attempt: Attempt) -> list[Worker]:
+    """The first result wins; under a quorum, that which completes it. Workers that are on probation because of it."""
+    is_decided, is_slow = quorum.decides(state, job, task, attempt), False
+    if is_decided:
+        attempt.accepted, task.winner = True, attempt.number
+        is_slow = _learn(state, job, attempt)
+    if job.quorum is None:
+        accounting.enter(job, task, attempt, SUCCESS)
+    state.save_attempt(attempt)
+    if not is_decided:
+        state.save_job(job)
+        state.save_task(task)
+        reconsider_task(state, task)
+        return []
+    blamed = quarantine.succeeded(state, attempt, task, is_slow=is_slow)
+    if task.votes:
+        blamed += quarantine.voted(state, task)
+    _end_task(state, job, task, SUCCEEDED)
+    return blamed
+
+
+def lose_attempt(state: State, attempt: Attempt, reason: str, *, for_good: bool) -> None:
+    """Its worker fell silent: while its task is open it may come back (adopt_attempt, finish_attempt), and has
+    not ended. Or, ``for_good``, its worker no longer has it.
+    """
+    task = state.tasks[attempt.task_id]
+    if attempt.state is not AttemptState.LOST:
+        attempt.state = transitions.check(transitions.ATTEMPT, attempt.state, AttemptState.LOST)
+        _assume_lost(state, attempt)
+    attempt.reason, attempt.sent, attempt.waiting = reason, 0, False
+    attempt.thaw(state.grid.now)
+    attempt.ended_at = state.grid.now if for_good or not task.is_open else None
+    state.save_attempt(attempt)
+    reconsider_task(state, task)
+
+
+def adopt_attempt(state: State, attempt: Attempt) -> None:
+    """A lost attempt is still at work: it counts again if its task has room for it, else it is cancelled."""
+    task, job = state.tasks[attempt.task_id], state.jobs[attempt.job]
+    withdraw(state, task.id, "its task runs elsewhere after all")
+    has_room = job.max_replicas is None or state.index.attempts.alive.get(task.id, 0) < job.max_replicas
+    attempt.reason = ""
+    accounting.take_back(job, attempt)
+    state.save_job(job)
+    if not has_room:
+        cancel_attempt(state, attempt, "replaced while it was lost")
+        return
+    attempt.state = transitions.check(transitions.ATTEMPT, attempt.state, AttemptState.RUNNING)
+    attempt.started_at = attempt.started_at or state.grid.now
+    _set_task(job, task, TaskState.RUNNING)
+    state.save_job(job)
+    state.save_task(task)
+    state.save_attempt(attempt)
+
+
+def cancel_attempt(state: State, attempt: Attempt, reason: str) -> None:
+    attempt.state = transitions.check(transitions.ATTEMPT, attempt.state, AttemptState.CANCELLING)
+    attempt.reason, attempt.sent = reason, 0
+    state.save_attempt(attempt)
+
+
+def withdraw(state: State, task: TaskId, reason: str) -> None:
+    """Whatever waits of the task at a worker is not to begin: it runs elsewhere, or is about to."""
+    others = state.index.attempts.of_task.get(task)
+    for attempt in list(others.values()) if others else ():
+        if attempt.is_queued:
+            cancel_attempt(state, attempt, reason)
+
+
+def take_back(state: State, attempt: Attempt, reason: str) -> None:
+    """It waits at its worker, and will not begin there: its task is queued again, unless it runs elsewhere."""
+    cancel_attempt(state, attempt, reason)
+    reconsider_task(state, state.tasks[attempt.task_id])
+
+
+def _take_back_all(state: State, worker: Worker) -> None:
+    for attempt in list(state.index.attempts.queues.of_worker.get(worker.name, ())):
+        take_back(state, state.attempts[attempt], "its worker is on probation, and it had not begun")
+
+
+def close_attempt(state: State, attempt: Attempt) -> None:
+    """A cancelled attempt is gone from its worker without a result."""
+    attempt.state = transitions.check(transitions.ATTEMPT, attempt.state, AttemptState.CANCELLED)
+    attempt.ended_at, attempt.waiting = state.grid.now, False
+    attempt.thaw(state.grid.now)
+    _assume_lost(state, attempt)
+    state.save_attempt(attempt)
+
+
+def complete_jobs(state: State) -> None:
+    """Jobs whose tasks are all over leave the grid; under order *deliver*, when nobody holds them any more."""
+    while state.index.complete:
+        job = state.index.live[state.index.complete[0]]
+        if job.order is Order.DELIVER:
+            _release(state, job)
+        state.effects.completed.append(job.id)
+        _depart(state, job, JobState.FAILED if job.failed else JobState.SUCCEEDED)
+        state.settle()
+        if job.state is JobState.SUCCEEDED:
+            dependencies.release_followers(state, job)
+
+
+def cancel_job(state: State, job: Job) -> None:
+    """Its owner gives it up: it leaves the grid at once; its attempts are cancelled."""
+    for number in list(state.index.pools[job.id].kept):
+        task = state.tasks[job.task_id(number)]
+        if task.is_open:
+            _end_task(state, job, task, TaskState.CANCELLED, "the job was cancelled")
+    _depart(state, job, JobState.CANCELLED)
+
+
+def reconsider_task(state: State, task: Task) -> None:
+    """After an attempt has ended without success: wait for another one, queue the task again, or fail it."""
+    if not task.is_open or task.id in state.index.attempts.alive:
+        return
+    job = state.jobs[task.job]
+    is_dangerous = downfall.is_too_many(state, job, task)
+    if is_dangerous or task.setbacks >= job.max_attempts:
+        task.verdict = downfall.verdict(task) if is_dangerous else quorum.verdict(job, task)
+        _end_task(state, job, task, TaskState.FAILED)
+        return
+    _set_task(job, task, TaskState.QUEUED)
+    state.save_task(task)
+    state.save_job(job)
+
+
+def _assume_lost(state: State, attempt: Attempt) -> None:
+    job = state.jobs[attempt.job]
+    accounting.assume_lost(job, attempt, state.workers[attempt.worker])
+    state.save_job(job)
+
+
+def _learn(state: State, job: Job, attempt: Attempt) -> bool:
+    """From a task's first result; the clock of fair sharing goes on by the work that was done. Whether the worker was
+    far slower than others.
+    """
+    grid, worker = state.grid, state.workers[attempt.worker]
+    eta.note(grid, job, worker, attempt)
+    attempt.work = work = measure.learn(grid, job, worker, attempt)
+    state.effects.workers[worker.name] = worker
+    job.work_done += work
+    grid.work_accepted += work
+    grid.tasks_accepted += 1
+    grid.virtual = state.index.tags.after(grid.virtual, work)
+    return _learn_of_program(state, job, worker, attempt)
+
+
+def _learn_of_program(state: State, job: Job, worker: Worker, attempt: Attempt) -> bool:
+    now, program, is_slow = state.grid.now, state.programs.get(job.program), False
+    if program is None:
+        program = Program(*job.program, first_run_at=now, used_at=now)
+    is_news = program_history.is_news(program, now)
+    if is_news or not program_history.is_usual(program, measure.most_shown(worker, attempt)):
+        seen = measure.observe(worker, attempt, now)
+        is_slow = program_history.is_far_slower(program, seen)
+    if is_news:
+        program_history.learn(program, seen)
+        state.save_program(program)
+    else:
+        program.runs += 1
+        state.effects.programs[job.program] = program
+    return is_slow
+
+
+def _end_task(state: State, job: Job, task: Task, end: TaskState, reason: str = "") -> None:
+    """Nobody waits for the task any more: what runs for it is cancelled, what was lost will not come back."""
+    _set_task(job, task, end)
+    task.finished_at = state.grid.now
+    if task.votes:
+        quorum.settle(state, job, task)
+    state.save_job(job)
+    state.save_task(task)
+    others = state.index.attempts.of_task.get(task.id)
+    if not others:
+        return
+    reason = reason or f"attempt {task.winner} brought the result first"
+    for attempt in list(others.values()):
+        if attempt.state in LIVE:
+            cancel_attempt(state, attempt, reason)
+        elif attempt.state is AttemptState.LOST:
+            attempt.ended_at = state.grid.now
+            state.save_attempt(attempt)
+
+
+def _depart(state: State, job: Job, end: JobState) -> None:
+    job.state = transitions.check(transitions.JOB, job.state, end)
+    job.finished_at, job.departure = state.grid.now, state.next_sequence()
+    job.starved_since, job.stalled, job.paused, job.waiting_for = None, False, False, ()
+    state.save_job(job)
+
+
+def _start_task(state: State, job: Job, task: Task) -> None:
+    task.started = True
+    task.started_at = task.started_at or state.grid.now
+    state.fresh[job.id].discard(task.number)
+    if job.state is QUEUED_JOB:
+        job.state = transitions.check(transitions.JOB, job.state, JobState.RUNNING)
+        job.started_at = job.started_at or state.grid.now
+
+
+def _release(state: State, job: Job) -> None:
+    """What kept it from completing is gone: note whom the job may now pass, and why (exempt predecessors)."""
+    job.released_at = state.grid.now
+    if job.order is Order.NONE:
+        return
+    for arrival in state.index.exempt.irange(maximum=job.arrival, inclusive=(True, False)):
+        predecessor = state.index.live[arrival]
+        if predecessor.weight <= job.weight:
+            reason = "paused" if predecessor.paused else "stalled"
+            state.effects.exemptions.append(Exemption(job.id, predecessor.id, reason, state.grid.now))
+
+
+def _set_task(job: Job, task: Task, new: TaskState) -> None:
+    """Change a task's state and its job's counts together."""
+    old = task.state
+    if old is new:
+        return
+    if old is RUNNING:
+        job.running -= 1
+    if new is RUNNING:
+        job.running += 1
+    elif new is SUCCEEDED:
+        job.succeeded += 1
+    elif new is TaskState.FAILED:
+        job.failed += 1
+    task.state = transitions.check(transitions.TASK, old, new)
+
+
+def _record(state: State, attempt: Attempt, result: Result) -> None:
+    attempt.state = transitions.check(transitions.ATTEMPT, attempt.state, transitions.END[result.outcome])
+    if not attempt.started_at and (result.wall_s or not attempt.waiting):  # else it never began
+        began_at = state.grid.now - result.wall_s
+        attempt.started_at = began_at if began_at > attempt.dispatched_at else attempt.dispatched_at
+    attempt.ended_at, attempt.waiting = state.grid.now, False
+    if attempt.freezes:
+        attempt.thaw(state.grid.now)
+    attempt.exit_code, attempt.reason = result.exit_code, result.reason or attempt.reason
+    attempt.wall_s, attempt.cpu_s, attempt.system_s = result.wall_s, result.cpu_s, result.system_s
+    attempt.peak_memory_bytes = result.peak_memory_bytes
+    attempt.stdout, attempt.stderr, attempt.value = result.stdout, result.stderr, result.value
+    attempt.outputs = result.outputs or None

@@ -1,0 +1,95 @@
+"""Workers come, fall silent and go; jobs that nobody left could run stall. All that the passing of time does."""
+
+from __future__ import annotations
+
+from loopline_master.core import lifecycle
+from loopline_master.core.effects import Declined, Done, Reply
+from loopline_master.core.entities import OCCUPYING, Worker
+from loopline_master.core.events import WorkerJoined
+from loopline_master.core.rules import quarantine
+from loopline_master.core.state import State
+
+_ALMOST_NEW = 1 / 16
+"""By this part of it a lease may end early."""
+
+
+def master_started(state: State) -> Reply:
+    """No link is open yet, and nobody is held to a lease that ran while the master was away."""
+    for worker in state.workers.values():
+        renew_lease(state, worker)
+        _disconnect(state, worker)
+    return Done()
+
+
+def join(state: State, event: WorkerJoined) -> Reply:
+    """Open a session. What the worker holds is not known before its first Report."""
+    worker = state.workers.get(event.worker)
+    if worker is None and len(state.workers) >= state.settings.max_workers:
+        message = f"{state.settings.max_workers:,} workers are known, which is this master's limit"
+        return Declined(503, "too_many_workers", message, "raise max_workers in the master's settings")
+    if worker is None:
+        worker = Worker(event.worker, event.boot, event.facts, joined_at=state.now, lease_until=0.0)
+    elif worker.session is not None:
+        state.effects.closes.append((worker.name, worker.session))
+    _disconnect(state, worker)  # and so out of the demands that its old facts met
+    worker.session, worker.boot, worker.facts = event.session, event.boot, event.facts
+    renew_lease(state, worker)
+    state.save_worker(worker)
+    return Done()
+
+
+def renew_lease(state: State, worker: Worker) -> None:
+    """It was heard of. A lease that is almost new is left as it is, so that most reports change none."""
+    settings, until = state.settings, state.grid.now + state.settings.lease_s
+    older_s = abs(until - worker.lease_until)
+    if older_s > _ALMOST_NEW * settings.lease_s or older_s > (settings.lease_s - settings.report_every_s) / 2:
+        worker.lease_until = until
+
+
+def leave(state: State, name: str, session: int) -> Reply:
+    """The link closed; until its lease runs out the worker is believed to be at work."""
+    worker = state.workers.get(name)
+    if worker is not None and worker.session == session:
+        _disconnect(state, worker)
+    return Done()
+
+
+def expire(state: State) -> None:
+    """End the leases that ran out, let jobs stall that starved for too long, and workers come back from probation."""
+    quarantine.expire(state)
+    leases, starving = state.index.leases.order, state.index.starving.order
+    while leases and leases[0][0] <= state.now:
+        _give_up(state, state.workers[leases[0][1]])
+        state.settle()
+    while starving and starving[0][0] + state.settings.stall_after_s <= state.now:
+        job = state.jobs[starving[0][1]]
+        job.stalled = True
+        state.save_job(job)
+        state.settle()
+
+
+def wake_at(state: State) -> float | None:
+    """When time alone will next change something."""
+    leases, starving = state.index.leases.order, state.index.starving.order
+    probations = state.index.probations.order
+    times = [order[0][0] for order in (leases, probations) if order]
+    times += [starving[0][0] + state.settings.stall_after_s] if starving else []
+    return min(times, default=None)
+
+
+def _give_up(state: State, worker: Worker) -> None:
+    if worker.session is not None:
+        state.effects.closes.append((worker.name, worker.session))
+    for attempt in list(state.index.attempts.of_worker.get(worker.name, {}).values()):
+        if attempt.state in OCCUPYING:
+            lifecycle.lose_attempt(state, attempt, "its worker fell silent", for_good=False)
+    _disconnect(state, worker)
+
+
+def _disconnect(state: State, worker: Worker) -> None:
+    worker.session, worker.offered, worker.reported, worker.assigned = None, 0, 0, 0
+    for attempt in state.index.attempts.of_worker.get(worker.name, {}).values():
+        if attempt.sent:
+            attempt.sent = 0
+            state.effects.attempts[attempt.id] = attempt
+    state.save_worker(worker)

@@ -1,0 +1,127 @@
+"""Fair sharing under the hold: completions like first come, first served, every job started at once, few replicas.
+
+Jobs are served in the order in which fair sharing would finish them. A worker serves the first job whose end it
+does not delay, so that slow ones work for jobs further back; a straggler is copied only if that is worth a lot.
+The source is fair-hold.md; what was tried beside it, and what came of it, is in docs/policies.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from math import inf
+
+from loopline_master.core.entities import Job, Worker
+from loopline_master.core.estimates import measure
+from loopline_master.core.index.requirements import Key
+from loopline_master.core.policies.fair_index import FairIndex
+from loopline_master.core.policies.view import Placement, View
+
+_WORTH = 0.7
+"""A copy has to take less than this part of what its original is expected to take still."""
+_LOOK_AHEAD = 100
+"""So many jobs with tasks to start are looked at for one worker, and so many others."""
+
+
+def plan(view: View) -> Iterator[Placement]:
+    index = view.own(FairIndex)
+    in_vain: set[Key] = set()  # requirements for which a faster worker found nothing to do: neither will others
+    for worker in index.fastest_idle():
+        keys = [key for key in view.keys_met(worker) if key not in in_vain]
+        turn = _Turn(view, index, worker, keys)
+        wish = turn.wish() if keys else None
+        if wish is not None:
+            yield wish
+        elif not turn.is_barred:
+            in_vain.update(keys)
+        if index.keys() <= in_vain:
+            return
+
+
+def ahead(view: View) -> Iterator[Placement]:
+    """What a worker would be given next if one of its slots fell free."""
+    index = view.own(FairIndex)
+    for worker in view.workers_with_room():
+        wish = _Turn(view, index, worker, view.keys_met_by(worker)).next()
+        if wish is not None:
+            yield wish
+
+
+class _Turn:
+    """One idle worker, and the requirements it meets. It is *barred* where another one could do what it may not:
+    run an attempt of a task of which it has one.
+    """
+
+    def __init__(self, view: View, index: FairIndex, worker: Worker, keys: Sequence[Key]) -> None:
+        self._view, self._index, self._worker, self._keys = view, index, worker, keys
+        self._speed = measure.speed_of(view.grid, worker)
+        self._is_fast = index.capacity.is_fast(self._speed)
+        self.is_barred = False
+
+    def wish(self) -> Placement | None:
+        return self._express() or self._serve()
+
+    def next(self) -> Placement | None:
+        """The first job in turn whose expected end a start here would not delay, and its task to start."""
+        before = 0.0
+        for job in self._index.in_turn(self._keys, self._index.ready, most=_LOOK_AHEAD):
+            if self._is_fast and self._view.is_too_long(job, self._worker):
+                return None  # a fast worker takes the first job's task in any case
+            before += self._index.unassigned(job)
+            task = self._start(job, self._ends_in(job, before))
+            if task is not None:
+                return self._place(job, task)
+        return None
+
+    def _express(self) -> Placement | None:
+        """A job that has never run gets a task started at once: its largest, or on a slow worker its smallest."""
+        for job in self._index.in_turn(self._keys, self._index.new, most=_LOOK_AHEAD):
+            task = self._index.largest(job, inf) if self._is_fast else self._index.smallest(job)
+            if task is not None:
+                return self._place(job, task)
+        return None
+
+    def _serve(self) -> Placement | None:
+        """The first job in turn whose expected end an attempt here would not delay."""
+        before = 0.0
+        for job in self._index.in_turn(self._keys, self._index.ready, self._index.tails, most=_LOOK_AHEAD):
+            before += self._index.unassigned(job)
+            ends_in = self._ends_in(job, before)
+            task = self._shadow(job) or self._start(job, ends_in) or self._rescue(job, ends_in)
+            if task is not None:
+                return self._place(job, task)
+        return None
+
+    def _ends_in(self, job: Job, before: float) -> float:
+        capacity = self._index.capacity
+        return before / capacity.total + measure.mean_work(self._view.grid, job) / capacity.median
+
+    def _shadow(self, job: Job) -> int | None:
+        """A task of which all that runs stands still."""
+        task = self._view.first_stranded(job, self._worker)
+        self.is_barred |= task is None and self._view.has_stranded(job)
+        return task
+
+    def _start(self, job: Job, ends_in: float) -> int | None:
+        """Its largest task that a fast worker takes in any case, a slow one if it is done by then; or if it could
+        have been done since anything was last started: those that are faster do not come free.
+        """
+        waited = self._view.now - self._view.grid.last_start
+        task = self._index.largest(job, inf if self._is_fast else max(ends_in, waited) * self._speed)
+        if task is not None and self._view.should_go_elsewhere(job, task, self._worker):
+            return self._view.first_startable(job, self._worker)
+        return task
+
+    def _rescue(self, job: Job, ends_in: float) -> int | None:
+        """All its tasks are started: the one with most time left, if that is too much and a copy is worth it."""
+        if self._index.smallest(job) is not None:
+            return None
+        left, task = max(((self._index.left(job, a), a.task) for a in self._index.extremes(job)), default=(0.0, 0))
+        copy_takes = measure.work_of(self._view.grid, job, max(1, task)) / self._speed
+        if left <= ends_in or copy_takes >= _WORTH * left:
+            return None
+        is_here = self._view.is_on(job, task, self._worker)
+        self.is_barred |= is_here
+        return None if is_here else task
+
+    def _place(self, job: Job, task: int) -> Placement:
+        return Placement(job.id, task, self._worker.name)

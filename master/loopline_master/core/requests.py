@@ -1,0 +1,188 @@
+"""What users and operators ask for: each request is checked against the grid as it is, then carried out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from loopline_master.core import lifecycle, retract, transitions
+from loopline_master.core.effects import Declined, Done, Reply, Submitted
+from loopline_master.core.entities import UNRELEASED, Job, Worker
+from loopline_master.core.estimates import program_history
+from loopline_master.core.estimates.program_key import key_of
+from loopline_master.core.events import JobCancelled, JobPaused, JobResumed, JobRetried, JobSubmitted
+from loopline_master.core.index.intervals import Ranges
+from loopline_master.core.index.requirements import demand_of, meets
+from loopline_master.core.rules import dependencies
+from loopline_master.core.state import State
+from loopline_shared.model import JobState, Prediction, SizeSource, TaskState
+from loopline_shared.spec import JobSpec
+
+
+def submit(state: State, event: JobSubmitted) -> Reply:
+    declined = too_much(state, event.spec)
+    if declined is not None:
+        return declined
+    waits_for = dependencies.left_to_wait_for(state, event.spec.after, event.ended)
+    if isinstance(waits_for, Declined):
+        return waits_for
+    job = _new_job(state, event)
+    dependencies.enter(state, job, waits_for)
+    return Submitted(job.id, tuple(warnings(state.workers.values(), event.spec)))
+
+
+def cancel(state: State, event: JobCancelled) -> Reply:
+    job = state.jobs.get(event.job)
+    if job is not None and not job.is_over:
+        lifecycle.cancel_job(state, job)
+        return Done()
+    return _is_over(event.job)
+
+
+def pause(state: State, event: JobPaused) -> Reply:
+    """Nothing more of it is started; what runs goes on; it holds nobody while it is paused."""
+    return _set_paused(state, event.job, paused=True)
+
+
+def resume(state: State, event: JobResumed) -> Reply:
+    return _set_paused(state, event.job, paused=False)
+
+
+def retry(state: State, event: JobRetried) -> Reply:
+    """It enters the grid anew, as the last to come, with its unsuccessful tasks as never started; or it waits again,
+    where what it is to come after has not succeeded.
+    """
+    if event.job.id in state.jobs:
+        still = state.jobs[event.job.id]
+        return Declined(409, "not_over", f"job {still.id} is {still.state}" + _stopping(still), "try again later")
+    if JobState.QUEUED not in transitions.JOB[event.job.state]:
+        hint = "only failed and cancelled jobs can be retried"
+        return Declined(409, "not_retriable", f"job {event.job.id} is {event.job.state}", hint)
+    if len(state.jobs) >= state.settings.max_jobs:
+        return _queue_full(state)
+    waits_for = dependencies.left_to_wait_for(state, event.job.spec.after, event.ended)
+    if isinstance(waits_for, Declined):
+        return waits_for
+    job, tasks = replace(event.job), [replace(task) for task in event.tasks]  # the event is for the log
+    job.departure, job.finished_at = None, None
+    job.failed, job.held_at, job.released_at, job.cursor = 0, None, None, 0
+    for task in tasks:
+        task.started, task.failures, task.finished_at = False, 0, None
+        task.votes, task.verdict, task.took_down = (), "", ()
+        task.state = transitions.check(transitions.TASK, task.state, TaskState.QUEUED)
+    dependencies.enter(state, job, waits_for, Ranges(event.succeeded))
+    for task in tasks:
+        state.save_task(task)
+    return Done()
+
+
+def drain(state: State, name: str, *, draining: bool) -> Reply:
+    """A draining worker finishes what it has and is given nothing more."""
+    worker = state.workers.get(name)
+    if worker is None:
+        return Declined(404, "no_such_worker", f"there is no worker {name}", "loopline workers lists them")
+    worker.draining = draining
+    state.save_worker(worker)
+    if draining:
+        retract.take_back_from(state, worker, "its worker is draining, and it had not begun")
+    return Done()
+
+
+def _set_paused(state: State, job_id: int, *, paused: bool) -> Reply:
+    job = state.jobs.get(job_id)
+    if job is None or job.is_over:
+        return _is_over(job_id)
+    job.paused = paused
+    state.save_job(job)
+    if paused:
+        retract.take_back_of(state, job, "its job is paused, and it had not begun")
+    return Done()
+
+
+def _new_job(state: State, event: JobSubmitted) -> Job:
+    settings, spec = state.settings, event.spec
+    predicted, task_size = _prediction(state, event)
+    size, source = _size(spec, task_size)
+    job = Job(
+        id=state.grid.next_job,
+        owner=event.owner,
+        spec=spec,
+        task_count=spec.task_count,
+        size=size,
+        order=settings.order,
+        max_attempts=spec.max_attempts or settings.max_attempts,
+        max_replicas=_replicas(spec, settings.max_replicas),
+        arrival=UNRELEASED,
+        state=JobState.WAITING,
+        submitted_at=state.now,
+        idempotency_key=event.idempotency_key,
+        inputs=event.inputs,
+        size_source=source,
+        predicted=predicted,
+    )
+    state.grid.next_job += 1
+    return job
+
+
+def _prediction(state: State, event: JobSubmitted) -> tuple[Prediction | None, float | None]:
+    """Of one of its tasks without a size; and as what it is to count where sizes are compared."""
+    program = state.programs.get(key_of(event.owner, event.spec))
+    predicted = program_history.predict(program) if program is not None else None
+    if program is None or predicted is None or event.spec.known_size is not None:
+        return None, None
+    recorded = program.recorded
+    size = None if event.spec.size == "unknown" else program_history.task_size(program, predicted)
+    if program.recorded != recorded or state.now >= program.used_at + program_history.NEWS_EVERY_S:
+        program.used_at = state.now
+        state.save_program(program)
+    return predicted, size
+
+
+def _size(spec: JobSpec, task_size: float | None) -> tuple[float | None, SizeSource]:
+    """What the order guarantee goes by: fixed here, whatever is learnt later."""
+    given = spec.known_size
+    if given is not None:
+        return given, SizeSource.GIVEN
+    if task_size is None:
+        return None, SizeSource.UNKNOWN
+    sizes = [task.size for task in spec.tasks or ()]
+    missing = sizes.count(None) if sizes else spec.task_count
+    return sum(size for size in sizes if size is not None) + missing * task_size, SizeSource.PREDICTED
+
+
+def _replicas(spec: JobSpec, default: int | None) -> int | None:
+    if spec.max_replicas is not None:
+        return None if spec.max_replicas == "unlimited" else spec.max_replicas
+    return None if default is None else max(default, spec.quorum or 1)
+
+
+def too_much(state: State, spec: JobSpec) -> Declined | None:
+    """Why a job is not taken in, if it is more than this master takes."""
+    if len(state.jobs) >= state.settings.max_jobs:
+        return _queue_full(state)
+    if spec.task_count > state.settings.max_tasks:
+        limit = state.settings.max_tasks
+        message = f"{spec.task_count:,} tasks are more than this master's limit of {limit:,}"
+        return Declined(422, "too_many_tasks", message, "split the job, or raise max_tasks in the master's settings")
+    return None
+
+
+def _queue_full(state: State) -> Declined:
+    message = f"{state.settings.max_jobs:,} jobs are unfinished, which is this master's limit"
+    return Declined(503, "queue_full", message, "wait until some have completed, or raise max_jobs")
+
+
+def _is_over(job_id: int) -> Declined:
+    return Declined(409, "job_is_over", f"job {job_id} has already ended", f"loopline job {job_id} shows how")
+
+
+def _stopping(job: Job) -> str:
+    return "" if not job.is_over else ", but attempts of it are still being stopped"
+
+
+def warnings(workers: Iterable[Worker], spec: JobSpec) -> list[str]:
+    """What whoever submits a job should know."""
+    key = demand_of(spec.requires)
+    if any(meets(worker.facts, key) for worker in workers):
+        return []
+    return ["no worker known to this master can run this job: it waits for one that meets its requirements"]

@@ -1,0 +1,1 @@
+"""Rules that no policy can break: the order guarantee, quorum, dependencies, quarantine."""

@@ -1,0 +1,72 @@
+"""Chains: a job that is to come after others waits outside the grid until all of those have succeeded.
+
+While it waits it has no arrival: it holds nobody and nobody holds it. What its place among other jobs depends on
+(arrival, tag) is fixed as it enters. One that comes after a job that failed or was cancelled goes on waiting: a
+retry of that job may yet succeed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+from loopline_master.core import transitions
+from loopline_master.core.effects import Declined
+from loopline_master.core.entities import UNRELEASED, Job
+from loopline_master.core.estimates import measure
+from loopline_master.core.index.intervals import Ranges
+from loopline_master.core.state import State
+from loopline_shared.model import JobState
+
+
+def left_to_wait_for(
+    state: State, after: Collection[int], ended: Mapping[int, JobState]
+) -> tuple[int, ...] | Declined:
+    """Of these jobs, those that have yet to succeed. What has left memory, the event must say (``ended``); what has
+    left it since the event was made, or never was there, is to be read, and asked for, again.
+    """
+    waits_for = []
+    for one in sorted(set(after)):
+        found = state.jobs[one].state if one in state.jobs else ended.get(one)
+        if found is None:
+            return Declined(409, "changed_meanwhile", f"job {one} has changed meanwhile", "try again")
+        if found is not JobState.SUCCEEDED:
+            waits_for.append(one)
+    return tuple(waits_for)
+
+
+def enter(state: State, job: Job, waits_for: tuple[int, ...], started: Ranges | None = None) -> None:
+    """A job that is new, or new again, waits, or enters the grid as the last to come."""
+    job.waiting_for = waits_for
+    if waits_for:
+        _become(job, JobState.WAITING)
+        job.arrival = UNRELEASED
+    else:
+        _take_its_place(state, job)
+    state.admit(job, started)
+
+
+def release_followers(state: State, job: Job) -> None:
+    """A job has succeeded: those that waited for nothing else enter the grid, in the order of their submission."""
+    for number in state.index.waiting.followers(job.id):
+        follower = state.jobs[number]
+        follower.waiting_for = tuple(one for one in follower.waiting_for if one != job.id)
+        if follower.waiting_for:
+            state.save_job(follower)
+        else:
+            _take_its_place(state, follower)
+            state.admit(follower)
+    state.settle()
+
+
+def _take_its_place(state: State, job: Job) -> None:
+    """The clock of fair sharing begins anew with the first job of a busy time, lest it lose its precision."""
+    if not state.index.live:
+        state.grid.virtual = 0.0
+    _become(job, JobState.QUEUED)
+    job.arrival, job.entered_at = state.next_sequence(), state.now
+    job.tag = measure.tag_of(state.grid, job)
+
+
+def _become(job: Job, new: JobState) -> None:
+    if job.state is not new:
+        job.state = transitions.check(transitions.JOB, job.state, new)

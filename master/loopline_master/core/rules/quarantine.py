@@ -1,0 +1,111 @@
+"""Trouble seen: a worker on which tasks fail that succeed elsewhere, or that is far slower than it says, is given
+nothing new for a while: a blacklist that forgets.
+
+A worker's *standing* falls by a half where a task fails on it whose program has succeeded on others, by another half
+where that very task then succeeds on one of them, by one where a task took it far longer than others; it rises by a
+half with each success. (A task that fails on others as well gives what it took back: that is its user's business.) At
+the bottom the worker goes on probation, for twice as long each time, and comes back by itself: on trial, with one
+attempt at a time, until it has succeeded with one. Some successes later the next probation would be shorter again.
+
+Whatever only this worker could run, it is given all the same (requirements.py). A task that failed on a worker of bad
+standing is tried elsewhere next (View.should_go_elsewhere), lest one broken computer use up all of its attempts.
+"""
+
+from __future__ import annotations
+
+from loopline_master.core.entities import Attempt, Task, Worker
+from loopline_master.core.state import State
+
+BOTTOM, TOP = -3.0, 2.0
+_HALF = 0.5
+_MOST_PLACES = 16
+_MOST_DOUBLINGS = 32
+
+
+def failed(state: State, attempt: Attempt, task: Task) -> list[Worker]:
+    """Of the task's own doing, it seems. The workers that are on probation from now on."""
+    places = [name for name in task.failed_on if name != attempt.worker]
+    task.failed_on = (*places, attempt.worker)[-_MOST_PLACES:]
+    for name in places:
+        if state.workers[name].standing < 0:
+            _raise(state, state.workers[name])
+    job = state.jobs[attempt.job]
+    program = state.programs.get(job.program)
+    if places or program is None or all(run.worker == attempt.worker for run in program.window):
+        return []
+    said = f"task {task.id} failed there, while tasks like it succeed elsewhere"
+    return _blame(state, state.workers[attempt.worker], said, _HALF)
+
+
+def succeeded(state: State, attempt: Attempt, task: Task, *, is_slow: bool) -> list[Worker]:
+    """With the task's first result. ``is_slow``: far slower than others would have been. The workers that are on
+    probation from now on.
+    """
+    worker, here = state.workers[attempt.worker], attempt.worker
+    if is_slow:
+        said = f"task {task.id} took it {attempt.wall_s:.3g} s, far longer than it would have taken others"
+        return _blame(state, worker, said, 2 * _HALF)
+    _praise(state, worker)
+    if not task.failed_on:
+        return []
+    said = f"task {task.id} failed there, and then succeeded on {here}"
+    places = [state.workers[name] for name in task.failed_on if name != here]
+    return [blamed for place in places for blamed in _blame(state, place, said, _HALF)]
+
+
+def voted(state: State, task: Task) -> list[Worker]:
+    """A quorum is reached: those who agreed with it did well, and who was outvoted did not. The workers that are on
+    probation from now on.
+    """
+    accepted = next((vote.digest for vote in task.votes if vote.attempt == task.winner), None)
+    blamed: list[Worker] = []
+    for vote in task.votes:
+        if vote.attempt != task.winner and vote.digest == accepted:
+            _praise(state, state.workers[vote.worker])
+        elif vote.attempt != task.winner:
+            said = f"its result of task {task.id} differs from those that agree"
+            blamed += _blame(state, state.workers[vote.worker], said, _HALF)
+    return blamed
+
+
+def expire(state: State) -> None:
+    """Those whose time is over come back, on trial."""
+    order = state.index.probations.order
+    while order and order[0][0] <= state.now:
+        worker = state.workers[order[0][1]]
+        worker.probation_until, worker.on_trial = None, True
+        state.save_worker(worker)
+        state.settle()
+
+
+def _praise(state: State, worker: Worker) -> None:
+    """What it had begun before its probation does not count."""
+    if worker.probation_until is not None or (worker.standing == TOP and not worker.on_trial):
+        return
+    _raise(state, worker)
+    if worker.on_trial:
+        worker.on_trial = False
+        state.save_worker(worker)
+    if worker.standing == TOP and worker.probations:
+        worker.probations, worker.standing = worker.probations - 1, 0.0
+
+
+def _raise(state: State, worker: Worker) -> None:
+    worker.standing = min(TOP, worker.standing + _HALF)
+    state.effects.workers[worker.name] = worker
+
+
+def _blame(state: State, worker: Worker, reason: str, weight: float) -> list[Worker]:
+    """The worker, if that has brought it on probation."""
+    if worker.probation_until is not None or not state.settings.probation_s:
+        return []
+    worker.standing -= weight
+    state.effects.workers[worker.name] = worker
+    if worker.standing > BOTTOM and not worker.on_trial:
+        return []
+    length_s = state.settings.probation_s * 2.0 ** min(worker.probations, _MOST_DOUBLINGS)
+    worker.probation_until = state.now + min(length_s, state.settings.max_probation_s)
+    worker.probation_reason, worker.probations = reason[:500], worker.probations + 1
+    worker.standing, worker.on_trial = 0.0, False
+    state.save_worker(worker)
+    return [worker]

@@ -1,0 +1,66 @@
+"""Which state may follow which. One table a machine, used by the run-time check (here), the database's CHECK
+constraints, the diagrams in the docs and the exhaustive test.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import TypeVar
+
+from loopline_shared.model import AttemptState, JobState, Outcome, TaskState
+
+JOB: Mapping[JobState, frozenset[JobState]] = {
+    JobState.WAITING: frozenset({JobState.QUEUED, JobState.CANCELLED}),
+    # queued to succeeded: cancelled when it was computed (order *deliver*), and retried with nothing left to run
+    JobState.QUEUED: frozenset({JobState.RUNNING, JobState.SUCCEEDED, JobState.CANCELLED}),
+    JobState.RUNNING: frozenset({JobState.SUCCEEDED, JobState.FAILED, JobState.CANCELLED}),
+    JobState.SUCCEEDED: frozenset(),
+    JobState.FAILED: frozenset({JobState.QUEUED}),  # retried
+    JobState.CANCELLED: frozenset({JobState.QUEUED, JobState.WAITING}),  # retried
+}
+
+TASK: Mapping[TaskState, frozenset[TaskState]] = {
+    # queued to succeeded or failed: a lost attempt comes back with its result before another has started
+    TaskState.QUEUED: frozenset({TaskState.RUNNING, TaskState.SUCCEEDED, TaskState.FAILED, TaskState.CANCELLED}),
+    TaskState.RUNNING: frozenset({TaskState.QUEUED, TaskState.SUCCEEDED, TaskState.FAILED, TaskState.CANCELLED}),
+    TaskState.SUCCEEDED: frozenset(),
+    TaskState.FAILED: frozenset({TaskState.QUEUED}),  # retried
+    TaskState.CANCELLED: frozenset({TaskState.QUEUED}),  # retried
+}
+
+_ENDS = {AttemptState.SUCCEEDED, AttemptState.FAILED, AttemptState.CANCELLED, AttemptState.LOST}
+ATTEMPT: Mapping[AttemptState, frozenset[AttemptState]] = {
+    AttemptState.DISPATCHED: frozenset({AttemptState.RUNNING, AttemptState.CANCELLING, *_ENDS}),
+    AttemptState.RUNNING: frozenset({AttemptState.CANCELLING, *_ENDS}),
+    AttemptState.CANCELLING: frozenset(_ENDS),  # succeeded or failed: its result crossed the cancel
+    AttemptState.LOST: frozenset(  # not an end: the laptop comes back
+        {
+            AttemptState.RUNNING,
+            AttemptState.CANCELLING,
+            AttemptState.SUCCEEDED,
+            AttemptState.FAILED,
+            AttemptState.CANCELLED,
+        }
+    ),
+    AttemptState.SUCCEEDED: frozenset(),
+    AttemptState.FAILED: frozenset(),
+    AttemptState.CANCELLED: frozenset(),
+}
+
+END: Mapping[Outcome, AttemptState] = {
+    Outcome.SUCCEEDED: AttemptState.SUCCEEDED,
+    Outcome.FAILED: AttemptState.FAILED,
+    Outcome.CANCELLED: AttemptState.CANCELLED,
+    Outcome.GIVEN_BACK: AttemptState.CANCELLED,
+}
+"""What an attempt's result makes of it."""
+
+State = TypeVar("State", bound=StrEnum)
+
+
+def check(machine: Mapping[State, frozenset[State]], old: State, new: State) -> State:
+    """``new``, where the machine allows it; a forbidden transition is our own mistake (AssertionError)."""
+    if new not in machine[old]:
+        raise AssertionError(f"{type(old).__name__} may not go from {old} to {new}")
+    return new

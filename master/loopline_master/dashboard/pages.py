@@ -1,0 +1,107 @@
+"""Serves the page: its document at every path that it shows, its assets for ever; nothing from outside, and nothing
+inline, by a policy that browsers enforce.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from aiohttp import web
+
+from loopline_shared.errors import LooplineError
+
+ASSETS = Path(__file__).with_name("assets")
+VIEWS = ("timeline", "jobs", "workers", "guarantee", "submit")
+"""First parts of the paths under which the page shows something."""
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; connect-src 'self'; "
+    "font-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'; object-src 'none'; "
+    "frame-src 'none'"
+)
+_HEADERS = {
+    "Content-Security-Policy": POLICY,
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",  # for what does not know frame-ancestors
+    "Referrer-Policy": "same-origin",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+}
+_HASHED = "/assets/"  # names in it change with what is in them
+_FOR_EVER = "public, max-age=31536000, immutable"
+_ASK_FIRST = "no-cache"
+_KINDS = {  # whatever this computer's own list says
+    ".html": "text/html",
+    ".js": "text/javascript",
+    ".css": "text/css",
+    ".txt": "text/plain",
+    ".json": "application/json",
+    ".svg": "image/svg+xml",
+    ".png": "image/png",
+    ".ico": "image/x-icon",
+    ".woff2": "font/woff2",
+}
+_TEXT = ("text/", "application/json", "image/svg+xml")
+_WORTH_IT_BYTES = 500
+
+
+@dataclass(frozen=True)
+class Asset:
+    content: bytes
+    content_type: str
+    cache: str
+    tag: str
+
+    @cached_property
+    def zipped(self) -> bytes | None:
+        """None where it is not worth it."""
+        is_worth_it = self.content_type.startswith(_TEXT) and len(self.content) > _WORTH_IT_BYTES
+        return gzip.compress(self.content, mtime=0) if is_worth_it else None
+
+    def answer(self, request: web.Request) -> web.Response:
+        headers = {**_HEADERS, "Cache-Control": self.cache, "ETag": f'"{self.tag}"', "Vary": "Accept-Encoding"}
+        if self.tag in {tag.value for tag in request.if_none_match or ()}:
+            return web.Response(status=304, headers=headers)
+        headers["Content-Type"] = self.content_type
+        if "gzip" in request.headers.get("Accept-Encoding", "") and self.zipped is not None:
+            return web.Response(body=self.zipped, headers={**headers, "Content-Encoding": "gzip"})
+        return web.Response(body=self.content, headers=headers)
+
+
+def add_page(app: web.Application, folder: Path = ASSETS) -> None:
+    """Routes for the page. Open to all: what it shows it fetches, signed in."""
+    assets = dict(_load_all(folder))
+    document = assets.pop("/index.html", None)
+
+    async def show(request: web.Request) -> web.Response:
+        if document is None:
+            raise LooplineError("no_page", "this master's page was not built", "make web builds it", status=404)
+        return document.answer(request)
+
+    async def fetch(request: web.Request) -> web.Response:
+        return assets[request.path].answer(request)
+
+    app.router.add_get("/", show)
+    for view in VIEWS:
+        app.router.add_get(f"/{view}", show)
+        app.router.add_get(f"/{view}/{{rest:.*}}", show)
+    for path in assets:
+        app.router.add_get(path, fetch)
+
+
+def _load_all(folder: Path) -> Iterator[tuple[str, Asset]]:
+    for file in sorted(folder.rglob("*")):
+        if file.is_file():
+            path = f"/{file.relative_to(folder).as_posix()}"
+            yield path, _load(file, _FOR_EVER if path.startswith(_HASHED) else _ASK_FIRST)
+
+
+def _load(file: Path, cache: str) -> Asset:
+    content = file.read_bytes()
+    kind = _KINDS.get(file.suffix, "application/octet-stream")
+    content_type = f"{kind}; charset=utf-8" if kind.startswith(_TEXT) else kind
+    return Asset(content, content_type, cache, hashlib.sha256(content).hexdigest()[:32])

@@ -1,0 +1,86 @@
+"""A window of time as Chrome's trace-event JSON (loopline_shared.rest.columns.Trace): for Perfetto, speedscope, chrome://tracing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from heapq import heappop, heappush
+from typing import Any
+
+from pydantic_core import to_json
+
+from loopline_master.dashboard.columns import spans
+from loopline_master.store.queries.timeline_queries import Window
+from loopline_shared.model import AttemptState
+
+_HOLDS = "last tasks held"
+Event = dict[str, Any]
+
+
+def trace(window: Window, now: float) -> bytes:
+    """A process a worker, a thread a slot; what goes on ends ``now``. Times count from the first event. What has not
+    started, because it waits at its worker or was called back from there, took no slot, and is left out.
+    """
+    begins = [row.started_at for row in _started(window)] + [hold.since for hold in window.held]
+    zero = min(begins, default=window.since)
+    pids = {name: pid for pid, name in enumerate(sorted({row.worker for row in _started(window)}), start=1)}
+    events = [_name("process_name", pid, 0, name) for name, pid in pids.items()]
+    events += _attempts(window, pids, zero, now)
+    events += _holds(window, len(pids) + 1, zero, now)
+    return to_json({"traceEvents": events, "displayTimeUnit": "ms"})
+
+
+def _started(window: Window) -> list[Any]:
+    return sorted((row for row in window.bars if row.started_at is not None), key=lambda row: row.started_at)
+
+
+def _attempts(window: Window, pids: dict[str, int], zero: float, now: float) -> Iterator[Event]:
+    lanes = {name: _Lanes() for name in pids}
+    for row in _started(window):
+        end = max(row.started_at, now) if row.ended_at is None else row.ended_at
+        pid, tid = pids[row.worker], lanes[row.worker].place(row.started_at, end)
+        arguments = {
+            "job": window.names[row.job],
+            "state": row.state,
+            "replica": bool(row.replica),
+            "accepted": bool(row.accepted),
+        }
+        if row.state == AttemptState.LOST and row.ended_at is None:
+            arguments["end"] = "not known: it may come back"
+        category = "replica" if row.replica else "attempt"
+        name = f"{row.job}.{row.task}.{row.number}"
+        yield _span(name, category, row.started_at, end, zero, pid, tid) | {"args": arguments}
+        for since, until in spans(row.freezes):
+            yield _span("frozen", "frozen", since or 0.0, min(until or end, end), zero, pid, tid)
+
+
+def _holds(window: Window, pid: int, zero: float, now: float) -> Iterator[Event]:
+    if window.held:
+        yield _name("process_name", pid, 0, _HOLDS)
+    lanes = _Lanes()
+    for job, since, until in map(tuple, window.held):
+        end = max(since, now) if until is None else until
+        yield _span(f"job {job}: {window.names[job]}", "held", since, end, zero, pid, lanes.place(since, end))
+
+
+class _Lanes:
+    """Rows of one worker, from 1: each span, in the order of their beginnings, goes into the first that is free."""
+
+    def __init__(self) -> None:
+        self._free: list[int] = []  # heaps
+        self._busy: list[tuple[float, int]] = []
+
+    def place(self, since: float, until: float) -> int:
+        while self._busy and self._busy[0][0] <= since:
+            heappush(self._free, heappop(self._busy)[1])
+        lane = heappop(self._free) if self._free else len(self._busy) + 1
+        heappush(self._busy, (until, lane))
+        return lane
+
+
+def _span(name: str, category: str, since: float, until: float, zero: float, pid: int, tid: int) -> Event:
+    begin, end = round((since - zero) * 1e6), round((until - zero) * 1e6)
+    return {"name": name, "cat": category, "ph": "X", "ts": begin, "dur": max(0, end - begin), "pid": pid, "tid": tid}
+
+
+def _name(what: str, pid: int, tid: int, name: str) -> Event:
+    return {"name": what, "ph": "M", "pid": pid, "tid": tid, "args": {"name": name}}

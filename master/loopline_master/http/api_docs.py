@@ -1,0 +1,86 @@
+"""The API's description, and a page to read and try it: Swagger UI from our own disk, nothing from outside."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Literal
+
+from aiohttp import web
+
+from loopline_master.http.auth import OPEN
+from loopline_master.http.operations import Routes
+
+routes = Routes("docs", prefix="")
+
+
+class Document:
+    """The API's description: made when it is first asked for, for that takes a while."""
+
+    def __init__(self, make: Callable[[], str]) -> None:
+        self._make = cache(make)
+
+    async def text(self) -> str:
+        return await asyncio.to_thread(self._make)
+
+
+DOCUMENT = web.AppKey("document", Document)
+
+_SWAGGER_UI = Path(__file__).with_name(
+    "swagger_ui"
+)  # the npm package swagger-ui-dist 5.35.0, what a page needs of it
+_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+_PAGE = """<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<title>Loopline: REST API</title>
+<link rel="icon" href="/docs/favicon-32x32.png">
+<link rel="stylesheet" href="/docs/swagger-ui.css">
+</head>
+<body>
+<div id="api"></div>
+<script src="/docs/swagger-ui-bundle.js"></script>
+<script src="/docs/init.js"></script>
+</body>
+</html>
+"""
+_SCRIPT = """SwaggerUIBundle({
+  url: "/openapi.json",
+  dom_id: "#api",
+  deepLinking: true,
+  validatorUrl: null,
+  persistAuthorization: false,
+});
+"""
+
+
+@routes("GET /openapi.json", OPEN, is_documented=False)
+async def get_document(request: web.Request) -> web.Response:
+    return web.Response(text=await request.config_dict[DOCUMENT].text(), content_type="application/json")
+
+
+@routes("GET /docs", OPEN, is_documented=False)
+async def get_docs() -> web.Response:
+    return _own(_PAGE, "text/html")
+
+
+@routes("GET /docs/init.js", OPEN, is_documented=False)
+async def get_docs_script() -> web.Response:
+    return _own(_SCRIPT, "text/javascript")
+
+
+@routes("GET /docs/{name}", OPEN, is_documented=False)
+async def get_docs_file(
+    name: Literal["swagger-ui.css", "swagger-ui-bundle.js", "favicon-32x32.png"],
+) -> web.FileResponse:
+    return web.FileResponse(_SWAGGER_UI / name)
+
+
+def _own(text: str, content_type: str) -> web.Response:
+    return web.Response(text=text, content_type=content_type, headers={"Content-Security-Policy": _POLICY})

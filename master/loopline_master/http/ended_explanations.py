@@ -1,0 +1,65 @@
+"""Explanations of what is over: where the time went, from the rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from loopline_master.core.explain.explain_job import counted, spoken
+from loopline_master.store.queries.job_history import Story
+from loopline_shared.model import JobState, TaskState
+from loopline_shared.rest.bodies import Explanation, JobView, Reason, TaskDetail
+
+_NOTABLE_S = 1.0
+_LONG = 1.5
+"""The slowest task is spoken of where it took so many times the mean."""
+
+
+def explain_ended_job(job: JobView, story: Story) -> Explanation:
+    verb = "was" if job.state is JobState.CANCELLED else "has"
+    failed = f", {job.tasks.failed} failed" if job.tasks.failed else ""
+    sentence = f"it {verb} {job.state}: {job.tasks.succeeded} of {job.task_count} tasks succeeded{failed}"
+    if job.started_at is not None and job.finished_at is not None:
+        sentence += f", in {spoken(job.finished_at - job.started_at)}"
+    reasons = list(_reasons(job, story))
+    told = "; ".join([sentence, *(reason.detail for reason in reasons)])
+    return Explanation(subject=str(job.id), state=job.state, sentence=told, reasons=reasons)
+
+
+def _reasons(job: JobView, story: Story) -> Iterator[Reason]:
+    if story.chained_s >= _NOTABLE_S:
+        detail = f"waited {spoken(story.chained_s)} for the jobs that it came after"
+        yield Reason(code="chained", count=job.task_count, detail=detail)
+    if story.queued_s >= _NOTABLE_S:
+        yield Reason(code="queued", count=job.task_count, detail=f"waited {spoken(story.queued_s)} for a slot")
+    if story.held_s >= _NOTABLE_S:
+        behind = f" behind job {story.held_behind}" if story.held_behind else ""
+        yield Reason(code="held", count=1, detail=f"held {spoken(story.held_s)}{behind}", job=story.held_behind)
+    ends = {"lost": story.lost, "failed": story.failed, "given back": story.given_back}
+    if any(ends.values()):
+        detail = ", ".join(f"{count} {how}" for how, count in ends.items() if count)
+        yield Reason(code="attempts", count=sum(ends.values()), detail=f"attempts in vain: {detail}")
+    if story.frozen_s >= _NOTABLE_S:
+        yield Reason(code="frozen", count=1, detail=f"tasks stood frozen for {spoken(story.frozen_s)} in all")
+    if story.replicas_won:
+        detail = f"{counted(story.replicas_won, 'replica')} came first"
+        yield Reason(code="replicas", count=story.replicas_won, detail=detail)
+    if job.mismatches:
+        detail = f"results of {counted(job.mismatches, 'task')} differ between workers"
+        yield Reason(code="mismatch", count=job.mismatches, detail=detail)
+    slowest = story.slowest
+    if slowest is not None and job.task_count > 1 and slowest.times_mean >= _LONG:
+        detail = f"its slowest task, {slowest.task}, ran {spoken(slowest.took_s)} on {slowest.worker}"
+        detail += f" (speed {slowest.speed:.3g}), {slowest.times_mean:.1f} times the mean"
+        yield Reason(code="slowest", count=1, detail=detail)
+
+
+def explain_ended_task(task: TaskDetail) -> Explanation:
+    place = f" on {task.worker}" if task.worker else ""
+    reason = f": {task.reason}" if task.reason else ""
+    verb = "was" if task.state is TaskState.CANCELLED else "has"
+    sentence = f"it {verb} {task.state}{place} after {counted(len(task.attempts), 'attempt')}{reason}"
+    if task.mismatch:
+        digests = len({vote.digest for vote in task.votes})
+        differ = f"{counted(len(task.votes), 'result')}, {digests} different" if digests > 1 else "two results"
+        sentence += f"; its results differ between workers ({differ})"
+    return Explanation(subject=str(task.id), state=task.state, sentence=sentence)

@@ -1,0 +1,226 @@
+"""The link of a client that calls functions: jobs come in, results go out as they are committed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from secrets import token_hex
+
+from aiohttp import WSCloseCode, WSMsgType, web
+from pydantic import ValidationError
+
+from loopline_master.core.entities import Attempt, Job, Task
+from loopline_master.core.events import JobSubmitted
+from loopline_master.http.auth import READERS, USERS
+from loopline_master.http.operations import Routes
+from loopline_master.http.problems import InvalidRequest
+from loopline_master.http.routes.jobs import submit_once
+from loopline_master.http.services import Services
+from loopline_master.subscriptions import PART, Cursor, Feed, is_all_to_come, written
+from loopline_shared.errors import LooplineError, ProtocolError
+from loopline_shared.model import JobState
+from loopline_shared.protocol.client_link import (
+    Drop,
+    Ends,
+    Follow,
+    Opened,
+    Over,
+    Refusal,
+    Submit,
+    Submitted,
+    TaskEnd,
+    decode_from_client,
+    encode_to_client,
+    key_of,
+    number_of,
+)
+
+routes = Routes("calls")
+_Feed = Feed[TaskEnd]
+
+MOST_QUEUED_BYTES = 4 * 2**20
+"""Results that a reader has not taken; what follows is read from disk once it has."""
+MOST_SUBMISSIONS = 100
+"""Under way at once, on one link: until their answer is sent. No more is heard before."""
+MOST_FOLLOWED = 100_000
+STILL_HERE_EVERY_S = 15.0
+CLOSE_WITHIN_S = 2.0
+MOST_REASON_BYTES = 123  # of a WebSocket close frame
+
+
+@routes("GET /calls", READERS, is_documented=False)
+async def open_calls(services: Services, request: web.Request) -> web.WebSocketResponse:
+    """The WebSocket of a client that calls functions; protocol/client_link.py says what is spoken on it."""
+    socket = web.WebSocketResponse(
+        compress=False,
+        heartbeat=STILL_HERE_EVERY_S,
+        max_msg_size=services.settings.limits.max_body_bytes,
+        timeout=CLOSE_WITHIN_S,
+    )
+    with services.listeners.seat():
+        await socket.prepare(request)
+        link = _CallLink(services, request, socket)
+        with services.own_keys.of_link(link.name):
+            await link.serve()
+    return socket
+
+
+class _CallLink:
+    def __init__(self, services: Services, request: web.Request, socket: web.WebSocketResponse) -> None:
+        self._services, self._request, self._socket = services, request, socket
+        self.name = token_hex(16)
+        self._submissions = 0
+        self._feeds: dict[int, _Feed] = {}
+        self._behind: dict[int, _Feed] = {}  # in turn
+        self._outgoing: deque[tuple[bytes, bool]] = deque()  # frames, and which of them answer a submission
+        self._queued_bytes = 0
+        self._called = asyncio.Event()
+        self._seats = asyncio.Semaphore(MOST_SUBMISSIONS)
+
+    async def serve(self) -> None:
+        """Until either side hangs up, or says what it must not."""
+        self._put(Opened(self.name))
+        try:
+            async with asyncio.TaskGroup() as group:
+                sending = group.create_task(self._send_all())
+                await self._hear_all(group)
+                sending.cancel()
+        except* ConnectionError:
+            pass
+        except* ProtocolError as errors:
+            reason = str(errors.exceptions[0]).encode()[:MOST_REASON_BYTES]
+            await self._socket.close(code=WSCloseCode.PROTOCOL_ERROR, message=reason)
+        finally:
+            for feed in self._feeds.values():
+                self._services.feeds.close(feed)
+
+    async def _hear_all(self, group: asyncio.TaskGroup) -> None:
+        while (frame := await self._socket.receive()).type in (WSMsgType.BINARY, WSMsgType.TEXT):
+            message = self._read(frame.data)
+            if isinstance(message, Follow):
+                self._follow(message)
+            elif isinstance(message, Drop):
+                self._close(message.job)
+            else:
+                await self._seats.acquire()
+                if isinstance(message, Submit):
+                    group.create_task(self._submit(message))
+                else:
+                    self._put(message)
+
+    def _read(self, frame: bytes | str) -> Submit | Follow | Drop | Refusal:
+        """Refusal: of a submission in which something is not valid. ProtocolError closes the link."""
+        try:
+            message = decode_from_client(frame)
+        except ValidationError as error:
+            number = number_of(frame)
+            if number is None:
+                raise ProtocolError("this is no message of a client that calls functions") from None
+            self._take(number)
+            return _refusal(number, InvalidRequest("body", error))
+        if isinstance(message, Submit):
+            self._take(message.number)
+        return message
+
+    def _take(self, number: int) -> None:
+        """One after the other: the keys that are made of them are new."""
+        if number != self._submissions + 1:
+            raise ProtocolError(f"submission {number} came after submission {self._submissions}")
+        self._submissions = number
+
+    # Submissions.
+
+    async def _submit(self, submit: Submit) -> None:
+        try:
+            await self._carry_out(submit)
+        except LooplineError as error:
+            self._put(_refusal(submit.number, error))
+
+    async def _carry_out(self, submit: Submit) -> None:
+        """Answered once it is on disk, and followed from its first result on."""
+        services = self._services
+        caller = await services.auth.admit(self._request, USERS)  # as of now: a token may have been revoked
+        key = submit.again or key_of(self.name, submit.number)
+        event = JobSubmitted(caller.name, submit.job, key)
+        answer = await submit_once(services, event, key, is_own=not submit.again)
+        self._put(Submitted(submit.number, answer.id))
+        self._open(answer.id, is_live=is_all_to_come(services.scheduler.state, answer.id))
+
+    # Following.
+
+    def _follow(self, follow: Follow) -> None:
+        at, _, number = follow.cursor.partition("@")
+        cursor = (float(at), int(number)) if number else (0.0, 0)
+        self._open(follow.job, cursor)
+
+    def _open(self, job: int, cursor: Cursor = (0.0, 0), *, is_live: bool = False) -> None:
+        if len(self._feeds) >= MOST_FOLLOWED:
+            raise ProtocolError(f"more than {MOST_FOLLOWED:,} jobs are followed on this link")
+        self._close(job)
+        feed = self._feeds[job] = Feed(job, self._tell, self._fell_behind, _end_of, cursor, is_live)
+        self._services.feeds.open(feed)
+        if not feed.is_live:
+            self._fell_behind(feed)
+
+    def _close(self, job: int) -> None:
+        self._behind.pop(job, None)
+        if feed := self._feeds.pop(job, None):
+            self._services.feeds.close(feed)
+
+    def _tell(self, feed: _Feed, ends: list[TaskEnd], over: JobState | None) -> bool:
+        return self._put(Ends(feed.job, written(feed.cursor), ends, over) if ends else Over(feed.job, over))
+
+    def _fell_behind(self, feed: _Feed) -> None:
+        self._behind[feed.job] = feed
+        self._called.set()
+
+    # What is sent.
+
+    def _put(self, message: Opened | Submitted | Refusal | Ends | Over) -> bool:
+        """Whether there is room for more."""
+        if isinstance(message, Over) or (isinstance(message, Ends) and message.over):
+            self._close(message.job)
+        frame = encode_to_client(message)
+        self._outgoing.append((frame, isinstance(message, Submitted | Refusal)))
+        self._queued_bytes += len(frame)
+        self._called.set()
+        return self._queued_bytes < MOST_QUEUED_BYTES
+
+    async def _send_all(self) -> None:
+        while True:
+            await self._called.wait()
+            self._called.clear()
+            while self._outgoing or self._behind:
+                while self._outgoing:
+                    frame, is_answer = self._outgoing.popleft()
+                    self._queued_bytes -= len(frame)
+                    await self._socket.send_bytes(frame)
+                    if is_answer:
+                        self._seats.release()
+                if self._behind:
+                    await self._read_on(self._behind.pop(next(iter(self._behind))))
+
+    async def _read_on(self, feed: _Feed) -> None:
+        """A page from disk; live again once there is nothing that has not been read."""
+        feed.is_stirred = False
+        state, is_over, found = await self._services.store.results.ends(feed.job, feed.cursor, PART)
+        if self._feeds.get(feed.job) is not feed:  # dropped meanwhile
+            return
+        is_all = len(found) < PART and not feed.is_stirred
+        if found:
+            feed.send([end for end, _ in found], found[-1][1], state if is_all and is_over else None)
+        elif is_all and is_over:
+            self._put(Over(feed.job, state))
+        if not is_all:
+            self._behind[feed.job] = feed
+        feed.is_live = is_all
+
+
+def _end_of(_job: Job | None, task: Task, attempt: Attempt) -> TaskEnd:
+    reason = task.verdict or attempt.reason
+    return TaskEnd(task.number, task.state, attempt.worker, attempt.exit_code, reason, attempt.value)
+
+
+def _refusal(number: int, error: LooplineError) -> Refusal:
+    errors = error.errors if isinstance(error, InvalidRequest) else []
+    return Refusal(number, error.status, error.code, error.message, error.hint, errors)

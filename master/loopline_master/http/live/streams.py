@@ -1,0 +1,217 @@
+"""Answers that go on for as long as there is news: the results of a job, and what changes in the grid.
+
+Both first subscribe, then read, then wait, so that nothing slips by; both rest a little between two looks at the
+disk or the grid, so that a busy one costs no more than a slow one; both say something now and then, so that nobody
+takes them for dead. Results go out as they are committed, as a rule without a look at the disk (subscriptions.py).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncGenerator
+from contextlib import aclosing, suppress
+
+from aiohttp import web
+
+from loopline_master.core.entities import Attempt, Job, Task
+from loopline_master.http.auth import READERS
+from loopline_master.http.operations import Routes
+from loopline_master.http.parameters import Follow, JobNumber, RestSeconds, ResultCursor
+from loopline_master.http.services import Services, found
+from loopline_master.store.queries.result_queries import CHUNK, JobResults
+from loopline_master.subscriptions import Feed, is_all_to_come, written
+from loopline_shared.model import JobState, Output
+from loopline_shared.rest.bodies import GridChange, TaskResult
+from loopline_shared.spec import RowFile
+
+routes = Routes("streams")
+
+STILL_HERE_EVERY_S = 15.0
+REST_S = 0.1
+REST_SHARE = 4.0
+"""After a look that found something, it rests for so many times as long as that took, and for REST_S at most."""
+MAX_STDOUT_BYTES = 64 * 1024  # of each result in the stream; a task's stdout has it all
+MOST_READY_BYTES = 2**20
+"""Results that a slow reader has not taken; what follows is read from disk."""
+_NDJSON, _SSE = "application/x-ndjson", "text/event-stream"
+
+
+@routes("GET /jobs/{job}/results", READERS, media_type=_NDJSON, item=TaskResult, declines=(503,))
+async def stream_results(
+    services: Services,
+    request: web.Request,
+    job: JobNumber,
+    cursor: ResultCursor | None = None,
+    follow: Follow = True,
+) -> web.StreamResponse:
+    """Results of a job's tasks as they finish: a TaskResult a line, until the job has ended.
+
+    Lines may be empty: they say that the master is still there.
+    """
+    with services.listeners.seat():
+        async with aclosing(_results(services, job, cursor, follow)) as lines:
+            first = await anext(lines)  # or there is no such job
+            response = await _begin(request, _NDJSON)
+            with suppress(ConnectionError):  # nobody reads any more
+                await response.write(first)
+                async for some in lines:
+                    await response.write(some)
+    return response
+
+
+@routes("GET /events", READERS, media_type=_SSE, item=GridChange, declines=(503,))
+async def stream_events(services: Services, request: web.Request, rest_s: RestSeconds = REST_S) -> web.StreamResponse:
+    """Server-sent events: the numbers and names of jobs and workers that have changed, a GridChange each.
+
+    The first one says `missed`: look at everything once, then at what is named.
+    """
+    with services.listeners.seat(), services.engine.news.subscribe() as news:
+        response = await _begin(request, _SSE)
+        await response.write(b"retry: 1000\n" + _event(GridChange(missed=True)))
+        while True:
+            try:
+                async with asyncio.timeout(STILL_HERE_EVERY_S):
+                    change = await news.next()
+            except TimeoutError:
+                await response.write(b": still here\n\n")
+            else:
+                named = GridChange(jobs=list(change.jobs), workers=list(change.workers), missed=change.missed)
+                await response.write(_event(named))
+                await asyncio.sleep(rest_s)
+
+
+async def _begin(request: web.Request, media_type: str) -> web.StreamResponse:
+    response = web.StreamResponse(headers={"Content-Type": media_type, "Cache-Control": "no-store"})
+    await response.prepare(request)
+    return response
+
+
+async def _results(services: Services, job: int, cursor: str | None, follow: bool) -> AsyncGenerator[bytes, None]:
+    """Lines, many at a time; no line where there is none yet."""
+    if follow:
+        async with aclosing(_Followed(services, job, cursor).lines()) as lines:
+            async for some in lines:
+                yield some
+        return
+    results = _stored(services, job, cursor)
+    while read := await results.next():
+        yield _lines(read)
+    found(None if results.is_unknown else results, f"job {job}")
+    yield b""
+
+
+class _Followed:
+    """Results of a job as they are committed; read from disk where that does not tell all."""
+
+    def __init__(self, services: Services, job: int, cursor: str | None) -> None:
+        self._services = services
+        self._results = _stored(services, job, cursor)
+        self._ready: list[bytes] = []
+        self._ready_bytes = 0
+        self._is_over = False
+        self._called = asyncio.Event()
+        is_live = cursor is None and is_all_to_come(services.scheduler.state, job)
+        self._feed = Feed(job, self._take, self._fell_behind, _result_of, self._results.last, is_live)
+
+    async def lines(self) -> AsyncGenerator[bytes, None]:
+        self._services.feeds.open(self._feed)
+        try:
+            if self._feed.is_live:
+                yield b""
+            while not self._is_over:
+                if self._feed.is_live and not self._ready and not await self._is_called():
+                    yield b"\n"
+                if self._ready:
+                    yield self._all_ready()
+                elif not self._feed.is_live:
+                    began = time.monotonic()
+                    read = await self._read_on()
+                    yield _lines(read)
+                    if 0 < len(read) < CHUNK and not self._is_over:
+                        await asyncio.sleep(min(REST_S, REST_SHARE * (time.monotonic() - began)))
+            yield self._all_ready()
+        finally:
+            self._services.feeds.close(self._feed)
+
+    def _take(self, _: Feed[TaskResult], results: list[TaskResult], over: JobState | None) -> bool:
+        """Of a commit."""
+        lines = b"".join(map(_line, results))
+        self._ready.append(lines)
+        self._ready_bytes += len(lines)
+        self._is_over = over is not None
+        self._called.set()
+        return self._ready_bytes < MOST_READY_BYTES
+
+    def _all_ready(self) -> bytes:
+        lines, self._ready, self._ready_bytes = b"".join(self._ready), [], 0
+        return lines
+
+    def _fell_behind(self, _: Feed[TaskResult]) -> None:
+        self._called.set()
+
+    async def _is_called(self) -> bool:
+        """False: nothing happened for so long that it is time to say something."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(STILL_HERE_EVERY_S):
+                await self._called.wait()
+        is_called = self._called.is_set()
+        self._called.clear()
+        return is_called
+
+    async def _read_on(self) -> list[tuple[str, TaskResult]]:
+        """From disk; live again once there is nothing that has not been read."""
+        feed, results = self._feed, self._results
+        feed.is_stirred, results.last = False, feed.cursor
+        read = await results.next()
+        found(None if results.is_unknown else results, f"job {feed.job}")
+        feed.cursor, self._is_over = results.last, results.is_over
+        feed.is_live = len(read) < CHUNK and not feed.is_stirred
+        return read
+
+
+def _stored(services: Services, job: int, cursor: str | None) -> JobResults:
+    async def beginning_of(output: Output) -> bytes:
+        if output.sha256 is None:
+            return output.data[:MAX_STDOUT_BYTES]
+        return await asyncio.to_thread(services.blobs.read, output, MAX_STDOUT_BYTES)
+
+    return services.store.results.of_job(job, beginning_of, cursor=cursor, lines=services.rows.rows)
+
+
+def _result_of(job: Job | None, task: Task, attempt: Attempt) -> TaskResult | None:
+    """As the store tells it; None where some of it is in a file: its parameters, or what it printed."""
+    stdout = attempt.stdout or Output()
+    if job is None or isinstance(job.spec.parameters, RowFile) or stdout.sha256 is not None:
+        return None
+    assert task.finished_at is not None
+    data = stdout.data[:MAX_STDOUT_BYTES]
+    return TaskResult(
+        id=task.id,
+        number=task.number,
+        state=task.state,
+        failures=task.failures,
+        started_at=task.started_at,
+        finished_at=task.finished_at,
+        worker=attempt.worker,
+        exit_code=attempt.exit_code,
+        reason=task.verdict or attempt.reason,
+        mismatch=task.mismatch,
+        parameters=job.sweep.parameters_at(task.number),
+        stdout=data.decode(errors="replace"),
+        stdout_cut=stdout.cut or len(data) < stdout.size_bytes,
+        value=attempt.value,
+        cursor=written((task.finished_at, task.number)),
+    )
+
+
+def _line(result: TaskResult) -> bytes:
+    return result.model_dump_json().encode() + b"\n"
+
+
+def _lines(read: list[tuple[str, TaskResult]]) -> bytes:
+    return b"".join(_line(result.model_copy(update={"cursor": cursor})) for cursor, result in read)
+
+
+def _event(change: GridChange) -> bytes:
+    return b"event: change\ndata: " + change.model_dump_json().encode() + b"\n\n"

@@ -1,0 +1,117 @@
+"""The OpenAPI 3.1 document of all operations; pydantic makes the schemas, all in one go."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from http import HTTPStatus
+from inspect import getdoc
+from typing import Any
+
+from pydantic import BaseModel, TypeAdapter
+
+from loopline_master.http.operations import JSON, Operation, Parameter
+from loopline_master.http.problems import MEDIA_TYPE
+from loopline_master.http.sessions import COOKIE
+from loopline_shared import __version__
+from loopline_shared.rest.bodies import Problem
+
+Json = dict[str, Any]
+_Key = tuple[str, str]
+_INFO = {
+    "title": "Loopline",
+    "version": __version__,
+    "description": "The master of a grid. Errors are application/problem+json; times are seconds since 1970.",
+    "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
+}
+_SECURITY = {
+    "token": {"type": "http", "scheme": "bearer", "description": "A token: the master's first start writes one."},
+    "session": {"type": "apiKey", "in": "cookie", "name": COOKIE, "description": "A browser that has signed in."},
+}
+
+
+def document(operations: Iterable[Operation]) -> Json:
+    described = [operation for operation in operations if operation.is_documented]
+    schemas, shared = TypeAdapter.json_schemas(list(_models(described)), ref_template="#/components/schemas/{model}")
+    of = {key: schema for (key, _), schema in schemas.items()}
+    paths: Json = {}
+    for operation in described:
+        paths.setdefault(operation.path, {})[operation.method.lower()] = _operation(operation, of)
+    return {
+        "openapi": "3.1.0",
+        "info": _INFO,
+        "paths": paths,
+        "components": {"schemas": shared.get("$defs", {}), "securitySchemes": _SECURITY},
+    }
+
+
+def _models(operations: Iterable[Operation]) -> Iterable[tuple[_Key, Any, TypeAdapter[Any]]]:
+    """All that needs a schema: (key, reading or writing, type)."""
+    yield ("", "problem"), "serialization", TypeAdapter(Problem)
+    for operation in operations:
+        for parameter in operation.parameters:
+            yield (operation.id, parameter.name), "validation", TypeAdapter(parameter.kind)
+        if operation.body:
+            yield (operation.id, "body"), "validation", TypeAdapter(operation.body)
+        if answer := operation.item or operation.answer or _model_answered(operation):
+            yield (operation.id, "answer"), "serialization", TypeAdapter(answer)
+
+
+def _operation(operation: Operation, of: dict[_Key, Json]) -> Json:
+    summary, _, description = (getdoc(operation.handler) or "").partition("\n\n")
+    described: Json = {
+        "operationId": operation.id,
+        "tags": [operation.tag],
+        "summary": summary.rstrip("."),
+        "description": f"{description}\n\n{_who(operation)}".strip(),
+        "responses": _responses(operation, of),
+        "security": [{"token": []}, {"session": []}] if operation.access else [],
+    }
+    if operation.parameters:
+        described["parameters"] = [_parameter(one, of[operation.id, one.name]) for one in operation.parameters]
+    if media_type := operation.takes or (operation.body and JSON):
+        schema = of.get((operation.id, "body"), {})
+        described["requestBody"] = {"required": True, "content": {media_type: {"schema": schema}}}
+    return described
+
+
+def _parameter(parameter: Parameter, schema: Json) -> Json:
+    described: Json = {"name": parameter.alias, "in": parameter.place, "required": parameter.is_required}
+    if text := schema.get("description"):
+        described["description"] = text
+    if not parameter.is_required and parameter.default is not None:
+        schema = {**schema, "default": parameter.default}
+    return {**described, "schema": schema}
+
+
+def _responses(operation: Operation, of: dict[_Key, Json]) -> Json:
+    answer: Json = {"description": HTTPStatus(operation.status).phrase}
+    if operation.method != "HEAD" and operation.status != HTTPStatus.NO_CONTENT:
+        schema = of.get((operation.id, "answer"), {})
+        content = {"schema": {}, "x-item": schema} if operation.item else {"schema": schema}
+        answer["content"] = {operation.media_type: content}
+    if operation.headers:
+        answer["headers"] = {
+            name: {"description": text, "schema": {"type": "string"}} for name, text in operation.headers.items()
+        }
+    problem = {"content": {MEDIA_TYPE: {"schema": of["", "problem"]}}}
+    declined = {str(s): {"description": HTTPStatus(s).phrase, **problem} for s in sorted(_declines(operation))}
+    return {str(operation.status): answer, **declined}
+
+
+def _declines(operation: Operation) -> set[int]:
+    """Statuses that follow from what the operation takes, and those of its own."""
+    declines = {500, *operation.declines}
+    declines |= {401, 403, 429} if operation.access else set()
+    declines |= {400, 413, 415, 422} if operation.body else set()
+    declines |= {422} if operation.parameters else set()
+    declines |= {400} if any(one.name == "cursor" for one in operation.parameters) else set()
+    return declines | ({404} if "{" in operation.path else set())
+
+
+def _who(operation: Operation) -> str:
+    return f"For: {', '.join(sorted(operation.access))}." if operation.access else "Open to all."
+
+
+def _model_answered(operation: Operation) -> type[BaseModel] | None:
+    answer = operation.signature.return_annotation
+    return answer if issubclass(answer, BaseModel) else None

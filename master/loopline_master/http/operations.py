@@ -1,0 +1,184 @@
+"""Operations of the REST API, made from the signatures of their handlers: who may call, what is checked, what is
+answered. openapi.py describes the same operations.
+
+A handler's parameters say what it takes: ``services``, ``caller`` and ``request`` are handed in; ``body`` is the
+JSON body; names in the path's braces come from the path; a parameter marked ``Header`` from that header; all
+others from the query. Its return annotation is the answer; a web.StreamResponse goes out as it is.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from types import NoneType, UnionType
+from typing import Any, Union, get_args, get_origin
+
+from aiohttp import web
+from pydantic import BaseModel, ConfigDict, ValidationError, create_model
+
+from loopline_master.http.auth import Access
+from loopline_master.http.problems import InvalidRequest
+from loopline_master.http.services import SERVICES
+from loopline_shared.errors import LooplineError
+from loopline_shared.rest.address import API_PREFIX
+
+Handler = Callable[..., Awaitable[Any]]
+JSON = "application/json"
+HANDED_IN = ("services", "caller", "request")
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """Marks a parameter that comes from the header of this name."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    name: str  # in the handler
+    alias: str  # in the request
+    place: str  # path, query or header
+    annotation: Any
+    default: Any  # inspect.Parameter.empty: required
+
+    @property
+    def is_required(self) -> bool:
+        return self.default is inspect.Parameter.empty
+
+    @property
+    def kind(self) -> Any:
+        """What it is where it is given: one that may be left out is not sent as null."""
+        return _without_none(self.annotation)
+
+    def read(self, request: web.Request) -> Any:
+        """As it is in the request; None where it is not."""
+        if self.place == "path":
+            return request.match_info[self.alias]
+        if self.place == "header":
+            return request.headers.get(self.alias)
+        values = request.query.getall(self.alias, [None])
+        return values[0] if len(values) == 1 else values  # which no parameter may be
+
+
+@dataclass(frozen=True)
+class Operation:
+    method: str
+    path: str
+    handler: Handler
+    access: Access
+    tag: str
+    status: int = 200  # where all is well
+    declines: tuple[int, ...] = ()  # statuses of its own, beside those that follow from its signature
+    media_type: str = JSON  # of the answer
+    item: type[BaseModel] | None = None  # what an answer without end consists of
+    answer: type[BaseModel] | None = None  # what is answered, where the handler writes it out itself
+    takes: str | None = None  # media type of a body that the handler reads itself
+    headers: Mapping[str, str] = field(default_factory=dict)  # of the answer, and what they say
+    rest: str = ""  # the parameter that takes all that is left of the path, slashes included
+    is_documented: bool = True
+
+    @property
+    def id(self) -> str:
+        return self.handler.__name__
+
+    @property
+    def route(self) -> str:
+        """The path as aiohttp's router reads it."""
+        return self.path.replace(f"{{{self.rest}}}", f"{{{self.rest}:.+}}") if self.rest else self.path
+
+    @cached_property
+    def signature(self) -> inspect.Signature:
+        return inspect.signature(self.handler, eval_str=True)
+
+    @cached_property
+    def parameters(self) -> list[Parameter]:
+        taken = self.signature.parameters.values()
+        return [self._parameter(one) for one in taken if one.name not in (*HANDED_IN, "body")]
+
+    @property
+    def body(self) -> type[BaseModel] | None:
+        body = self.signature.parameters.get("body")
+        return body.annotation if body else None
+
+    async def serve(self, request: web.Request) -> web.StreamResponse:
+        """The aiohttp handler: admit, check, do, answer."""
+        services = request.config_dict[SERVICES]
+        caller = await services.auth.admit(request, self.access)
+        arguments = self._arguments(request)
+        if self.body:
+            arguments["body"] = await _read_body(request, self.body)
+        handed_in = {"services": services, "caller": caller, "request": request}
+        arguments |= {name: value for name, value in handed_in.items() if name in self.signature.parameters}
+        answer = await self.handler(**arguments)
+        if isinstance(answer, web.StreamResponse):
+            return answer
+        return web.Response(status=self.status, text=answer.model_dump_json(), content_type=self.media_type)
+
+    def _parameter(self, taken: inspect.Parameter) -> Parameter:
+        alias, place = taken.name, "path" if f"{{{taken.name}}}" in self.path else "query"
+        for mark in getattr(_without_none(taken.annotation), "__metadata__", ()):
+            if isinstance(mark, Header):
+                alias, place = mark.name, "header"
+        return Parameter(taken.name, alias, place, taken.annotation, taken.default)
+
+    @cached_property
+    def _checks(self) -> type[BaseModel]:
+        """A model of all parameters, so that all that is wrong with them is told at once."""
+        fields: dict[str, Any] = {
+            one.name: (one.annotation, ... if one.is_required else one.default) for one in self.parameters
+        }
+        return create_model(self.id, __config__=ConfigDict(extra="forbid"), **fields)
+
+    def _arguments(self, request: web.Request) -> dict[str, Any]:
+        known = {one.alias for one in self.parameters if one.place == "query"}
+        given: dict[str, Any] = {name: value for name, value in request.query.items() if name not in known}
+        given |= {one.name: value for one in self.parameters if (value := one.read(request)) is not None}
+        try:
+            checked = self._checks.model_validate(given)
+        except ValidationError as error:
+            raise InvalidRequest("parameters", error) from None
+        return {one.name: getattr(checked, one.name) for one in self.parameters}
+
+
+class Routes:
+    """The operations of one subject: ``@routes("GET /jobs", READERS)`` above a handler adds one."""
+
+    def __init__(self, tag: str, prefix: str = API_PREFIX) -> None:
+        self._tag = tag
+        self._prefix = prefix
+        self._operations: list[Operation] = []
+
+    def __iter__(self) -> Iterator[Operation]:
+        return iter(self._operations)
+
+    def __call__(self, route: str, access: Access, **more: Any) -> Callable[[Handler], Handler]:
+        method, path = route.split()
+
+        def add(handler: Handler) -> Handler:
+            self._operations.append(Operation(method, self._prefix + path, handler, access, self._tag, **more))
+            return handler
+
+        return add
+
+
+def _without_none(annotation: Any) -> Any:
+    if get_origin(annotation) not in (Union, UnionType):
+        return annotation
+    return Union[tuple(kind for kind in get_args(annotation) if kind is not NoneType)]  # noqa: UP007
+
+
+async def _read_body(request: web.Request, model: type[BaseModel]) -> BaseModel:
+    if request.content_type != JSON:
+        raise LooplineError("media_type", "the body must be JSON", f"send it with Content-Type: {JSON}", status=415)
+    try:
+        return model.model_validate_json(await request.read())
+    except web.HTTPRequestEntityTooLarge:
+        message = f"a body may have at most {request.client_max_size:,} bytes here"
+        raise LooplineError("too_large", message, "raise limits.max_body_bytes of the master", status=413) from None
+    except ValidationError as error:
+        if error.error_count() == 1 and (only := error.errors()[0])["type"] == "json_invalid":
+            raise LooplineError("malformed_json", only["msg"], "check the body with a JSON tool") from None
+        raise InvalidRequest("body", error) from None

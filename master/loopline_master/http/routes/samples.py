@@ -1,0 +1,52 @@
+"""What workers said of themselves over time: the spare CPU of the grid, and what became of it."""
+
+from __future__ import annotations
+
+import time
+from typing import Annotated
+
+from pydantic import Field
+
+from loopline_master.http.auth import READERS
+from loopline_master.http.operations import Routes
+from loopline_master.http.parameters import Moment, WorkerName
+from loopline_master.http.services import Services, found
+from loopline_shared.model import MAX_ID
+from loopline_shared.rest.columns import Samples
+
+routes = Routes("timeline")
+
+LAST_S = 86400.0
+
+Since = Annotated[Moment, Field(description="Begin, in seconds since 1970; else a day before the end")]
+Until = Annotated[Moment, Field(description="End, in seconds since 1970; else now")]
+Points = Annotated[int, Field(ge=1, le=5000, description="At most so many: of more minutes, means are made")]
+
+
+@routes("GET /samples", READERS)
+async def get_samples(
+    services: Services, since: Since | None = None, until: Until | None = None, points: Points = 1000
+) -> Samples:
+    """What all workers together offered and used, by the minute."""
+    return await _between(services, None, since, until, points)
+
+
+@routes("GET /workers/{worker}/samples", READERS)
+async def get_samples_of_worker(
+    services: Services,
+    worker: WorkerName,
+    since: Since | None = None,
+    until: Until | None = None,
+    points: Points = 1000,
+) -> Samples:
+    """What one worker offered and used, by the minute."""
+    found(await services.store.workers.detail(worker), f"worker {worker}")
+    return await _between(services, worker, since, until, points)
+
+
+async def _between(
+    services: Services, worker: str | None, since: float | None, until: float | None, points: int
+) -> Samples:
+    end = time.time() if until is None else min(until, float(MAX_ID))
+    begin = max(0.0, end - LAST_S) if since is None else min(since, float(MAX_ID))
+    return await services.store.samples.between(begin, end, worker=worker, points=points)

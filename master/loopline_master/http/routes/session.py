@@ -1,0 +1,64 @@
+"""Signing in and out, from a browser."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from aiohttp import web
+from pydantic import ConfigDict, Field, RootModel
+
+from loopline_master.http.auth import OPEN, Caller
+from loopline_master.http.operations import Routes
+from loopline_master.http.services import Services
+from loopline_master.http.sessions import forget_in_browser, keep_in_browser
+from loopline_shared import __version__
+from loopline_shared.rest.access import Whoami
+from loopline_shared.rest.bodies import Body
+
+routes = Routes("access")
+
+COOKIE = {
+    "Set-Cookie": "The session, which requests without an Authorization header then go by; no script can read it"
+}
+
+
+class SignIn(Body):
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    token: Annotated[str, Field(max_length=200)]
+
+
+class Session(RootModel[Whoami | None]):
+    """Who is signed in; null: nobody."""
+
+
+@routes("GET /session", OPEN)
+async def get_session(services: Services, request: web.Request) -> Session:
+    """Who is signed in from this browser, if anybody is: asked before the first thing is shown."""
+    caller = await services.auth.signed_in(request)
+    return Session(caller and _whoami(caller))
+
+
+@routes("POST /session", OPEN, answer=Whoami, headers=COOKIE, declines=(401, 403, 429))
+async def sign_in(services: Services, request: web.Request, body: SignIn) -> web.Response:
+    """Sign in with a token: from now on this browser is let in by a cookie, for a week at most.
+
+    What it then asks to change must come from this master's own page: its Origin is checked.
+    """
+    caller, cookie = await services.auth.sign_in(request, body.token)
+    response = web.Response(text=_whoami(caller).model_dump_json(), content_type="application/json")
+    if cookie:
+        keep_in_browser(request, response, cookie)
+    return response
+
+
+@routes("DELETE /session", OPEN, status=204)
+async def sign_out(request: web.Request) -> web.Response:
+    """Have this browser forget its session."""
+    response = web.Response(status=204)
+    forget_in_browser(request, response)
+    return response
+
+
+def _whoami(caller: Caller) -> Whoami:
+    return Whoami(name=caller.name, role=caller.role, version=__version__)

@@ -1,0 +1,89 @@
+"""What ran where, for drawing: whole windows of time in one answer."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import time
+from collections.abc import Callable
+from typing import Annotated
+
+from aiohttp import web
+from pydantic import Field
+
+from loopline_master.dashboard import columns, trace
+from loopline_master.http.auth import READERS
+from loopline_master.http.operations import JSON, Routes
+from loopline_master.http.parameters import JobNumber, Moment, WorkerName
+from loopline_master.http.services import Services, job_view
+from loopline_master.store.queries.timeline_queries import Window
+from loopline_shared.rest.columns import Timeline, Trace
+
+routes = Routes("timeline")
+
+LAST_S = 3600.0
+MAX_BARS = 50_000
+_LEVEL = 3  # a third of the time of gzip's own choice, a tenth more bytes
+
+Since = Annotated[Moment, Field(description="Begin, in seconds since 1970; else an hour before the end")]
+Until = Annotated[Moment, Field(description="End, in seconds since 1970; else now")]
+Bars = Annotated[int, Field(ge=1, le=MAX_BARS, description="At most so many attempts, the latest ones")]
+
+
+@routes("GET /timeline", READERS, answer=Timeline)
+async def get_timeline(
+    services: Services,
+    request: web.Request,
+    since: Since | None = None,
+    until: Until | None = None,
+    job: JobNumber | None = None,
+    worker: WorkerName | None = None,
+    limit: Bars = 10_000,
+) -> web.Response:
+    """Attempts that were on their workers at some time of a window, in columns, and when last tasks were held."""
+    window = await _window(services, since, until, job, worker, limit)
+    return await _answer(request, lambda: columns.timeline(window))
+
+
+@routes("GET /timeline/trace", READERS, answer=Trace)
+async def get_trace(
+    services: Services,
+    request: web.Request,
+    since: Since | None = None,
+    until: Until | None = None,
+    worker: WorkerName | None = None,
+    limit: Bars = 10_000,
+) -> web.Response:
+    """The same as Chrome trace-event JSON, for Perfetto or speedscope."""
+    window = await _window(services, since, until, None, worker, limit)
+    return await _trace(request, window, "timeline")
+
+
+@routes("GET /jobs/{job}/trace", READERS, answer=Trace)
+async def get_trace_of_job(services: Services, request: web.Request, job: JobNumber) -> web.Response:
+    """A job's attempts as Chrome trace-event JSON, for Perfetto or speedscope; of more than 50,000 the latest."""
+    await job_view(services, job)
+    window = await _window(services, 0.0, None, job, None, MAX_BARS)
+    return await _trace(request, window, f"job-{job}")
+
+
+async def _window(
+    services: Services, since: float | None, until: float | None, job: int | None, worker: str | None, limit: int
+) -> Window:
+    end = time.time() if until is None else until
+    begin = max(0.0, end - LAST_S) if since is None else since
+    return await services.store.timelines.window(begin, end, job=job, worker=worker, limit=limit)
+
+
+async def _trace(request: web.Request, window: Window, name: str) -> web.Response:
+    response = await _answer(request, lambda: trace.trace(window, time.time()))
+    response.headers["Content-Disposition"] = f'attachment; filename="{name}.trace.json"'
+    return response
+
+
+async def _answer(request: web.Request, pack: Callable[[], bytes]) -> web.Response:
+    """Packed in a thread: the master goes on meanwhile."""
+    is_zipped = "gzip" in request.headers.get("Accept-Encoding", "")
+    body = await asyncio.to_thread(lambda: gzip.compress(pack(), _LEVEL, mtime=0) if is_zipped else pack())
+    headers = {"Vary": "Accept-Encoding"} | ({"Content-Encoding": "gzip"} if is_zipped else {})
+    return web.Response(body=body, content_type=JSON, headers=headers)

@@ -1,0 +1,43 @@
+"""Tokens, and who is asking."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field
+
+from loopline_master.http.auth import ADMINS, ALL, Caller
+from loopline_master.http.operations import Routes
+from loopline_master.http.parameters import Cursor, Limit
+from loopline_master.http.services import Services, found
+from loopline_shared import __version__
+from loopline_shared.rest.access import TokenCreated, TokenRequest, TokenView, Whoami
+from loopline_shared.rest.bodies import Page
+
+routes = Routes("access")
+
+TokenId = Annotated[str, Field(pattern=r"^[0-9a-f]{1,32}$", description="The token's id: what follows `ll_` in it")]
+
+
+@routes("GET /tokens", ADMINS)
+async def list_tokens(services: Services, cursor: Cursor | None = None, limit: Limit = 100) -> Page[TokenView]:
+    """List tokens, revoked ones included; never their secrets."""
+    return await services.store.tokens.page(cursor=cursor, limit=services.page_size(limit))
+
+
+@routes("POST /tokens", ADMINS, status=201)
+async def create_token(services: Services, body: TokenRequest) -> TokenCreated:
+    """Make a token. Its secret is in this answer, and nowhere else."""
+    return await services.auth.create(body.name, body.role)
+
+
+@routes("POST /tokens/{token}/revoke", ADMINS)
+async def revoke_token(services: Services, token: TokenId) -> TokenView:
+    """Make a token useless from now on."""
+    return found(await services.auth.revoke(token), f"token {token}")
+
+
+@routes("GET /whoami", ALL)
+async def whoami(caller: Caller) -> Whoami:
+    """Whose token this is."""
+    return Whoami(name=caller.name, role=caller.role, version=__version__)

@@ -1,0 +1,72 @@
+"""Signed in from a browser: a cookie that stands for a token without being one.
+
+It reads ``<SHA-256 of the token>.<until>.<seal>``. The seal is an HMAC under a key that lies beside the master's
+tokens, so that nothing need be stored for a session, and it outlives a restart. Whoever gets hold of a cookie has it
+until then at most, and no longer than its token is valid.
+"""
+
+from __future__ import annotations
+
+import hmac
+import time
+from hashlib import sha256
+
+from aiohttp import web
+
+from loopline_shared.errors import LooplineError
+
+COOKIE = "loopline_session"
+LASTS_S = 7 * 86400
+_SAFE = ("GET", "HEAD")
+_HINT = "use the page that this master serves; a proxy before it must pass the Host header on"
+
+
+class Sessions:
+    def __init__(self, key: bytes) -> None:
+        self._key = key
+
+    def cookie(self, token_hash: str) -> str:
+        body = f"{token_hash}.{int(time.time()) + LASTS_S}"
+        return f"{body}.{self._seal(body)}"
+
+    def token_hash(self, cookie: str) -> str | None:
+        """Of the token that it stands for; None: it is not ours, or over."""
+        body, _, seal = cookie.rpartition(".")
+        if not hmac.compare_digest(self._seal(body).encode(), seal.encode(errors="replace")):
+            return None
+        token_hash, _, until = body.partition(".")
+        return token_hash if time.time() < int(until) else None
+
+    def _seal(self, body: str) -> str:
+        return hmac.new(self._key, body.encode(errors="replace"), sha256).hexdigest()
+
+
+def keep_in_browser(request: web.Request, response: web.Response, cookie: str) -> None:
+    """No script reads it, no other site has it sent."""
+    response.set_cookie(
+        COOKIE, cookie, max_age=LASTS_S, path="/", httponly=True, samesite="Strict", secure=_is_https(request)
+    )
+
+
+def forget_in_browser(request: web.Request, response: web.Response) -> None:
+    response.del_cookie(COOKIE, path="/", httponly=True, samesite="Strict", secure=_is_https(request))
+
+
+def check_own_page(request: web.Request) -> None:
+    """What a browser adds a cookie to may change something only if our own page asked for it."""
+    is_link = "Upgrade" in request.headers  # a WebSocket, which other pages may open
+    if (request.method not in _SAFE or is_link) and not is_own_page(request):
+        raise foreign_page()
+
+
+def is_own_page(request: web.Request) -> bool:
+    """The request's Origin is this very address; by https where a proxy before us speaks it."""
+    return request.headers.get("Origin") in (f"{request.scheme}://{request.host}", f"https://{request.host}")
+
+
+def foreign_page() -> LooplineError:
+    return LooplineError("foreign_page", "another site's page asked for this", _HINT, status=403)
+
+
+def _is_https(request: web.Request) -> bool:
+    return request.secure or request.headers.get("Origin", "").startswith("https://")

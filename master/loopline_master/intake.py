@@ -1,0 +1,57 @@
+"""Results as they come in: what one names is on this master's disk, and stays, or it is no result.
+
+Workers bring files first, and results after them. Still a file may be gone by then: the link may have been down for
+longer than files are kept that nothing names. A success without its files would never be had again by anyone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterator
+from dataclasses import replace
+
+from loopline_master.files.blobs import Blobs
+from loopline_shared.model import Outcome, Output, Result
+from loopline_shared.protocol.messages import Report
+
+log = logging.getLogger(__name__)
+
+
+async def with_files(blobs: Blobs, report: Report) -> Report:
+    """A report whose results name only what is here, kept for long enough to be named by their rows.
+
+    An attempt whose files or value are gone is given back, to be made again; one whose stdout or stderr is gone has
+    it cut. Costs nothing where no result names a file.
+    """
+    names = {name for result in report.results for name in _names(result)}
+    if not names:
+        return report
+    missing = await asyncio.to_thread(lambda: {name for name in names if blobs.keep(name) is None})
+    if not missing:
+        return report
+    return replace(report, results=tuple(_without(result, missing) for result in report.results))
+
+
+def _names(result: Result) -> Iterator[str]:
+    for output in (result.stdout, result.stderr, result.value):
+        if output is not None and output.sha256 is not None:
+            yield output.sha256
+    for file in result.outputs:
+        yield file.sha256
+
+
+def _without(result: Result, missing: set[str]) -> Result:
+    result = replace(result, stdout=_cut(result.stdout, missing), stderr=_cut(result.stderr, missing))
+    gone = next((file.path for file in result.outputs if file.sha256 in missing), "")
+    if not gone and (result.value is None or result.value.sha256 not in missing):
+        return result
+    reason = f"the master does not have {f'its output {gone}' if gone else 'its value'} any more"
+    log.warning("attempt %s is taken as given back: %s", result.attempt, reason)
+    is_over = result.outcome in (Outcome.SUCCEEDED, Outcome.FAILED)
+    outcome = Outcome.GIVEN_BACK if is_over else result.outcome
+    return replace(result, outcome=outcome, reason=reason[:500], outputs=(), value=None)
+
+
+def _cut(output: Output, missing: set[str]) -> Output:
+    return Output(output.size_bytes, cut=True) if output.sha256 in missing else output

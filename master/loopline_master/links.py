@@ -1,0 +1,259 @@
+"""The open worker links: frames to session to events on the way in, Assigns to frames on the way out.
+
+A link is opened by Hello; Welcome is said once the worker's joining is on disk. Whatever goes wrong on a link
+closes that link and nothing else: the worker connects again, and its first Report tells all.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from itertools import count
+
+from aiohttp import WSCloseCode, WSMsgType, web
+
+from loopline_master.core.effects import Declined
+from loopline_master.core.events import WorkerJoined, WorkerLeft, WorkerReported
+from loopline_master.engine import Engine
+from loopline_master.settings import MasterSettings
+from loopline_shared.errors import LooplineError, ProtocolError
+from loopline_shared.model import AttemptId, Stream
+from loopline_shared.protocol.messages import (
+    MAX_FRAME_BYTES,
+    MAX_READS,
+    Assign,
+    Hello,
+    Read,
+    Refused,
+    Report,
+    Welcome,
+    Wrote,
+)
+from loopline_shared.protocol.session import MasterSession
+
+log = logging.getLogger(__name__)
+
+HELLO_WITHIN_S = 10.0
+CLOSE_WITHIN_S = 2.0
+_MAX_REASON_BYTES = 123  # of a WebSocket close frame
+
+Complete = Callable[[Assign], Awaitable[Assign]]
+"""Puts in what is not held in memory, just before an Assign is sent."""
+Check = Callable[[Report], Awaitable[Report]]
+"""Takes out what must not be believed, before a Report is heard."""
+
+
+class Links:
+    """Each worker's open link. The engine speaks through it, and never waits for it."""
+
+    def __init__(self, engine: Engine, settings: MasterSettings, complete: Complete, check: Check) -> None:
+        self._engine = engine
+        self._complete = complete
+        self._check = check
+        self._welcome = Welcome(settings.report_every_s, settings.lease_s)
+        self._max_frames = settings.limits.max_frames
+        self._sessions = count(1)
+        self._open: dict[str, Link] = {}
+
+    def deliver(self, worker: str, assign: Assign) -> None:
+        """For the worker if it is here; one that is not learns all when it is back."""
+        if link := self._open.get(worker):
+            link.send(assign)
+
+    async def read(self, worker: str, attempt: AttemptId, stream: Stream, offset: int) -> Wrote | None:
+        """What an attempt has written from this byte on, once there is some; None: its worker is not here (any more).
+
+        LooplineError where too many ask at once.
+        """
+        link = self._open.get(worker)
+        return await link.read(attempt, stream, offset) if link else None
+
+    def close(self, worker: str, session: int) -> None:
+        link = self._open.get(worker)
+        if link is not None and link.session == session:
+            link.close("another link of this worker took over, or its lease ended")
+
+    def close_all(self) -> None:
+        for link in self._open.values():
+            link.close("the master is stopping", WSCloseCode.GOING_AWAY)
+
+    async def serve(self, request: web.Request, only: str | None = None) -> web.WebSocketResponse:
+        """One connection, from its opening to its end."""
+        socket = web.WebSocketResponse(
+            compress=False, decode_text=False, max_msg_size=MAX_FRAME_BYTES, timeout=CLOSE_WITHIN_S
+        )
+        await socket.prepare(request)
+        link = Link(request, socket, next(self._sessions), self._max_frames, self._complete)
+        try:
+            await self._keep(link, only)
+        except ProtocolError as error:
+            log.warning("link from %s: %s", request.remote, error)
+            link.close(str(error), WSCloseCode.PROTOCOL_ERROR)
+        finally:
+            await link.end()
+        return socket
+
+    async def _keep(self, link: Link, only: str | None) -> None:
+        hello = await link.hello()
+        if hello is None:
+            return
+        if refused := link.refusal() or _another(hello, only) or await self._join(hello, link):
+            link.send(refused)
+            link.close(refused.message)
+            return
+        self._open[hello.worker] = link
+        link.send(self._welcome)
+        log.info("worker %s joined from %s", hello.worker, link.remote)
+        try:
+            async for report in link.reports():
+                checked = await self._check(report)
+                await self._engine.post(WorkerReported(hello.worker, link.session, checked))
+        finally:
+            self._engine.post(WorkerLeft(hello.worker, link.session))
+            if self._open.get(hello.worker) is link:
+                del self._open[hello.worker]
+            log.info("worker %s left", hello.worker)
+
+    async def _join(self, hello: Hello, link: Link) -> Refused | None:
+        reply = await self._engine.post(WorkerJoined(hello.worker, link.session, hello.boot, hello.facts))
+        return Refused(reply.code, reply.message, reply.hint) if isinstance(reply, Declined) else None
+
+
+def _resolve(answer: asyncio.Future[Wrote | None] | None, wrote: Wrote | None) -> None:
+    """Who asked may have gone."""
+    if answer is not None and not answer.done():
+        answer.set_result(wrote)
+
+
+def _another(hello: Hello, only: str | None) -> Refused | None:
+    """A token with which one computer has joined lets no other in."""
+    if only is None or hello.worker == only:
+        return None
+    hint = "start it without --name, or join again with a new line (`loopline token join`)"
+    return Refused("wrong_name", f"this token is worker {only}'s, not {hello.worker}'s", hint)
+
+
+@dataclass(frozen=True, slots=True)
+class _Farewell:
+    code: int
+    reason: str
+
+
+class Link:
+    """One connection: a session, and a bounded queue of what is to be sent."""
+
+    def __init__(
+        self,
+        request: web.Request,
+        socket: web.WebSocketResponse,
+        session: int,
+        max_frames: int,
+        complete: Complete,
+    ) -> None:
+        self.session = session
+        self._complete = complete
+        self.remote = request.remote
+        self._transport = request.transport
+        self._socket = socket
+        self._protocol = MasterSession()
+        self._heard = (0, 0.0)  # the last Report, until it is answered, and when it came
+        self._outgoing: asyncio.Queue[Welcome | Refused | Assign | Read | _Farewell] = asyncio.Queue(max_frames)
+        self._reads: dict[int, asyncio.Future[Wrote | None]] = {}
+        self._numbers = count(1)
+        self._sending = asyncio.create_task(self._send_all())
+        self._sending.add_done_callback(self._has_stopped)
+
+    async def hello(self) -> Hello | None:
+        """The worker's first frame; None: it hung up. ProtocolError where it does not come."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(HELLO_WITHIN_S):
+                message = await self._receive()
+                return message if isinstance(message, Hello) else None
+        raise ProtocolError(f"no hello within {HELLO_WITHIN_S:g} s")
+
+    def refusal(self) -> Refused | None:
+        return self._protocol.refusal()
+
+    async def reports(self) -> AsyncIterator[Report]:
+        """Until the connection ends. ProtocolError where it says what it must not."""
+        while message := await self._receive():
+            if isinstance(message, Report):
+                self._heard = message.seq, time.monotonic()
+                yield message
+
+    async def read(self, attempt: AttemptId, stream: Stream, offset: int) -> Wrote | None:
+        """None: the connection is over."""
+        if len(self._reads) >= MAX_READS:
+            message = f"{MAX_READS} readers are waiting for what tasks on this worker write"
+            raise LooplineError("too_many_readers", message, "try again in a moment", status=503)
+        number = next(self._numbers)
+        answer: asyncio.Future[Wrote | None] = asyncio.get_running_loop().create_future()
+        self._reads[number] = answer
+        self._put(Read(number, attempt, stream, offset))
+        return await answer
+
+    def send(self, message: Welcome | Refused | Assign) -> None:
+        """Without waiting. A worker too slow to listen is cut off: its next first Report tells all."""
+        self._put(message)
+
+    def close(self, reason: str, code: int = WSCloseCode.OK) -> None:
+        """Say good-bye after what is waiting to be sent, and hang up if that takes too long."""
+        self._put(_Farewell(code, reason))
+        asyncio.get_running_loop().call_later(2 * CLOSE_WITHIN_S, self._abort)
+
+    async def end(self) -> None:
+        """Once nothing more is read: what is waiting is still sent if it can be."""
+        for answer in self._reads.values():
+            _resolve(answer, None)
+        self._reads.clear()
+        try:
+            if not self._socket.closed:
+                self.close("good-bye")
+                await asyncio.wait([self._sending])
+        finally:
+            self._sending.cancel()
+
+    def _put(self, item: Welcome | Refused | Assign | Read | _Farewell) -> None:
+        try:
+            self._outgoing.put_nowait(item)
+        except asyncio.QueueFull:
+            self._abort()
+
+    async def _send_all(self) -> None:
+        while not isinstance(item := await self._outgoing.get(), _Farewell):
+            message = await self._complete(item) if isinstance(item, Assign) else item
+            await self._socket.send_bytes(self._protocol.send(self._timed(message)))
+        reason = item.reason.encode()[:_MAX_REASON_BYTES].decode(errors="ignore").encode()
+        await self._socket.close(code=item.code, message=reason)
+
+    def _timed(self, item: Welcome | Refused | Assign | Read) -> Welcome | Refused | Assign | Read:
+        """An Assign says how long its Report was here: the rest of the time until it comes, the network took."""
+        seq, heard_at = self._heard
+        if isinstance(item, Assign) and item.seen == seq:
+            self._heard = (0, 0.0)
+            return replace(item, held_s=time.monotonic() - heard_at)
+        return item
+
+    async def _receive(self) -> Hello | Report | None:
+        """The next message that is not an answer; None: the connection is over."""
+        while (frame := await self._socket.receive()).type in (WSMsgType.BINARY, WSMsgType.TEXT):
+            message = self._protocol.receive(frame.data)
+            if isinstance(message, Wrote):
+                _resolve(self._reads.pop(message.number, None), message)
+            elif message:
+                return message
+        return None
+
+    def _has_stopped(self, sending: asyncio.Task[None]) -> None:
+        error = None if sending.cancelled() else sending.exception()
+        if error is not None and not isinstance(error, ConnectionError):
+            log.error("sending to %s failed", self.remote, exc_info=error)
+        self._abort()
+
+    def _abort(self) -> None:
+        if self._transport:
+            self._transport.abort()

@@ -1,0 +1,108 @@
+"""What the master has done and has in hand, for Prometheus: projected from committed effects and stored rows."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter as Counts
+from collections.abc import Iterable
+
+from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4, CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+
+from loopline_master.core.effects import Effects
+from loopline_master.core.entities import Worker
+from loopline_master.core.scheduler import Scheduler
+from loopline_shared.rest.bodies import PassingReport
+
+MEDIA_TYPE = CONTENT_TYPE_PLAIN_0_0_4
+_LAG_EVERY_S = 5.0
+_STEPS_S = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5)
+
+
+class Metrics:
+    """Counters begin anew with each run of the master, as Prometheus expects."""
+
+    def __init__(self) -> None:
+        self._registry = CollectorRegistry()
+        self._dispatched = self._counter("attempts_dispatched", "Attempts sent to workers", "replica")
+        self._ended = {
+            "jobs": self._counter("jobs_ended", "Jobs that ended", "state"),
+            "tasks": self._counter("tasks_ended", "Tasks that ended", "state"),
+            "attempts": self._counter("attempts_ended", "Attempts that ended", "state"),
+        }
+        self._live = {
+            "jobs": self._gauge("jobs", "Jobs in the grid", "state"),
+            "attempts": self._gauge("attempts", "Attempts that are not over", "state"),
+            "workers": self._gauge("workers", "Workers known", "state"),
+            "slots": self._gauge("slots", "Slots of connected workers", "state"),
+        }
+        self._yield_s = self._gauge(
+            "owner_yield_seconds", "From the owner's input until tasks stood still, by worker", "worker", "quantile"
+        )
+        self._yields = self._gauge("owner_yields", "How often that was measured since the agent started", "worker")
+        self._programs = self._gauge("programs", "Programs of which runs are remembered")
+        self._passings = self._gauge("passings", "Completions that passed an earlier job; must be 0")
+        self._completions = self._gauge("completions_checked", "Completions checked for passings")
+        self._lag = self._gauge("event_loop_lag_seconds", "How late the event loop was, last time it was measured")
+        self.step_s = Histogram(
+            "loopline_step_seconds", "A step: decided and on disk", buckets=_STEPS_S, registry=self._registry
+        )
+
+    def count(self, effects: Effects) -> None:
+        """What a step has begun and ended. Steps differ in time, so that what happened now happened in this one."""
+        now, attempts = effects.grid.now, effects.attempts.values()
+        dispatched = Counts(str(attempt.replica).lower() for attempt in attempts if attempt.dispatched_at == now)
+        for replica, count in dispatched.items():
+            self._dispatched.labels(replica).inc(count)
+        self._count_ends("jobs", (job.state for job in effects.jobs.values() if job.finished_at == now))
+        self._count_ends("tasks", (task.state for task in effects.tasks.values() if task.finished_at == now))
+        self._count_ends("attempts", (attempt.state for attempt in attempts if attempt.ended_at == now))
+
+    def _count_ends(self, kind: str, states: Iterable[str]) -> None:
+        for state, count in Counts(states).items():
+            self._ended[kind].labels(state).inc(count)
+
+    async def watch_loop(self) -> None:
+        """Measure for ever how late the event loop is."""
+        loop = asyncio.get_running_loop()
+        while True:
+            due = loop.time() + _LAG_EVERY_S
+            await asyncio.sleep(_LAG_EVERY_S)
+            self._lag.set(max(0.0, loop.time() - due))
+
+    def render(self, scheduler: Scheduler, audit: PassingReport) -> bytes:
+        state = scheduler.state
+        connected = [worker for worker in state.workers.values() if worker.session is not None]
+        self._set("jobs", (job.state for job in state.jobs.values() if not job.is_over))
+        self._set("attempts", (attempt.state for attempt in state.attempts.values()))
+        self._live["workers"].labels("connected").set(len(connected))
+        self._live["workers"].labels("away").set(len(state.workers) - len(connected))
+        self._live["workers"].labels("probation").set(sum(w.probation_until is not None for w in connected))
+        self._programs.set(len(state.programs))
+        self._live["slots"].labels("offered").set(sum(worker.offered for worker in connected))
+        used = state.index.attempts.used
+        self._live["slots"].labels("used").set(sum(used.get(worker.name, 0) for worker in connected))
+        self._set_yields(connected)
+        self._passings.set(audit.passings)
+        self._completions.set(audit.completions)
+        return generate_latest(self._registry)
+
+    def _set_yields(self, workers: Iterable[Worker]) -> None:
+        """What workers measured of their owners' inputs; those whose owners never came back have nothing to say."""
+        self._yield_s.clear()
+        self._yields.clear()
+        for worker in workers:
+            if worker.load and (yielded := worker.load.yielded).count:
+                self._yield_s.labels(worker.name, "0.5").set(yielded.p50_s)
+                self._yield_s.labels(worker.name, "0.99").set(yielded.p99_s)
+                self._yields.labels(worker.name).set(yielded.count)
+
+    def _set(self, kind: str, states: Iterable[str]) -> None:
+        self._live[kind].clear()
+        for state, count in Counts(states).items():
+            self._live[kind].labels(state).set(count)
+
+    def _counter(self, name: str, text: str, *labels: str) -> Counter:
+        return Counter(f"loopline_{name}", text, labels, registry=self._registry)
+
+    def _gauge(self, name: str, text: str, *labels: str) -> Gauge:
+        return Gauge(f"loopline_{name}", text, labels, registry=self._registry)

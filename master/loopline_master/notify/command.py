@@ -1,0 +1,50 @@
+"""Notification by a command of the master's own computer, which its administrator wrote into the settings."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+
+from loopline_shared.errors import LooplineError
+
+_WITHIN_S = 60.0
+_INHERITED = ("PATH", "HOME", "LANG", "LC_ALL", "TZ")
+
+
+async def run(command: Sequence[str], message_id: str, body: str) -> None:
+    """It reads the message, in JSON, from stdin. LooplineError where it does not end well, and in time."""
+    environment = {name: os.environ[name] for name in _INHERITED if name in os.environ}
+    try:
+        process = await asyncio.create_subprocess_exec(
+            *command,
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.DEVNULL,
+            stderr=asyncio.subprocess.PIPE,
+            env=environment | {"LOOPLINE_MESSAGE": message_id},
+            start_new_session=True,
+        )
+    except OSError as error:
+        raise LooplineError("notify_command", f"cannot run {command[0]}: {error.strerror}") from error
+    try:
+        async with asyncio.timeout(_WITHIN_S):
+            _, complaint = await process.communicate(body.encode())
+    except TimeoutError:
+        raise LooplineError("notify_command", f"{command[0]} had not ended after {_WITHIN_S:g} s") from None
+    finally:
+        _kill(process)
+    if process.returncode:
+        said = complaint.decode(errors="replace").strip()[:200]
+        raise LooplineError("notify_command", f"{command[0]} ended with exit code {process.returncode}: {said}")
+
+
+def _kill(process: asyncio.subprocess.Process) -> None:
+    """With whatever it started."""
+    with suppress(ProcessLookupError, PermissionError):
+        if sys.platform == "win32":
+            process.kill()
+        else:
+            os.killpg(process.pid, signal.SIGKILL)

@@ -1,0 +1,115 @@
+"""Empties the outbox: each notification is told once it is due, and again, ever more rarely, until it is heard."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections.abc import Callable
+from contextlib import suppress
+from datetime import UTC, datetime
+from weakref import WeakValueDictionary
+
+from loopline_master.engine import News
+from loopline_master.notify import command
+from loopline_master.notify.webhook import Webhooks
+from loopline_master.store import Store
+from loopline_master.store.notifications import Due, Key
+from loopline_shared.errors import LooplineError
+
+log = logging.getLogger(__name__)
+
+AT_ONCE = 8
+AT_ONCE_EACH = 2  # by one receiver: others need not wait for one that is slow
+MOST_IN_HAND = 64
+FIRST_PAUSE_S = 1.0
+LONGEST_PAUSE_S = 3600.0
+MOST_TRIES = 30  # over about a day
+_LOOK_EVERY_S = 0.5
+_NOTHING_DUE_S = 3600.0
+
+
+class Notifier:
+    def __init__(
+        self,
+        store: Store,
+        news: News,
+        clock: Callable[[], float],
+        webhooks: Webhooks,
+        commands: dict[str, list[str]],
+    ) -> None:
+        self._store, self._news, self._clock = store, news, clock
+        self._webhooks = webhooks
+        self._commands = commands
+        self._in_hand: set[Key] = set()
+        self._places = asyncio.Semaphore(AT_ONCE)
+        self._turns: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()  # by receiver
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        try:
+            with self._news.subscribe() as news:
+                async with asyncio.TaskGroup() as telling:
+                    while True:
+                        for due in await self._dues():
+                            self._in_hand.add(due.key)
+                            telling.create_task(self._tell_in_turn(due))
+                        with suppress(TimeoutError):
+                            async with asyncio.timeout(await self._pause_s()):
+                                await news.next()
+                        await asyncio.sleep(_LOOK_EVERY_S)
+        finally:
+            await self._webhooks.close()
+
+    async def _dues(self) -> list[Due]:
+        room = MOST_IN_HAND - len(self._in_hand)
+        return await self._store.notifications.due(self._clock(), room, self._in_hand) if room else []
+
+    async def _tell_in_turn(self, due: Due) -> None:
+        turn = self._turns.setdefault(_receiver(due), asyncio.Semaphore(AT_ONCE_EACH))
+        async with turn, self._places:
+            await self._tell(due)
+        self._in_hand.discard(due.key)
+
+    async def _pause_s(self) -> float:
+        """No pause while some are in hand: what becomes of them may be due again soon."""
+        if self._in_hand:
+            return 0.0
+        next_at = await self._store.notifications.next_at()
+        return _NOTHING_DUE_S if next_at is None else max(0.0, next_at - self._clock())
+
+    async def _tell(self, due: Due) -> None:
+        message_id = f"job_{due.job}_{due.departure}"
+        try:
+            body = await self._body(due)
+            if due.notify.webhook is not None:
+                await self._webhooks.send(due.notify.webhook, message_id, body)
+            else:
+                await command.run(self._command(due.notify.command or ""), message_id, body)
+        except LooplineError as error:
+            again = due.tries + 1 < MOST_TRIES
+            pause_s = min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2.0**due.tries)
+            await self._store.notifications.failed(due, error.message, self._clock() + pause_s if again else None)
+            log.warning("job %s: its owner could not be notified: %s", due.job, error.message)
+        else:
+            await self._store.notifications.told(due, self._clock())
+
+    async def _body(self, due: Due) -> str:
+        job = await self._store.jobs.view(due.job)
+        if job is None:
+            raise LooplineError("notify", "the job is gone")
+        at = datetime.fromtimestamp(due.at, UTC).isoformat()
+        return json.dumps(
+            {"type": f"job.{due.state}", "timestamp": at, "data": job.model_dump(mode="json")}, separators=(",", ":")
+        )
+
+    def _command(self, name: str) -> list[str]:
+        if name not in self._commands:
+            raise LooplineError("notify", f"this master has no command {name} any more")
+        return self._commands[name]
+
+
+def _receiver(due: Due) -> str:
+    """As it is written: it need not be a good URL."""
+    webhook = due.notify.webhook
+    return f"command {due.notify.command}" if webhook is None else webhook.split("/")[2]

@@ -1,0 +1,125 @@
+"""Webhooks: a signed POST (standardwebhooks.com), to addresses that this master may call.
+
+Whoever may submit jobs could otherwise have the master call what only the master can reach: addresses that are not
+public are called only where ``webhook_hosts`` allows them. What is called is the very address that was checked.
+"""
+
+from __future__ import annotations
+
+import base64
+import ipaddress
+import socket
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from secrets import token_bytes
+
+import aiohttp
+from aiohttp.abc import AbstractResolver, ResolveResult
+from aiohttp.resolver import DefaultResolver
+from standardwebhooks import Webhook
+from yarl import URL
+
+from loopline_master.http.auth import write_private
+from loopline_shared.errors import LooplineError
+
+_WITHIN = aiohttp.ClientTimeout(total=10)
+_IPV4_WITHIN = [ipaddress.IPv6Network(net) for net in ("::/96", "64:ff9b::/96", "64:ff9b:1::/48", "2002::/16")]
+"""A gateway may take such an address to any IPv4 address, one that is not public included."""
+_NOT_ALLOWED = "its administrator may allow it: webhook_hosts in the master's settings"
+
+
+class Webhooks:
+    """Use in ``async with``."""
+
+    def __init__(self, secret: str, allowed: Sequence[str]) -> None:
+        """``allowed``: hosts and networks that may be called although they are not public."""
+        self._signer = Webhook(secret)
+        self._guard = _Guard(allowed)
+        self._http: aiohttp.ClientSession | None = None
+
+    async def close(self) -> None:
+        if self._http:
+            await self._http.close()
+
+    async def send(self, url: str, message_id: str, body: str) -> None:
+        """LooplineError where nobody took it."""
+        now = datetime.now(UTC)
+        headers = {
+            "Content-Type": "application/json",
+            "User-Agent": "loopline",
+            "webhook-id": message_id,
+            "webhook-timestamp": str(int(now.timestamp())),
+            "webhook-signature": self._signer.sign(message_id, now, body),
+        }
+        try:
+            self._guard.check_host(URL(url).host or "")
+            async with self._session().post(url, data=body, headers=headers, allow_redirects=False) as answer:
+                if answer.status >= 300:
+                    raise LooplineError("webhook", f"it answered HTTP {answer.status}")
+        except (aiohttp.ClientError, OSError, TimeoutError, ValueError) as error:
+            raise LooplineError("webhook", str(error) or type(error).__name__) from error
+
+    def _session(self) -> aiohttp.ClientSession:
+        if self._http is None:
+            connector = aiohttp.TCPConnector(resolver=self._guard, use_dns_cache=False)
+            self._http = aiohttp.ClientSession(connector=connector, timeout=_WITHIN, trust_env=False)
+        return self._http
+
+
+def secret_in(folder: Path) -> str:
+    """What this master's webhooks are signed with: receivers are given it by whoever runs the master."""
+    file = folder / "webhook-secret"
+    if not file.exists():
+        write_private(file, "whsec_" + base64.b64encode(token_bytes(24)).decode())
+    return file.read_text("ascii").strip()
+
+
+class _Guard(AbstractResolver):
+    """Names to addresses, less those that may not be called."""
+
+    def __init__(self, allowed: Sequence[str]) -> None:
+        self._hosts = {host.lower() for host in allowed}
+        self._networks = [network for text in allowed if (network := _network(text))]
+        self._resolver: AbstractResolver | None = None
+
+    def check_host(self, host: str) -> None:
+        """Of a URL: an address is not resolved, and so is judged here."""
+        address = _address(host)
+        if address is not None and not self._may_call(address):
+            raise LooplineError("webhook", f"{host} is not a public address, and is not called; {_NOT_ALLOWED}")
+
+    async def resolve(
+        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
+    ) -> list[ResolveResult]:
+        self._resolver = self._resolver or DefaultResolver()
+        found = await self._resolver.resolve(host, port, family)
+        callable_ = [one for one in found if host.lower() in self._hosts or self._may_call(_address(one["host"]))]
+        if not callable_:
+            raise OSError(f"{host} has no public address, and is not called; {_NOT_ALLOWED}")
+        return callable_
+
+    async def close(self) -> None:
+        if self._resolver:
+            await self._resolver.close()
+
+    def _may_call(self, address: ipaddress.IPv4Address | ipaddress.IPv6Address | None) -> bool:
+        if address is None:
+            return False
+        plain = getattr(address, "ipv4_mapped", None) or address
+        is_public = plain.is_global and not plain.is_multicast and not any(plain in net for net in _IPV4_WITHIN)
+        return is_public or str(plain) in self._hosts or any(plain in network for network in self._networks)
+
+
+def _address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    try:
+        return ipaddress.ip_address(text.partition("%")[0])
+    except ValueError:
+        return None
+
+
+def _network(text: str) -> ipaddress.IPv4Network | ipaddress.IPv6Network | None:
+    try:
+        return ipaddress.ip_network(text)
+    except ValueError:
+        return None

@@ -1,0 +1,75 @@
+"""The order guarantee, audited from the stored rows: the scheduler's own opinion is not asked.
+
+Job B *passes* job A when A was in the grid as B came (it arrived first and had not left), A is not larger, and B
+completes while A is still there. An unknown size is larger than any. Every completion is checked in the very
+transaction that stores it, and what is found is kept with the reason that excuses it, if there is one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from sqlalchemy import ColumnElement, Connection, Double, and_, bindparam, case, func, insert, or_, select
+
+from loopline_master.core.entities import UNRELEASED
+from loopline_master.store.statements import Statement
+from loopline_master.store.tables import audits, exemptions, jobs, passings
+from loopline_shared.model import JobState, Order
+from loopline_shared.rest.bodies import Passing, PassingReport
+
+COMPLETED = (JobState.SUCCEEDED, JobState.FAILED)
+_a, _b = jobs.alias("a"), jobs.alias("b")
+
+
+def _passes() -> ColumnElement[bool]:
+    """The definition: b passed a."""
+    return and_(
+        _a.c.arrival != UNRELEASED,  # it waited for other jobs, and was not in the grid
+        _a.c.arrival < _b.c.arrival,
+        or_(_a.c.departure.is_(None), _a.c.departure > _b.c.departure),
+        or_(_b.c.size.is_(None), _a.c.size <= _b.c.size),
+    )
+
+
+def _excuse() -> ColumnElement[str | None]:
+    """Why b was let pass a: noted since b was (last) let go, or in force for the whole of b."""
+    exempt = (
+        select(func.min(exemptions.c.reason))
+        .where(exemptions.c.job == _b.c.id, exemptions.c.predecessor == _a.c.id)
+        .where(exemptions.c.at >= _b.c.released_at)
+    )
+    return func.coalesce(exempt.scalar_subquery(), case((_b.c.order == Order.NONE, "order-none")))
+
+
+_done, _now = _b.c.id == bindparam("completed"), bindparam("now", type_=Double)
+_checked = select(_b.c.id, _b.c.arrival, _b.c.departure, _now).where(_done)
+_found = select(_b.c.id, _b.c.arrival, _a.c.id, _excuse(), _now).where(_done, _passes())
+_CHECKED = insert(audits).from_select(["job", "arrival", "departure", "at"], _checked)
+_FOUND = insert(passings).from_select(["job", "arrival", "passed", "reason", "at"], _found)
+_AUDIT = [Statement(lambda _: _CHECKED), Statement(lambda _: _FOUND)]
+
+
+def audit(connection: Connection, completed: Collection[int], at: float) -> None:
+    """Check jobs that have just completed, and keep what was found."""
+    for statement in _AUDIT:
+        statement.run_named(connection, [{"completed": job, "now": at} for job in completed])
+
+
+def report(connection: Connection, order: Order, limit: int) -> PassingReport:
+    """Counts of completions checked and passings found; ``order`` is the one now in force."""
+    by_reason = select(passings.c.reason, func.count()).group_by(passings.c.reason)
+    latest = select(passings).order_by(passings.c.at.desc(), passings.c.job.desc()).limit(limit)
+    counts = {row[0]: row[1] for row in connection.execute(by_reason)}
+    return PassingReport(
+        order=order,
+        completions=connection.scalar(select(func.count()).select_from(audits)) or 0,
+        passings=counts.pop(None, 0),
+        excused=counts,
+        latest=[Passing(job=row.job, passed=row.passed, reason=row.reason) for row in connection.execute(latest)],
+    )
+
+
+def recheck(connection: Connection) -> set[tuple[int, int]]:
+    """The definition applied to all rows at once: (job, passed). A job retried counts as it is now."""
+    query = select(_b.c.id, _a.c.id).where(_b.c.state.in_(COMPLETED), _passes())
+    return {(job, passed) for job, passed in connection.execute(query)}

@@ -1,0 +1,1 @@
+"""Database engines: SQLite in a thread of its own, PostgreSQL by SQLAlchemy."""

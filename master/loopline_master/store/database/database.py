@@ -1,0 +1,149 @@
+"""One database, by URL: one connection that writes, and a few that only read.
+
+All else in the store is plain functions of a connection, ``work``; here is where they run. On SQLite that is a
+thread, whole transactions at a time (sqlite.py). On PostgreSQL it is SQLAlchemy's bridge to an asynchronous driver.
+
+SQLite is one file in WAL mode. Only the writer ever writes or checkpoints, and its transactions take the write
+lock at once (BEGIN IMMEDIATE): they never fail half-way for want of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+from sqlalchemy import URL, Connection, make_url
+from sqlalchemy.exc import ArgumentError
+
+from loopline_master.store.broken import explained
+from loopline_master.store.database.sqlite import READER_PRAGMAS, WRITER_PRAGMAS, in_threads
+from loopline_master.store.lock import FileLock, lock_connection
+from loopline_shared.errors import LooplineError
+
+if TYPE_CHECKING:
+    from sqlalchemy.ext.asyncio import AsyncEngine
+
+READERS = 4
+_DRIVERS = {"sqlite": "sqlite", "postgresql": "postgresql+asyncpg", "postgres": "postgresql+asyncpg"}
+
+Result = TypeVar("Result")
+
+
+class Transact(Protocol):
+    """Does some work in one transaction: committed when it returns, undone when it raises. StoreBroken where it is
+    the database that failed. ``is_short``: it is a matter of a few rows.
+    """
+
+    async def __call__(self, work: Callable[[Connection], Result], *, is_short: bool = False) -> Result: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Database:
+    """``write`` works one at a time, over the connection that keeps other masters out for as long as it is open.
+    ``read`` sees one state of the whole database, and cannot write; ``look`` is the same, one at a time, for what is
+    short.
+    """
+
+    write: Transact
+    read: Transact
+    look: Transact
+
+
+@asynccontextmanager
+async def open_database(url: URL) -> AsyncIterator[Database]:
+    """StoreBroken where it cannot be opened, LooplineError where it is another master's."""
+    async with AsyncExitStack() as stack:  # undone backwards: the writer goes last, and folds the WAL into the file
+        if is_sqlite(url):
+            with explained("writing to", url):
+                stack.enter_context(closing(FileLock(Path(url.database or ""))))
+        write = await stack.enter_async_context(writing(url, exclusive=True))
+        read = await stack.enter_async_context(reading(url))
+        look = await stack.enter_async_context(_looking(url)) if is_sqlite(url) else read
+        yield Database(write, read, look)
+
+
+def parse_url(url: str) -> URL:
+    """The URL with the driver that Loopline uses; LooplineError where it names no database fit for it."""
+    try:
+        parsed = make_url(url)
+    except ArgumentError:
+        raise _unfit("this is not a database URL") from None
+    driver = _DRIVERS.get(parsed.get_backend_name())
+    if driver is None:
+        raise _unfit(f"{parsed.get_backend_name()} is not a database that Loopline can use")
+    if is_sqlite(parsed) and parsed.database in (None, "", ":memory:"):
+        raise _unfit("a database in memory would not survive its master")
+    return parsed.set(drivername=driver)
+
+
+def is_sqlite(url: URL) -> bool:
+    return url.get_backend_name() == "sqlite"
+
+
+@asynccontextmanager
+async def reading(url: URL) -> AsyncIterator[Transact]:
+    if is_sqlite(url):
+        async with in_threads(url, "reading", READERS, "BEGIN", READER_PRAGMAS) as read:
+            yield read
+        return
+    read_only = {"server_settings": {"default_transaction_read_only": "on"}}
+    options = {"isolation_level": "REPEATABLE READ", "connect_args": read_only, "pool_pre_ping": True}
+    async with _postgres(url, READERS, **options) as engine:
+
+        async def read(work: Callable[[Connection], Result], *, is_short: bool = False) -> Result:
+            with explained("reading", url):
+                async with engine.begin() as connection:
+                    return await connection.run_sync(work)
+
+        yield read
+
+
+def _looking(url: URL) -> AbstractAsyncContextManager[Transact]:
+    return in_threads(url, "reading", 1, "BEGIN", READER_PRAGMAS)
+
+
+@asynccontextmanager
+async def writing(url: URL, *, exclusive: bool = False, foreign_keys: bool = True) -> AsyncIterator[Transact]:
+    """``exclusive``: no other may be so (on PostgreSQL, that is; a SQLite file has a FileLock)."""
+    if is_sqlite(url):
+        pragmas = (*WRITER_PRAGMAS, f"foreign_keys={foreign_keys:d}")
+        async with in_threads(url, "writing to", 1, "BEGIN IMMEDIATE", pragmas) as write:
+            yield write
+        return
+    async with _postgres(url, 1) as engine, AsyncExitStack() as stack:
+        with explained("writing to", url):
+            connection = await stack.enter_async_context(engine.connect())
+            if exclusive:
+                await lock_connection(connection, url.render_as_string())
+        turn = asyncio.Lock()
+
+        async def write(work: Callable[[Connection], Result], *, is_short: bool = False) -> Result:
+            with explained("writing to", url):
+                async with turn, connection.begin():
+                    return await connection.run_sync(work)
+
+        yield write
+
+
+@asynccontextmanager
+async def _postgres(url: URL, connections: int, **options: Any) -> AsyncIterator[AsyncEngine]:
+    from sqlalchemy.ext.asyncio import create_async_engine  # takes long to import, and SQLite does without
+
+    try:
+        engine = create_async_engine(url, pool_size=connections, max_overflow=0, **options)
+    except ModuleNotFoundError as error:
+        hint = "pip install 'loopline[master,postgres]'"
+        raise LooplineError("missing_driver", f"{error.name} is not installed", hint) from None
+    try:
+        yield engine
+    finally:
+        await engine.dispose()
+
+
+def _unfit(message: str) -> LooplineError:
+    hint = "for example sqlite:////var/lib/loopline/loopline.db or postgresql://user:password@host/name"
+    return LooplineError("database_url", message, hint)

@@ -1,0 +1,66 @@
+"""What was forecast of jobs, kept beside the scheduler's rows: no decision depends on it, no replay tells it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+
+from sqlalchemy import Insert, select
+
+from loopline_master.store.audit import COMPLETED
+from loopline_master.store.database.database import Transact
+from loopline_master.store.statements import insert_into
+from loopline_master.store.tables import forecasts, jobs
+from loopline_master.store.writer import Writer
+
+LOOKED_BACK_ON = 2000
+"""So many of the latest forecasts of completed jobs are held against what came of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """At a moment of a job: what users were told, and what the model said before it was set right."""
+
+    job: int
+    arrival: int
+    moment: int
+    at: float
+    p50_at: float
+    p90_at: float
+    model_p50_s: float
+    model_p90_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    said: Said
+    completed_at: float
+
+
+class Forecasts:
+    def __init__(self, read: Transact, writer: Writer) -> None:
+        self._read = read
+        self._writer = writer
+
+    async def keep(self, said: Iterable[Said]) -> None:
+        """The first that was said at a moment counts."""
+        rows = [asdict(one) for one in said]
+        if rows:
+            await self._writer.write(lambda connection: connection.execute(_new(connection.dialect.name), rows))
+
+    async def judged(self) -> list[Judged]:
+        """The latest of jobs that have completed since."""
+        query = (
+            select(forecasts, jobs.c.finished_at)
+            .join_from(forecasts, jobs, (jobs.c.id == forecasts.c.job) & (jobs.c.arrival == forecasts.c.arrival))
+            .where(jobs.c.state.in_(COMPLETED))
+            .order_by(forecasts.c.at.desc())
+            .limit(LOOKED_BACK_ON)
+        )
+        rows = await self._read(lambda connection: connection.execute(query).all())
+        return [Judged(Said(*row[:-1]), row.finished_at) for row in rows]
+
+
+def _new(dialect: str) -> Insert:
+    insert = insert_into(forecasts, dialect)
+    return insert.on_conflict_do_nothing()

@@ -1,0 +1,86 @@
+"""The outbox of notifications: a row for each end of a job that somebody wants to hear of, kept until it is told."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from sqlalchemy import Connection, select, tuple_, update
+
+from loopline_master.store.database.database import Transact
+from loopline_master.store.tables import notifications, specs
+from loopline_master.store.writer import Writer
+from loopline_shared.spec import Notify
+
+Key = tuple[int, int]
+"""A job, and which of its ends."""
+
+
+@dataclass(frozen=True, slots=True)
+class Due:
+    """One that is to be told now."""
+
+    job: int
+    departure: int  # which end of the job it is about: one that was retried ends again
+    tries: int
+    at: float
+    state: str  # how the job ended then
+    notify: Notify
+
+    @property
+    def key(self) -> Key:
+        return self.job, self.departure
+
+
+class Notifications:
+    def __init__(self, read: Transact, writer: Writer) -> None:
+        self._read = read
+        self._writer = writer
+
+    async def due(self, now: float, limit: int, without: Collection[Key] = ()) -> list[Due]:
+        """Those whose time has come, the earliest first; without those that are in hand."""
+        in_hand = tuple_(notifications.c.job, notifications.c.departure).in_(list(without))
+        waiting = (notifications.c.next_at <= now) & ~in_hand
+        query = (
+            select(notifications, specs.c.spec)
+            .join_from(notifications, specs, notifications.c.job == specs.c.job)
+            .where(waiting)
+            .order_by(notifications.c.next_at)
+            .limit(limit)
+        )
+        rows = await self._read(lambda connection: connection.execute(query).all())
+        return [Due(row.job, row.departure, row.tries, row.at, row.state, row.spec.notify) for row in rows]
+
+    async def next_at(self) -> float | None:
+        """When the next one is due; None: none is waiting."""
+        query = select(notifications.c.next_at).where(notifications.c.next_at.is_not(None))
+        earliest = query.order_by(notifications.c.next_at).limit(1)
+        moment: float | None = await self._read(lambda connection: connection.scalar(earliest))
+        return moment
+
+    async def told(self, due: Due, now: float) -> None:
+        await self._note(due, done_at=now, next_at=None, error="", tries=due.tries + 1)
+
+    async def failed(self, due: Due, error: str, next_at: float | None) -> None:
+        """``next_at``: when it is tried again; None: it is given up."""
+        await self._note(due, next_at=next_at, error=error[:500], tries=due.tries + 1)
+
+    async def _note(self, due: Due, **values: object) -> None:
+        this = (notifications.c.job == due.job, notifications.c.departure == due.departure)
+
+        def work(connection: Connection) -> None:
+            connection.execute(update(notifications).where(*this).values(**values))
+
+        await self._writer.write(work)
+
+
+def notified(connection: Connection, job: int) -> str:
+    """What became of the notification of a job's latest end, in words; empty: none was asked for."""
+    query = select(notifications).where(notifications.c.job == job).order_by(notifications.c.departure.desc())
+    row = connection.execute(query.limit(1)).first()
+    if row is None:
+        return ""
+    if row.done_at is not None:
+        return "told"
+    tried = f" after {row.tries} tries: {row.error}" if row.tries else ""
+    return f"waiting{tried}" if row.next_at is not None else f"given up{tried}"

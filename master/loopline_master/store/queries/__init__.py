@@ -1,0 +1,1 @@
+"""What users read: one file for each subject, all from committed rows."""

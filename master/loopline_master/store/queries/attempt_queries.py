@@ -1,0 +1,84 @@
+"""Attempts as users see them: what ran where and when, and what it wrote."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlalchemy import Connection, Row, Select, or_, select, tuple_
+
+from loopline_master.store.database.database import Transact
+from loopline_master.store.queries.paging import after, moment, page_of
+from loopline_master.store.tables import attempts
+from loopline_shared.model import AttemptId, Output, Stream, TaskId
+from loopline_shared.rest.bodies import AttemptView, Page
+
+MAX_OF_TASK = 1000
+"""A task's detail lists at most this many of its latest attempts."""
+
+_key = tuple_(attempts.c.job, attempts.c.task, attempts.c.number)
+
+
+class Attempts:
+    def __init__(self, read: Transact) -> None:
+        self._read = read
+
+    async def of_job(self, job: int, *, cursor: str | None = None, limit: int = 1000) -> Page[AttemptView]:
+        """In order of their ids."""
+        last = after(cursor, AttemptId.parse, AttemptId(job, 0, 0))
+        query = select(attempts).where(attempts.c.job == job, _key > tuple_(*last))
+        views = await self._views(query.order_by(*_key.clauses).limit(limit + 1))
+        return page_of(views, limit, lambda attempt: attempt.id)
+
+    async def between(
+        self, since: float, until: float, *, cursor: str | None = None, limit: int = 1000
+    ) -> Page[AttemptView]:
+        """Those on their worker at some time from ``since`` to ``until``, in order of their dispatch."""
+        last = after(cursor, _dispatch, (0.0, 0, 0, 0))
+        query = select(attempts).where(
+            attempts.c.dispatched_at < until,
+            or_(attempts.c.ended_at.is_(None), attempts.c.ended_at >= since),
+            tuple_(attempts.c.dispatched_at, *_key.clauses) > tuple_(*last),
+        )
+        views = await self._views(query.order_by(attempts.c.dispatched_at, *_key.clauses).limit(limit + 1))
+        return page_of(views, limit, lambda attempt: f"{attempt.dispatched_at!r}@{attempt.id}")
+
+    async def output(self, task: TaskId, stream: Stream) -> tuple[int, Output] | None:
+        """What the task's accepted attempt wrote, else the one that ended last, with that attempt's number; None:
+        none has ended.
+        """
+        rank = (attempts.c.accepted.desc(), attempts.c.ended_at.desc(), attempts.c.number.desc())
+        query = (
+            select(attempts.c.number, attempts.c[stream])
+            .where(attempts.c.job == task.job, attempts.c.task == task.task)
+            .where(attempts.c[stream].is_not(None))
+            .order_by(*rank)
+            .limit(1)
+        )
+        row = await self._read(lambda connection: connection.execute(query).first())
+        return None if row is None else (row[0], row[1])
+
+    async def _views(self, query: Select[Any]) -> list[AttemptView]:
+        return await self._read(lambda connection: [_view(row) for row in connection.execute(query)])
+
+
+def attempts_of_task(connection: Connection, task: TaskId) -> list[AttemptView]:
+    query = select(attempts).where(attempts.c.job == task.job, attempts.c.task == task.task)
+    rows = connection.execute(query.order_by(attempts.c.number.desc()).limit(MAX_OF_TASK)).all()
+    return [_view(row) for row in reversed(rows)]
+
+
+def _view(row: Row[Any]) -> AttemptView:
+    return AttemptView(
+        **{
+            **row._mapping,
+            "id": AttemptId(row.job, row.task, row.number),
+            "stdout_bytes": row.stdout.size_bytes if row.stdout else 0,
+            "stderr_bytes": row.stderr.size_bytes if row.stderr else 0,
+            "output_count": len(row.outputs or ()),
+        }
+    )
+
+
+def _dispatch(cursor: str) -> tuple[float, int, int, int]:
+    at, _, attempt = cursor.partition("@")
+    return moment(at), *AttemptId.parse(attempt)

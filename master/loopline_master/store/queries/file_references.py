@@ -1,0 +1,137 @@
+"""Which files the rows name: what tasks left, what keeps a file from being collected, whose files are not kept."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Sequence
+from typing import Any, NamedTuple
+
+from sqlalchemy import ColumnElement, Connection, Row, Select, Text, delete, insert, or_, select, tuple_, type_coerce
+
+from loopline_master.store.database.database import Transact
+from loopline_master.store.tables import attempts, jobs, removals, specs, tasks
+from loopline_master.store.writer import Writer
+from loopline_shared.model import OutputFile, TaskId
+
+CHUNK = 100
+_MANY = 1000
+_HAS_NAME = '%"sha256":"%'
+_NAMING = (attempts.c.stdout, attempts.c.stderr, attempts.c.value)
+_is_winner = (attempts.c.job == tasks.c.job) & (attempts.c.task == tasks.c.number) & (
+    attempts.c.number == tasks.c.winner
+)  # fmt: skip
+_is_kept = jobs.c.id.not_in(select(removals.c.job))
+
+
+class TaskFiles(NamedTuple):
+    """What the accepted attempt of a task left."""
+
+    number: int
+    finished_at: float
+    outputs: tuple[OutputFile, ...]
+
+
+class Removal(NamedTuple):
+    """The files of a job are not kept any more."""
+
+    at: float
+    reason: str
+
+
+class Files:
+    def __init__(self, read: Transact, writer: Writer) -> None:
+        self._read = read
+        self._writer = writer
+
+    async def of_task(self, task: TaskId) -> tuple[OutputFile, ...] | None:
+        """None: no attempt at it has been accepted."""
+        query = select(attempts.c.outputs).join_from(tasks, attempts, _is_winner)
+        query = query.where(tasks.c.job == task.job, tasks.c.number == task.task)
+        row = await self._read(lambda connection: connection.execute(query).one_or_none())
+        return None if row is None else row.outputs or ()
+
+    async def of_job(self, job: int) -> AsyncGenerator[TaskFiles, None]:
+        """Of its tasks that left any, in order of their numbers."""
+        last = 0
+        while True:
+            query = select(tasks.c.number, tasks.c.finished_at, attempts.c.outputs)
+            query = query.join_from(tasks, attempts, _is_winner).where(tasks.c.job == job, tasks.c.number > last)
+            query = query.where(attempts.c.outputs.is_not(None)).order_by(tasks.c.number).limit(CHUNK)
+            rows = await self._rows(query)
+            for row in rows:
+                last = row.number
+                yield TaskFiles(row.number, row.finished_at, row.outputs)
+            if len(rows) < CHUNK:
+                return
+
+    async def removal(self, job: int) -> Removal | None:
+        """Whether, when and why its files are not kept any more."""
+        query = select(removals.c.at, removals.c.reason).where(removals.c.job == job)
+        row = await self._read(lambda connection: connection.execute(query).one_or_none())
+        return None if row is None else Removal(*row)
+
+    async def are_named(self, job: int) -> bool:
+        """Whether any attempt of a job has named a file."""
+        query = select(attempts.c.task).where(attempts.c.job == job, _names_files()).limit(1)
+        return await self._read(lambda connection: connection.execute(query).first()) is not None
+
+    async def expired(self, before: float) -> list[int]:
+        """Jobs that were over before then, and whose files are still kept."""
+        query = select(jobs.c.id).where(jobs.c.departure.is_not(None), jobs.c.finished_at < before)
+        query = query.where(_is_kept).order_by(jobs.c.id)
+        return await self._read(lambda connection: list(connection.scalars(query)))
+
+    async def let_go(self, expired: Sequence[int], at: float, reason: str) -> None:
+        """From now on their files are not kept, unless a job has been retried meanwhile."""
+
+        def work(connection: Connection) -> None:
+            for start in range(0, len(expired), _MANY):
+                here = jobs.c.id.in_(expired[start : start + _MANY])
+                over = connection.scalars(select(jobs.c.id).where(here, jobs.c.departure.is_not(None)))
+                rows = [{"job": job, "at": at, "reason": reason} for job in over]
+                if rows:
+                    connection.execute(insert(removals), rows)
+
+        await self._writer.write(work)
+
+    async def take_up(self, job: int) -> None:
+        """What it leaves from now on is kept: it has named no files so far, and is about to be retried."""
+        statement = delete(removals).where(removals.c.job == job)
+        await self._writer.write(lambda connection: connection.execute(statement))
+
+    async def naming(self, without: frozenset[int] = frozenset()) -> AsyncGenerator[str, None]:
+        """All text in the rows that may name files, of all jobs whose files are kept, some at a time."""
+        last = 0
+        while True:
+            query = select(jobs.c.id, jobs.c.inputs, type_coerce(specs.c.spec, Text).label("spec"))
+            query = query.join_from(jobs, specs).where(jobs.c.id > last, or_(jobs.c.departure.is_(None), _is_kept))
+            rows = await self._rows(query.order_by(jobs.c.id).limit(CHUNK))
+            for row in rows:
+                last = row.id
+                if row.id not in without:
+                    yield f"{row.inputs} {row.spec}"
+                    async for text in self._of_attempts(row.id):
+                        yield text
+            if len(rows) < CHUNK:
+                return
+
+    async def _of_attempts(self, job: int) -> AsyncGenerator[str, None]:
+        key = tuple_(attempts.c.task, attempts.c.number)
+        texts = [type_coerce(column, Text) for column in (*_NAMING, attempts.c.outputs)]
+        last = (0, 0)
+        while True:
+            columns: list[Any] = [attempts.c.task, attempts.c.number, *texts]
+            query = select(*columns).where(attempts.c.job == job, _names_files(), key > tuple_(*last))
+            rows = await self._rows(query.order_by(*key.clauses).limit(_MANY))
+            for row in rows:
+                last = (row.task, row.number)
+                yield " ".join(filter(None, row[2:]))
+            if len(rows) < _MANY:
+                return
+
+    async def _rows(self, query: Select[Any]) -> Sequence[Row[Any]]:
+        return await self._read(lambda connection: connection.execute(query).all())
+
+
+def _names_files() -> ColumnElement[bool]:
+    """Of an attempt."""
+    return or_(attempts.c.outputs.is_not(None), *(type_coerce(column, Text).like(_HAS_NAME) for column in _NAMING))

@@ -1,0 +1,145 @@
+"""The results of a job, one by one as its tasks finish."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from typing import Any
+
+from sqlalchemy import Connection, Row, Select, bindparam, select, tuple_
+
+from loopline_master.store.database.database import Transact
+from loopline_master.store.queries.paging import after, moment, number
+from loopline_master.store.queries.task_queries import TASK_ROWS, TOLD_BY, task_fields
+from loopline_master.store.row_source import Rows, no_rows
+from loopline_master.store.tables import attempts, jobs, specs, tasks
+from loopline_shared.model import JobState, Output, TaskState
+from loopline_shared.protocol.client_link import TaskEnd
+from loopline_shared.rest.bodies import TaskResult
+from loopline_shared.scalar import Scalar
+from loopline_shared.spec import JobSpec
+from loopline_shared.sweep import task_at
+
+CHUNK = 500
+_FINISHED = (TaskState.SUCCEEDED, TaskState.FAILED)
+
+
+def _finished(query: Select[Any]) -> Select[Any]:
+    """Of a job (``of_job``), those that come after (``last_at``, ``last_number``); ``most`` of them."""
+    key, last = tuple_(tasks.c.finished_at, tasks.c.number), tuple_(bindparam("last_at"), bindparam("last_number"))
+    query = query.where(tasks.c.job == bindparam("of_job"), key > last, tasks.c.state.in_(_FINISHED))
+    return query.order_by(*key.clauses).limit(bindparam("most"))
+
+
+def _which(job: int, last: tuple[float, int], most: int) -> dict[str, float]:
+    """What a query for finished tasks is asked with."""
+    return {"of_job": job, "last_at": last[0], "last_number": last[1], "most": most}
+
+
+# Statements are made once: making one takes longer than running it.
+_ENDS = _finished(select(
+    tasks.c.number, tasks.c.state, tasks.c.verdict, tasks.c.finished_at,
+    attempts.c.worker, attempts.c.exit_code, attempts.c.reason, attempts.c.value,
+).outerjoin_from(tasks, attempts, TOLD_BY))  # fmt: skip
+_RESULTS = _finished(TASK_ROWS.add_columns(attempts.c.stdout, attempts.c.value))
+_STATE = select(jobs.c.state, jobs.c.departure).where(jobs.c.id == bindparam("of_job"))
+_ENDED_AT = select(jobs.c.finished_at).where(jobs.c.id == bindparam("of_job"))
+_SPEC = select(specs.c.spec).where(specs.c.job == bindparam("of_job"))
+
+Read = Callable[[Output], Awaitable[bytes]]
+"""Gets what was kept of an output, or the beginning of it."""
+
+
+class Results:
+    def __init__(self, read: Transact) -> None:
+        self._read = read
+
+    def of_job(self, job: int, read: Read, *, cursor: str | None = None, lines: Rows = no_rows) -> JobResults:
+        """Those that come after the cursor."""
+        return JobResults(self._read, job, after(cursor, _finish, (0.0, 0)), read, lines)
+
+    async def ends(
+        self, job: int, after: tuple[float, int], limit: int = 500
+    ) -> tuple[JobState | None, bool, list[tuple[TaskEnd, tuple[float, int]]]]:
+        """The job's state (None: there is no such job), whether it is over, and tasks that have finished after that
+        cursor, in order, each with its own.
+        """
+        asked = _which(job, after, limit)
+
+        def work(connection: Connection) -> tuple[JobState | None, bool, list[tuple[TaskEnd, tuple[float, int]]]]:
+            found = connection.execute(_STATE, {"of_job": job}).one_or_none()
+            rows = connection.execute(_ENDS, asked).all() if found else ()
+            ends = [(_end(row), (row.finished_at, row.number)) for row in rows]
+            return (found.state, found.departure is not None, ends) if found else (None, True, [])
+
+        return await self._read(work)
+
+
+class JobResults:
+    """Results of the tasks of one job, in the order in which they finish, each with the cursor to go on after it.
+
+    Nothing is held open meanwhile: a slow reader keeps nobody from anything.
+    """
+
+    def __init__(self, transact: Transact, job: int, last: tuple[float, int], read: Read, lines: Rows) -> None:
+        self.is_over = False
+        """All that there ever will be was handed out; as of the last ``next``."""
+        self.is_unknown = False
+        """There is no such job."""
+        self.last = last
+        """The cursor of the last one that was handed out: ``next`` goes on after it."""
+        self._transact, self._job = transact, job
+        self._read, self._lines = read, lines
+        self._spec: JobSpec | None = None
+
+    async def __aiter__(self) -> AsyncIterator[tuple[str, TaskResult]]:
+        while found := await self.next():
+            for each in found:
+                yield each
+
+    async def next(self) -> list[tuple[str, TaskResult]]:
+        """Some of those that have finished by now; empty: there are no more yet."""
+        of_job, asked = {"of_job": self._job}, _which(self._job, self.last, CHUNK)
+
+        def work(connection: Connection) -> tuple[bool, JobSpec | None, Sequence[Row[Any]]]:
+            ended_at = connection.execute(_ENDED_AT, of_job).one_or_none()
+            spec = self._spec or connection.scalar(_SPEC, of_job)
+            return ended_at is None or ended_at[0] is not None, spec, connection.execute(_RESULTS, asked).all()
+
+        is_over, self._spec, rows = await self._transact(work)
+        self.is_over = is_over and len(rows) < CHUNK
+        self.is_unknown = self._spec is None
+        if self._spec is None or not rows:
+            return []
+        of_tasks = await self._lines(self._spec, [row.number for row in rows])
+        self.last = rows[-1].finished_at, rows[-1].number
+        return [await self._result(self._spec, row, of_tasks.get(row.number)) for row in rows]
+
+    async def _result(
+        self, spec: JobSpec, row: Row[Any], line: Mapping[str, Scalar] | None
+    ) -> tuple[str, TaskResult]:
+        parameters = task_at(spec, row.number, line).parameters
+        return f"{row.finished_at!r}@{row.number}", await _result(row, parameters, self._read)
+
+
+def _end(row: Row[Any]) -> TaskEnd:
+    reason = row.verdict or row.reason or ""
+    return TaskEnd(row.number, row.state, row.worker, row.exit_code, reason, row.value)
+
+
+async def _result(task: Row[Any], parameters: dict[str, Scalar], read: Read) -> TaskResult:
+    output: Output = task.stdout or Output()
+    data = await read(output)
+    return TaskResult(
+        **{
+            **task_fields(task),
+            "parameters": parameters,
+            "stdout": data.decode(errors="replace"),
+            "stdout_cut": output.cut or len(data) < output.size_bytes,
+            "value": task.value,
+        }
+    )
+
+
+def _finish(cursor: str) -> tuple[float, int]:
+    at, _, task = cursor.partition("@")
+    return moment(at), number(task)

@@ -1,0 +1,135 @@
+"""Tasks as users see them. A task never started has no row: it is worked out from its job."""
+
+from __future__ import annotations
+
+from itertools import chain, islice
+from typing import Any
+
+from sqlalchemy import Connection, Row, Select, and_, exists, func, select
+
+from loopline_master.store.database.database import Transact
+from loopline_master.store.queries.attempt_queries import attempts_of_task
+from loopline_master.store.queries.job_queries import state_of_absent
+from loopline_master.store.queries.paging import after, number, page_of
+from loopline_master.store.row_source import Rows, no_rows
+from loopline_master.store.tables import attempts, jobs, specs, tasks
+from loopline_shared.model import TaskId, TaskState
+from loopline_shared.rest.bodies import AttemptView, Page, TaskDetail, TaskView, VoteView
+from loopline_shared.spec import JobSpec
+from loopline_shared.sweep import task_at
+
+TOLD_BY = and_(  # the attempt that a task is described by: the winner, else the latest
+    attempts.c.job == tasks.c.job,
+    attempts.c.task == tasks.c.number,
+    attempts.c.number == func.coalesce(tasks.c.winner, tasks.c.attempts),
+)
+TASK_ROWS = select(tasks, attempts.c.worker, attempts.c.exit_code, attempts.c.reason).outerjoin_from(
+    tasks, attempts, TOLD_BY
+)
+
+
+class Tasks:
+    def __init__(self, read: Transact) -> None:
+        self._read = read
+
+    async def page(
+        self, job: int, *, state: TaskState | None = None, cursor: str | None = None, limit: int = 100
+    ) -> Page[TaskView] | None:
+        """In order of their numbers; None: there is no such job."""
+        last = after(cursor, number, 0)
+        views = await self._read(lambda connection: _views(connection, job, state, last, limit + 1))
+        return None if views is None else page_of(views, limit, lambda view: view.number)
+
+    async def detail(self, task: TaskId, rows: Rows = no_rows) -> TaskDetail | None:
+        found = await self._read(lambda connection: _found(connection, task))
+        if found is None:
+            return None
+        spec, view, votes, tries = found
+        plan = task_at(spec, task.task, (await rows(spec, [task.task])).get(task.task))
+        return TaskDetail(
+            **dict(view), command=list(plan.command), parameters=plan.parameters, votes=votes, attempts=tries
+        )
+
+
+def _views(
+    connection: Connection, job_id: int, state: TaskState | None, last: int, limit: int
+) -> list[TaskView] | None:
+    """The first ``limit`` tasks after number ``last``, from rows and from what has none."""
+    job = connection.execute(select(jobs).where(jobs.c.id == job_id)).one_or_none()
+    if job is None:
+        return None
+    views = [TaskView(**task_fields(row)) for row in connection.execute(_rows(job_id, state, last, limit))]
+    if state is None:
+        absent = _absent(connection, job_id, last, min(job.task_count, last + limit), limit)
+    elif state is state_of_absent(job):
+        absent = _absent(connection, job_id, max(last, _full_prefix(connection, job)), job.task_count, limit)
+    else:
+        absent = []
+    views += [_never_started(job, number) for number in absent]
+    return sorted(views, key=lambda view: view.number)[:limit]
+
+
+def _found(
+    connection: Connection, task: TaskId
+) -> tuple[JobSpec, TaskView, list[VoteView], list[AttemptView]] | None:
+    """What the database knows of a task."""
+    query = select(jobs, specs.c.spec).join_from(jobs, specs).where(jobs.c.id == task.job)
+    job = connection.execute(query).one_or_none()
+    if job is None or not 1 <= task.task <= job.task_count:
+        return None
+    query = TASK_ROWS.where(tasks.c.job == task.job, tasks.c.number == task.task)
+    row = connection.execute(query).one_or_none()
+    view = _never_started(job, task.task) if row is None else TaskView(**task_fields(row))
+    votes = [] if row is None else [VoteView(attempt=v.attempt, worker=v.worker, digest=v.digest) for v in row.votes]
+    return job.spec, view, votes, attempts_of_task(connection, task)
+
+
+def task_fields(task: Row[Any]) -> dict[str, Any]:
+    return {**task._mapping, "id": TaskId(task.job, task.number), "reason": task.verdict or task.reason or ""}
+
+
+def _rows(job: int, state: TaskState | None, last: int, limit: int) -> Select[Any]:
+    """The first ``limit`` rows after number ``last``. Their numbers come out of an index alone."""
+    numbers = select(tasks.c.number).where(tasks.c.job == job, tasks.c.number > last)
+    if state is not None:
+        numbers = numbers.where(tasks.c.state == state)
+    return TASK_ROWS.where(tasks.c.job == job, tasks.c.number.in_(numbers.order_by(tasks.c.number).limit(limit)))
+
+
+def _never_started(job: Row[Any], task: int) -> TaskView:
+    return TaskView(
+        id=TaskId(job.id, task),
+        number=task,
+        state=state_of_absent(job),
+        failures=0,
+        started_at=None,
+        finished_at=None,
+        worker=None,
+        exit_code=None,
+        reason="",
+    )
+
+
+def _absent(connection: Connection, job: int, last: int, until: int, limit: int) -> list[int]:
+    """The first ``limit`` numbers after ``last``, up to ``until``, that have no row: what lies between rows."""
+    here = and_(tasks.c.job == job, tasks.c.number > last, tasks.c.number <= until)
+    other = tasks.alias("other")
+    next_row = select(func.min(other.c.number)).where(other.c.job == job, other.c.number > tasks.c.number)
+    has_next = exists().where(other.c.job == job, other.c.number == tasks.c.number + 1)
+    ends = select(tasks.c.number, func.coalesce(next_row.scalar_subquery(), until + 1)).where(here, ~has_next)
+    first = connection.scalar(select(func.min(tasks.c.number)).where(here)) or until + 1
+    gaps = [range(last + 1, first)]
+    for end, start in connection.execute(ends.order_by(tasks.c.number).limit(limit)):
+        gaps.append(range(end + 1, min(start, until + 1)))
+    return list(islice(chain(*gaps), limit))
+
+
+def _full_prefix(connection: Connection, job: Row[Any]) -> int:
+    """Up to where all of a job's tasks have rows, where that is all the rows it has (tasks mostly start in order):
+    nobody need look for absent ones there. Else 0.
+    """
+    mine = tasks.c.job == job.id
+    top = connection.scalar(select(func.max(tasks.c.number)).where(mine)) or 0
+    idle = select(func.count()).where(mine, tasks.c.state.in_((TaskState.QUEUED, TaskState.CANCELLED)))
+    rows = job.running + job.succeeded + job.failed + (connection.scalar(idle) or 0)
+    return top if rows == top else 0

@@ -1,0 +1,118 @@
+"""What ran where in a window of time, for drawing: many rows, and of each only what a picture shows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Integer,
+    Row,
+    Select,
+    Text,
+    func,
+    or_,
+    select,
+    type_coerce,
+    union_all,
+)
+
+from loopline_master.store.database.database import Transact
+from loopline_master.store.tables import attempts, jobs, specs
+
+_NAMES_AT_ONCE = 1000
+_a = attempts.c
+_BAR: Sequence[ColumnElement[Any]] = (  # as the database has them: what makes enums and the like of them takes time
+    _a.job,
+    _a.task,
+    _a.number,
+    _a.worker,
+    type_coerce(_a.state, Text).label("state"),
+    type_coerce(_a.replica, Integer).label("replica"),
+    type_coerce(_a.accepted, Integer).label("accepted"),
+    _a.dispatched_at,
+    _a.started_at,
+    _a.ended_at,
+    type_coerce(_a.freezes, Text).label("freezes"),  # JSON
+)
+_held_until = func.coalesce(jobs.c.released_at, jobs.c.finished_at)
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """``bars``: rows of ``_BAR``; ``held``: (job, since, until). Each by beginning; names of all jobs in them."""
+
+    since: float
+    until: float
+    bars: list[Row[Any]]
+    held: list[Row[Any]]
+    names: dict[int, str]
+    truncated: bool
+
+
+class Timelines:
+    def __init__(self, read: Transact) -> None:
+        self._read = read
+
+    async def window(
+        self, since: float, until: float, *, job: int | None = None, worker: str | None = None, limit: int
+    ) -> Window:
+        """Attempts that were on their worker, and last tasks that were held, at some time from ``since`` to
+        ``until``: of more than ``limit``, those that began last. ``worker``: only what ran there.
+        """
+        bars, held = _bars(since, until, job, worker, limit), _held(since, until, job, limit)
+
+        def work(connection: Connection) -> Window:
+            rows = connection.execute(bars).all()[::-1]
+            holds = [] if worker is not None else connection.execute(held).all()[::-1]
+            names = _names(connection, sorted({row.job for row in (*rows, *holds)}))
+            truncated = len(rows) > limit or len(holds) > limit
+            return Window(since, until, list(rows)[-limit:], list(holds)[-limit:], names, truncated)
+
+        return await self._read(work)
+
+
+def _bars(since: float, until: float, job: int | None, worker: str | None, limit: int) -> Select[Any]:
+    """In parts, each of which an index answers: dispatched in the window; on its worker as the window began, and
+    ended since then, or not yet. A window that ends now, as most do, costs nothing for what was long ago.
+    """
+    before = _a.dispatched_at + 0 < min(since, until)  # as a sum, so that the index on the end is taken
+    parts = [
+        _latest(_a.dispatched_at, job, worker, limit, _a.dispatched_at >= since, _a.dispatched_at < until),
+        _latest(_a.dispatched_at + 0, job, worker, limit, _a.ended_at >= since, before),
+        _latest(_a.dispatched_at + 0, job, worker, limit, _a.ended_at.is_(None), before),
+    ]
+    all_ = union_all(*parts).subquery()
+    by_age = (all_.c.dispatched_at, all_.c.job, all_.c.task, all_.c.number)
+    return select(all_).order_by(*(column.desc() for column in by_age)).limit(limit + 1)
+
+
+def _latest(
+    rank: ColumnElement[float], job: int | None, worker: str | None, limit: int, *where: ColumnElement[bool]
+) -> Select[Any]:
+    query = select(*_BAR).where(*where)
+    if job is not None:
+        query = query.where(_a.job == job)
+    if worker is not None:
+        query = query.where(_a.worker == worker)
+    return select(query.order_by(rank.desc()).limit(limit + 1).subquery())
+
+
+def _held(since: float, until: float, job: int | None, limit: int) -> Select[Any]:
+    query = select(jobs.c.id.label("job"), jobs.c.held_at.label("since"), _held_until.label("until")).where(
+        jobs.c.held_at < until, or_(_held_until.is_(None), _held_until >= since)
+    )
+    if job is not None:
+        query = query.where(jobs.c.id == job)
+    return query.order_by(jobs.c.held_at.desc()).limit(limit + 1)
+
+
+def _names(connection: Connection, numbers: list[int]) -> dict[int, str]:
+    names: dict[int, str] = {}
+    for at in range(0, len(numbers), _NAMES_AT_ONCE):
+        query = select(specs.c.job, specs.c.name).where(specs.c.job.in_(numbers[at : at + _NAMES_AT_ONCE]))
+        names |= {row.job: row.name for row in connection.execute(query)}
+    return names

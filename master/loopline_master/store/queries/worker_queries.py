@@ -1,0 +1,124 @@
+"""Workers as users see them, with what they have in hand."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Sequence
+from itertools import groupby
+from typing import Any
+
+from sqlalchemy import Connection, Row, Select, case, func, select
+
+from loopline_master.core.entities import OCCUPYING, Grid, Worker
+from loopline_master.core.estimates import measure
+from loopline_master.store.database.database import Transact
+from loopline_master.store.queries.paging import after, page_of, word
+from loopline_master.store.rows import GRID, WORKERS
+from loopline_master.store.tables import attempts, workers
+from loopline_shared.model import AttemptId, Probation
+from loopline_shared.rest.bodies import LastHour, Page, WorkerView
+
+_HOUR_S = 3600.0
+
+
+class Workers:
+    def __init__(self, read: Transact) -> None:
+        self._read = read
+
+    async def page(
+        self, *, cursor: str | None = None, limit: int = 1000, last_hour: bool = False
+    ) -> Page[WorkerView]:
+        """In order of their names; with what each did in the ``last_hour`` if asked."""
+        query = WORKERS.select().where(workers.c.name > after(cursor, word, ""))
+        views = await self._views(query.order_by(workers.c.name).limit(limit + 1), last_hour)
+        return page_of(views, limit, lambda worker: worker.name)
+
+    async def detail(self, name: str, *, last_hour: bool = False) -> WorkerView | None:
+        found = await self._views(WORKERS.select().where(workers.c.name == name), last_hour)
+        return found[0] if found else None
+
+    async def _views(self, query: Select[Any], last_hour: bool) -> list[WorkerView]:
+        def work(connection: Connection) -> list[WorkerView]:
+            known = [WORKERS.entity(row) for row in connection.execute(query)]
+            names, row = [worker.name for worker in known], connection.execute(GRID.select()).one_or_none()
+            grid = Grid() if row is None else GRID.entity(row)
+            in_hand, now = _in_hand(connection, names), time.time()
+            did = _last_hour(connection, names, now) if last_hour else {}
+            return [_view(w, in_hand.get(w.name, ()), grid, did.get(w.name), now, last_hour) for w in known]
+
+        return await self._read(work)
+
+
+def _in_hand(connection: Connection, names: Iterable[str]) -> dict[str, Sequence[Row[Any]]]:
+    """What takes up these workers' slots, or waits there for one, by worker."""
+    columns = ("worker", "job", "task", "number", "slots", "waiting", "waited_s", "dispatched_at", "expected_s")
+    query: Select[Any] = (
+        select(*(attempts.c[name] for name in columns))
+        .where(attempts.c.state.in_(OCCUPYING), attempts.c.worker.in_(names))
+        .order_by(attempts.c.worker, attempts.c.job, attempts.c.task, attempts.c.number)
+    )
+    rows = connection.execute(query)
+    return {worker: list(of_worker) for worker, of_worker in groupby(rows, key=lambda row: row.worker)}
+
+
+def _last_hour(connection: Connection, names: Iterable[str], now: float) -> dict[str, Row[Any]]:
+    """What these workers' attempts that ended in the last hour did in it, by worker."""
+    within = case((attempts.c.wall_s > _HOUR_S, _HOUR_S / attempts.c.wall_s), else_=1.0)
+    query: Select[Any] = (
+        select(
+            attempts.c.worker,
+            func.sum(attempts.c.work * within).label("delivered"),
+            func.sum(attempts.c.wall_s * attempts.c.slots * within).label("slot_s"),
+            func.sum(case((attempts.c.accepted, 1), else_=0)).label("tasks"),
+        )
+        .where(attempts.c.ended_at >= now - _HOUR_S, attempts.c.worker.in_(names))
+        .group_by(attempts.c.worker)
+    )
+    return {row.worker: row for row in connection.execute(query)}
+
+
+def _view(
+    worker: Worker, in_hand: Sequence[Row[Any]], grid: Grid, did: Row[Any] | None, now: float, last_hour: bool
+) -> WorkerView:
+    speed, until = measure.speed_of(grid, worker), worker.probation_until
+    fields = (
+        "name",
+        "draining",
+        "facts",
+        "load",
+        "joined_at",
+        "reported_at",
+        "lease_until",
+        "standing",
+        "on_trial",
+        "mismatches",
+    )
+    return WorkerView(
+        **{name: getattr(worker, name) for name in fields},
+        connected=worker.session is not None,
+        slots=worker.offered,
+        slots_used=sum(attempt.slots for attempt in in_hand if not attempt.waiting),
+        running=[_id(attempt) for attempt in in_hand if not attempt.waiting],
+        waiting=[_id(attempt) for attempt in in_hand if attempt.waiting],
+        speed=speed,
+        queue_s=sum(_left_s(attempt, now) for attempt in in_hand),
+        probation=None if until is None else Probation(until, worker.probation_reason),
+        last_hour=_against_promise(did, speed * worker.offered * _HOUR_S) if last_hour else None,
+    )
+
+
+def _left_s(attempt: Row[Any], now: float) -> float:
+    """How long it is expected to take still; one that is late may end at any moment."""
+    if attempt.waiting:
+        return float(attempt.expected_s)
+    return max(0.0, float(attempt.dispatched_at + attempt.waited_s + attempt.expected_s - now))
+
+
+def _against_promise(did: Row[Any] | None, promised: float) -> LastHour:
+    if did is None:
+        return LastHour(delivered=0.0, promised=promised, slot_s=0.0, tasks=0)
+    return LastHour(delivered=did.delivered, promised=promised, slot_s=did.slot_s, tasks=did.tasks)
+
+
+def _id(attempt: Row[Any]) -> AttemptId:
+    return AttemptId(attempt.job, attempt.task, attempt.number)

@@ -1,0 +1,147 @@
+"""The witness heard: the event log, stepped through a fresh scheduler, must lead to the very rows that are stored.
+
+    loopline replay DATABASE
+
+``--events`` writes the log itself, for the simulator to ask what if (loopline_simulator/whatif).
+
+The database is only read, and its master may go on meanwhile.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic_core import to_json
+from sqlalchemy import Connection, Table, select
+
+from loopline_master.core.effects import Effects
+from loopline_master.core.events import BATCH
+from loopline_master.core.scheduler import Scheduler
+from loopline_master.store.database.database import Result, parse_url, reading
+from loopline_master.store.rows import Values, changed, late_rows
+from loopline_master.store.tables import attempts, event_log, exemptions, grid, jobs, programs, specs, tasks, workers
+from loopline_shared.errors import LooplineError
+from loopline_shared.model import AttemptState
+
+_COMPARED = (grid, jobs, specs, tasks, attempts, workers, programs, exemptions)
+_STREAM = {"yield_per": 1000}  # rows at a time in memory
+Key = tuple[Any, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """A row that is not as the log says: ``stored`` and ``replayed`` hold what differs, None: there is no row."""
+
+    table: str
+    key: Key
+    stored: Values | None
+    replayed: Values | None
+
+
+def replay(connection: Connection) -> list[Difference]:
+    """Where rows and log disagree; an empty list is the proof."""
+    scheduler, memory = Scheduler(), _Memory()
+    for text in connection.execute(select(event_log.c.batch).order_by(event_log.c.seq).execution_options(**_STREAM)):
+        batch = BATCH.validate_json(text.batch)
+        memory.apply(scheduler.step(batch.events, batch.now))
+    return [difference for table in _COMPARED for difference in memory.compare(connection, table)]
+
+
+def write_events(connection: Connection) -> None:
+    """The log on stdout, one batch a line, for as long as anybody reads it."""
+    log = select(event_log.c.batch).order_by(event_log.c.seq).execution_options(**_STREAM)
+    try:
+        for row in connection.execute(log):
+            sys.stdout.buffer.write(row.batch.encode() + b"\n")
+        sys.stdout.flush()
+    except BrokenPipeError:  # whoever read it has seen enough, and says so himself
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+async def check(database: str) -> list[Difference]:
+    """``replay`` of a file or a URL."""
+    return await _read(database, replay)
+
+
+async def _read(database: str, work: Callable[[Connection], Result]) -> Result:
+    file = f"sqlite:///{Path(database).absolute().as_uri()}?mode=ro&uri=true"
+    url = parse_url(database if "://" in database else file)
+    async with reading(url) as read:
+        return await read(work)
+
+
+class _Memory:
+    """The rows that the log leads to, by table and key: written as the writer writes them."""
+
+    def __init__(self) -> None:
+        self._rows: dict[Table, dict[Key, Values]] = {table: {} for table in _COMPARED}
+
+    def apply(self, effects: Effects) -> None:
+        for key in effects.forgotten:
+            self._rows[programs].pop(key, None)
+        for mapper, entities in changed(effects):
+            rows = mapper.values(entities)
+            self._rows[mapper.table].update((_key(mapper.table, row), row) for row in rows)
+        for late in late_rows(effects):
+            self._end_late(late)
+
+    def compare(self, connection: Connection, table: Table) -> list[Difference]:
+        replayed, differences = dict(self._rows[table]), []
+        for row in connection.execute(select(table).execution_options(**_STREAM)):
+            stored = dict(row._mapping)
+            key = _key(table, stored)
+            expected = replayed.pop(key, None)
+            if stored != expected:
+                differences.append(_difference(table, key, stored, expected))
+        return differences + [Difference(table.name, key, None, row) for key, row in replayed.items()]
+
+    def _end_late(self, late: Values) -> None:
+        row = self._rows[attempts].get((late["of_job"], late["of_task"], late["of_number"]))
+        if row is not None and row["worker"] == late["of_worker"] and row["state"] == AttemptState.LOST:
+            row.update((name, value) for name, value in late.items() if name in row)
+
+
+def _key(table: Table, row: Values) -> Key:
+    return tuple(row[column.name] for column in table.primary_key)
+
+
+def _difference(table: Table, key: Key, stored: Values, replayed: Values | None) -> Difference:
+    if replayed is None:
+        return Difference(table.name, key, stored, None)
+    names = [name for name, value in stored.items() if value != replayed[name]]
+    return Difference(
+        table.name, key, {name: stored[name] for name in names}, {name: replayed[name] for name in names}
+    )
+
+
+def main() -> int:
+    """Exit codes: 0 they agree, 1 they do not, 2 the database cannot be read."""
+    parser = argparse.ArgumentParser(prog="loopline replay", description="Compare stored rows with the event log.")
+    parser.add_argument("database", help="SQLite's file, or a database URL")
+    parser.add_argument("--json", action="store_true", help="differences as a JSON list")
+    parser.add_argument("--events", action="store_true", help="write the log itself, a line of JSON for each step")
+    chosen = parser.parse_args()
+    try:
+        if chosen.events:
+            asyncio.run(_read(chosen.database, write_events))
+            return 0
+        differences = asyncio.run(check(chosen.database))
+    except LooplineError as error:
+        print(f"{error.message}\n{error.hint}", file=sys.stderr)
+        return 2
+    if chosen.json:
+        print(to_json(differences, bytes_mode="base64").decode())
+    else:
+        print(*differences, f"{len(differences)} rows differ" if differences else "log and rows agree", sep="\n")
+    return 1 if differences else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

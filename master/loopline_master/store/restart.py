@@ -1,0 +1,74 @@
+"""Reading back what the scheduler needs: all that is not over, after a restart; one job, to be retried."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import Any
+
+from sqlalchemy import ColumnElement, Connection, Select, func, or_, select, tuple_
+
+from loopline_master.core.entities import OCCUPYING, Grid
+from loopline_master.core.events import JobRetried
+from loopline_master.core.snapshot import Snapshot
+from loopline_master.store.rows import ATTEMPTS, GRID, JOBS, PROGRAMS, TASKS, WORKERS, Entity, Mapper
+from loopline_master.store.tables import attempts, jobs, tasks
+from loopline_shared.model import AttemptState, TaskState
+
+_OPEN = (TaskState.QUEUED, TaskState.RUNNING)
+_live = jobs.c.departure.is_(None)
+_occupying = attempts.c.state.in_(OCCUPYING)
+_kept_jobs = select(jobs.c.id).where(or_(_live, jobs.c.id.in_(select(attempts.c.job).where(_occupying))))
+_open_tasks = select(tasks.c.job, tasks.c.number).where(
+    tasks.c.job.in_(select(jobs.c.id).where(_live)), tasks.c.state.in_(_OPEN)
+)
+_occupied_tasks = select(attempts.c.job, attempts.c.task).where(_occupying)
+_may_return = (attempts.c.state == AttemptState.LOST) & attempts.c.ended_at.is_(None)
+
+
+def snapshot(connection: Connection) -> Snapshot:
+    """The rows of all that is not over."""
+    task, of_task = tuple_(tasks.c.job, tasks.c.number), tuple_(attempts.c.job, attempts.c.task)
+    grids = _all(connection, GRID)
+    return Snapshot(
+        grid=grids[0] if grids else Grid(),
+        jobs=_all(connection, JOBS, jobs.c.id.in_(_kept_jobs)),
+        tasks=_all(connection, TASKS, or_(task.in_(_open_tasks), task.in_(_occupied_tasks))),
+        attempts=_all(connection, ATTEMPTS, or_(_occupying, _may_return & of_task.in_(_open_tasks))),
+        workers=_all(connection, WORKERS),
+        started=_ranges(connection, tasks.c.job.in_(_kept_jobs), tasks.c.started),
+        programs=_all(connection, PROGRAMS),
+    )
+
+
+def retry_material(connection: Connection, job: int) -> JobRetried | None:
+    """What a JobRetried must bring of a job; None: there is no such job."""
+    found = _all(connection, JOBS, jobs.c.id == job)
+    if not found:
+        return None
+    here, succeeded = tasks.c.job == job, tasks.c.state == TaskState.SUCCEEDED
+    ranges = _ranges(connection, here, succeeded)
+    return JobRetried(found[0], _all(connection, TASKS, here, ~succeeded), ranges.get(job, []))
+
+
+def _all(connection: Connection, mapper: Mapper[Entity], *where: ColumnElement[bool]) -> list[Entity]:
+    query = mapper.select().where(*where).order_by(*mapper.table.primary_key)
+    return [mapper.entity(row) for row in connection.execute(query)]
+
+
+def _ranges(connection: Connection, *where: ColumnElement[bool]) -> dict[int, list[tuple[int, int]]]:
+    """By job: the numbers of its tasks among these, as half-open ranges."""
+    ranges: dict[int, list[tuple[int, int]]] = defaultdict(list)
+    for job, start, stop in connection.execute(_islands(*where)):
+        ranges[job].append((start, stop))
+    return dict(ranges)
+
+
+def _islands(*where: ColumnElement[bool]) -> Select[Any]:
+    """Runs of consecutive numbers: within one, number and rank grow alike, so that their difference stays."""
+    rank = func.row_number().over(partition_by=tasks.c.job, order_by=tasks.c.number)
+    ranked = select(tasks.c.job, tasks.c.number, (tasks.c.number - rank).label("island")).where(*where).subquery()
+    return (
+        select(ranked.c.job, func.min(ranked.c.number), func.max(ranked.c.number) + 1)
+        .group_by(ranked.c.job, ranked.c.island)
+        .order_by(ranked.c.job, func.min(ranked.c.number))
+    )

@@ -1,0 +1,304 @@
+"""The tables: a column a field of the scheduler's entities, so that rows and entities cannot drift apart.
+
+A job's spec is what its user sent: up to many megabytes, and never changed. It has a table of its own, so that
+the job's row, written by every step that concerns the job, stays small.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import fields
+from enum import StrEnum
+from functools import cached_property
+from types import NoneType, UnionType
+from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
+
+from pydantic import TypeAdapter
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    CheckConstraint,
+    Column,
+    Connection,
+    Dialect,
+    Double,
+    ForeignKey,
+    ForeignKeyConstraint,
+    Index,
+    Integer,
+    MetaData,
+    Table,
+    Text,
+    TypeDecorator,
+    UniqueConstraint,
+    event,
+    text,
+)
+from sqlalchemy.types import TypeEngine
+
+from loopline_master.core.entities import Attempt, Exemption, Grid, Job, Program, Task, Worker
+from loopline_shared.rest.access import Role
+from loopline_shared.spec import JobSpec
+
+metadata = MetaData(
+    naming_convention={
+        "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+        "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+        "ck": "ck_%(table_name)s_%(constraint_name)s",
+        "fk": "fk_%(table_name)s_%(column_0_N_name)s",
+        "pk": "pk_%(table_name)s",
+    }
+)
+
+Value = TypeVar("Value")
+
+
+class Json(TypeDecorator[Value]):
+    """A value of one type as JSON text: written and validated by pydantic."""
+
+    impl = Text
+    cache_ok = True
+
+    def __init__(self, kind: type[Value]) -> None:
+        super().__init__()
+        self.kind = kind
+
+    @cached_property
+    def _adapter(self) -> TypeAdapter[Value]:
+        """Made when it is first needed: all together they take long."""
+        return TypeAdapter(self.kind)
+
+    def encode(self, value: Value) -> str:
+        return self._adapter.serializer.to_json(value).decode()
+
+    def process_bind_param(self, value: Value | None, dialect: Dialect) -> str | None:
+        return None if value is None else self.encode(value)
+
+    def process_result_value(self, value: str | None, dialect: Dialect) -> Value | None:
+        return None if value is None else self._adapter.validate_json(value)
+
+
+def encoder(column: Column[Any]) -> Callable[[Any], str | None] | None:
+    """What makes of a value what the database keeps; None: it is kept as it is."""
+    if not isinstance(column.type, Json):
+        return None
+    encode = column.type.encode
+    return lambda value: _NOTHING if value == () else None if value is None else encode(value)
+
+
+_NOTHING = "[]"
+
+
+class Choice(TypeDecorator[Value]):
+    """A member of an enum as its text. Goes in as it is, a StrEnum being text."""
+
+    impl = Text
+    cache_ok = True
+
+    def __init__(self, kind: type[Value]) -> None:
+        super().__init__()
+        self.kind = kind
+
+    def process_result_value(self, value: str | None, dialect: Dialect) -> Value | None:
+        return None if value is None else self.kind(value)  # type: ignore[call-arg]
+
+
+WHOLE: TypeEngine[int] = BigInteger().with_variant(Integer(), "sqlite")  # there, INTEGER keys are the row's own
+_TYPES: dict[type, TypeEngine[Any]] = {int: WHOLE, float: Double(), str: Text(), bool: Boolean()}
+
+
+def _columns(kind: type, key: Collection[str], without: Collection[str] = ()) -> Iterable[Any]:
+    """The columns of an entity's fields, and the lists of what their enums may be."""
+    hints = get_type_hints(kind)
+    for field in fields(kind):
+        if field.init and field.name not in without:
+            yield from _column(field.name, hints[field.name], field.name in key)
+
+
+def _column(name: str, hint: Any, is_key: bool) -> Iterable[Any]:
+    members = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
+    plain = next(member for member in members if member is not NoneType)
+    is_enum = isinstance(plain, type) and issubclass(plain, StrEnum)
+    column_type = _TYPES.get(plain) or (Choice(plain) if is_enum else Json(plain))
+    nullable = NoneType in members
+    yield Column(name, column_type, primary_key=is_key, nullable=nullable, autoincrement=False)
+    if is_enum:
+        yield _one_of(name, plain)
+
+
+def _one_of(column: str, values: Iterable[str]) -> CheckConstraint:
+    """As a chain of comparisons: of a list, SQLite would make a small table with every row that is written."""
+    return CheckConstraint(" OR ".join(f"\"{column}\" = '{value}'" for value in values), name=column)
+
+
+grid = Table(
+    "grid",
+    metadata,
+    Column("id", Integer, primary_key=True, autoincrement=False),
+    *_columns(Grid, key=()),
+    CheckConstraint("id = 1", name="one_row"),
+)
+
+jobs = Table(
+    "jobs",
+    metadata,
+    *_columns(Job, key=["id"], without=["spec"]),
+    UniqueConstraint("owner", "idempotency_key"),
+)
+Index(None, jobs.c.departure, jobs.c.arrival, jobs.c.size)  # live jobs (no departure), and the audit
+Index(None, jobs.c.state, jobs.c.id)
+Index(None, jobs.c.owner, jobs.c.id)
+Index(None, jobs.c.held_at)
+
+specs = Table(
+    "specs",
+    metadata,
+    Column("job", WHOLE, ForeignKey("jobs.id"), primary_key=True, autoincrement=False),
+    Column("name", Text, nullable=False),
+    Column("spec", Json(JobSpec), nullable=False),
+)
+
+tasks = Table(
+    "tasks",
+    metadata,
+    *_columns(Task, key=["job", "number"]),
+    ForeignKeyConstraint(["job"], ["jobs.id"]),
+    sqlite_with_rowid=False,  # rows are small, and found by their key
+)
+Index(None, tasks.c.job, tasks.c.state, tasks.c.number)
+Index(None, tasks.c.job, tasks.c.finished_at, tasks.c.number)
+
+attempts = Table(
+    "attempts",
+    metadata,
+    *_columns(Attempt, key=["job", "task", "number"]),
+    ForeignKeyConstraint(["job", "task"], ["tasks.job", "tasks.number"]),
+)
+Index(None, attempts.c.state, attempts.c.worker)
+Index(None, attempts.c.ended_at, attempts.c.dispatched_at)
+Index(None, attempts.c.dispatched_at)
+_few_late = Index("ix_attempts_late", attempts.c.job, sqlite_where=text("late = 1"))
+
+
+@event.listens_for(_few_late, "before_create")
+def _say_for_postgres(index: Index, connection: Connection, **_: object) -> None:
+    """Not above, where merely to say it loads all that SQLAlchemy knows of PostgreSQL, at every start."""
+    if connection.dialect.name == "postgresql":
+        index.dialect_kwargs["postgresql_where"] = text("late")
+
+
+workers = Table("workers", metadata, *_columns(Worker, key=["name"]))
+
+forecasts = Table(  # what was forecast of a job at certain moments of it: to be held against what came of it
+    "forecasts",
+    metadata,
+    Column("job", WHOLE, ForeignKey("jobs.id"), primary_key=True, autoincrement=False),
+    Column("arrival", WHOLE, primary_key=True, autoincrement=False),  # a job retried is another one
+    Column("moment", Integer, primary_key=True, autoincrement=False),  # per cent of its tasks were over; 0: the first
+    Column("at", Double, nullable=False),
+    Column("p50_at", Double, nullable=False),
+    Column("p90_at", Double, nullable=False),
+    Column("model_p50_s", Double, nullable=False),  # before the record of past forecasts had set it right
+    Column("model_p90_s", Double, nullable=False),
+)
+Index(None, forecasts.c.at)
+
+removals = Table(  # jobs whose files are no longer kept, and why
+    "removals",
+    metadata,
+    Column("job", WHOLE, ForeignKey("jobs.id"), primary_key=True, autoincrement=False),
+    Column("at", Double, nullable=False),
+    Column("reason", Text, nullable=False),
+)
+
+samples = Table(  # what workers said of themselves, once a minute
+    "samples",
+    metadata,
+    Column("minute", WHOLE, primary_key=True, autoincrement=False),  # since 1970
+    Column("worker", Text, primary_key=True),
+    Column("spare_cpu", Double, nullable=False),
+    Column("slots", WHOLE, nullable=False),
+    Column("used", WHOLE, nullable=False),
+    Column("in_use", WHOLE, nullable=False),
+    Column("frozen", WHOLE, nullable=False),
+    sqlite_with_rowid=False,  # read by its key, forwards
+)
+Index(None, samples.c.worker, samples.c.minute)
+
+programs = Table("programs", metadata, *_columns(Program, key=["owner", "name", "folder"]))
+Index(None, programs.c.used_at)
+
+exemptions = Table(
+    "exemptions",
+    metadata,
+    *_columns(Exemption, key=["job", "predecessor", "at"]),
+    ForeignKeyConstraint(["job"], ["jobs.id"]),
+)
+
+audits = Table(  # completions that were checked for passings; a job retried may complete again, hence arrival
+    "audits",
+    metadata,
+    Column("job", WHOLE, ForeignKey("jobs.id"), primary_key=True),
+    Column("arrival", WHOLE, primary_key=True),
+    Column("departure", WHOLE, nullable=False),
+    Column("at", Double, nullable=False),
+)
+
+passings = Table(  # what those checks found
+    "passings",
+    metadata,
+    Column("job", WHOLE, primary_key=True),
+    Column("arrival", WHOLE, primary_key=True),
+    Column("passed", WHOLE, ForeignKey("jobs.id"), primary_key=True),
+    Column("reason", Text),  # why it was allowed; NULL: it was not
+    Column("at", Double, nullable=False),
+    ForeignKeyConstraint(["job", "arrival"], ["audits.job", "audits.arrival"]),
+)
+Index(None, passings.c.at)
+
+notifications = Table(  # one for each end of a job that somebody wants to hear of
+    "notifications",
+    metadata,
+    Column("job", WHOLE, ForeignKey("jobs.id"), primary_key=True, autoincrement=False),
+    Column("departure", WHOLE, primary_key=True, autoincrement=False),
+    Column("state", Text, nullable=False),
+    Column("at", Double, nullable=False),
+    Column("tries", WHOLE, nullable=False),
+    Column("next_at", Double),  # NULL: told, or given up
+    Column("done_at", Double),
+    Column("error", Text, nullable=False),
+)
+Index(None, notifications.c.next_at)
+
+event_log = Table(
+    "event_log",
+    metadata,
+    Column("seq", WHOLE, primary_key=True, autoincrement=True),
+    Column("at", Double, nullable=False),
+    Column("batch", Text, nullable=False),
+)
+
+join_tokens = Table(  # each lets so many computers in, until it expires
+    "join_tokens",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("hash", Text, nullable=False, unique=True),  # SHA-256 of the secret, in hex
+    Column("uses", WHOLE, nullable=False),
+    Column("used", WHOLE, nullable=False),
+    Column("created_at", Double, nullable=False),
+    Column("expires_at", Double, nullable=False),
+    Column("revoked_at", Double),
+)
+
+tokens = Table(
+    "tokens",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("name", Text, nullable=False),
+    Column("role", Text, nullable=False),
+    Column("worker", Text),
+    Column("hash", Text, nullable=False, unique=True),  # SHA-256 of the secret, in hex
+    Column("created_at", Double, nullable=False),
+    Column("revoked_at", Double),
+    _one_of("role", get_args(Role)),
+)

@@ -1,0 +1,123 @@
+"""Access tokens: a secret is kept as its SHA-256 only."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from sqlalchemy import Connection, Row, insert, or_, select, update
+
+from loopline_master.store.database.database import Transact
+from loopline_master.store.queries.paging import after, page_of, word
+from loopline_master.store.tables import join_tokens, tokens
+from loopline_master.store.writer import Writer
+from loopline_shared.rest.access import JoinTokenView, TokenView
+from loopline_shared.rest.bodies import Page
+
+TOKEN_REFUSED = "its token is another worker's, or revoked"  # noqa: S105 - no secret
+"""Why a computer may not join that had better make up another token."""
+
+
+class Tokens:
+    def __init__(self, read: Transact, writer: Writer) -> None:
+        self._read = read
+        self._writer = writer
+
+    async def add(self, token: TokenView, hash_: str) -> None:
+        """Keep a new token. ``hash_``: its secret's SHA-256, in hex."""
+        row = {**token.model_dump(), "hash": hash_}
+        await self._writer.write(lambda connection: connection.execute(insert(tokens), row))
+
+    async def revoke(self, token_id: str, at: float) -> TokenView | None:
+        """The token, revoked now or before; None: there is none."""
+        here = tokens.c.id == token_id
+        change = update(tokens).where(here, tokens.c.revoked_at.is_(None)).values(revoked_at=at)
+
+        def work(connection: Connection) -> TokenView | None:
+            connection.execute(change)
+            return _view(connection.execute(select(tokens).where(here)).first())
+
+        return await self._writer.write(work)
+
+    async def add_join_token(self, token: JoinTokenView, hash_: str) -> None:
+        row = {**token.model_dump(), "hash": hash_}
+        await self._writer.write(lambda connection: connection.execute(insert(join_tokens), row))
+
+    async def join(self, hash_: str, token: TokenView, token_hash: str) -> TokenView | str:
+        """Take up one use of a join token and keep a worker's new token, both or neither; or why not.
+
+        A token that is kept already is no second use: who asks again has not heard the answer.
+        """
+
+        def work(connection: Connection) -> TokenView | str:
+            row = connection.execute(select(join_tokens).where(join_tokens.c.hash == hash_)).first()
+            if row is None:
+                return "it is not known here"
+            of_either = select(tokens).where(or_(tokens.c.id == token.id, tokens.c.hash == token_hash))
+            if known := connection.execute(of_either).all():
+                is_this = _is_this(known, token, token_hash)
+                return TokenView(**known[0]._mapping) if is_this else TOKEN_REFUSED
+            if reason := _unfit(row, token.created_at) or _taken(connection, token.worker):
+                return reason
+            used = update(join_tokens).where(join_tokens.c.id == row.id).values(used=row.used + 1)
+            connection.execute(used)
+            connection.execute(insert(tokens), {**token.model_dump(), "hash": token_hash})
+            return token
+
+        return await self._writer.write(work)
+
+    async def revoke_join_token(self, token_id: str, at: float) -> JoinTokenView | None:
+        """The token, revoked now or before; None: there is none."""
+        here = join_tokens.c.id == token_id
+        change = update(join_tokens).where(here, join_tokens.c.revoked_at.is_(None)).values(revoked_at=at)
+
+        def work(connection: Connection) -> JoinTokenView | None:
+            connection.execute(change)
+            row = connection.execute(select(join_tokens).where(here)).first()
+            return None if row is None else JoinTokenView(**row._mapping)
+
+        return await self._writer.write(work)
+
+    async def join_tokens(self, *, cursor: str | None = None, limit: int = 100) -> Page[JoinTokenView]:
+        """In order of their ids."""
+        table = join_tokens
+        query = select(table).where(table.c.id > after(cursor, word, "")).order_by(table.c.id).limit(limit + 1)
+        rows = await self._read(lambda connection: connection.execute(query).all())
+        return page_of([JoinTokenView(**row._mapping) for row in rows], limit, lambda token: token.id)
+
+    async def by_hash(self, hash_: str) -> TokenView | None:
+        """The token of this secret, revoked ones included."""
+        query = select(tokens).where(tokens.c.hash == hash_)
+        return _view(await self._read(lambda connection: connection.execute(query).first()))
+
+    async def page(self, *, cursor: str | None = None, limit: int = 100) -> Page[TokenView]:
+        """In order of their ids."""
+        query = select(tokens).where(tokens.c.id > after(cursor, word, "")).order_by(tokens.c.id).limit(limit + 1)
+        rows = await self._read(lambda connection: connection.execute(query).all())
+        return page_of([TokenView(**row._mapping) for row in rows], limit, lambda token: token.id)
+
+
+def _unfit(join_token: Row[Any], now: float) -> str:
+    if join_token.revoked_at is not None:
+        return "it was revoked"
+    if join_token.expires_at < now:
+        return "it has expired"
+    return "it has been used up" if join_token.used >= join_token.uses else ""
+
+
+def _is_this(known: Sequence[Row[Any]], token: TokenView, hash_: str) -> bool:
+    """Whether what is kept under this id or this hash is this token alone, and good."""
+    (row, *others) = known
+    is_same = (row.id, row.hash, row.name) == (token.id, hash_, token.name)
+    return is_same and row.revoked_at is None and not others
+
+
+def _taken(connection: Connection, worker: str | None) -> str:
+    """Two computers of one name could not be told apart: who has joined under it keeps it, until it is revoked."""
+    held = select(tokens.c.id).where(tokens.c.worker == worker, tokens.c.revoked_at.is_(None))
+    holder = connection.execute(held).first()
+    return f"a computer has joined as {worker} already; another --name, or revoke {holder.id}" if holder else ""
+
+
+def _view(row: Row[Any] | None) -> TokenView | None:
+    return None if row is None else TokenView(**row._mapping)

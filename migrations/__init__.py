@@ -1,6 +1,0 @@
-"""The database's history: one file a change, applied by the master when it starts (master/store/migrate.py).
-
-After changing an entity or ``master/store/tables.py``, write ``versions/NNNN_what_changed.py`` in the manner of
-script.py.mako: ``tests/store/test_migrations.py`` says what is still missing, on SQLite and on PostgreSQL, and
-runs it up and down on a filled database.
-"""

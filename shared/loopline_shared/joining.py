@@ -1,0 +1,135 @@
+"""Joining a grid: the one line that a new computer is given, and what it keeps of it.
+
+A computer makes up its worker's token itself and keeps it on disk *before* it asks to be let in: the master is told
+the token's SHA-256 only. So it does not matter if either dies half-way, or if the answer is lost: asking again with
+the same line lets the same token in, and counts once.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import secrets
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import platformdirs
+
+from loopline_shared.errors import LooplineError
+
+_LINE = re.compile(
+    r"(?P<master>https?://[^\s#]+)#(?P<secret>lj_[0-9a-f]+_[A-Za-z0-9_-]+)"  # where, and what lets in
+    r"(?:\.(?P<print>[0-9a-f]{64}))?"  # whom to believe
+)
+_PORTS = {"http": 80, "https": 443}
+
+
+@dataclass(frozen=True, slots=True)
+class JoinLine:
+    """``http://lab-pc:7461#lj_1f2e3d4c_...``, then a dot and the SHA-256 of the master's certificate, if any."""
+
+    master: str
+    secret: str
+    fingerprint: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.master}#{self.secret}" + (f".{self.fingerprint}" if self.fingerprint else "")
+
+    @classmethod
+    def parse(cls, text: str) -> JoinLine:
+        """ValueError where it is none."""
+        found = _LINE.fullmatch(text.strip().removeprefix("loopline join ").strip())
+        master = normal_address(found["master"]) if found else ""
+        if not found or not master:
+            raise ValueError("expected the line that `loopline token join` printed, as in http://lab-pc:7461#lj_...")
+        return cls(master, found["secret"], found["print"] or "")
+
+
+@dataclass(frozen=True, slots=True)
+class Membership:
+    """What this computer's worker keeps: where it belongs, under which name, and its own token."""
+
+    master: str
+    name: str
+    token: str
+    fingerprint: str = ""
+
+    @classmethod
+    def read(cls, file: Path | None = None) -> Membership | None:
+        """None where this computer has not joined. LooplineError for what cannot be read."""
+        file = file or membership_file()
+        try:
+            return cls(**json.loads(file.read_text("utf-8")))
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError, TypeError) as error:
+            hint = "join again: `loopline join LINE`"
+            raise LooplineError("membership", f"cannot read {file}: {error}", hint) from None
+
+    def write(self, file: Path | None = None) -> Path:
+        """For this user's eyes only; whole or not at all, and on disk when it returns."""
+        file = file or membership_file()
+        part = file.with_name(f".{file.name}.{secrets.token_hex(4)}")
+        try:
+            file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            with os.fdopen(os.open(part, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "w") as stream:
+                stream.write(json.dumps(asdict(self), indent=2) + "\n")
+                stream.flush()
+                os.fsync(stream.fileno())
+            part.replace(file)
+        except OSError as error:
+            part.unlink(missing_ok=True)
+            raise LooplineError("membership", f"cannot write {file}: {error.strerror}") from None
+        return file
+
+    @staticmethod
+    def confirm() -> Path:
+        """What was asked for is granted: from now on it is what counts."""
+        file = membership_file()
+        try:
+            pending_file().replace(file)
+        except OSError as error:
+            raise LooplineError("membership", f"cannot write {file}: {error.strerror}") from None
+        return file
+
+
+def membership_file() -> Path:
+    return platformdirs.user_config_path("loopline", appauthor=False) / "membership.json"
+
+
+def pending_file() -> Path:
+    """What was asked for, until the master has answered: what was granted before stays good meanwhile."""
+    return membership_file().with_name("membership.pending.json")
+
+
+def normal_address(url: str) -> str:
+    """A master's address in one way of writing: the host in lower case, no port that goes without saying.
+
+    Empty where it is none.
+    """
+    try:
+        parts = urlsplit(url)
+        host, port = parts.hostname or "", parts.port
+    except ValueError:
+        return ""
+    if parts.scheme not in _PORTS:
+        return ""
+    name = f"[{host}]" if ":" in host else host
+    at = "" if port is None or port == _PORTS[parts.scheme] else f":{port}"
+    return f"{parts.scheme}://{name}{at}{parts.path.rstrip('/')}" if host else ""
+
+
+def new_worker_token() -> str:
+    return f"ll_{secrets.token_hex(4)}_{secrets.token_urlsafe(32)}"
+
+
+def token_id(token: str) -> str:
+    return token.split("_")[1]
+
+
+def hash_of(secret: str) -> str:
+    """What a master keeps of a token."""
+    return hashlib.sha256(secret.encode(errors="surrogateescape")).hexdigest()

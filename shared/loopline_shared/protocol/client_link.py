@@ -1,0 +1,159 @@
+"""What travels between a client that calls functions and the master: submissions up, results down, on one link.
+
+A WebSocket with JSON in it. The master follows each job that was submitted on the link, and each that it is told to
+(Follow), and sends every result of it as soon as that is on its disk. Whoever lost the link opens another one, sends
+again what was not answered, under the key that it had, and follows on from the last ``cursor``.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Annotated, Literal
+
+from pydantic import Field, TypeAdapter, ValidationError
+
+from loopline_shared.errors import ProtocolError
+from loopline_shared.model import MAX_ID, JobState, Output, TaskState
+from loopline_shared.rest.bodies import FieldError
+from loopline_shared.spec import JobSpec
+
+Number = Annotated[int, Field(ge=0, le=MAX_ID)]
+Cursor = Annotated[str, Field(pattern=r"^(\d{1,15}\.\d{1,12}@\d{1,15})?$")]
+
+
+@dataclass(frozen=True, slots=True)
+class Submit:
+    """Client to master. ``number`` is from 1, one more each time; ``again``: the key that it had on another link."""
+
+    number: Number
+    job: JobSpec
+    again: Annotated[str, Field(max_length=200, pattern=r"^[!-~]*$")] = ""
+    kind: Literal["submit"] = "submit"
+
+
+@dataclass(frozen=True, slots=True)
+class Follow:
+    """Client to master: send the results of this job that come after ``cursor``."""
+
+    job: Annotated[int, Field(ge=1, le=MAX_ID)]
+    cursor: Cursor = ""
+    kind: Literal["follow"] = "follow"
+
+
+@dataclass(frozen=True, slots=True)
+class Drop:
+    """Client to master: nobody wants to hear of this job any more."""
+
+    job: Annotated[int, Field(ge=1, le=MAX_ID)]
+    kind: Literal["drop"] = "drop"
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """Master to client, first: what this link is called. Each is called otherwise."""
+
+    link: str
+    kind: Literal["opened"] = "opened"
+
+
+@dataclass(frozen=True, slots=True)
+class Submitted:
+    """Master to client: the job is on disk, and followed."""
+
+    number: Number
+    job: int
+    kind: Literal["submitted"] = "submitted"
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Master to client: the submission is declined, and nothing came of it."""
+
+    number: Number
+    status: int
+    code: str
+    message: str
+    hint: str = ""
+    errors: list[FieldError] = field(default_factory=list)
+    kind: Literal["refusal"] = "refusal"
+
+
+@dataclass(frozen=True, slots=True)
+class TaskEnd:
+    """How a task ended: what ``TaskResult`` says of it, without what its client knows."""
+
+    number: int
+    state: TaskState
+    worker: str | None
+    exit_code: int | None
+    reason: str
+    value: Output | None
+
+
+@dataclass(frozen=True, slots=True)
+class Ends:
+    """Master to client: tasks of a job that have finished, in the order of ``cursor``, which goes on after them.
+    ``over``: so the job has ended, and these were the last.
+    """
+
+    job: int
+    cursor: Cursor
+    ends: list[TaskEnd]
+    over: JobState | None = None
+    kind: Literal["ends"] = "ends"
+
+
+@dataclass(frozen=True, slots=True)
+class Over:
+    """Master to client: the job is over, and has no more results; ``state`` is None where there is no such job."""
+
+    job: int
+    state: JobState | None
+    kind: Literal["over"] = "over"
+
+
+@dataclass(frozen=True, slots=True)
+class _Numbered:
+    number: Number
+
+
+ToMaster = Annotated[Submit | Follow | Drop, Field(discriminator="kind")]
+ToClient = Annotated[Opened | Submitted | Refusal | Ends | Over, Field(discriminator="kind")]
+_to_master: TypeAdapter[Submit | Follow | Drop] = TypeAdapter(ToMaster)
+_numbered: TypeAdapter[_Numbered] = TypeAdapter(_Numbered)
+_to_client: TypeAdapter[Opened | Submitted | Refusal | Ends | Over] = TypeAdapter(ToClient)
+
+
+def encode_to_master(message: Submit | Follow | Drop) -> bytes:
+    return _to_master.dump_json(message)
+
+
+def encode_to_client(message: Opened | Submitted | Refusal | Ends | Over) -> bytes:
+    return _to_client.dump_json(message)
+
+
+def number_of(frame: bytes | str) -> int | None:
+    """Of a submission in which something is not valid; None: it is none."""
+    with suppress(ValidationError):
+        return _numbered.validate_json(frame).number
+    return None
+
+
+def decode_from_client(frame: bytes | str) -> Submit | Follow | Drop:
+    """ValidationError where it is none: what is wrong with a submission is told to whoever made it."""
+    return _to_master.validate_json(frame)
+
+
+def decode_from_master(frame: bytes | str) -> Opened | Submitted | Refusal | Ends | Over:
+    """ProtocolError where the frame is none that a master may send."""
+    try:
+        return _to_client.validate_json(frame)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        raise ProtocolError(f"malformed frame: {first['loc']}: {first['msg']}") from None
+
+
+def key_of(link: str, number: int) -> str:
+    """The Idempotency-Key of a submission: however often it comes, there is one job."""
+    return f"{link}.{number}"

@@ -1,0 +1,159 @@
+"""What travels on a worker link. Two frames a task in steady state: a Report up, an Assign down.
+
+The link is level-triggered: a Report says all that the worker holds, so that loss, reboot and restart are
+mended by the next Report and need no recovery code of their own (architecture.md, "The way of one task").
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from loopline_shared.model import (
+    MAX_ID,
+    MAX_OUTPUT_PATTERNS,
+    MAX_OWN_INPUTS,
+    NO_NUL,
+    AttemptId,
+    Count,
+    Data,
+    Facts,
+    Function,
+    Held,
+    InputFile,
+    Load,
+    Name,
+    Probation,
+    Result,
+    Seconds,
+    Sha256,
+    ShortText,
+    Stream,
+)
+from loopline_shared.paths import Pattern, RelativePath
+from loopline_shared.protocol.attempt_ranges import Stretches
+from loopline_shared.scalar import Scalar
+
+PROTOCOL_VERSION = 3
+MAX_FRAME_BYTES = 64 * 2**20
+MAX_RUNS_PER_ASSIGN = 500
+MAX_LONG_RUNS_PER_ASSIGN = 50  # each of at most MAX_RUN_CHARACTERS, a character of at most 6 bytes; or as much in all
+MAX_RESULTS_PER_REPORT = 500
+MAX_OUTPUT_FILES_PER_REPORT = 20_000  # each with a path of at most MAX_PATH_CHARACTERS, of at most 4 bytes
+MAX_WROTE_BYTES = 64 * 1024
+MAX_READS = 100  # unanswered at once, on one link
+
+OwnInputs = Annotated[dict[RelativePath, InputFile], Field(max_length=MAX_OWN_INPUTS)]
+Sequence = Annotated[int, Field(ge=0, le=MAX_ID)]
+
+
+@dataclass(frozen=True, slots=True)
+class Hello:
+    """Worker to master, once, first: who is calling."""
+
+    version: int
+    worker: Name
+    boot: Annotated[str, Field(min_length=1, max_length=64, pattern=NO_NUL)]  # new each time the agent starts
+    facts: Facts
+    kind: Literal["hello"] = "hello"
+
+
+@dataclass(frozen=True, slots=True)
+class Welcome:
+    """Master to worker: the link is open. Report at least every ``report_every_s``."""
+
+    report_every_s: Seconds
+    lease_s: Seconds
+    kind: Literal["welcome"] = "welcome"
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """Master to worker: the link will not open, and why; ``hint`` is the next step for a person."""
+
+    code: Annotated[str, Field(max_length=50)]
+    message: ShortText
+    hint: ShortText = ""
+    kind: Literal["refused"] = "refused"
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """Worker to master: everything it holds, results not yet sent in this session, and its load.
+
+    ``seen`` is the last Assign it has carried out. Each Report is answered by an Assign.
+    """
+
+    seq: Sequence
+    seen: Sequence
+    holding: tuple[Held, ...]  # what has begun
+    results: Annotated[tuple[Result, ...], Field(max_length=MAX_RESULTS_PER_REPORT)]
+    load: Load
+    waiting: Stretches = ()  # for a slot, in the order in which it came
+    kind: Literal["report"] = "report"
+
+
+@dataclass(slots=True)  # not frozen: that makes the making of one three times as dear
+class Run:
+    """Start this attempt."""
+
+    attempt: AttemptId
+    command: tuple[str, ...]
+    parameters: dict[str, Scalar]
+    environment: dict[str, str]
+    job_name: str = ""
+    slots: Annotated[int, Field(ge=1)] = 1
+    timeout_s: Seconds | None = None
+    memory_bytes: Annotated[int, Field(ge=1, le=2**60)] | None = None  # it may use no more; None: the worker's share
+    network: bool = False  # its job asks for it; where there is no sandbox, every task has it
+    inputs: Sha256 | None = None  # of a file that lists those of its job's tasks (loopline_shared/manifest.py)
+    own_inputs: OwnInputs = field(default_factory=dict)  # of this task; they come over those
+    outputs: Annotated[tuple[Pattern, ...], Field(max_length=MAX_OUTPUT_PATTERNS)] = ()  # files to bring back
+    function: Function | None = None  # to be called in place of a command; its session is its owner's alone
+    row_file: Sha256 | None = None
+    """Whose line holds its parameters. The master puts them in before it sends the Run; one that comes with this all
+    the same cannot be run, because the file is gone.
+    """
+
+
+@dataclass(slots=True)  # not frozen: that makes the making of one three times as dear
+class Assign:
+    """Master to worker: start these, end those; Reports up to ``seen`` are on the master's disk.
+
+    A run for which no slot is free waits at the worker, in order of arrival.
+    """
+
+    seq: Sequence
+    seen: Sequence
+    run: tuple[Run, ...] = ()
+    cancel: tuple[AttemptId, ...] = ()
+    held_s: Seconds | None = None  # from the coming of Report ``seen`` to this; None: it was answered before
+    probation: Probation | None = None  # for whoever owns the computer; None: it is in good standing
+    kind: Literal["assign"] = "assign"
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """Master to worker: what has this attempt written from this byte on? Answered once there is some, or no more."""
+
+    number: Sequence  # of the question, on this link
+    attempt: AttemptId
+    stream: Stream
+    offset: Count
+    kind: Literal["read"] = "read"
+
+
+@dataclass(frozen=True, slots=True)
+class Wrote:
+    """Worker to master: the answer to a Read. ``is_over``: nothing will follow, or the attempt is not here."""
+
+    number: Sequence
+    data: Annotated[Data, Field(max_length=MAX_WROTE_BYTES)]
+    is_over: bool
+    kind: Literal["wrote"] = "wrote"
+
+
+FromWorker = Annotated[Hello | Report | Wrote, Field(discriminator="kind")]
+FromMaster = Annotated[Welcome | Refused | Assign | Read, Field(discriminator="kind")]

@@ -1,0 +1,71 @@
+"""REST bodies about access: tokens, the lines that let computers join, and who one is."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import ConfigDict, Field
+
+from loopline_shared.model import Name
+from loopline_shared.rest.bodies import Body
+
+Role = Literal["admin", "user", "reader", "worker"]
+
+
+class TokenRequest(Body):
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    name: Name
+    role: Role
+
+
+class TokenView(Body):
+    id: Annotated[str, Field(max_length=32)]
+    name: str
+    role: Role
+    worker: str | None = None  # the only worker that it lets in; null: any, where its role does
+    created_at: float
+    revoked_at: float | None = None
+
+
+class TokenCreated(TokenView):
+    secret: str  # shown this once
+
+
+class JoinTokenRequest(Body):
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    uses: Annotated[int, Field(ge=1, le=10_000, description="computers that may join with it")] = 1
+    expires_s: Annotated[float, Field(gt=0, le=366 * 86400, description="from now on")] = 86400.0
+
+
+class JoinTokenView(Body):
+    id: Annotated[str, Field(max_length=32)]
+    uses: int
+    used: int
+    created_at: float
+    expires_at: float
+    revoked_at: float | None = None
+
+
+class JoinTokenCreated(JoinTokenView):
+    secret: str  # shown this once
+    address: str  # where other computers reach this master, as far as it can tell
+    fingerprint: str = ""  # SHA-256 of its certificate, if it has one
+
+
+class JoinRequest(Body):
+    """A computer that wants to join: it has made up its worker's token, of which the master is to keep this."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    secret: Annotated[str, Field(max_length=200, description="of a join token")]
+    worker: Name
+    token: Annotated[str, Field(pattern=r"^[0-9a-f]{8}$", description="the new token's id")]
+    hash: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$", description="the new token's SHA-256")]
+
+
+class Whoami(Body):
+    name: str
+    role: Role
+    version: str

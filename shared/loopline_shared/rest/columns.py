@@ -1,0 +1,94 @@
+"""Bodies of the REST API that are drawn rather than read: a list a column, so that many values stay small.
+
+All columns of one body are equally long; times are seconds since 1970.
+"""
+
+from __future__ import annotations
+
+from pydantic import Field, RootModel
+
+from loopline_shared.model import AttemptId, AttemptState
+from loopline_shared.rest.bodies import Body
+
+
+class JobName(Body):
+    id: int
+    name: str
+
+
+class Bars(Body):
+    """Attempts, a bar each: ``worker`` and ``job`` are places in the timeline's lists."""
+
+    attempt: list[AttemptId]
+    worker: list[int]
+    job: list[int]
+    state: list[AttemptState]
+    replica: list[int]  # 1: another attempt of the task was alive when this one was dispatched
+    accepted: list[int]  # 1: its result is the task's
+    dispatched: list[float]
+    start: list[float | None]
+    end: list[float | None]  # null: it goes on, or is lost and may come back
+    frozen: list[list[tuple[float, float | None]] | None]  # when it stood still; null: never
+
+
+class HeldTime(Body):
+    """While a job's last task (or its delivery) was kept back by the order guarantee."""
+
+    job: int
+    since: float
+    until: float | None  # null: it still is
+
+
+class Timeline(Body):
+    """What ran where between two moments; ``truncated``: there was more, of which the latest is here."""
+
+    since: float
+    until: float
+    truncated: bool
+    workers: list[str]
+    jobs: list[JobName]
+    bars: Bars
+    held: list[HeldTime]
+
+
+class TraceEvent(Body):
+    name: str
+    cat: str = ""
+    ph: str  # X: from ts for dur; M: the name of a process or thread; i: a moment
+    ts: float = 0.0  # microseconds since ``since``
+    dur: float = 0.0  # microseconds
+    pid: int
+    tid: int
+    args: dict[str, str | int | float | bool | None] = Field(default_factory=dict)
+
+
+class Trace(Body):
+    """The same as Chrome's trace-event JSON, which Perfetto and speedscope open: workers are processes, their slots
+    threads.
+    """
+
+    traceEvents: list[TraceEvent]  # noqa: N815 Chrome's own name
+    displayTimeUnit: str = "ms"  # noqa: N815
+
+
+class Samples(Body):
+    """What workers said of themselves, a point every ``every_s``: means of that time; of several workers, sums."""
+
+    every_s: float
+    at: list[float]  # where each point begins
+    workers: list[float]  # that reported
+    spare_cpu: list[float]  # cores that the owner leaves over
+    slots: list[float]  # offered
+    used: list[float]  # of the slots, by attempts; those that wait at a worker for a slot are not counted
+    in_use: list[float]  # of the workers, by their owners
+    frozen: list[float]  # of the slots in use, by attempts that stand still
+
+
+class QueuedJob(Body):
+    id: int
+    held_by: int | None = None  # the job that must complete before its last task is started
+    waiting_for: list[int] = Field(default_factory=list)  # jobs that have yet to succeed before it enters the grid
+
+
+class Queue(RootModel[list[QueuedJob]]):
+    """The jobs in the grid, in the order in which the policy comes to them; then those that wait outside it."""

@@ -1,0 +1,36 @@
+"""A parameter's value: what JSON, a command line and every language's reader agree on."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Discriminator, Field, Tag, WithJsonSchema
+
+from loopline_shared.model import NO_NUL
+
+Exact = Annotated[int, Field(ge=-(2**53), le=2**53)]
+"""A whole number that survives every JSON reader."""
+
+
+def _scalar_kind(value: object) -> str:
+    """Which of the kinds a value is judged as, so that an error speaks of one kind only."""
+    return {bool: "bool", int: "int", float: "float"}.get(type(value), "text")
+
+
+Scalar = Annotated[
+    Annotated[str, Field(max_length=10_000, pattern=NO_NUL), Tag("text")]
+    | Annotated[bool, Field(strict=True), Tag("bool")]
+    | Annotated[Exact, Field(strict=True), Tag("int")]
+    | Annotated[float, Field(strict=True, allow_inf_nan=False), Tag("float")],
+    Discriminator(_scalar_kind),
+    WithJsonSchema(  # not "oneOf": every integer is a number too
+        {
+            "anyOf": [
+                {"type": "string", "maxLength": 10_000, "pattern": NO_NUL},
+                {"type": "boolean"},
+                {"type": "number"},
+            ]
+        }
+    ),
+]
+"""A parameter's value."""

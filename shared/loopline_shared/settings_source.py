@@ -1,0 +1,141 @@
+"""Where settings come from, for every program: flags over environment over TOML over defaults.
+
+The environment is ``LOOPLINE_<NAME>``. The TOML file is what LOOPLINE_CONFIG names, else ``loopline.toml`` in the
+working folder, else the one in the platform's configuration folder; each program reads its own table of it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, ClassVar, Self, get_origin
+
+import platformdirs
+from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
+from pydantic.fields import FieldInfo
+
+from loopline_shared.errors import LooplineError
+
+ENV_PREFIX = "LOOPLINE_"
+TABLES = ("master", "worker", "client")
+
+
+class Settings(BaseModel):
+    """Base of one program's settings; ``table`` names its table in the TOML file."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True)
+    table: ClassVar[str]
+
+    @classmethod
+    def load(cls, **flags: Any) -> Self:
+        """Settings as they are now; a flag that is None was not given. LooplineError says what is wrong where."""
+        given = {name: value for name, value in flags.items() if value is not None}
+        try:
+            return cls(**_over(_over(read_table(cls.table), _from_environment(cls)), given))
+        except ValidationError as error:
+            raise _explain(cls, error, given) from None
+
+
+def config_file() -> Path | None:
+    """The TOML file in use, if there is one; one that LOOPLINE_CONFIG names is in use whether it exists or not."""
+    if named := os.environ.get(f"{ENV_PREFIX}CONFIG"):
+        return Path(named)
+    places = (Path(), platformdirs.user_config_path("loopline", appauthor=False))
+    return next((file for place in places if (file := place / "loopline.toml").is_file()), None)
+
+
+def read_table(name: str) -> dict[str, Any]:
+    """One program's table of the TOML file; LooplineError for a file that cannot be read or has unknown tables."""
+    file = config_file()
+    if file is None:
+        return {}
+    import tomllib  # only where there is a file
+
+    try:
+        document = tomllib.loads(file.read_text("utf-8"))
+    except (OSError, ValueError) as error:
+        raise LooplineError(
+            "settings", f"cannot read settings from {file}: {error}", "mend it or move it away"
+        ) from None
+    for table in document:
+        if table not in TABLES:
+            raise LooplineError("settings", f"{file}: unknown table [{table}]", meant(table, TABLES))
+    content = document.get(name, {})
+    if not isinstance(content, dict):
+        raise LooplineError("settings", f"{file}: {name} is not a table", f"write [{name}] above its settings")
+    return content
+
+
+def _from_environment(settings: type[BaseModel], prefix: str = ENV_PREFIX) -> dict[str, Any]:
+    """``LOOPLINE_<NAME>``, in whatever case; of a table also ``LOOPLINE_<TABLE>__<NAME>``."""
+    variables = {name.upper(): text for name, text in os.environ.items()}
+    found: dict[str, Any] = {}
+    for name, field in settings.model_fields.items():
+        variable = prefix + name.upper()
+        if variable in variables:
+            found[name] = _value(variable, field, variables[variable])
+        within = f"{variable}__"
+        if _is_table(field) and (texts := {key: text for key, text in variables.items() if key.startswith(within)}):
+            unknown = {key.removeprefix(within).lower(): text for key, text in texts.items()}
+            known = _from_environment(field.annotation, within)  # type: ignore[arg-type]
+            found[name] = _over(found.get(name, {}), unknown | known)
+    return found
+
+
+def _value(variable: str, field: FieldInfo, text: str) -> Any:
+    """Of a list or a table: JSON, unless the setting has a way of its own to write it."""
+    is_plain = not _is_table(field) and get_origin(field.annotation) not in (list, dict, tuple)
+    if is_plain or any(isinstance(part, BeforeValidator) for part in field.metadata):
+        return text
+    try:
+        return json.loads(text)
+    except ValueError:
+        raise LooplineError("settings", f"{variable}: expected JSON, got {text!r:.80}") from None
+
+
+def _is_table(field: FieldInfo) -> bool:
+    return isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel)
+
+
+def _over(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
+    """The one over the other, tables within tables too."""
+    both = {name for name in above if isinstance(above[name], dict) and isinstance(below.get(name), dict)}
+    return {**below, **above, **{name: _over(below[name], above[name]) for name in both}}
+
+
+def _explain(settings: type[Settings], error: ValidationError, flags: dict[str, Any]) -> LooplineError:
+    """The first mistake: which setting, from where, what is wrong, what to write."""
+    first = error.errors(include_url=False)[0]
+    path = [str(part) for part in first["loc"]]
+    place = _place(path, flags)
+    if first["type"] == "extra_forbidden":
+        return LooplineError("settings", f"{place}: unknown setting", meant(path[-1], _known(settings, path[:-1])))
+    got = "" if isinstance(first["input"], dict) else f", got {first['input']!r:.80}"
+    return LooplineError("settings", f"{place}: {first['msg'].removeprefix('Value error, ')}{got}")
+
+
+def _place(path: list[str], flags: dict[str, Any]) -> str:
+    variable = ENV_PREFIX + "__".join(path).upper()
+    if path and path[0] in flags:
+        return f"--{path[0].replace('_', '-')}"
+    if variable in os.environ:
+        return variable
+    return f"{config_file() or 'settings'}: {'.'.join(path)}".removesuffix(": ")
+
+
+def _known(settings: type[BaseModel], tables: list[str]) -> Iterable[str]:
+    """The settings there are, in the table at the end of this path."""
+    model: Any = settings
+    for table in tables:
+        model = model.model_fields[table].annotation
+    return list(model.model_fields)
+
+
+def meant(wrong: str, right: Iterable[str]) -> str:
+    """What somebody may have meant who wrote something wrong."""
+    import difflib  # hardly ever
+
+    close = difflib.get_close_matches(wrong, list(right), n=1, cutoff=0.5)
+    return f"did you mean {close[0]}?" if close else f"known are: {', '.join(sorted(right))}"

@@ -1,0 +1,392 @@
+"""What a user asks for: a job as submitted over REST and as kept by the master; one model for both."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Literal, Self
+
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Discriminator,
+    Field,
+    JsonValue,
+    PlainSerializer,
+    Tag,
+    ValidatorFunctionWrapHandler,
+    WrapValidator,
+    model_validator,
+)
+
+from loopline_shared.manifest import MAX_FILES
+from loopline_shared.model import (
+    MAX_ID,
+    MAX_OUTPUT_PATTERNS,
+    MAX_OWN_INPUTS,
+    NO_NUL,
+    FileName,
+    Function,
+    InputFile,
+    Name,
+    PythonVersion,
+)
+from loopline_shared.paths import Pattern, RelativePath, tree_of
+from loopline_shared.scalar import Exact, Scalar
+
+MAX_TASKS = 100_000_000
+"""Hard ceiling on the tasks of one job; a master's own limit (a setting) is lower."""
+
+MAX_AFTER = 1000
+"""Jobs that one job may wait for."""
+
+MAX_RUN_CHARACTERS = 200_000
+"""What one task is started with, parameters put in; a frame to a worker holds many of them."""
+
+MAX_INPUTS = MAX_FILES
+"""Files that the tasks of one job have in common."""
+
+PLACEHOLDER = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]{0,63})\}")
+"""What a parameter is put in place of, in a command's arguments."""
+
+ParameterName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,63}$")]
+Argument = Annotated[str, Field(max_length=100_000, pattern=NO_NUL)]
+Command = Annotated[list[Argument], Field(min_length=1, max_length=1000)]
+Size = Annotated[float, Field(gt=0, le=1e15, allow_inf_nan=False)]
+"""Amount of computation in reference CPU-seconds."""
+
+
+def _unless_unknown(value: object, read: ValidatorFunctionWrapHandler) -> object:
+    return value if value == "unknown" else read(value)
+
+
+if TYPE_CHECKING:
+    JobSize = float | Literal["unknown"]
+else:  # one kind of mistake, in one place: not one for each member of a union
+    JobSize = Annotated[
+        Size,
+        WrapValidator(_unless_unknown, json_schema_input_type=Size | Literal["unknown"]),
+        PlainSerializer(lambda size: size, return_type=Size | Literal["unknown"]),
+    ]
+
+
+class Spec(BaseModel):
+    """Base of all that a user writes: an unknown key is an error, never ignored."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+
+class Range(Spec):
+    """Whole numbers from first to last, *both included*, and the step between them."""
+
+    range: Annotated[list[Exact], Field(min_length=2, max_length=3)]
+
+    @model_validator(mode="after")
+    def _is_not_empty(self) -> Self:
+        if self.step == 0 or len(self) == 0:
+            raise ValueError(f"the range {self.range} is empty: give [first, last] or [first, last, step]")
+        if len(self) > MAX_TASKS:
+            raise ValueError(f"the range {self.range} has more than {MAX_TASKS:,} values")
+        return self
+
+    @property
+    def step(self) -> int:
+        return self.range[2] if len(self.range) == 3 else 1
+
+    def __len__(self) -> int:
+        return max(0, (self.range[1] - self.range[0]) // self.step + 1) if self.step else 0
+
+    def __getitem__(self, index: int) -> int:
+        return self.range[0] + index * self.step
+
+    @property
+    def values(self) -> Sequence[int]:
+        """In order."""
+        return range(self.range[0], self.range[0] + len(self) * self.step, self.step or 1)
+
+
+Row = Annotated[dict[ParameterName, Scalar], Field(max_length=50)]
+
+
+class Table(Spec):
+    """One task per row."""
+
+    rows: Annotated[list[Row], Field(min_length=1, max_length=1_000_000, fail_fast=True)]
+
+
+class RowFile(Spec):
+    """One task per line of an uploaded file, whose lines are rows as JSON objects (NDJSON)."""
+
+    file: Annotated[str, Field(pattern=r"^sha256:[0-9a-f]{64}$", description="uploaded to /files before")]
+    count: Annotated[int, Field(ge=1, le=MAX_TASKS, description="of its lines; the master counts them")] | None = None
+
+    @property
+    def sha256(self) -> str:
+        return self.file.removeprefix("sha256:")
+
+
+def _values_kind(value: object) -> str:
+    return "range" if isinstance(value, dict | Range) else "list"
+
+
+Values = Annotated[
+    Annotated[Range, Tag("range")]
+    | Annotated[list[Scalar], Field(min_length=1, max_length=1_000_000, fail_fast=True), Tag("list")],
+    Discriminator(_values_kind),
+]
+Grid = Annotated[dict[ParameterName, Values], Field(min_length=1, max_length=50)]
+"""One task per element of the product of all values; the last name varies fastest."""
+
+
+def parameters_kind(value: object) -> str:
+    """``{"rows": [{...}]}`` is a table and ``{"file": "..."}`` a row file, unless what stands in them are values of
+    parameters called so.
+    """
+    given = value if isinstance(value, dict) else {}
+    rows = given.get("rows")
+    if isinstance(value, Table) or (isinstance(rows, list) and isinstance(next(iter(rows), None), dict)):
+        return "table"
+    return "file" if isinstance(value, RowFile) or isinstance(given.get("file"), str) else "grid"
+
+
+Parameters = Annotated[
+    Annotated[Table, Tag("table")] | Annotated[RowFile, Tag("file")] | Annotated[Grid, Tag("grid")],
+    Discriminator(parameters_kind),
+]
+
+
+class Input(Spec):
+    """An uploaded file as tasks find it."""
+
+    file: FileName
+    executable: bool = False
+
+
+def _input_kind(value: object) -> str:
+    return "file" if isinstance(value, dict | Input) else "name"
+
+
+Inputs = dict[RelativePath, Annotated[Annotated[Input, Tag("file")] | Annotated[FileName, Tag("name")],
+                                      Discriminator(_input_kind)]]  # fmt: skip
+"""Files by where they are in the scratch folder: ``"sha256:..."``, or more of it."""
+
+
+def staged(inputs: Inputs) -> dict[str, InputFile]:
+    """As workers are told of them."""
+    files = {path: one if isinstance(one, Input) else Input(file=one) for path, one in inputs.items()}
+    return {path: InputFile(one.file[len("sha256:") :], None, one.executable) for path, one in files.items()}
+
+
+def named_files(spec: JobSpec) -> set[str]:
+    """SHA-256 of every file that a job's spec names; not of those that the lines of its row file may name."""
+    names = {spec.parameters.file} if isinstance(spec.parameters, RowFile) else set()
+    names |= {spec.function.file} if spec.function else set()
+    for inputs in (spec.inputs, *(task.inputs for task in spec.tasks or ())):
+        names |= {one.file if isinstance(one, Input) else one for one in inputs.values()}
+    return {name[len("sha256:") :] for name in names}
+
+
+class Requirements(Spec):
+    """What a worker must be to run a job's tasks."""
+
+    os: Literal["linux", "macos", "windows"] | None = None
+    memory_bytes: Annotated[int, Field(ge=0, le=2**60, description="of one task, which may use no more")] = 0
+    labels: Annotated[list[Name], Field(max_length=50)] = []
+    slots: Annotated[int, Field(ge=1, le=65536)] = 1
+    network: bool = Field(default=False, description="tasks use the network; in a sandbox they have none otherwise")
+    python: PythonVersion | None = Field(default=None, description="that functions run under there: 3.11")
+
+
+class Notify(Spec):
+    """Who is told that the job is over: a URL, by a signed POST; or a command that the master's settings name."""
+
+    webhook: Annotated[str, Field(max_length=2000, pattern=r"^https?://[^\s\x00]+$")] | None = None
+    command: Name | None = None
+    on: Annotated[list[Literal["succeeded", "failed", "cancelled"]], Field(min_length=1, max_length=3)] = [
+        "succeeded",
+        "failed",
+        "cancelled",
+    ]
+
+    @model_validator(mode="after")
+    def _is_one(self) -> Self:
+        if (self.webhook is None) == (self.command is None):
+            raise ValueError("give either a webhook or a command")
+        return self
+
+
+class TaskSpec(Spec):
+    """One listed task: whatever it leaves out is its job's."""
+
+    command: Command | None = None
+    parameters: Row = {}
+    size: Size | None = None
+    inputs: Annotated[Inputs, Field(max_length=MAX_OWN_INPUTS, description="beside, or instead of, its job's")] = {}
+
+
+class JobSpec(Spec):
+    """A job: one command, run once for every task. All but the command is optional."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "example": {
+                "name": "pi",
+                "command": ["python3", "pi.py", "--seed", "{seed}"],
+                "parameters": {"seed": {"range": [1, 100]}},
+                "size": 3600,
+            }
+        }
+    )
+
+    name: Annotated[str, Field(max_length=200, pattern=r"^[^\x00-\x1f\x7f]*$")] = ""
+    command: Command | None = None
+    function: Function | None = None
+    parameters: Parameters | None = None
+    tasks: Annotated[list[TaskSpec], Field(min_length=1, max_length=1_000_000, fail_fast=True)] | None = None
+    environment: Annotated[dict[str, Argument], Field(max_length=200)] = {}
+    folder: Annotated[str, Field(max_length=1000, pattern=r"^[^\x00-\x1f\x7f]*$")] = Field(
+        default="", description="where it was submitted from: jobs of one name and folder are runs of one program"
+    )
+    size: JobSize | None = Field(
+        default=None, description="of the whole job, in reference CPU-seconds; null: to be predicted"
+    )
+    requires: Requirements = Requirements()
+    max_attempts: Annotated[int, Field(ge=1, le=1000)] | None = None
+    max_replicas: Annotated[int, Field(ge=1, le=65536)] | Literal["unlimited"] | None = None
+    timeout_s: Annotated[float, Field(gt=0, le=1e9, allow_inf_nan=False)] | None = None
+    notify: Notify | None = None
+    after: Annotated[
+        list[Annotated[int, Field(ge=1, le=MAX_ID)]],
+        Field(max_length=MAX_AFTER, description="jobs that must have succeeded before this one enters the grid"),
+    ] = []
+    quorum: Annotated[
+        int | None, Field(ge=2, le=100, description="a task's result is accepted when so many workers agree on it")
+    ] = None
+    replica_budget_s: Annotated[
+        float | None,
+        Field(ge=0, le=1e12, allow_inf_nan=False, description="CPU seconds that replicas of the job may take"),
+    ] = None
+
+    inputs: Annotated[Inputs, Field(max_length=MAX_INPUTS, description="files, by where tasks find them")] = {}
+    outputs: Annotated[
+        list[Pattern], Field(max_length=MAX_OUTPUT_PATTERNS, description="files to bring back, such as *.csv")
+    ] = []
+
+    @model_validator(mode="after")
+    def _has_places_for_its_inputs(self) -> Self:
+        common = tree_of(self.inputs)
+        for task in self.tasks or ():
+            if task.inputs:
+                tree_of(task.inputs, beside=common)
+        return self
+
+    @model_validator(mode="after")
+    def _is_complete(self) -> Self:
+        if self.tasks is not None and self.parameters is not None:
+            raise ValueError("give either tasks or parameters, not both")
+        if self.function is not None:
+            _check_function(self)
+        elif self.command is None and not (self.tasks and all(task.command for task in self.tasks)):
+            raise ValueError("a command is missing: give one to the job, or one to every task")
+        if any(not name or "=" in name or "\x00" in name or len(name) > 200 for name in self.environment):
+            raise ValueError("environment names must be 1 to 200 characters without '='")
+        if self.quorum and isinstance(self.max_replicas, int) and self.max_replicas < self.quorum:
+            raise ValueError(f"a quorum of {self.quorum} needs max_replicas of at least {self.quorum}")
+        if self.task_count > MAX_TASKS:
+            raise ValueError(f"{self.task_count:,} tasks are more than the limit of {MAX_TASKS:,}")
+        if (longest := _longest_run(self)) > MAX_RUN_CHARACTERS:
+            message = f"command, parameters and environment of one task come to {longest:,} characters"
+            raise ValueError(f"{message}, the limit is {MAX_RUN_CHARACTERS:,}: pass long texts as a file")
+        return self
+
+    @property
+    def task_count(self) -> int:
+        if self.tasks is not None:
+            return len(self.tasks)
+        if self.parameters is None:
+            return 1
+        if isinstance(self.parameters, Table):
+            return len(self.parameters.rows)
+        if isinstance(self.parameters, RowFile):
+            return self.parameters.count or 0  # not yet counted
+        count = 1
+        for values in self.parameters.values():
+            count *= len(values)
+        return count
+
+    @property
+    def known_size(self) -> float | None:
+        """The whole job's size: as given, else the sum of its tasks' where every one is given."""
+        if self.size == "unknown":
+            return None
+        if self.size is not None or self.tasks is None:
+            return self.size
+        sizes = [task.size for task in self.tasks]
+        return None if None in sizes else sum(size for size in sizes if size is not None)
+
+    def to_json(self) -> dict[str, JsonValue]:
+        """As a user would write it: only what was given."""
+        document: dict[str, JsonValue] = self.model_dump(mode="json", exclude_defaults=True)
+        return document
+
+
+_INPUT_CHARACTERS = 130
+"""What a task's own input takes beside its path."""
+
+
+def _check_function(spec: JobSpec) -> None:
+    assert spec.function
+    if spec.command is not None or (spec.tasks and any(task.command for task in spec.tasks)):
+        raise ValueError("give either a command or a function, not both")
+    if spec.requires.python != spec.function.python:
+        raise ValueError(f"a function of Python {spec.function.python} has to say so in requires.python too")
+    chunk, calls = spec.function.chunk, spec.function.calls
+    if (chunk is None) != (calls is None):
+        raise ValueError("give both chunk and calls of a function, or neither")
+    if chunk and calls and spec.task_count not in (0, -(-calls // chunk)):  # 0: not yet counted
+        raise ValueError(f"{calls:,} calls, {chunk:,} a task, do not come to {spec.task_count:,} tasks")
+
+
+def run_length(spec: JobSpec, lengths: Mapping[str, int]) -> int:
+    """So many characters has what a task is started with whose parameters have values of these lengths."""
+    return _environment_length(spec) + _run_length(spec.command or [], lengths)
+
+
+def _longest_run(spec: JobSpec) -> int:
+    """At most so many characters has what one task of the job is started with."""
+    if spec.tasks is None:
+        return run_length(spec, _longest_values(spec.parameters))
+    return _environment_length(spec) + max(
+        _run_length(task.command or spec.command or [], {n: len(str(v)) for n, v in task.parameters.items()})
+        + sum(len(path) + _INPUT_CHARACTERS for path in task.inputs)
+        for task in spec.tasks
+    )
+
+
+def _environment_length(spec: JobSpec) -> int:
+    return sum(len(name) + len(value) for name, value in spec.environment.items())
+
+
+def _run_length(command: Iterable[str], lengths: Mapping[str, int]) -> int:
+    filled = sum(len(argument) for argument in command) + sum(len(name) + n for name, n in lengths.items())
+    if not lengths:
+        return filled
+    names = (name for argument in command for name in PLACEHOLDER.findall(argument))
+    return filled + sum(lengths.get(name, 0) for name in names)
+
+
+def _longest_values(parameters: Table | RowFile | dict[str, Values] | None) -> dict[str, int]:
+    if parameters is None or isinstance(parameters, RowFile):  # its lines are measured as they are counted
+        return {}
+    if not isinstance(parameters, Table):
+        return {name: _longest_value(values) for name, values in parameters.items()}
+    longest: dict[str, int] = {}
+    for row in parameters.rows:
+        for name, value in row.items():
+            longest[name] = max(longest.get(name, 0), len(str(value)))
+    return longest
+
+
+def _longest_value(values: Values) -> int:
+    ends = (values[0], values[len(values) - 1]) if isinstance(values, Range) else values
+    return max(len(str(value)) for value in ends)

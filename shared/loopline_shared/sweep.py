@@ -1,0 +1,169 @@
+"""A sweep is kept as its rule; the n-th task is worked out when it is needed.
+
+``task_at`` answers for a task or two; who works out many of one job reads its rule once (``Sweep``).
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from loopline_shared.scalar import Scalar
+from loopline_shared.spec import PLACEHOLDER, JobSpec, Range, RowFile, Table
+
+
+@dataclass(frozen=True, slots=True)
+class TaskPlan:
+    """One task, worked out: what to run, with which parameters, how large (reference CPU-seconds)."""
+
+    command: tuple[str, ...]
+    parameters: dict[str, Scalar]
+    size: float | None
+
+
+class Sweep:
+    """The rule of a job's tasks, read once."""
+
+    __slots__ = ("_axes", "_command", "_rows", "_share", "_tasks", "count", "least")
+
+    def __init__(self, spec: JobSpec) -> None:
+        self.count = spec.task_count
+        self._tasks = spec.tasks
+        self._command = _Template(spec.command or [])
+        self._share = None if spec.size is None or spec.size == "unknown" else spec.size / max(1, self.count)
+        share = self._share or 0.0
+        sizes = (share if task.size is None else task.size for task in self._tasks or ())
+        self.least = min(sizes, default=share)  # size of its smallest task; 0 where one is not known
+        rule = spec.parameters
+        self._rows = rule.rows if isinstance(rule, Table) else None
+        self._axes = [] if rule is None or isinstance(rule, Table | RowFile) else _axes(rule)
+
+    def command_at(self, number: int, parameters: Mapping[str, Scalar]) -> tuple[str, ...]:
+        """What the task runs, with these parameters put in."""
+        own = self._tasks[number - 1].command if self._tasks else None
+        return fill(own, parameters) if own else self._command.fill(parameters)
+
+    def parameters_at(self, number: int) -> dict[str, Scalar]:
+        if self._tasks:
+            return self._tasks[number - 1].parameters
+        if self._rows is not None:
+            return self._rows[number - 1]
+        index, parameters = number - 1, {}
+        for name, values, stride, count in self._axes:  # (dearer as a comprehension: most have one parameter)
+            parameters[name] = values[index // stride % count]
+        return parameters
+
+    def size_at(self, number: int) -> float | None:
+        """Size of one task: its own, else an equal share of its job's."""
+        own = self._tasks[number - 1].size if self._tasks else None
+        return self._share if own is None else own
+
+    @property
+    def is_uniform(self) -> bool:
+        """All its tasks are of one size, given or not."""
+        return not self._tasks
+
+
+def task_at(spec: JobSpec, number: int, row: Mapping[str, Scalar] | None = None) -> TaskPlan:
+    """The ``number``-th task (from 1) of a job; IndexError outside its tasks.
+
+    ``row`` is its line of the job's row file; without it, a task of such a job has no parameters, and its command
+    is yet to be filled in.
+    """
+    sweep = Sweep(spec)
+    if not 1 <= number <= sweep.count:
+        raise IndexError(f"task {number} of {sweep.count}")
+    has_row = row is not None and isinstance(spec.parameters, RowFile)
+    parameters = dict(row) if row is not None and has_row else sweep.parameters_at(number)
+    return TaskPlan(sweep.command_at(number, parameters), parameters, sweep.size_at(number))
+
+
+def size_at(spec: JobSpec, number: int) -> float | None:
+    """Size of one task: its own, else an equal share of its job's."""
+    own = spec.tasks[number - 1].size if spec.tasks else None
+    if own is not None or spec.size is None or spec.size == "unknown":
+        return own
+    return spec.size / spec.task_count
+
+
+def fill(command: Iterable[str], parameters: Mapping[str, Scalar]) -> tuple[str, ...]:
+    """Put parameters in place of ``{name}``; braces that name none stay, so shell and JSON pass through."""
+    return _Template(command).fill(parameters)
+
+
+def placeholders(spec: JobSpec) -> list[str]:
+    """Names in braces in a job's own command, each once. ``${NAME}`` is the shell's."""
+    return list(dict.fromkeys(name for argument in spec.command or () for name in _OURS.findall(argument)))
+
+
+def unknown_names(spec: JobSpec, known: Collection[str] | None = None) -> list[str]:
+    """Warnings about names in braces that no parameter of a sweep has: most likely they are misspelt.
+
+    ``known``: the parameters' names, where they are in a row file.
+    """
+    if spec.parameters is None or (known is None and isinstance(spec.parameters, RowFile)):
+        return []
+    names = parameter_names(spec) if known is None else known
+    return [_unknown(name, names) for name in placeholders(spec) if name not in names]
+
+
+_OURS = re.compile(r"(?<!\$)" + PLACEHOLDER.pattern)
+
+
+def parameter_names(spec: JobSpec) -> set[str]:
+    """Return the names of a sweep's parameters; none where they are in a row file."""
+    if isinstance(spec.parameters, Table):
+        return set().union(*spec.parameters.rows)
+    return set() if spec.parameters is None or isinstance(spec.parameters, RowFile) else set(spec.parameters)
+
+
+def _unknown(name: str, known: Collection[str]) -> str:
+    close = difflib.get_close_matches(name, known, n=1)
+    meant = f"did you mean {{{close[0]}}}?" if close else f"there is {', '.join(sorted(known)[:10])}"
+    return f"the command says {{{name}}}, but no parameter is called so, and it stays as it is: {meant}"
+
+
+def _axes(parameters: Mapping[str, Range | list[Scalar]]) -> list[tuple[str, Sequence[Scalar], int, int]]:
+    """Of each parameter of a grid: its values, for how many tasks on end it keeps one, how many values there are."""
+    axes: list[tuple[str, Sequence[Scalar], int, int]] = []
+    stride = 1
+    for name, rule in reversed(list(parameters.items())):
+        values = rule.values if isinstance(rule, Range) else rule
+        axes.append((name, values, stride, len(values)))
+        stride *= len(values)
+    return axes[::-1]
+
+
+class _Template:
+    """A command, taken apart at its parameters."""
+
+    __slots__ = ("_command", "_open")
+
+    def __init__(self, command: Iterable[str]) -> None:
+        self._command = tuple(command)
+        arguments = map(PLACEHOLDER.split, self._command)  # text, name, text, ..., text
+        self._open = [(place, parts) for place, parts in enumerate(arguments) if len(parts) > 1]
+
+    def fill(self, parameters: Mapping[str, Scalar]) -> tuple[str, ...]:
+        if not self._open:
+            return self._command
+        filled = [*self._command]
+        for place, parts in self._open:
+            filled[place] = _filled(parts, parameters)
+        return tuple(filled)
+
+
+def _filled(parts: list[str], parameters: Mapping[str, Scalar]) -> str:
+    if len(parts) == 3 and parts[1] in parameters:
+        return f"{parts[0]}{_text(parameters[parts[1]])}{parts[2]}"  # as most often
+    filled = parts.copy()
+    for place in range(1, len(parts), 2):
+        name = parts[place]
+        filled[place] = _text(parameters[name]) if name in parameters else f"{{{name}}}"
+    return "".join(filled)
+
+
+def _text(value: Scalar) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)

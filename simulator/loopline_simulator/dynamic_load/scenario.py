@@ -1,0 +1,109 @@
+"""What is submitted, and on which machines: everything that a run depends on but its seed and its policy."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from dataclasses import dataclass
+from enum import StrEnum
+
+from loopline_shared.spec import JobSpec
+from loopline_simulator.fast.hosts import Pattern
+from loopline_simulator.fast.machines import Park
+from loopline_simulator.fast.world import Host
+from loopline_simulator.streams import Generator, stream
+
+OWNERS = Pattern(to_loaded=1 / 300, to_steady=1 / 100, steady=(0.9, 1.0), loaded=(0.1, 0.4))
+"""How owners use their computers: busy for 100 s in the mean, a quarter of the time, leaving a quarter over."""
+
+
+class Sizes(StrEnum):
+    """What the master is told of a job's size."""
+
+    PREDICTED = "predicted"  # nothing: it predicts from earlier runs of the program
+    GIVEN = "given"  # the truth
+
+
+class Information(StrEnum):
+    """When the master hears of the load of a machine."""
+
+    PIGGYBACK = "piggyback"  # with results, as in the paper
+    PERIODIC = "periodic"  # also every 10 s
+    ORACLE = "oracle"  # at every moment at which it decides
+
+
+@dataclass(frozen=True, slots=True)
+class Machines:
+    """In equal shares of each speed (of its benchmark; owners take their part), behind links of unlike delay."""
+
+    count: int = 20
+    speeds: tuple[float, ...] = (1.0, 2.0, 4.0)  # reference CPU-seconds per second
+    least_delay_s: float = 0.005
+    most_delay_s: float = 0.2  # one way, log-uniform
+
+    def hosts(self, seed: int) -> list[Host]:
+        hosts = Park(self.count, self.speeds, (OWNERS,), fit=1.0).hosts(seed)
+        for number, host in enumerate(hosts):
+            host.facts = dataclasses.replace(host.facts, speed=self.speeds[number % len(self.speeds)])
+        return hosts
+
+    def delay_s(self, seed: int, host: str) -> float:
+        low, high = math.log(self.least_delay_s), math.log(self.most_delay_s)
+        return math.exp(low + (high - low) * float(stream(seed, "delay", host).random()))
+
+    @property
+    def capacity(self) -> float:
+        """Reference CPU-seconds per second that all deliver together, in the mean."""
+        return OWNERS.mean_share * sum(self.speeds[n % len(self.speeds)] for n in range(self.count))
+
+
+@dataclass(frozen=True, slots=True)
+class Programs:
+    """Jobs of one task. Each is a run of some user's program; runs of one program are alike, programs are not."""
+
+    jobs: int = 1000
+    users: int = 5
+    of_each: int = 4
+    mean_work: float = 60.0  # reference CPU-seconds of a job
+    between: float = 1.0  # standard deviation of the logarithm of programs' typical work
+    within: float = 0.3  # ... and of runs of one program
+    load: float = 0.7  # work that arrives, as a share of what all machines can do
+
+    def arrivals(self, seed: int, capacity: float) -> list[Run]:
+        interval, now, runs = self.mean_work / (self.load * capacity), 0.0, []
+        typical = self._typical(seed)
+        for number in range(self.jobs):
+            random = stream(seed, "run", number)
+            now += float(random.exponential(interval))
+            user, program = int(random.integers(self.users)), int(random.integers(self.of_each))
+            work = typical[user][program] * _factor(random, self.within)
+            runs.append(Run(now, f"user-{user}", f"program-{program}", work))
+        return runs
+
+    def _typical(self, seed: int) -> list[list[float]]:
+        """Work of a run of each user's programs; in the mean over all programs it is ``mean_work``."""
+        drawn = [
+            [_factor(stream(seed, "program", user, number), self.between) for number in range(self.of_each)]
+            for user in range(self.users)
+        ]
+        mean = sum(map(sum, drawn)) / (self.users * self.of_each)
+        return [[self.mean_work * factor / mean for factor in of_user] for of_user in drawn]
+
+
+def _factor(random: Generator, sigma: float) -> float:
+    """Lognormal, of mean 1."""
+    return float(random.lognormal(-(sigma**2) / 2, sigma))
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One job: when it is submitted, whose and which program it is, and how much work that truly takes."""
+
+    at: float
+    user: str
+    program: str
+    work: float
+
+    def spec(self, sizes: Sizes) -> JobSpec:
+        size = self.work if sizes is Sizes.GIVEN else None
+        return JobSpec(name=self.program, folder=f"/home/{self.user}", command=[self.program], size=size)

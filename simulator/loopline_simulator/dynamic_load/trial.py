@@ -1,0 +1,95 @@
+"""One run, and what is measured of it: how long jobs take from submission to completion."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass, field
+from statistics import fmean
+
+from loopline_master.core.effects import Effects
+from loopline_shared.model import JobState, Order
+from loopline_simulator.dynamic_load.scenario import Information, Machines, Programs, Run, Sizes
+from loopline_simulator.dynamic_load.world import DynamicWorld
+from loopline_simulator.fast.trial import settings
+
+_WARM_UP = 0.2
+"""So many of the first jobs are left out: nobody has seen their programs yet."""
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """The same case gives the same answer, on every machine and in every process."""
+
+    seed: int
+    policy: str
+    order: Order = Order.NONE
+    sizes: Sizes = Sizes.PREDICTED
+    information: Information = Information.PIGGYBACK
+    machines: Machines = field(default_factory=Machines)
+    programs: Programs = field(default_factory=Programs)
+
+
+@dataclass(frozen=True, slots=True)
+class Measures:
+    turnaround: float  # mean, in seconds from submission to completion
+    p95: float
+    slowdown: float  # mean of turnaround over what the fastest machine would take alone
+    passings: int  # pairs of jobs in which the later one, at least as large, completed first
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    case: Case
+    measures: Measures
+    events: int
+
+
+@dataclass(slots=True)
+class _Recorder:
+    """When each job was over."""
+
+    finished: dict[int, float] = field(default_factory=dict)
+    departures: list[tuple[int, int, float]] = field(default_factory=list)  # departure, arrival, weight
+
+    def __call__(self, effects: Effects) -> None:
+        for job in effects.jobs.values():
+            if job.departure is not None and job.id not in self.finished:
+                assert job.state is JobState.SUCCEEDED
+                assert job.finished_at is not None
+                self.finished[job.id] = job.finished_at
+                self.departures.append((job.departure, job.arrival, job.weight))
+
+
+def run(case: Case) -> Answer:
+    """RuntimeError if not every job came to its end."""
+    hosts, recorder = case.machines.hosts(case.seed), _Recorder()
+    runs = case.programs.arrivals(case.seed, case.machines.capacity)
+    delays_s = {host.name: case.machines.delay_s(case.seed, host.name) for host in hosts}
+    rules = dataclasses.replace(settings(case.policy, case.order), max_replicas=1, ahead_s=1.0)
+    world = DynamicWorld(rules, hosts, delays_s, runs, case.sizes, case.information, recorder)
+    world.run()
+    if (ended := len(recorder.finished)) < len(runs):
+        raise RuntimeError(f"{case.policy}, seed {case.seed}: only {ended} of {len(runs)} jobs ended")
+    return Answer(case, _measures(case, runs, recorder), world.kernel.events)
+
+
+def _measures(case: Case, runs: list[Run], recorder: _Recorder) -> Measures:
+    first = int(_WARM_UP * len(runs))
+    took = [recorder.finished[number] - run.at for number, run in enumerate(runs, 1)][first:]
+    alone = [run.work / max(case.machines.speeds) for run in runs][first:]
+    return Measures(
+        turnaround=fmean(took),
+        p95=sorted(took)[int(0.95 * len(took))],
+        slowdown=fmean(t / a for t, a in zip(took, alone, strict=True)),
+        passings=_passings(recorder.departures),
+    )
+
+
+def _passings(departures: list[tuple[int, int, float]]) -> int:
+    """Of those that were both in the grid: a later arrival, no lighter, with an earlier departure."""
+    ordered = sorted(departures)
+    return sum(
+        arrival < of_earlier and weight <= weight_of_earlier
+        for place, (_, arrival, weight) in enumerate(ordered)
+        for _, of_earlier, weight_of_earlier in ordered[:place]
+    )

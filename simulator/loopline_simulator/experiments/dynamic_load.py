@@ -1,0 +1,171 @@
+"""``loopline simulate dynamic-load``: where to send a job whose size nobody gave, on machines that are unlike."""
+
+from __future__ import annotations
+
+import dataclasses
+import json as json_format
+import time
+from collections.abc import Callable, Sequence
+from typing import Annotated, Any
+
+from cyclopts import Group, Parameter
+from cyclopts.validators import Number
+from rich.box import SIMPLE_HEAD
+from rich.table import Table
+
+from loopline_shared.model import Order
+from loopline_simulator.dynamic_load.scenario import Information, Machines, Programs, Sizes
+from loopline_simulator.dynamic_load.trial import Answer, Case, Measures, run
+from loopline_simulator.experiments.answers import effort, wide_console, without_nan
+from loopline_simulator.experiments.options import RUNS, Count, Positives, Several, SweepOptions, known_policy
+from loopline_simulator.progress import progress_bar
+from loopline_simulator.statistics import Estimate, estimate, ratio
+from loopline_simulator.sweep import sweep
+
+BASE = "turnaround"
+POLICIES = (BASE, "cyclic", "random", "shortest-queue", "most-throughput", "first-come")
+_INFORMED = ((Information.ORACLE, Sizes.GIVEN), (Information.ORACLE, Sizes.PREDICTED),
+             (Information.PERIODIC, Sizes.PREDICTED), (Information.PIGGYBACK, Sizes.PREDICTED))  # fmt: skip
+"""What the master knows, from the most to what the paper has."""
+
+Loads = Annotated[tuple[Annotated[float, Parameter(validator=Number(gt=0, lt=1))], ...], Several]
+
+
+@Parameter(name="*", group=Group("Jobs and machines", sort_key=1))
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Setting:
+    """What is submitted, and what it runs on.
+
+    Parameters
+    ----------
+    jobs
+        How many, of one task each.
+    loads
+        Work that arrives, as a share of what all machines can do; a table for each.
+    pcs
+        How many machines, in equal shares of each speed.
+    speeds
+        Of their benchmarks, in reference CPU-seconds per second.
+    order
+        What all policies promise about the order of completions.
+    """
+
+    jobs: Count = 1000
+    loads: Loads = (0.5, 0.7, 0.9)
+    pcs: Count = 20
+    speeds: Positives = (1.0, 2.0, 4.0)
+    order: Order = Order.NONE
+
+    def case(self, seed: int, policy: str, load: float, information: Information, sizes: Sizes) -> Case:
+        machines, programs = Machines(self.pcs, self.speeds), Programs(self.jobs, load=load)
+        return Case(seed, policy, self.order, sizes, information, machines, programs)
+
+
+def dynamic_load(
+    *,
+    policies: Annotated[tuple[str, ...], Several] = POLICIES,
+    setting: Setting = Setting(),
+    runs: SweepOptions = RUNS,
+) -> int:
+    """Shirotani et al.: the least expected turnaround against the paper's other ways of choosing a machine.
+
+    Users submit runs of their programs to machines of unlike speed, used by their owners. Nobody says how large a
+    job is: the master predicts it from earlier runs of the same program. Two tables for each load: the policies, with
+    what the paper's master knows; and policy turnaround with more and less knowledge.
+
+    Parameters
+    ----------
+    policies
+        Which to compare.
+    """
+    chosen = tuple(dict.fromkeys(map(known_policy, policies)))
+    cases = list(dict.fromkeys(_cases(chosen, setting, runs)))
+    began = time.monotonic()
+    with progress_bar("runs", len(cases), lambda answer: answer.events) as shown:
+        answers = sweep(run, cases, runs.executor(), shown)
+    if runs.json:
+        print(
+            json_format.dumps(without_nan({"experiment": "dynamic-load", "runs": list(map(_run, answers))}), indent=1)
+        )
+        return 0
+    console = wide_console()
+    for load in setting.loads:
+        of_load = [answer for answer in answers if answer.case.programs.load == load]
+        console.print(_of_policies(chosen, of_load, load))
+        console.print(_of_knowledge(of_load, load))
+    console.print(effort(len(answers), sum(answer.events for answer in answers), time.monotonic() - began))
+    return 0
+
+
+def _cases(chosen: Sequence[str], setting: Setting, runs: SweepOptions) -> list[Case]:
+    as_in_paper = (Information.PIGGYBACK, Sizes.PREDICTED)
+    return [
+        setting.case(seed, policy, load, information, sizes)
+        for load in setting.loads
+        for policy, knowledge in [*((policy, [as_in_paper]) for policy in chosen), (BASE, _INFORMED)]
+        for information, sizes in knowledge
+        for seed in runs.seed_numbers
+    ]
+
+
+def _of_policies(chosen: Sequence[str], answers: Sequence[Answer], load: float) -> Table:
+    columns = ("policy", "mean turnaround", f"over {BASE}", "95 % within", "slowdown", "passings")
+    made = _table(f"policies at load {load:g}; seconds", columns)
+    groups = {policy: _measures(answers, policy, Information.PIGGYBACK, Sizes.PREDICTED) for policy in chosen}
+    for policy, measured in groups.items():
+        base = groups.get(BASE)
+        over = "" if base is None or policy == BASE else _sure(_ratio(measured, base), 2)
+        passings = sum(one.passings for one in measured)
+        made.add_row(
+            policy, _sure(_mean(measured, lambda m: m.turnaround)), over, _sure(_mean(measured, lambda m: m.p95)),
+            _sure(_mean(measured, lambda m: m.slowdown), 2), f"{passings:,}",
+        )  # fmt: skip
+    return made
+
+
+def _of_knowledge(answers: Sequence[Answer], load: float) -> Table:
+    made = _table(
+        f"{BASE} at load {load:g}, by what the master knows", ("load", "sizes", "mean turnaround", "over all")
+    )
+    groups = {knowledge: _measures(answers, BASE, *knowledge) for knowledge in _INFORMED}
+    for (information, sizes), measured in groups.items():
+        best = groups[_INFORMED[0]]
+        over = "" if measured is best else _sure(_ratio(measured, best), 3)
+        made.add_row(information.value, sizes.value, _sure(_mean(measured, lambda m: m.turnaround)), over)
+    return made
+
+
+def _measures(answers: Sequence[Answer], policy: str, information: Information, sizes: Sizes) -> list[Measures]:
+    return [
+        answer.measures
+        for answer in answers
+        if (answer.case.policy, answer.case.information, answer.case.sizes) == (policy, information, sizes)
+    ]
+
+
+def _mean(measured: Sequence[Measures], value: Callable[[Measures], float]) -> Estimate:
+    return estimate([value(one) for one in measured])
+
+
+def _ratio(ours: Sequence[Measures], theirs: Sequence[Measures]) -> Estimate:
+    return ratio([one.turnaround for one in ours], [one.turnaround for one in theirs])
+
+
+def _sure(figure: Estimate, digits: int = 1) -> str:
+    return f"{figure.mean:.{digits}f} ± {figure.half_width:.{digits}f}"
+
+
+def _table(title: str, columns: Sequence[str]) -> Table:
+    made = Table(title=title, title_justify="left", title_style="bold", box=SIMPLE_HEAD, pad_edge=False)
+    for place, name in enumerate(columns):
+        made.add_column(name, justify="left" if place == 0 else "right")
+    return made
+
+
+def _run(answer: Answer) -> dict[str, Any]:
+    case = answer.case
+    return {
+        "seed": case.seed, "load": case.programs.load, "policy": case.policy, "order": case.order.value,
+        "information": case.information.value, "sizes": case.sizes.value, "events": answer.events,
+        **dataclasses.asdict(answer.measures),
+    }  # fmt: skip

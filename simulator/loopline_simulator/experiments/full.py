@@ -1,0 +1,110 @@
+"""``loopline simulate full``: the full world, seed after seed, in search of one that breaks a promise."""
+
+from __future__ import annotations
+
+import dataclasses
+import json as json_format
+from collections import Counter
+from collections.abc import Sequence
+from typing import Annotated
+
+from cyclopts import Parameter
+from cyclopts.validators import Number
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from loopline_master.core.events import SchedulerSettings
+from loopline_master.core.policies import REGISTRY
+from loopline_shared.model import Order
+from loopline_simulator.experiments.options import RUNS, Several, SweepOptions, known_policy
+from loopline_simulator.full import Scenario, Summary, run
+from loopline_simulator.progress import progress_bar
+from loopline_simulator.sweep import sweep
+
+_COUNTED = ("jobs", "tasks", "attempts", "events", "crashes", "reboots", "stops", "breaks", "partitions")
+_FRAMES = ("frames", "lost", "duplicated")
+_LABELS = {"lost": "frames lost", "duplicated": "frames repeated"}
+_SHOWN = 10  # broken runs
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Life:
+    """One run to be made."""
+
+    seed: int
+    policy: str
+    order: Order
+    scenario: Scenario
+
+
+def live(life: Life) -> Summary:
+    return run(life.seed, SchedulerSettings(policy=life.policy, order=life.order), life.scenario)
+
+
+def full(
+    *,
+    policies: Annotated[tuple[str, ...], Several] = tuple(REGISTRY),
+    order: Order = Order.HOLD,
+    machines: Annotated[int, Parameter(validator=Number(gte=1, lte=10_000))] = 5,
+    jobs: Annotated[int, Parameter(validator=Number(gte=1, lte=100_000))] = 12,
+    runs: SweepOptions = RUNS,
+) -> int:
+    """The live scheduler, sessions and worker cores among crashes, reboots and a network that loses and repeats.
+
+    After each step everything is checked that must hold. Exit code 1 where a seed breaks a promise; it is named.
+
+    Parameters
+    ----------
+    policies
+        Each lives through every seed.
+    order
+        What is promised about the order of completions.
+    machines
+        How many there are.
+    jobs
+        How many are submitted.
+    """
+    scenario = Scenario(machines=machines, jobs=jobs)
+    chosen = tuple(dict.fromkeys(map(known_policy, policies)))
+    lives = [Life(seed, policy, order, scenario) for seed in runs.seed_numbers for policy in chosen]
+    with progress_bar("worlds", len(lives), lambda summary: summary.events) as shown:
+        summaries = sweep(live, lives, runs.executor(), shown)
+    if runs.json:
+        print(json_format.dumps([dataclasses.asdict(summary) for summary in summaries], indent=1))
+    else:
+        _show(summaries)
+    return int(any(_is_broken(summary) for summary in summaries))
+
+
+def _is_broken(summary: Summary) -> bool:
+    return bool(summary.broken) or (summary.passings > 0 and summary.order != Order.NONE)
+
+
+def _show(summaries: Sequence[Summary]) -> None:
+    console = Console(highlight=False, markup=False)
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False)
+    table.add_column("")
+    policies = tuple(dict.fromkeys(summary.policy for summary in summaries))
+    for policy in policies:
+        table.add_column(policy, justify="right")
+    totals = [_totals([summary for summary in summaries if summary.policy == policy]) for policy in policies]
+    for name in ("worlds", *_COUNTED, *_FRAMES, "passings", "broken"):
+        table.add_row(_LABELS.get(name, name), *_numbers(totals, name))
+    console.print(table)
+    broken = [summary for summary in summaries if _is_broken(summary)]
+    for summary in broken[:_SHOWN]:
+        what = summary.broken or f"{summary.passings} passings"
+        console.print(f"seed {summary.seed}, {summary.policy}: {what}", style="red")
+
+
+def _totals(summaries: Sequence[Summary]) -> Counter[str]:
+    totals: Counter[str] = Counter(worlds=len(summaries), broken=sum(map(_is_broken, summaries)))
+    for summary in summaries:
+        for name in (*_COUNTED, *_FRAMES, "passings"):
+            totals[name] += getattr(summary, name)
+    return totals
+
+
+def _numbers(totals: Sequence[Counter[str]], name: str) -> list[str]:
+    return [f"{total[name]:,}" for total in totals]

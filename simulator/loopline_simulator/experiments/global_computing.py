@@ -1,0 +1,126 @@
+"""``loopline simulate global-computing``: Takefusa et al.'s Tables 1 to 4, and scenarios of one's own."""
+
+from __future__ import annotations
+
+import json as json_format
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from cyclopts import Parameter
+
+from loopline_simulator.experiments.answers import effort, wide_console, without_nan
+from loopline_simulator.experiments.options import MANY_RUNS, ManyRuns, Several, SweepOptions, usage
+from loopline_simulator.papers.global_computing.comparison import compare, traffic_of
+from loopline_simulator.papers.global_computing.files import READINGS, TABLES, paper_scenarios, read_scenarios, trace
+from loopline_simulator.papers.global_computing.scenario import Scenario, known_scheduler
+from loopline_simulator.papers.global_computing.traffic import OnOff, Poisson, Traffic
+from loopline_simulator.papers.global_computing.trial import Answer, Case, run
+from loopline_simulator.progress import progress_bar
+from loopline_simulator.sweep import sweep
+
+_OF_ONE_SERVER = ("GRR",)
+"""Where there is a single server, whoever schedules does the same."""
+_TRAFFIC: dict[str, Traffic | None] = {"poisson": Poisson(), "self-similar": OnOff()}
+
+
+def global_computing(
+    *,
+    tables: Annotated[tuple[Literal[1, 2, 3, 4], ...], Several] = (),
+    readings: Annotated[tuple[Literal["text", "fitted"], ...], Several] = ("text", "fitted"),
+    scenario: Path | None = None,
+    schedulers: Annotated[tuple[str, ...], Several] = (),
+    traffic: Annotated[tuple[Literal["poisson", "self-similar"], ...], Several] = (),
+    trace_file: Annotated[Path | None, Parameter(name="--trace")] = None,
+    runs: ManyRuns = MANY_RUNS,
+) -> int:
+    """Tables 1 to 4 of the paper on global computing beside the paper's own figures, or a scenario of yours.
+
+    Clients, networks and servers are queues that others' packets and jobs fill too. Each assumption that the paper
+    leaves to its readers is printed below its table.
+
+    Parameters
+    ----------
+    tables
+        Which of the paper's; by default all.
+    readings
+        Assumptions: the paper's own words, or what its published figures imply.
+    scenario
+        A TOML file, in place of the paper's tables; docs/global-computing.md says how to write one.
+    schedulers
+        Which to compare: LRR, GRR, LOAD (the paper's), DWR (least expected turnaround, with the network in it),
+        DWR-seen (the same, told nothing about networks); by default those of the scenario.
+    traffic
+        What fills the networks in place of what the scenario says: poisson packets (the paper), self-similar ones
+        (Pareto on/off sources); with both, one after the other.
+    trace_file
+        ... or traffic as measured: a CSV of time,bytes or time,rate, scaled to the same mean.
+    """
+    chosen = tuple(map(_known, dict.fromkeys(schedulers)))
+    if scenario is not None and tables:
+        raise usage("either --tables of the paper or a --scenario of yours")
+    settings = [(None, "", each) for each in read_scenarios(scenario)] if scenario else list(_paper(tables, readings))
+    others = _traffics(traffic, trace_file)
+    cases = [
+        Case(seed, scheduler, each.with_traffic(other), table, reading)
+        for other in others
+        for table, reading, each in settings
+        for scheduler in (chosen or _schedulers(each))
+        for seed in runs.seed_numbers
+    ]
+    began = time.monotonic()
+    with progress_bar("runs", len(cases), lambda answer: answer.events) as shown:
+        answers = sweep(run, cases, runs.executor(), shown)
+    _show(answers, runs, time.monotonic() - began)
+    return 0
+
+
+def _traffics(names: Sequence[str], trace_file: Path | None) -> list[Traffic | None]:
+    """What fills the networks, one after the other; None: what the scenario says."""
+    chosen = [_TRAFFIC[name] for name in dict.fromkeys(names)]
+    return [*chosen, *([trace(trace_file)] if trace_file else [])] or [None]
+
+
+def _known(scheduler: str) -> str:
+    try:
+        return known_scheduler(scheduler)
+    except ValueError as error:
+        raise usage(str(error)) from None
+
+
+def _paper(tables: Sequence[int], readings: Sequence[str]) -> Iterator[tuple[int, str, Scenario]]:
+    for table in sorted(set(tables)) or TABLES:
+        for reading in (reading for reading in READINGS if reading in readings):
+            for each in paper_scenarios(table, reading):
+                yield table, reading, each
+
+
+def _schedulers(scenario: Scenario) -> Sequence[str]:
+    return scenario.schedulers if len(scenario.servers) > 1 else _OF_ONE_SERVER
+
+
+def _show(answers: Sequence[Answer], runs: SweepOptions, took_s: float) -> None:
+    settings = compare(answers)
+    if runs.json:
+        document = {
+            "experiment": "global-computing",
+            "events": sum(answer.events for answer in answers),
+            "settings": [asdict(setting) for setting in settings],
+            "runs": [_run(answer) for answer in answers],
+        }
+        print(json_format.dumps(without_nan(document), indent=1))
+        return
+    from loopline_simulator.papers.global_computing import tables
+
+    console = wide_console()
+    console.print(tables.picture(settings))
+    console.print(effort(len(answers), sum(answer.events for answer in answers), took_s), soft_wrap=True)
+
+
+def _run(answer: Answer) -> dict[str, Any]:
+    case = answer.case
+    paper = {"table": case.table, "reading": case.reading}
+    head = {**paper, "title": case.scenario.title, "traffic": traffic_of(case), "scheduler": case.scheduler}
+    return {**head, "seed": case.seed, "events": answer.events, **asdict(answer.measures)}

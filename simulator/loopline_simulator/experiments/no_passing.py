@@ -1,0 +1,141 @@
+"""``loopline simulate no-passing``: the experiment of the no-passing paper's section 4."""
+
+from __future__ import annotations
+
+import dataclasses
+import json as json_format
+import time
+from pathlib import Path
+from typing import Annotated, Any
+
+from rich.console import Console
+
+from loopline_master.core.policies import REGISTRY
+from loopline_shared.model import Order
+from loopline_simulator.experiments import paper
+from loopline_simulator.experiments.answers import effort, wide_console, without_nan
+from loopline_simulator.experiments.comparison import compare
+from loopline_simulator.experiments.options import (
+    JOBS,
+    MACHINES,
+    RUNS,
+    JobOptions,
+    MachineOptions,
+    Several,
+    SweepOptions,
+    known_policy,
+)
+from loopline_simulator.fast.machines import FITTED
+from loopline_simulator.fast.trial import Answer, Case, run
+from loopline_simulator.fast.workload import Workload
+from loopline_simulator.progress import progress_bar
+from loopline_simulator.sweep import sweep
+
+
+def default_policies() -> tuple[str, ...]:
+    return (*paper.POLICIES, *(policy for policy in ("fair",) if policy in REGISTRY))
+
+
+def no_passing(
+    *,
+    policies: Annotated[tuple[str, ...], Several] = default_policies(),
+    order: Order | None = None,
+    gantt: Path | None = None,
+    jobs: JobOptions = JOBS,
+    machines: MachineOptions = MACHINES,
+    runs: SweepOptions = RUNS,
+) -> int:
+    """Tables 3, 4 and 5 of the no-passing paper beside the paper's own figures.
+
+    The master's own scheduler and policies run in virtual time, on PCs whose speed fluctuates as their owners use
+    them. Every parameter of the paper's Table 2 is an option, and its defaults are the paper's.
+
+    Parameters
+    ----------
+    policies
+        Which to compare.
+    order
+        What all of them promise about the order of completions; by default as in the paper: the hold, but first-come
+        and space-partition nothing.
+    gantt
+        Draw one run of each policy (Figures 2 to 4) into this folder, as PNG and SVG.
+    """
+    chosen = tuple(dict.fromkeys(map(known_policy, policies)))
+    park = machines.park()
+    workloads = jobs.workloads(park)
+    cases = [
+        Case(seed, policy, order or paper.order_of(policy), workload, park)
+        for seed in runs.seed_numbers
+        for workload in workloads
+        for policy in chosen
+    ]
+    began = time.monotonic()
+    with progress_bar("runs", len(cases), lambda answer: answer.events) as shown:
+        answers = sweep(run, cases, runs.executor(), shown)
+    _show(answers, runs, time.monotonic() - began)
+    if gantt is not None:
+        _draw(gantt, [case for case in cases if (case.seed, case.workload) == (runs.first_seed, _middle(workloads))])
+    return 0
+
+
+def _middle(workloads: list[Workload]) -> Workload:
+    return workloads[len(workloads) // 2]
+
+
+def _show(answers: list[Answer], runs: SweepOptions, took_s: float) -> None:
+    case = answers[0].case
+    comparisons = compare(answers, as_in_paper=is_as_in_paper(case))
+    if runs.json:
+        print(json_format.dumps(_document(answers, comparisons), indent=1))
+        return
+    from loopline_simulator.experiments import tables
+
+    console = wide_console()
+    console.print(
+        f"{case.workload.jobs} jobs of {case.workload.tasks} tasks on {case.park.count} PCs; {_fit(case)}\n"
+    )
+    console.print(tables.picture(comparisons))
+    console.print(effort(len(answers), sum(answer.events for answer in answers), took_s), soft_wrap=True)
+
+
+def is_as_in_paper(case: Case) -> bool:
+    """All but the interval, the seed, the policy and the fit is the paper's."""
+    same_jobs = dataclasses.replace(case.workload, interval=100.0) == dataclasses.replace(Workload(), interval=100.0)
+    return same_jobs and dataclasses.replace(case.park, fit=FITTED) == type(case.park)()
+
+
+def _fit(case: Case) -> str:
+    fit = case.park.fit
+    if fit == 1:
+        return "speeds as the paper gives them (no fit)"
+    kind = "fitted to the paper's means; --fit 1: as given" if fit == FITTED else "a factor of yours"
+    return f"speeds x {fit:g} ({kind})"
+
+
+def _document(answers: list[Answer], comparisons: list[Any]) -> dict[str, Any]:
+    """All figures, and each run's own."""
+    case = answers[0].case
+    document = {
+        "experiment": "no-passing",
+        "workload": {name: value for name, value in dataclasses.asdict(case.workload).items() if name != "interval"},
+        "machines": dataclasses.asdict(case.park),
+        "events": sum(answer.events for answer in answers),
+        "comparisons": [dataclasses.asdict(comparison) for comparison in comparisons],
+        "runs": [_run(answer) for answer in answers],
+    }
+    return dict(without_nan(document))
+
+
+def _run(answer: Answer) -> dict[str, Any]:
+    case = answer.case
+    head = {"seed": case.seed, "interval": case.workload.interval, "policy": case.policy, "order": case.order}
+    return {**head, "events": answer.events, **dataclasses.asdict(answer.measures)}
+
+
+def _draw(folder: Path, cases: list[Case]) -> None:
+    from loopline_simulator import gantt
+
+    console = Console(stderr=True, highlight=False)
+    for case in cases:
+        for file in gantt.draw_case(case, folder):
+            console.print(f"wrote {file}", style="dim", markup=False)

@@ -1,0 +1,189 @@
+"""Options that experiments share: which jobs, which machines, how many runs, and where they run."""
+
+from __future__ import annotations
+
+import difflib
+from dataclasses import dataclass
+from typing import Annotated
+
+from cyclopts import Group, Parameter
+from cyclopts.validators import Number
+
+from loopline_master.core.policies import REGISTRY
+from loopline_shared.errors import LooplineError
+from loopline_simulator.fast.hosts import Pattern
+from loopline_simulator.fast.machines import FITTED, PATTERN_1, PATTERN_2, Park
+from loopline_simulator.fast.workload import Arrivals, Sizes, Workload
+from loopline_simulator.sweep import MakeExecutor, on_cores, on_dask, on_grid
+
+Positive = Annotated[float, Parameter(validator=Number(gt=0, lte=1e9))]
+Several = Parameter(
+    consume_multiple=True, negative=(), show_default=lambda values: " ".join(map(str, values)) or "none"
+)
+Positives = Annotated[tuple[Positive, ...], Several]
+Count = Annotated[int, Parameter(validator=Number(gte=1, lte=10**6))]
+
+
+def usage(message: str, hint: str = "") -> LooplineError:
+    return LooplineError("usage", message, hint)
+
+
+def known_policy(name: str) -> str:
+    """The policy's name; LooplineError with the nearest one where there is none of that name."""
+    if name in REGISTRY:
+        return name
+    close = difflib.get_close_matches(name, REGISTRY, n=1)
+    hint = f"did you mean {close[0]}?" if close else f"there are {', '.join(REGISTRY)}"
+    raise usage(f"there is no policy {name!r}", hint)
+
+
+@Parameter(name="*", group=Group("Jobs", sort_key=1))
+@dataclass(frozen=True, kw_only=True)
+class JobOptions:
+    """What is submitted.
+
+    Parameters
+    ----------
+    jobs
+        How many are submitted.
+    tasks
+        Of each job.
+    smallest
+        A task, in reference CPU-seconds (10,000 instructions of the paper).
+    largest
+        A task, in reference CPU-seconds.
+    sizes
+        How jobs differ: not at all, or by a factor of mean 1.
+    decades
+        Over which unequal jobs spread (lognormal: 95 % of them).
+    arrivals
+        Whether jobs come at equal intervals or as a Poisson process.
+    intervals
+        Mean times between two arrivals; a table for each.
+    load
+        In place of intervals: work that arrives, as a share of the work that all machines can do in the mean.
+    """
+
+    jobs: Count = 32
+    tasks: Count = 128
+    smallest: Positive = 200.0
+    largest: Positive = 600.0
+    sizes: Sizes = Sizes.EQUAL
+    decades: Annotated[float, Parameter(validator=Number(gte=0, lte=6))] = 2.0
+    arrivals: Arrivals = Arrivals.EQUAL
+    intervals: Positives = (50.0, 100.0, 200.0)
+    load: Annotated[tuple[Annotated[float, Parameter(validator=Number(gt=0, lte=100))], ...], Several] = ()
+
+    def workloads(self, park: Park) -> list[Workload]:
+        if self.smallest > self.largest:
+            raise usage(f"the smallest task ({self.smallest:g}) is larger than the largest ({self.largest:g})")
+        capacity, some = park.capacity, self._at(1.0)
+        intervals = [some.interval_for(load, capacity) for load in self.load] or self.intervals
+        return [self._at(interval) for interval in sorted(set(intervals))]
+
+    def _at(self, interval: float) -> Workload:
+        return Workload(
+            self.jobs, self.tasks, self.smallest, self.largest, self.sizes, self.decades, self.arrivals, interval
+        )
+
+
+@Parameter(name="*", group=Group("Machines", sort_key=2))
+@dataclass(frozen=True, kw_only=True)
+class MachineOptions:
+    """What it runs on.
+
+    Parameters
+    ----------
+    pcs
+        How many, in equal shares of each peak speed.
+    peaks
+        Peak speeds, in reference CPU-seconds per second.
+    fit
+        All speeds are multiplied by it: the one number fitted to the paper's mean totals; 1: as the paper says.
+    patterns
+        How owners load their PCs, one of these at random for each PC: 1 and 2 are the paper's; another is written
+        TO_LOADED/TO_STEADY/STEADY_LOW-HIGH/LOADED_LOW-HIGH (as 1: 0.001/0.01/0.95-1/0-0.05); `steady`: not at all.
+    """
+
+    pcs: Count = 128
+    peaks: Positives = (1.0, 2.0, 4.0)
+    fit: Positive = FITTED
+    patterns: Annotated[tuple[str, ...], Several] = ("1", "2")
+
+    def park(self) -> Park:
+        patterns = () if self.patterns == ("steady",) else tuple(map(read_pattern, self.patterns))
+        return Park(self.pcs, self.peaks, patterns, self.fit)
+
+
+def read_pattern(text: str) -> Pattern:
+    """``1``, ``2``, or the four parts of a pattern; LooplineError says what is wrong with them."""
+    if text in ("1", "2"):
+        return PATTERN_1 if text == "1" else PATTERN_2
+    try:
+        to_loaded, to_steady, steady, loaded = text.split("/")
+        pattern = Pattern(float(to_loaded), float(to_steady), _bounds(steady), _bounds(loaded))
+    except ValueError:
+        raise usage(f"{text!r} is not a pattern of speed", "write it like 0.001/0.01/0.95-1/0-0.05") from None
+    chances, shares = (pattern.to_loaded, pattern.to_steady), (*pattern.steady, *pattern.loaded)
+    if not all(0 < chance <= 1 for chance in chances) or not all(0 <= share <= 1 for share in shares):
+        raise usage(f"in the pattern {text!r}, probabilities and shares of the peak must be from 0 to 1")
+    if not pattern.steady[1] > 0:
+        raise usage(f"with the pattern {text!r} a PC would never get anything done")
+    return pattern
+
+
+def _bounds(text: str) -> tuple[float, float]:
+    low, high = map(float, text.split("-"))
+    return min(low, high), max(low, high)
+
+
+@Parameter(name="*", group=Group("Runs", sort_key=3))
+@dataclass(frozen=True, kw_only=True)
+class SweepOptions:
+    """How often, and where.
+
+    Parameters
+    ----------
+    seeds
+        Runs of each setting; the 95 % intervals are over them.
+    first_seed
+        The first of them; the others follow it.
+    processes
+        On this computer; by default one on each core. The answer does not depend on it.
+    dask
+        Run on the Dask cluster whose scheduler has this address, such as tcp://127.0.0.1:8786.
+    grid
+        Run on the Loopline grid that LOOPLINE_MASTER or loopline.toml names; its workers' Python needs loopline[sim].
+    json
+        Answer with JSON on stdout, and nothing else.
+    """
+
+    seeds: Count = 10
+    first_seed: Annotated[int, Parameter(validator=Number(gte=0, lte=10**9))] = 1
+    processes: Annotated[int | None, Parameter(validator=Number(gte=1, lte=1024))] = None
+    dask: str | None = None
+    grid: bool = False
+    json: bool = False
+
+    @property
+    def seed_numbers(self) -> range:
+        return range(self.first_seed, self.first_seed + self.seeds)
+
+    def executor(self) -> MakeExecutor:
+        if bool(self.dask) + bool(self.processes) + self.grid > 1:
+            raise usage("a sweep runs either on --processes of this computer, on the cluster of --dask, or on --grid")
+        if self.grid:
+            return on_grid()
+        return on_dask(self.dask) if self.dask else on_cores(self.processes)
+
+
+@Parameter(name="*", group=Group("Runs", sort_key=3))
+@dataclass(frozen=True, kw_only=True)
+class ManyRuns(SweepOptions):
+    """The same, with the 30 replications of the older papers."""
+
+    seeds: Count = 30
+
+
+JOBS, MACHINES, RUNS, MANY_RUNS = JobOptions(), MachineOptions(), SweepOptions(), ManyRuns()
+"""What holds where nothing is said."""

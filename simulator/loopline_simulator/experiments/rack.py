@@ -1,0 +1,179 @@
+"""``loopline simulate rack``: Table 1 of the supercomputer paper, and what its authors left for later."""
+
+from __future__ import annotations
+
+import json as json_format
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from cyclopts import Group, Parameter
+from cyclopts.validators import Number
+from rich.console import Console
+
+from loopline_simulator.experiments.answers import effort, wide_console, without_nan
+from loopline_simulator.experiments.options import RUNS, Count, Positive, Several, SweepOptions, usage
+from loopline_simulator.papers.rack.algorithms import PAPERS, algorithm
+from loopline_simulator.papers.rack.rack import Rack
+from loopline_simulator.papers.rack.ranking import SCENARIOS
+from loopline_simulator.papers.rack.trial import Answer, Case, run
+from loopline_simulator.papers.rack.workload import Drawn, Logged, Sides
+from loopline_simulator.progress import progress_bar
+from loopline_simulator.sweep import sweep
+
+Side = Annotated[int, Parameter(validator=Number(gte=1, lte=512))]
+Share = Annotated[float, Parameter(validator=Number(gt=0, lte=1))]
+Load = Annotated[float, Parameter(validator=Number(gt=0, lte=100))]
+_LOADS = (0.7, 0.8, 0.9, 1.0, 1.1, 1.2)
+
+
+@Parameter(name="*", group=Group("Rack and jobs", sort_key=1))
+@dataclass(frozen=True, kw_only=True)
+class RackOptions:
+    """The rack, and what comes to it.
+
+    Parameters
+    ----------
+    width
+        Nodes of the rack from left to right.
+    height
+        Nodes from bottom to top.
+    jobs
+        How many rectangles arrive (a Poisson process).
+    largest_side
+        Of a rectangle; by default half the rack's smaller side.
+    sides
+        Uniform from 1 on, or powers of two.
+    longest
+        Time limit, in steps; limits are uniform from 1 on.
+    scenarios
+        1: jobs run for as long as their limit; 2: for about half of it in the mean.
+    used
+        In place of scenarios: the mean share of its limit that a job runs for.
+    loads
+        Work that arrives, as a share of what the rack can do; by default from 0.7 to 1.2, and of a log as it is.
+    """
+
+    width: Side = 16
+    height: Side = 16
+    jobs: Count = 600
+    largest_side: Side | None = None
+    sides: Sides = Sides.UNIFORM
+    longest: Count = 20
+    scenarios: Annotated[tuple[Literal[1, 2], ...], Several] = (1, 2)
+    used: Annotated[tuple[Share, ...], Several] = ()
+    loads: Annotated[tuple[Load, ...], Several] = ()
+
+    def rack(self) -> Rack:
+        return Rack(self.width, self.height)
+
+    def drawn(self) -> list[Drawn]:
+        side = self.largest_side or max(1, min(self.width, self.height) // 2)
+        if side > min(self.width, self.height):
+            raise usage(f"a rectangle of side {side} does not fit in a rack of {self.width} x {self.height}")
+        one = Drawn(self.jobs, side, self.longest, sides=self.sides)
+        shares = self.used or tuple(used for used, number in SCENARIOS.items() if number in self.scenarios)
+        return [replace(one, used=used, load=load) for used in _once(shares) for load in _once(self.loads or _LOADS)]
+
+
+@Parameter(name="*", group=Group("Jobs of a log", sort_key=2))
+@dataclass(frozen=True, kw_only=True)
+class LogOptions:
+    """Jobs that others ran, in place of drawn ones.
+
+    Parameters
+    ----------
+    swf
+        In the Standard Workload Format; may be packed by gzip. With --loads the times between arrivals are stretched.
+    first
+        Only so many jobs.
+    step
+        Seconds of one step of time.
+    """
+
+    swf: Path | None = None
+    first: Count | None = None
+    step: Positive = 60.0
+
+    def logged(self, file: Path, options: RackOptions) -> list[Logged]:
+        loads = _once(options.loads) or (None,)
+        workloads = [Logged(file, self.step, self.first, load) for load in loads]
+        workloads[0].of(0, options.rack())  # what is wrong with the file is said once, and at once
+        return workloads
+
+
+def rack(
+    *,
+    algorithms: Annotated[tuple[str, ...], Several] = tuple(PAPERS),
+    pictures: Path | None = None,
+    jobs: RackOptions = RackOptions(),
+    log: LogOptions = LogOptions(),
+    runs: SweepOptions = RUNS,
+) -> int:
+    """Rectangles in a supercomputer's rack: utilisation, fairness and cost beside the paper's Table 1.
+
+    Each job is told at its arrival when it will start; whenever one ends, those that wait may move forward. Planned
+    by the times that an algorithm tries, with Bottom-Left at each.
+
+    Parameters
+    ----------
+    algorithms
+        Which to compare: naive, current, bold; by-load, by-limits, ...; powers:FIRST,BASE,COUNT; thrifty- before any
+        of them for the same plans with fewer calls.
+    pictures
+        Draw the first seed's run at the highest load, per scenario, into this folder: the rack over time, waits
+        over nodes, utilisation over time.
+    """
+    chosen = _once(algorithms)
+    for name in chosen:
+        algorithm(name)
+    workloads: Sequence[Drawn | Logged] = jobs.drawn() if log.swf is None else log.logged(log.swf, jobs)
+    seeds = runs.seed_numbers if log.swf is None else runs.seed_numbers[:1]  # a log is the same for every seed
+    cases = [Case(seed, name, jobs.rack(), each) for seed in seeds for each in workloads for name in chosen]
+    began = time.monotonic()
+    with progress_bar("runs", len(cases), lambda answer: answer.events) as shown:
+        answers = sweep(run, cases, runs.executor(), shown)
+    if runs.json:
+        print(json_format.dumps(without_nan(_document(answers)), indent=1))
+    else:
+        _show(answers, time.monotonic() - began)
+    if pictures is not None:
+        _draw(pictures, [case for case in cases if case.seed == seeds[0]])
+    return 0
+
+
+def _once(values: Sequence[Any]) -> tuple[Any, ...]:
+    return tuple(dict.fromkeys(values))
+
+
+def _show(answers: Sequence[Answer], took_s: float) -> None:
+    from loopline_simulator.papers.rack import tables
+    from loopline_simulator.papers.rack.ranking import Results
+
+    console, first = wide_console(), answers[0]
+    console.print(f"{first.jobs:,} jobs on {first.case.rack.width} x {first.case.rack.height} nodes\n")
+    console.print(tables.picture(Results(answers)))
+    console.print(effort(len(answers), sum(answer.events for answer in answers), took_s), soft_wrap=True)
+
+
+def _document(answers: Sequence[Answer]) -> dict[str, Any]:
+    """Each run's own figures; no time that it took, which differs from run to run."""
+    case = answers[0].case
+    workload = {name: value for name, value in asdict(case.workload).items() if name not in ("used", "load", "file")}
+    return {"experiment": "rack", "rack": asdict(case.rack), "workload": workload, "runs": list(map(_run, answers))}
+
+
+def _run(answer: Answer) -> dict[str, Any]:
+    case = answer.case
+    head = {"seed": case.seed, "used": case.used, "load": case.workload.load, "algorithm": case.algorithm}
+    return {**head, "jobs": answer.jobs, "events": answer.events, **asdict(answer.measures)}
+
+
+def _draw(folder: Path, cases: Sequence[Case]) -> None:
+    from loopline_simulator.papers.rack import pictures
+
+    console = Console(stderr=True, highlight=False)
+    for file in pictures.draw(cases, folder):
+        console.print(f"wrote {file}", style="dim", markup=False)

@@ -1,0 +1,248 @@
+"""``loopline simulate trace``: a workload that others wrote, under several policies."""
+
+from __future__ import annotations
+
+import json as json_format
+import math
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from itertools import groupby
+from pathlib import Path
+from statistics import fmean
+from typing import Annotated, Any
+
+from cyclopts import Group, Parameter
+from cyclopts.validators import Number
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from loopline_master.core.policies import REGISTRY
+from loopline_shared.model import Order
+from loopline_simulator.experiments.options import (
+    Count,
+    MachineOptions,
+    Positive,
+    Several,
+    SweepOptions,
+    known_policy,
+)
+from loopline_simulator.experiments.tables import number
+from loopline_simulator.fast.availability import Absence
+from loopline_simulator.progress import progress_bar
+from loopline_simulator.statistics import Estimate, estimate
+from loopline_simulator.sweep import sweep
+from loopline_simulator.traces.run import TraceAnswer, TraceCase, load_jobs, load_machines, run
+from loopline_simulator.traces.swf import Selection, SizeFrom, TasksFrom
+
+_WIDTH = 100
+_PAPERS_PCS = MachineOptions()
+
+
+@Parameter(name="*", group=Group("Trace", sort_key=0))
+@dataclass(frozen=True, kw_only=True)
+class TraceOptions:
+    """Which jobs of the file, and as what.
+
+    Parameters
+    ----------
+    first
+        Only so many jobs.
+    since
+        Only jobs submitted from then on, in the file's seconds.
+    until
+        ... and before then.
+    stretch
+        Times between arrivals are multiplied by it: 0.5 doubles the load.
+    tasks_from
+        How many tasks a job has: processors that it got or asked for, or one.
+    size_from
+        How long each of its processors works.
+    """
+
+    first: Count | None = None
+    since: Annotated[float, Parameter(validator=Number(gte=0))] = 0.0
+    until: Positive | None = None
+    stretch: Positive = 1.0
+    tasks_from: TasksFrom = TasksFrom.ALLOCATED
+    size_from: SizeFrom = SizeFrom.RUN_TIME
+
+    def selection(self) -> Selection:
+        until = math.inf if self.until is None else self.until
+        return Selection(self.first, self.since, until, self.stretch, self.tasks_from, self.size_from)
+
+
+@Parameter(name="*", group=Group("Coming and going", sort_key=1))
+@dataclass(frozen=True, kw_only=True)
+class OwnerOptions:
+    """When machines are there, and when their owners are.
+
+    Parameters
+    ----------
+    availability
+        When machines were there: a CSV of host,start,end[,speed], in seconds or ISO times.
+    absence
+        What becomes of what a machine runs when it goes.
+    lease
+        Seconds for which a machine that went is believed to be at work.
+    stay
+        Without --availability: for how many seconds PCs stay, in the mean; drawn at random. By default always.
+    away
+        ... and for how many they are away.
+    presence
+        When owners used their machines: a CSV like that of --availability.
+    share
+        Of its speed that a machine has left over meanwhile.
+    """
+
+    availability: Path | None = None
+    absence: Absence = Absence.LOSES
+    lease: Positive = 300.0
+    stay: Positive | None = None
+    away: Positive = 3600.0
+    presence: Path | None = None
+    share: Annotated[float, Parameter(validator=Number(gte=0, lte=1))] = 0.0
+
+    def of(self, case: TraceCase) -> TraceCase:
+        """The same run with these machines and owners."""
+        return replace(
+            case,
+            availability=self.availability,
+            absence=self.absence,
+            lease_s=self.lease,
+            stay_s=self.stay,
+            away_s=self.away,
+            presence=self.presence,
+            share=self.share,
+        )
+
+
+@Parameter(name="*", group=Group("Runs", sort_key=3))
+@dataclass(frozen=True, kw_only=True)
+class TraceSweepOptions(SweepOptions):
+    """How often, and where."""
+
+    seeds: Count = 1
+
+
+def trace(
+    *,
+    swf: Path,
+    policies: Annotated[tuple[str, ...], Several] = tuple(REGISTRY),
+    order: Order = Order.HOLD,
+    jobs: TraceOptions = TraceOptions(),
+    owners: OwnerOptions = OwnerOptions(),
+    machines: MachineOptions = _PAPERS_PCS,
+    runs: TraceSweepOptions = TraceSweepOptions(),
+) -> int:
+    """A workload in the Standard Workload Format, under several policies.
+
+    A job of the file becomes one task for each processor; its size is run time x processors. Machines are PCs as in
+    `no-passing`, or those of a file of intervals in which they were there.
+
+    Parameters
+    ----------
+    swf
+        The workload: 18 numbers a line, `;` begins a comment; may be packed by gzip.
+    policies
+        Which to compare.
+    order
+        What all of them promise about the order of completions.
+    """
+    chosen, park, selection = tuple(dict.fromkeys(map(known_policy, policies))), machines.park(), jobs.selection()
+    load_jobs(swf, selection)  # what is wrong with the files is said once, and at once
+    for file in (owners.availability, owners.presence):
+        if file is not None:
+            load_machines(file)
+    cases = [
+        owners.of(TraceCase(seed, policy, order, swf, selection, park))
+        for seed in runs.seed_numbers
+        for policy in chosen
+    ]
+    began = time.monotonic()
+    with progress_bar("runs", len(cases), _events) as shown:
+        answers = sweep(run, cases, runs.executor(), shown)
+    if runs.json:
+        print(json_format.dumps(_document(answers), indent=1))
+    else:
+        _show(answers, time.monotonic() - began)
+    return 0
+
+
+def _show(answers: Sequence[TraceAnswer], took_s: float) -> None:
+    console = Console(highlight=False, width=min(_WIDTH, Console().width) if Console().is_terminal else _WIDTH)
+    first, events = answers[0], sum(answer.events for answer in answers)
+    console.print(f"{first.case.swf.name}: {first.jobs:,} jobs on {first.hosts:,} machines, order {first.case.order}")
+    console.print(_table(answers))
+    console.print(
+        f"{len(answers)} runs, {events:,} events in {took_s:.1f} s: {events / took_s:,.0f} events per second"
+    )
+
+
+def _table(answers: Sequence[TraceAnswer]) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    table.add_column("")
+    titles = (
+        "waiting",
+        "execution",
+        "total",
+        "slow-\ndown",
+        "worst",
+        "passed",
+        "passable",
+        "lost",
+        "end",
+        "un-\nended",
+    )
+    for title in titles:
+        table.add_column(title, justify="right")
+    for policy, group in _by_policy(answers):
+        table.add_row(Text(policy, "bold cyan"), *_cells(group))
+    return table
+
+
+def _cells(answers: Sequence[TraceAnswer]) -> Iterator[str]:
+    measures = [answer.measures for answer in answers]
+    yield number(fmean(each.waiting.mean for each in measures))
+    yield number(fmean(each.execution.mean for each in measures))
+    yield _estimate(estimate([each.total.mean for each in measures]))
+    yield number(fmean(each.mean_slowdown for each in measures))
+    yield number(max(each.worst_slowdown for each in measures))
+    yield f"{sum(each.passed for each in measures):,}"
+    yield f"{sum(each.passable for each in measures):,}"
+    yield f"{fmean(each.lost_time for each in measures):.1%}"
+    yield number(fmean(each.makespan for each in measures))
+    yield f"{sum(each.unfinished for each in measures):,}"
+
+
+def _estimate(value: Estimate) -> str:
+    half = "" if math.isnan(value.half_width) else f" ±{number(value.half_width)}"
+    return f"{number(value.mean)}{half}"
+
+
+def _events(answer: TraceAnswer) -> int:
+    return answer.events
+
+
+def _by_policy(answers: Sequence[TraceAnswer]) -> list[tuple[str, list[TraceAnswer]]]:
+    order = {answer.case.policy: place for place, answer in reversed(list(enumerate(answers)))}
+    ordered = sorted(answers, key=lambda answer: order[answer.case.policy])
+    return [(policy, list(group)) for policy, group in groupby(ordered, key=lambda answer: answer.case.policy)]
+
+
+def _document(answers: Sequence[TraceAnswer]) -> dict[str, Any]:
+    first = answers[0]
+    runs = [
+        {"seed": each.case.seed, "policy": each.case.policy, "events": each.events, **asdict(each.measures)}
+        for each in answers
+    ]
+    return {
+        "experiment": "trace",
+        "swf": first.case.swf.name,
+        "order": first.case.order,
+        "jobs": first.jobs,
+        "machines": first.hosts,
+        "runs": runs,
+    }

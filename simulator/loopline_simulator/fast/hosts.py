@@ -1,0 +1,125 @@
+"""Computers whose speed fluctuates. The end of a task is found by searching an integral of the speed, not by
+stepping through every unit of time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from loopline_simulator.streams import Generator
+
+Floats = NDArray[np.float64]
+_CHUNK = 2048
+"""Units of time for which speeds are drawn at once."""
+
+
+class Speed(Protocol):
+    """How fast a host is at each moment: reference CPU-seconds per second."""
+
+    def end_of(self, start: float, work: float) -> float:
+        """When ``work`` reference CPU-seconds are done that were begun at ``start``."""
+
+    def work_between(self, start: float, end: float) -> float:
+        """How much is done from ``start`` to ``end``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Steady:
+    """The same speed at every moment."""
+
+    speed: float
+
+    def end_of(self, start: float, work: float) -> float:
+        return start + work / self.speed
+
+    def work_between(self, start: float, end: float) -> float:
+        return (end - start) * self.speed
+
+
+class Fluctuating:
+    """A speed of its own in each unit of time, drawn chunk by chunk as far as anybody asks."""
+
+    def __init__(self, draw: Callable[[int], Floats]) -> None:
+        """``draw(n)`` gives the speeds of the next n units of time (from 0 on)."""
+        self._draw = draw
+        self._done: Floats = np.zeros(1)  # work done from 0 to each whole unit of time
+
+    def end_of(self, start: float, work: float) -> float:
+        target = self._at(start) + work
+        while self._done[-1] < target:
+            self._extend()
+        unit = int(self._done.searchsorted(target)) - 1
+        if unit < 0:
+            return start
+        before, after = float(self._done[unit]), float(self._done[unit + 1])
+        return max(start, unit + (target - before) / (after - before))
+
+    def work_between(self, start: float, end: float) -> float:
+        return self._at(end) - self._at(start)
+
+    def _at(self, time: float) -> float:
+        unit = int(time)
+        while unit + 1 >= len(self._done):
+            self._extend()
+        before = float(self._done[unit])
+        return before + (time - unit) * (float(self._done[unit + 1]) - before)
+
+    def _extend(self) -> None:
+        speeds = self._draw(max(_CHUNK, len(self._done) - 1))
+        self._done = np.concatenate((self._done, self._done[-1] + np.cumsum(speeds)))
+
+
+@dataclass(frozen=True, slots=True)
+class Pattern:
+    """How an owner's use comes and goes (the no-passing paper, Table 2): a chain of two states, stepped every
+    unit of time; the speed, as a share of the peak, is drawn anew every unit, uniformly between the state's bounds.
+    """
+
+    to_loaded: float
+    to_steady: float
+    steady: tuple[float, float]
+    loaded: tuple[float, float]
+
+    @property
+    def mean_share(self) -> float:
+        """Of the peak speed, in the long run."""
+        loaded = self.to_loaded / (self.to_loaded + self.to_steady)
+        return (1 - loaded) * sum(self.steady) / 2 + loaded * sum(self.loaded) / 2
+
+    def speed(self, peak: float, random: Generator) -> Fluctuating:
+        """A host's speed that follows the pattern, in its long-run state at time 0."""
+        return Fluctuating(_Chain(self, peak, random).draw)
+
+
+class _Chain:
+    def __init__(self, pattern: Pattern, peak: float, random: Generator) -> None:
+        self._pattern, self._peak, self._random = pattern, peak, random
+        self._is_loaded = bool(random.random() < pattern.to_loaded / (pattern.to_loaded + pattern.to_steady))
+
+    def draw(self, count: int) -> Floats:
+        loaded = self._states(count)
+        low = np.where(loaded, self._pattern.loaded[0], self._pattern.steady[0])
+        high = np.where(loaded, self._pattern.loaded[1], self._pattern.steady[1])
+        return self._peak * (low + (high - low) * self._random.random(count))
+
+    def _states(self, count: int) -> NDArray[np.bool_]:
+        """Whether the owner loads the machine, in each of the next units. How long a state lasts is geometric,
+        hence without memory: the last stay is cut at the chunk's end, and begun anew in the next one.
+        """
+        leaving = (self._pattern.to_steady, self._pattern.to_loaded)
+        stays: list[int] = []
+        first, total = self._is_loaded, 0
+        while total < count:
+            stay = int(self._random.geometric(leaving[0 if first ^ (len(stays) % 2 == 1) else 1]))
+            stays.append(min(stay, count - total))
+            total += stays[-1]
+            cut = total == count and stay > stays[-1]
+        loaded = np.repeat([first ^ (place % 2 == 1) for place in range(len(stays))], stays)
+        last = bool(loaded[-1])
+        self._is_loaded = last if cut else not last
+        return loaded

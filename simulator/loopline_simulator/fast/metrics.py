@@ -1,0 +1,172 @@
+"""What came of a run: an observer of the fast world that keeps jobs and, where asked, attempts."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import fmean
+
+from loopline_master.core.effects import Effects
+from loopline_master.core.entities import Attempt, Job
+from loopline_shared.model import AttemptId, AttemptState
+from loopline_simulator.fast.hosts import Speed
+from loopline_simulator.fast.passings import Course, count
+from loopline_simulator.fast.world import Host
+from loopline_simulator.statistics import Moments, moments
+
+
+@dataclass(frozen=True, slots=True)
+class JobRecord:
+    """One job's course. Times are seconds of the run; one that has not come is None."""
+
+    id: int
+    arrival: int
+    size: float
+    longest_task: float
+    submitted: float
+    started: float | None  # its first task
+    finished: float | None  # when its completion was committed
+    held: tuple[float, float] | None  # its last task: from when until when
+
+    @property
+    def waiting(self) -> float:
+        return _between(self.submitted, self.started)
+
+    @property
+    def execution(self) -> float:
+        return _between(self.started, self.finished)
+
+    @property
+    def total(self) -> float:
+        return _between(self.submitted, self.finished)
+
+    @property
+    def held_for(self) -> float:
+        return self.held[1] - self.held[0] if self.held else 0.0
+
+    def slowdown(self, capacity: float, fastest: float) -> float:
+        """Its total time, in times that it needs at least where it is alone: all hosts together do its work, or the
+        fastest one does its longest task, all at the mean speeds given.
+        """
+        return self.total / max(self.size / capacity, self.longest_task / fastest)
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptRecord:
+    """One bar of a Gantt chart."""
+
+    id: AttemptId
+    worker: str
+    start: float
+    end: float
+    state: AttemptState
+    accepted: bool  # its result is the task's
+    replica: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Measures:
+    """What tables are made of. ``lost_*``: the share spent in attempts whose result was not used."""
+
+    waiting: Moments
+    execution: Moments
+    total: Moments
+    held: Moments
+    mean_slowdown: float
+    worst_slowdown: float
+    passed: int
+    passable: int
+    lost_time: float
+    lost_work: float
+    replicas: int
+    makespan: float
+    unfinished: int
+
+
+class Recorder:
+    """``FastWorld(..., observe=recorder)``. Attempts are kept only where ``attempts`` says so: they are many."""
+
+    def __init__(self, hosts: Sequence[Host], *, attempts: bool = False) -> None:
+        self.attempts: list[AttemptRecord] = []
+        self._keep = attempts
+        self._speeds: dict[str, Speed] = {host.name: host.speed for host in hosts}
+        self._jobs: dict[int, Job] = {}
+        self._spent = _Spent()
+        self._lost = _Spent()
+        self._replicas = 0
+
+    def __call__(self, effects: Effects) -> None:
+        self._jobs.update(effects.jobs)  # a job's row keeps all that is asked for; only its last state counts
+        for attempt in effects.attempts.values():
+            if attempt.ended_at is not None:
+                self._ended(attempt, attempt.ended_at)
+
+    def jobs(self) -> list[JobRecord]:
+        """In order of arrival."""
+        return [_record(job) for job in sorted(self._jobs.values(), key=lambda job: job.arrival)]
+
+    def measures(self, capacity: float, fastest: float) -> Measures:
+        """Of the jobs that have finished; ``capacity`` and ``fastest`` as in JobRecord.slowdown."""
+        jobs = self.jobs()
+        ended = [job for job in jobs if job.finished is not None]
+        if not ended:
+            raise ValueError("no job has finished: there is nothing to measure")
+        slowdowns = [job.slowdown(capacity, fastest) for job in ended]
+        passings = count([_course(job) for job in jobs])
+        return Measures(
+            waiting=moments([job.waiting for job in ended]),
+            execution=moments([job.execution for job in ended]),
+            total=moments([job.total for job in ended]),
+            held=moments([job.held_for for job in ended]),
+            mean_slowdown=fmean(slowdowns),
+            worst_slowdown=max(slowdowns),
+            passed=passings.passed,
+            passable=passings.passable,
+            lost_time=_share(self._lost.time, self._spent.time),
+            lost_work=_share(self._lost.work, self._spent.work),
+            replicas=self._replicas,
+            makespan=max(job.finished or 0.0 for job in ended),
+            unfinished=len(jobs) - len(ended),
+        )
+
+    def _ended(self, attempt: Attempt, end: float) -> None:
+        start = attempt.dispatched_at
+        work = self._speeds[attempt.worker].work_between(start, end)
+        self._spent.add(end - start, work)
+        self._replicas += attempt.replica
+        if not attempt.accepted:
+            self._lost.add(end - start, work)
+        if self._keep:
+            state, accepted, replica = attempt.state, attempt.accepted, attempt.replica
+            self.attempts.append(AttemptRecord(attempt.id, attempt.worker, start, end, state, accepted, replica))
+
+
+@dataclass(slots=True)
+class _Spent:
+    time: float = 0.0
+    work: float = 0.0
+
+    def add(self, time: float, work: float) -> None:
+        self.time += time
+        self.work += work
+
+
+def _record(job: Job) -> JobRecord:
+    sizes = [task.size or 0.0 for task in job.spec.tasks or []] or [(job.size or 0.0) / job.task_count]
+    held = None if job.held_at is None or job.released_at is None else (job.held_at, job.released_at)
+    return JobRecord(
+        job.id, job.arrival, job.weight, max(sizes), job.submitted_at, job.started_at, job.finished_at, held
+    )
+
+
+def _course(job: JobRecord) -> Course:
+    return Course(job.submitted, job.size, math.inf if job.finished is None else job.finished)
+
+
+def _between(start: float | None, end: float | None) -> float:
+    return math.nan if start is None or end is None else end - start
+
+
+def _share(part: float, whole: float) -> float:
+    return part / whole if whole else 0.0

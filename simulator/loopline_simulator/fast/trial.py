@@ -1,0 +1,64 @@
+"""One run of the fast world, and all that it depends on. Cases travel to other processes, so they are small."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from loopline_master.core.events import SchedulerSettings
+from loopline_shared.model import Order
+from loopline_simulator.fast.machines import Park
+from loopline_simulator.fast.metrics import Measures, Recorder
+from loopline_simulator.fast.workload import Workload
+from loopline_simulator.fast.world import FastWorld
+
+_NEVER_S = 1e12
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """The same case gives the same answer, on every machine and in every process."""
+
+    seed: int
+    policy: str
+    order: Order
+    workload: Workload
+    park: Park
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    case: Case
+    measures: Measures
+    events: int  # calls that the kernel made
+
+
+def settings(policy: str, order: Order) -> SchedulerSettings:
+    """Of a grid without faults: nobody falls silent, and a task may have any number of replicas (never two on one
+    computer), as in the no-passing paper.
+    """
+    return SchedulerSettings(
+        policy=policy,
+        order=order,
+        lease_s=_NEVER_S,
+        report_every_s=_NEVER_S / 10,
+        stall_after_s=_NEVER_S,
+        max_replicas=None,
+        max_jobs=10**9,
+    )
+
+
+def run(case: Case) -> Answer:
+    recorder, events = record(case)
+    return Answer(case, recorder.measures(case.park.capacity, case.park.fastest), events)
+
+
+def record(case: Case, *, attempts: bool = False) -> tuple[Recorder, int]:
+    """The run itself, and how many events it had; RuntimeError if not every job came to its end."""
+    hosts = case.park.hosts(case.seed)
+    recorder = Recorder(hosts, attempts=attempts)
+    world = FastWorld(settings(case.policy, case.order), hosts, case.workload.of(case.seed), observe=recorder)
+    world.run()
+    finished = sum(job.finished is not None for job in recorder.jobs())
+    if finished < case.workload.jobs:
+        raise RuntimeError(f"{case.policy}, seed {case.seed}: only {finished} of {case.workload.jobs} jobs finished")
+    return recorder, world.kernel.events

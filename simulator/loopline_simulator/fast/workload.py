@@ -1,0 +1,97 @@
+"""Jobs for a run: when they arrive, and how large they are. Each job draws from a stream of its own."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+
+from loopline_shared.spec import JobSpec, TaskSpec
+from loopline_simulator.fast.world import Arrival
+from loopline_simulator.streams import Generator, stream
+
+
+class Sizes(StrEnum):
+    """How the sizes of jobs differ."""
+
+    EQUAL = "equal"  # every job has the same tasks
+    LOGNORMAL = "lognormal"  # 95 % of the jobs lie within the decades
+    LOG_UNIFORM = "log-uniform"  # all of them do
+
+
+class Arrivals(StrEnum):
+    """What lies between two arrivals."""
+
+    EQUAL = "equal"  # the same time
+    POISSON = "poisson"  # an exponential time
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """``jobs`` of ``tasks`` each. A task's size is uniform from ``smallest`` to ``largest`` (reference CPU-seconds:
+    10,000 instructions of the no-passing paper); where jobs differ, a job's factor of mean 1 stretches its tasks.
+    """
+
+    jobs: int = 32
+    tasks: int = 128
+    smallest: float = 200.0
+    largest: float = 600.0
+    sizes: Sizes = Sizes.EQUAL
+    decades: float = 2.0
+    arrivals: Arrivals = Arrivals.EQUAL
+    interval: float = 100.0  # seconds, in the mean
+
+    @property
+    def mean_size(self) -> float:
+        return self.tasks * (self.smallest + self.largest) / 2
+
+    def load_on(self, capacity: float) -> float:
+        """Work that arrives, as a share of the work that could be done."""
+        return self.mean_size / (self.interval * capacity)
+
+    def interval_for(self, load: float, capacity: float) -> float:
+        """The interval at which the load is ``load``."""
+        return self.mean_size / (load * capacity)
+
+    def of(self, seed: int) -> list[Arrival]:
+        """The jobs of the run ``seed``, in order."""
+        times = arrival_times(self.arrivals, seed, self.jobs, self.interval)
+        return [Arrival(at, spec) for at, spec in zip(times, self._specs(seed), strict=True)]
+
+    def _specs(self, seed: int) -> list[JobSpec]:
+        if self.sizes is Sizes.EQUAL:
+            return [_spec(self.task_sizes(seed, 0))] * self.jobs
+        return [_spec(self.task_sizes(seed, number)) for number in range(self.jobs)]
+
+    def task_sizes(self, seed: int, number: int) -> list[float]:
+        """Of the ``number``-th job (from 0)."""
+        if self.sizes is Sizes.EQUAL:
+            random, factor = stream(seed, "tasks"), 1.0
+        else:
+            random = stream(seed, "job", number)
+            factor = self._factor(random)
+        return [factor * size for size in random.uniform(self.smallest, self.largest, self.tasks).tolist()]
+
+    def _factor(self, random: Generator) -> float:
+        spread = self.decades * math.log(10)
+        if self.sizes is Sizes.LOGNORMAL:
+            sigma = spread / (2 * 1.96)
+            return float(random.lognormal(-(sigma**2) / 2, sigma))
+        mean = math.expm1(spread) / spread if spread else 1.0
+        return math.exp(spread * float(random.random())) / mean
+
+
+def arrival_times(arrivals: Arrivals, seed: int, jobs: int, interval: float) -> Iterator[float]:
+    """When they come. The first job comes at 0 if the intervals are equal, else after the first of them."""
+    now = 0.0
+    for number in range(jobs):
+        if arrivals is Arrivals.EQUAL:
+            yield number * interval
+        else:
+            now += float(stream(seed, "arrival", number).exponential(interval))
+            yield now
+
+
+def _spec(sizes: list[float]) -> JobSpec:
+    return JobSpec(command=["simulated"], tasks=[TaskSpec(size=size) for size in sizes])

@@ -1,0 +1,156 @@
+"""The fast world: the live scheduler and computers whose speed fluctuates; links, spools and disks left out.
+
+For tables of many runs. Frames arrive at once and are never lost; whatever else a master meets, the full world
+has (loopline_simulator/full).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+
+from loopline_master.core.effects import Effects
+from loopline_master.core.events import (
+    Event,
+    JobSubmitted,
+    MasterStarted,
+    SchedulerSettings,
+    WorkerJoined,
+    WorkerReported,
+)
+from loopline_master.core.scheduler import Scheduler
+from loopline_shared.model import AttemptId, Facts, Held, Load, Outcome, Result
+from loopline_shared.protocol.attempt_ranges import stretches
+from loopline_shared.protocol.messages import Assign, Report
+from loopline_shared.spec import JobSpec
+from loopline_shared.sweep import size_at
+from loopline_simulator.fast.hosts import Speed
+from loopline_simulator.kernel import Appointment, Kernel
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """A job, and when it is submitted."""
+
+    at: float
+    spec: JobSpec
+
+
+@dataclass(slots=True)
+class Host:
+    """One computer: a worker that does what it is told, as fast as its speed allows."""
+
+    name: str
+    facts: Facts
+    speed: Speed
+    seq: int = 0
+    seen: int = 0
+    running: dict[AttemptId, tuple[float, Appointment]] = field(default_factory=dict)  # since when, until its end
+    taken: dict[AttemptId, int] = field(default_factory=dict)  # slots, by what runs
+    waiting: dict[AttemptId, int] = field(default_factory=dict)  # slots needed, by what was sent ahead
+    session: int = 1
+    boots: int = 0  # how often it lost all that it had in hand
+    offered: int | None = None  # slots; None: all it has
+    unsent: list[Result] = field(default_factory=list)  # of attempts that ended while it was away (changing_world.py)
+
+
+class FastWorld:
+    """``run`` submits the jobs as they arrive, and goes on until all have ended."""
+
+    def __init__(
+        self,
+        settings: SchedulerSettings,
+        hosts: Sequence[Host],
+        arrivals: Iterable[Arrival],
+        observe: Callable[[Effects], None] = lambda effects: None,
+    ) -> None:
+        """``observe`` is shown the effects of each step; their entities are the scheduler's own."""
+        self.kernel = Kernel()
+        self.scheduler = Scheduler()
+        self._observe = observe
+        self._hosts = {host.name: host for host in hosts}
+        self._to_come = 0  # jobs
+        self._begin(settings)
+        for arrival in arrivals:
+            self._to_come += 1
+            self.kernel.at(arrival.at, partial(self._submit, arrival.spec))
+
+    def run(self) -> None:
+        self.kernel.run()
+
+    def _begin(self, settings: SchedulerSettings) -> None:
+        self._step([MasterStarted(settings)])
+        self._step(
+            [WorkerJoined(host.name, host.session, str(host.boots), host.facts) for host in self._hosts.values()]
+        )
+        self._step([self._report(host) for host in self._hosts.values()])
+
+    def _submit(self, spec: JobSpec) -> None:
+        self._to_come -= 1
+        self._step([JobSubmitted("user", spec)])
+
+    def _step(self, events: list[Event]) -> Effects:
+        effects = self.scheduler.step(events, self.kernel.now)
+        self._observe(effects)
+        follow_ups = [report for name, assign in effects.assigns.items() for report in self._obey(name, assign)]
+        if follow_ups:
+            self._step(follow_ups)
+        return effects
+
+    def _obey(self, name: str, assign: Assign) -> list[Event]:
+        host = self._hosts[name]
+        host.seen = assign.seq
+        host.waiting |= {run.attempt: run.slots for run in assign.run}
+        cancelled = [self._drop(host, attempt) for attempt in assign.cancel]
+        self._begin_next(host)
+        return [self._report(host, cancelled)] if cancelled else []
+
+    def _drop(self, host: Host, attempt: AttemptId) -> Result:
+        if host.waiting.pop(attempt, None) or attempt not in host.running:  # or taken back before it was sent
+            return Result(attempt, Outcome.CANCELLED)
+        since, end = host.running.pop(attempt)
+        del host.taken[attempt]
+        end.cancel()
+        return Result(attempt, Outcome.CANCELLED, wall_s=self.kernel.now - since)
+
+    def _begin_next(self, host: Host) -> None:
+        """What waits, as long as there are slots for it, in the order in which it came."""
+        if not host.waiting:
+            return
+        free = host.facts.slots - sum(host.taken.values())
+        for attempt, slots in list(host.waiting.items()):
+            if slots <= free:
+                free -= slots
+                host.taken[attempt] = host.waiting.pop(attempt)
+                self._start(host, attempt)
+
+    def _start(self, host: Host, attempt: AttemptId) -> None:
+        end = self._end_of(host, attempt)
+        host.running[attempt] = (self.kernel.now, self.kernel.at(end, lambda: self._end(host, attempt)))
+
+    def _end_of(self, host: Host, attempt: AttemptId) -> float:
+        """When an attempt that starts now will end; infinity where the host will never do so much."""
+        size = size_at(self.scheduler.state.jobs[attempt.job].spec, attempt.task) or 0.0
+        return host.speed.end_of(self.kernel.now, size)
+
+    def _end(self, host: Host, attempt: AttemptId) -> None:
+        since = self._leave(host, attempt)
+        self._brought(host, Result(attempt, Outcome.SUCCEEDED, 0, wall_s=self.kernel.now - since))
+
+    def _leave(self, host: Host, attempt: AttemptId) -> float:
+        """It is over, and what waits may begin; since when it ran."""
+        since, _ = host.running.pop(attempt)
+        del host.taken[attempt]
+        self._begin_next(host)
+        return since
+
+    def _brought(self, host: Host, result: Result) -> None:
+        self._step([self._report(host, [result])])
+
+    def _report(self, host: Host, results: Sequence[Result] = ()) -> WorkerReported:
+        host.seq += 1
+        holding = tuple(Held(attempt, self.kernel.now - since) for attempt, (since, _) in host.running.items())
+        load = Load(host.facts.slots if host.offered is None else host.offered)
+        report = Report(host.seq, host.seen, holding, tuple(results), load, stretches(host.waiting))
+        return WorkerReported(host.name, host.session, report)

@@ -1,0 +1,116 @@
+"""The full world: the live scheduler, sessions and worker cores, and every disaster, in virtual time.
+
+``run`` lives through one seed, and says what happened; ``live_through`` gives the world itself, or raises.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+
+from loopline_master.core.events import SchedulerSettings
+from loopline_shared.model import AttemptState
+from loopline_simulator.full.faults import ROUGH, Faults
+from loopline_simulator.full.network import Conditions
+from loopline_simulator.full.scenario import ROUGH_NETWORK, Scenario
+from loopline_simulator.full.timed import TimedWorld
+
+__all__ = [
+    "ROUGH",
+    "ROUGH_NETWORK",
+    "Conditions",
+    "Faults",
+    "Scenario",
+    "Summary",
+    "live_through",
+    "make",
+    "run",
+    "summary",
+]
+
+_ROUGH = Scenario()
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """What one run lived through. ``broken`` says what was not as it must be; empty: everything was."""
+
+    seed: int
+    policy: str
+    order: str
+    jobs: int = 0
+    tasks: int = 0  # that were ever started
+    attempts: int = 0
+    lost_attempts: int = 0  # that stayed lost
+    steps: int = 0  # of the scheduler
+    events: int = 0  # of the kernel
+    ended_at: float = 0.0  # the last job, in virtual seconds
+    crashes: int = 0  # of the master
+    reboots: int = 0
+    stops: int = 0  # of an agent, by its owner
+    breaks: int = 0  # of links
+    partitions: int = 0
+    frames: int = 0
+    lost: int = 0  # frames
+    duplicated: int = 0  # frames
+    passings: int = 0
+    digest: str = ""  # SHA-256 of the event log
+    broken: str = ""
+
+
+def run(seed: int, settings: SchedulerSettings, scenario: Scenario = _ROUGH) -> Summary:
+    """Live through one seed. Whatever was found broken is in the summary; ``live_through`` shows where."""
+    try:
+        world = make(seed, settings, scenario)
+    except Exception as error:  # a bug of ours is what this is looking for
+        return Summary(seed, settings.policy, str(settings.order), broken=_said(error))
+    try:
+        world.run(scenario.until_s)
+    except Exception as error:
+        return summary(seed, world, _said(error))
+    return summary(seed, world)
+
+
+def live_through(seed: int, settings: SchedulerSettings, scenario: Scenario = _ROUGH) -> TimedWorld:
+    """The world at its end; AssertionError (or what a bug raises) at the first thing that is not as it must be."""
+    world = make(seed, settings, scenario)
+    world.run(scenario.until_s)
+    return world
+
+
+def make(seed: int, settings: SchedulerSettings, scenario: Scenario = _ROUGH) -> TimedWorld:
+    """The world at its beginning."""
+    return TimedWorld(
+        seed,
+        settings,
+        scenario.hosts(seed),
+        scenario.arrivals(seed),
+        conditions=scenario.conditions,
+        faults=scenario.faults,
+        check_every=scenario.check_every,
+    )
+
+
+def summary(seed: int, timed: TimedWorld, broken: str = "") -> Summary:
+    """What has happened in a world so far."""
+    store, settings = timed.world.store, timed.world.settings
+    counts = timed.counts + timed.disasters.counts + timed.network.counts
+    return Summary(
+        seed,
+        settings.policy,
+        str(settings.order),
+        jobs=len(store.jobs),
+        tasks=len(store.tasks),
+        attempts=len(store.attempts),
+        lost_attempts=sum(attempt.state is AttemptState.LOST for attempt in store.attempts.values()),
+        events=timed.kernel.events,
+        ended_at=max((job.finished_at or 0.0 for job in store.jobs.values()), default=0.0),
+        passings=len(store.passings),
+        digest=hashlib.sha256(b"\n".join(store.log)).hexdigest(),
+        broken=broken,
+        **counts,
+    )
+
+
+def _said(error: Exception) -> str:
+    return str(error) if isinstance(error, AssertionError) and str(error) else repr(error)

@@ -1,0 +1,179 @@
+"""An agent in virtual time: when it connects, reports, loses patience and comes back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from loopline_shared.model import AttemptId, Outcome
+from loopline_simulator.full.machine import Machine
+from loopline_simulator.full.network import Network
+from loopline_simulator.full.world import World
+from loopline_simulator.kernel import Appointment, Call, Kernel
+from loopline_simulator.streams import Generator
+
+_OPEN_WITHIN_S = 10.0
+_NEWS_WITHIN_S = 0.5
+_SHORTEST_PAUSE_S = 0.05
+_LONGEST_PAUSE_S = 30.0
+FAREWELL_S = 2.0
+"""How long a stopped agent waits for the master to have everything."""
+
+Fate = Callable[[Machine, AttemptId, float], tuple[float, Outcome]]
+"""When an attempt that starts on a machine at some time will end, and how."""
+
+
+class Agent:
+    """Drives one machine of the world; ``is_on`` while it runs and is not about to stop."""
+
+    def __init__(
+        self,
+        kernel: Kernel,
+        world: World,
+        network: Network,
+        machine: Machine,
+        fate: Fate,
+        random: Generator,
+        is_over: Callable[[], bool],
+    ) -> None:
+        """``random`` draws its pauses; once ``is_over``, no timer of its does anything."""
+        self.machine, self.is_on = machine, False
+        self._kernel, self._world, self._network = kernel, world, network
+        self._fate, self._random, self._is_over = fate, random, is_over
+        self._ends: dict[AttemptId, Appointment] = {}
+        self._timers: dict[str, Appointment] = {}
+        self._tries = 0
+
+    # --- the computer ---------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """The computer is switched on: its agent knows what the spool kept."""
+        self.machine.boot()
+        self.is_on, self._tries = True, 0
+        self._connect()
+
+    def power_off(self, *, noticed: bool) -> None:
+        """Whatever ran is gone, and the link with it; the master may find out by the lease alone."""
+        self._world.cut(self.machine.name, noticed=noticed)
+        self.machine.processes.clear()
+        self._rest()
+
+    def stop(self) -> None:
+        """Its owner stops it: whatever runs is given back, and the master is told, if it listens."""
+        self.is_on = False
+        self.machine.stop()
+        self._follow_processes()
+        self._report()
+        self._set("farewell", FAREWELL_S, self._leave)
+
+    def break_link(self, *, noticed: bool) -> None:
+        """The connection breaks, with all that is under way; ``noticed``: at the master's end as well."""
+        self._world.cut(self.machine.name, noticed=noticed)
+        self._reconnect_later()
+
+    def _leave(self) -> None:
+        self._hang_up()
+        self.machine.processes.clear()
+        self._rest()
+
+    def _rest(self) -> None:
+        self.is_on = False
+        for appointment in (*self._ends.values(), *self._timers.values()):
+            appointment.cancel()
+        self._ends.clear()
+        self._timers.clear()
+
+    # --- the link -------------------------------------------------------------------------------------------
+
+    def heard(self) -> None:
+        """A frame has come, and the machine has done what it says."""
+        if self.machine.link is None:
+            self._reconnect_later()
+        elif self.machine.is_welcome:
+            settings, self._tries = self._world.settings, 0
+            self._set("patience", max(settings.lease_s, settings.report_every_s, 1.0), self._give_up)
+            self._report_in_time()
+        self._follow_processes()
+
+    def _connect(self) -> None:
+        self._world.connect(self.machine.name)
+        self._forward()
+        self._set("patience", _OPEN_WITHIN_S, self._give_up)
+
+    def _give_up(self) -> None:
+        """No answer for too long: nobody is there any more."""
+        self._hang_up()
+        self._reconnect_later()
+
+    def _hang_up(self) -> None:
+        link = self.machine.link
+        if link is not None:
+            self.machine.hang_up()
+            self._network.forward(link)
+
+    def _reconnect_later(self) -> None:
+        for timer in ("patience", "report", "news"):
+            self._cancel(timer)
+        if self.is_on:
+            longest_s = min(_LONGEST_PAUSE_S, _SHORTEST_PAUSE_S * 2**self._tries)
+            self._tries = min(self._tries + 1, 30)
+            self._set("connect", longest_s * float(self._random.uniform(0.5, 1.0)), self._connect)
+
+    # --- reports --------------------------------------------------------------------------------------------
+
+    def _report_in_time(self) -> None:
+        """At once where there is a result, soon where something has begun, else before the lease runs out."""
+        if self.machine.core.has_results:
+            self._report()
+        elif self.machine.core.has_news and "news" not in self._timers:
+            self._set("news", _NEWS_WITHIN_S, self._report_news)
+        elif "report" not in self._timers:  # the first has just left, in answer to the Welcome
+            self._set("report", self._world.settings.report_every_s, self._report)
+
+    def _report_news(self) -> None:
+        if self.machine.core.has_news:
+            self._report()
+
+    def _report(self) -> None:
+        if self.machine.is_welcome:
+            self.machine.report()
+            self._forward()
+            self._set("report", self._world.settings.report_every_s, self._report)
+
+    def _forward(self) -> None:
+        if self.machine.link is not None:
+            self._network.forward(self.machine.link)
+
+    # --- processes ------------------------------------------------------------------------------------------
+
+    def _follow_processes(self) -> None:
+        for attempt in [attempt for attempt in self._ends if attempt not in self.machine.processes]:
+            self._ends.pop(attempt).cancel()
+        for attempt, since in self.machine.processes.items():
+            if attempt not in self._ends:
+                end, outcome = self._fate(self.machine, attempt, since)
+                self._ends[attempt] = self._kernel.at(end, self._ending(attempt, outcome))
+
+    def _ending(self, attempt: AttemptId, outcome: Outcome) -> Call:
+        def end() -> None:
+            del self._ends[attempt]
+            self.machine.end(attempt, outcome)
+            self._follow_processes()  # what waited may have begun
+            self._report()
+
+        return end
+
+    # --- timers ---------------------------------------------------------------------------------------------
+
+    def _set(self, name: str, seconds: float, call: Call) -> None:
+        def ring() -> None:
+            del self._timers[name]
+            if not self._is_over():
+                call()
+
+        self._cancel(name)
+        self._timers[name] = self._kernel.at(self._kernel.now + seconds, ring)
+
+    def _cancel(self, name: str) -> None:
+        timer = self._timers.pop(name, None)
+        if timer is not None:
+            timer.cancel()

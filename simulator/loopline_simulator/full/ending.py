@@ -1,0 +1,88 @@
+"""What must be true of rows whenever a master might start from them, and when all is over. Else AssertionError."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from loopline_master.core.accounting import ms_of
+from loopline_master.core.entities import LIVE
+from loopline_master.core.scheduler import Scheduler
+from loopline_shared.model import AttemptState, TaskState
+from loopline_simulator.full.machine import Machine
+from loopline_simulator.full.store import MemoryStore
+
+
+def check_restart_changes_nothing(scheduler: Scheduler, store: MemoryStore) -> None:
+    """The rows hold all that the scheduler knows."""
+    now, again = scheduler.state, Scheduler(store.snapshot()).state
+    assert now.grid == again.grid
+    for part in ("jobs", "tasks", "attempts", "workers", "programs", "fresh"):
+        assert_same(part, getattr(now, part), getattr(again, part))
+    assert now.index.ready == again.index.ready
+    assert now.index.witness.keys() == again.index.witness.keys()
+
+
+def check_rows(store: MemoryStore, acknowledged: Iterable[int]) -> None:
+    """Every job that was acknowledged has ended, and each task that succeeded has one accepted result."""
+    for job_id in acknowledged:
+        job = store.jobs[job_id]
+        assert not job.is_live, f"job {job_id} is still {job.state}: {job}"
+        assert job.departure is not None
+    accepted: dict[tuple[int, int], int] = {}
+    for attempt in store.attempts.values():
+        accepted[attempt.task_id] = accepted.get(attempt.task_id, 0) + attempt.accepted
+    for task in store.tasks.values():
+        assert not task.is_open, f"task {task.id} is still {task.state}"
+        results = accepted.get(task.id, 0)
+        assert results == (task.state is TaskState.SUCCEEDED), f"task {task.id} is {task.state}: {results} results"
+    _ledgers_add_up(store)
+    _quorums_were_kept(store)
+    live = [a.id for a in store.attempts.values() if a.state in (*LIVE, AttemptState.CANCELLING)]
+    assert not live, f"attempts still alive: {live}"
+    assert not store.passings, f"passings: {store.passings}"
+
+
+def _ledgers_add_up(store: MemoryStore) -> None:
+    """Each attempt's time is in its job's ledger, once."""
+    known = dict.fromkeys(store.jobs, 0)
+    for attempt in store.attempts.values():
+        is_known = attempt.exit_code is not None and not attempt.late
+        assert not (is_known and attempt.assumed_cpu_ms), f"attempt {attempt.id} is known, and still assumed"
+        known[attempt.job] += ms_of(attempt.cpu_s) if is_known else attempt.assumed_cpu_ms
+    for job in store.jobs.values():
+        entered = job.useful_cpu_ms + job.wasted_cpu_ms + job.lost_cpu_ms
+        assert entered == known[job.id], f"job {job.id} has {entered} ms in its ledger, its attempts {known[job.id]}"
+        assert job.won_cpu_ms <= job.replicated_cpu_ms, f"job {job.id}: {job}"
+        marked = sum(task.mismatch for task in store.tasks.values() if task.job == job.id)
+        assert job.mismatches == marked, f"job {job.id} counts {job.mismatches} mismatches of {marked}"
+
+
+def _quorums_were_kept(store: MemoryStore) -> None:
+    for task in store.tasks.values():
+        quorum = store.jobs[task.job].spec.quorum
+        if quorum is None or task.winner is None:
+            continue
+        digests = {vote.attempt: vote.digest for vote in task.votes}
+        agreeing = {vote.worker for vote in task.votes if vote.digest == digests[task.winner]}
+        assert len(agreeing) >= quorum, f"task {task.id} was accepted, but only {agreeing} agreed"
+
+
+def check_machines(machines: Iterable[Machine]) -> None:
+    """Nothing is left running, and nothing unsaid."""
+    for machine in machines:
+        assert not machine.processes, f"{machine.name} still runs {list(machine.processes)}"
+        assert not machine.spool, f"{machine.name} still keeps {list(machine.spool)}"
+
+
+def check_replay(store: MemoryStore) -> None:
+    """The log alone leads to the same rows."""
+    again = store.replayed()
+    assert again.grid == store.grid
+    for part in ("jobs", "tasks", "attempts", "workers", "programs", "exemptions"):
+        assert_same(part, getattr(store, part), getattr(again, part))
+
+
+def assert_same(what: str, now: Mapping[Any, object], again: Mapping[Any, object]) -> None:
+    for key in {**now, **again}:
+        assert now.get(key) == again.get(key), f"{what} {key}: now {now.get(key)}, again {again.get(key)}"

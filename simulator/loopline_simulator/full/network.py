@@ -1,0 +1,111 @@
+"""The network between the master and its machines, in virtual time.
+
+A link is like TCP's: what is sent one way arrives in that order, each frame after a delay of its own, so that
+frames of different links overtake one another. Frames are also lost and duplicated one by one, which TCP would
+not do: the sessions notice by their numbers. A machine may be cut off for a while: meanwhile nothing arrives, but
+what was sent arrives later.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from loopline_simulator.full.machine import Link
+from loopline_simulator.full.world import World
+from loopline_simulator.kernel import Kernel
+from loopline_simulator.streams import Generator
+
+
+@dataclass(frozen=True, slots=True)
+class Conditions:
+    """Of every link."""
+
+    delay_s: float = 0.0  # at least
+    jitter_s: float = 0.0  # on average, on top (exponential)
+    loss: float = 0.0  # share of frames that never arrive
+    duplication: float = 0.0  # share of frames that arrive twice
+
+
+class Ends(Protocol):
+    """Who is told that a frame has come."""
+
+    def master_heard(self) -> None: ...
+    def machine_heard(self, name: str) -> None: ...
+
+
+@dataclass(slots=True)
+class _Flow:
+    """One direction of one link."""
+
+    frames: deque[bytes]  # under way: the link's own queue
+    expected: int = 0  # of those, and of those that a cut has swallowed
+    last_at: float = 0.0  # when the last of them arrives
+
+
+class Network:
+    """Has every frame arrive in due time. Whoever has sent some says so: ``forward``."""
+
+    def __init__(
+        self, kernel: Kernel, world: World, ends: Ends, conditions: Conditions, randoms: Mapping[str, Generator]
+    ) -> None:
+        """``randoms``: the stream of each machine's links, so that no link's fate depends on another's frames."""
+        self._kernel, self._world, self._ends = kernel, world, ends
+        self._conditions, self._randoms = conditions, randoms
+        self._flows: dict[tuple[int, bool], _Flow] = {}  # by link, and whether it goes up
+        self._healed_at: dict[str, float] = {}  # by machine
+        self.counts: Counter[str] = Counter()
+
+    def forward(self, link: Link) -> None:
+        """Have what was sent on the link arrive; safe to call when nothing was."""
+        for is_up, frames in ((True, link.up), (False, link.down)):
+            flow = self._flows.setdefault((link.number, is_up), _Flow(frames))
+            while flow.expected < len(frames):
+                self._send(link, is_up, flow)
+
+    def partition(self, name: str, seconds: float) -> None:
+        """Cut a machine off for so long."""
+        self._healed_at[name] = max(self._healed_at.get(name, 0.0), self._kernel.now + seconds)
+
+    def _send(self, link: Link, is_up: bool, flow: _Flow) -> None:
+        delay_s = self._conditions.delay_s
+        if self._conditions.jitter_s:
+            delay_s += float(self._randoms[link.name].exponential(self._conditions.jitter_s))
+        flow.expected += 1
+        flow.last_at = max(flow.last_at, self._kernel.now + delay_s)
+        self.counts["frames"] += 1
+        self._arrive_at(flow.last_at, link, is_up)
+
+    def _arrive_at(self, time: float, link: Link, is_up: bool) -> None:
+        self._kernel.at(time, lambda: self._arrive(link, is_up))
+
+    def _arrive(self, link: Link, is_up: bool) -> None:
+        """It is always the oldest frame that arrives: none overtakes another of its link."""
+        healed_at = self._healed_at.get(link.name, 0.0)
+        if healed_at > self._kernel.now:
+            self._arrive_at(healed_at, link, is_up)
+            return
+        flow = self._flows[link.number, is_up]
+        flow.expected -= 1
+        if flow.frames:
+            self._hand_over(link, is_up)
+
+    def _hand_over(self, link: Link, is_up: bool) -> None:
+        lost, twice = self._chance(link, "loss"), self._chance(link, "duplication")
+        self.counts["lost"] += lost
+        self.counts["duplicated"] += twice and not lost
+        if is_up:
+            self._world.arrive_up(link, twice=twice, lost=lost)
+            self.forward(link)  # a refused frame closes the link
+            self._ends.master_heard()
+        elif self._world.machines[link.name].link is link:
+            self._world.deliver_down(link.name, twice=twice, lost=lost)
+            self.forward(link)
+            if not lost:
+                self._ends.machine_heard(link.name)
+
+    def _chance(self, link: Link, kind: str) -> bool:
+        share: float = getattr(self._conditions, kind)
+        return share > 0 and bool(self._randoms[link.name].random() < share)

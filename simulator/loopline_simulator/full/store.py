@@ -1,0 +1,96 @@
+"""A store in memory: what a commit keeps, and what a restart finds. As strict as the real one, and no more."""
+
+from __future__ import annotations
+
+from copy import copy
+from dataclasses import replace
+
+from loopline_master.core.effects import Effects
+from loopline_master.core.entities import UNRELEASED, Attempt, Exemption, Grid, Job, Program, Task, Worker
+from loopline_master.core.estimates.program_key import ProgramKey
+from loopline_master.core.events import BATCH, Batch
+from loopline_master.core.index.intervals import Ranges
+from loopline_master.core.scheduler import Scheduler
+from loopline_master.core.snapshot import Snapshot
+from loopline_master.core.transitions import END
+from loopline_shared.model import AttemptId, AttemptState, Order, Result, TaskId
+
+
+class MemoryStore:
+    def __init__(self) -> None:
+        self.grid = Grid()
+        self.jobs: dict[int, Job] = {}
+        self.tasks: dict[TaskId, Task] = {}
+        self.attempts: dict[AttemptId, Attempt] = {}
+        self.workers: dict[str, Worker] = {}
+        self.programs: dict[ProgramKey, Program] = {}
+        self.exemptions: dict[tuple[int, int], Exemption] = {}
+        self.log: list[bytes] = []
+        self.passings: list[tuple[int, int]] = []  # found by the audit and not excused
+
+    def commit(self, batch: Batch, effects: Effects) -> None:
+        self.keep(effects)
+        self.log.append(BATCH.dump_json(batch))
+        for job_id in effects.completed:
+            self._audit(self.jobs[job_id])
+
+    def keep(self, effects: Effects) -> None:
+        self.grid = copy(effects.grid)
+        self.jobs |= {key: copy(job) for key, job in effects.jobs.items()}
+        self.tasks |= {key: copy(task) for key, task in effects.tasks.items()}
+        self.attempts |= {key: copy(attempt) for key, attempt in effects.attempts.items()}
+        self.workers |= {key: copy(worker) for key, worker in effects.workers.items()}
+        for forgotten in effects.forgotten:
+            self.programs.pop(forgotten, None)
+        self.programs |= {key: copy(program) for key, program in effects.programs.items()}
+        self.exemptions |= {(e.job, e.predecessor): e for e in effects.exemptions}
+        for worker, result in effects.late:
+            self._keep_late(worker, result)
+
+    def snapshot(self) -> Snapshot:
+        """What a master that starts now finds."""
+        attempts = [a for a in self.attempts.values() if not a.is_over]
+        busy_jobs, busy_tasks = {a.job for a in attempts}, {a.task_id for a in attempts}
+        jobs = [job for job in self.jobs.values() if not job.is_over or job.id in busy_jobs]
+        live, ids = {job.id for job in jobs if job.is_live}, {job.id for job in jobs}
+        tasks = [t for t in self.tasks.values() if (t.job in live and t.is_open) or t.id in busy_tasks]
+        started = {
+            job_id: Ranges.of(t.number for t in self.tasks.values() if t.job == job_id and t.started)
+            for job_id in ids
+        }
+        return Snapshot(
+            copy(self.grid),
+            [copy(job) for job in jobs],
+            [copy(task) for task in tasks],
+            [copy(attempt) for attempt in attempts],
+            [copy(worker) for worker in self.workers.values()],
+            {job_id: ranges.pairs() for job_id, ranges in started.items()},
+            [copy(program) for program in self.programs.values()],
+        )
+
+    def retry_material(self, job_id: int) -> tuple[Job, list[Task], list[tuple[int, int]]]:
+        tasks = [copy(t) for t in self.tasks.values() if t.job == job_id and t.winner is None]
+        succeeded = Ranges.of(t.number for t in self.tasks.values() if t.job == job_id and t.winner is not None)
+        return copy(self.jobs[job_id]), tasks, succeeded.pairs()
+
+    def replayed(self) -> MemoryStore:
+        """The rows that the log alone leads to."""
+        fresh, scheduler = MemoryStore(), Scheduler()
+        for line in self.log:
+            batch = BATCH.validate_json(line)
+            fresh.keep(scheduler.step(batch.events, batch.now))
+        return fresh
+
+    def _keep_late(self, worker: str, result: Result) -> None:
+        row = self.attempts.get(result.attempt)
+        if row is not None and row.worker == worker and row.state is AttemptState.LOST:
+            self.attempts[row.id] = replace(row, state=END[result.outcome], exit_code=result.exit_code, late=True)
+
+    def _audit(self, job: Job) -> None:
+        """The definition of passing (no-passing paper), over the rows as they are."""
+        for other in self.jobs.values():
+            came_first = UNRELEASED != other.arrival < job.arrival
+            is_there = other.departure is None or other.departure > (job.departure or 0)
+            excused = job.order is Order.NONE or (job.id, other.id) in self.exemptions
+            if came_first and is_there and other.weight <= job.weight and not excused:
+                self.passings.append((job.id, other.id))

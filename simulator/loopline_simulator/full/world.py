@@ -1,0 +1,258 @@
+"""The whole grid, verb by verb: the real scheduler, both ends of the real link, and the real worker cores; a
+network that cuts, drops and duplicates, workers that reboot, and a master that crashes at any point of its way
+from event to frame.
+
+Nothing here knows when: the property tests draw verbs at random, the timed world (timed.py) makes them events of
+virtual time. Every step is checked, and so is whatever a worker is told to forget: AssertionError.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from loopline_master.core.effects import Effects, Reply, Submitted
+from loopline_master.core.entities import LIVE, Job
+from loopline_master.core.events import (
+    Batch,
+    Event,
+    JobCancelled,
+    JobPaused,
+    JobResumed,
+    JobRetried,
+    JobSubmitted,
+    MasterStarted,
+    SchedulerSettings,
+    WorkerDrained,
+    WorkerJoined,
+    WorkerLeft,
+    WorkerReported,
+    WorkerUndrained,
+)
+from loopline_master.core.invariants import check
+from loopline_master.core.scheduler import Scheduler
+from loopline_shared.errors import ProtocolError
+from loopline_shared.model import AttemptId, JobState
+from loopline_shared.protocol.messages import Hello, Report, Welcome
+from loopline_shared.spec import JobSpec
+from loopline_simulator.full import ending
+from loopline_simulator.full.machine import CLOSED, Link, Machine
+from loopline_simulator.full.store import MemoryStore
+
+CRASHES = ("before step", "before commit", "before release")
+"""Where in its turn a master may crash."""
+
+
+class World:
+    """A master, its machines, and the links between them."""
+
+    def __init__(
+        self, settings: SchedulerSettings, machines: Sequence[Machine], *, now: float = 1000.0, check_every: int = 1
+    ) -> None:
+        """Every ``check_every``-th step is checked: each check costs O(everything)."""
+        self.settings = settings
+        self.machines = {machine.name: machine for machine in machines}
+        self.now, self.sessions = now, 0
+        self.store = MemoryStore()
+        self.acknowledged: set[int] = set()  # jobs whose submission was answered
+        self.answers: dict[str, Reply] = {}  # to submissions, by idempotency key
+        self.inbox: list[Event] = []
+        self.is_up = False
+        self.links: dict[int, Link] = {}  # by number: those that are open at the master's end
+        self._check_every, self._steps = check_every, 0
+        for machine in machines:
+            machine.boot()
+        self.start_master()
+
+    # --- the master -----------------------------------------------------------------------------------------
+
+    def start_master(self) -> None:
+        self.scheduler = Scheduler(self.store.snapshot())
+        self.inbox, self.is_up = [MasterStarted(self.settings)], True
+        self.turn()
+
+    def master_steps(self, crash: str = "") -> list[Reply]:
+        """One turn of the engine; it may crash before its step, before its commit, or before it speaks, and is
+        started again at once.
+        """
+        effects = self.turn(crash)
+        if effects is None:
+            self.start_master()
+            return []
+        return effects.replies
+
+    def turn(self, crash: str = "") -> Effects | None:
+        """Step, commit, speak; None: it has crashed, and is to be started again."""
+        events, self.inbox = self.inbox, []
+        if crash == "before step":
+            self._die()
+            return None
+        effects = self.scheduler.step(events, self.now)
+        self._steps += 1
+        is_checked = self._steps % self._check_every == 0
+        if is_checked:
+            check(self.scheduler.state)
+        if crash == "before commit":
+            self._die()
+            return None
+        self.store.commit(Batch(self.now, events), effects)
+        assert not self.store.passings, f"passings: {self.store.passings}"
+        if crash == "before release":
+            self._die()
+            return None
+        self._release(events, effects)
+        if is_checked:
+            ending.check_restart_changes_nothing(self.scheduler, self.store)
+        return effects
+
+    def _die(self) -> None:
+        """What it had sent is still under way; what had come in and was not committed is gone."""
+        self.inbox, self.is_up = [], False
+        for link in self.links.values():
+            link.down.append(CLOSED)
+        self.links.clear()
+
+    def _release(self, events: Sequence[Event], effects: Effects) -> None:
+        for event, reply in zip(events, effects.replies, strict=True):
+            if isinstance(reply, Submitted):
+                self.acknowledged.add(reply.job)
+            if isinstance(event, JobSubmitted) and event.idempotency_key is not None:
+                self.answers[event.idempotency_key] = reply
+            if isinstance(event, WorkerJoined) and event.session in self.links:
+                welcome = Welcome(self.settings.report_every_s, self.settings.lease_s)
+                link = self.links[event.session]
+                link.down.append(link.master.send(welcome))
+        for _, number in effects.closes:
+            if number in self.links:
+                self.links.pop(number).down.append(CLOSED)
+        for name, assign in effects.assigns.items():
+            open_link = self.links.get(self.scheduler.state.workers[name].session or 0)
+            if open_link is not None:
+                open_link.down.append(open_link.master.send(assign))
+
+    # --- the network ----------------------------------------------------------------------------------------
+
+    def connect(self, name: str) -> None:
+        """Also where a link is open already: the newer one supersedes it, and the older one strays."""
+        self.sessions += 1
+        link = self.machines[name].connect(self.sessions)
+        if self.is_up:
+            self.links[link.number] = link
+        else:
+            link.down.append(CLOSED)
+
+    def deliver_up(self, name: str, *, twice: bool = False, lost: bool = False) -> None:
+        link = self.machines[name].link
+        if link is not None:
+            self.arrive_up(link, twice=twice, lost=lost)
+
+    def arrive_up(self, link: Link, *, twice: bool = False, lost: bool = False) -> None:
+        """The oldest frame under way to the master arrives, also on a link that its worker has left."""
+        if not link.up:
+            return
+        frame = link.up.popleft()
+        for _ in range(0 if lost else 1 + twice):
+            self._master_receives(link, frame)
+
+    def deliver_down(self, name: str, *, twice: bool = False, lost: bool = False) -> None:
+        machine = self.machines[name]
+        if machine.link is None or not machine.link.down:
+            return
+        frame = machine.link.down.popleft()
+        for _ in range(0 if lost else 1 + twice):
+            if machine.link is not None:
+                self._check_on_disk(machine.take(frame))
+
+    def strays(self, name: str) -> list[Link]:
+        """Links that the worker has left, with frames that are still under way to the master."""
+        return [link for link in self.links.values() if link.name == name and link.up and not self._is_current(link)]
+
+    def cut(self, name: str, *, noticed: bool) -> None:
+        """The connection breaks, and with it all frames under way; the master may notice only by the lease."""
+        link = self.machines[name].link
+        if link is not None:
+            self._master_loses(link) if noticed else link.up.clear()
+        self.machines[name].link = None
+
+    def _is_current(self, link: Link) -> bool:
+        return self.machines[link.name].link is link
+
+    def _master_receives(self, link: Link, frame: bytes) -> None:
+        if link.number not in self.links:
+            return
+        if frame == CLOSED:
+            self._master_loses(link)
+            return
+        try:
+            message = link.master.receive(frame)
+        except ProtocolError:
+            self._master_loses(link)
+            link.down.append(CLOSED)
+            return
+        if isinstance(message, Hello):
+            assert link.master.refusal() is None
+            self.inbox.append(WorkerJoined(link.name, link.number, message.boot, message.facts))
+        elif isinstance(message, Report):
+            self.inbox.append(WorkerReported(link.name, link.number, message))
+
+    def _master_loses(self, link: Link) -> None:
+        if self.links.pop(link.number, None) is not None:
+            self.inbox.append(WorkerLeft(link.name, link.number))
+
+    def _check_on_disk(self, forgotten: tuple[AttemptId, ...]) -> None:
+        """What a worker deletes from its spool, the master has."""
+        for attempt in forgotten:
+            row = self.store.attempts[attempt]
+            assert row.state not in LIVE, f"the result of {attempt} was acknowledged, but it is {row.state}"
+
+    # --- users, operators and time --------------------------------------------------------------------------
+
+    def submit(self, spec: JobSpec, key: str | None = None) -> None:
+        self.inbox.append(JobSubmitted("user", spec, key, ended=self._ended(spec.after)))
+
+    def recall(self, job: Job) -> None:
+        """A submission is repeated that the master had taken in, but not answered."""
+        self.acknowledged.add(job.id)
+        self.answers[job.idempotency_key or ""] = Submitted(job.id)
+
+    def steer(self, verb: str, job_id: int) -> None:
+        if verb == "retry":
+            job = self.store.jobs[job_id]
+            if job.state in ("failed", "cancelled") and not self._is_spoken_of(job_id):
+                material = self.store.retry_material(job_id)
+                self.inbox.append(JobRetried(*material, ended=self._ended(job.spec.after)))
+            return
+        self.inbox.append({"cancel": JobCancelled, "pause": JobPaused, "resume": JobResumed}[verb](job_id))
+
+    def _ended(self, jobs: Iterable[int]) -> dict[int, JobState]:
+        """How those ended whose retry is not under way: retries, and those that read ended jobs, take turns."""
+        retried = {event.job.id for event in self.inbox if isinstance(event, JobRetried)}
+        return {
+            job: self.store.jobs[job].state for job in jobs if self.store.jobs[job].is_over and job not in retried
+        }
+
+    def _is_spoken_of(self, job_id: int) -> bool:
+        """Its retry is under way, or something that has read how it ended."""
+        chained = [event for event in self.inbox if isinstance(event, JobSubmitted | JobRetried)]
+        return any(job_id in event.ended or event.job.id == job_id if isinstance(event, JobRetried)
+                   else job_id in event.ended for event in chained)  # fmt: skip
+
+    def drain(self, name: str, *, draining: bool) -> None:
+        self.inbox.append(WorkerDrained(name) if draining else WorkerUndrained(name))
+
+    def pass_time(self, seconds: float) -> None:
+        self.now += seconds
+        if self.scheduler.wake_at is not None and self.scheduler.wake_at <= self.now:
+            self.master_steps()
+
+    # --- the end --------------------------------------------------------------------------------------------
+
+    def is_over(self) -> bool:
+        """Nothing is under way: no job, no process, no result that the master has not got."""
+        if not self.is_up or self.scheduler.state.jobs:
+            return False
+        return all(machine.core.is_idle and not machine.processes for machine in self.machines.values())
+
+    def check_the_end(self) -> None:
+        ending.check_rows(self.store, self.acknowledged)
+        ending.check_machines(self.machines.values())
+        ending.check_replay(self.store)

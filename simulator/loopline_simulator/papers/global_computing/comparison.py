@@ -1,0 +1,121 @@
+"""From the answers of many runs to rows: schedulers beside one another, and beside the paper."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import TypeVar
+
+from loopline_simulator.experiments.comparison import Cell, cell
+from loopline_simulator.papers.global_computing.published import RATES, TIMES, TIMES_OF
+from loopline_simulator.papers.global_computing.trial import Answer, Case, Measures, Rates
+from loopline_simulator.statistics import Estimate, estimate, ratio
+
+Figures = TypeVar("Figures")
+
+BASES = ("GRR", "LOAD")
+"""What every scheduler's mean total is compared with, on the same seeds."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClientRow:
+    """What one client got."""
+
+    client: str
+    throughput: Cell  # KB/s
+    performance: Cell  # Mflops
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One scheduler in one setting."""
+
+    scheduler: str
+    times: dict[str, Cell]  # seconds, by TIMES
+    use: list[Cell]  # of each server, % of the time
+    chosen: list[Estimate]  # each server's share of the requests
+    total_over: dict[str, Estimate]  # its mean total over that of each of BASES
+    clients: list[ClientRow]
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """All schedulers in one setting."""
+
+    table: int | None  # of the paper
+    reading: str
+    title: str
+    traffic: str
+    assumptions: list[str]
+    servers: list[str]
+    rows: list[Row]
+
+
+def compare(answers: Sequence[Answer]) -> list[Setting]:
+    """One setting for each that the answers are of, in their order."""
+    return [_setting(list(group)) for _, group in groupby(answers, key=lambda answer: _key(answer.case))]
+
+
+def _key(case: Case) -> tuple[int | None, str, str, str]:
+    return case.table, case.reading, case.scenario.title, traffic_of(case)
+
+
+def traffic_of(case: Case) -> str:
+    """The kinds of traffic on its networks."""
+    return ", ".join(sorted({network.traffic.kind for network in case.scenario.networks}))
+
+
+def _setting(answers: Sequence[Answer]) -> Setting:
+    case = answers[0].case
+    runs: dict[str, list[Measures]] = {}
+    for answer in answers:
+        runs.setdefault(answer.case.scheduler, []).append(answer.measures)
+    table, reading, title, traffic = _key(case)
+    servers = [server.name for server in case.scenario.servers]
+    rows = [_row(case, scheduler, runs) for scheduler in runs]
+    return Setting(table, reading, title, traffic, case.scenario.assumptions, servers, rows)
+
+
+def _row(case: Case, scheduler: str, runs: dict[str, list[Measures]]) -> Row:
+    own, title = runs[scheduler], case.scenario.title
+    known = _known(case, TIMES_OF, (title, scheduler)) or (None,) * 5
+    servers = range(len(case.scenario.servers))
+    return Row(
+        scheduler=scheduler,
+        times={
+            time: cell([getattr(run, f"{time}_s") for run in own], figure)
+            for time, figure in zip(TIMES, known, strict=False)
+        },
+        use=[_use(own, server, known[3 + server] if server < 2 else None) for server in servers],
+        chosen=[estimate([run.chosen[server] for run in own]) for server in servers],
+        total_over={base: _over(own, runs[base]) for base in BASES if base in runs and base != scheduler},
+        clients=[_client_row(case, number, client.name, own) for number, client in enumerate(case.scenario.clients)],
+    )
+
+
+def _use(runs: Sequence[Measures], server: int, known: float | None) -> Cell:
+    return cell([100 * run.utilisation[server] for run in runs], known)
+
+
+def _over(ours: Sequence[Measures], theirs: Sequence[Measures]) -> Estimate:
+    return ratio([run.total_s for run in ours], [run.total_s for run in theirs])
+
+
+def _client_row(case: Case, number: int, name: str, runs: Sequence[Measures]) -> ClientRow:
+    throughput, performance = _known(case, RATES, (case.scenario.title, name)) or (None, None)
+    rates = [rates for run in runs if (rates := run.clients[number]) is not None]
+
+    def of(value: Callable[[Rates], float], known: float | None) -> Cell:
+        return cell([value(rate) for rate in rates] or [float("nan")], known)
+
+    return ClientRow(
+        name,
+        of(lambda rate: rate.throughput_kb_s, throughput),
+        of(lambda rate: rate.performance_mflops, performance),
+    )
+
+
+def _known(case: Case, tables: dict[int, dict[tuple[str, str], Figures]], key: tuple[str, str]) -> Figures | None:
+    """The paper's figures, where the case is the paper's in everything."""
+    return tables.get(case.table, {}).get(key) if case.table and traffic_of(case) == "poisson" else None

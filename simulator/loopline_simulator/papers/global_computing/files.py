@@ -1,0 +1,86 @@
+"""Scenario files: one's own, and the paper's tables, which come with the simulator."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from loopline_shared.errors import LooplineError
+from loopline_simulator.papers.global_computing.scenario import Scenario
+from loopline_simulator.papers.global_computing.traffic import Trace, Traffic, read_trace
+
+TABLES = (1, 2, 3, 4)
+READINGS = ("text", "fitted")
+"""The paper's own words, and what its published figures imply."""
+
+
+def paper_scenarios(table: int, reading: str) -> list[Scenario]:
+    """The settings of one of the paper's tables."""
+    name = f"table-{table}-{reading}.toml"
+    return _scenarios(name, files(__package__).joinpath("scenarios", name).read_text("utf-8"))
+
+
+def read_scenarios(file: Path) -> list[Scenario]:
+    """Every variant in a file; LooplineError says what is wrong with it, and where."""
+    try:
+        scenarios = _scenarios(str(file), file.read_text("utf-8"))
+    except OSError as error:
+        raise LooplineError("usage", f"{file}: {error.strerror or error}") from None
+    except ValueError as error:
+        raise LooplineError("usage", f"{file}: {error}", "mend it; docs/global-computing.md has an example") from None
+    return [_with_traces(scenario, file.parent) for scenario in scenarios]
+
+
+def _scenarios(name: str, text: str) -> list[Scenario]:
+    document = tomllib.loads(text)
+    variants = document.pop("variants", [{}])
+    if not isinstance(variants, list) or not variants or not all(isinstance(variant, dict) for variant in variants):
+        raise LooplineError("usage", f"{name}: variants are tables", "write [[variants]] above what each one changes")
+    return [_scenario(name, merged(document, variant)) for variant in variants]
+
+
+def merged(base: Mapping[str, Any], change: Mapping[str, Any]) -> dict[str, Any]:
+    """``base`` with what ``change`` says: tables key by key (one of another ``kind`` as a whole), lists and values as
+    a whole.
+    """
+    return {**base, **{key: _changed(base.get(key), value) for key, value in change.items()}}
+
+
+def _changed(old: Any, new: Any) -> Any:
+    if not (isinstance(old, dict) and isinstance(new, dict)):
+        return new
+    return merged(old, new) if new.get("kind", old.get("kind")) == old.get("kind") else new
+
+
+def _scenario(name: str, content: Mapping[str, Any]) -> Scenario:
+    try:
+        return Scenario.model_validate(content)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        place = ".".join(str(part) for part in first["loc"])
+        what = "is missing" if first["type"] == "missing" else first["msg"].removeprefix("Value error, ")
+        got = first["input"]
+        value = "" if isinstance(got, dict | list) else f", got {got!r:.60}"
+        message = f"{name}: {place}: {what}{value}" if place else f"{name}: {what}"
+        raise LooplineError("usage", message, "docs/global-computing.md says what a scenario is made of") from None
+
+
+def _with_traces(scenario: Scenario, folder: Path) -> Scenario:
+    """Its traces found, beside the file that names them."""
+
+    def found(traffic: Traffic) -> Traffic:
+        return trace(folder / traffic.file, absolute=traffic.absolute) if isinstance(traffic, Trace) else traffic
+
+    networks = [network.model_copy(update={"traffic": found(network.traffic)}) for network in scenario.networks]
+    return scenario.model_copy(update={"networks": networks})
+
+
+def trace(file: Path, *, absolute: bool = False) -> Trace:
+    """LooplineError says what is wrong with the file."""
+    read_trace(str(file.absolute()))
+    return Trace(file=str(file.absolute()), absolute=absolute)

@@ -1,0 +1,146 @@
+"""A network between a site and a server, one way, and the line in which a client's packets wait to enter it.
+
+Section 3.1.2 of the paper: first come, first served, at the bandwidth; room for N packets, the one that is being sent
+included. A foreign packet that finds it full is lost, a request's is tried again.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left, bisect_right
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from loopline_simulator.kernel import Kernel
+from loopline_simulator.papers.global_computing.traffic import Packets
+
+_MEMORY = 40.0
+"""After so many relaxation times of the queue, how full it is has the same law whatever it was (to e ** -40)."""
+
+
+class Network:
+    """Advances only when it is asked: what passed meanwhile is made up for then, as far back as it matters."""
+
+    def __init__(self, packets: Packets, bandwidth: float, places: int, packet_bytes: float) -> None:
+        self.places = places
+        self.passed = 0  # foreign packets looked at
+        self._packets, self._bandwidth = packets, bandwidth
+        slowest = 2 * (1 - math.cos(math.pi / (places + 1))) * bandwidth / packet_bytes  # of M/M/1/N at full load
+        self._memory_s = _MEMORY / slowest
+        self._leaving: deque[float] = deque()  # when each packet in it will have left
+        self._times: list[float] = []
+        self._sizes = np.empty(0)  # few of them are ever looked at
+        self._index, self._window, self._seen = 0, -1, 0.0
+
+    def offer(self, now: float, size: float) -> float | None:
+        """When a packet of ``size`` bytes that comes now will have left; None where there is no room for it."""
+        self._advance(now)
+        leaving = self._leaving
+        if len(leaving) >= self.places:
+            return None
+        leaves = (leaving[-1] if leaving else now) + size / self._bandwidth
+        leaving.append(leaves)
+        return leaves
+
+    @property
+    def full_until(self) -> float:
+        """When the packet leaves that is being sent: before then, a network that was found full stays so."""
+        return self._leaving[0]
+
+    def _advance(self, now: float) -> None:
+        """Let the foreign packets in that have come by ``now``, and those out that are done."""
+        if now - self._seen > self._memory_s:
+            self._skip_to(now - self._memory_s)
+        self._seen = now
+        while self._window < 0 or (self._window + 1) * self._packets.window_s <= now:
+            self._pass(now)
+            self._open(self._window + 1)
+        self._pass(now)
+        leaving = self._leaving
+        while leaving and leaving[0] <= now:
+            leaving.popleft()
+
+    def _pass(self, now: float) -> None:
+        times, sizes, leaving, places, bandwidth = (
+            self._times, self._sizes, self._leaving, self.places, self._bandwidth
+        )  # fmt: skip
+        index = began = self._index
+        end = len(times)
+        while index < end and (at := times[index]) <= now:
+            while leaving and leaving[0] <= at:
+                leaving.popleft()
+            if len(leaving) < places:
+                leaving.append((leaving[-1] if leaving else at) + sizes.item(index) / bandwidth)
+                index += 1
+            else:  # all that come before the next one leaves are lost
+                index = bisect_left(times, leaving[0], index + 1)
+        self.passed += index - began
+        self._index = index
+
+    def _skip_to(self, start: float) -> None:
+        number = int(start // self._packets.window_s)
+        if number > self._window:
+            self._open(number)
+        self._index = max(self._index, bisect_right(self._times, start))
+
+    def _open(self, number: int) -> None:
+        self._window, self._index = number, 0
+        self._times, self._sizes = self._packets.window(number)
+
+
+class Line:
+    """What a client has to send, or is sent, packet after packet: the one at the head tries at each moment of a
+    Poisson process (or whatever ``gaps`` are) to enter its network.
+    """
+
+    def __init__(self, kernel: Kernel, gaps: Iterator[float], packet_bytes: float) -> None:
+        self._kernel, self._gaps, self._packet_bytes = kernel, gaps, packet_bytes
+        self._waiting: deque[_Data] = deque()
+        self._since = 0.0
+
+    def send(
+        self, network: Network, packets: int, arrived: Callable[[], None], sent: Callable[[float], None]
+    ) -> None:
+        """Call ``sent`` of each of the ``packets`` with how long it stood at the head, and ``arrived`` when the last
+        has left the network.
+        """
+        self._waiting.append(_Data(network, packets, arrived, sent))
+        if len(self._waiting) == 1:
+            self._turn()
+
+    def _turn(self) -> None:
+        """Of another packet."""
+        self._since = self._kernel.now
+        self._try_later()
+
+    def _try_later(self, full_until: float = 0.0) -> None:
+        """At the next moment of the process; those at which the network is known to be full are passed over."""
+        at = self._kernel.now + next(self._gaps)
+        while at < full_until:
+            at += next(self._gaps)
+        self._kernel.at(at, self._try)
+
+    def _try(self) -> None:
+        data = self._waiting[0]
+        leaves = data.network.offer(self._kernel.now, self._packet_bytes)
+        if leaves is None:
+            self._try_later(data.network.full_until)
+            return
+        data.sent(self._kernel.now - self._since)
+        data.packets -= 1
+        if not data.packets:
+            self._waiting.popleft()
+            self._kernel.at(leaves, data.arrived)
+        if self._waiting:
+            self._turn()
+
+
+@dataclass(slots=True)
+class _Data:
+    network: Network
+    packets: int  # that have not yet entered it
+    arrived: Callable[[], None]
+    sent: Callable[[float], None]

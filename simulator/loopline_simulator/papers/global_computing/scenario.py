@@ -1,0 +1,180 @@
+"""A scenario: who computes what where. Written in TOML; see docs/global-computing.md."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Annotated, Self
+
+from pydantic import Field, field_validator, model_validator
+
+from loopline_shared.settings_source import meant
+from loopline_simulator.papers.global_computing.disciplines import Discipline, FirstCome
+from loopline_simulator.papers.global_computing.laws import Exponential, Law
+from loopline_simulator.papers.global_computing.part import Name, Part, Positive, Seconds
+from loopline_simulator.papers.global_computing.programs import Program, packets
+from loopline_simulator.papers.global_computing.schedulers import SCHEDULERS
+from loopline_simulator.papers.global_computing.traffic import Poisson, Traffic
+
+KB = 1000.0
+Several = Annotated[list[Name], Field(min_length=1, max_length=1000)]
+
+
+class Requests(Part):
+    """How often a client asks: the mean interval is what a request is expected to take and ``pause_s`` more (sections
+    4.1 and 5.1). Expected is ``expected_s``; left out, what it would take alone on the server that is worst for it.
+    """
+
+    intervals: Law = Exponential()
+    pause_s: Seconds
+    expected_s: Seconds | None = None
+
+
+class Client(Part):
+    """Clients of one ``site`` share its networks; left out, the client is a site of its own."""
+
+    name: Name
+    site: Name | None = None
+    program: Program | None = None
+    requests: Requests | None = None
+
+
+class Server(Part):
+    """``utilisation``: the share of its time that jobs of others take, which come as ``intervals`` and ``sizes`` say,
+    with ``job_mop`` in the mean.
+    """
+
+    name: Name
+    speed_mops: Positive
+    discipline: Discipline = FirstCome()
+    utilisation: Annotated[float, Field(ge=0, lt=1)]
+    job_mop: Positive = 10.0
+    intervals: Law = Exponential()
+    sizes: Law = Exponential()
+
+
+class Network(Part):
+    """Joins every one of ``sites`` with every one of ``servers`` (left out: all), each pair by queues of its own,
+    there and back. ``throughput_kb_s`` is what a request is to get of the bandwidth: the rest is traffic.
+    """
+
+    sites: Several | None = None
+    servers: Several | None = None
+    bandwidth_kb_s: Positive = 1500.0
+    throughput_kb_s: Positive
+    latency_s: Positive = 0.032
+    traffic: Traffic = Poisson()
+    sizes: Law = Exponential()
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        if self.throughput_kb_s > self.bandwidth_kb_s:
+            raise ValueError(f"throughput_kb_s ({self.throughput_kb_s:g}) is more than the bandwidth")
+        return self
+
+    def joins(self, site: str, server: str) -> bool:
+        return site in (self.sites or [site]) and server in (self.servers or [server])
+
+    def places(self, packet_kb: float) -> int:
+        """N of equation (8), the packet that is being sent included."""
+        return max(2, round(self.latency_s * self.bandwidth_kb_s / packet_kb))
+
+    @property
+    def traffic_bytes_s(self) -> float:
+        """Equation (5), in bytes."""
+        return (self.bandwidth_kb_s / self.throughput_kb_s - 1) * self.bandwidth_kb_s * KB
+
+
+class Scenario(Part):
+    """One setting. A run ends with the completion of the ``completions``-th request, and counts those alone."""
+
+    title: Name
+    assumptions: list[str] = Field(default=[])
+    completions: Annotated[int, Field(ge=1, le=10**6)] = 50
+    packet_kb: Positive = 100.0
+    packet_intervals: Law = Exponential()
+    program: Program
+    requests: Requests
+    clients: Annotated[list[Client], Field(min_length=1, max_length=1000)]
+    servers: Annotated[list[Server], Field(min_length=1, max_length=1000)]
+    networks: Annotated[list[Network], Field(min_length=1, max_length=1000)]
+    schedulers: Several = Field(default=list(SCHEDULERS))
+    round_robin_from: Name | None = None
+
+    @field_validator("schedulers")
+    @classmethod
+    def _are_known(cls, names: list[str]) -> list[str]:
+        for name in names:
+            known_scheduler(name)
+        return names
+
+    @model_validator(mode="after")
+    def _holds_together(self) -> Self:
+        servers, sites = _unique("server", self.servers), {site_of(client) for client in self.clients}
+        _unique("client", self.clients)
+        for network in self.networks:
+            _all_known("site", network.sites or [], sites)
+            _all_known("server", network.servers or [], servers)
+        _all_known("server", [self.round_robin_from] if self.round_robin_from else [], servers)
+        for site in sorted(sites):
+            for server in servers:
+                self.network(site, server)
+        return self
+
+    def network(self, site: str, server: str) -> Network:
+        """ValueError where there is none, or more than one."""
+        found = [network for network in self.networks if network.joins(site, server)]
+        if len(found) != 1:
+            how_many = f"{len(found)} networks join" if found else "no network joins"
+            raise ValueError(f"{how_many} the site {site} and the server {server}: there must be one")
+        return found[0]
+
+    def program_of(self, client: Client) -> Program:
+        return client.program or self.program
+
+    def packets_of(self, client: Client) -> tuple[int, int]:
+        """There and back."""
+        program, size = self.program_of(client), self.packet_kb * KB
+        return packets(program.out_bytes, size), packets(program.back_bytes, size)
+
+    def interval_s(self, client: Client) -> float:
+        """Mean time between two requests of this client."""
+        requests = client.requests or self.requests
+        worst = max(self._alone_s(client, server) for server in self.servers)
+        return (worst if requests.expected_s is None else requests.expected_s) + requests.pause_s
+
+    def _alone_s(self, client: Client, server: Server) -> float:
+        program, network = self.program_of(client), self.network(site_of(client), server.name)
+        sending = (program.out_bytes + program.back_bytes) / (network.throughput_kb_s * KB)
+        return float(sending + program.work_mop / server.speed_mops)
+
+    def with_traffic(self, traffic: Traffic | None) -> Self:
+        """The same with this on every network; None: as it is."""
+        if traffic is None:
+            return self
+        networks = [network.model_copy(update={"traffic": traffic}) for network in self.networks]
+        return self.model_copy(update={"networks": networks})
+
+
+def site_of(client: Client) -> str:
+    return client.site or client.name
+
+
+def known_scheduler(name: str) -> str:
+    """ValueError names the nearest where there is none of that name."""
+    if name not in SCHEDULERS:
+        raise ValueError(f"there is no scheduler {name!r}: {meant(name, SCHEDULERS)}")
+    return name
+
+
+def _unique(kind: str, parts: Sequence[Client | Server]) -> list[str]:
+    names = [part.name for part in parts]
+    for name in names:
+        if names.count(name) > 1:
+            raise ValueError(f"two of the {kind}s are called {name!r}")
+    return names
+
+
+def _all_known(kind: str, names: Iterable[str], known: Iterable[str]) -> None:
+    for name in names:
+        if name not in known:
+            raise ValueError(f"there is no {kind} {name!r}: {meant(name, known)}")

@@ -1,0 +1,144 @@
+"""Servers, by how they share their time among the jobs that are there. All are busy while there is work."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Callable
+from heapq import heappop, heappush
+
+from loopline_simulator.kernel import Appointment, Kernel
+
+Done = Callable[[], None]
+
+
+class Server(ABC):
+    """``speed``: Mop per second; work is in Mop."""
+
+    def __init__(self, kernel: Kernel, speed: float) -> None:
+        self.speed = speed
+        self.jobs = 0  # running and waiting
+        self._kernel = kernel
+        self._unfinished = 0.0  # Mop, as of _seen
+        self._busy = self._seen = 0.0
+
+    def take(self, work: float, done: Done) -> None:
+        """Call ``done`` when the ``work`` is done."""
+        self._account()
+        self._unfinished += work
+        self.jobs += 1
+        self._begin(work, done)
+
+    @property
+    def unfinished_s(self) -> float:
+        """How long it would be busy if nothing more came."""
+        self._account()
+        return self._unfinished / self.speed
+
+    @property
+    def busy_s(self) -> float:
+        """For how long it was, up to now."""
+        self._account()
+        return self._busy
+
+    @abstractmethod
+    def _begin(self, work: float, done: Done) -> None: ...
+
+    def _finish(self, done: Done) -> None:
+        self._account()
+        self.jobs -= 1
+        done()
+
+    def _account(self) -> None:
+        passed = self._kernel.now - self._seen
+        self._seen = self._kernel.now
+        if self.jobs:
+            self._busy += passed
+            self._unfinished = max(0.0, self._unfinished - passed * self.speed)
+        else:
+            self._unfinished = 0.0
+
+
+class FirstCome(Server):
+    """One after another."""
+
+    def __init__(self, kernel: Kernel, speed: float) -> None:
+        super().__init__(kernel, speed)
+        self._queue: deque[tuple[float, Done]] = deque()
+
+    def _begin(self, work: float, done: Done) -> None:
+        self._queue.append((work, done))
+        if len(self._queue) == 1:
+            self._start()
+
+    def _start(self) -> None:
+        self._kernel.at(self._kernel.now + self._queue[0][0] / self.speed, self._end)
+
+    def _end(self) -> None:
+        _, done = self._queue.popleft()
+        if self._queue:
+            self._start()
+        self._finish(done)
+
+
+class RoundRobin(Server):
+    """Each in turn, for at most ``quantum_s``."""
+
+    def __init__(self, kernel: Kernel, speed: float, quantum_s: float) -> None:
+        super().__init__(kernel, speed)
+        self._quantum = quantum_s * speed
+        self._queue: deque[tuple[float, Done]] = deque()
+
+    def _begin(self, work: float, done: Done) -> None:
+        self._queue.append((work, done))
+        if len(self._queue) == 1:
+            self._start()
+
+    def _start(self) -> None:
+        turn = min(self._quantum, self._queue[0][0])
+        self._kernel.at(self._kernel.now + turn / self.speed, self._end)
+
+    def _end(self) -> None:
+        left, done = self._queue.popleft()
+        left -= self._quantum
+        if left > 0:
+            self._queue.append((left, done))
+        if self._queue:
+            self._start()
+        if left <= 0:
+            self._finish(done)
+
+
+class ProcessorSharing(Server):
+    """All at once, each with an equal share of the speed."""
+
+    def __init__(self, kernel: Kernel, speed: float) -> None:
+        super().__init__(kernel, speed)
+        self._attained, self._as_of = 0.0, 0.0  # work that a job would have had that had always been there
+        self._running: list[tuple[float, int, Done]] = []  # heap, by what is attained when it is done
+        self._begun = 0
+        self._next = Appointment(lambda: None)
+
+    def _begin(self, work: float, done: Done) -> None:
+        self._attain()
+        self._begun += 1
+        heappush(self._running, (self._attained + work, self._begun, done))
+        self._plan()
+
+    def _attain(self) -> None:
+        now = self._kernel.now
+        if self._running:
+            self._attained += (now - self._as_of) * self.speed / len(self._running)
+        self._as_of = now
+
+    def _plan(self) -> None:
+        self._next.cancel()
+        if self._running:
+            left = max(0.0, self._running[0][0] - self._attained)
+            self._next = self._kernel.at(self._kernel.now + left * len(self._running) / self.speed, self._end)
+
+    def _end(self) -> None:
+        self._attain()
+        self._attained, _, done = heappop(self._running)
+        self._plan()
+        self._finish(done)

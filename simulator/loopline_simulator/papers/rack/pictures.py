@@ -1,0 +1,196 @@
+"""Single runs as pictures, algorithm beside algorithm: the rack, waits over nodes, utilisation over time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import groupby
+from pathlib import Path
+from textwrap import wrap
+from typing import Any
+
+from loopline_simulator.drawing import save
+from loopline_simulator.papers.rack.measures import fairness, utilisation, window
+from loopline_simulator.papers.rack.rack import Rack
+from loopline_simulator.papers.rack.tables import scenario
+from loopline_simulator.papers.rack.trial import Case, lives_of
+from loopline_simulator.papers.rack.world import Life
+
+_DPI = 90
+_FRAMES = 6
+_COLOURS = ("#3b6fb6", "#d97a1f", "#3a8f5c", "#a04a9c", "#8a6d3b", "#5c5c5c")
+_FREE, _GREY = "#eeeeee", "#666666"
+
+
+@dataclass(frozen=True, slots=True)
+class Show:
+    """What is drawn: one seed's jobs, as each algorithm planned them."""
+
+    title: str
+    rack: Rack
+    runs: dict[str, list[Life]]
+
+    @property
+    def largest_wait(self) -> int:
+        return max(life.wait for lives in self.runs.values() for life in lives)
+
+    @property
+    def longest(self) -> int:
+        return max(life.job.limit for lives in self.runs.values() for life in lives)
+
+    @property
+    def window(self) -> tuple[float, float]:
+        return window(next(iter(self.runs.values())))
+
+
+def draw(cases: Sequence[Case], folder: Path) -> list[Path]:
+    """Per scenario, the highest load: ``rack``, ``waits`` and ``utilisation``, as PNG."""
+    files = []
+    for used, group in groupby(cases, key=lambda case: case.used):
+        show = _show(list(group), used)
+        name = "log" if used is None else f"used-{100 * used:.0f}"
+        for kind, figure in (("frames", _racks), ("waits", _waits), ("utilisation", _utilisations)):
+            files += save(partial(figure, show), folder / f"rack-{kind}-{name}", kinds=["png"], dpi=_DPI)
+    return files
+
+
+def _show(cases: Sequence[Case], used: float | None) -> Show:
+    load = max(case.workload.load or 0.0 for case in cases)
+    chosen = [case for case in cases if (case.workload.load or 0.0) == load]
+    at = f", load {load:g}" if load else ""
+    return Show(f"{scenario(used)}{at}", chosen[0].rack, {case.algorithm: lives_of(case) for case in chosen})
+
+
+def _racks(show: Show) -> Any:
+    """A row an algorithm, a frame every quarter of the longest limit, from the middle of the run on."""
+    from matplotlib.colors import Normalize
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(11.5, 1.0 + 2.0 * len(show.runs)), layout="constrained")
+    grid = figure.subplots(len(show.runs), _FRAMES, squeeze=False)
+    norm = Normalize(0, max(1, show.largest_wait))
+    step = max(1, show.longest // 4)
+    start = round(sum(show.window) / 2)
+    for (name, lives), row in zip(show.runs.items(), grid, strict=True):
+        for frame, axes in enumerate(row):
+            now = start + frame * step
+            _draw_rack(axes, show.rack, [life for life in lives if life.plan.start <= now < life.end], norm)
+            axes.set_title(f"step {now}: {_share(show.rack, lives, now):.0%} in use", fontsize=9.5, color=_GREY)
+        row[0].set_ylabel(_wrapped(name), fontweight="bold")
+    bar = figure.colorbar(_mappable(norm), ax=grid, shrink=0.8, aspect=30, pad=0.01)
+    bar.set_label("waited (steps)")
+    bar.outline.set_visible(False)
+    figure.suptitle(f"Who is in the rack ({show.title})", x=0.01, ha="left", fontweight="bold")
+    return figure
+
+
+def _mappable(norm: Any) -> Any:
+    from matplotlib.cm import ScalarMappable
+
+    return ScalarMappable(norm, "viridis_r")
+
+
+def _draw_rack(axes: Any, rack: Rack, running: Sequence[Life], norm: Any) -> None:
+    from matplotlib.collections import PatchCollection
+    from matplotlib.patches import Rectangle
+
+    shapes = [Rectangle(life.plan.place, life.job.width, life.job.height) for life in running]
+    colours = _mappable(norm)
+    filled = PatchCollection(
+        shapes, facecolors=[colours.to_rgba(life.wait) for life in running], edgecolors="white", linewidths=1.0
+    )
+    axes.add_collection(filled)
+    axes.set_xlim(0, rack.width)
+    axes.set_ylim(0, rack.height)
+    axes.set_aspect("equal")
+    axes.set_facecolor(_FREE)
+    axes.set_xticks([])
+    axes.set_yticks([])
+    for side in axes.spines.values():
+        side.set_color("#aaaaaa")
+
+
+def _share(rack: Rack, lives: Sequence[Life], now: int) -> float:
+    return utilisation(lives, rack, now, now + 1)
+
+
+def _waits(show: Show) -> Any:
+    """Waits over nodes with their line, a panel an algorithm."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(11.5, 4.4), layout="constrained")
+    row = figure.subplots(1, len(show.runs), sharex=True, sharey=True, squeeze=False)[0]
+    for axes, (name, lives), colour in _coloured(row, show):
+        fit = fairness(lives)
+        nodes, waits = [life.job.nodes for life in lives], [life.wait for life in lives]
+        axes.scatter(nodes, waits, s=12, color=colour, alpha=0.45, linewidths=0)
+        ends = [0, max(nodes)]
+        axes.plot(ends, [fit.intercept + fit.slope * x for x in ends], color="black", linewidth=1.6)
+        axes.set_title(name, loc="left", fontweight="bold", fontsize=11, color=colour)
+        figures = f"correlation {fit.correlation:.2f}\nresidual {fit.residual:.1f}\nlargest wait {max(waits)}"
+        axes.text(0.03, 0.97, figures, transform=axes.transAxes, va="top", fontsize=9.5, backgroundcolor="#ffffffc0")
+        _plain(axes)
+        axes.set_xlabel("nodes of the job")
+    row[0].set_ylabel("waited (steps)")
+    most = max(1, show.largest_wait)
+    row[0].set_xlim(left=0)
+    row[0].set_ylim(-0.02 * most, 1.25 * most)
+    figure.suptitle(f"Waits over nodes ({show.title})", x=0.01, ha="left", fontweight="bold")
+    return figure
+
+
+def _utilisations(show: Show) -> Any:
+    """Above the share of nodes in use, over the longest limit's time; below what waits."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(11.5, 5.6), layout="constrained")
+    above, below = figure.subplots(2, 1, sharex=True, height_ratios=(1.4, 1))
+    end = max(life.end for lives in show.runs.values() for life in lives)
+    times = range(0, end + 1, max(1, end // 400))
+    for _, (name, lives), colour in _coloured([above] * len(show.runs), show):
+        mean = utilisation(lives, show.rack, *show.window)
+        above.plot(
+            times, list(_smoothed(show, lives, times)), color=colour, label=f"{name}: {mean:.1%}", linewidth=1.6
+        )
+        below.plot(times, list(_waiting(lives, times)), color=colour, linewidth=1.6)
+    for axes in (above, below):
+        axes.axvspan(*show.window, color="#f4f1e6", zorder=-1, linewidth=0)
+        _plain(axes)
+    above.set_ylabel(f"nodes in use,\nmean over {show.longest} steps")
+    above.yaxis.set_major_formatter(lambda share, _: f"{share:.0%}")
+    above.set_ylim(0, 1.02)
+    above.legend(frameon=False, loc="lower center", ncols=len(show.runs), title="mean over the shaded time")
+    below.set_ylabel("jobs that wait")
+    below.set_ylim(bottom=0)
+    below.set_xlim(0, end)
+    below.set_xlabel("time (steps)")
+    figure.suptitle(f"How full the rack is ({show.title})", x=0.01, ha="left", fontweight="bold")
+    return figure
+
+
+def _smoothed(show: Show, lives: Sequence[Life], times: Sequence[int]) -> Iterator[float]:
+    for time in times:
+        start, end = max(0.0, time - show.longest / 2), time + show.longest / 2
+        yield utilisation(lives, show.rack, start, end)
+
+
+def _waiting(lives: Sequence[Life], times: Sequence[int]) -> Iterator[int]:
+    for time in times:
+        yield sum(life.job.arrival <= time < life.plan.start for life in lives)
+
+
+def _coloured(places: Sequence[Any], show: Show) -> Iterator[tuple[Any, tuple[str, list[Life]], str]]:
+    colours = [_COLOURS[number % len(_COLOURS)] for number in range(len(show.runs))]
+    return zip(places, show.runs.items(), colours, strict=True)
+
+
+def _wrapped(name: str) -> str:
+    return "\n".join(wrap(name.replace("-", "- "), 14)).replace("- ", "-")
+
+
+def _plain(axes: Any) -> None:
+    axes.grid(color="#e2e2e2", linewidth=0.6)
+    axes.set_axisbelow(True)
+    for side in ("top", "right"):
+        axes.spines[side].set_visible(False)

@@ -1,0 +1,33 @@
+"""Files that others wrote: opened, and named in what is wrong with them."""
+
+from __future__ import annotations
+
+import gzip
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TextIO
+
+from loopline_shared.errors import LooplineError
+
+
+@contextmanager
+def opened(file: Path) -> Iterator[TextIO]:
+    """A text file, or one packed by gzip."""
+    try:
+        with (
+            gzip.open(file, "rt", errors="replace") if file.suffix == ".gz" else file.open(errors="replace") as lines
+        ):
+            yield lines
+    except (OSError, EOFError) as error:  # EOFError: half a gzip file
+        reason = getattr(error, "strerror", None) or str(error)
+        raise LooplineError("trace", f"{file} cannot be read: {reason}") from None
+
+
+@contextmanager
+def named(file: Path) -> Iterator[None]:
+    """Errors name the file as well as the line."""
+    try:
+        yield
+    except LooplineError as error:
+        raise LooplineError(error.code, f"{file}: {error.message}", error.hint) from None

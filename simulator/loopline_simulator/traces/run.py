@@ -1,0 +1,123 @@
+"""One run of a trace, and all that it depends on. Cases travel to other processes: they name their files."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
+from pathlib import Path
+
+from loopline_master.core.events import SchedulerSettings
+from loopline_shared.errors import LooplineError
+from loopline_shared.model import Order
+from loopline_simulator.fast import trial
+from loopline_simulator.fast.availability import Absence, Interrupted, Interval, absences, alternating
+from loopline_simulator.fast.changing_world import ChangingWorld
+from loopline_simulator.fast.machines import Park
+from loopline_simulator.fast.metrics import Measures, Recorder
+from loopline_simulator.fast.world import Arrival, Host
+from loopline_simulator.streams import stream
+from loopline_simulator.traces.files import named, opened
+from loopline_simulator.traces.intervals import Machine, read_machines
+from loopline_simulator.traces.swf import Selection, arrivals, read_jobs
+
+_STAYS = 10_000
+"""Drawn for a host at most."""
+
+
+@dataclass(frozen=True, slots=True)
+class TraceCase:
+    seed: int
+    policy: str
+    order: Order
+    swf: Path
+    selection: Selection
+    park: Park
+    availability: Path | None = None
+    absence: Absence = Absence.LOSES
+    lease_s: float = 300.0
+    stay_s: float | None = None  # mean time for which hosts are there, where no file says it; None: always
+    away_s: float = 3600.0  # ... and for which they are not
+    presence: Path | None = None
+    share: float = 0.0  # of its speed that a host has left over while its owner uses it
+
+
+@dataclass(frozen=True, slots=True)
+class TraceAnswer:
+    case: TraceCase
+    jobs: int
+    hosts: int
+    measures: Measures
+    events: int  # calls that the kernel made
+
+
+def run(case: TraceCase) -> TraceAnswer:
+    """LooplineError where a file cannot be used, or where nothing ever finished."""
+    jobs = load_jobs(case.swf, case.selection)
+    hosts, stays = _hosts(case)
+    recorder = Recorder(hosts)
+    world = ChangingWorld(_settings(case), hosts, jobs, recorder, stays=stays, absence=case.absence)
+    world.run()
+    ends = [job.finished for job in recorder.jobs() if job.finished is not None]
+    if not ends:
+        raise LooplineError("trace", "no job finished", "were any machines there, and for long enough?")
+    means = [host.speed.work_between(0.0, max(ends)) / max(ends) for host in hosts]
+    return TraceAnswer(case, len(jobs), len(hosts), recorder.measures(sum(means), max(means)), world.kernel.events)
+
+
+def load_jobs(file: Path, selection: Selection) -> list[Arrival]:
+    with opened(file) as lines, named(file):
+        jobs = list(arrivals(read_jobs(lines), selection))
+    if not jobs:
+        hint = "a job must have a run time and processors; are --since and --until in the file's seconds?"
+        raise LooplineError("trace", f"{file}: no job in it is chosen", hint)
+    return jobs
+
+
+def load_machines(file: Path) -> dict[str, Machine]:
+    with opened(file) as lines, named(file):
+        return read_machines(lines)
+
+
+def _settings(case: TraceCase) -> SchedulerSettings:
+    steady = trial.settings(case.policy, case.order)
+    return steady if case.availability is None and case.stay_s is None else replace(steady, lease_s=case.lease_s)
+
+
+def _hosts(case: TraceCase) -> tuple[list[Host], dict[str, list[Interval]]]:
+    """Those of the park; or those that the file names, with its speeds, or the park's where it says none."""
+    hosts, stays = _machines(case)
+    present = load_machines(case.presence) if case.presence is not None else {}
+    strangers = present.keys() - {host.name for host in hosts}
+    if strangers:
+        raise LooplineError("trace", f"{case.presence}: there is no host {min(strangers)} whose owner could be there")
+    for host in hosts:
+        if host.name in present:
+            host.speed = Interrupted(host.speed, present[host.name].stays, case.share)
+    return hosts, stays
+
+
+def _machines(case: TraceCase) -> tuple[list[Host], dict[str, list[Interval]]]:
+    known = load_machines(case.availability) if case.availability is not None else None
+    park = case.park if known is None else replace(case.park, count=len(known))
+    hosts = park.hosts(case.seed)
+    for name, host in zip(known or (), hosts, strict=False):
+        host.name, host.speed = name, (known or {})[name].speed or host.speed
+    stays = {name: machine.stays for name, machine in known.items()} if known else _drawn_stays(case, hosts)
+    for host in hosts:
+        if case.absence is Absence.SLEEPS and host.name in stays:
+            host.speed = Interrupted(host.speed, absences(stays[host.name]))
+    return hosts, {name: [_from_zero(stay) for stay in of_host] for name, of_host in stays.items()}
+
+
+def _drawn_stays(case: TraceCase, hosts: Sequence[Host]) -> dict[str, list[Interval]]:
+    if case.stay_s is None:
+        return {}
+    return {
+        host.name: list(islice(alternating(stream(case.seed, "stays", host.name), case.stay_s, case.away_s), _STAYS))
+        for host in hosts
+    }
+
+
+def _from_zero(stay: Interval) -> Interval:
+    return Interval(max(0.0, stay.start), stay.end)

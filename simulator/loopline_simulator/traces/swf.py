@@ -1,0 +1,174 @@
+"""The Standard Workload Format of the Parallel Workloads Archive: one job a line, 18 numbers, comments after ``;``.
+
+-1 stands for unknown. Files are not always as the format says: lines of more or fewer fields (from the fifth on all
+may be missing), fractions where whole numbers belong, blank lines, comments anywhere. That is taken as it comes; what
+cannot be a job at all is an error with its line's number.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+
+from loopline_shared.errors import LooplineError
+from loopline_shared.spec import MAX_TASKS, JobSpec, Parameters, Range
+from loopline_simulator.fast.world import Arrival
+
+UNKNOWN = -1.0
+_LEAST, _FIELDS = 5, 18
+_LARGEST_SIZE = 1e15
+
+
+@dataclass(frozen=True, slots=True)
+class SwfJob:
+    """What is used of a line; None where it says -1. Times in seconds, ``submitted`` since the log's start."""
+
+    number: int
+    submitted: float
+    wait: float | None
+    run_time: float | None
+    processors: int | None
+    average_cpu: float | None = None  # seconds per processor
+    requested_processors: int | None = None
+    requested_time: float | None = None
+    status: int | None = None  # 1 completed, 0 failed, 5 cancelled
+    user: int | None = None
+
+
+class TasksFrom(StrEnum):
+    """Which field says how many tasks a job has."""
+
+    ALLOCATED = "allocated"  # processors that it got, else those it asked for
+    REQUESTED = "requested"  # processors that it asked for, else those it got
+    ONE = "one"  # none: every job is one task
+
+
+class SizeFrom(StrEnum):
+    """Which field says how long one processor works for it."""
+
+    RUN_TIME = "run-time"
+    CPU_TIME = "cpu-time"  # where it is known, else the run time
+    REQUESTED_TIME = "requested-time"  # what its user asked for, else the run time
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Which jobs of a file, and as what."""
+
+    first: int | None = None  # so many jobs that are usable
+    since: float = 0.0  # submitted from here on, in the file's seconds; it becomes time 0
+    until: float = math.inf  # ... and before this
+    stretch: float = 1.0  # of times between arrivals: 0.5 doubles the load
+    tasks_from: TasksFrom = TasksFrom.ALLOCATED
+    size_from: SizeFrom = SizeFrom.RUN_TIME
+
+
+def read_jobs(lines: Iterable[str]) -> Iterator[SwfJob]:
+    """One after the other. LooplineError names the line that is none."""
+    for number, line in enumerate(lines, 1):
+        content = line.partition(";")[0].split()
+        if content:
+            yield _job(number, content)
+
+
+def arrivals(jobs: Iterable[SwfJob], chosen: Selection) -> Iterator[Arrival]:
+    """The jobs that could run: without a time or without processors (never started) there is nothing to run. In the
+    order of the file, which is nearly that of submission.
+    """
+    taken = 0
+    for job in jobs:
+        if chosen.first is not None and taken >= chosen.first:
+            return
+        if chosen.since <= job.submitted < chosen.until and (spec := _spec(job, chosen)) is not None:
+            taken += 1
+            yield Arrival((job.submitted - chosen.since) * chosen.stretch, spec)
+
+
+def to_line(job: SwfJob) -> str:
+    """As the format wants it; what is not known here is -1."""
+    known = (
+        job.number,
+        job.submitted,
+        job.wait,
+        job.run_time,
+        job.processors,
+        job.average_cpu,
+        None,
+        job.requested_processors,
+        job.requested_time,
+        None,
+        job.status,
+        job.user,
+    )
+    fields = [*known, *([None] * (_FIELDS - len(known)))]
+    return " ".join("-1" if value is None else f"{value:.17g}" for value in fields)
+
+
+def _job(line: int, fields: list[str]) -> SwfJob:
+    if len(fields) < _LEAST:
+        raise _wrong(line, f"a job has {_FIELDS} fields, at least {_LEAST}; here are {len(fields)}")
+    numbers = [_number(line, place, text) for place, text in enumerate(fields[:_FIELDS], 1)]
+    known = [None if number < 0 else number for number in numbers] + [None] * (_FIELDS - len(numbers))
+    if known[1] is None:
+        raise _wrong(line, "field 2, the time of submission, must be known")
+    return SwfJob(
+        number=int(numbers[0]),
+        submitted=known[1],
+        wait=known[2],
+        run_time=known[3],
+        processors=_count(line, 5, known[4]),
+        average_cpu=known[5],
+        requested_processors=_count(line, 8, known[7]),
+        requested_time=known[8],
+        status=_whole(known[10]),
+        user=_whole(known[11]),
+    )
+
+
+def _number(line: int, place: int, text: str) -> float:
+    try:
+        number = float(text)
+    except ValueError:
+        number = math.nan
+    if not math.isfinite(number):
+        raise _wrong(line, f"field {place} is not a number: {text[:40]!r}")
+    return number
+
+
+def _count(line: int, place: int, number: float | None) -> int | None:
+    """Processors: 0 is as good as unknown."""
+    if number is not None and number > MAX_TASKS:
+        raise _wrong(line, f"field {place} is not a number of processors: {number:g}")
+    return None if number is None or number < 1 else int(number)
+
+
+def _whole(number: float | None) -> int | None:
+    return None if number is None else int(number)
+
+
+def _spec(job: SwfJob, chosen: Selection) -> JobSpec | None:
+    tasks, seconds = _tasks(job, chosen.tasks_from), _seconds(job, chosen.size_from)
+    if not tasks or not seconds:
+        return None
+    processors = tasks if chosen.tasks_from is not TasksFrom.ONE else job.processors or 1
+    size = min(seconds * processors, _LARGEST_SIZE)
+    parameters: Parameters | None = {"i": Range(range=[1, tasks])} if tasks > 1 else None
+    return JobSpec(name=f"swf {job.number}", command=["traced"], parameters=parameters, size=size)
+
+
+def _tasks(job: SwfJob, source: TasksFrom) -> int | None:
+    if source is TasksFrom.ONE:
+        return 1
+    known = (job.processors, job.requested_processors)
+    return next((count for count in (known if source is TasksFrom.ALLOCATED else known[::-1]) if count), None)
+
+
+def _seconds(job: SwfJob, source: SizeFrom) -> float | None:
+    by_source = {SizeFrom.CPU_TIME: job.average_cpu, SizeFrom.REQUESTED_TIME: job.requested_time}
+    return by_source.get(source) or job.run_time
+
+
+def _wrong(line: int, what: str) -> LooplineError:
+    return LooplineError("trace", f"line {line} is not a job in the Standard Workload Format: {what}")

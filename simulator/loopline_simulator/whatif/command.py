@@ -1,0 +1,91 @@
+"""``python -m loopline_simulator what-if``: reads an event log, and says what would have been."""
+
+from __future__ import annotations
+
+import difflib
+import json as json_format
+import sys
+from collections.abc import Iterable
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Parameter
+from cyclopts.validators import Number
+
+from loopline_master.core.policies import REGISTRY
+from loopline_shared.errors import LooplineError
+from loopline_shared.model import Order
+from loopline_simulator.whatif import compare, outlook
+from loopline_simulator.whatif.durations import Durations
+from loopline_simulator.whatif.forecast import forecasts
+from loopline_simulator.whatif.jobfile import read_job
+from loopline_simulator.whatif.log import batches, broken
+from loopline_simulator.whatif.recording import Recording, rebased, record
+from loopline_simulator.whatif.tally import Tally
+from loopline_simulator.whatif.world import WhatIfWorld
+
+
+def what_if(
+    log: str = "-",
+    /,
+    *,
+    policy: str | None = None,
+    order: str | None = None,
+    what_if_submit: Annotated[Path | None, Parameter(metavar="FILE")] = None,
+    seeds: Annotated[int, Parameter(validator=Number(gte=1, lte=10_000))] = 20,
+    json: bool = False,
+) -> int:
+    """A master's event log lived through again: under another policy or order, or with one job more.
+
+    `loopline replay DATABASE` takes the same options, and reads the log from the database. Without any option all is
+    decided as it was; what differs then is the model's doing.
+
+    Parameters
+    ----------
+    log
+        Lines of JSON, as `python -m loopline_master.store.replay DATABASE --events` writes them; `-`: from stdin.
+    policy
+        What if this policy had decided.
+    order
+        What if this had been promised about the order of completions.
+    what_if_submit
+        What if this job were submitted at the log's end: JSON, TOML or YAML, as `POST /api/v1/jobs` takes it.
+    seeds
+        Runs for `--what-if-submit`, where something must be drawn at random.
+    json
+        Answer with JSON on stdout, and nothing else.
+    """
+    policy, order = _known("policy", policy, REGISTRY), _known("order", order, Order)
+    new = None if what_if_submit is None else read_job(what_if_submit)
+    recording = _read(log)  # all that can be wrong with the options has been said by now
+    settings = rebased(recording.settings, policy, order)
+    if new is not None:
+        runs = forecasts(recording, Durations(recording), new, settings, seeds)
+        found = outlook.outlook(recording, new, settings, runs)
+        print(json_format.dumps(found.to_json(), indent=2) if json else outlook.text(found))
+        return 0
+    tally = Tally()
+    world = WhatIfWorld(recording, tally, policy=policy, order=order)
+    world.run()
+    comparison = compare.compare(recording, tally, settings, world.jobs_as)
+    print(json_format.dumps(comparison.to_json(), indent=2) if json else compare.text(comparison))
+    return 0
+
+
+def _read(log: str) -> Recording:
+    with ExitStack() as stack:
+        try:
+            lines = sys.stdin.buffer if log == "-" else stack.enter_context(Path(log).open("rb"))
+        except OSError as error:
+            raise broken(f"{log} cannot be read: {error.strerror}") from None
+        return record(batches(lines))
+
+
+def _known(what: str, name: str | None, known: Iterable[str]) -> str | None:
+    names = [str(each) for each in known]
+    if name is None or name in names:
+        return name
+    close = difflib.get_close_matches(name, names, n=1)
+    hint = f"did you mean {close[0]}?" if close else f"there are {', '.join(names)}"
+    raise LooplineError("usage", f"there is no {what} {name!r}", hint)

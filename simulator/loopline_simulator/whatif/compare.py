@@ -1,0 +1,167 @@
+"""A recording and what would have been instead, side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from statistics import fmean
+
+from loopline_master.core.entities import Job
+from loopline_master.core.events import SchedulerSettings
+from loopline_simulator.whatif.recording import Recording
+from loopline_simulator.whatif.tally import COMPLETED, Tally, passings
+
+SHOWN = 30
+"""Jobs that are listed for people; programs get all."""
+
+
+@dataclass(frozen=True, slots=True)
+class Course:
+    """One job's, in seconds; None: it has not come to that. ``end_s`` counts from the log's beginning."""
+
+    state: str
+    wait_s: float | None
+    execution_s: float | None
+    total_s: float | None
+    end_s: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Overall:
+    """Means are over the jobs that completed in both."""
+
+    policy: str
+    order: str
+    wait_s: float | None
+    execution_s: float | None
+    total_s: float | None
+    end_s: float | None  # of the last job to complete
+    completed: int
+    passings: int  # without those that are excused: the job passed was paused or stalled
+    excused: int
+    lost_s: float  # slot-seconds computed in vain
+    lost_share: float  # of all that was computed
+
+
+@dataclass(frozen=True, slots=True)
+class JobRow:
+    job: int
+    name: str
+    size: float | None
+    recorded: Course
+    what_if: Course | None  # None: there was no room for it
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    recorded: Overall
+    what_if: Overall
+    jobs: list[JobRow]
+
+    def to_json(self) -> dict[str, object]:
+        return asdict(self)
+
+
+def compare(
+    recording: Recording, other: Tally, settings: SchedulerSettings, jobs_as: Mapping[int, int]
+) -> Comparison:
+    """``settings``: those of the what-if; ``jobs_as``: its numbers of the recording's jobs."""
+    rows = [
+        JobRow(job.id, job.spec.name, job.size, _course(job, recording.began), _course_of(other, jobs_as.get(job.id)))
+        for job in sorted(recording.tally.jobs.values(), key=lambda job: job.id)
+    ]
+    both = [row for row in rows if row.what_if and None not in (row.recorded.end_s, row.what_if.end_s)]
+    recorded = _overall(recording.tally, recording.settings, [row.recorded for row in both], recording.began)
+    what_if = _overall(other, settings, [row.what_if for row in both if row.what_if], 0.0)
+    return Comparison(recorded, what_if, rows)
+
+
+def text(comparison: Comparison) -> str:
+    """For people."""
+    lines = [f"{'':24}{'recorded':>18}{'what if':>18}{'change':>10}"]
+    lines += _overall_lines(comparison.recorded, comparison.what_if)
+    lines += ["", f"{'job':>6}  {'name':16}{'wait':>20}{'execution':>22}{'total':>22}{'end':>22}"]
+    lines += [_job_line(row) for row in comparison.jobs[:SHOWN]]
+    if len(comparison.jobs) > SHOWN:
+        lines.append(f"... and {len(comparison.jobs) - SHOWN:,} jobs more: --json has them all")
+    return "\n".join(lines)
+
+
+def _course_of(tally: Tally, job: int | None) -> Course | None:
+    return None if job is None else _course(tally.jobs[job], 0.0)
+
+
+def _course(job: Job, began: float) -> Course:
+    end = job.finished_at if job.state in COMPLETED else None
+    return Course(
+        job.state.value,
+        _between(job.submitted_at, job.started_at),
+        _between(job.started_at, end),
+        _between(job.submitted_at, end),
+        _between(began, end),
+    )
+
+
+def _overall(tally: Tally, settings: SchedulerSettings, courses: Iterable[Course], began: float) -> Overall:
+    listed = list(courses)
+    found = passings(tally)
+    completed = [job for job in tally.jobs.values() if job.state in COMPLETED]
+    computed = tally.used_s + tally.lost_s
+    return Overall(
+        settings.policy,
+        settings.order.value,
+        _mean(course.wait_s for course in listed),
+        _mean(course.execution_s for course in listed),
+        _mean(course.total_s for course in listed),
+        max((_between(began, job.finished_at) or 0.0 for job in completed), default=None),
+        len(completed),
+        found.count - found.excused,
+        found.excused,
+        tally.lost_s,
+        tally.lost_s / computed if computed else 0.0,
+    )
+
+
+def _overall_lines(recorded: Overall, what_if: Overall) -> list[str]:
+    lines = [f"{name:24}{getattr(recorded, key):>18}{getattr(what_if, key):>18}" for name, key in _WORDS]
+    for name, key in _TIMES:
+        before, after = getattr(recorded, key), getattr(what_if, key)
+        change = f"{after / before - 1:+10.1%}" if before and after is not None else ""
+        lines.append(f"{name:24}{seconds(before):>18}{seconds(after):>18}{change}".rstrip())
+    for name, key in _COUNTS:
+        lines.append(f"{name:24}{getattr(recorded, key):>18,}{getattr(what_if, key):>18,}")
+    lines.append(f"{'lost computing, share':24}{recorded.lost_share:>18.2%}{what_if.lost_share:>18.2%}")
+    return lines
+
+
+_WORDS = (("policy", "policy"), ("order", "order"))
+_TIMES = (
+    ("mean wait", "wait_s"),
+    ("mean execution", "execution_s"),
+    ("mean total", "total_s"),
+    ("end of the last job", "end_s"),
+    ("lost computing", "lost_s"),
+)
+_COUNTS = (("jobs completed", "completed"), ("passings", "passings"), ("passings, excused", "excused"))
+
+
+def _job_line(row: JobRow) -> str:
+    other = row.what_if
+    pairs = [
+        f"{seconds(getattr(row.recorded, key))} > {seconds(getattr(other, key) if other else None)}"
+        for key in ("wait_s", "execution_s", "total_s", "end_s")
+    ]
+    return f"{row.job:>6}  {row.name[:15]:16}{pairs[0]:>20}" + "".join(f"{pair:>22}" for pair in pairs[1:])
+
+
+def seconds(value: float | None) -> str:
+    return "-" if value is None else f"{value:,.1f} s"
+
+
+def _between(start: float | None, end: float | None) -> float | None:
+    return None if start is None or end is None else end - start
+
+
+def _mean(values: Iterable[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return fmean(known) if known else None

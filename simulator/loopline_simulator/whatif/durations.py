@@ -1,0 +1,164 @@
+"""How long an attempt takes where, from what a recording says (the model is in the package's docstring)."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from statistics import median
+
+from loopline_shared.model import Outcome, TaskId
+from loopline_shared.spec import JobSpec
+from loopline_shared.sweep import size_at
+from loopline_simulator.fast.availability import Piecewise
+from loopline_simulator.whatif.recording import Recording, Span
+
+BELIEVED = 4.0
+"""A job whose tasks took more than this times more or less than the others' sizes let expect is set right."""
+A_MINUTE = 60.0
+"""What a task needs of which nothing at all is known."""
+_LONGER = 1e-6
+
+
+class Durations:
+    """Work is in reference CPU-seconds as the workers' own measured speed counts them."""
+
+    def __init__(self, recording: Recording) -> None:
+        self._specs = {job.id: job.spec for job in recording.tally.jobs.values()}
+        self._measured = {name: facts.speed for name, facts in recording.facts.items()}
+        self._good: dict[TaskId, list[Span]] = defaultdict(list)
+        self._cut: dict[tuple[TaskId, str], Span] = {}
+        self._failed: dict[TaskId, list[Span]] = defaultdict(list)
+        for span in recording.spans:
+            self._sort(span)
+        self.unit, self._factors = self._calibrated()
+        self.speeds = self._speeds()
+        self._of_job = self._works_by_job()
+        works = [work for of_job in self._of_job.values() for work in of_job]
+        self.works = works or [A_MINUTE]
+        self._typical = median(self.works)
+
+    def plan(self, task: TaskId, worker: str, start: float, failures: int) -> tuple[float, Outcome]:
+        """When an attempt that starts at ``start`` will end, and how; its task has failed ``failures`` times."""
+        failed = self._failed.get(task, [])
+        if failures < len(failed):
+            return self._failing(failed[failures], worker, start), Outcome.FAILED
+        return self._end_of(task, worker, start), Outcome.SUCCEEDED
+
+    def work(self, task: TaskId) -> float | None:
+        """What a task needs; None where the recording does not say."""
+        size = self._size(task)
+        if size is not None:
+            return size * self._factors.get(task.job, self.unit)
+        if task in self._good:
+            return _mean(self._work(span) for span in self._good[task])
+        return None
+
+    def typical(self, job: int) -> list[float]:
+        """What tasks of this job needed, or of all jobs where none of its own is known."""
+        return self._of_job.get(job) or self.works
+
+    def speed(self, worker: str) -> Piecewise:
+        return self.speeds.get(worker) or Piecewise([0.0], [self._measured.get(worker, 1.0)])
+
+    def new_job(self, spec: JobSpec, task: int) -> float | None:
+        """What a task of a job would need that is not in the recording."""
+        size = size_at(spec, task)
+        return None if size is None else size * self.unit
+
+    def _end_of(self, task: TaskId, worker: str, start: float) -> float:
+        for span in self._good.get(task, ()):
+            if span.worker == worker and _is_about(span, start):
+                return start + span.took_s
+        work = self.work(task)
+        if work is None:
+            work = _mean(self._of_job.get(task.job, [self._typical]))
+        end = self.speed(worker).end_of(start, work)
+        cut = self._cut.get((task, worker))
+        if cut is not None and _is_about(cut, start):
+            end = max(end, start + cut.took_s * (1 + _LONGER) + _LONGER)
+        return end
+
+    def _failing(self, span: Span, worker: str, start: float) -> float:
+        if span.worker == worker:
+            return start + span.took_s
+        return self.speed(worker).end_of(start, self._work(span))
+
+    def _size(self, task: TaskId) -> float | None:
+        spec = self._specs.get(task.job)
+        return None if spec is None else size_at(spec, task.task)
+
+    def _sort(self, span: Span) -> None:
+        if span.outcome is Outcome.SUCCEEDED:
+            self._good[span.task].append(span)
+        elif span.outcome is Outcome.FAILED:
+            self._failed[span.task].append(span)
+        else:
+            self._cut[span.task, span.worker] = span
+
+    def _work(self, span: Span) -> float:
+        return self.speed(span.worker).work_between(span.start, span.start + span.took_s)
+
+    def _calibrated(self) -> tuple[float, dict[int, float]]:
+        """Work per unit of size: of all jobs, and of each (the same, unless its sizes cannot be believed)."""
+        ratios: dict[int, list[float]] = defaultdict(list)
+        for task, spans in self._good.items():
+            size = self._size(task)
+            if size is not None:
+                ratios[task.job] += [span.took_s * self._measured[span.worker] / size for span in spans]
+        by_job = {job: median(of_job) for job, of_job in ratios.items()}
+        unit = (median(by_job.values()) if by_job else 0.0) or 1.0
+        return unit, {job: unit if _is_near(own, unit) else own for job, own in by_job.items()}
+
+    def _speeds(self) -> Mapping[str, Piecewise]:
+        known: dict[str, list[tuple[float, float, float]]] = defaultdict(list)
+        for task, spans in self._good.items():
+            if self._size(task) is None:
+                continue
+            for span in spans:
+                if span.took_s > 0:
+                    speed = (self.work(task) or 0.0) / span.took_s
+                    known[span.worker].append((span.start, span.start + span.took_s, speed))
+        return {worker: _pieces(stretches) for worker, stretches in known.items()}
+
+    def _works_by_job(self) -> dict[int, list[float]]:
+        works: dict[int, list[float]] = defaultdict(list)
+        for task in self._good:
+            works[task.job].append(self.work(task) or 0.0)
+        return dict(works)
+
+
+def _pieces(stretches: Iterable[tuple[float, float, float]]) -> Piecewise:
+    """(start, end, speed) of attempts, several at once where there are slots: their mean at every moment; where
+    there is none, the last that there was.
+    """
+    edges = sorted(
+        (time, kind, speed)
+        for start, end, speed in stretches
+        for time, kind, speed in ((start, 1, speed), (end, -1, speed))
+    )
+    times, speeds = [edges[0][0]], [edges[0][2]]
+    running: list[float] = []
+    for time, kind, speed in edges:
+        running.append(speed) if kind > 0 else running.remove(speed)
+        mean = _mean(running) if running else speeds[-1]
+        if time == times[-1]:
+            speeds[-1] = mean
+        elif not math.isclose(mean, speeds[-1], rel_tol=1e-9):
+            times.append(time)
+            speeds.append(mean)
+    return Piecewise(times, speeds)
+
+
+def _is_about(span: Span, start: float) -> bool:
+    """An attempt that starts then runs, in part, while the recorded one did."""
+    return abs(start - span.start) < max(span.took_s, _LONGER)
+
+
+def _is_near(one: float, other: float) -> bool:
+    return other / BELIEVED <= one <= other * BELIEVED
+
+
+def _mean(numbers: Iterable[float]) -> float:
+    listed = list(numbers)
+    return sum(listed) / len(listed)

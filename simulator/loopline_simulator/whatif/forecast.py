@@ -1,0 +1,197 @@
+"""One job more, now: when it would start and end, whom it would delay, and for whom it must wait.
+
+The grid goes on from the log's end, once with the new job and once without; both with the same luck. What is not
+known is drawn anew for each seed: a task's work, where it has no size, from what tasks of its job (or of any) came
+to; a machine's speed by letting it live its recorded past again, from a random moment on. Machines that are there
+stay, those that are not stay away; nobody submits anything else, and nothing fails.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from loopline_master.core.effects import Declined, Effects, Submitted
+from loopline_master.core.entities import LIVE, Attempt, Job, Worker
+from loopline_master.core.events import JobSubmitted, MasterStarted, SchedulerSettings
+from loopline_master.core.index.intervals import Ranges
+from loopline_master.core.scheduler import Scheduler
+from loopline_master.core.snapshot import Snapshot
+from loopline_master.core.state import State
+from loopline_shared.errors import LooplineError
+from loopline_shared.model import AttemptId, Order, TaskId
+from loopline_shared.spec import JobSpec
+from loopline_simulator.fast.availability import Recurring
+from loopline_simulator.fast.changing_world import ChangingWorld
+from loopline_simulator.fast.hosts import Speed, Steady
+from loopline_simulator.fast.world import Host
+from loopline_simulator.streams import stream
+from loopline_simulator.whatif.durations import Durations
+from loopline_simulator.whatif.recording import Recording
+from loopline_simulator.whatif.tally import Tally
+
+
+class Luck:
+    """What is drawn in the run of one seed: the same with the new job and without it."""
+
+    def __init__(self, recording: Recording, durations: Durations, seed: int, new: JobSpec) -> None:
+        self._recording, self._durations, self._seed, self._new = recording, durations, seed, new
+        self.is_certain = True  # nothing had to be drawn
+
+    def speed(self, worker: str) -> Speed:
+        """From now on."""
+        past = self._durations.speed(worker)
+        if past.is_steady:
+            return Steady(past.last)
+        self.is_certain = False
+        begin = float(stream(self._seed, "speed", worker).uniform(0.0, self._recording.ended))
+        return Recurring(past, begin, self._recording.ended)
+
+    def work(self, task: TaskId) -> float:
+        known = self._known(task)
+        return known if known is not None else self._drawn(task, self._durations.typical(task.job))
+
+    def rest(self, attempt: Attempt, now: float) -> float:
+        """What is left of a task that runs since then. Where it should have ended already: less than it has had."""
+        began = attempt.dispatched_at - self._recording.began
+        done = self._durations.speed(attempt.worker).work_between(began, now)
+        known = self._known(attempt.task_id)
+        longer = [work for work in self._durations.typical(attempt.job) if work > done]
+        if known is not None and known > done:
+            return known - done
+        if known is None and longer:
+            return self._drawn(attempt.task_id, longer) - done
+        self.is_certain = False
+        return done * float(stream(self._seed, "rest", *attempt.id).random())
+
+    def _known(self, task: TaskId) -> float | None:
+        if task.job == self._recording.scheduler.state.grid.next_job:
+            return self._durations.new_job(self._new, task.task)
+        return self._durations.work(task)
+
+    def _drawn(self, task: TaskId, works: list[float]) -> float:
+        self.is_certain = self.is_certain and len(works) == 1
+        return works[int(stream(self._seed, "work", *task).integers(len(works)))]
+
+
+class ForecastWorld(ChangingWorld):
+    """The grid as it was at the log's end, and on. Times are seconds since 1970."""
+
+    def __init__(
+        self, recording: Recording, luck: Luck, settings: SchedulerSettings, observe: Callable[[Effects], None]
+    ) -> None:
+        self._recording, self._luck = recording, luck
+        self.now = recording.began + recording.ended
+        super().__init__(settings, [], [], observe)
+
+    def submit(self, spec: JobSpec) -> Job:
+        """The new job; LooplineError where the master would not take it."""
+        (reply,) = self._step([JobSubmitted("user", spec)]).replies
+        if isinstance(reply, Declined):
+            raise LooplineError(reply.code, reply.message, reply.hint, reply.status)
+        assert isinstance(reply, Submitted)
+        return self.scheduler.state.jobs[reply.job]
+
+    def _begin(self, settings: SchedulerSettings) -> None:
+        """As a master that starts again: its workers come back, and say what they hold."""
+        self.kernel.now = self.now
+        state = self._recording.scheduler.state
+        self.scheduler = Scheduler(_snapshot(state))
+        present = [self._host(worker) for worker in state.workers.values() if worker.session is not None]
+        self._hosts = {host.name: host for host in present}
+        for attempt in state.attempts.values():
+            if attempt.state in LIVE and attempt.worker in self._hosts:
+                self._go_on(self._hosts[attempt.worker], attempt)
+        self._step([MasterStarted(settings)])
+        self.connect(present)
+        self._keep_leases(settings)
+
+    def _host(self, worker: Worker) -> Host:
+        host = Host(worker.name, worker.facts, self._luck.speed(worker.name), session=worker.session or 1)
+        host.offered = worker.offered if worker.reported else worker.facts.slots
+        return host
+
+    def _go_on(self, host: Host, attempt: Attempt) -> None:
+        """With what it was doing when the log ended."""
+        if attempt.waiting:
+            host.waiting[attempt.id] = attempt.slots
+            return
+        host.taken[attempt.id] = attempt.slots
+        end = self.now + host.speed.end_of(0.0, self._luck.rest(attempt, self._recording.ended))
+        self._until(host, attempt.id, end, lambda: self._end(host, attempt.id))
+        host.running[attempt.id] = (attempt.dispatched_at, host.running[attempt.id][1])
+
+    def _end_of(self, host: Host, attempt: AttemptId) -> float:
+        return self.now + host.speed.end_of(self.kernel.now - self.now, self._luck.work(attempt.task_id))
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Of one seed; times in seconds from now, None: never."""
+
+    start: float | None
+    end: float | None
+    delays: dict[int, float | None]  # by job that would end without the new one; None: now it never does
+    waits_for: list[int]
+    is_certain: bool
+
+
+def forecast(
+    recording: Recording, durations: Durations, spec: JobSpec, settings: SchedulerSettings, seed: int
+) -> Run:
+    luck = Luck(recording, durations, seed, spec)
+    without, with_it = Tally(), Tally()
+    ForecastWorld(recording, luck, settings, without).run()
+    world = ForecastWorld(recording, luck, settings, with_it)
+    new = world.submit(spec)
+    waits_for = _waits_for(world.scheduler.state, new)
+    world.run()
+    return Run(
+        start=_since(world.now, new.started_at),
+        end=_since(world.now, new.finished_at),
+        delays={
+            job.id: _since(job.finished_at, with_it.jobs.get(job.id, job).finished_at)
+            for job in without.jobs.values()
+            if job.finished_at is not None and job.finished_at > world.now
+        },
+        waits_for=waits_for,
+        is_certain=luck.is_certain,
+    )
+
+
+def forecasts(
+    recording: Recording, durations: Durations, spec: JobSpec, settings: SchedulerSettings, seeds: int
+) -> list[Run]:
+    """One a seed; a single one where there is nothing to draw."""
+    first = forecast(recording, durations, spec, settings, 1)
+    more = range(2, seeds + 1) if not first.is_certain else ()
+    return [first, *(forecast(recording, durations, spec, settings, seed) for seed in more)]
+
+
+def _waits_for(state: State, new: Job) -> list[int]:
+    if new.order is Order.NONE:
+        return []
+    arrivals = state.index.hold.predecessors(new.arrival, new.weight)
+    return sorted(state.index.live[arrival].id for arrival in arrivals)
+
+
+def _since(start: float, end: float | None) -> float | None:
+    return None if end is None else end - start
+
+
+def _snapshot(state: State) -> Snapshot:
+    """Copies of all that is not over: each run has its own."""
+    fresh = {job.id: [*state.fresh[job.id].pairs()] for job in state.jobs.values()}
+    return Snapshot(
+        replace(state.grid),
+        [replace(job) for job in state.jobs.values()],
+        [replace(task) for task in state.tasks.values()],
+        [replace(attempt) for attempt in state.attempts.values()],
+        [replace(worker) for worker in state.workers.values()],
+        {job.id: _complement(fresh[job.id], job.task_count) for job in state.jobs.values()},
+    )
+
+
+def _complement(fresh: list[tuple[int, int]], task_count: int) -> list[tuple[int, int]]:
+    edges = [1, *(edge for pair in fresh for edge in pair), task_count + 1]
+    return Ranges(zip(edges[::2], edges[1::2], strict=True)).pairs()

@@ -1,0 +1,129 @@
+"""What the forecasts of several seeds come to, for programs and for people."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from statistics import fmean, median
+
+from loopline_master.core.events import SchedulerSettings
+from loopline_shared.spec import JobSpec
+from loopline_simulator.whatif.compare import seconds
+from loopline_simulator.whatif.forecast import Run
+from loopline_simulator.whatif.recording import Recording
+
+NOTICED_S = 0.5
+"""A shorter delay than this is not spoken of."""
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """Of the seeds in which it came to pass, in seconds."""
+
+    median: float
+    least: float
+    most: float
+
+
+@dataclass(frozen=True, slots=True)
+class Delay:
+    job: int
+    name: str
+    mean_s: float  # negative: it would end sooner
+    most_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Outlook:
+    """``start`` and ``end`` are counted from now; None: in no run."""
+
+    name: str
+    tasks: int
+    size: float | None
+    policy: str
+    order: str
+    runs: int  # 1: nothing had to be drawn
+    ended: int  # runs in which it ended
+    start: Range | None
+    end: Range | None
+    waits_for: list[int]  # jobs that it may not pass
+    delays: list[Delay]  # of the jobs that would end, the longest first
+    stopped: list[int]  # jobs that in some run would no longer end
+
+    def to_json(self) -> dict[str, object]:
+        return asdict(self)
+
+
+def outlook(recording: Recording, new: JobSpec, settings: SchedulerSettings, runs: Sequence[Run]) -> Outlook:
+    jobs = sorted({job for run in runs for job in run.delays})
+    delays = [_delay(recording, job, runs) for job in jobs]
+    return Outlook(
+        new.name,
+        new.task_count,
+        new.known_size,
+        settings.policy,
+        settings.order.value,
+        len(runs),
+        sum(run.end is not None for run in runs),
+        _range(run.start for run in runs),
+        _range(run.end for run in runs),
+        runs[0].waits_for,
+        sorted((delay for delay in delays if delay is not None), key=lambda delay: (-delay.mean_s, delay.job)),
+        [job for job in jobs if any(run.delays.get(job, 0.0) is None for run in runs)],
+    )
+
+
+def text(found: Outlook) -> str:
+    """For people."""
+    tasks = "1 task" if found.tasks == 1 else f"{found.tasks:,} tasks"
+    size = "of unknown size" if found.size is None else f"size {seconds(found.size)}"
+    lines = [f"{found.name or 'the job'} ({tasks}, {size}), submitted now under {found.policy}, order {found.order}:"]
+    lines += [f"  would start in  {_range_text(found.start)}", f"  would end in    {_range_text(found.end)}"]
+    if found.ended < found.runs:
+        lines.append(
+            f"  in {found.runs - found.ended} of {found.runs} runs it would not end on the machines there are"
+        )
+    if found.waits_for:
+        lines.append(f"  may not pass    {_jobs(found.waits_for)}: its last task is kept back for them")
+    else:
+        lines.append("  need not wait for any job")
+    lines += _delay_lines(found)
+    drawn = "nothing had to be drawn" if found.runs == 1 else f"{found.runs} runs, each with other luck"
+    return "\n".join([*lines, f"  ({drawn})"])
+
+
+def _delay_lines(found: Outlook) -> list[str]:
+    later = [delay for delay in found.delays if delay.mean_s >= NOTICED_S]
+    lines = [
+        f"  would delay     job {delay.job}{f' ({delay.name})' if delay.name else ''} by {seconds(delay.mean_s)}"
+        + (f" on average, at most {seconds(delay.most_s)}" if found.runs > 1 else "")
+        for delay in later
+    ]
+    lines += [f"  would keep      job {job} from ending" for job in found.stopped]
+    return lines or ["  would delay nobody"]
+
+
+def _delay(recording: Recording, job: int, runs: Sequence[Run]) -> Delay | None:
+    known = [delay for run in runs if (delay := run.delays.get(job)) is not None]
+    if not known:
+        return None
+    return Delay(job, recording.tally.jobs[job].spec.name, fmean(known), max(known))
+
+
+def _range(values: Iterable[float | None]) -> Range | None:
+    known = [value for value in values if value is not None]
+    return Range(median(known), min(known), max(known)) if known else None
+
+
+def _range_text(found: Range | None) -> str:
+    if found is None:
+        return "never, on the machines there are"
+    if found.most - found.least < NOTICED_S:
+        return seconds(found.median)
+    return f"{seconds(found.median)} (between {seconds(found.least)} and {seconds(found.most)})"
+
+
+def _jobs(numbers: Sequence[int], most: int = 10) -> str:
+    listed = ", ".join(str(number) for number in numbers[:most])
+    more = f" and {len(numbers) - most} more" if len(numbers) > most else ""
+    return f"{'job' if len(numbers) == 1 else 'jobs'} {listed}{more}"

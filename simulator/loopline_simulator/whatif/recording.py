@@ -1,0 +1,257 @@
+"""What a live master's event log tells: what came from outside, how long attempts took, what became of the jobs.
+
+The log is stepped through a fresh scheduler as it is read; only numbers and what came from outside are kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+
+from loopline_master.core.effects import Declined, Effects
+from loopline_master.core.events import (
+    Batch,
+    Event,
+    JobCancelled,
+    JobPaused,
+    JobResumed,
+    JobRetried,
+    JobSubmitted,
+    MasterStarted,
+    SchedulerSettings,
+    WorkerDrained,
+    WorkerJoined,
+    WorkerLeft,
+    WorkerReported,
+    WorkerUndrained,
+)
+from loopline_master.core.scheduler import Scheduler
+from loopline_shared.errors import LooplineError
+from loopline_shared.model import Facts, Order, Outcome, Result, TaskId
+from loopline_simulator.whatif.tally import Tally
+
+
+@dataclass(frozen=True, slots=True)
+class Reported:
+    """The worker spoke: the first report of a session, one that offers another number of slots, or one without
+    which its lease would have ended otherwise.
+    """
+
+    worker: str
+    slots: int
+
+
+@dataclass(frozen=True, slots=True)
+class FellSilent:
+    """The last that was heard of the worker's session, of which nobody said that it ended."""
+
+    worker: str
+
+
+Steering = JobCancelled | JobPaused | JobResumed | JobRetried
+FromOutside = (
+    MasterStarted | JobSubmitted | Steering | WorkerJoined | WorkerLeft | WorkerDrained | WorkerUndrained
+    | Reported | FellSilent
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """What came from outside in one step."""
+
+    at: float  # seconds since the log began
+    items: list[FromOutside]
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """An attempt, and how long it took up its worker; one that was cancelled would have taken longer."""
+
+    task: TaskId
+    worker: str
+    start: float
+    took_s: float
+    outcome: Outcome
+
+
+@dataclass(slots=True)
+class Recording:
+    """Times are in seconds since ``began`` (seconds since 1970)."""
+
+    began: float = 0.0
+    ended: float = 0.0
+    moments: list[Moment] = field(default_factory=list)
+    spans: list[Span] = field(default_factory=list)
+    facts: dict[str, Facts] = field(default_factory=dict)  # by worker, the latest
+    tally: Tally = field(default_factory=Tally)
+    settings: SchedulerSettings = field(default_factory=SchedulerSettings)
+    scheduler: Scheduler = field(default_factory=Scheduler)  # as it was at the end
+
+
+def record(batches: Iterable[Batch]) -> Recording:
+    """Take in a whole log. LooplineError where the scheduler cannot follow it."""
+    recorder = _Recorder()
+    for batch in batches:
+        recorder.take(batch)
+    return recorder.finished()
+
+
+class _Recorder:
+    def __init__(self) -> None:
+        self._recording = Recording()
+        self._sessions: dict[str, tuple[int, float]] = {}  # open ones: number, since when
+        self._kept: dict[str, tuple[float, int]] = {}  # of open sessions: the last report kept; when, slots
+        self._heard: dict[str, float] = {}  # the last report that was not kept, if there is one since
+        self._boots: dict[str, tuple[str, float]] = {}  # by worker: the agent's present life, since when
+        self._is_first = True
+
+    def take(self, batch: Batch) -> None:
+        if self._is_first:
+            self._recording.began, self._is_first = batch.now, False
+        now = self._recording.ended = max(self._recording.ended, batch.now - self._recording.began)
+        results = [self._spans(event, now) for event in batch.events if isinstance(event, WorkerReported)]
+        effects = self._step(batch)
+        items: list[FromOutside] = []
+        for event, reply in zip(batch.events, effects.replies, strict=True):
+            if not isinstance(reply, Declined):
+                items += self._outside(event, now)
+        for spans in results:
+            self._recording.spans += spans
+        if items:
+            self._recording.moments.append(Moment(now, items))
+        self._close(effects, batch)
+        self._recording.tally(effects)
+
+    def finished(self) -> Recording:
+        for worker in list(self._heard):
+            self._keep_last(worker)
+        recording = self._recording
+        recording.moments.sort(key=lambda moment: moment.at)  # a silence is noticed later
+        if recording.tally.jobs and not any(job.is_live for job in recording.tally.jobs.values()):
+            _keep_machines(recording)
+        return recording
+
+    def _step(self, batch: Batch) -> Effects:
+        try:
+            return self._recording.scheduler.step(batch.events, batch.now)
+        except (KeyError, AssertionError) as error:
+            message = f"the scheduler cannot follow the log: {type(error).__name__}: {error}"
+            hint = "was it written by another version? `loopline replay DATABASE` compares it with the rows"
+            raise LooplineError("log", message, hint) from error
+
+    def _outside(self, event: Event, now: float) -> list[FromOutside]:
+        """What of an event is not the scheduler's own doing."""
+        match event:
+            case MasterStarted(settings):
+                self._recording.settings = settings
+                self._sessions.clear()
+                self._heard.clear()
+            case WorkerJoined(worker, session, boot, facts):
+                self._sessions[worker] = (session, now)
+                if self._boots.get(worker, ("", 0.0))[0] != boot:
+                    self._boots[worker] = (boot, now)
+                self._keep_last(worker)
+                self._kept.pop(worker, None)
+                self._recording.facts[worker] = facts
+            case WorkerLeft(worker, session):
+                if self._sessions.get(worker, (None,))[0] != session:
+                    return []
+                self._keep_last(worker)
+                del self._sessions[worker]
+            case WorkerReported(worker, session, report):
+                return self._reported(worker, session, report.load.slots, now)
+        return [event]
+
+    def _reported(self, worker: str, session: int, slots: int, now: float) -> list[FromOutside]:
+        if self._sessions.get(worker, (None,))[0] != session:
+            return []
+        kept_at, kept_slots = self._kept.get(worker, (now, None))
+        if slots == kept_slots:
+            if now - kept_at > self._recording.settings.lease_s / 2:
+                self._keep_last(worker)
+            self._heard[worker] = now
+            return []
+        self._kept[worker] = (now, slots)
+        self._heard.pop(worker, None)
+        return [Reported(worker, slots)]
+
+    def _keep_last(self, worker: str) -> None:
+        """Its lease is that of the last report: let that come again."""
+        at = self._heard.pop(worker, None)
+        if at is not None:
+            slots = self._kept[worker][1]
+            self._kept[worker] = (at, slots)
+            self._recording.moments.append(Moment(at, [Reported(worker, slots)]))
+
+    def _close(self, effects: Effects, batch: Batch) -> None:
+        """A lease ran out: the silence began with the last report."""
+        joined = {event.worker for event in batch.events if isinstance(event, WorkerJoined)}
+        for worker, session in effects.closes:
+            if worker not in joined and self._sessions.get(worker, (None,))[0] == session:
+                since = self._heard.get(worker) or self._kept.get(worker, self._sessions[worker][::-1])[0]
+                self._keep_last(worker)
+                every = min(self._recording.settings.report_every_s, self._recording.settings.lease_s)
+                self._recording.moments.append(Moment(since + every / 2, [FellSilent(worker)]))
+                del self._sessions[worker]
+
+    def _spans(self, event: WorkerReported, now: float) -> list[Span]:
+        return [self._span(event, result, now) for result in event.report.results]
+
+    def _span(self, event: WorkerReported, result: Result, now: float) -> Span:
+        """Return the time for which the attempt took up its slot.
+
+        One that was sent to a free slot took it up as the master saw it, the way there and back included, if the
+        link held all the time. One that waited at its worker began there when its own time says.
+        """
+        attempt = self._recording.scheduler.state.attempts.get(result.attempt)
+        took = result.wall_s
+        start = now - took
+        has_waited = attempt is not None and (attempt.waiting or attempt.waited_s > 0)
+        dispatched = start if attempt is None or has_waited else attempt.dispatched_at - self._recording.began
+        if self._boots.get(event.worker, ("", now))[1] <= dispatched:  # else it was sent once more
+            start = dispatched
+            if self._sessions.get(event.worker, (0, now))[1] <= start and result.outcome is not Outcome.CANCELLED:
+                took = now - start
+        return Span(result.attempt.task_id, event.worker, start, took, result.outcome)
+
+
+def _keep_machines(recording: Recording) -> None:
+    """Keep the machines that went when all was done: had there been more to do, they would have stayed.
+
+    An agent that is told to stop offers no slots in its last reports. What it offered before them is kept, too.
+    """
+    done = max(job.finished_at or 0.0 for job in recording.tally.jobs.values()) - recording.began
+    going = _stopping(recording)
+    for moment in reversed(recording.moments):
+        if moment.at < done:
+            break
+        moment.items[:] = [item for item in reversed(moment.items) if not _goes(item, going)][::-1]
+
+
+def _stopping(recording: Recording) -> set[str]:
+    """Return the workers that offer no slots as the log ends, though no owner withholds any."""
+    loads = {worker.name: worker.load for worker in recording.scheduler.state.workers.values()}
+    return {name for name, load in loads.items() if load is not None and not load.slots and not load.withheld}
+
+
+def _goes(item: FromOutside, going: set[str]) -> bool:
+    """True if the item is part of a machine's leaving; ``going`` names those that leave after it."""
+    match item:
+        case MasterStarted():
+            return True
+        case WorkerLeft(worker) | FellSilent(worker):
+            going.add(worker)
+            return True
+        case Reported(worker, slots):
+            if slots:
+                going.discard(worker)
+            return worker in going
+        case WorkerJoined(worker):
+            going.discard(worker)
+    return False
+
+
+def rebased(settings: SchedulerSettings, policy: str | None, order: str | None) -> SchedulerSettings:
+    """The recorded settings with another policy or order."""
+    chosen = replace(settings, policy=policy or settings.policy)
+    return replace(chosen, order=Order(order)) if order else chosen

@@ -1,0 +1,72 @@
+"""What became of the jobs, told from a scheduler's effects: the same for a recording and for what is simulated."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from itertools import takewhile
+
+from loopline_master.core.effects import Effects
+from loopline_master.core.entities import UNRELEASED, Attempt, Job
+from loopline_shared.model import AttemptId, AttemptState, JobState
+
+COMPLETED = (JobState.SUCCEEDED, JobState.FAILED)
+
+
+@dataclass(slots=True)
+class Tally:
+    """Shown every step's effects, it knows every job as it was last, and what was computed."""
+
+    jobs: dict[int, Job] = field(default_factory=dict)
+    exempt: set[tuple[int, int]] = field(default_factory=set)  # (job, predecessor) that it was let pass
+    used_s: float = 0.0  # slot-seconds of attempts whose result was accepted
+    _lost: dict[AttemptId, float] = field(default_factory=dict)
+
+    def __call__(self, effects: Effects) -> None:
+        self.jobs |= effects.jobs
+        self.exempt |= {(exemption.job, exemption.predecessor) for exemption in effects.exemptions}
+        for attempt in effects.attempts.values():
+            self._count(attempt, effects.grid.now)
+        for _, result in effects.late:
+            if result.attempt in self._lost:
+                self._lost[result.attempt] = result.wall_s
+
+    @property
+    def lost_s(self) -> float:
+        """Slot-seconds computed in vain: of attempts that were cancelled, failed or lost."""
+        return sum(self._lost.values())
+
+    def _count(self, attempt: Attempt, now: float) -> None:
+        if attempt.accepted:
+            self.used_s += attempt.wall_s * attempt.slots
+            self._lost.pop(attempt.id, None)
+        elif attempt.state is AttemptState.LOST:
+            self._lost.setdefault(attempt.id, (now - attempt.dispatched_at) * attempt.slots)
+        elif attempt.is_over:
+            self._lost[attempt.id] = attempt.wall_s * attempt.slots
+        else:
+            self._lost.pop(attempt.id, None)
+
+
+@dataclass(frozen=True, slots=True)
+class Passings:
+    """Pairs in which a job completed before one that had come before it, was still there and is not larger."""
+
+    count: int
+    excused: int  # of those, the earlier one was paused or stalled
+
+
+def passings(tally: Tally) -> Passings:
+    ordered = sorted((job for job in tally.jobs.values() if job.arrival != UNRELEASED), key=lambda job: job.arrival)
+    leaving = sorted((job for job in ordered if job.departure is not None), key=lambda job: job.departure or 0)
+    present = {job.arrival: job for job in ordered}
+    passed: list[tuple[int, int]] = []
+    for job in leaving:
+        del present[job.arrival]
+        if job.state in COMPLETED:
+            passed += [(job.id, other.id) for other in _earlier(present, job) if other.weight <= job.weight]
+    return Passings(len(passed), len(tally.exempt.intersection(passed)))
+
+
+def _earlier(present: dict[int, Job], job: Job) -> Iterable[Job]:
+    return takewhile(lambda other: other.arrival < job.arrival, present.values())  # in order of arrival

@@ -1,0 +1,182 @@
+"""A recording lived through again, with other decisions."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from typing import TypeGuard
+
+from loopline_master.core.effects import Effects, Submitted
+from loopline_master.core.events import (
+    Event,
+    JobCancelled,
+    JobPaused,
+    JobResumed,
+    JobRetried,
+    JobSubmitted,
+    MasterStarted,
+    SchedulerSettings,
+    WorkerJoined,
+    WorkerLeft,
+)
+from loopline_shared.model import AttemptId, JobState, Outcome, Result, TaskId
+from loopline_shared.protocol.messages import Assign
+from loopline_simulator.fast.changing_world import ChangingWorld
+from loopline_simulator.fast.hosts import Steady
+from loopline_simulator.fast.world import Host
+from loopline_simulator.whatif.durations import Durations
+from loopline_simulator.whatif.recording import (
+    FellSilent,
+    FromOutside,
+    Moment,
+    Recording,
+    Reported,
+    Steering,
+    rebased,
+)
+from loopline_simulator.whatif.retries import Retriable
+
+
+class WhatIfWorld(ChangingWorld):
+    """``jobs_as`` tells a job's number in the recording from that which it got here (they differ only where
+    one of them had no room for a job).
+    """
+
+    def __init__(
+        self,
+        recording: Recording,
+        observe: Callable[[Effects], None],
+        *,
+        policy: str | None = None,
+        order: str | None = None,
+    ) -> None:
+        self._policy, self._order = policy, order
+        self._moments, self._durations = recording.moments, Durations(recording)
+        self._ended = recording.ended
+        self._failures: dict[TaskId, int] = {}
+        self._submitted = 0  # of the recording's jobs
+        self.jobs_as: dict[int, int] = {}  # number in the recording: number here
+        self._recorded_as: dict[int, int] = {}  # the reverse
+        self._to_retry = Retriable(item.job.id for moment in self._moments for item in moment.items if _retries(item))
+        self._boots: dict[str, str] = {}
+        self._ends: dict[int, JobState] = {}  # of jobs, by their numbers here
+        self._playing: list[FromOutside] = []
+        self._show = observe
+        super().__init__(recording.settings, [], [], self._note)
+
+    @property
+    def is_over(self) -> bool:
+        return not self._changes and super().is_over
+
+    def _begin(self, settings: SchedulerSettings) -> None:
+        for moment in self._moments:
+            self._expect(moment.at, partial(self._play, moment))
+        if math.isfinite(settings.lease_s):
+            self.kernel.at(self._ended, self._renew)
+
+    # --- what came from outside -----------------------------------------------------------------------------
+
+    def _play(self, moment: Moment) -> None:
+        """As in the recording, all in one step."""
+        events: list[Event] = []
+        for item in moment.items:
+            event = self._event(item)
+            if event is not None:
+                self._playing.append(item)
+                events.append(event)
+        if events:
+            self._step(events)
+
+    def _note(self, effects: Effects) -> None:
+        """Of each step, before anything follows from it."""
+        for item, reply in zip(self._playing, effects.replies, strict=False):
+            if isinstance(item, JobSubmitted):
+                self._submitted += 1
+                if isinstance(reply, Submitted):
+                    self.jobs_as[self._submitted], self._recorded_as[reply.job] = reply.job, self._submitted
+        self._playing = []
+        self._ends.update((job.id, job.state) for job in effects.jobs.values() if job.is_over)
+        for recorded in self._to_retry.note(effects, self._recorded_as):
+            self.kernel.at(self.kernel.now, partial(self._retry, recorded))
+        self._show(effects)
+
+    def _retry(self, recorded: int) -> None:
+        event = self._retried(recorded)
+        if event is not None:
+            self._step([event])
+
+    def _retried(self, recorded: int) -> Event | None:
+        """None: it has not failed yet here, and is retried when it does."""
+        event = self._to_retry.event(recorded)
+        if event is None or not event.job.spec.after:
+            return event
+        return replace(event, ended={job: self._ends.get(job, JobState.CANCELLED) for job in event.job.spec.after})
+
+    def _event(self, item: FromOutside) -> Event | None:
+        match item:
+            case MasterStarted(settings):
+                self._online.clear()
+                return MasterStarted(rebased(settings, self._policy, self._order))
+            case WorkerJoined():
+                return self._join(item)
+            case FellSilent(worker):
+                self._online.discard(worker)
+                return None
+            case WorkerLeft(worker):
+                self._online.discard(worker)
+            case Reported(worker, slots):
+                return self._report_again(self._hosts[worker], slots)
+            case JobSubmitted() if item.spec.after:
+                return self._chained(item)
+            case JobCancelled() | JobPaused() | JobResumed() | JobRetried():
+                return self._steer(item)
+        return item
+
+    def _join(self, event: WorkerJoined) -> Event:
+        host = self._hosts.setdefault(event.worker, Host(event.worker, event.facts, Steady(1.0)))
+        if self._boots.get(host.name) != event.boot:
+            self.lose(host)  # its agent began anew: taken to have been off all the while
+            host.unsent.clear()
+        self._boots[host.name] = event.boot
+        self._online.add(host.name)
+        host.facts, host.session, host.seq, host.seen = event.facts, event.session, 0, 0
+        return event
+
+    def _report_again(self, host: Host, slots: int) -> Event | None:
+        host.offered = slots
+        return self._news(host) if host.name in self._online else None
+
+    def _steer(self, event: Steering) -> Event | None:
+        if isinstance(event, JobRetried):
+            return self._retried(event.job.id)
+        job = self.jobs_as.get(event.job)
+        return None if job is None else replace(event, job=job)
+
+    def _chained(self, event: JobSubmitted) -> Event:
+        """It is to come after the same jobs, by their numbers here, as they ended here."""
+        after = [self.jobs_as.get(job, job) for job in event.spec.after]
+        ended = {job: self._ends.get(job, JobState.CANCELLED) for job in after}  # whom nobody knows here was refused
+        return replace(event, spec=event.spec.model_copy(update={"after": after}), ended=ended)
+
+    # --- what follows ---------------------------------------------------------------------------------------
+
+    def _obey(self, name: str, assign: Assign) -> list[Event]:
+        """A frame to a machine that nobody hears is lost."""
+        return super()._obey(name, assign) if name in self._online else []
+
+    def _start(self, host: Host, attempt: AttemptId) -> None:
+        task = TaskId(self._recorded_as[attempt.job], attempt.task)
+        failures = self._failures.get(task, 0)
+        end, outcome = self._durations.plan(task, host.name, self.kernel.now, failures)
+        self._failures[task] = failures + (outcome is Outcome.FAILED)
+        self._until(host, attempt, end, partial(self._finish, host, attempt, outcome))
+
+    def _finish(self, host: Host, attempt: AttemptId, outcome: Outcome) -> None:
+        since = self._leave(host, attempt)
+        self._brought(host, Result(attempt, outcome, int(outcome is Outcome.FAILED), wall_s=self.kernel.now - since))
+
+
+def _retries(item: FromOutside) -> TypeGuard[JobRetried]:
+    return isinstance(item, JobRetried)

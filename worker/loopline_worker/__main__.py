@@ -1,0 +1,91 @@
+"""``python -m loopline_worker``: runs an agent on this computer until it is told to stop."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import gc
+import logging
+import signal
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from loopline_shared.errors import LooplineError
+from loopline_worker import import_blocker  # noqa: F401 - before anything else
+
+if TYPE_CHECKING:
+    from loopline_worker.agent import Agent
+
+_DESCRIPTION = """Run a Loopline worker on this computer: it takes tasks from a master, runs them at the lowest
+priority, and brings their results back."""
+
+_EPILOG = """Every option can also be set as LOOPLINE_<NAME> in the environment, or in the [worker] table of
+loopline.toml. Exit codes: 0 stopped, 1 something broke, 2 wrong options or settings, 4 refused by the master."""
+
+_GARBAGE = 5000
+"""So many new objects are looked through for garbage, more than some hundred tasks leave: most goes by itself."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    options = vars(_parser().parse_args(arguments))
+    level = logging.DEBUG if options.pop("verbose") else logging.INFO
+    logging.basicConfig(level=level, format="%(asctime)s %(levelname)-7s %(message)s", stream=sys.stderr)
+    try:
+        _run(options)
+    except LooplineError as error:
+        print(f"error: {error.message}" + (f"\n{error.hint}" if error.hint else ""), file=sys.stderr)
+        return 4 if error.status in (401, 403) else 2
+    return 0
+
+
+def _run(options: dict[str, object]) -> None:
+    from loopline_worker import agent
+    from loopline_worker.discovery import with_master
+    from loopline_worker.host import descriptors
+    from loopline_worker.settings import WorkerSettings
+    from loopline_worker.state.data_directory import Home
+
+    descriptors.take_all()
+    settings = with_master(WorkerSettings.load(**options))
+    home = Home(settings.data_dir)
+    try:
+        home.sweep()
+        asyncio.run(agent.run(settings, home, _on_start))
+    finally:
+        home.close()
+
+
+def _on_start(agent: Agent) -> None:
+    gc.freeze()  # what is here now stays: it need not be looked through again and again
+    gc.set_threshold(_GARBAGE)
+    _stop_on_signals(agent)
+
+
+def _stop_on_signals(agent: Agent) -> None:
+    loop = asyncio.get_running_loop()
+    for signum in (signal.SIGINT, signal.SIGTERM):
+        if sys.platform == "win32":
+            signal.signal(signum, lambda *_: loop.call_soon_threadsafe(agent.stop))
+        else:
+            loop.add_signal_handler(signum, agent.stop)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser("python -m loopline_worker", description=_DESCRIPTION, epilog=_EPILOG)
+    add = parser.add_argument
+    add("--master", metavar="URL", help="the master's address (default: http://127.0.0.1:7461)")
+    add("--token-file", metavar="FILE", help="a file with the token that lets workers in")
+    add("--name", help="this worker's name (default: made of the host's, and kept)")
+    add("--slots", type=int, metavar="N", help="tasks at a time (default: one for each CPU)")
+    add("--label", action="append", dest="labels", metavar="LABEL", help="something jobs may require; repeatable")
+    add("--dedicated", action="store_true", default=None, help="nobody else needs this computer: do not yield")
+    add("--policy", metavar="WHEN", help="when tasks run: when-idle (default), spare or always")
+    add("--sandbox", action="store_true", default=None, help="run every task in a sandbox, by bubblewrap")
+    add("--data-dir", metavar="FOLDER", help="where results wait and tasks run")
+    add("--verbose", action="store_true", help="log more")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""Attempts of this worker: each is started, measured, limited and ended here."""

@@ -1,0 +1,355 @@
+"""One attempt from its Run to its Result: a process tree in a scratch folder, its output captured."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import time
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
+from loopline_shared.model import Held, Outcome, Output, OutputFile, Result, Stream
+from loopline_shared.protocol.messages import Run
+from loopline_worker.attempts import scratch
+from loopline_worker.attempts.capture import Capture
+from loopline_worker.attempts.limits import Breach
+from loopline_worker.attempts.stopwatch import Stopwatch
+from loopline_worker.attempts.watch import FIRST_LOOK_S, Watch, fills
+from loopline_worker.files.outputs import OutputsError
+from loopline_worker.files.staging import StagingError
+from loopline_worker.files.task_files import TaskFiles
+from loopline_worker.functions.return_value import take
+from loopline_worker.launch.interface import Ended, Job, Launcher, Lines, Patron, Tree, Usage
+from loopline_worker.state.spool import Spool
+
+_WHOLE = (Outcome.SUCCEEDED, Outcome.FAILED)
+"""Whose output somebody wants to read; of the others only the beginning is kept."""
+
+
+_KILLED_BY_OTHERS = "killed by another program, or by the system for lack of memory"
+
+
+class Attempt:
+    """Ends in exactly one Result, whatever happens."""
+
+    def __init__(
+        self,
+        run: Run,
+        job: Job,
+        launcher: Launcher,
+        spool: Spool,
+        limit_bytes: int,
+        task_files: TaskFiles | None = None,
+    ) -> None:
+        """``spool``: where stdout and stderr go when they are long, each up to ``limit_bytes``, and a function's
+        value when it is; ``task_files``: what it takes and leaves, if anything.
+        """
+        self.id = run.attempt
+        self.job_name = run.job_name
+        self.slots = run.slots
+        self.is_frozen = False
+        self.folder_is_left = True
+        self.trouble = ""  # what this computer could not do
+        self.usage = Usage()  # when last measured
+        self.spent_cpu_s = 0.0  # all that it cost here, known at its end
+        self._timeout_s = run.timeout_s
+        self._job = job
+        self._spool = spool
+        self._task_files = task_files
+        self._setting_up: asyncio.Task[None] | None = None
+        self._launcher = launcher
+        self._stdout = Capture(lambda: spool.output_files(run.attempt)[0], limit_bytes, self._give_up)
+        self._stderr = Capture(lambda: spool.output_files(run.attempt)[1], limit_bytes, self._give_up)
+        self._watch: Watch | None = None
+        self._tree: Tree | None = None
+        self._is_followed = False
+        self._verdict: tuple[Outcome, str] | None = None
+        self._peak_memory_bytes = 0
+        self._ran = Stopwatch()
+        self._has_stood = False
+        self._wall_s: float | None = None  # as measured by who ran it
+        self._began = math.inf  # by ``time.monotonic``
+
+    @property
+    def folder(self) -> Path:
+        return Path(self._job.folder)
+
+    @property
+    def is_unwanted(self) -> bool:
+        """It is to end, or was."""
+        return self._verdict is not None
+
+    @property
+    def held(self) -> Held:
+        return Held(self.id, self._ran.elapsed_s, self.usage.cpu_s, self.is_frozen)
+
+    def end(self, outcome: Outcome, reason: str = "") -> None:
+        """Kill it, unless it has ended; the first call says what for."""
+        self._verdict = self._verdict or (outcome, reason)
+        if self._setting_up:
+            self._setting_up.cancel()
+        if self._task_files:
+            self._task_files.give_up()
+        if self._tree:
+            self._tree.kill()
+
+    def freeze(self) -> None:
+        """Stop its whole tree where it stands; that time does not count against its limit."""
+        self.is_frozen = self._has_stood = True
+        self._ran.stop()
+        if self._tree:
+            self._tree.freeze()
+
+    def thaw(self) -> None:
+        self.is_frozen = False
+        if self._tree:
+            self._ran.start()
+            self._tree.thaw()
+
+    async def read(self, stream: Stream, offset: int, most_bytes: int) -> bytes:
+        """What it wrote from this byte on, as soon as there is any; empty: it will write no more."""
+        self._is_followed = True
+        if self._tree:
+            self._tree.follow()
+        return await (self._stdout if stream == "stdout" else self._stderr).read(offset, most_bytes)
+
+    def is_still(self) -> bool:
+        """Whether nothing of it runs."""
+        return self._tree is None or self._tree.is_still()
+
+    def measure(self) -> None:
+        if self._tree:
+            usage = self._tree.measure()
+            self.usage = replace(usage, cpu_s=max(usage.cpu_s, self.usage.cpu_s))
+            self._peak_memory_bytes = max(self._peak_memory_bytes, usage.memory_bytes)
+
+    def look(self, now: float) -> None:
+        """Whether it keeps its limits, if it is time for that; it is ended where it does not."""
+        if self._tree is None or now < self._began + FIRST_LOOK_S:
+            return
+        if self._watch is None:
+            self._watch = Watch(self._job.limits, self.folder, self._measure_now, self._output_bytes, self._break_off)
+        self._watch.look(now)
+
+    # By lines.
+
+    def is_for(self, lines: Lines) -> bool:
+        """Whether these can begin it."""
+        return lines.takes(self._job)
+
+    def begin(self, lines: Lines, patron: Patron) -> None:
+        """OSError where this computer cannot."""
+        self._take(lines.begin(patron, self.id, self._job, self._stdout, self._stderr))
+        self.begins()
+
+    def line_up(self, lines: Lines, patron: Patron) -> None:
+        """It ``begins`` later."""
+        self._take(lines.line_up(patron, self.id, self._job, self._stdout, self._stderr))
+
+    def begins(self) -> None:
+        self._ran = Stopwatch()
+        self._began = time.monotonic()
+        if self._timeout_s is not None:
+            self._ran.limit(self._timeout_s, self._time_out)
+
+    def ended(self, ended: Ended) -> Result | None:
+        """None: it takes a while to see what came of it (``conclude``)."""
+        self._account(ended)
+        if ended.exit_code and ended.folder_is_left:
+            return None
+        outcome, reason = self._judge(ended)
+        return None if self._has_value_file(ended, outcome) else self._result(ended, outcome, reason)
+
+    # What takes a while.
+
+    async def execute(self) -> Result:
+        """All of it, or what is left to do of what was begun."""
+        try:
+            ended = Ended(killed=True) if self._verdict and not self._tree else await self._run()
+        except OSError as error:
+            return self.fail(error)
+        return await self.conclude(ended)
+
+    async def conclude(self, ended: Ended) -> Result:
+        try:
+            ended = await self._with_breach(ended)
+            outcome, reason = self._judge(ended)
+            outputs: tuple[OutputFile, ...] = ()
+            if self._task_files:
+                outcome, reason, outputs = await self._take_back(*await self._collect(outcome, reason))
+            if self._has_value_file(ended, outcome):
+                ended = replace(ended, value=await self._take_value())
+        except OSError as error:
+            return self.fail(error)
+        return self._result(ended, outcome, reason, outputs)
+
+    def fail(self, error: OSError) -> Result:
+        """This computer cannot run it."""
+        self.trouble = self.trouble or f"cannot run a task here: {error}"
+        return Result(self.id, Outcome.GIVEN_BACK, reason=self.trouble[:500])
+
+    def _result(self, ended: Ended, outcome: Outcome, reason: str, outputs: tuple[OutputFile, ...] = ()) -> Result:
+        is_whole = outcome in _WHOLE
+        try:
+            stdout, stderr = self._stdout.finish(is_whole), self._stderr.finish(is_whole)
+        except OSError as error:
+            return self.fail(error)
+        return Result(
+            self.id,
+            outcome,
+            ended.exit_code,
+            reason[:500],
+            self._ran.elapsed_s if self._wall_s is None else self._wall_s,
+            self.usage.cpu_s,
+            self._peak_memory_bytes,
+            stdout,
+            stderr,
+            outputs,
+            ended.value if is_whole else None,
+            ended.system_s,
+        )
+
+    def _has_value_file(self, ended: Ended, outcome: Outcome) -> bool:
+        """What a function returned or raised was not told with its end."""
+        return self._job.call is not None and not ended.value and outcome in _WHOLE
+
+    async def _take_value(self) -> Output | None:
+        file = self._spool.value_file(self.id)
+        return await asyncio.to_thread(take, self.folder, file, self._job.limits.value_bytes)
+
+    async def clear_up(self) -> None:
+        """Before its scratch folder goes, however it has ended."""
+        if self._task_files:
+            with suppress(StagingError):
+                await self._task_files.take_back()
+
+    async def _collect(self, outcome: Outcome, reason: str) -> tuple[Outcome, str, tuple[OutputFile, ...]]:
+        """With the files that a successful task left; without one of them it is none."""
+        if outcome is not Outcome.SUCCEEDED or self._task_files is None:
+            return outcome, reason, ()
+        try:
+            collected = await self._task_files.collect()
+        except OutputsError as error:
+            return *(self._verdict or (Outcome.FAILED, str(error))), ()
+        return outcome, "; ".join(filter(None, (reason, collected.remark))), collected.files
+
+    async def _take_back(
+        self, outcome: Outcome, reason: str, outputs: tuple[OutputFile, ...]
+    ) -> tuple[Outcome, str, tuple[OutputFile, ...]]:
+        """What it was lent; had it not what it should have, its end says nothing."""
+        if outcome in _WHOLE and self._task_files:
+            try:
+                await self._task_files.take_back()
+            except StagingError as error:
+                return *(self._verdict or (error.outcome, str(error))), ()
+        return outcome, reason, outputs
+
+    async def _run(self) -> Ended:
+        tree = self._tree or await self._begin()
+        if tree is None:
+            return Ended(killed=True)
+        try:
+            ended = await tree.wait()
+        finally:
+            self._stop_watching()
+        self._account(ended)
+        for stream in (self._stdout, self._stderr):
+            if stream.is_piped:
+                await stream.drain()
+        return ended
+
+    async def _with_breach(self, ended: Ended) -> Ended:
+        """A task may fail of its own accord as soon as it may write no more."""
+        limit_bytes = self._job.limits.scratch_bytes
+        if not (limit_bytes and ended.exit_code and ended.folder_is_left) or ended.breach:
+            return ended
+        is_full = await asyncio.to_thread(fills, self.folder, limit_bytes)
+        return replace(ended, breach=Breach.SCRATCH) if is_full else ended
+
+    async def _begin(self) -> Tree | None:
+        """None: it is unwanted by now."""
+        if not self._job.makes_folder:
+            await self._set_up()
+        if self._verdict:
+            return None
+        self.begins()
+        self._take(tree := await self._launcher.start(self._job, self._stdout, self._stderr))
+        return tree
+
+    async def _set_up(self) -> None:
+        """Its scratch folder, and its inputs there; it is ended where they cannot be had."""
+        await asyncio.to_thread(scratch.make, self.folder)
+        if self._task_files and not self._verdict:
+            self._setting_up = asyncio.create_task(self._task_files.bring_in())
+            try:
+                await asyncio.wait([self._setting_up])
+            finally:
+                self._setting_up.cancel()
+            if not self._setting_up.cancelled() and (error := self._setting_up.exception()):
+                if not isinstance(error, StagingError):
+                    raise error
+                self.end(error.outcome, str(error))
+
+    def _take(self, tree: Tree) -> None:
+        """Whatever it was told before there was one."""
+        self._tree = tree
+        if self._is_followed:
+            tree.follow()
+        if self._verdict:
+            tree.kill()
+        elif self.is_frozen:
+            self.freeze()
+
+    def _measure_now(self) -> Usage:
+        self.measure()
+        return self.usage
+
+    def _output_bytes(self) -> int:
+        return max(self._stdout.size_bytes, self._stderr.size_bytes)
+
+    def _break_off(self, breach: Breach) -> None:
+        self.end(Outcome.FAILED, self._job.limits.words(breach))
+
+    def _stop_watching(self) -> None:
+        self._ran.stop()
+        if self._watch:
+            self._watch.stop()
+
+    def _account(self, ended: Ended) -> None:
+        self._stop_watching()
+        self._tree = None
+        self._wall_s = None if self._has_stood else ended.elapsed_s
+        self.folder_is_left = ended.folder_is_left
+        self._peak_memory_bytes = max(self._peak_memory_bytes, ended.peak_memory_bytes)
+        self.usage = Usage(max(self.usage.cpu_s, ended.cpu_s))
+        self.spent_cpu_s = self.usage.cpu_s + ended.overhead_s
+
+    def _judge(self, ended: Ended) -> tuple[Outcome, str]:
+        if self.trouble:
+            return Outcome.GIVEN_BACK, self.trouble
+        if self._verdict and (ended.killed or ended.trouble):
+            return self._verdict
+        if ended.trouble:
+            self.trouble = ended.trouble
+            return Outcome.GIVEN_BACK, ended.trouble
+        if ended.refusal:
+            program = "".join(self._job.command[:1]) or "an empty command"
+            return Outcome.FAILED, f"cannot run {'a function' if self._job.call else program}: {ended.refusal}"
+        if ended.exit_code == 0:
+            return Outcome.SUCCEEDED, _about_strays(ended.strays)
+        if ended.breach:
+            return Outcome.FAILED, self._job.limits.words(ended.breach)
+        return Outcome.FAILED, ended.reason or (_KILLED_BY_OTHERS if ended.exit_code == -9 else "")
+
+    def _time_out(self) -> None:
+        self.end(Outcome.FAILED, f"timed out after {self._timeout_s:g} s")
+
+    def _give_up(self, error: OSError) -> None:
+        """Its output cannot be kept: it would run in vain."""
+        self.trouble = f"cannot keep its output: {error}"
+        self.end(Outcome.GIVEN_BACK, self.trouble)
+
+
+def _about_strays(count: int) -> str:
+    return f"{count} processes that it left running were stopped: nothing outlives its task" if count else ""

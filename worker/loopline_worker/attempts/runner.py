@@ -1,0 +1,248 @@
+"""All attempts that are in hand here: starts them, measures them, ends them."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import time
+from collections.abc import Callable, Sequence
+from functools import lru_cache, partial
+from pathlib import Path
+
+from loopline_shared.model import AttemptId, Held, Outcome, Result, Stream
+from loopline_shared.protocol.messages import Run
+from loopline_worker.attempts import scratch
+from loopline_worker.attempts.attempt import Attempt
+from loopline_worker.attempts.limits import Quota
+from loopline_worker.attempts.watch import LOOK_AROUND_S
+from loopline_worker.files.task_files import Shelf
+from loopline_worker.functions.call import call_of, room_of
+from loopline_worker.launch.interface import Ended, Job, Launcher, Lines
+from loopline_worker.state.spool import Spool
+from loopline_worker.task_group import Crew
+
+log = logging.getLogger(__name__)
+
+_KEPT = 64
+
+
+def _nothing(*_: object) -> None: ...
+
+
+class Runner:
+    """Each Run comes to exactly one Result, handed to ``on_end`` with what this computer could not do, if any.
+
+    ``on_turn``: what was lined up begins in the place of another, whose end follows; ``on_return``: it will not.
+    """
+
+    def __init__(
+        self,
+        crew: Crew,
+        launcher: Launcher,
+        spool: Spool,
+        scratch_folder: Path,
+        worker: str,
+        output_limit_bytes: int,
+        on_end: Callable[[Result, str], None],
+        quota: Quota | None = None,
+        shelf: Shelf | None = None,
+        on_turn: Callable[[AttemptId, AttemptId], None] = _nothing,
+        on_return: Callable[[Sequence[AttemptId]], None] = _nothing,
+    ) -> None:
+        self._crew = crew
+        self._launcher = launcher
+        self._spool = spool
+        self._scratch = scratch_folder
+        self._surroundings = scratch.Surroundings(worker)
+        self._output_limit_bytes = output_limit_bytes
+        self._on_end = on_end
+        self._limits = lru_cache(_KEPT)((quota or Quota()).limits)
+        self._shelf = shelf
+        self._on_turn = on_turn
+        self._on_return = on_return
+        self._lines = launcher.lines
+        self._attempts: dict[AttemptId, Attempt] = {}
+        self._lined_up: dict[AttemptId, Attempt] = {}
+        self._none_left = asyncio.Event()
+        self._looking: asyncio.TimerHandle | None = None
+        self._closed = ""  # why nothing is started any more
+        self._past_cpu_s = 0.0
+
+    def start(self, run: Run, refusal: str = "") -> None:
+        """``refusal``: why it is given back at once instead."""
+        attempt = self._attempts[run.attempt] = self._attempt(run)
+        if self._closed or refusal:
+            attempt.end(Outcome.GIVEN_BACK, self._closed or refusal)
+        elif run.row_file:
+            attempt.end(Outcome.FAILED, "its parameters are lost: the master no longer has the job's row file")
+        if self._lines and not attempt.is_unwanted and attempt.is_for(self._lines):
+            self._begin(attempt, self._lines)
+        else:
+            self._crew.start(self._see_through(attempt))
+        if self._looking is None:
+            self._look_around()
+
+    def room(self) -> int:
+        """How many may be lined up now, beside those that are."""
+        return self._lines.room() if self._lines else 0
+
+    def line_up(self, run: Run) -> None:
+        """Have it begin in the place of another, once that has ended; only where there is room."""
+        assert self._lines
+        attempt = self._lined_up[run.attempt] = self._attempt(run)
+        try:
+            attempt.line_up(self._lines, self)
+        except OSError:
+            self.returned([run.attempt])
+
+    def recall(self) -> None:
+        """Nothing begins any more that was lined up: it is returned."""
+        if self._lined_up and self._lines:
+            self._lines.recall()
+
+    def _attempt(self, run: Run) -> Attempt:
+        room = room_of(run, self._scratch)
+        folder = f"{room or self._scratch}{os.sep}{run.attempt}"
+        own = self._surroundings.own(run, folder)
+        environment = {**self._surroundings.inherited, **run.environment, **own}
+        limits = self._limits(run.memory_bytes, run.slots)
+        has_files = bool(run.inputs or run.own_inputs or run.outputs)
+        job = Job(run.command, folder, environment, limits, run.network, call_of(run, own), room, not has_files)
+        task_files = self._shelf.files_of(run, Path(folder)) if self._shelf and has_files else None
+        return Attempt(run, job, self._launcher, self._spool, self._output_limit_bytes, task_files)
+
+    def cancel(self, attempt: AttemptId) -> None:
+        if found := self._attempts.get(attempt) or self._lined_up.get(attempt):
+            found.end(Outcome.CANCELLED)
+
+    def give_back(self, attempt: AttemptId, reason: str) -> None:
+        """Kill it; the task is queued again, and no retry is burnt."""
+        if attempt in self._attempts:
+            self._attempts[attempt].end(Outcome.GIVEN_BACK, reason)
+
+    def freeze(self, attempt: AttemptId) -> bool:
+        """Have it stand still, until it is thawed or ended; whether it already does."""
+        if attempt not in self._attempts:
+            return True
+        self._attempts[attempt].freeze()
+        return self._attempts[attempt].is_still()
+
+    def thaw(self, attempt: AttemptId) -> None:
+        if attempt in self._attempts:
+            self._attempts[attempt].thaw()
+
+    async def read(self, attempt: AttemptId, stream: Stream, offset: int, most_bytes: int) -> bytes:
+        """What it wrote from this byte on, as soon as there is any; empty: it will write no more, or is not here."""
+        if attempt not in self._attempts:
+            return b""
+        return await self._attempts[attempt].read(stream, offset, most_bytes)
+
+    def in_hand(self) -> list[tuple[str, Held]]:
+        """The job's name and the state of every attempt, the oldest first."""
+        return [(attempt.job_name, attempt.held) for attempt in self._attempts.values()]
+
+    def held(self, attempt: AttemptId) -> Held:
+        return self._attempts[attempt].held if attempt in self._attempts else Held(attempt)
+
+    @property
+    def slots_in_use(self) -> int:
+        return sum(attempt.slots for attempt in self._attempts.values())
+
+    def measure(self) -> float:
+        """Measure what runs; CPU seconds that all attempts have taken since the beginning."""
+        for attempt in self._attempts.values():
+            attempt.measure()
+        return self._past_cpu_s + sum(attempt.usage.cpu_s for attempt in self._attempts.values())
+
+    async def close(self, reason: str) -> None:
+        """Give back all that runs, and all that may still come; until every result is handed over."""
+        self._closed = reason
+        for attempt in self._attempts.values():
+            attempt.end(Outcome.GIVEN_BACK, reason)
+        while self._attempts:
+            self._none_left.clear()
+            await self._none_left.wait()
+
+    def _look_around(self) -> None:
+        """After limits that are broken, as long as anything is in hand."""
+        now = time.monotonic()
+        for attempt in list(self._attempts.values()):
+            attempt.look(now)
+        self._looking = None
+        if self._attempts:
+            self._looking = asyncio.get_running_loop().call_later(LOOK_AROUND_S, self._look_around)
+
+    # What lines tell. What goes wrong here is the agent's own failure, as everywhere.
+
+    def begins(self, name: AttemptId, before: AttemptId) -> None:
+        self._crew.do(partial(self._begins, name, before))
+
+    def ended(self, name: AttemptId, ended: Ended) -> None:
+        self._crew.do(partial(self._ended, name, ended))
+
+    def returned(self, names: Sequence[AttemptId]) -> None:
+        self._crew.do(partial(self._returned, names))
+
+    def waits(self, name: AttemptId) -> None:
+        self._crew.start(self._see_through(self._attempts[name]))
+
+    def _begins(self, name: AttemptId, before: AttemptId) -> None:
+        attempt = self._attempts[name] = self._lined_up.pop(name)
+        attempt.begins()
+        self._on_turn(before, name)
+        if self._attempts[before].is_frozen:  # its place is to stand still, whatever is there
+            attempt.freeze()
+        if self._closed:
+            attempt.end(Outcome.GIVEN_BACK, self._closed)
+
+    def _ended(self, name: AttemptId, ended: Ended) -> None:
+        if name in self._lined_up:  # its guard was lost before it said that it had begun
+            self._attempts[name] = self._lined_up.pop(name)
+            self._attempts[name].begins()
+        attempt = self._attempts[name]
+        result = attempt.ended(ended)
+        if result and not attempt.folder_is_left:
+            self._on_end(result, attempt.trouble)
+            self._forget(attempt)
+        else:
+            self._crew.start(self._see_off(attempt, ended, result))
+
+    def _returned(self, names: Sequence[AttemptId]) -> None:
+        self._on_return([name for name in names if not self._lined_up[name].is_unwanted])
+        for name in names:
+            if self._lined_up[name].is_unwanted:
+                self._ended(name, Ended(killed=True, elapsed_s=0.0, folder_is_left=False))
+            else:
+                del self._lined_up[name]
+
+    # From beginning to end.
+
+    def _begin(self, attempt: Attempt, lines: Lines) -> None:
+        try:
+            attempt.begin(lines, self)
+        except OSError as error:
+            self._crew.start(self._hand_over(attempt, attempt.fail(error)))
+
+    async def _see_off(self, attempt: Attempt, ended: Ended, result: Result | None) -> None:
+        await self._hand_over(attempt, result or await attempt.conclude(ended))
+
+    async def _see_through(self, attempt: Attempt) -> None:
+        result = await attempt.execute()
+        try:
+            await attempt.clear_up()
+        except OSError as error:
+            log.warning("cannot clear up after %s: %s", attempt.id, error)
+        await self._hand_over(attempt, result)
+
+    async def _hand_over(self, attempt: Attempt, result: Result) -> None:
+        self._on_end(result, attempt.trouble)
+        if attempt.folder_is_left:
+            await asyncio.to_thread(scratch.remove, attempt.folder)
+        self._forget(attempt)
+
+    def _forget(self, attempt: Attempt) -> None:
+        self._past_cpu_s += attempt.spent_cpu_s
+        del self._attempts[attempt.id]
+        if not self._attempts:
+            self._none_left.set()

@@ -1,0 +1,117 @@
+"""Keeps an eye on a running attempt: whether it is over a limit that the system does not keep for us.
+
+All of them are looked at by one timer, the runner's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from loopline_worker.attempts.limits import Breach, Limits
+from loopline_worker.launch.interface import Usage
+
+_LOOK_EVERY_S = 0.5
+FIRST_LOOK_S = 0.2
+"""What is over by then is not looked at: of a task of a tenth of a second that would be a good part of the cost."""
+LOOK_AROUND_S = 0.1
+"""How often somebody has to ask whether it is time for a look."""
+_DISK_SHARE = 50
+"""Time between two looks at the disk, as a multiple of what a look takes."""
+_DISK_GAP_S = 30.0
+"""But no longer than this, however long a look takes."""
+_ENTRY_BYTES = 4096
+"""What a file or folder takes at least: an empty one has a name and an inode too, and of those a disk has so many."""
+
+
+class Watch:
+    """``measure`` and ``output_bytes`` say how things are now; ``on_breach`` ends the attempt."""
+
+    def __init__(
+        self,
+        limits: Limits,
+        folder: Path,
+        measure: Callable[[], Usage],
+        output_bytes: Callable[[], int],
+        on_breach: Callable[[Breach], None],
+    ) -> None:
+        self._limits = limits
+        self._folder = folder
+        self._measure = measure
+        self._output_bytes = output_bytes
+        self._on_breach = on_breach
+        self._next_look = 0.0
+        self._next_disk_look = 0.0
+        self._looking: asyncio.Future[None] | None = None
+
+    def look(self, now: float) -> None:
+        """If it is time, by ``time.monotonic``; what takes long is done aside."""
+        if now < self._next_look:
+            return
+        self._next_look = now + _LOOK_EVERY_S
+        if breach := self._look():
+            self._on_breach(breach)
+        elif self._looking is None or self._looking.done():
+            self._looking = asyncio.ensure_future(self._tell_of_disk())
+
+    def stop(self) -> None:
+        if self._looking:
+            self._looking.cancel()
+
+    async def _tell_of_disk(self) -> None:
+        if breach := await self._look_at_disk():
+            self._on_breach(breach)
+
+    def _look(self) -> Breach | None:
+        usage, limits = self._measure(), self._limits
+        if usage.breach:
+            return usage.breach
+        if _is_over(usage.memory_bytes, limits.memory_bytes):
+            return Breach.MEMORY
+        if _is_over(usage.processes, limits.processes):
+            return Breach.PROCESSES
+        return Breach.OUTPUT if _is_over(self._output_bytes(), limits.output_bytes) else None
+
+    async def _look_at_disk(self) -> Breach | None:
+        began = time.monotonic()
+        if self._limits.scratch_bytes is None or began < self._next_disk_look:
+            return None
+        is_full = await asyncio.to_thread(fills, self._folder, self._limits.scratch_bytes)
+        ended = time.monotonic()
+        self._next_disk_look = ended + min(_DISK_SHARE * (ended - began), _DISK_GAP_S)
+        return Breach.SCRATCH if is_full else None
+
+
+def fills(folder: Path, limit_bytes: int) -> bool:
+    """Whether the files and folders in a folder take so much of the disk, or are too deep for anybody to tell; what
+    it may not read does not count.
+    """
+    try:
+        return _fills(folder, limit_bytes)
+    except RecursionError:
+        return True
+
+
+def _fills(folder: Path, limit_bytes: int) -> bool:
+    left = limit_bytes
+    for place, folders, names in os.walk(folder):
+        for name in (*folders, *names):
+            left -= _disk_bytes(os.path.join(place, name))  # noqa: PTH118 - there may be very many
+            if left <= 0:
+                return True
+    return False
+
+
+def _disk_bytes(file: str) -> int:
+    try:
+        status = os.lstat(file)
+    except OSError:
+        return 0
+    return max(_ENTRY_BYTES, 512 * status.st_blocks if hasattr(status, "st_blocks") else status.st_size)
+
+
+def _is_over(value: int, limit: int | None) -> bool:
+    return limit is not None and value > limit

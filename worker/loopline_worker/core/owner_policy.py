@@ -1,0 +1,106 @@
+"""What the owner of the computer allows right now, and why not more: the owner's terms held against what is seen.
+
+Pure: everything it goes by is an argument. Whatever is not known for certain counts for the owner.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from loopline_worker.core.spare_core_limit import cores_per_slot, fit
+
+
+class Policy(StrEnum):
+    """When tasks may run."""
+
+    WHEN_IDLE = "when-idle"  # while nobody is at the computer
+    SPARE = "spare"  # beside its owner as well, on the cores that are left over
+    ALWAYS = "always"  # at the lowest priority, whoever is there
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """What the owner has settled beforehand."""
+
+    policy: Policy = Policy.WHEN_IDLE
+    idle_s: float = 180.0  # without input, before nobody counts as being there
+    leave_cores: float = 1.0  # to an owner who is there, beyond what is in use
+    leave_memory_bytes: int = 0
+    on_battery: bool = False  # tasks run on battery too
+    heed_load: bool = True  # fewer slots while other programs need the processor; SPARE always does
+
+    @property
+    def asks_who_is_there(self) -> bool:
+        return self.policy is not Policy.ALWAYS
+
+
+@dataclass(frozen=True, slots=True)
+class Signs:
+    """What is seen of the computer and its owner."""
+
+    cores: float
+    spare_cpu: float
+    idle_s: float | None = None  # since the last input; None: nobody can tell
+    memory_available_bytes: int = 0
+    on_battery: bool = False
+    is_time: bool = True  # within the weekly hours
+    program: str = ""  # one that runs and means "not now"
+    paused: str = ""  # until when the owner has paused the worker
+
+
+@dataclass(frozen=True, slots=True)
+class Consent:
+    """How many slots' worth of tasks may be at work, and why no more."""
+
+    slots: int
+    why: str = ""
+    at_once: bool = False  # what may not run is not coming back soon: no grace
+    short_of_memory: bool = False  # nothing new, and less of what there is: standing still would not help
+
+
+_TOO_LITTLE_MEMORY = "too little memory would be left to the owner"
+_UNKNOWN = "nobody can tell whether somebody is using this computer (`loopline doctor` says why)"
+
+
+def is_there(terms: Terms, signs: Signs) -> bool:
+    """Whether somebody is at the desk, as far as these terms ask."""
+    return terms.asks_who_is_there and (signs.idle_s or 0.0) < terms.idle_s
+
+
+def decide(terms: Terms, signs: Signs, most: int, before: int) -> Consent:
+    """Of ``most`` slots, where ``before`` were allowed until now."""
+    if signs.paused:
+        return Consent(0, f"paused by the owner {signs.paused}", at_once=True)
+    if obstacle := _obstacle(terms, signs):
+        short = terms.policy is not Policy.ALWAYS and _is_short_of_memory(terms, signs)
+        return Consent(0, f"{obstacle}, and {_TOO_LITTLE_MEMORY}" if short else obstacle, short_of_memory=short)
+    if terms.policy is Policy.ALWAYS:
+        return Consent(most)
+    return _beside_the_owner(terms, signs, most, before)
+
+
+def _obstacle(terms: Terms, signs: Signs) -> str:
+    if signs.program:
+        return f"{signs.program} is running"
+    if not signs.is_time:
+        return "outside the hours that the owner has set"
+    if signs.on_battery and not terms.on_battery:
+        return "running on battery"
+    if terms.policy is Policy.WHEN_IDLE and is_there(terms, signs):
+        return "somebody is using this computer" if signs.idle_s is not None else _UNKNOWN
+    return ""
+
+
+def _beside_the_owner(terms: Terms, signs: Signs, most: int, before: int) -> Consent:
+    slots = most
+    if terms.heed_load or terms.policy is Policy.SPARE:
+        left = terms.leave_cores if is_there(terms, signs) else 0.0
+        slots = fit(before, signs.spare_cpu - left, most, cores_per_slot(signs.cores, most))
+    if _is_short_of_memory(terms, signs):
+        return Consent(slots, _TOO_LITTLE_MEMORY, short_of_memory=True)
+    return Consent(slots, "the owner's programs need the processor" if slots < most else "")
+
+
+def _is_short_of_memory(terms: Terms, signs: Signs) -> bool:
+    return signs.memory_available_bytes < terms.leave_memory_bytes

@@ -1,0 +1,214 @@
+"""``loopline doctor``: what this computer lets a worker see and do, and what not."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from loopline_shared.errors import LooplineError
+from loopline_worker.core.owner_policy import Signs, decide
+from loopline_worker.functions.python import find as find_python
+from loopline_worker.host import speed
+from loopline_worker.host.battery import Battery
+from loopline_worker.host.computer import Computer, processor
+from loopline_worker.host.load import Meter
+from loopline_worker.host.pressure import Pressure
+from loopline_worker.launch.abilities import Ability, abilities
+from loopline_worker.owner.preferences import in_words, terms_of
+from loopline_worker.presence.available import open_desk
+from loopline_worker.presence.idle_detector import Desk, Sight, judge
+from loopline_worker.presence.probe import Reading
+from loopline_worker.settings import WorkerSettings
+from loopline_worker.task_group import Crew
+
+_LISTEN_S = 0.5
+"""Until probes that have to connect first can say something, and the load has been measured."""
+_TEST_LIMIT_S = 60.0
+_LOOK_EVERY_S = 0.05
+_CALM_S = 1.5
+"""Without an input for so long, the self-test asks for one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Findings:
+    """How things are right now."""
+
+    probes: list[Reading]
+    in_use_says: str  # the probe that wins, or why nobody can tell
+    idle_s: float | None
+    slots: int  # that a worker with these settings would lend now
+    why: str
+    spare_cpu: float
+    cores: float
+    speed: float
+    pressure: Pressure
+    on_battery: bool
+    limits: list[Ability]
+    terms: list[str]
+
+
+@dataclass(frozen=True, slots=True)
+class SelfTest:
+    """How soon an input was seen."""
+
+    seen: bool
+    by: str = ""
+    after_s: float = 0.0
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    options = _parser().parse_args(arguments)
+    try:
+        settings = WorkerSettings.load(data_dir=options.data_dir, policy=options.policy)
+    except LooplineError as error:
+        print(f"error: {error.message}" + (f"\n{error.hint}" if error.hint else ""), file=sys.stderr)
+        return 2
+    findings, test = asyncio.run(_examine(settings, options.self_test, options.json))
+    if options.json:
+        document: dict[str, Any] = asdict(findings) | ({"self_test": asdict(test)} if test else {})
+        print(json.dumps(document, indent=2))
+    else:
+        print(in_text(findings))
+        if test:
+            print(f"\n{_test_words(test)}")
+    return 1 if test and not test.seen else 0
+
+
+def in_text(found: Findings) -> str:
+    """For people."""
+    lines = ["who is at the desk"]
+    lines += [_mark(reading.idle_s is not None, reading.probe, _reading_words(reading)) for reading in found.probes]
+    lines += [f"  so: {_sight_words(found)}", "", "this computer"]
+    lines += [
+        f"  {found.spare_cpu:.1f} of {found.cores:g} cores spare, each of speed {found.speed:.2f}",
+        f"  {_pressure_words(found.pressure)}",
+        f"  {'on battery' if found.on_battery else 'not on battery'}",
+        "", "limits that can be had",
+    ]  # fmt: skip
+    lines += [_mark(ability.has, ability.name, ability.detail) for ability in found.limits] or ["  not known"]
+    lines += ["", "what a worker with these settings may do", *(f"  {words}" for words in found.terms)]
+    lines += [f"  so: {found.slots} slots now" + (f", because {found.why}" if found.why else "")]
+    return "\n".join(lines)
+
+
+async def _examine(settings: WorkerSettings, tests: bool, quietly: bool) -> tuple[Findings, SelfTest | None]:
+    desk = open_desk()
+    async with Crew() as crew:
+        desk.listen(crew)
+        try:
+            findings = await _find(settings, desk)
+            return findings, await _test(desk, quietly) if tests else None
+        finally:
+            desk.close()
+
+
+async def _find(settings: WorkerSettings, desk: Desk) -> Findings:
+    computer = Computer.here()
+    meter = Meter(computer)
+    meter.sample(time.process_time())
+    await asyncio.sleep(_LISTEN_S)
+    meter.sample(time.process_time())
+    readings = desk.readings()
+    sight, battery = judge(readings), Battery().is_in_use()
+    terms, most = terms_of(settings, computer.memory_bytes()), settings.slots or computer.cpus
+    now = time.localtime()
+    signs = Signs(
+        computer.cores,
+        meter.spare_cpu,
+        sight.idle_s,
+        computer.memory_available_bytes(),
+        battery,
+        settings.dedicated or settings.hours.include(now.tm_wday, now.tm_hour * 60 + now.tm_min),
+    )
+    consent = decide(terms, signs, most, most)
+    return Findings(
+        readings, sight.by, sight.idle_s, consent.slots, consent.why,
+        round(meter.spare_cpu, 2), computer.cores, _speed(settings, computer),
+        Pressure.now(), battery, [*abilities(), _functions(settings)], in_words(settings, terms),
+    )  # fmt: skip
+
+
+def _functions(settings: WorkerSettings) -> Ability:
+    try:
+        python = find_python(settings.python)
+    except LooplineError as error:
+        return Ability("functions", False, error.message)
+    detail = python.obstacle or f"of Python {python.version}, warm between calls"
+    return Ability("functions", not python.obstacle, f"{detail} ({python.program})")
+
+
+def _speed(settings: WorkerSettings, computer: Computer) -> float:
+    """As a worker has kept it, if there has been one."""
+    folder = settings.data_dir
+    return speed.kept(folder / "speed.json", processor(), computer.cpus) if folder.is_dir() else speed.measure()
+
+
+async def _test(desk: Desk, quietly: bool) -> SelfTest:
+    """Ask for an input once nobody touches anything, and see how soon it shows."""
+    say = sys.stderr if quietly else sys.stdout
+    print("\nself-test: do not touch anything for a moment", file=say, flush=True)
+    if await _until(desk, lambda sight: sight.certain_idle_s >= _CALM_S) is None:
+        return SelfTest(False)
+    print("self-test: now move the mouse, or press a key", file=say, flush=True)
+    seen = await _until(desk, lambda sight: sight.idle_s is not None and sight.idle_s < _CALM_S)
+    return SelfTest(True, seen.by, round(seen.certain_idle_s, 3)) if seen else SelfTest(False)
+
+
+async def _until(desk: Desk, holds: Any) -> Sight | None:
+    give_up = time.monotonic() + _TEST_LIMIT_S
+    while time.monotonic() < give_up:
+        if holds(sight := desk.look()):
+            return sight
+        await asyncio.sleep(_LOOK_EVERY_S)
+    return None
+
+
+def _mark(good: bool, name: str, words: str) -> str:
+    return f"  {'+' if good else '-'} {name}" + (f": {words}" if words else "")
+
+
+def _reading_words(reading: Reading) -> str:
+    if reading.idle_s is None:
+        return reading.detail
+    vouches = "" if reading.sees_desktop else "; does not see the desktop"
+    return f"last input {reading.idle_s:.1f} s ago ({reading.detail}{vouches})"
+
+
+def _sight_words(found: Findings) -> str:
+    if found.idle_s is None:
+        return f"in use, to be safe: {found.in_use_says}"
+    return f"{found.in_use_says} decides: the last input was {found.idle_s:.1f} s ago"
+
+
+def _pressure_words(pressure: Pressure) -> str:
+    known = {name: value for name, value in asdict(pressure).items() if value is not None}
+    if not known:
+        return "the kernel does not tell how long things have to wait"
+    return "waiting, of the last 10 s: " + ", ".join(f"{name} {value:.1f} %" for name, value in known.items())
+
+
+def _test_words(test: SelfTest) -> str:
+    if test.seen:
+        return f"self-test: seen by {test.by}, {test.after_s:.3f} s after it happened"
+    return "self-test: no input was seen. Tasks would take this computer for in use, or run on beside you"
+
+
+def _parser() -> argparse.ArgumentParser:
+    description = "Say what this computer lets a worker see of its owner, and how well tasks can be contained."
+    parser = argparse.ArgumentParser("loopline doctor", description=description)
+    parser.add_argument("--json", action="store_true", help="answer with JSON on stdout, and nothing else")
+    parser.add_argument("--self-test", action="store_true", help="ask for an input and say how soon it was seen")
+    parser.add_argument("--policy", metavar="WHEN", help="as of `loopline worker`")
+    parser.add_argument("--data-dir", type=Path, metavar="FOLDER", help="the worker's data folder")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

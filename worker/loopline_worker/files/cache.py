@@ -1,0 +1,165 @@
+"""Input files by content, kept for the next task that needs them: the least recently used go when there are too many.
+
+A file is checked when it comes, and again before it is used, unless its *stamp* is the one it had when it was last
+checked. The stamp holds the time of the last change of the inode, which no task can set: whatever a task does to a
+file that it was lent (hard_links.py), shows.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import threading
+import time
+from collections import Counter, OrderedDict
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from uuid import uuid4
+
+from loopline_worker.files.downloads import Downloads, hash_of
+
+log = logging.getLogger(__name__)
+
+_PART_OLD_AFTER_S = 86400.0
+_Stamp = tuple[int, int, int, int]
+
+
+class Cache:
+    """``<folder>/<sha256>``, read-only; what is on its way is in ``<folder>/incoming``, also after a restart."""
+
+    def __init__(self, folder: Path, limit_bytes: int, downloads: Downloads) -> None:
+        self._folder = folder
+        self._incoming = folder / "incoming"
+        self._limit_bytes = limit_bytes
+        self._downloads = downloads
+        self._known: dict[str, _Stamp] = {}
+        self._held: Counter[str] = Counter()
+        self._coming: dict[str, asyncio.Task[None]] = {}
+        self._waiting: Counter[str] = Counter()
+        self._lock = threading.Lock()
+        """Held while a file is changed in a way that leaves its content alone."""
+        self._incoming.mkdir(parents=True, exist_ok=True)
+        _clear(self._incoming, time.time() - _PART_OLD_AFTER_S)
+        self._sizes = _by_last_use(folder)
+        self.spoiled: set[str] = set()
+        """Files that were found changed here, since the agent began."""
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(self._sizes.values())
+
+    def path(self, sha256: str) -> Path:
+        return self._folder / sha256
+
+    @asynccontextmanager
+    async def hold(self, sha256: str) -> AsyncIterator[Path]:
+        """The file, which is sound, and stays until it is let go; DownloadError, OSError."""
+        self._held[sha256] += 1
+        try:
+            if not await self.is_sound(sha256):
+                await self._come(sha256)
+            await asyncio.to_thread(self.change, sha256, lambda: _use(self.path(sha256)))
+            self._sizes[sha256] = self._sizes.pop(sha256, 0)  # the last to be used
+            yield self.path(sha256)
+        finally:
+            self._held[sha256] -= 1
+            if not self._held[sha256]:
+                del self._held[sha256]
+            self.make_room(self.size_bytes - self._limit_bytes)
+
+    async def is_sound(self, sha256: str) -> bool:
+        """Whether it is here, and what its name says; it is removed where it is not."""
+        stamp = await asyncio.to_thread(self._sound_stamp, sha256)
+        if stamp:
+            self._known[sha256] = stamp
+        elif sha256 in self._sizes:
+            log.warning("the cached file %s is not what it was: it is fetched again when it is needed", sha256)
+            self.spoiled.add(sha256)
+            self._remove(sha256)
+        return stamp is not None
+
+    def change(self, sha256: str, act: Callable[[], object]) -> None:
+        """Do something that leaves a file's content alone, but not its stamp; FileNotFoundError where it is gone."""
+        path = self.path(sha256)
+        with self._lock:
+            is_known = self._known.get(sha256) == _stamp(path)
+            act()
+            if is_known:
+                self._known[sha256] = _stamp(path)
+
+    def make_room(self, wanted_bytes: int) -> None:
+        """Remove what was not used for longest, and nobody holds, until so much is free, or nothing is left."""
+        if wanted_bytes <= 0:
+            return
+        for sha256 in [name for name in self._sizes if name not in self._held]:
+            if wanted_bytes <= 0:
+                return
+            wanted_bytes -= self._sizes[sha256]
+            self._remove(sha256)
+
+    def _sound_stamp(self, sha256: str) -> _Stamp | None:
+        """Of a file whose content is what its name says: from before that was read."""
+        path = self.path(sha256)
+        try:
+            stamp = _stamp(path)
+            is_sound = self._known.get(sha256) == stamp or hash_of(path) == sha256
+        except OSError:
+            return None
+        return stamp if is_sound else None
+
+    def _remove(self, sha256: str) -> None:
+        self._sizes.pop(sha256, None)
+        self._known.pop(sha256, None)
+        leaving = self._incoming / f"{uuid4().hex}.leaving"
+        with suppress(OSError):
+            self.path(sha256).replace(leaving)
+            asyncio.get_running_loop().run_in_executor(None, leaving.unlink)  # which takes long for a large one
+
+    async def _come(self, sha256: str) -> None:
+        """Once, however many wait for it; given up when nobody does any more."""
+        while (coming := self._coming.get(sha256)) and coming.cancelling():
+            await asyncio.wait([coming])
+        if coming is None:
+            coming = self._coming[sha256] = asyncio.create_task(self._fetch(sha256))
+            coming.add_done_callback(lambda _: self._coming.pop(sha256, None))
+        self._waiting[sha256] += 1
+        try:
+            await asyncio.shield(coming)
+        finally:
+            self._waiting[sha256] -= 1
+            if not self._waiting[sha256]:
+                del self._waiting[sha256]
+                coming.cancel()
+
+    async def _fetch(self, sha256: str) -> None:
+        part, path = self._incoming / sha256, self.path(sha256)
+        await self._downloads.fetch(sha256, part)
+        part.chmod(0o444)
+        part.replace(path)
+        self._known[sha256] = _stamp(path)
+        self._sizes[sha256] = path.stat().st_size
+
+
+def _stamp(path: Path) -> _Stamp:
+    status = path.stat()
+    return status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
+
+
+def _use(path: Path) -> None:
+    path.chmod(0o444)  # a task that was lent it may have made it its own
+    os.utime(path)
+
+
+def _by_last_use(folder: Path) -> OrderedDict[str, int]:
+    found = sorted(
+        (file.stat().st_mtime, file.name, file.stat().st_size) for file in folder.iterdir() if file.is_file()
+    )
+    return OrderedDict((name, size_bytes) for _, name, size_bytes in found)
+
+
+def _clear(folder: Path, before: float) -> None:
+    for part in folder.iterdir():
+        if part.suffix or part.stat().st_mtime < before:
+            part.unlink(missing_ok=True)

@@ -1,0 +1,160 @@
+"""Input files from the cache into a task's scratch folder, before it starts.
+
+Each is the task's own copy, which it may change: cloned where the file system can, else copied. A large one that
+cannot be cloned is lent instead (hard_links.py).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import sys
+from collections.abc import Coroutine, Mapping
+from contextlib import suppress
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from loopline_shared import manifest
+from loopline_shared.model import InputFile, Outcome
+from loopline_shared.protocol.messages import Run
+from loopline_worker.files import confined_paths
+from loopline_worker.files.cache import Cache
+from loopline_worker.files.downloads import DownloadError
+from loopline_worker.files.hard_links import Loans
+
+_AT_ONCE = 4
+_PART_BYTES = 2**24
+_CLONE = 0x40049409  # the ioctl FICLONE
+_NO_CLONE = (errno.EOPNOTSUPP, errno.EXDEV, errno.EINVAL, errno.ENOTTY, errno.ENOSYS, errno.EPERM)
+
+
+class StagingError(Exception):
+    """A task's inputs cannot be had; ``outcome`` is its attempt's."""
+
+    def __init__(self, outcome: Outcome, reason: str) -> None:
+        super().__init__(reason)
+        self.outcome = outcome
+
+
+class Inputs:
+    """Those of one attempt."""
+
+    def __init__(self, run: Run, folder: Path, cache: Cache, limit_bytes: int | None) -> None:
+        self._run = run
+        self._folder = folder
+        self._cache = cache
+        self._limit_bytes = limit_bytes
+        self._loans = Loans(folder, cache)
+        self._is_unwanted = False
+        self.files: Mapping[str, InputFile] = {}
+        """By where they are in the scratch folder."""
+
+    async def bring_in(self) -> None:
+        """StagingError, or OSError where this computer cannot."""
+        if not self._run.inputs and not self._run.own_inputs:
+            return
+        try:
+            self.files = {**await self._listed(), **self._run.own_inputs}
+            self._check_size(sum(file.size_bytes or 0 for file in self.files.values()))
+            await self._place_all()
+        except DownloadError as error:
+            outcome = Outcome.FAILED if error.is_gone else Outcome.GIVEN_BACK
+            raise StagingError(outcome, f"its inputs cannot be had: {error}") from None
+
+    async def take_back(self) -> None:
+        """When the task has ended: what was lent. StagingError where it is not as it was."""
+        if changed := await self._loans.take_back():
+            reason = f"its input {changed[0]}, which is lent to tasks here, was changed by one of them"
+            raise StagingError(Outcome.GIVEN_BACK, f"{reason}: the next one that needs it gets a copy")
+
+    async def _listed(self) -> dict[str, InputFile]:
+        if not self._run.inputs:
+            return {}
+        async with self._cache.hold(self._run.inputs) as path:
+            try:
+                return await asyncio.to_thread(lambda: manifest.decode(path.read_bytes()))
+            except ValueError as error:
+                raise StagingError(Outcome.FAILED, f"the list of its inputs makes no sense: {error}") from None
+
+    def _check_size(self, size_bytes: int) -> None:
+        if self._limit_bytes is not None and size_bytes > self._limit_bytes:
+            limit = f"{self._limit_bytes:,} (scratch_limit_bytes of this worker)"
+            raise StagingError(Outcome.FAILED, f"its inputs come to {size_bytes:,} bytes, the limit is {limit}")
+
+    async def _place_all(self) -> None:
+        turn = asyncio.Semaphore(_AT_ONCE)
+        size_bytes = 0
+
+        async def place(path: str, file: InputFile) -> None:
+            nonlocal size_bytes
+            async with turn, self._loans.hold(path, file.sha256) as source:
+                size_bytes += source.stat().st_size  # of its own inputs nobody has said it
+                self._check_size(size_bytes)
+                await self._to_its_end(asyncio.to_thread(self._place, path, file, source))
+
+        try:
+            async with asyncio.TaskGroup() as group:
+                for path, file in self.files.items():
+                    group.create_task(place(path, file))
+        except ExceptionGroup as failures:
+            raise failures.exceptions[0] from None
+
+    async def _to_its_end(self, work: Coroutine[Any, Any, None]) -> None:
+        """A thread goes on where nobody waits for it, and would write into a folder that is being removed."""
+        working = asyncio.create_task(work)
+        try:
+            await asyncio.shield(working)
+        except asyncio.CancelledError:
+            self._is_unwanted = True
+            await asyncio.wait([working])
+            raise
+
+    def _place(self, path: str, file: InputFile, source: Path) -> None:
+        try:
+            self._put(path, file, source)
+        except (FileExistsError, NotADirectoryError):  # where A and a are one
+            raise StagingError(Outcome.FAILED, f"its input {path} is in the way of another one here") from None
+
+    def _put(self, path: str, file: InputFile, source: Path) -> None:
+        *folders, name = PurePosixPath(path).parts
+        with confined_paths.folder(self._folder, folders, make=True) as handle:
+            target = confined_paths.at(self._folder, (*folders, name), handle)
+            if _clone(source, target, handle, file.executable):
+                return
+            if not self._loans.lend(path, file, source, target, handle):
+                self._copy(source, target, handle, file.executable)
+
+    def _copy(self, source: Path, target: str, handle: int | None, executable: bool) -> None:
+        with source.open("rb") as original, os.fdopen(_new(target, handle, executable), "wb", 0) as copy:
+            if sys.platform == "linux":
+                with suppress(OSError):  # not on every file system: what is left is copied by hand
+                    while not self._is_unwanted and os.copy_file_range(original.fileno(), copy.fileno(), _PART_BYTES):
+                        pass
+            while not self._is_unwanted and (part := original.read(_PART_BYTES)):
+                copy.write(part)
+
+
+def _new(target: str, handle: int | None, executable: bool) -> int:
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
+    return os.open(target, flags, 0o755 if executable else 0o644, dir_fd=handle)
+
+
+def _clone(source: Path, target: str, handle: int | None, executable: bool) -> bool:
+    """A copy that shares its blocks with the original until either is written to; False: there is no such thing."""
+    if sys.platform != "linux":
+        return False
+    import fcntl
+
+    with source.open("rb") as original:
+        copy = _new(target, handle, executable)
+        try:
+            fcntl.ioctl(copy, _CLONE, original.fileno())
+        except OSError as error:
+            os.unlink(target, dir_fd=handle)
+            if error.errno not in _NO_CLONE:
+                raise
+            return False
+        finally:
+            os.close(copy)
+    return True

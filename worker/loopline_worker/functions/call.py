@@ -1,0 +1,46 @@
+"""From a Run of a function to the call that is made for it."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from functools import lru_cache
+from pathlib import Path
+
+from loopline_shared.model import Function
+from loopline_shared.protocol.messages import Run
+from loopline_worker.launch.interface import Call
+
+_FILE = "sha256:"
+_KEPT = 256
+
+
+def room_of(run: Run, scratch_folder: Path) -> str:
+    """Calls of one session have their folders in one *room*: an interpreter in a sandbox can write nowhere else.
+    Empty: it is a command.
+    """
+    function = run.function
+    return _room(str(scratch_folder), f"{function.session} {run.slots} {run.environment}") if function else ""
+
+
+@lru_cache(_KEPT)
+def _room(scratch_folder: str, session: str) -> str:
+    return f"{scratch_folder}{os.sep}session-{hashlib.sha256(session.encode()).hexdigest()[:16]}"
+
+
+def call_of(run: Run, environment: dict[str, str]) -> Call | None:
+    """None: it is a command. ``environment``: what is its own of it."""
+    function = run.function
+    if function is None:
+        return None
+    arguments, file = str(run.parameters.get("call", "")), ""
+    if arguments.startswith(_FILE):
+        arguments, file = "", arguments.removeprefix(_FILE)
+    count = _count(function, run.attempt.task)
+    return Call(function.session, function.file.removeprefix(_FILE), arguments, environment, file, count)
+
+
+def _count(function: Function, task: int) -> int | None:
+    if function.chunk is None or function.calls is None:
+        return None
+    return min(function.chunk, function.calls - (task - 1) * function.chunk)

@@ -1,0 +1,1 @@
+"""This computer: its processors, memory, load, battery and benchmark."""

@@ -1,0 +1,109 @@
+"""Where the agent may make control groups for its attempts (see ``control_groups.py`` for what they are good for).
+
+A service manager hands a group over (``Delegate=yes``); version 1 belongs to root. We make a folder of our own in
+each hierarchy below the group that we are in, so that limits set on us hold for tasks as well.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from itertools import count
+from pathlib import Path
+
+from loopline_worker.supervisor import processes
+from loopline_worker.supervisor.control_groups import Places, remove_places
+
+_ROOT = Path("/")
+_numbers = count(1)
+
+
+def claim(yields: bool, root: Path = _ROOT) -> Places:
+    """Folders of ours, by what can be done there; none where nothing was handed over to us."""
+    hierarchies = _hierarchies(root)
+    name = f"loopline-{os.getpid()}-{next(_numbers)}"
+    places: Places = {}
+    if unified := hierarchies.pop("", None):
+        places = _claim_unified(unified, name, yields)
+    for kind, own in hierarchies.items():
+        if kind not in places and (kind != "cpu" or yields) and _make(own, name):
+            places[kind] = str(own / name)
+    if "cpu" in places:
+        _lower(Path(places["cpu"]))
+    return places
+
+
+def _hierarchies(root: Path) -> dict[str, Path]:
+    """The group that we are in, in each hierarchy that is of use; version 2 has the name ``""``."""
+    mount = root / "sys/fs/cgroup"
+    found: dict[str, Path] = {}
+    for line in processes.read(str(root / "proc/self/cgroup")).decode().splitlines():
+        _, names, path = line.split(":", 2)
+        for name in names.split(","):
+            if name in ("", "memory", "pids", "cpu"):
+                top = _unified(mount) if name == "" else mount / name
+                own = top / path.strip("/")
+                found[name] = own if own.is_dir() else top
+    return {name: own for name, own in found.items() if (own / "cgroup.procs").exists()}
+
+
+def _unified(mount: Path) -> Path:
+    return mount if (mount / "cgroup.controllers").exists() else mount / "unified"
+
+
+def _claim_unified(own: Path, name: str, yields: bool) -> Places:
+    if not _make(own, name):
+        return {}
+    folder = own / name
+    with suppress(OSError):  # else what is handed on already is what there is
+        _hand_on(own)
+    controllers = _words(folder / "cgroup.controllers")
+    with suppress(OSError):
+        _enable(folder, {"memory", "pids"} & controllers)
+    if yields and "cpu" in controllers:
+        _lower(folder)
+    return dict.fromkeys(("core", *sorted(_words(folder / "cgroup.subtree_control"))), str(folder))
+
+
+def _hand_on(own: Path) -> None:
+    """Hand the controllers of our group on to groups below it: for that, no process may be in it (cgroups(7))."""
+    wanted = {"memory", "pids", "cpu"} & _words(own / "cgroup.controllers")
+    if wanted <= _words(own / "cgroup.subtree_control") or not (own / "cgroup.events").exists():
+        return  # it is done, or this is the system's own root, which is not ours to change
+    if _words(own / "cgroup.procs") != {str(os.getpid())}:
+        return  # it is not ours alone
+    leaf = own / "agent"
+    leaf.mkdir(exist_ok=True)
+    processes.write(str(leaf / "cgroup.procs"), b"0")
+    _enable(own, wanted)
+
+
+def _enable(folder: Path, controllers: set[str]) -> None:
+    for controller in sorted(controllers):
+        processes.write(str(folder / "cgroup.subtree_control"), b"+" + controller.encode())
+
+
+def _lower(folder: Path) -> None:
+    """What is in it runs when nothing else wants to; before Linux 5.15, nearly so."""
+    try:
+        processes.write(str(folder / "cpu.idle"), b"1")
+    except OSError:
+        for file, least in (("cpu.weight", b"1"), ("cpu.shares", b"2")):
+            with suppress(OSError):
+                processes.write(str(folder / file), least)
+
+
+def _make(own: Path, name: str) -> bool:
+    """Also removes what agents left behind that were killed."""
+    try:
+        for left in own.glob("loopline-*-*"):
+            if not Path(f"/proc/{left.name.split('-')[1]}").exists():
+                remove_places([str(left)])
+        (own / name).mkdir()
+    except OSError:
+        return False
+    return os.access(own / name / "cgroup.procs", os.W_OK)
+
+
+def _words(file: Path) -> set[str]:
+    return set(processes.read(str(file)).decode().split())

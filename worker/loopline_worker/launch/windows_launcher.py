@@ -1,0 +1,145 @@
+"""Launching on Windows: each attempt in a Job Object of its own, which takes its tree with it. UNTESTED.
+
+The process is created asleep and put into its job before its first instruction, so that all it ever starts belongs to
+it. The agent holds the only handle: an agent that is killed takes every job with it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
+import psutil
+
+from loopline_worker.attempts import scratch
+from loopline_worker.attempts.limits import Limits
+from loopline_worker.launch import job_object
+from loopline_worker.launch.interface import Ended, Job, Usage, usage_of
+from loopline_worker.launch.job_object import JobObject
+from loopline_worker.launch.sinks import Target, opened
+
+_LOOK_AGAIN_S = 0.1
+FLAGS = 0x08000000 | 0x00000200 | 0x00000004  # CREATE_NO_WINDOW, CREATE_NEW_PROCESS_GROUP, CREATE_SUSPENDED
+IDLE = 0x00000040  # IDLE_PRIORITY_CLASS
+VERY_LOW_DISK_PRIORITY = 0  # IOPRIO_VERYLOW
+
+
+class WindowsLauncher:
+    lines = None
+
+    def __init__(self, yields: bool) -> None:
+        self._yields = yields
+
+    async def start(self, job: Job, stdout: Target, stderr: Target) -> WindowsTree:
+        if job.makes_folder:
+            await asyncio.to_thread(scratch.make, Path(job.folder))
+        async with opened(stdout, stderr) as outputs:
+            return self._start(job, *outputs)
+
+    def _start(self, job: Job, stdout: int, stderr: int) -> WindowsTree:
+        flags = FLAGS | (IDLE if self._yields else 0)
+        try:
+            process = subprocess.Popen(
+                list(job.command), cwd=job.folder, env=job.environment,
+                stdin=subprocess.DEVNULL, stdout=stdout, stderr=stderr, creationflags=flags,
+            )  # fmt: skip
+        except (FileNotFoundError, PermissionError, ValueError) as error:
+            return WindowsTree(None, None, str(error))
+        try:
+            return WindowsTree(process, self._contain(process, job.limits))
+        except OSError:
+            process.kill()  # it has not run yet
+            raise
+
+    def cpu_s(self) -> float:
+        return 0.0
+
+    def close(self) -> None: ...
+
+    def _contain(self, process: subprocess.Popen[bytes], limits: Limits) -> JobObject:
+        """Into a job with it, then wake it."""
+        group = JobObject()
+        allowed = job_object.limits(self._yields, limits.memory_bytes, limits.processes)
+        group.set(allowed, job_object.EXTENDED_LIMIT)
+        if limits.cores and self._yields:
+            with suppress(OSError):  # servers may share processor time out in another way
+                group.set(job_object.cpu_rate(limits.cores, os.cpu_count() or 1), job_object.CPU_RATE)
+        group.take(int(process._handle))  # type: ignore[attr-defined]
+        itself = psutil.Process(process.pid)
+        if self._yields:
+            with suppress(psutil.Error, OSError):
+                itself.ionice(VERY_LOW_DISK_PRIORITY)
+        itself.resume()
+        return group
+
+
+class WindowsTree:
+    """A task whose ``process`` is None could not be run, for the reason in ``refusal``."""
+
+    def __init__(self, process: subprocess.Popen[bytes] | None, group: JobObject | None, refusal: str = "") -> None:
+        self._process = process
+        self._group = group
+        self._ended = Ended(exit_code=127, refusal=refusal)
+        self._suspended: dict[int, float] = {}  # which, and since when they run: each suspension is counted
+
+    def kill(self) -> None:
+        if self._process and self._group and self._process.poll() is None:
+            self._ended = replace(self._ended, killed=True)
+            self._group.kill()
+
+    def freeze(self) -> None:
+        """Also of what has come since the last call; what is suspended already is left, for Windows would count."""
+        for process in self._tree():
+            with suppress(psutil.Error):
+                if self._suspended.get(process.pid) != process.create_time():
+                    process.suspend()
+                    self._suspended[process.pid] = process.create_time()
+
+    def thaw(self) -> None:
+        for process in self._tree():
+            with suppress(psutil.Error):
+                if self._suspended.get(process.pid) == process.create_time():
+                    process.resume()
+        self._suspended.clear()
+
+    def follow(self) -> None: ...
+
+    def is_still(self) -> bool:
+        return True
+
+    def count(self) -> int:
+        return len(self._tree())
+
+    def measure(self) -> Usage:
+        if self._process is None or self._group is None:
+            return Usage()
+        with suppress(OSError):
+            accounting = self._group.accounting()
+            cpu_s, usage = job_object.cpu_s(accounting), usage_of(self._process.pid)
+            system_s = max(self._ended.system_s, job_object.system_s(accounting))
+            self._ended = replace(self._ended, cpu_s=max(self._ended.cpu_s, cpu_s), system_s=system_s)
+            return replace(usage, cpu_s=cpu_s, processes=int(accounting.active_processes))
+        return Usage()
+
+    async def wait(self) -> Ended:
+        if self._process is None or self._group is None:
+            return self._ended
+        while (exit_code := self._process.poll()) is None:  # noqa: ASYNC110
+            await asyncio.sleep(_LOOK_AGAIN_S)
+        self.measure()
+        with suppress(OSError):
+            self._ended = replace(self._ended, peak_memory_bytes=self._group.peak_memory_bytes())
+        self._group.close()
+        return replace(self._ended, exit_code=exit_code)
+
+    def _tree(self) -> list[psutil.Process]:
+        if self._process is None:
+            return []
+        with suppress(psutil.Error):
+            root = psutil.Process(self._process.pid)
+            return [root, *root.children(recursive=True)]
+        return []

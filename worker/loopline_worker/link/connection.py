@@ -1,0 +1,118 @@
+"""The link to the master: opened again whenever it is lost, forever."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import NoReturn
+
+from loopline_shared.errors import LooplineError, ProtocolError
+from loopline_shared.protocol.messages import MAX_FRAME_BYTES
+from loopline_worker.link.conversation import Speaker, Talk
+from loopline_worker.link.http_client import Gate
+from loopline_worker.link.websocket import LostError, RejectedError, WebSocket
+
+log = logging.getLogger(__name__)
+
+_OPEN_WITHIN_S = 10.0
+_CLOSE_WITHIN_S = 1.0
+
+
+class Link:
+    """One connection at a time. A refusal ends it only where the master has never yet let this agent in."""
+
+    def __init__(self, gate: Gate, speaker: Speaker) -> None:
+        self._gate = gate
+        self._speaker = speaker
+        self._talk: Talk | None = None
+        self._lease_s = math.inf
+        self._heard_at = -math.inf
+        self._backoff = gate.backoff()
+        self._was_welcome = False
+        self._complaint = ""
+
+    @property
+    def is_open(self) -> bool:
+        return self._talk is not None
+
+    @property
+    def has_been_silent(self) -> bool:
+        """For so long that the master may have given elsewhere what it had sent here."""
+        return time.monotonic() - (self._talk.heard_at if self._talk else self._heard_at) > self._lease_s
+
+    def speak(self) -> None:
+        """A Report is due at once."""
+        if self._talk:
+            self._talk.speak()
+
+    def speak_now(self) -> None:
+        """One is due, and nothing more happens before the loop comes round."""
+        if self._talk:
+            self._talk.speak_now()
+
+    def speak_soon(self) -> None:
+        """A Report is due, unless one goes anyhow."""
+        if self._talk:
+            self._talk.speak_soon()
+
+    async def keep(self) -> NoReturn:
+        """Stay connected; LooplineError where the first connection is refused."""
+        while True:
+            try:
+                await self._connect_once()
+            except LooplineError as refusal:
+                if not self._was_welcome:
+                    raise
+                self._complain(refusal.message, self._backoff.max_s)
+                await asyncio.sleep(self._backoff.max_s)
+            except (LostError, ProtocolError, OSError, TimeoutError) as error:
+                pause_s = self._backoff.next_s()
+                self._complain(str(error) or "no answer", pause_s)
+                await asyncio.sleep(pause_s)
+
+    async def _connect_once(self) -> None:
+        async with self._open() as socket:
+            talk = Talk(socket, self._speaker, self._gate.master)
+            async with asyncio.timeout(_OPEN_WITHIN_S):
+                self._lease_s = await talk.open()
+            log.info("connected to %s", self._gate.master)
+            await self._speaker.ready()
+            self._backoff.reset()
+            self._complaint = ""
+            self._was_welcome, self._talk = True, talk
+            try:
+                talk.begin()
+                await socket.ended()
+            finally:
+                self._talk, self._heard_at = None, talk.heard_at
+                talk.end()
+
+    @asynccontextmanager
+    async def _open(self) -> AsyncIterator[WebSocket]:
+        try:
+            async with asyncio.timeout(_OPEN_WITHIN_S):
+                address, headers, tls = self._gate.address("link"), self._gate.headers(), self._gate.tls()
+                socket = await WebSocket.connect(address, headers, MAX_FRAME_BYTES, tls)
+        except RejectedError as error:
+            raise self._gate.refusal(error.status) or LostError(self._not_a_master(error)) from None
+        try:
+            yield socket
+        finally:
+            await socket.close(_CLOSE_WITHIN_S)
+
+    def _not_a_master(self, answer: RejectedError) -> str:
+        """It is not gone after to another address: that would be told our token."""
+        said = f"{self._gate.master} answered HTTP {answer.status}"
+        if answer.location:
+            return f"{said}, go to {answer.location[:200]!r}: if the master is there, name that address"
+        return f"{said}: is it a Loopline master?"
+
+    def _complain(self, reason: str, pause_s: float) -> None:
+        """Once for each reason: an absent master must not fill the log."""
+        level = logging.DEBUG if reason == self._complaint else logging.WARNING
+        self._complaint = reason
+        log.log(level, "not connected: %s; trying again in %.1f s", reason, pause_s)

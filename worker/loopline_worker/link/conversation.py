@@ -1,0 +1,187 @@
+"""One connection's talk with the master: when a Report goes, and what comes.
+
+A Report goes at once where there is news and the last one is answered; else when the answer comes, or soon. While
+attempts wait here for a slot there is no hurry: what happens in a moment is told together. So a result that comes
+alone waits for nothing, and the busier both ends are, the more one Report brings.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Protocol
+
+from loopline_shared.errors import LooplineError, ProtocolError
+from loopline_shared.protocol import codec
+from loopline_shared.protocol.messages import MAX_READS, Assign, Read, Refused, Welcome, Wrote
+from loopline_shared.protocol.session import WorkerSession
+from loopline_worker.link.websocket import LostError, WebSocket
+
+_SHORTEST_PAUSE_S = 0.05
+_ANSWER_WITHIN_S = 0.1
+"""After this long the next Report goes although the last one is not answered."""
+_GATHER_S = 0.05
+"""So long after the last Report, what happens is gathered where more is to be done here anyhow."""
+_REPORT_WITHIN_S = 0.5
+"""A Report of what has only begun waits this long: often the result comes first, and one frame tells both."""
+
+
+class Speaker(Protocol):
+    """Who speaks over the link."""
+
+    @property
+    def has_news(self) -> bool:
+        """The master does not know all yet."""
+
+    @property
+    def is_busy(self) -> bool:
+        """More is to be done here than is being done."""
+
+    async def ready(self) -> None:
+        """It may say something of this computer."""
+
+    def new_session(self) -> WorkerSession: ...
+    def assigned(self, assign: Assign, frame: bytes) -> None: ...
+    def report(self, session: WorkerSession) -> bytes: ...
+    async def wrote(self, read: Read) -> Wrote: ...
+
+
+class Talk:
+    """From Hello to the end of the connection."""
+
+    def __init__(self, socket: WebSocket, speaker: Speaker, master: str) -> None:
+        self.heard_at = time.monotonic()
+        self._socket = socket
+        self._speaker = speaker
+        self._master = master
+        self._session = speaker.new_session()
+        self._loop = asyncio.get_running_loop()
+        self._welcome: asyncio.Future[Welcome] = self._loop.create_future()
+        self._report_every_s = self._patience_s = 0.0
+        self._sent = 0  # the number of the last Report
+        self._sent_at = 0.0
+        self._is_answered = True
+        self._is_due = False
+        self._timers: dict[Callable[[], None], asyncio.TimerHandle] = {}
+        self._answers: set[asyncio.Task[None]] = set()
+        socket.on_frame = self._hear
+        socket.on_writable = self._go_on
+
+    async def open(self) -> float:
+        """The master's lease, in seconds. LooplineError where it refuses."""
+        self._socket.send(self._session.hello())
+        await self._socket.until(self._welcome)
+        return self._welcome.result().lease_s
+
+    def begin(self) -> None:
+        """With a Report; from now on there are enough of them for the master to know that we are alive."""
+        self._say()
+        self._keep_alive()
+        self._mind_silence()
+
+    def end(self) -> None:
+        for timer in self._timers.values():
+            timer.cancel()
+        for task in self._answers:
+            task.cancel()
+
+    def speak(self) -> None:
+        """A Report is due: with all that happens before the loop comes round again."""
+        if not self._is_due:
+            self._is_due = True
+            self._loop.call_soon(self._go_on)
+
+    def speak_now(self) -> None:
+        """The same, where all that happened together has been told."""
+        self._is_due = True
+        self._go_on()
+
+    def speak_soon(self) -> None:
+        self._once(_REPORT_WITHIN_S, self._tell_news)
+
+    def _tell_news(self) -> None:
+        if self._speaker.has_news:
+            self.speak()
+
+    def _go_on(self) -> None:
+        """The Report that is due, where the last one is answered or has waited for long enough."""
+        if not self._is_due or self._socket.is_over:
+            return
+        least_s = _ANSWER_WITHIN_S if not self._is_answered else _GATHER_S if self._speaker.is_busy else 0.0
+        waits_s = self._sent_at + least_s - time.monotonic()
+        if waits_s > 0:
+            self._once(waits_s, self._go_on)
+        elif self._socket.is_writable:
+            self._say()
+
+    def _say(self) -> None:
+        self._is_due, self._is_answered = False, False
+        self._sent += 1
+        self._sent_at = time.monotonic()
+        try:
+            self._socket.send(self._speaker.report(self._session))
+        except Exception as error:
+            self._socket.end(error)
+
+    def _keep_alive(self) -> None:
+        left_s = self._sent_at + self._report_every_s - time.monotonic()
+        if left_s <= 0:
+            self._say()
+        self._once(left_s if left_s > 0 else self._report_every_s, self._keep_alive)
+
+    def _mind_silence(self) -> None:
+        """Every Report is answered: a master that is silent for a lease is not there any more."""
+        left_s = self.heard_at + self._patience_s - time.monotonic()
+        if left_s <= 0:
+            self._socket.end(LostError(f"{self._master} has been silent for {self._patience_s:g} s"))
+        else:
+            self._once(left_s, self._mind_silence)
+
+    def _once(self, delay_s: float, act: Callable[[], None]) -> None:
+        """After so long; not where it is to be done already: what is done sees for itself whether it is time."""
+        if act not in self._timers:
+            self._timers[act] = self._loop.call_later(delay_s, self._ring, act)
+
+    def _ring(self, act: Callable[[], None]) -> None:
+        del self._timers[act]
+        act()
+
+    # What comes.
+
+    def _hear(self, frame: bytes) -> None:
+        self.heard_at = time.monotonic()
+        message = self._session.receive(frame)
+        if isinstance(message, Assign):
+            self._is_answered |= message.seen >= self._sent
+            self._speaker.assigned(message, frame)
+            self._go_on()
+        elif isinstance(message, Read):
+            self._answer(message)
+        elif not self._welcome.done():
+            self._welcome.set_result(self._welcomed(message))
+
+    def _welcomed(self, answer: Welcome | Refused | None) -> Welcome:
+        if isinstance(answer, Refused):
+            message = f"{self._master} refused this worker: {answer.message}"
+            raise LooplineError(answer.code, message, answer.hint, 403)
+        if answer is None:
+            raise ProtocolError("the master did not say welcome")
+        self._report_every_s = max(answer.report_every_s, _SHORTEST_PAUSE_S)
+        self._patience_s = max(answer.lease_s, answer.report_every_s, 1.0)
+        return answer
+
+    def _answer(self, read: Read) -> None:
+        """As soon as there is something to say."""
+        if len(self._answers) >= MAX_READS:
+            raise ProtocolError(f"more than {MAX_READS} questions at once")
+        task = self._loop.create_task(self._write(read))
+        self._answers.add(task)
+        task.add_done_callback(self._answers.discard)
+
+    async def _write(self, read: Read) -> None:
+        with suppress(OSError):
+            answer = await self._speaker.wrote(read)
+            await self._socket.drain()
+            self._socket.send(codec.encode(answer))

@@ -1,0 +1,132 @@
+"""``loopline owner``: what the grid does here, and a switch to keep it off."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+
+from loopline_shared.errors import LooplineError
+from loopline_worker.owner.page import figures, headline, presence
+from loopline_worker.owner.pause import end_of
+from loopline_worker.owner.state import Gave, Running, State
+
+_ANSWER_WITHIN_S = 5.0
+_ADDRESS_FILE = "owner-page"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    options = _parser().parse_args(arguments, argparse.Namespace(json=False, data_dir=None))
+    try:
+        address = _address(options.data_dir)
+        answer = _ask(address, options)
+    except LooplineError as error:
+        _report(error, options.json)
+        return 5 if error.code == "unreachable" else 2
+    if options.json:
+        print(json.dumps(answer, indent=2))
+    else:
+        print(in_text(_state(answer), address))
+    return 0
+
+
+def in_text(state: State, address: str) -> str:
+    """The page, for a terminal."""
+    notice = [state.notice] if state.notice else []
+    lines = [f"{state.worker}: {headline(state)}", presence(state), *notice, "", "running here:"]
+    lines += [
+        f"  {task.job or '(no name)'}  for {task.ran_s:.0f} s{', stands still' if task.frozen else ''}"
+        for task in state.running
+    ] or ["  nothing"]
+    lines += ["", "when tasks made way for you:", f"  {figures(state)}"]
+    lines += [
+        f"  {time.strftime('%a %H:%M:%S', time.localtime(entry.at))}  {entry.tasks} in {entry.took_s:.3f} s"
+        f" {'after your input' if entry.after_input else 'after it was due'}: {entry.why}"
+        for entry in state.gave[:5]
+    ]
+    lines += ["", "what it may do:", *(f"  {line}" for line in state.terms), "", f"the same as a page: {address}"]
+    return "\n".join(lines)
+
+
+def _address(folder: Path | None) -> str:
+    from loopline_worker.settings import WorkerSettings
+
+    file = WorkerSettings.load(data_dir=folder).data_dir / _ADDRESS_FILE
+    try:
+        return file.read_text("ascii").strip()
+    except OSError:
+        hint = "start one: loopline worker; or name its folder with --data-dir"
+        raise LooplineError("unreachable", f"no worker of yours runs here ({file} is not there)", hint) from None
+
+
+def _ask(address: str, options: argparse.Namespace) -> dict[str, Any]:
+    if options.verb == "pause":
+        try:
+            end_of(options.words, time.time())
+        except ValueError as error:
+            raise LooplineError("usage", str(error), "such as: loopline owner pause 1h") from None
+        return _call(f"{address}pause", {"for": options.words})
+    if options.verb == "resume":
+        return _call(f"{address}resume", {})
+    return _call(f"{address}state")
+
+
+def _call(address: str, form: dict[str, str] | None = None) -> dict[str, Any]:
+    data = None if form is None else urlencode(form).encode()
+    request = urllib.request.Request(address, data, {"Accept": "application/json"})  # noqa: S310 - our own address
+    direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    try:
+        with direct.open(request, timeout=_ANSWER_WITHIN_S) as answer:
+            told: dict[str, Any] = json.loads(answer.read())
+            return told
+    except (urllib.error.URLError, OSError, ValueError) as error:
+        hint = "it may have been killed; start it again: loopline worker"
+        raise LooplineError("unreachable", f"the worker on this computer does not answer: {error}", hint) from None
+
+
+def _state(answer: dict[str, Any]) -> State:
+    running = [Running(**task) for task in answer.pop("running")]
+    gave = [Gave(**entry) for entry in answer.pop("gave")]
+    return State(running=running, gave=gave, **answer)
+
+
+def _report(error: LooplineError, as_json: bool) -> None:
+    if as_json:
+        problem = {"error": {"code": error.code, "message": error.message, "hint": error.hint}}
+        print(json.dumps(problem), file=sys.stderr)
+    else:
+        print(f"error: {error.message}" + (f"\nhint: {error.hint}" if error.hint else ""), file=sys.stderr)
+
+
+def _parser() -> argparse.ArgumentParser:
+    description = "What the grid does on this computer, and a switch to keep it off. No account is needed."
+    common = argparse.ArgumentParser(add_help=False)
+    for name, settings in _COMMON.items():
+        common.add_argument(name, default=argparse.SUPPRESS, **settings)
+    parser = argparse.ArgumentParser("loopline owner", description=description, parents=[common])
+    verbs = parser.add_subparsers(dest="verb", metavar="VERB")
+    pause = verbs.add_parser("pause", parents=[common], help="nothing runs here for a while, or for good")
+    pause.add_argument("words", metavar="HOW-LONG", help="30m, 1h, 2d, until-tomorrow or for-good")
+    verbs.add_parser("resume", parents=[common], help="let tasks run again")
+    return parser
+
+
+_COMMON: dict[str, dict[str, Any]] = {
+    "--json": {"action": "store_true", "help": "answer with JSON on stdout, and nothing else"},
+    "--data-dir": {
+        "type": Path,
+        "metavar": "FOLDER",
+        "help": "the worker's data folder",
+    },
+}
+
+
+if __name__ == "__main__":
+    sys.exit(main())

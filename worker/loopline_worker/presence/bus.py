@@ -1,0 +1,137 @@
+"""A D-Bus connection that is opened again whenever it is lost, and what both probes on it have in common."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from abc import abstractmethod
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from loopline_worker.presence.probe import Probe, Reading
+
+if TYPE_CHECKING:
+    from jeepney import Message
+    from jeepney.io.asyncio import DBusRouter
+
+_ASK_WITHIN_S = 2.0
+_AGAIN_S = 10.0
+_STALE_S = 15.0
+_SYSTEM_BUS = Path("/run/dbus/system_bus_socket")
+
+
+class BusError(Exception):
+    """What the other end of the bus did not do."""
+
+
+class Bus:
+    """One connection."""
+
+    def __init__(self, router: DBusRouter) -> None:
+        self._router = router
+
+    @classmethod
+    @asynccontextmanager
+    async def open(cls, of_system: bool) -> AsyncIterator[Bus]:
+        """BusError where there is none; OSError and others where it does not answer."""
+        if not _may_be_there(of_system):
+            raise BusError("there is no such bus here")
+        from jeepney.io.asyncio import DBusRouter, open_dbus_connection
+
+        async with asyncio.timeout(_ASK_WITHIN_S):
+            connection = await open_dbus_connection("SYSTEM" if of_system else "SESSION")
+        async with connection, DBusRouter(connection) as router:
+            yield cls(router)
+
+    async def ask(self, service: str, path: str, interface: str, member: str, signature: str = "", *body: Any) -> Any:
+        """The first value of the answer, plain; BusError where there is none."""
+        from jeepney import DBusAddress, MessageType, new_method_call
+
+        question = new_method_call(DBusAddress(path, service, interface), member, signature or None, body)
+        async with asyncio.timeout(_ASK_WITHIN_S):
+            answer = await self._router.send_and_get_reply(question)
+        if answer.header.message_type is MessageType.error:
+            raise BusError(f"{service}: {answer.body[0] if answer.body else 'no answer'}")
+        return answer.body[0] if answer.body else None
+
+    async def properties(self, service: str, path: str, interface: str) -> dict[str, Any]:
+        found = await self.ask(service, path, "org.freedesktop.DBus.Properties", "GetAll", "s", interface)
+        return {name: value for name, (_, value) in found.items()}
+
+    async def hear(self, rule: str, on_signal: Callable[[str, tuple[Any, ...]], None]) -> None:
+        """Be told of signals that match the rule: which, and what it says."""
+        from jeepney import MatchRule
+
+        self._router.filter(MatchRule(type="signal"), queue=_Ear(on_signal))
+        dbus = "org.freedesktop.DBus"
+        await self.ask(dbus, "/org/freedesktop/DBus", dbus, "AddMatch", "s", f"type='signal',{rule}")
+
+
+class _Ear:
+    """In place of a queue."""
+
+    def __init__(self, on_signal: Callable[[str, tuple[Any, ...]], None]) -> None:
+        self._on_signal = on_signal
+
+    def put_nowait(self, message: Message) -> None:
+        from jeepney import HeaderFields
+
+        self._on_signal(message.header.fields[HeaderFields.member], message.body)
+
+
+class BusProbe(Probe):
+    """``look`` answers with what ``keep_up`` last learned, for as long as that is fresh."""
+
+    is_of_system: bool
+    zero_is_in_use = False  # an idle time of 0 is not an input now, but somebody there until it is learned otherwise
+
+    def __init__(self) -> None:
+        self._trouble = "not connected yet"
+        self._learned: tuple[float, Reading] | None = None
+
+    @abstractmethod
+    async def keep_up(self, bus: Bus, on_input: Callable[[], None]) -> None:
+        """Learn what there is to know, again and again, until the connection fails."""
+
+    def look(self) -> Reading:
+        if self._learned is None or time.monotonic() - self._learned[0] > _STALE_S:
+            return Reading(self.name, detail=self._trouble)
+        at, reading = self._learned
+        idle_s = reading.idle_s
+        if idle_s is not None and not (idle_s == 0 and self.zero_is_in_use):
+            idle_s += time.monotonic() - at
+        return replace(reading, idle_s=idle_s, is_fresh=False)
+
+    def learn(self, reading: Reading) -> None:
+        self._learned = (time.monotonic(), reading)
+
+    async def listen(self, on_input: Callable[[], None]) -> None:
+        if not find_spec("jeepney"):  # it is not everywhere
+            self._trouble = "jeepney is not installed"
+            return
+        while True:
+            try:
+                await self._stay_connected(on_input)
+            except (BusError, OSError, TimeoutError, EOFError, ValueError) as error:
+                self._trouble = str(error) or type(error).__name__
+            except Exception as error:  # whatever a library makes of a broken peer: we then cannot tell
+                self._trouble = f"{type(error).__name__}: {error}"
+            self._learned = None
+            await asyncio.sleep(_AGAIN_S)
+
+    async def _stay_connected(self, on_input: Callable[[], None]) -> None:
+        async with Bus.open(self.is_of_system) as bus:
+            await self.keep_up(bus, on_input)
+
+
+def _may_be_there(is_of_system: bool) -> bool:
+    """Whether it is worth a try, and loading what speaks with a bus."""
+    if address := os.environ.get(f"DBUS_{'SYSTEM' if is_of_system else 'SESSION'}_BUS_ADDRESS"):
+        path = address.partition("unix:path=")[2].partition(",")[0].partition(";")[0]
+        return not path or Path(path).exists()
+    return _SYSTEM_BUS.exists() if is_of_system else "DISPLAY" in os.environ

@@ -1,0 +1,43 @@
+"""GNOME, on Wayland or X: its compositor, Mutter, knows when there was input, and says so at once when asked to."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from loopline_worker.presence.bus import Bus, BusProbe
+from loopline_worker.presence.probe import Reading
+
+_SERVICE = _INTERFACE = "org.gnome.Mutter.IdleMonitor"
+_PATH = "/org/gnome/Mutter/IdleMonitor/Core"
+_EVERY_S = 2.0
+_ARM_AFTER_S = 1.0
+
+
+class Mutter(BusProbe):
+    """Asked every two seconds; between, a one-shot watch tells of the first input after a pause."""
+
+    name = "gnome"
+    is_of_system = False
+
+    async def keep_up(self, bus: Bus, on_input: Callable[[], None]) -> None:
+        watch: int | None = None
+
+        def fired(signal: str, body: tuple[Any, ...]) -> None:
+            nonlocal watch
+            if signal == "WatchFired" and body == (watch,):
+                watch = None
+                self._note(0.0)
+                on_input()
+
+        await bus.hear(f"interface='{_INTERFACE}',member='WatchFired'", fired)
+        while True:
+            idle_s = int(await bus.ask(_SERVICE, _PATH, _INTERFACE, "GetIdletime")) / 1000
+            self._note(idle_s)
+            if watch is None and idle_s >= _ARM_AFTER_S:  # while somebody types it would only keep firing
+                watch = await bus.ask(_SERVICE, _PATH, _INTERFACE, "AddUserActiveWatch")
+            await asyncio.sleep(_EVERY_S)
+
+    def _note(self, idle_s: float) -> None:
+        self.learn(Reading(self.name, idle_s, True, "Mutter's idle monitor"))

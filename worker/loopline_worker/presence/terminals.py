@@ -1,0 +1,119 @@
+"""Text consoles, ssh and terminal windows: when somebody last typed there, as ``w`` shows it.
+
+A terminal's access time moves when a program reads what was typed (in steps of eight seconds at most while somebody
+types: Linux blurs it so that keystrokes cannot be timed; the first key after a pause shows at once). Terminals say
+nothing about a graphical desktop. Only where there is certainly none, on a headless server, does this probe vouch
+for the whole computer: no display server has a socket here, and this is not a container, whose view ends at its wall.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+
+from loopline_worker.host.cgroup import is_contained
+from loopline_worker.presence.probe import Probe, Reading
+from loopline_worker.supervisor import processes
+
+_CONSOLE = re.compile(r"ttys\d+|console" if sys.platform == "darwin" else r"tty[1-9]\d*|ttyS\d+")
+_DISPLAY_SOCKET = re.compile(r"/\.X11-unix/X\d+|/wayland-\d+$")
+_SURVEY_EVERY_S = 5.0
+_JUST_NOW_S = 1.0
+_Terminal = tuple[int, int]  # device and when it was made: numbers are given again
+
+
+class Terminals(Probe):
+    name = "terminals"
+
+    def __init__(
+        self,
+        devices: Path = Path("/dev"),
+        sockets: Path = Path("/proc/net/unix"),
+        contained: bool | None = None,
+    ) -> None:
+        self._devices = devices
+        self._sockets = sockets
+        self._contained = is_contained() if contained is None else contained
+        self._consoles: list[str] = []
+        self._headless = False
+        self._of_tasks: set[_Terminal] = set()
+        self._latest = 0.0
+        self._surveyed = float("-inf")
+
+    def look(self) -> Reading:
+        if time.monotonic() - self._surveyed > _SURVEY_EVERY_S:
+            self._survey()
+        latest, where = self._find_latest()
+        if latest != self._latest or time.time() - latest < _JUST_NOW_S:  # a task may have opened it meanwhile
+            self._of_tasks = self._find_of_tasks()
+            latest, where = self._find_latest()
+        self._latest = latest
+        return Reading(self.name, max(0.0, time.time() - latest), self._headless, where)
+
+    def _find_latest(self) -> tuple[float, str]:
+        return max(self._times(), default=(psutil.boot_time(), "no terminal since the computer started"))
+
+    def _survey(self) -> None:
+        """What hardly changes: which consoles there are, and whether there is certainly no graphical desktop."""
+        self._surveyed = time.monotonic()
+        self._consoles = [name for name in _entries(self._devices) if _CONSOLE.fullmatch(name)]
+        self._headless = not self._contained and not has_display(self._sockets)
+
+    def _times(self) -> Iterator[tuple[float, str]]:
+        windows = (f"pts/{name}" for name in _entries(self._devices / "pts") if name.isdigit())
+        for path in (*self._consoles, *windows):
+            status = _status(f"{self._devices}/{path}")
+            if status and _terminal(status) not in self._of_tasks:
+                yield status.st_atime, f"/dev/{path}"
+
+    def _find_of_tasks(self) -> set[_Terminal]:
+        """Pseudo-terminals that a program of ours opened for itself (``script``, pexpect): nobody types there.
+
+        What counts is whose session a terminal controls: no task can pass the owner's off as its own.
+        """
+        try:
+            below = [process for pid in processes.descendants(os.getpid()) if (process := processes.look(pid))]
+        except OSError:  # no file descriptor left
+            return self._of_tasks
+        devices = {process.terminal for process in below if process.session != _OWN_SESSION} - {0}
+        names = _entries(self._devices / "pts") if devices else []
+        known = [status for name in names if (status := _status(f"{self._devices}/pts/{name}"))]
+        return {_terminal(status) for status in known if status.st_rdev in devices}
+
+
+def has_display(sockets: Path = Path("/proc/net/unix")) -> bool:
+    """Whether an X server or a Wayland compositor listens on this computer; where that cannot be told, yes."""
+    try:
+        lines = sockets.read_text(errors="replace").splitlines()
+    except OSError:
+        return True
+    return any(_DISPLAY_SOCKET.search(line) for line in lines)
+
+
+def _entries(folder: Path) -> list[str]:
+    try:
+        return os.listdir(folder)  # noqa: PTH208 - ten times a second
+    except OSError:
+        return []
+
+
+def _status(file: str) -> os.stat_result | None:
+    """None where it has just gone."""
+    try:
+        return os.stat(file)  # noqa: PTH116
+    except OSError:
+        return None
+
+
+def _terminal(status: os.stat_result) -> _Terminal:
+    return status.st_rdev, status.st_ctime_ns
+
+
+_OWN_SESSION = os.getsid(0) if hasattr(os, "getsid") else 0
+"""A worker started from a terminal shares it with its owner."""

@@ -1,0 +1,1 @@
+"""What outlives the agent: the journal, the spool, the data directory."""

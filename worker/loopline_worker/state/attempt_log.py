@@ -1,0 +1,65 @@
+"""The agent's log of attempts: a line as each begins and as it ends, or their number where that would flood the log.
+
+A grid of short tasks has thousands a second at one worker: written one by one, they would cost more than the rest of
+the agent's work, and fill a disk. ``--verbose`` has them all.
+"""
+
+from __future__ import annotations
+
+import logging
+import shlex
+import time
+from collections import Counter
+
+from loopline_shared.model import Result
+from loopline_shared.protocol.messages import Run
+
+log = logging.getLogger(__name__)
+
+_AT_ONCE = 200
+_PER_S = 5.0
+
+
+class Diary:
+    """So many lines at once, and so many a second; ``sum_up`` now and then says what was left out."""
+
+    def __init__(self) -> None:
+        self._left = float(_AT_ONCE)
+        self._at = time.monotonic()
+        self._untold: Counter[str] = Counter()
+
+    def began(self, run: Run, refusal: str) -> None:
+        if self._tells("began"):
+            what = "a function" if run.function else shlex.join(run.command)
+            log.info("attempt %s %s: %.200s", run.attempt, refusal or "starts", what)
+
+    def ended(self, result: Result) -> None:
+        if self._tells(result.outcome):
+            log.info("attempt %s %s%s", result.attempt, result.outcome, _detail(result))
+
+    def sum_up(self) -> None:
+        now = time.monotonic()
+        self._left = min(_AT_ONCE, self._left + (now - self._at) * _PER_S)
+        self._at = now
+        if self._untold:
+            told = ", ".join(f"{count:,} {what}" for what, count in self._untold.items())
+            log.info("attempts beside those: %s", told)
+            self._untold.clear()
+
+    def _tells(self, what: str) -> bool:
+        if self._left >= 1:
+            self._left -= 1
+            return True
+        if log.isEnabledFor(logging.DEBUG):
+            return True
+        self._untold[what] += 1
+        return False
+
+
+def _detail(result: Result) -> str:
+    """What the outcome alone does not say."""
+    if result.reason:
+        return f": {result.reason}"
+    if result.exit_code:
+        return f" with exit code {result.exit_code}"
+    return f" after {result.wall_s:.1f} s"

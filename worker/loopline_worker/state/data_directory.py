@@ -1,0 +1,119 @@
+"""The agent's data folder: one agent at a time, a name that stays, nothing left over from the last agent."""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import secrets
+import shutil
+import socket
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+
+import psutil
+
+from loopline_shared.errors import LooplineError
+from loopline_worker.attempts import scratch
+
+log = logging.getLogger(__name__)
+
+_PATIENCE_S = 5.0
+_PROBE_BYTES = 65536
+
+
+class Home:
+    """Taken for as long as the agent's process lives."""
+
+    def __init__(self, folder: Path) -> None:
+        """LooplineError where the folder cannot be used, or another agent uses it."""
+        self.folder = folder.absolute()
+        self.scratch = self.folder / "scratch"
+        self.spool = self.folder / "spool"
+        self.cache = self.folder / "cache"
+        self.ledger = self.folder / "ledger.jsonl"
+        self.inbox = self.folder / "inbox.jsonl"  # of release 0.1
+        self.pause = self.folder / "pause.json"
+        self.speed = self.folder / "speed.json"
+        try:
+            self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self.scratch.mkdir(exist_ok=True)
+            self.spool.mkdir(exist_ok=True)
+            self._lock = (self.folder / "lock").open("a+")
+        except OSError as error:
+            hint = "name a folder that this user may write to with --data-dir"
+            raise LooplineError("data_dir", f"cannot use the data folder: {error}", hint) from None
+        if not _take(self._lock.fileno()):
+            message = f"another agent uses the data folder {self.folder}"
+            raise LooplineError("data_dir", message, "stop it, or give this one its own folder with --data-dir")
+
+    def close(self) -> None:
+        self._lock.close()
+
+    def worker_name(self) -> str:
+        """Made up at the first start, the same ever after."""
+        file = self.folder / "name"
+        kept = file.read_text("utf-8").strip() if file.exists() else ""
+        if kept:
+            return kept
+        host = re.sub(r"[^A-Za-z0-9-]+", "-", socket.gethostname().partition(".")[0]).strip("-")
+        name = f"{host[:80] or 'worker'}-{secrets.token_hex(2)}"
+        file.write_text(f"{name}\n", "utf-8")
+        return name
+
+    def free_bytes(self) -> int:
+        return shutil.disk_usage(self.folder).free
+
+    def is_writable(self) -> bool:
+        """Whether the disk takes anything, right now."""
+        probe = self.folder / "probe"
+        try:
+            with probe.open("wb") as file:
+                file.write(bytes(_PROBE_BYTES))
+                file.flush()
+                os.fsync(file.fileno())
+            probe.unlink()
+        except OSError:
+            return False
+        return True
+
+    def sweep(self) -> None:
+        """Kill what an earlier agent left running, and remove its scratch folders."""
+        give_up = time.monotonic() + _PATIENCE_S
+        while (left := self._leftovers()) and time.monotonic() < give_up:
+            for process in left:
+                log.warning("killing process %d, which an earlier agent left behind", process.pid)
+                with suppress(psutil.Error):
+                    process.kill()
+            psutil.wait_procs(left, timeout=1)
+        for folder in self.scratch.iterdir():
+            scratch.remove(folder)
+
+    def _leftovers(self) -> list[psutil.Process]:
+        return [process for process in psutil.process_iter() if self._is_leftover(process)]
+
+    def _is_leftover(self, process: psutil.Process) -> bool:
+        """Whose scratch folder is below ours: of all that a process may shed, its environment lasts longest."""
+        try:
+            folder = process.environ().get(scratch.VARIABLE, "")
+        except (psutil.Error, OSError):
+            return False
+        return folder.startswith(f"{self.scratch}{os.sep}") and process.pid != os.getpid()
+
+
+def _take(lock: int) -> bool:
+    """Lock an open file for as long as it is open; False where another process has it."""
+    try:
+        if sys.platform == "win32":
+            import msvcrt
+
+            msvcrt.locking(lock, msvcrt.LK_NBLCK, 1)
+        else:
+            import fcntl
+
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True

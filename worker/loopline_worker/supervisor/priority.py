@@ -1,0 +1,93 @@
+"""The lowest priority that really yields to the owner of the computer.
+
+``nice`` alone is a no-op on a desktop: there every session is a scheduling group of its own (sched(7), "The
+autogroup feature"), and nice only ranks processes within one group. So the launcher opens *one* session, gives its
+group the nice value 19, and all guards and tasks stay in it, themselves nice 19 and SCHED_IDLE: a guard lowers itself
+once, and its tasks inherit that. What has to be killed in time, however busy the owner is, the agent kills, which is
+not low. Why one session and not one per task: an unprivileged process may lower a group only ten times a second,
+counted over the whole machine. A session that a task opens for itself is lowered when the task is next measured
+(``tree.PosixTree``).
+
+SCHED_IDLE brings the idle I/O class with it (ioprio_set(2)), which is set all the same: it stays when a task changes
+its scheduling class. Where systemd groups by slice instead of by session, only the weight of its slice helps: that is
+for the installer. On macOS it is background QoS, all that ``taskpolicy -b`` sets.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from contextlib import suppress
+
+from loopline_worker.supervisor import subreaper
+from loopline_worker.supervisor.processes import read, write
+
+LOWEST = 19
+_IOPRIO_SET = {"x86_64": 251, "aarch64": 30, "riscv64": 30, "armv7l": 314, "i686": 289, "ppc64le": 273, "s390x": 282}
+"""The system call's number: the C library has no function for it."""
+_IDLE_IO_CLASS = 3 << 13
+_DARWIN_PROCESS, _DARWIN_BACKGROUND = 4, 0x1000  # of setpriority(2) on macOS
+_PATIENCE_S = 1.0
+_PERIL = "/proc/self/oom_score_adj"
+
+
+def lower_session(pid: int | str = "self") -> bool:
+    """Lower the group of a process's whole session; False where others just did so: try again later."""
+    try:
+        write(f"/proc/{pid}/autogroup", str(LOWEST).encode())
+    except BlockingIOError:
+        return False
+    except OSError:
+        pass  # no such groups here, or no such process any more
+    return True
+
+
+def lower_own_session() -> None:
+    """``lower_session`` for good: waits for its turn."""
+    give_up = time.monotonic() + _PATIENCE_S
+    while not lower_session() and time.monotonic() < give_up:
+        time.sleep(0.02)
+
+
+class Peril:
+    """Of being killed first when memory runs out: what is started within it is, and not who starts it."""
+
+    def __init__(self) -> None:
+        self._before, self._file = read(_PERIL).strip(), -1
+        with suppress(OSError):
+            self._file = os.open(_PERIL, os.O_WRONLY)
+
+    def __enter__(self) -> None:
+        self._set(b"900")
+
+    def __exit__(self, *_: object) -> None:
+        self._set(self._before)
+
+    def _set(self, score: bytes) -> None:
+        if self._file >= 0:
+            with suppress(OSError):
+                os.pwrite(self._file, score, 0)
+
+
+def yield_to_owner() -> None:
+    """Make this process, and all that it starts, the last to be run."""
+    os.setpriority(os.PRIO_PROCESS, 0, LOWEST)
+    if hasattr(os, "SCHED_IDLE"):
+        with suppress(OSError):
+            os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
+    if sys.platform == "linux":
+        lower_disk_access()
+    elif sys.platform == "darwin":
+        with suppress(OSError):
+            os.setpriority(_DARWIN_PROCESS, 0, _DARWIN_BACKGROUND)
+
+
+def knows_disk_call() -> bool:
+    return os.uname().machine in _IOPRIO_SET
+
+
+def lower_disk_access() -> None:
+    """Give this process the idle I/O class, where this machine's number for that is known."""
+    if knows_disk_call() and subreaper.libc:
+        subreaper.libc.syscall(_IOPRIO_SET[os.uname().machine], 1, 0, _IDLE_IO_CLASS)
