@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 from tests.house.sources import ROOT, Source, is_migration, refuse, sources
@@ -58,13 +59,12 @@ see them; so do those of the models of papers."""
 
 def parts(name: str) -> list[str]:
     """Split snake_case and CamelCase into lower-case words."""
-    return [word.lower() for word in re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z0-9]+", name)]
+    return [word.lower() for word in re.findall(r"[A-Z]+[0-9]*(?![a-z])|[A-Z]?[a-z0-9]+", name)]
 
 
-def singular(word: str) -> str:
-    if word.endswith("ies"):
-        return f"{word[:-3]}y"
-    return word.removesuffix("s") if not word.endswith("ss") else word
+def forms(word: str) -> set[str]:
+    """Return the word and what may be its singular."""
+    return {word, word.removesuffix("s"), word.removesuffix("es"), re.sub("ies$", "y", word)}
 
 
 def named(source: Source, *, functions: bool) -> Iterator[tuple[int, str]]:
@@ -75,21 +75,27 @@ def named(source: Source, *, functions: bool) -> Iterator[tuple[int, str]]:
         yield from ((node.lineno, node.name) for node in source.functions())
 
 
+@cache
+def documented() -> frozenset[str]:
+    """Return the names of classes that programs see in the OpenAPI document."""
+    return frozenset(json.loads((ROOT / "web" / "openapi.json").read_text("utf-8"))["components"]["schemas"])
+
+
 def known() -> set[str]:
     rows = re.findall(r"^\| ([^|]+?) +\|", GLOSSARY.read_text("utf-8"), re.MULTILINE)
     glossary = {word for row in rows for word in re.findall(r"[a-z0-9]+", row.lower())}
-    return {singular(word) for word in glossary | set(ORDINARY.read_text("utf-8").split())}
+    return glossary | set(ORDINARY.read_text("utf-8").split())
 
 
 def test_words_that_were_given_up_are_in_no_name() -> None:
-    documented = json.loads((ROOT / "web" / "openapi.json").read_text("utf-8"))["components"]["schemas"]
     faults = [
         f"{source.path}:{line}: {name}: {word} is now {GIVEN_UP[word]}"
         for source in sources()
         if not is_migration(source) and source.path.parts[2] != "papers"
         for line, name in named(source, functions=True)
-        if name not in documented
-        for word in {*parts(name), *map(singular, parts(name))} & set(GIVEN_UP)
+        if name not in documented()
+        for part in parts(name)
+        for word in forms(part) & set(GIVEN_UP)
     ]
     refuse(faults, "Use the field's word.")
 
@@ -100,7 +106,7 @@ def test_the_noun_of_a_public_name_is_in_the_glossary_or_ordinary() -> None:
         f"{source.path}:{line}: {name}"
         for source in sources(*DAEMONS_AND_CLIENT)
         for line, name in named(source, functions=False)
-        if name[0] != "_" and singular(parts(name)[-1]) not in words
+        if name[0] != "_" and not forms(parts(name)[-1]) & words and name not in documented()
     ]
     refuse(faults, f"Use a word of docs/design/glossary.md, or add the word there or to {ORDINARY.name}.")
 
@@ -111,6 +117,5 @@ def test_no_given_up_word_is_ordinary_or_in_the_glossary() -> None:
 
 def test_ordinary_words_are_in_use() -> None:
     names = [name for source in sources(*DAEMONS_AND_CLIENT) for _, name in named(source, functions=False)]
-    used = {singular(parts(name)[-1]) for name in names}
-    unused = {word for word in ORDINARY.read_text("utf-8").split() if singular(word) not in used}
-    refuse(unused, f"Remove them from {ORDINARY.name}.")
+    used = {form for name in names for form in forms(parts(name)[-1])}
+    refuse(set(ORDINARY.read_text("utf-8").split()) - used, f"Remove them from {ORDINARY.name}.")
