@@ -17,8 +17,10 @@ from tests.house.test_docstrings import docstrings
 PAGE = re.compile(r"(?<![\w/.-])[\w./-]*\w\.md\b")
 PAGES = sorted(path for path in tracked() if path.startswith("docs/design/") and path.endswith(".md"))
 NAMES_FILES = [*PAGES, "CONTRIBUTING.md"]
+OF_USERS = {"random.py"}
+"""Names of files that users may have."""
 ROOTS = (*PACKAGES.values(), "tests", "docs", "web", "benchmarks", "examples")
-FILE = re.compile(r"(?<![\w/.<>*-])((?:[\w-]+/)*[\w-]+\.(?:py|md|ts|tsx|sql|json|txt|service)\b)(?![\w/*])")
+FILE = re.compile(r"(?<![\w/.<>*-])((?:[\w-]+/)*[\w-]+\.(?:py|md|ts|tsx|sql|json|txt|service)\b)(?![\w/*]|\.\w)")
 FOLDER = re.compile(rf"(?<![\w/.-])((?:{'|'.join(ROOTS)})/(?:[\w.-]+/)*)(?![\w.<*-])")
 
 
@@ -31,6 +33,17 @@ def test_pages_that_docstrings_and_comments_name_are_there() -> None:
         if page not in tracked()
     ]
     refuse(set(faults), "Name a page from the root of the repository, as docs/design/x.md.")
+
+
+def test_files_that_docstrings_and_comments_name_are_there() -> None:
+    faults = [
+        f"{place}: {name}"
+        for source in sources()
+        for place, text in (*_comments(source.path, source.text), *_of_docstrings(source))
+        for name in FILE.findall(text)
+        if name.endswith(".py") and not _is_file(str(source.path), name) and name not in OF_USERS
+    ]
+    refuse(set(faults), "Name the file as it is called now.")
 
 
 def _comments(path: Path, text: str) -> Iterator[tuple[str, str]]:
