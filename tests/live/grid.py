@@ -9,6 +9,7 @@ import signal
 import socket
 import sys
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
@@ -39,9 +40,23 @@ async def wait_for(what: str, ask: Callable[[], Awaitable[Fact | None]], seconds
     return fact
 
 
+@dataclass(frozen=True)
+class Release:
+    """An installed release: its interpreter, and the modules that its daemons are started by."""
+
+    python: str
+    master: str
+    worker: str
+
+
+THIS_RELEASE = Release(sys.executable, "loopline_master", "loopline_worker")
+
+
 class Grid:
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, release: Release = THIS_RELEASE) -> None:
+        """``release``: the one that starts daemons from now on; it may be set anew, as an upgrade does."""
         self.folder = folder
+        self.release = release
         self.data_dir = folder / "master"
         self.port = _free_port()
         self.url = f"http://127.0.0.1:{self.port}"
@@ -56,7 +71,7 @@ class Grid:
         """Also again, on the same data. Returns when it serves."""
         self.flags = list(flags) or self.flags
         arguments = ["--port", str(self.port), "--data-dir", str(self.data_dir), *self.flags]
-        self.master = await self._spawn("master", "loopline_master", *arguments)
+        self.master = await self._spawn("master", self.release.master, *arguments)
         await wait_for("the master to serve", self._serves)
 
     async def start_worker(
@@ -66,7 +81,8 @@ class Grid:
         arguments = ["--master", url or self.url, "--name", name, "--slots", str(slots)]
         token = ["--token-file", str(self.data_dir / "tokens" / "worker")]
         data = ["--data-dir", str(self.folder / name), *(["--dedicated"] if owner is None else [])]
-        self.workers[name] = await self._spawn(name, "loopline_worker", *arguments, *token, *data, *flags, more=owner)
+        module = self.release.worker
+        self.workers[name] = await self._spawn(name, module, *arguments, *token, *data, *flags, more=owner)
 
     async def kill_master(self) -> None:
         assert self.master is not None
@@ -98,7 +114,14 @@ class Grid:
         environment |= {"HOME": str(self.folder)} | (more or {})
         with (self.folder / f"{log}.log").open("ab") as file:
             return await asyncio.create_subprocess_exec(
-                sys.executable, "-m", module, *arguments, cwd=self.folder, env=environment, stdout=file, stderr=file
+                self.release.python,
+                "-m",
+                module,
+                *arguments,
+                cwd=self.folder,
+                env=environment,
+                stdout=file,
+                stderr=file,
             )
 
     async def _serves(self) -> bool:

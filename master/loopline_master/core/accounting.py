@@ -2,7 +2,7 @@
 
 Useful, wasted and lost time make up all that is known. What an attempt took that nobody will hear of again is taken
 to be the time for which its worker was heard of, until a result says better (one that comes when the attempt is
-forgotten is put right where it is read: store/ledgers.py).
+forgotten is put right where it is read: store/queries/accounting_queries.py).
 """
 
 from __future__ import annotations

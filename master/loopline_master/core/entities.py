@@ -316,7 +316,7 @@ class Worker:
 
 @dataclass(slots=True)
 class Program:
-    """What is known of the runs of one user's program: an entry of the job database (dynamic-load.md)."""
+    """What is known of the runs of one user's program: an entry of the job database (docs/design/dynamic-load.md)."""
 
     owner: str
     name: str  # of the jobs ...

@@ -1,7 +1,7 @@
 """What travels on a worker link. Two frames a task in steady state: a Report up, an Assign down.
 
 The link is level-triggered: a Report says all that the worker holds, so that loss, reboot and restart are
-mended by the next Report and need no recovery code of their own (architecture.md, "The way of one task").
+mended by the next Report and need no recovery code of their own (docs/design/architecture.md, "The way of one task").
 """
 
 from __future__ import annotations

@@ -76,7 +76,7 @@ def mean_work(grid: Grid, job: Job) -> float:
 
 
 def tag_of(grid: Grid, job: Job) -> float:
-    """Its virtual finishing time under fair sharing (fair-hold.md: ``tag = V + size``), as it enters the grid."""
+    """Return a job's finish tag, ``V + size``, as it enters the grid (docs/design/fair-hold.md)."""
     return grid.virtual + mean_work(grid, job) * (job.task_count - job.succeeded)
 
 
@@ -88,7 +88,7 @@ def observe(worker: Worker, attempt: Attempt, now: float) -> Observation:
 
 
 def work_shown(worker: Worker, attempt: Attempt) -> float:
-    """What the attempt did, in reference CPU-seconds: time x speed x share (dynamic-load.md: run time x speed).
+    """Return the work of an attempt in reference CPU-seconds: time x speed x share (docs/design/dynamic-load.md).
 
     Only benchmark and clocks enter, never a speed that was learnt nor a size that was predicted: see ``learn``.
     """

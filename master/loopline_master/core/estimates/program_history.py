@@ -1,4 +1,4 @@
-"""The job database (dynamic-load.md): what the runs of a user's program have shown, and what to expect of the next.
+"""The job database (docs/design/dynamic-load.md): past runs of a user's program, and a prediction of the next.
 
 A program is known by its owner, the name of its jobs and the folder that they are submitted from, as in the paper. Of
 its latest runs a window is kept. The next run is expected to be like the median of the last few, and how many these

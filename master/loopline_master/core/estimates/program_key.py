@@ -1,4 +1,4 @@
-"""What a program is called (dynamic-load.md): its owner, the name of its jobs, where they are submitted from."""
+"""The key of a program: its user, the name of its jobs, and their folder (docs/design/dynamic-load.md)."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""The clock of fair sharing (fair-hold.md): work done is shared equally by the jobs that fair sharing, had it
-served them from the start, would not have finished yet: those whose tag the clock has not reached.
+"""Virtual time of fair sharing (docs/design/fair-hold.md). Work done is shared equally by the jobs that fair sharing,
+had it served them from the start, would not have finished yet: those whose tag the clock has not reached.
 """
 
 from __future__ import annotations

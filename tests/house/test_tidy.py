@@ -1,0 +1,133 @@
+"""Sizes, names and circles: the rules that keep each file to one duty and each name to one thing."""
+
+from __future__ import annotations
+
+import ast
+from collections import defaultdict
+from collections.abc import Iterator
+
+from tests.house.circles import circles, imports, web_imports
+from tests.house.sources import (
+    PACKAGES,
+    Function,
+    Source,
+    is_migration,
+    longer_than,
+    refuse,
+    repeated,
+    sources,
+    tracked,
+)
+
+MOST_LINES, MOST_LINES_OF_A_FUNCTION, MOST_FILES, MOST_POSITIONAL = 400, 50, 16, 5
+MORE_FILES = {"client/loopline/cli": 24}  # one file a command
+FOR_EVERY_TASK = {"Attempt", "Run", "Result"}
+"""Records made for every task: there alone, names for the arguments would cost more than they tell."""
+PROCESSES = {
+    "master": ("loopline_master", "loopline_shared"),
+    "worker": ("loopline_worker", "loopline_shared"),
+    "client": ("loopline", "loopline_shared"),
+}
+
+
+def test_a_file_has_at_most_400_lines() -> None:
+    counted = [(str(source.path), source.text.count("\n")) for source in sources() if not is_migration(source)]
+    refuse(longer_than(counted, MOST_LINES), "Lines in a file: cut it where a second duty begins.")
+
+
+def test_a_function_has_at_most_50_lines() -> None:
+    counted = [
+        (source.at(function, function.name), _length(function))
+        for source in sources()
+        if not is_migration(source)
+        for function in source.functions()
+    ]
+    refuse(longer_than(counted, MOST_LINES_OF_A_FUNCTION), "Lines in a function: one thought each.")
+
+
+def _length(function: Function) -> int:
+    documented = ast.get_docstring(function, clean=False) is not None
+    first = function.body[1] if documented and len(function.body) > 1 else function.body[0]
+    assert function.end_lineno
+    return function.end_lineno - first.lineno + 1
+
+
+def test_a_folder_has_at_most_16_files() -> None:
+    counted: dict[str, int] = defaultdict(int)
+    for path in tracked():
+        folder, _, name = path.rpartition("/")
+        if (
+            name.endswith(".py")
+            and name != "__init__.py"
+            and not folder.startswith("tests")
+            and "versions" not in folder
+        ):
+            counted[folder] += 1
+    counted = {folder: count for folder, count in counted.items() if count > MORE_FILES.get(folder, 0)}
+    refuse(
+        longer_than(list(counted.items()), MOST_FILES),
+        "Files in a folder: make a room of those that belong together.",
+    )
+
+
+def test_no_file_name_occurs_twice_in_one_daemon() -> None:
+    faults: list[str] = []
+    for package in ("loopline_master", "loopline_worker"):
+        places = defaultdict(list)
+        for source in sources(package):
+            if not source.path.name.startswith("__"):
+                places[source.path.name].append(str(source.path.parent))
+        faults += repeated(places)
+    refuse(faults, "Rename so that a file's name alone says which it is.")
+
+
+def test_no_class_name_occurs_twice_in_one_process() -> None:
+    faults: set[str] = set()
+    for packages in PROCESSES.values():
+        places = defaultdict(list)
+        for source in sources(*packages):
+            for node in source.classes():
+                places[node.name].append(f"{source.path}:{node.lineno}")
+        faults |= set(repeated(places))
+    refuse(faults, "Rename: one word for one thing.")
+
+
+def test_a_class_is_given_at_most_five_arguments_by_position() -> None:
+    ours = {node.name for source in sources() for node in source.classes()} - FOR_EVERY_TASK
+    faults = [
+        source.at(call, f"{ast.unparse(call.func)} takes {len(call.args)} arguments by position")
+        for source in sources()
+        for call in _makings(source, ours)
+        if len(call.args) > MOST_POSITIONAL
+    ]
+    refuse(faults, "Name the arguments: field=value.")
+
+
+def _makings(source: Source, ours: set[str]) -> Iterator[ast.Call]:
+    """Yield the calls of our classes: of those defined in this file, and of those imported from our packages."""
+    here = {node.name for node in source.classes()} | set(_imported_from_us(source))
+    for node in ast.walk(source.tree):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name | ast.Attribute):
+            words = ast.unparse(node.func).split(".")
+            if words[0] in here and words[-1] in ours:
+                yield node
+
+
+def _imported_from_us(source: Source) -> Iterator[str]:
+    for node in ast.walk(source.tree):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] in PACKAGES:
+            yield from (alias.asname or alias.name for alias in node.names)
+
+
+def test_no_circle_of_files() -> None:
+    refuse(circles(imports(sources(), late=False)), "Move what both need below both.")
+
+
+def test_no_circle_of_files_through_imports_in_functions_or_for_types() -> None:
+    """Listed apart: such a circle does not break the import, but neither file is understood without the other."""
+    plain = set(circles(imports(sources(), late=False)))
+    refuse(set(circles(imports(sources(), late=True))) - plain, "Move what both need below both.")
+
+
+def test_no_circle_of_files_in_the_page() -> None:
+    refuse(circles(web_imports()), "Move what both need below both.")
