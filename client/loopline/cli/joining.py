@@ -16,6 +16,7 @@ from rich.text import Text
 from loopline.cli.common import PLAIN, Common, read_by
 from loopline.cli.errors import usage
 from loopline.client import AsyncClient
+from loopline.service import install as services
 from loopline_shared.errors import LooplineError
 from loopline_shared.joining import (
     JoinLine,
@@ -81,10 +82,8 @@ async def _ask(line: JoinLine, member: Membership) -> None:
 
 
 def _install(member: Membership) -> dict[str, Any]:
-    from loopline.service.install import install
-
     try:
-        return install().document
+        return services.install(arguments=services.arguments()).document
     except LooplineError as error:
         message = f"this computer has joined as {member.name}, but as for the service: {error.message}"
         raise LooplineError(error.code, message, error.hint, error.status) from None
@@ -116,4 +115,6 @@ def _told(member: Membership, is_service: bool) -> Text:
     text.append("\nits worker runs as a service" if is_service else "\nstart it: loopline worker")
     if not is_service:
         text.append("\nor keep it running, also after a restart: loopline service install")
+        for reinstall in services.outdated_services():
+            text.append(f"\n{services.outdated(reinstall)}")
     return text

@@ -14,8 +14,8 @@ from typing import IO, Annotated
 
 from cyclopts import Parameter
 
-from loopline.cli.daemons import become, program
 from loopline.cli.errors import Exit, usage
+from loopline.programs import become, program
 
 
 def replay(
@@ -60,7 +60,7 @@ def replay(
     if events:
         raise usage("--events writes the log as it is: it takes no other option")
     reader = program("loopline_master.store.replay", "master", "--events", "--", database)
-    return _piped(reader, program("simulator", "sim", "what-if", *options, *["--json"] * json))
+    return _piped(reader, program("loopline_simulator", "sim", "what-if", *options, *["--json"] * json))
 
 
 def _piped(reader: list[str], teller: list[str]) -> int:

@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from loopline.cli.daemons import program
 from loopline.client import AsyncClient
+from loopline.programs import program
 from loopline_shared.errors import LooplineError
 
 START_LIMIT_S = 60.0

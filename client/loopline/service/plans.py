@@ -18,7 +18,11 @@ TASK = "Loopline worker"
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """``install`` after the files are written, ``uninstall`` before they go; ``status`` ends with 0 if it runs."""
+    """Files and commands of one service.
+
+    ``install`` runs after the files are written, ``uninstall`` before they are removed.
+    ``status`` exits with 0 if the service runs.
+    """
 
     files: Mapping[Path, bytes]
     install: Sequence[Sequence[str]]
