@@ -27,7 +27,7 @@ from benchmarks.harness.tables import answer, parser, table
 from loopline.client import AsyncClient
 from loopline.demo.grid import Grid, running
 from loopline.transfer import files, input_trees
-from loopline.transfer.downloads import Home, outputs_of
+from loopline.transfer.downloads import OutputFolder, outputs_of
 from loopline_shared.model import TaskId
 from loopline_shared.rest.bodies import JobDetail
 from loopline_shared.spec import JobSpec, Range
@@ -61,7 +61,7 @@ async def sweep(tasks: int, folder: Path) -> dict[str, Any]:
         view = await until(client, job, tasks)
         took |= {"state": view.state, "run_s": time.monotonic() - began}
         began = time.monotonic()
-        home = Home(folder / "home")
+        home = OutputFolder(folder / "home")
         home.folder.mkdir()
         await files.in_parallel(range(1, tasks + 1), lambda task: bring(client, home, TaskId(job, task)))
         took["fetch_s"] = time.monotonic() - began
@@ -69,7 +69,7 @@ async def sweep(tasks: int, folder: Path) -> dict[str, Any]:
     return took
 
 
-async def bring(client: AsyncClient, home: Home, task: TaskId) -> None:
+async def bring(client: AsyncClient, home: OutputFolder, task: TaskId) -> None:
     await home.bring(client, task, await outputs_of(client, task), str(task.task))
 
 

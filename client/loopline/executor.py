@@ -14,11 +14,11 @@ from uuid import uuid4
 from weakref import WeakSet
 
 from loopline.client import AsyncClient
-from loopline.functions.batching import Gathering
+from loopline.functions.batching import CallBatcher
+from loopline.functions.call_submitter import CallSubmitter
 from loopline.functions.calls import CallOptions, all_pickled, pickled
-from loopline.functions.futures import Batch, GridFuture, Unfinished, in_order
-from loopline.functions.portal import Portal
-from loopline.functions.sending import Sending
+from loopline.functions.futures import Batch, GridFuture, PendingFutures, in_order
+from loopline.functions.loop_thread import LoopThread
 from loopline_shared.errors import LooplineError
 from loopline_shared.spec import Requirements
 
@@ -62,34 +62,39 @@ class Executor(concurrent.futures.Executor):
         patience_s: float = 300.0,
     ) -> None:
         options = CallOptions(
-            name, size, Requirements.model_validate(requires or {}), environment or {}, timeout_s, max_attempts,
-            max_replicas,
-        )  # fmt: skip
+            name=name,
+            size=size,
+            requires=Requirements.model_validate(requires or {}),
+            environment=environment or {},
+            timeout_s=timeout_s,
+            max_attempts=max_attempts,
+            max_replicas=max_replicas,
+        )
         self._chunks_may_vary = max_attempts == 1 and timeout_s is None
         self._modules = tuple(modules)
         self._client = AsyncClient(master, token, patience_s=patience_s)
-        self._unfinished = Unfinished(self._cancelled)
-        self._gathering = Gathering(self._modules, gather_s)
-        self._portal = Portal("loopline-executor")
-        self._sending = self._portal.call(
-            _made(Sending, self._client, options, session or uuid4().hex, self._unfinished)
+        self._pending = PendingFutures(self._cancelled)
+        self._batcher = CallBatcher(self._modules, gather_s)
+        self._loop_thread = LoopThread("loopline-executor")
+        self._submitter = self._loop_thread.call(
+            _made(CallSubmitter, self._client, options, session or uuid4().hex, self._pending)
         )
         _open.add(self)
 
     @property
     def jobs(self) -> list[int]:
         """Numbers of the jobs that came of it."""
-        return self._sending.jobs
+        return self._submitter.jobs
 
     # What every executor has.
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> GridFuture:
-        future = self._unfinished.new()
+        future = self._pending.new()
         try:
-            if self._gathering.add(fn, pickled((args, kwargs), self._modules), future):
-                self._begin(lambda: self._sending.send_all(self._gathering.batches()))
+            if self._batcher.add(fn, pickled((args, kwargs), self._modules), future):
+                self._begin(lambda: self._submitter.send_all(self._batcher.batches()))
         except Exception as error:  # as a process pool: what cannot be pickled is the future's error
-            self._unfinished.settled(future)
+            self._pending.settled(future)
             future.fail(error)
         return future
 
@@ -117,34 +122,34 @@ class Executor(concurrent.futures.Executor):
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         """No more calls. Without ``wait``, results still come as long as this program runs."""
-        self._unfinished.close()
-        for future in self._unfinished.all() if cancel_futures else ():
+        self._pending.close()
+        for future in self._pending.all() if cancel_futures else ():
             future.cancel()
-        if not self._portal.is_open:
+        if not self._loop_thread.is_open:
             return
-        self._portal.call(self._sending.flush())  # after which there is a future for each call
+        self._loop_thread.call(self._submitter.flush())  # after which there is a future for each call
         if wait:
-            concurrent.futures.wait(self._unfinished.all())
-            self._portal.call(self._close())
-            self._portal.close()
+            concurrent.futures.wait(self._pending.all())
+            self._loop_thread.call(self._close())
+            self._loop_thread.close()
         else:
-            self._portal.start(self._close_when_done(self._unfinished.all()))
+            self._loop_thread.start(self._close_when_done(self._pending.all()))
 
     # What only this one has.
 
     def attach(self, job: int) -> list[GridFuture]:
         """The futures of a job's calls, in their order, whichever program submitted it."""
-        view = self._portal.call(self._client.job(job))
+        view = self._loop_thread.call(self._client.job(job))
         function = view.spec.function
         if function is None:
             raise LooplineError("not_calls", f"job {job} runs commands", "loopline.Client().job() has its results")
-        futures = [self._unfinished.new() for _ in range(function.calls or view.task_count)]
-        self._portal.call(self._sending.follow(job, futures, view.task_count, function))
+        futures = [self._pending.new() for _ in range(function.calls or view.task_count)]
+        self._loop_thread.call(self._submitter.follow(job, futures, view.task_count, function))
         return futures
 
     def slots(self) -> int:
         """How many calls the workers that are here can make at a time."""
-        return self._portal.call(_slots(self._client))
+        return self._loop_thread.call(_slots(self._client))
 
     # In the caller's thread.
 
@@ -152,48 +157,48 @@ class Executor(concurrent.futures.Executor):
         self, fn: Callable[..., Any], items: list[tuple[Any, ...]], chunk: int
     ) -> tuple[list[GridFuture], GridFuture | None]:
         """``chunk`` 0: to be found out. Futures of tasks, and one that comes to the others."""
-        function, sending = pickled(fn, self._modules), self._sending
+        function, sending = pickled(fn, self._modules), self._submitter
         if chunk == 1:
             batch = Batch(function, list(all_pickled(((item, {}) for item in items), self._modules)))
-            batch.futures = [self._unfinished.new() for _ in items]
+            batch.futures = [self._pending.new() for _ in items]
             self._begin(lambda: sending.send(batch))
             return batch.futures, None
         calls = list(all_pickled(items, self._modules))
         first = calls[:PROBED_CALLS] if chunk == 0 else calls
-        futures = [self._unfinished.new() for _ in range(0, len(first), chunk or 1)]
+        futures = [self._pending.new() for _ in range(0, len(first), chunk or 1)]
         self._begin(lambda: sending.send_chunks(function, first, futures, chunk or 1))
         if chunk:
             return futures, None
-        rest = self._unfinished.new()
+        rest = self._pending.new()
         self._begin(lambda: sending.send_rest(function, calls[PROBED_CALLS:], futures, rest))
         return futures, rest
 
     def _begin(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Have it begun in the portal's thread, in turn."""
-        if not self._portal.is_open:
+        if not self._loop_thread.is_open:
             raise RuntimeError("it has been closed")
-        self._portal.loop.call_soon_threadsafe(lambda: self._sending.begin(work()))
+        self._loop_thread.loop.call_soon_threadsafe(lambda: self._submitter.begin(work()))
 
     def _cancelled(self, future: GridFuture) -> None:
-        if self._portal.is_open:
-            self._portal.loop.call_soon_threadsafe(_give_up, future)
+        if self._loop_thread.is_open:
+            self._loop_thread.loop.call_soon_threadsafe(_give_up, future)
 
     # In the portal's.
 
     async def _close(self) -> None:
-        await self._sending.close()
+        await self._submitter.close()
         await self._client.__aexit__()
 
     async def _close_when_done(self, futures: list[GridFuture]) -> None:
         await asyncio.gather(*map(asyncio.wrap_future, futures), return_exceptions=True)
         await self._close()
-        self._portal.close()
+        self._loop_thread.close()
 
 
 def _give_up(future: GridFuture) -> None:
     """What was cancelled before it was sent never is."""
-    if future.sent:
-        future.sent.unwanted(future)
+    if future.abandon:
+        future.abandon(future)
 
 
 async def _slots(client: AsyncClient) -> int:
@@ -209,8 +214,8 @@ def _flush_all() -> None:
     """At the end of the program: what was submitted is to reach the master."""
     for executor in list(_open):
         with suppress(Exception):
-            if executor._portal.is_open:
-                executor._portal.start(executor._sending.flush()).result(_FLUSH_WITHIN_S)
+            if executor._loop_thread.is_open:
+                executor._loop_thread.start(executor._submitter.flush()).result(_FLUSH_WITHIN_S)
 
 
 # While threads can still be started, for which atexit is too late: before what concurrent.futures registered.

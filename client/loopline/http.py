@@ -34,7 +34,7 @@ _AWAY = (aiohttp.ClientConnectionError, aiohttp.ClientPayloadError, TimeoutError
 Model = TypeVar("Model", bound=BaseModel)
 
 
-class AwayError(Exception):
+class UnavailableError(Exception):
     """No usable answer this time. ``may_have_acted``: the master may have done what was asked all the same."""
 
     def __init__(self, error: LooplineError, may_have_acted: bool) -> None:
@@ -43,7 +43,7 @@ class AwayError(Exception):
         self.may_have_acted = may_have_acted
 
 
-class Patience:
+class Backoff:
     """How long an absent master is waited for: pauses that double, jittered, until ``patience_s`` are over."""
 
     def __init__(self, patience_s: float) -> None:
@@ -55,7 +55,7 @@ class Patience:
         self._give_up = time.monotonic() + self._patience_s
         self._pause_s = FIRST_PAUSE_S
 
-    async def after(self, fault: AwayError) -> None:
+    async def after(self, fault: UnavailableError) -> None:
         """Pause before the next try; raises what went wrong where that would outlast patience."""
         pause_s = self._pause_s * random.uniform(0.5, 1.0)  # noqa: S311
         if time.monotonic() + pause_s > self._give_up:
@@ -78,8 +78,8 @@ class Http:
         if self._session:
             await self._session.close()
 
-    def patience(self) -> Patience:
-        return Patience(self._patience_s)
+    def patience(self) -> Backoff:
+        return Backoff(self._patience_s)
 
     async def ask(self, answer: type[Model], method: str, path: str, repeat: bool = True, **options: Any) -> Model:
         """One request, repeated while the master is away, and its answer.
@@ -91,7 +91,7 @@ class Http:
             try:
                 async with self.open(method, path, **options) as response:
                     return parse(answer, await response.read())
-            except AwayError as fault:
+            except UnavailableError as fault:
                 if fault.may_have_acted and not repeat:
                     raise fault.error from fault
                 await patience.after(fault)
@@ -100,7 +100,7 @@ class Http:
     async def open(
         self, method: str, path: str, allow: Container[int] = (), **options: Any
     ) -> AsyncIterator[aiohttp.ClientResponse]:
-        """One request, made once; its answer is read inside. Raises AwayError, or what the master reports, unless the
+        """One request, made once; its answer is read inside. Raises UnavailableError, or what the master reports, unless the
         caller wants to ``allow`` that status.
         """
         session = self._session = self._session or aiohttp.ClientSession(headers=self._headers, timeout=_TIMEOUT)
@@ -116,11 +116,11 @@ class Http:
             raise LooplineError("wrong_master", message, hint) from error
         except _AWAY as error:
             was_sent = not isinstance(error, aiohttp.ClientConnectorError)
-            raise AwayError(_unreachable(self.url, error), may_have_acted=was_sent) from error
+            raise UnavailableError(_unreachable(self.url, error), may_have_acted=was_sent) from error
 
     @asynccontextmanager
     async def socket(self, path: str) -> AsyncIterator[aiohttp.ClientWebSocketResponse]:
-        """A WebSocket, open inside. Raises AwayError, or what the master reports."""
+        """A WebSocket, open inside. Raises UnavailableError, or what the master reports."""
         session = self._session = self._session or aiohttp.ClientSession(headers=self._headers, timeout=_TIMEOUT)
         try:
             async with session.ws_connect(
@@ -135,7 +135,7 @@ class Http:
                 pass
             raise _refusal(self.url, 502, b"") from None
         except _AWAY as error:
-            raise AwayError(_unreachable(self.url, error), may_have_acted=True) from error
+            raise UnavailableError(_unreachable(self.url, error), may_have_acted=True) from error
 
 
 def parse(answer: type[Model], body: bytes) -> Model:
@@ -150,7 +150,7 @@ def parse(answer: type[Model], body: bytes) -> Model:
 
 
 def _refusal(url: str, status: int, body: bytes) -> Exception:
-    """What the master said is wrong; AwayError where it said to come again."""
+    """What the master said is wrong; UnavailableError where it said to come again."""
     try:
         error = problem_error(Problem.model_validate_json(body))
     except ValidationError:
@@ -158,7 +158,7 @@ def _refusal(url: str, status: int, body: bytes) -> Exception:
             "unexpected_answer", f"{url} answered HTTP {status}, not as a Loopline master does",
             "check the address given by --master or LOOPLINE_MASTER", status,
         )  # fmt: skip
-    return AwayError(error, may_have_acted=status in (502, 504)) if status in COME_AGAIN else error
+    return UnavailableError(error, may_have_acted=status in (502, 504)) if status in COME_AGAIN else error
 
 
 def problem_error(problem: Problem) -> LooplineError:

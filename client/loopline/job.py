@@ -4,22 +4,18 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from loopline.face import face_of
 from loopline.functions.calls import CallError, Outcome, content_of, outcomes_of, read_call
+from loopline.rest_client import RestClient
 from loopline_shared.model import Function, JobState
 from loopline_shared.rest.bodies import JobDetail, JobView, TaskResult
-
-if TYPE_CHECKING:
-    from loopline.client import AsyncClient
-    from loopline.functions.portal import Portal
 
 
 class AsyncJob:
     """All is asked of the master, so that it is true after any restart, of either."""
 
-    def __init__(self, client: AsyncClient, id: int, warnings: list[str] | None = None) -> None:  # noqa: A002
+    def __init__(self, client: RestClient, id: int, warnings: list[str] | None = None) -> None:  # noqa: A002
         self.id = id
         self.warnings = warnings or []
         self._client = client
@@ -95,32 +91,3 @@ class AsyncJob:
     async def explain(self) -> str:
         """Why it is where it is, in a sentence."""
         return (await self._client.explain(self.id)).sentence
-
-
-@face_of(AsyncJob)
-class Job:
-    """A job, for ordinary code: the methods of AsyncJob, without await."""
-
-    if TYPE_CHECKING:
-
-        def __getattr__(self, name: str) -> Any: ...
-
-    def __init__(self, inner: AsyncJob, portal: Portal) -> None:
-        self._inner = inner
-        self._portal = portal
-
-    def __repr__(self) -> str:
-        return repr(self._inner)
-
-    @property
-    def id(self) -> int:
-        return self._inner.id
-
-    @property
-    def warnings(self) -> list[str]:
-        return self._inner.warnings
-
-    @property
-    def state(self) -> JobState:
-        """As it is now."""
-        return self._portal.call(self._inner.state())

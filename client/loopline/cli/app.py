@@ -15,12 +15,12 @@ _GRID, _JOBS, _STEERING, _OUTPUT, _MACHINES, _ACCESS = (
 )
 
 COMMANDS: dict[str, tuple[Group, str, str]] = {
-    "demo": (_GRID, "loopline.demo.command:demo", "Show a whole grid at work on this computer, in half a minute."),
+    "demo": (_GRID, "loopline.demo.show:demo", "Show a whole grid at work on this computer, in half a minute."),
     "master": (_GRID, "loopline.cli.daemons:master", "Run a master; `loopline master --help` lists its settings."),
     "worker": (_GRID, "loopline.cli.daemons:worker", "Run a worker; `loopline worker --help` lists its settings."),
     "replay": (_GRID, "loopline.cli.replay:replay", "Replay a master's event log: compare, or ask what if."),
     "simulate": (_GRID, "loopline.cli.daemons:simulate", "Experiments in virtual time; alone it lists them."),
-    "submit": (_JOBS, "loopline.cli.submission.command:submit", "Submit a job: a command, or a sweep of many tasks."),
+    "submit": (_JOBS, "loopline.cli.submission.submit:submit", "Submit a job: a command, or a sweep of many tasks."),
     "jobs": (_JOBS, "loopline.cli.jobs:jobs", "List jobs, the latest first."),
     "job": (_JOBS, "loopline.cli.jobs:job", "Show one job, or wait for it."),
     "tasks": (_JOBS, "loopline.cli.jobs:tasks", "List a job's tasks."),

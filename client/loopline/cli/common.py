@@ -12,7 +12,8 @@ from cyclopts import Group, Parameter
 from pydantic import BaseModel
 from rich.console import Console, RenderableType
 
-from loopline.client import LARGEST_PAGE, AsyncClient
+from loopline.client import AsyncClient
+from loopline.rest_client import LARGEST_PAGE
 
 Item = TypeVar("Item")
 Document = BaseModel | Sequence[BaseModel] | dict[str, Any]

@@ -18,10 +18,10 @@ from rich.text import Text
 from loopline.cli.common import PATIENCE_S, PLAIN, Common, stderr
 from loopline.cli.errors import usage
 from loopline.cli.render import human
-from loopline.cli.render.layout import DEFAULT, Layout, LayoutError, check_names
 from loopline.cli.subjects import Job
 from loopline.client import AsyncClient
-from loopline.transfer.downloads import Home, outputs_of
+from loopline.transfer.downloads import OutputFolder, outputs_of
+from loopline.transfer.layout import DEFAULT, Layout, LayoutError, check_names
 from loopline_shared.errors import LooplineError
 from loopline_shared.model import Stream, TaskState
 from loopline_shared.rest.bodies import JobDetail, TaskView
@@ -34,7 +34,7 @@ _SAME_TIME_S = 0.01  # what file systems may make of a time
 
 
 @dataclass
-class Tally:
+class FetchReport:
     """What was done; the document of ``--json``."""
 
     job: int
@@ -81,11 +81,11 @@ class _Fetching:
     def __init__(self, client: AsyncClient, job: JobDetail, folder: Path, layout: Layout) -> None:
         self._client = client
         self._job = job
-        self._home = Home(folder)
+        self._home = OutputFolder(folder)
         self._layout = layout
-        self._tally = Tally(job.id, str(folder))
+        self._tally = FetchReport(job.id, str(folder))
 
-    async def all(self) -> Tally:
+    async def all(self) -> FetchReport:
         console, job = stderr(), self._job
         with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
             row = progress.add_task(escape(f"job {job.id} {job.name}"), total=job.task_count)
@@ -167,7 +167,7 @@ async def _save(client: AsyncClient, task: TaskView, stream: Stream, file: Path)
     return size
 
 
-def _summary(tally: Tally) -> Text:
+def _summary(tally: FetchReport) -> Text:
     line = Text(f"{human.plural(tally.fetched, 'file')} ({human.amount(tally.bytes)}) brought into {tally.folder}")
     if tally.present:
         line.append(f", {tally.present:,} were there already")

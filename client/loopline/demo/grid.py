@@ -65,7 +65,7 @@ class Grid:
         data = str(self.folder / name)
         with (self.folder / f"{name}.log").open("wb") as log:
             self.processes[name] = await asyncio.create_subprocess_exec(
-                *program(what, what, *arguments, "--data-dir", data), env=_environment(),
+                *program(f"loopline_{what}", what, *arguments, "--data-dir", data), env=_environment(),
                 stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
             )  # fmt: skip
 

@@ -17,7 +17,7 @@ MANY_CALLS = 8
 _LONGEST_S = 0.2
 
 
-class Gathering:
+class CallBatcher:
     """Filled by whoever calls, in any thread, and emptied in the portal's loop.
 
     ``pause_s``: of many calls in a row, those that follow one another so soon are one batch.

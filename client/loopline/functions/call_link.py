@@ -9,11 +9,12 @@ from __future__ import annotations
 import asyncio
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 import aiohttp
 
-from loopline.http import COME_AGAIN, AwayError, Patience, problem_error
+from loopline.http import COME_AGAIN, Backoff, UnavailableError, problem_error
+from loopline.rest_client import RestClient
 from loopline_shared.errors import LooplineError, ProtocolError
 from loopline_shared.protocol.client_link import (
     Drop,
@@ -31,10 +32,6 @@ from loopline_shared.protocol.client_link import (
 )
 from loopline_shared.rest.bodies import Problem
 from loopline_shared.spec import JobSpec
-
-if TYPE_CHECKING:
-    from loopline.client import AsyncClient
-
 
 _FOR_GOOD = {
     aiohttp.WSCloseCode.PROTOCOL_ERROR: "a message that it does not know",
@@ -62,7 +59,7 @@ class _Submission:
     spec: JobSpec
     listener: Listener
     key: str = ""  # once it was sent
-    patience: Patience | None = None  # once the master said to come again
+    patience: Backoff | None = None  # once the master said to come again
 
 
 @dataclass(eq=False, slots=True)
@@ -75,7 +72,7 @@ class _Followed:
 class CallLink:
     """Runs in the loop in which it is made; opens at the first use."""
 
-    def __init__(self, client: AsyncClient) -> None:
+    def __init__(self, client: RestClient) -> None:
         self._client = client
         self._name = ""
         self._numbers = 0
@@ -84,7 +81,7 @@ class CallLink:
         self._followed: dict[int, _Followed] = {}
         self._socket: aiohttp.ClientWebSocketResponse | None = None
         self._keeping: asyncio.Task[None] | None = None
-        self._sending: set[asyncio.Task[None]] = set()
+        self._background: set[asyncio.Task[None]] = set()
         self._beside: CallLink | None = None  # for jobs that somebody follows here already
 
     def submit(self, spec: JobSpec, listener: Listener) -> None:
@@ -124,15 +121,15 @@ class CallLink:
             self._keeping = asyncio.create_task(self._keep())
 
     async def _keep(self) -> None:
-        http = self._client._http
+        http = self._client.http
         patience = http.patience()
         try:
             while True:
                 try:
                     async with http.socket("/calls") as socket:
                         await self._talk(socket, patience)
-                    fault = AwayError(_hung_up(self._client.master), may_have_acted=False)
-                except AwayError as away:
+                    fault = UnavailableError(_hung_up(self._client.master), may_have_acted=False)
+                except UnavailableError as away:
                     fault = away
                 finally:
                     self._socket = None
@@ -140,7 +137,7 @@ class CallLink:
         except Exception as error:  # whoever waits must hear of it
             self._give_up(error)
 
-    async def _talk(self, socket: aiohttp.ClientWebSocketResponse, patience: Patience) -> None:
+    async def _talk(self, socket: aiohttp.ClientWebSocketResponse, patience: Backoff) -> None:
         """Until the link is lost: the master is away from then on, however long nothing was to be said before."""
         try:
             await self._hear(socket, patience)
@@ -148,7 +145,7 @@ class CallLink:
             if self._socket is socket:
                 patience.restart()
 
-    async def _hear(self, socket: aiohttp.ClientWebSocketResponse, patience: Patience) -> None:
+    async def _hear(self, socket: aiohttp.ClientWebSocketResponse, patience: Backoff) -> None:
         while (frame := await socket.receive()).type in (aiohttp.WSMsgType.BINARY, aiohttp.WSMsgType.TEXT):
             try:
                 message = decode_from_master(frame.data)
@@ -188,8 +185,8 @@ class CallLink:
         """If the link is open: a new one says it all."""
         if self._socket is not None:
             sending = asyncio.create_task(_send(self._socket, encode_to_master(message)))
-            self._sending.add(sending)
-            sending.add_done_callback(self._sending.discard)
+            self._background.add(sending)
+            sending.add_done_callback(self._background.discard)
 
     def _heed(self, message: Submitted | Refusal | Ends | Over) -> None:
         if isinstance(message, Ends):
@@ -210,13 +207,13 @@ class CallLink:
             one.listener.over(error)
             return
         waiting = asyncio.create_task(self._try_again(one, error))
-        self._sending.add(waiting)
-        waiting.add_done_callback(self._sending.discard)
+        self._background.add(waiting)
+        waiting.add_done_callback(self._background.discard)
 
     async def _try_again(self, one: _Submission, error: LooplineError) -> None:
-        one.patience = one.patience or self._client._http.patience()
+        one.patience = one.patience or self._client.http.patience()
         try:
-            await one.patience.after(AwayError(error, may_have_acted=False))
+            await one.patience.after(UnavailableError(error, may_have_acted=False))
         except LooplineError as final:
             one.listener.over(final)
             return

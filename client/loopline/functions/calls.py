@@ -16,11 +16,12 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import islice, repeat
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pydantic import PrivateAttr
 
-from loopline.http import AwayError
+from loopline.http import UnavailableError
+from loopline.rest_client import RestClient
 from loopline.transfer.files import hash_of, upload
 from loopline_shared.errors import LooplineError
 from loopline_shared.model import Function, TaskId, TaskState
@@ -29,9 +30,6 @@ from loopline_shared.protocol.client_link import TaskEnd
 from loopline_shared.rest.bodies import TaskResult
 from loopline_shared.row_lines import write_row
 from loopline_shared.spec import JobSpec, Requirements, RowFile, Table
-
-if TYPE_CHECKING:
-    from loopline.client import AsyncClient
 
 LONGEST_INLINE_BYTES = 64_000
 """A task's arguments up to this travel with it; longer ones are a file."""
@@ -114,14 +112,14 @@ def all_pickled(things: Iterable[Any], modules: Iterable[ModuleType] = ()) -> It
 
 
 async def submit_calls(
-    client: AsyncClient, function: bytes, calls: Sequence[bytes], options: CallOptions, session: str
+    client: RestClient, function: bytes, calls: Sequence[bytes], options: CallOptions, session: str
 ) -> int:
     """One job, a task for each pickle of ``(args, kwargs)``; its number."""
     common = await common_spec(client, function, options, session)
     return (await client.submit(spec_of(common, await parameters_of(client, calls), len(calls)))).id
 
 
-async def common_spec(client: AsyncClient, function: bytes, options: CallOptions, session: str) -> JobSpec:
+async def common_spec(client: RestClient, function: bytes, options: CallOptions, session: str) -> JobSpec:
     """What all jobs that call a function have in common, once the master has its pickle; ``size`` is of one call."""
     python = python_here()
     return JobSpec(
@@ -145,7 +143,7 @@ def spec_of(common: JobSpec, parameters: Table | RowFile, calls: int, chunk: int
     return common.model_copy(update={"function": function, "parameters": parameters, "size": size})
 
 
-async def check_workers(client: AsyncClient) -> int:
+async def check_workers(client: RestClient) -> int:
     """How many slots the workers that are here have. LooplineError where there are workers, and none of them can run
     functions of this Python.
     """
@@ -162,7 +160,7 @@ async def check_workers(client: AsyncClient) -> int:
     raise LooplineError("python_mismatch", message, hint, 409)
 
 
-async def read_call(client: AsyncClient, result: TaskResult) -> CallResult:
+async def read_call(client: RestClient, result: TaskResult) -> CallResult:
     """Of a task that makes one call."""
     call = CallResult(**dict(result))
     try:
@@ -176,7 +174,7 @@ async def read_call(client: AsyncClient, result: TaskResult) -> CallResult:
     return call
 
 
-async def content_of(client: AsyncClient, end: TaskResult | TaskEnd) -> bytes | None:
+async def content_of(client: RestClient, end: TaskResult | TaskEnd) -> bytes | None:
     """What a task's calls left for their caller; None: nothing. LooplineError where it cannot be had."""
     output = end.value
     if output is None or output.cut:
@@ -212,14 +210,14 @@ def _read(task: TaskId, end: TaskResult | TaskEnd, how: int, content: bytes) -> 
         return None, CallError("unreadable", message, "is everything installed here that it is made of?")
 
 
-async def _download(client: AsyncClient, sha256: str) -> bytes:
+async def _download(client: RestClient, sha256: str) -> bytes:
     """LooplineError where what comes is something else: it is about to be run."""
-    patience = client._http.patience()
+    patience = client.http.patience()
     while True:
         try:
-            async with client._http.open("GET", f"/files/{sha256}") as answer:
+            async with client.http.open("GET", f"/files/{sha256}") as answer:
                 content = await answer.read()
-        except AwayError as fault:
+        except UnavailableError as fault:
             await patience.after(fault)
             continue
         if await asyncio.to_thread(hash_of, content) != sha256:
@@ -256,7 +254,7 @@ def _raised(task: TaskId, end: TaskResult | TaskEnd, content: bytes) -> BaseExce
     return error
 
 
-async def parameters_of(client: AsyncClient, tasks: Sequence[bytes]) -> Table | RowFile:
+async def parameters_of(client: RestClient, tasks: Sequence[bytes]) -> Table | RowFile:
     """What each task is told of its calls: short ones go along with their job, many in one file, long ones in files
     of their own.
     """
@@ -267,7 +265,7 @@ async def parameters_of(client: AsyncClient, tasks: Sequence[bytes]) -> Table | 
     return RowFile(file=f"sha256:{await upload(client, lines)}", count=len(tasks))
 
 
-async def _argument(client: AsyncClient, task: bytes) -> str:
+async def _argument(client: RestClient, task: bytes) -> str:
     if len(task) <= LONGEST_INLINE_BYTES:
         return base64.b64encode(task).decode()
     return f"sha256:{await upload(client, task)}"

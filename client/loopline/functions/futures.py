@@ -8,15 +8,12 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from loopline.functions.calls import Outcome, outcomes_of
 from loopline_shared.model import TaskId
 from loopline_shared.protocol.chunks import ends
 from loopline_shared.protocol.client_link import TaskEnd
-
-if TYPE_CHECKING:
-    from loopline.functions.sent_jobs import SentJob
 
 
 class GridFuture(concurrent.futures.Future[Any]):
@@ -27,7 +24,7 @@ class GridFuture(concurrent.futures.Future[Any]):
     def __init__(self, on_cancel: Callable[[GridFuture], None]) -> None:
         super().__init__()
         self.task: TaskId | None = None  # once it is submitted, as is ...
-        self.sent: SentJob | None = None
+        self.abandon: Callable[[GridFuture], None] | None = None  # tells the job that nobody wants this call
         self.was_cancelled = False  # as ``cancelled()``, without waiting for who waits for it
         self.is_given_up = False  # its job knows that it was cancelled
         self._on_cancel = on_cancel
@@ -62,7 +59,7 @@ class GridFuture(concurrent.futures.Future[Any]):
             return not self.done() and self.set_running_or_notify_cancel()
 
 
-class Unfinished:
+class PendingFutures:
     """An executor's futures that have not ended; ``on_cancel`` hears of each that is cancelled, in any thread."""
 
     def __init__(self, on_cancel: Callable[[GridFuture], None]) -> None:
@@ -117,7 +114,7 @@ class Batch:
 
 
 @dataclass(frozen=True, slots=True)
-class MadeCalls:
+class ChunkResult:
     """What the calls of one task came to; read as they are taken."""
 
     task: TaskId
@@ -135,7 +132,7 @@ class MadeCalls:
 
 def in_order(futures: list[GridFuture], rest: GridFuture | None, end: float | None) -> Iterator[Any]:
     """Values, as the standard library's: what is not taken is cancelled. ``rest`` comes to further futures; what a
-    future comes to that has several calls is MadeCalls.
+    future comes to that has several calls is ChunkResult.
     """
 
     def results() -> Iterator[Any]:
@@ -160,7 +157,7 @@ def _left_s(end: float | None) -> float | None:
 
 
 def _values(result: Any) -> Iterator[Any]:
-    if not isinstance(result, MadeCalls):
+    if not isinstance(result, ChunkResult):
         yield result
         return
     for value, error in result.outcomes():

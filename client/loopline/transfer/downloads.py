@@ -6,30 +6,27 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 from urllib.parse import quote
 
+from loopline.rest_client import RestClient
 from loopline.transfer import files
 from loopline.transfer.files import Tell
 from loopline_shared.errors import LooplineError
 from loopline_shared.model import OutputFile, TaskId
 from loopline_shared.rest.bodies import OutputFiles
 
-if TYPE_CHECKING:
-    from loopline.client import AsyncClient
-
 PARTS = ".loopline-fetch"
 """Where files are while they come; gone when all of them are here."""
 
 
 @dataclass
-class Brought:
+class DownloadCount:
     fetched: int = 0
     present: int = 0
     bytes: int = 0
 
 
-class Home:
+class OutputFolder:
     """A folder of the user's. Nothing is written outside it, whatever a file is called."""
 
     def __init__(self, folder: Path) -> None:
@@ -39,14 +36,14 @@ class Home:
 
     async def bring(
         self,
-        client: AsyncClient,
+        client: RestClient,
         task: TaskId,
         outputs: Sequence[OutputFile],
         place: str,
         tell: Tell = lambda count: None,
-    ) -> Brought:
+    ) -> DownloadCount:
         """The files of a task, below ``place``; LooplineError where one is not kept any more."""
-        brought = Brought()
+        brought = DownloadCount()
         for file in outputs:
             target = self.target(f"{place}/{file.path}")
             if await asyncio.to_thread(_is_here, target, file):
@@ -63,7 +60,7 @@ class Home:
         if self._parts.is_dir() and not any(self._parts.iterdir()):
             self._parts.rmdir()
 
-    async def _fetch(self, client: AsyncClient, task: TaskId, file: OutputFile, target: Path, tell: Tell) -> None:
+    async def _fetch(self, client: RestClient, task: TaskId, file: OutputFile, target: Path, tell: Tell) -> None:
         self._parts.mkdir(exist_ok=True)
         part = self._parts / f"{task}-{file.sha256}"
         try:
@@ -72,7 +69,7 @@ class Home:
             if error.status != 404:
                 raise
             path = quote(file.path)
-            async with client._http.open("GET", f"/jobs/{task.job}/tasks/{task.task}/outputs/{path}"):
+            async with client.http.open("GET", f"/jobs/{task.job}/tasks/{task.task}/outputs/{path}"):
                 raise  # this would have said why it is gone
 
     def target(self, path: str) -> Path:
@@ -85,8 +82,8 @@ class Home:
         return target
 
 
-async def outputs_of(client: AsyncClient, task: TaskId) -> list[OutputFile]:
-    answer = await client._http.ask(OutputFiles, "GET", f"/jobs/{task.job}/tasks/{task.task}/outputs")
+async def outputs_of(client: RestClient, task: TaskId) -> list[OutputFile]:
+    answer = await client.http.ask(OutputFiles, "GET", f"/jobs/{task.job}/tasks/{task.task}/outputs")
     return answer.items
 
 

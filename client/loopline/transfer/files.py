@@ -12,13 +12,11 @@ from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Mapp
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
-from loopline.http import AwayError
+from loopline.http import UnavailableError
+from loopline.rest_client import RestClient
 from loopline_shared.errors import LooplineError
-
-if TYPE_CHECKING:
-    from loopline.client import AsyncClient
 
 AT_ONCE = 4
 _PIECE_BYTES = 2**20
@@ -44,13 +42,13 @@ class LocalFile:
         return {"file": name, "executable": True} if self.executable else name
 
 
-async def upload(client: AsyncClient, source: Path | bytes, tell: Tell = lambda count: None, sha256: str = "") -> str:
+async def upload(client: RestClient, source: Path | bytes, tell: Tell = lambda count: None, sha256: str = "") -> str:
     """Its SHA-256, once the master has it on disk; nothing is sent that is there already.
 
     ``sha256``: what it is, where that is known. LooplineError where the master will not take it.
     """
     sha256 = sha256 or await asyncio.to_thread(hash_of, source)
-    patience, told, is_resumed, is_anew = client._http.patience(), 0, False, False
+    patience, told, is_resumed, is_anew = client.http.patience(), 0, False, False
 
     def tell_total(count: int) -> None:
         nonlocal told
@@ -68,7 +66,7 @@ async def upload(client: AsyncClient, source: Path | bytes, tell: Tell = lambda 
             is_resumed, offset = bool(offset) and not is_anew, 0 if is_anew else offset
             tell_total(offset)
             await _put(client, sha256, source, offset, tell_total)
-        except AwayError as fault:
+        except UnavailableError as fault:
             await patience.after(fault)
         except LooplineError as error:
             if error.code == "wrong_hash" and is_resumed:  # what was there may have been somebody else's
@@ -76,10 +74,10 @@ async def upload(client: AsyncClient, source: Path | bytes, tell: Tell = lambda 
                 continue
             if error.code != "upload_offset":  # somebody else brings it just now
                 raise
-            await patience.after(AwayError(error, may_have_acted=False))
+            await patience.after(UnavailableError(error, may_have_acted=False))
 
 
-async def upload_all(client: AsyncClient, files: Iterable[LocalFile], tell: Tell = lambda count: None) -> None:
+async def upload_all(client: RestClient, files: Iterable[LocalFile], tell: Tell = lambda count: None) -> None:
     """Several at once, each content once."""
     contents = {file.sha256: file for file in files}
 
@@ -108,19 +106,19 @@ async def hash_all(files: Mapping[str, LocalFile], tell: Tell = lambda count: No
     return {name: hashed[name] for name in files}
 
 
-async def download(client: AsyncClient, sha256: str, file: Path, part: Path, tell: Tell = lambda count: None) -> None:
+async def download(client: RestClient, sha256: str, file: Path, part: Path, tell: Tell = lambda count: None) -> None:
     """Into ``file``, by way of ``part``, which is on the same disk, and of which some may be there already.
 
     LooplineError where the master does not have it (status 404), or what comes is something else.
     """
-    patience = client._http.patience()
+    patience = client.http.patience()
     for _ in range(_TRIES_AT_CONTENT):
         while True:
             begun = _size(part) if part.exists() else 0
             try:
                 await _get(client, sha256, part, begun, tell)
                 break
-            except AwayError as fault:
+            except UnavailableError as fault:
                 if part.exists() and _size(part) > begun:
                     patience.restart()
                 await patience.after(fault)
@@ -159,20 +157,20 @@ async def in_parallel(items: Collection[Item] | Iterable[Item], act: Callable[[I
         raise failures.exceptions[0] from None
 
 
-async def _offset(client: AsyncClient, sha256: str) -> int | None:
+async def _offset(client: RestClient, sha256: str) -> int | None:
     """From where on the master does not have it; None: it has it all."""
-    async with client._http.open("HEAD", f"/files/{sha256}", allow=(404,)) as answer:
+    async with client.http.open("HEAD", f"/files/{sha256}", allow=(404,)) as answer:
         return None if answer.status == 200 else int(answer.headers.get("Upload-Offset", 0))
 
 
-async def _put(client: AsyncClient, sha256: str, source: Path | bytes, offset: int, tell_total: Tell) -> None:
+async def _put(client: RestClient, sha256: str, source: Path | bytes, offset: int, tell_total: Tell) -> None:
     size_bytes = _size(source)
     offset = offset if offset < size_bytes else 0
     headers = {"Content-Length": str(size_bytes - offset)}
     if offset:
         headers["Content-Range"] = f"bytes {offset}-{size_bytes - 1}/{size_bytes}"
     content = _rest(source, offset, tell_total)
-    async with aclosing(content), client._http.open("PUT", f"/files/{sha256}", data=content, headers=headers):
+    async with aclosing(content), client.http.open("PUT", f"/files/{sha256}", data=content, headers=headers):
         tell_total(size_bytes)
 
 
@@ -187,9 +185,9 @@ async def _rest(source: Path | bytes, offset: int, tell_total: Tell) -> AsyncGen
             tell_total(file.tell())
 
 
-async def _get(client: AsyncClient, sha256: str, part: Path, begun: int, tell: Tell) -> None:
+async def _get(client: RestClient, sha256: str, part: Path, begun: int, tell: Tell) -> None:
     headers = {"Range": f"bytes={begun}-"} if begun else {}
-    async with client._http.open("GET", f"/files/{sha256}", allow=(416,), headers=headers) as answer:
+    async with client.http.open("GET", f"/files/{sha256}", allow=(416,), headers=headers) as answer:
         if answer.status == 416:  # all of it was here
             return
         with part.open("ab" if answer.status == 206 else "wb") as file:

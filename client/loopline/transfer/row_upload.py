@@ -12,7 +12,7 @@ from itertools import islice
 from pathlib import Path
 from typing import IO
 
-from loopline.client import AsyncClient
+from loopline.rest_client import RestClient
 from loopline.transfer import files
 from loopline_shared.row_lines import read_row, write_row
 from loopline_shared.scalar import Scalar
@@ -65,7 +65,7 @@ async def written(rows: Iterable[Row], tell: Tell = lambda count: None) -> Async
         yield WrittenRows(path, count, path.stat().st_size, sha256, names)
 
 
-async def upload(client: AsyncClient, rows: WrittenRows, tell: Tell = lambda count: None) -> None:
+async def upload(client: RestClient, rows: WrittenRows, tell: Tell = lambda count: None) -> None:
     """Have the rows on the master, as the file that their job names; ``tell`` hears of so many bytes more."""
     await files.upload(client, rows.path, tell, rows.sha256)
 

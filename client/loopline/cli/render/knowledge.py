@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from loopline.cli.render import human, tables
-from loopline_shared.model import Facts, Prediction, SpeedSource
+from loopline_shared.model import Facts, SpeedSource
 from loopline_shared.rest.bodies import LastHour, ProgramView, WorkerView
 
 _PLACES = 3
@@ -55,14 +55,6 @@ def programs(items: Sequence[ProgramView]) -> RenderableType:
             human.ago(program.used_at, now),
         )  # fmt: skip
     return made
-
-
-def expected(predicted: Prediction | None) -> str:
-    """After a job's size: what was predicted of a task of it."""
-    if predicted is None:
-        return ""
-    spread = f"{human.duration(predicted.p10)} to {human.duration(predicted.p90)}"
-    return f"  (a task {human.duration(predicted.work)}, {spread}, from {human.plural(predicted.runs, 'run')})"
 
 
 def _measured(facts: Facts, now: float) -> str:

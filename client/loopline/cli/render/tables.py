@@ -10,8 +10,8 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from loopline.cli.render import human, knowledge
-from loopline_shared.model import Load, SizeSource, Yielded
+from loopline.cli.render import human
+from loopline_shared.model import Load, Prediction, SizeSource, Yielded
 from loopline_shared.rest.access import JoinTokenView, TokenView
 from loopline_shared.rest.bodies import (
     Eta,
@@ -105,7 +105,7 @@ def _facts(job: JobDetail, now: float) -> Iterable[tuple[str, RenderableType]]:
     yield "job", Text.assemble((str(job.id), "bold"), "  ", job.name)
     yield "state", job_state(job)
     yield "tasks", counts(job)
-    yield "size", size(job) + knowledge.expected(job.predicted)
+    yield "size", size(job) + _expected(job.predicted)
     yield "owner", job.owner
     if job.spec.command:
         yield "command", Text(" ".join(job.spec.command))
@@ -128,6 +128,14 @@ def _facts(job: JobDetail, now: float) -> Iterable[tuple[str, RenderableType]]:
             Text(f"results of {human.plural(job.mismatches, 'task')} differ between workers", "bold red"),
         )
     yield "a task", f"at most {human.plural(job.max_attempts, 'attempt')}, {job.max_replicas or 'any number'} at once"
+
+
+def _expected(predicted: Prediction | None) -> str:
+    """After a job's size: what was predicted of a task of it."""
+    if predicted is None:
+        return ""
+    spread = f"{human.duration(predicted.p10)} to {human.duration(predicted.p90)}"
+    return f"  (a task {human.duration(predicted.work)}, {spread}, from {human.plural(predicted.runs, 'run')})"
 
 
 def _held_so_far(eta: Eta) -> str:

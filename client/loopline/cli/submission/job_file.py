@@ -19,7 +19,7 @@ from loopline.cli.errors import usage
 from loopline.cli.submission import mistakes
 from loopline.cli.submission.options import STDIN
 from loopline.cli.submission.positions import (
-    NotReadError,
+    ParseError,
     Path,
     Position,
     Positions,
@@ -78,7 +78,7 @@ def read(path: FilePath) -> JobFile:
     text = _text(path)
     try:
         document, positions = _LANGUAGES[_language(path)](text)
-    except NotReadError as error:
+    except ParseError as error:
         raise usage(_pointer(name, text, error.position, str(error))) from None
     if not isinstance(document, dict):
         raise usage(f"{name}: this is not a job", "a job file begins with keys such as `command:`")
@@ -112,10 +112,10 @@ def _from_json(text: str) -> tuple[Any, Positions]:
     try:
         document = json.loads(text)
     except json.JSONDecodeError as error:
-        raise NotReadError(f"this is not JSON: {error.msg}", (error.lineno, error.colno)) from None
+        raise ParseError(f"this is not JSON: {error.msg}", (error.lineno, error.colno)) from None
     try:
         return document, read_yaml(text)[1]
-    except NotReadError:
+    except ParseError:
         return document, {}
 
 
@@ -126,7 +126,7 @@ def _from_toml(text: str) -> tuple[Any, Positions]:
         message, _, place = str(error).partition(" (at ")
         numbers = [int(number) for number in re.findall(r"\d+", place)]
         position = (numbers[0], numbers[1]) if len(numbers) == 2 else None
-        raise NotReadError(f"this is not TOML: {message}", position) from None
+        raise ParseError(f"this is not TOML: {message}", position) from None
 
 
 _LANGUAGES: dict[str, Callable[[str], tuple[Any, Positions]]] = {

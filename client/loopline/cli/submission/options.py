@@ -26,6 +26,7 @@ STDIN = Path("-")
 
 Seconds = Annotated[float | None, read_by(values.duration, "DURATION")]
 Size = Annotated[float | Literal["unknown"] | None, read_by(values.size, "DURATION")]
+Source = Annotated[Path | None, FROM_FILE]
 Bytes = Annotated[int | None, read_by(values.memory, "AMOUNT")]
 
 
@@ -52,7 +53,7 @@ class JobOptions:
         Who is told that it is over: a URL, called with a signed message, or command:NAME, one of the master's.
     """
 
-    file: Annotated[Path | None, FROM_FILE] = None
+    file: Source = None
     name: str = ""
     size: Size = None
     folder: str | None = None
@@ -67,6 +68,36 @@ class JobOptions:
             "after": list(self.after),
             "notify": self.notify,
         }
+
+
+@Parameter(name="*", group=Group("A sweep", sort_key=2))
+@dataclass(frozen=True, kw_only=True)
+class SweepOptions:
+    """Which tasks there are.
+
+    Parameters
+    ----------
+    param
+        A parameter and its values: seed=1..100, seed=1..100:5 or lr=0.1,0.01. Several make a grid of all
+        combinations, one task each. `{seed}` in the command is replaced by the task's value.
+    array
+        One task for each number: 1-1000 or 1-1000:2, as the parameter `index`.
+    zip
+        Take the first values together, then the second ones, and so on, instead of all combinations.
+    each_line
+        One task for each line of a file, as the parameter `line`; `-` reads stdin.
+    csv
+        One task for each row of a CSV file, whose first row names the parameters; `-` reads stdin.
+    jsonl
+        One task for each line of a file of JSON objects; `-` reads stdin.
+    """
+
+    param: Annotated[tuple[str, ...], Parameter(metavar="NAME=VALUES")] = ()
+    array: Annotated[str | None, Parameter(metavar="FIRST-LAST")] = None
+    zip: bool = False
+    each_line: Source = None
+    csv: Source = None
+    jsonl: Source = None
 
 
 @Parameter(name="*", group=Group("Each task", sort_key=3))

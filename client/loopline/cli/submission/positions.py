@@ -22,7 +22,7 @@ DEEPEST = 100
 _TAG = "tag:yaml.org,2002:"
 
 
-class NotReadError(ValueError):
+class ParseError(ValueError):
     """The file is not in the language that it is said to be in."""
 
     def __init__(self, message: str, position: Position | None = None) -> None:
@@ -38,11 +38,11 @@ def read_yaml(text: str) -> tuple[Any, Positions]:
     except MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         problem = error.problem or error.context or "this is not YAML"
-        raise NotReadError(str(problem), (mark.line + 1, mark.column + 1) if mark else None) from None
+        raise ParseError(str(problem), (mark.line + 1, mark.column + 1) if mark else None) from None
     except YAMLError as error:
-        raise NotReadError(str(error).splitlines()[0]) from None
+        raise ParseError(str(error).splitlines()[0]) from None
     except RecursionError:
-        raise NotReadError("it is nested too deeply") from None
+        raise ParseError("it is nested too deeply") from None
     positions: Positions = {}
     return (None if node is None else _value(node, (), positions)), positions
 
@@ -75,7 +75,7 @@ def nearest(positions: Positions, path: Path) -> Position | None:
 def _value(node: Node, path: Path, positions: Positions) -> Any:
     positions.setdefault(path, (node.start_mark.line + 1, node.start_mark.column + 1))
     if len(positions) > MOST_VALUES or len(path) > DEEPEST:
-        raise NotReadError("there is too much in it", positions[path])
+        raise ParseError("there is too much in it", positions[path])
     if isinstance(node, MappingNode):
         return dict(_items(node, path, positions))
     if isinstance(node, SequenceNode):
@@ -89,7 +89,7 @@ def _items(node: MappingNode, path: Path, positions: Positions) -> Iterator[tupl
         name = str(key.value)
         place = (key.start_mark.line + 1, key.start_mark.column + 1)
         if name in seen:
-            raise NotReadError(f"{name} is given twice", place)
+            raise ParseError(f"{name} is given twice", place)
         seen.add(name)
         positions.setdefault((*path, name), place)
         yield name, _value(value, (*path, name), positions)
@@ -107,7 +107,7 @@ def _scalar(node: Node, position: Position) -> Any:
         return None
     if kind in ("str", "timestamp"):
         return text
-    raise NotReadError(f"{node.tag} says nothing here: tags are not understood", position)
+    raise ParseError(f"{node.tag} says nothing here: tags are not understood", position)
 
 
 def _whole(text: str) -> int | str:

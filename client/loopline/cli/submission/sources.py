@@ -15,9 +15,8 @@ from typing import IO, Any
 
 from loopline.cli import values
 from loopline.cli.errors import usage
-from loopline.cli.submission.options import STDIN
+from loopline.cli.submission.options import STDIN, SweepOptions
 from loopline.cli.submission.spreadsheet import csv_rows
-from loopline.cli.submission.sweep_options import SweepOptions
 from loopline_shared.errors import LooplineError
 from loopline_shared.row_lines import check_row, read_row
 from loopline_shared.scalar import Scalar

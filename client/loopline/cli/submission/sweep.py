@@ -9,8 +9,8 @@ from typing import Any
 
 from loopline.cli.errors import usage
 from loopline.cli.submission import sources
+from loopline.cli.submission.options import SweepOptions
 from loopline.cli.submission.progress import bytes_bar, row_count
-from loopline.cli.submission.sweep_options import SweepOptions
 from loopline.client import AsyncClient
 from loopline.transfer.row_upload import WrittenRows, upload, written
 from loopline_shared.rest.bodies import PlannedTask, Preview
@@ -21,7 +21,7 @@ MOST_SHOWN = 20
 
 
 @dataclass(frozen=True, slots=True)
-class Sweep:
+class SweepParameters:
     """``parameters`` is what the job says; ``rows`` is what it means by that, where they were read."""
 
     parameters: Any
@@ -48,14 +48,14 @@ class Sweep:
 
 
 @asynccontextmanager
-async def opened(options: SweepOptions) -> AsyncIterator[Sweep]:
+async def opened(options: SweepOptions) -> AsyncIterator[SweepParameters]:
     """What the options say; rows are read, and kept in a file until the end of the block."""
     try:
         rule = sources.grid(options)
     except ValueError as error:
         raise usage(str(error)) from None
     if rule is not None:
-        yield Sweep(rule)
+        yield SweepParameters(rule)
         return
     async with AsyncExitStack() as until_end:
         try:
@@ -63,4 +63,4 @@ async def opened(options: SweepOptions) -> AsyncIterator[Sweep]:
                 rows = await until_end.enter_async_context(written(sources.rows(options), tell))
         except ValueError as error:
             raise usage(str(error)) from None
-        yield Sweep(rows.parameters().model_dump(exclude_defaults=True), rows)
+        yield SweepParameters(rows.parameters().model_dump(exclude_defaults=True), rows)

@@ -8,7 +8,6 @@ from contextlib import suppress
 from statistics import median
 from typing import Any
 
-from loopline.client import AsyncClient
 from loopline.functions.call_link import CallLink
 from loopline.functions.calls import (
     LONGEST_INLINE_BYTES,
@@ -18,8 +17,9 @@ from loopline.functions.calls import (
     parameters_of,
     spec_of,
 )
-from loopline.functions.futures import Batch, GridFuture, Unfinished
-from loopline.functions.sent_jobs import SentChunks, SentJob, SplitChunks
+from loopline.functions.futures import Batch, GridFuture, PendingFutures
+from loopline.functions.submitted_jobs import ChunkedJob, SplitJob, SubmittedJob
+from loopline.rest_client import RestClient
 from loopline_shared.errors import LooplineError
 from loopline_shared.model import Function
 from loopline_shared.protocol.chunks import join
@@ -34,13 +34,13 @@ FEWEST_TASKS = 400
 TASKS_PER_SLOT = 8
 
 
-class Sending:
+class CallSubmitter:
     """One executor's. All of it happens in the loop in which it is made."""
 
-    def __init__(self, client: AsyncClient, options: CallOptions, session: str, unfinished: Unfinished) -> None:
+    def __init__(self, client: RestClient, options: CallOptions, session: str, unfinished: PendingFutures) -> None:
         self.jobs: list[int] = []  # that came of it, by number
         self._client, self._options, self._session = client, options, session
-        self._unfinished = unfinished
+        self._pending = unfinished
         self._link = CallLink(client)
         self._specs: dict[bytes, JobSpec] = {}  # by pickles that the master has: what calls of them have in common
         self._slots = 0  # of the workers that were there at first
@@ -65,7 +65,7 @@ class Sending:
         batch = batch.without_cancelled()
         for start in range(0, len(batch.calls), MOST_CALLS_PER_JOB):
             calls, futures = batch.calls[start:][:MOST_CALLS_PER_JOB], batch.futures[start:][:MOST_CALLS_PER_JOB]
-            job = SentJob(self, self._client, futures, len(calls))
+            job = SubmittedJob(self, self._client, futures, len(calls))
             await self._send_job(job, batch.function, calls)
 
     async def send_chunks(self, function: bytes, calls: list[bytes], futures: list[GridFuture], chunk: int) -> None:
@@ -74,7 +74,7 @@ class Sending:
             some = calls[first * chunk : (first + MOST_CALLS_PER_JOB) * chunk]
             tasks = [join(some[start : start + chunk]) for start in range(0, len(some), chunk)]
             parts = futures[first : first + MOST_CALLS_PER_JOB]
-            job = SentChunks(self, self._client, parts, len(tasks), calls=len(some), chunk=chunk)
+            job = ChunkedJob(self, self._client, parts, len(tasks), calls=len(some), chunk=chunk)
             await self._send_job(job, function, tasks, chunk, len(some))
 
     async def send_rest(self, function: bytes, calls: list[bytes], first: list[GridFuture], rest: GridFuture) -> None:
@@ -87,8 +87,8 @@ class Sending:
         if rest.cancelled():
             return
         chunk = chunk_for(calls, _seconds(first), self._slots)
-        futures = [self._unfinished.another() for _ in range(0, len(calls), chunk)]
-        self._unfinished.settled(rest)
+        futures = [self._pending.another() for _ in range(0, len(calls), chunk)]
+        self._pending.settled(rest)
         if rest.settle((futures, None)):
             await self.send_chunks(function, calls, futures, chunk)
         else:
@@ -98,9 +98,9 @@ class Sending:
     async def follow(self, number: int, futures: list[GridFuture], count: int, function: Function) -> None:
         """A job that was sent before, by whoever it was."""
         if function.chunk is None or function.calls is None:
-            job = SentJob(self, self._client, futures, count)
+            job = SubmittedJob(self, self._client, futures, count)
         else:
-            job = SplitChunks(self, self._client, futures, count, calls=function.calls, chunk=function.chunk)
+            job = SplitJob(self, self._client, futures, count, calls=function.calls, chunk=function.chunk)
         job.begin(number)
         if number not in self.jobs:
             self.jobs.append(number)
@@ -122,9 +122,9 @@ class Sending:
         self.jobs.append(job)
 
     def settled(self, future: GridFuture) -> None:
-        self._unfinished.settled(future)
+        self._pending.settled(future)
 
-    def unwanted(self, job: int, sent: SentJob) -> None:
+    def unwanted(self, job: int, sent: SubmittedJob) -> None:
         """Cancel it: nobody wants any of what is left of it."""
         self._link.drop(job, sent)
         self.begin(self._cancel(job))
@@ -136,7 +136,7 @@ class Sending:
     # One job.
 
     async def _send_job(
-        self, job: SentJob, pickle: bytes, tasks: list[bytes], chunk: int | None = None, calls: int | None = None
+        self, job: SubmittedJob, pickle: bytes, tasks: list[bytes], chunk: int | None = None, calls: int | None = None
     ) -> None:
         try:
             if not self._has_checked:
@@ -149,7 +149,7 @@ class Sending:
                 raise
 
     async def _submit(
-        self, job: SentJob, pickle: bytes, tasks: list[bytes], chunk: int | None, calls: int | None
+        self, job: SubmittedJob, pickle: bytes, tasks: list[bytes], chunk: int | None, calls: int | None
     ) -> None:
         """Until it is on the master's disk. A function's pickle is brought there once, unless the master has done
         away with it since.

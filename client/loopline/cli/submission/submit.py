@@ -11,8 +11,7 @@ from loopline.cli.errors import usage
 from loopline.cli.follow import follow
 from loopline.cli.submission import assemble, inputs, job_file, merging, missing_inputs, receipt, sweep
 from loopline.cli.submission.inputs import FileOptions
-from loopline.cli.submission.options import STDIN, JobOptions, PlaceOptions, TaskOptions
-from loopline.cli.submission.sweep_options import SweepOptions
+from loopline.cli.submission.options import STDIN, JobOptions, PlaceOptions, SweepOptions, TaskOptions
 
 _WHAT_NOW = Group("Then", sort_key=7)
 _JOB, _SWEEP, _TASKS, _FILES, _PLACES = JobOptions(), SweepOptions(), TaskOptions(), FileOptions(), PlaceOptions()

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from loopline.functions.calls import CallError, content_of, outcome_of, outcomes_of
-from loopline.functions.futures import GridFuture, MadeCalls
+from loopline.functions.futures import ChunkResult, GridFuture
+from loopline.rest_client import RestClient
 from loopline_shared.errors import LooplineError
 from loopline_shared.model import TaskId
 from loopline_shared.protocol.client_link import Over, TaskEnd
 
-if TYPE_CHECKING:
-    from loopline.client import AsyncClient
 
-
-class Waiting(Protocol):
+class SubmissionListener(Protocol):
     """Whoever sent them."""
 
     def submitted(self, job: int) -> None: ...
@@ -24,14 +22,16 @@ class Waiting(Protocol):
     def settled(self, future: GridFuture) -> None:
         """It has its end, or is about to get it."""
 
-    def unwanted(self, job: int, sent: SentJob) -> None:
+    def unwanted(self, job: int, sent: SubmittedJob) -> None:
         """Nobody waits for what is still open of it."""
 
 
-class SentJob:
+class SubmittedJob:
     """A future for each of its tasks, which make one call each. It is a Listener of the link (call_link.py)."""
 
-    def __init__(self, waiting: Waiting, client: AsyncClient, futures: list[GridFuture], count: int) -> None:
+    def __init__(
+        self, waiting: SubmissionListener, client: RestClient, futures: list[GridFuture], count: int
+    ) -> None:
         self.count = count
         self.answer: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         self._client = client
@@ -57,8 +57,9 @@ class SentJob:
     def begin(self, job: int) -> None:
         """It is this one on the master."""
         self._job = job
+        abandon = self.unwanted  # one bound method for all
         for future, task in zip(self._futures, self._tasks(), strict=True):
-            future.task, future.sent = task, self
+            future.task, future.abandon = task, abandon
         for future in self._futures:
             if future.was_cancelled:  # while it was submitted
                 self.unwanted(future)
@@ -135,7 +136,7 @@ class SentJob:
             self.fail(self._why)
 
 
-class SentChunks(SentJob):
+class ChunkedJob(SubmittedJob):
     """A future for each task, of the several calls that it makes."""
 
     def __init__(self, *arguments: Any, calls: int, chunk: int) -> None:
@@ -146,11 +147,11 @@ class SentChunks(SentJob):
         return min(self._chunk, self._calls - (number - 1) * self._chunk)
 
     def _settle(self, end: TaskEnd, content: bytes | None) -> None:
-        made = MadeCalls(TaskId(self._job, end.number), end, content, self._count_of(end.number))
+        made = ChunkResult(TaskId(self._job, end.number), end, content, self._count_of(end.number))
         self._give(self._futures[end.number - 1], (made, None))
 
 
-class SplitChunks(SentChunks):
+class SplitJob(ChunkedJob):
     """A future for each call, of which tasks make several."""
 
     def _tasks(self) -> Iterator[TaskId]:

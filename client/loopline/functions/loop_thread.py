@@ -14,7 +14,7 @@ _CLOSE_WITHIN_S = 5.0
 _END = object()
 
 
-class Portal:
+class LoopThread:
     """Its thread is a daemon: a program that forgets to close it still ends."""
 
     def __init__(self, name: str = "loopline") -> None:
