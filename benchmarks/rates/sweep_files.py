@@ -70,7 +70,7 @@ async def sweep(tasks: int, folder: Path) -> dict[str, Any]:
 
 
 async def bring(client: AsyncClient, home: OutputFolder, task: TaskId) -> None:
-    await home.bring(client, task, await outputs_of(client, task), str(task.task))
+    await home.download(client, task, await outputs_of(client, task), str(task.task))
 
 
 def is_right(folder: Path, rows: list[str], task: int) -> bool:

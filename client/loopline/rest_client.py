@@ -187,10 +187,15 @@ class RestClient:
         return self._pages(Page[WorkerView], "/workers", more={"last_hour": "true"} if last_hour else None)
 
     def programs(
-        self, owner: str | None = None, name: str | None = None, *, page_size: int = LARGEST_PAGE
+        self,
+        user: str | None = None,
+        name: str | None = None,
+        *,
+        page_size: int = LARGEST_PAGE,
+        owner: str | None = None,
     ) -> AsyncIterator[ProgramView]:
-        """What the grid knows of whose programs, the latest used first."""
-        chosen = {"owner": owner, "name": name}
+        """Yield what the grid knows of programs, the latest used first. ``owner``: the old name of ``user``."""
+        chosen = {"owner": user or owner, "name": name}
         more = {key: value for key, value in chosen.items() if value is not None}
         return self._pages(Page[ProgramView], "/programs", page_size, more=more)
 

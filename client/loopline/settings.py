@@ -60,7 +60,7 @@ def _read(file: Path) -> str:
     try:
         return file.read_text("utf-8").strip()
     except (OSError, UnicodeDecodeError) as error:
-        hint = "mend token_file or LOOPLINE_TOKEN_FILE, or give the token itself with --token"
+        hint = "correct token_file or LOOPLINE_TOKEN_FILE, or give the token itself with --token"
         raise LooplineError("token_file", f"cannot read a token from {file}: {error}", hint, 401) from None
 
 

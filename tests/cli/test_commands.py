@@ -227,6 +227,23 @@ def test_waiting_outlasts_an_absent_master(fake: FakeMaster, run: Run, monkeypat
     assert run("job", "7", "--wait").code == Exit.OK
 
 
+def test_workers_keep_the_old_word_for_their_health_beside_the_new_one(fake: FakeMaster, run: Run) -> None:
+    fake.on("GET /workers", page(worker(standing=-1.5)))
+    (view,) = run("workers", "--json").document
+    assert (view["health"], view["standing"]) == (-1.5, -1.5)
+    header = run("workers").out.splitlines()[0]
+    assert "last seen" in header
+    assert "yield time" in header
+    assert "health" in run("workers", "--long").out.splitlines()[0]
+
+
+@pytest.mark.parametrize("option", ["--user", "--owner"])
+def test_programs_of_a_user(fake: FakeMaster, run: Run, option: str) -> None:
+    fake.on("GET /programs", page(program()))
+    assert run("history", "--by", "program", option, "ann").code == Exit.OK
+    assert fake.asked("GET /programs")[0].query["owner"] == "ann"
+
+
 def test_ctrl_c_leaves_the_job_running_and_says_how_to_come_back(fake: FakeMaster, run: Run) -> None:
     async def interrupt(_: web.Request) -> web.Response:
         os.kill(os.getpid(), signal.SIGINT)

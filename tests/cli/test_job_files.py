@@ -112,7 +112,7 @@ MISTAKES: list[tuple[str, str, str]] = [
     ),
     (".json", '{"command": ["t"],\n "size": 1,}', "job.json:2:12: this is not JSON"),
     (".json", '{"command": ["t"],\n "size": -1}', "job.json:2:2: size: Input should be greater than 0"),
-    (".txt", "command: [t]", "job.txt: what language is this?"),
+    (".txt", "command: [t]", "job.txt: unknown file type"),
 ]
 
 

@@ -16,7 +16,7 @@ from loopline.client import AsyncClient
 from loopline.rest_client import LARGEST_PAGE
 
 Item = TypeVar("Item")
-Document = BaseModel | Sequence[BaseModel] | dict[str, Any]
+Document = BaseModel | Sequence[BaseModel] | Sequence[dict[str, Any]] | dict[str, Any]
 
 PATIENCE_S = 300.0
 """Of commands that go on for long: a master that is restarted meanwhile is waited for."""

@@ -93,7 +93,7 @@ def pair(text: str) -> tuple[str, str]:
 def source(text: str) -> Path:
     """A file to be read; ``-`` is stdin, what else begins with a hyphen is an option."""
     if text.startswith("-") and text != "-":
-        raise ValueError(f"expected a file, or - for stdin, got {text!r}; a file called so is ./{text}")
+        raise ValueError(f"expected a file, or - for stdin, got {text!r}; to name such a file, write ./{text}")
     return Path(text)
 
 

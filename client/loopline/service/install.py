@@ -171,7 +171,7 @@ def _run(command: Sequence[str]) -> None:
         raise LooplineError("service", f"cannot run {' '.join(command)}: {error}") from None
     if done.returncode:
         said = (done.stderr or done.stdout).strip() or f"exit code {done.returncode}"
-        raise LooplineError("service", f"{' '.join(command)} failed: {said}", "mend that, then run this again")
+        raise LooplineError("service", f"{' '.join(command)} failed: {said}", "fix the cause, then run this again")
 
 
 def _succeeds(command: Sequence[str]) -> bool:

@@ -1,4 +1,4 @@
-"""Files that tasks left, brought home: what is there already is not fetched again, what broke off is gone on with."""
+"""Downloads of the outputs of tasks: complete files are not fetched again, and interrupted transfers resume."""
 
 from __future__ import annotations
 
@@ -16,25 +16,27 @@ from loopline_shared.model import OutputFile, TaskId
 from loopline_shared.rest.bodies import OutputFiles
 
 PARTS = ".loopline-fetch"
-"""Where files are while they come; gone when all of them are here."""
+"""Folder of files while they are downloaded; removed when all of them are complete."""
 
 
 @dataclass
 class DownloadCount:
+    """Files and bytes of one download."""
+
     fetched: int = 0
     present: int = 0
     bytes: int = 0
 
 
 class OutputFolder:
-    """A folder of the user's. Nothing is written outside it, whatever a file is called."""
+    """A folder of the user's that outputs are downloaded to. Nothing is written outside it, whatever their names."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._root = folder.resolve()
         self._parts = folder / PARTS
 
-    async def bring(
+    async def download(
         self,
         client: RestClient,
         task: TaskId,
@@ -42,21 +44,21 @@ class OutputFolder:
         place: str,
         tell: Tell = lambda count: None,
     ) -> DownloadCount:
-        """The files of a task, below ``place``; LooplineError where one is not kept any more."""
-        brought = DownloadCount()
+        """Download the files of a task, below ``place``. Raises LooplineError if one is no longer kept."""
+        count = DownloadCount()
         for file in outputs:
             target = self.target(f"{place}/{file.path}")
             if await asyncio.to_thread(_is_here, target, file):
-                brought.present += 1
+                count.present += 1
                 tell(file.size_bytes)
                 continue
             await self._fetch(client, task, file, target, tell)
-            brought.fetched += 1
-            brought.bytes += file.size_bytes
-        return brought
+            count.fetched += 1
+            count.bytes += file.size_bytes
+        return count
 
     def clear(self) -> None:
-        """Everything is here: no parts are left."""
+        """Remove the folder of partial files if it is empty."""
         if self._parts.is_dir() and not any(self._parts.iterdir()):
             self._parts.rmdir()
 
@@ -73,7 +75,7 @@ class OutputFolder:
                 raise  # this would have said why it is gone
 
     def target(self, path: str) -> Path:
-        """Where a file goes, in a folder that is there; LooplineError where a link of before leads elsewhere."""
+        """Return where a file goes, and make its folder. Raises LooplineError if a link leads outside."""
         target = self.folder.joinpath(*path.split("/"))
         if not target.parent.resolve().is_relative_to(self._root):
             message = f"{target.parent} leads out of {self.folder}"
@@ -83,6 +85,7 @@ class OutputFolder:
 
 
 async def outputs_of(client: RestClient, task: TaskId) -> list[OutputFile]:
+    """Return the outputs of a task, as the master lists them."""
     answer = await client.http.ask(OutputFiles, "GET", f"/jobs/{task.job}/tasks/{task.task}/outputs")
     return answer.items
 

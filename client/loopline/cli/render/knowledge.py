@@ -23,7 +23,7 @@ def workers(items: Sequence[WorkerView]) -> RenderableType:
     now = time.time()
     made = tables.table(
         "worker", "speed", "as measured", "spare CPU", "queue", "delay", "throughput", "reported", "last hour",
-        "standing", right=("speed", "queue", "delay", "throughput", "standing"),
+        "health", right=("speed", "queue", "delay", "throughput", "health"),
     )  # fmt: skip
     for worker in items:
         load = worker.load
@@ -39,10 +39,10 @@ def workers(items: Sequence[WorkerView]) -> RenderableType:
 
 def programs(items: Sequence[ProgramView]) -> RenderableType:
     if not items:
-        return Text("nothing is known of any program yet: it is learnt from tasks that succeed")
+        return Text("no program is known yet: programs are learnt from tasks that succeed")
     now = time.time()
     made: Table = tables.table(
-        "owner", "program", "folder", "runs", "a task", "p10 to p90", "CPU", "memory", "where", "used",
+        "user", "program", "folder", "runs", "a task", "p10 to p90", "CPU", "memory", "workers", "last used",
         right=("runs", "a task", "CPU", "memory"),
     )  # fmt: skip
     for program in items:
@@ -81,7 +81,7 @@ def _last_hour(did: LastHour | None) -> str:
 
 def _standing(worker: WorkerView, now: float) -> str:
     if worker.probation is not None:
-        return f"on probation for {human.duration(worker.probation.until - now)}: {worker.probation.reason}"
+        return f"quarantined for {human.duration(worker.probation.until - now)}: {worker.probation.reason}"
     return f"{worker.standing:+.1f}" + (", on trial" if worker.on_trial else "")
 
 

@@ -48,7 +48,7 @@ def cut(shown: RenderableType, count: int, limit: int) -> RenderableType:
     """With a remark where the limit may have left some out."""
     if count != limit:
         return shown
-    return Group(shown, Text(f"no more than {limit:,} are shown; --limit 0 shows all", "dim"))
+    return Group(shown, Text(f"showing the first {limit:,}; use --limit 0 for all", "dim"))
 
 
 def state(name: str, *remarks: str) -> Text:
@@ -59,7 +59,7 @@ def jobs(items: Sequence[JobView]) -> RenderableType:
     if not items:
         return Text("no jobs; submit one: loopline submit -- hostname")
     now = time.time()
-    made = table("job", "name", "state", "tasks", "size", "submitted", "took", "done by", right=("job", "size"))
+    made = table("job", "name", "state", "tasks", "size", "submitted", "took", "ETA", right=("job", "size"))
     for job in items:
         made.add_row(
             str(job.id), Text(job.name), job_state(job), counts(job), size(job),
@@ -106,7 +106,7 @@ def _facts(job: JobDetail, now: float) -> Iterable[tuple[str, RenderableType]]:
     yield "state", job_state(job)
     yield "tasks", counts(job)
     yield "size", size(job) + _expected(job.predicted)
-    yield "owner", job.owner
+    yield "user", job.owner
     if job.spec.command:
         yield "command", Text(" ".join(job.spec.command))
     yield "submitted", f"{human.moment(job.submitted_at)}  ({human.ago(job.submitted_at, now)})"
@@ -142,7 +142,9 @@ def _held_so_far(eta: Eta) -> str:
     if eta.p50_held is None or eta.p90_held is None:
         return ""
     jobs = human.plural(eta.judged, "job")
-    return f"; of {jobs} so far, {eta.p50_held:.0%} were done by the first, {eta.p90_held:.0%} by the second"
+    return (
+        f"; past estimates ({jobs}): {eta.p50_held:.0%} finished by the early one, {eta.p90_held:.0%} by the late one"
+    )
 
 
 def _ledger(ledger: Ledger) -> str:
@@ -189,9 +191,9 @@ def workers(items: Sequence[WorkerView]) -> RenderableType:
         "spare CPU",
         "memory free",
         "owner",
-        "input to frozen",
+        "yield time",
         "system",
-        "heard",
+        "last seen",
         "labels",
         right=("slots",),
     )
@@ -224,7 +226,7 @@ def worker_state(worker: WorkerView) -> Text:
     if not worker.connected:
         return Text("away", "red")
     if worker.probation is not None:
-        return Text("probation", "bold red")
+        return Text("quarantined", "bold red")
     if worker.draining:
         return Text("draining", "yellow")
     return Text("on trial", "yellow") if worker.on_trial else Text("connected", "green")

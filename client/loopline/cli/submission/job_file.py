@@ -90,7 +90,7 @@ def read(path: FilePath) -> JobFile:
 def _language(path: FilePath) -> str:
     suffix = ".yaml" if path == STDIN else path.suffix.lower()
     if suffix not in _LANGUAGES:
-        raise usage(f"{path}: what language is this?", "call it .yaml, .yml, .toml or .json")
+        raise usage(f"{path}: unknown file type", "use .yaml, .yml, .toml or .json")
     return suffix
 
 

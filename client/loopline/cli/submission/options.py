@@ -38,19 +38,19 @@ class JobOptions:
     Parameters
     ----------
     file
-        A whole job as YAML, TOML or JSON, by the file's name; `-` reads stdin as YAML. What is given on the
-        command line goes before what stands in it.
+        A whole job as YAML, TOML or JSON, by the file's name; `-` reads stdin as YAML. Command-line options override
+        the file.
     name
-        What to call it; as the command unless given.
+        Job name (default: the command).
     size
-        Computation of the whole job on a core of speed 1.0: 90s, 10m, 2h. Left out, it is predicted from earlier
-        runs; `unknown` keeps it from being so: a job of unknown size counts as larger than any other.
+        Computation of the whole job on a core of speed 1.0: 90s, 10m, 2h (default: predicted from past runs).
+        `unknown` switches prediction off; such a job counts as larger than all others.
     folder
-        The working folder that jobs of one name are known by; as it is unless given.
+        Folder used to recognise repeated runs (default: current).
     after
-        A job that must have succeeded before this one enters the grid; may be given several times.
+        A job that must succeed before this one starts; may be given several times.
     notify
-        Who is told that it is over: a URL, called with a signed message, or command:NAME, one of the master's.
+        Who is notified when the job ends: a URL, called with a signed message, or command:NAME, one of the master's.
     """
 
     file: Source = None
@@ -110,13 +110,13 @@ class TaskOptions:
     timeout
         The longest that one attempt may take: 90s, 10m, 2h.
     max_attempts
-        How often a task that fails is run.
+        How many times a failing task is run.
     max_replicas
         How many attempts of one task may run at once: a number, or unlimited. 1 switches replication off.
     quorum
         Accept a task's result only when so many workers agree on it.
     replica_budget
-        CPU time that replicas of the job may take: 90s, 10m, 2h. Once it is spent, no more are started.
+        CPU time that replicas of the job may take in all: 90s, 10m, 2h.
     env
         An environment variable of the tasks, NAME=VALUE; may be given several times.
     """
