@@ -22,8 +22,9 @@ class AsyncClient(RestClient):
     """
 
     async def submit_rows(self, job: JobSpec, rows: Iterable[Mapping[str, Scalar]]) -> Submission:
-        """Submit a job that has a task for each row of parameters, such as ``{"lr": 0.1, "seed": 7}``. They are taken
-        one by one, and there may be a million.
+        """Submit a job that has a task for each row of parameters, such as ``{"lr": 0.1, "seed": 7}``.
+
+        Rows are taken one by one, and there may be a million.
         """
         from loopline.transfer import row_upload as of_rows
 
@@ -33,14 +34,14 @@ class AsyncClient(RestClient):
             return await self.submit(job.model_copy(update={"parameters": lines.parameters()}))
 
     async def map(self, function: Callable[..., Any], *iterables: Iterable[Any], **options: Any) -> AsyncJob:
-        """One job that calls a function on the items of iterables taken together, as ``map`` does.
+        """Submit one job that calls a function on the items of iterables taken together, as ``map`` does.
 
         ``options`` are those of CallOptions: name, size, requires, environment, timeout_s, max_attempts, ...
         """
         return await self.starmap(function, zip(*iterables, strict=False), **options)
 
     async def starmap(self, function: Callable[..., Any], calls: Iterable[Iterable[Any]], **options: Any) -> AsyncJob:
-        """One job that calls a function with each of these lists of arguments."""
+        """Submit one job that calls a function with each of these lists of arguments."""
         from loopline.functions import calls as of_calls
 
         await of_calls.check_workers(self)
@@ -51,7 +52,7 @@ class AsyncClient(RestClient):
         )
 
     def attach(self, job: int) -> AsyncJob:
-        """A job as an object, whoever submitted it."""
+        """Return a job as an object, whoever submitted it."""
         from loopline.job import AsyncJob
 
         return AsyncJob(self, job)

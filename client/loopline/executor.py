@@ -25,7 +25,7 @@ from loopline_shared.spec import Requirements
 Answer = TypeVar("Answer")
 
 MOST_SINGLE_CALLS = 1000
-"""Of one map, whose calls are tasks of their own without being asked to."""
+"""Most calls of one map that are tasks of their own unless ``chunksize`` says otherwise."""
 PROBED_CALLS = 8
 _FLUSH_WITHIN_S = 10.0
 _open: WeakSet[Executor] = WeakSet()
@@ -83,12 +83,13 @@ class Executor(concurrent.futures.Executor):
 
     @property
     def jobs(self) -> list[int]:
-        """Numbers of the jobs that came of it."""
+        """Numbers of the jobs that this executor has submitted or attached."""
         return self._submitter.jobs
 
     # What every executor has.
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> GridFuture:
+        """Call a function on the grid and return its future, as every executor does."""
         future = self._pending.new()
         try:
             if self._batcher.add(fn, pickled((args, kwargs), self._modules), future):
@@ -105,11 +106,11 @@ class Executor(concurrent.futures.Executor):
         timeout: float | None = None,
         chunksize: int | None = None,
     ) -> Iterator[Answer]:
-        """Results in order; ``timeout`` seconds from now on, for all.
+        """Return the results in order; ``timeout`` is in seconds from now on, for all.
 
-        One task makes ``chunksize`` calls. Left out, each call is a task of its own where they are few; of many, some
-        are made first to see how long they take, and as many go into one task as take about 0.1 s. However they go,
-        each call has its own result or exception.
+        One task makes ``chunksize`` calls. If it is left out, each call of a short map is a task of its own. Of a
+        long map, some calls are made first to see how long they take, and as many go into one task as take about 0.1
+        s. In either case each call has its own result or exception.
         """
         if chunksize is not None and chunksize < 1:
             raise ValueError("chunksize must be >= 1.")
@@ -121,7 +122,7 @@ class Executor(concurrent.futures.Executor):
         return in_order(futures, rest, end)
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """No more calls. Without ``wait``, results still come as long as this program runs."""
+        """Take no more calls. Without ``wait``, results still come as long as this program runs."""
         self._pending.close()
         for future in self._pending.all() if cancel_futures else ():
             future.cancel()
@@ -138,7 +139,7 @@ class Executor(concurrent.futures.Executor):
     # What only this one has.
 
     def attach(self, job: int) -> list[GridFuture]:
-        """The futures of a job's calls, in their order, whichever program submitted it."""
+        """Return the futures of a job's calls, in their order, whichever program submitted it."""
         view = self._loop_thread.call(self._client.job(job))
         function = view.spec.function
         if function is None:
@@ -148,7 +149,7 @@ class Executor(concurrent.futures.Executor):
         return futures
 
     def slots(self) -> int:
-        """How many calls the workers that are here can make at a time."""
+        """Return how many calls the connected workers can make at a time."""
         return self._loop_thread.call(_slots(self._client))
 
     # In the caller's thread.
@@ -156,7 +157,10 @@ class Executor(concurrent.futures.Executor):
     def _map(
         self, fn: Callable[..., Any], items: list[tuple[Any, ...]], chunk: int
     ) -> tuple[list[GridFuture], GridFuture | None]:
-        """``chunk`` 0: to be found out. Futures of tasks, and one that comes to the others."""
+        """Submit a map, and return the futures of its tasks and one of the futures of the rest.
+
+        ``chunk``: calls of a task; 0: to be found out by making some calls first.
+        """
         function, sending = pickled(fn, self._modules), self._submitter
         if chunk == 1:
             batch = Batch(function, list(all_pickled(((item, {}) for item in items), self._modules)))
@@ -174,7 +178,7 @@ class Executor(concurrent.futures.Executor):
         return futures, rest
 
     def _begin(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Have it begun in the portal's thread, in turn."""
+        """Start the work in the loop's thread, in the order of calls."""
         if not self._loop_thread.is_open:
             raise RuntimeError("it has been closed")
         self._loop_thread.loop.call_soon_threadsafe(lambda: self._submitter.begin(work()))
@@ -196,7 +200,7 @@ class Executor(concurrent.futures.Executor):
 
 
 def _give_up(future: GridFuture) -> None:
-    """What was cancelled before it was sent never is."""
+    """Tell the job of a future that was cancelled. Calls cancelled before they are submitted never are."""
     if future.abandon:
         future.abandon(future)
 
@@ -206,12 +210,12 @@ async def _slots(client: AsyncClient) -> int:
 
 
 async def _made(kind: Callable[..., Answer], *arguments: Any) -> Answer:
-    """Made in the loop in which it will live."""
+    """Make an object in the loop in which it will live."""
     return kind(*arguments)
 
 
 def _flush_all() -> None:
-    """At the end of the program: what was submitted is to reach the master."""
+    """Submit at the end of the program what was called and has not reached the master."""
     for executor in list(_open):
         with suppress(Exception):
             if executor._loop_thread.is_open:

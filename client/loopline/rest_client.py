@@ -1,4 +1,4 @@
-"""A master's REST API as Python: one method for each thing that can be asked."""
+"""A master's REST API as Python: one method for each operation."""
 
 from __future__ import annotations
 
@@ -47,21 +47,22 @@ LARGEST_PAGE = 1000
 
 
 class RestClient:
-    """Talks to one master; use it in ``async with``. Every method raises LooplineError, and nothing else.
+    """Talks to one master's REST API. Every method raises LooplineError, and nothing else.
 
     ``master`` and ``token`` default to the settings (LOOPLINE_MASTER, LOOPLINE_TOKEN, loopline.toml). While the
-    master is away, whatever is safe to repeat is repeated for ``patience_s``; submitting is safe.
+    master is away, requests that are safe to repeat are repeated for ``patience_s``; submitting is safe.
     """
 
     def __init__(
         self, master: str | None = None, token: str | None = None, *, patience_s: float = 30.0, fingerprint: str = ""
     ) -> None:
-        """``fingerprint``: the SHA-256 of the only certificate that is believed to be the master's."""
+        """Raises LooplineError if the settings are wrong. ``fingerprint``: SHA-256 of the certificate to trust."""
         settings = ClientSettings.load(master=master, token=token)
         self.http = Http(settings.master, settings.find_token(), patience_s, fingerprint)
 
     @property
     def master(self) -> str:
+        """Address of the master."""
         return self.http.url
 
     async def __aenter__(self) -> Self:
@@ -73,28 +74,34 @@ class RestClient:
     # Jobs
 
     async def submit(self, job: JobSpec) -> Submission:
-        """Answered once the job is on the master's disk; done once however often it must be repeated."""
+        """Submit a job. It is on disk when the answer comes, and submitted once however often the request is
+        repeated.
+        """
         headers = {"Idempotency-Key": uuid4().hex}
         return await self.http.ask(Submission, "POST", "/jobs", json=job.to_json(), headers=headers)
 
     async def preview(self, job: JobSpec) -> Preview:
-        """What would come of submitting a job; nothing is submitted."""
+        """Return what the master would make of a job, without submitting it."""
         return await self.http.ask(Preview, "POST", "/jobs/preview", json=job.to_json())
 
     def jobs(self, state: JobState | None = None, *, page_size: int = LARGEST_PAGE) -> AsyncIterator[JobView]:
-        """The newest first."""
+        """Yield the jobs, the newest first."""
         return self._pages(Page[JobView], "/jobs", page_size, state)
 
     async def job(self, job: int) -> JobDetail:
+        """Return one job."""
         return await self._get(JobDetail, f"/jobs/{job}")
 
     async def cancel(self, job: int) -> JobView:
+        """Cancel a job."""
         return await self.http.ask(JobView, "POST", f"/jobs/{job}/cancel")
 
     async def pause(self, job: int) -> JobView:
+        """Start nothing more of a job until it is resumed."""
         return await self.http.ask(JobView, "POST", f"/jobs/{job}/pause")
 
     async def resume(self, job: int) -> JobView:
+        """Resume a paused job."""
         return await self.http.ask(JobView, "POST", f"/jobs/{job}/resume")
 
     async def retry(self, job: int) -> JobView:
@@ -106,19 +113,23 @@ class RestClient:
     def tasks(
         self, job: int, state: TaskState | None = None, *, page_size: int = LARGEST_PAGE
     ) -> AsyncIterator[TaskView]:
+        """Yield a job's tasks, in order."""
         return self._pages(Page[TaskView], f"/jobs/{job}/tasks", page_size, state)
 
     async def task(self, task: TaskId) -> TaskDetail:
+        """Return one task, with its parameters."""
         return await self._get(TaskDetail, _at(task))
 
     def attempts(self, job: int) -> AsyncIterator[AttemptView]:
+        """Yield the attempts of a job's tasks."""
         return self._pages(Page[AttemptView], f"/jobs/{job}/attempts")
 
     async def output(
         self, task: TaskId, stream: Stream = "stdout", *, follow: bool = False
     ) -> AsyncGenerator[bytes, None]:
-        """What the task's accepted attempt, else its latest, wrote; in pieces. ``follow``: as it writes it, until the
-        task is over.
+        """Yield the output of a task's accepted attempt, else of its latest, in pieces.
+
+        ``follow``: also what it writes from now on, until the task is over.
         """
         more: dict[str, Any] = {"params": {"follow": "true"}, "timeout": ENDLESS} if follow else {}
         done, patience = 0, self.http.patience()
@@ -137,8 +148,9 @@ class RestClient:
                 await patience.after(fault)
 
     async def results(self, job: int, *, cursor: str = "", follow: bool = True) -> AsyncGenerator[TaskResult, None]:
-        """Every task's result as it finishes, until the job is over; or, without ``follow``, those that are there.
-        ``cursor``: of the result after which to go on.
+        """Yield every task's result as it finishes, until the job is over.
+
+        Without ``follow``, yield the results that there are. ``cursor``: of the result after which to go on.
         """
         query = ({"cursor": cursor} if cursor else {}) | ({} if follow else {"follow": "false"})
         patience = self.http.patience()
@@ -157,8 +169,9 @@ class RestClient:
     # The grid
 
     async def changes(self, *, rest_s: float = 0.1) -> AsyncGenerator[GridChange, None]:
-        """What changes, at most once in ``rest_s``, for ever. The first one, and the first after each loss of the
-        connection, says ``missed``: look at everything once.
+        """Yield changes of the grid, at most one in ``rest_s``, for ever.
+
+        The first one, and the first after each loss of the connection, has ``missed`` set: look at everything once.
         """
         patience = self.http.patience()
         while True:
@@ -174,16 +187,16 @@ class RestClient:
             await patience.after(fault)
 
     async def explain(self, subject: TaskId | int | str) -> Explanation:
-        """Why a job, a task or a worker (by its name) is where it is."""
+        """Explain the state of a job, a task or a worker (by its name)."""
         place = f"/workers/{quote(subject, safe='')}" if isinstance(subject, str) else _at(subject)
         return await self._get(Explanation, f"{place}/explain")
 
     async def forecasts(self) -> ForecastReport:
-        """How well past ETAs held."""
+        """Return how accurate past ETAs were."""
         return await self._get(ForecastReport, "/forecasts")
 
     def workers(self, *, last_hour: bool = False) -> AsyncIterator[WorkerView]:
-        """With what each did in the last hour, if asked."""
+        """Yield the workers. ``last_hour``: with the work that each did in the last hour."""
         return self._pages(Page[WorkerView], "/workers", more={"last_hour": "true"} if last_hour else None)
 
     def programs(
@@ -200,51 +213,59 @@ class RestClient:
         return self._pages(Page[ProgramView], "/programs", page_size, more=more)
 
     async def drain(self, worker: str) -> WorkerView:
-        """Let it finish what it runs, and give it nothing more."""
+        """Start nothing more on a worker; running tasks finish."""
         return await self.http.ask(WorkerView, "POST", f"/workers/{quote(worker, safe='')}/drain")
 
     async def undrain(self, worker: str) -> WorkerView:
+        """Let a drained worker run tasks again."""
         return await self.http.ask(WorkerView, "POST", f"/workers/{quote(worker, safe='')}/undrain")
 
     async def passing(self) -> PassingReport:
-        """The audit: has any job passed one that it must not pass?"""
+        """Return the audit of the order guarantee: how many jobs completed before one that they must not pass."""
         return await self._get(PassingReport, "/passing")
 
     async def history(self, by: HistorySubject = "user", *, since: float = 0.0, limit: int = 100) -> HistoryReport:
-        """Who used how much processor time, of what has ended since then; the greatest first."""
+        """Return the processor time that was used since then, by subject; the greatest first."""
         return await self._get(HistoryReport, "/history", {"by": by, "since": repr(since), "limit": str(limit)})
 
     async def prune(self, older_than_s: float | None = None, *, delete: bool = False) -> PruneReport:
-        """Files that nobody needs, and of jobs that have been over for so long; with ``delete`` they are removed."""
+        """List unused files, also those of jobs that ended so long ago; with ``delete``, remove them."""
         wish = {"older_than_s": older_than_s, "delete": delete}
         return await self.http.ask(PruneReport, "POST", "/prune", json=wish, timeout=NO_HURRY)
 
     # Access
 
     async def whoami(self) -> Whoami:
+        """Return the name and role that the token stands for."""
         return await self._get(Whoami, "/whoami")
 
     def tokens(self) -> AsyncIterator[TokenView]:
+        """Yield the tokens, without their secrets."""
         return self._pages(Page[TokenView], "/tokens")
 
     async def create_token(self, name: str, role: Role) -> TokenCreated:
+        """Create a token; the answer has its secret."""
         return await self.http.ask(TokenCreated, "POST", "/tokens", repeat=False, json={"name": name, "role": role})
 
     async def revoke_token(self, token: str) -> TokenView:
+        """Revoke a token."""
         return await self.http.ask(TokenView, "POST", f"/tokens/{quote(token, safe='')}/revoke")
 
     async def create_join_token(self, uses: int, expires_s: float) -> JoinTokenCreated:
+        """Create a join token for so many computers."""
         wish = {"uses": uses, "expires_s": expires_s}
         return await self.http.ask(JoinTokenCreated, "POST", "/join-tokens", repeat=False, json=wish)
 
     def join_tokens(self) -> AsyncIterator[JoinTokenView]:
+        """Yield the join tokens, without their secrets."""
         return self._pages(Page[JoinTokenView], "/join-tokens")
 
     async def revoke_join_token(self, token: str) -> JoinTokenView:
+        """Revoke a join token."""
         return await self.http.ask(JoinTokenView, "POST", f"/join-tokens/{quote(token, safe='')}/revoke")
 
     async def join(self, wish: JoinRequest) -> TokenView:
-        """The same wish twice is granted once."""
+        """Join a worker to the grid. The same request is granted once, however often it is repeated."""
         return await self.http.ask(TokenView, "POST", "/join", json=wish.model_dump())
 
     async def _get(self, answer: type[Model], path: str, query: dict[str, str] | None = None) -> Model:

@@ -76,10 +76,10 @@ class Job:
 
 @synchronous(AsyncClient)
 class Client:
-    """All methods of AsyncClient, for ordinary code: in threads, and in notebooks whose own loop runs.
+    """AsyncClient for ordinary code: in threads, and in notebooks whose own loop runs.
 
-    What is asynchronous there blocks here, and streams are ordinary iterators. Jobs are Job objects. Close the client,
-    or use it in ``with``.
+    Asynchronous methods block here, and streams are ordinary iterators. Jobs are Job objects. Close the client, or
+    use it in ``with``.
     """
 
     if TYPE_CHECKING:

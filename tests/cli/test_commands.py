@@ -253,7 +253,7 @@ def test_ctrl_c_leaves_the_job_running_and_says_how_to_come_back(fake: FakeMaste
     fake.on("GET /workers", page(worker()))
     ran = run("job", "7", "--wait")
     assert ran.code == Exit.INTERRUPTED
-    assert "job 7 goes on; come back to it with: loopline job 7 --wait" in ran.err
+    assert "job 7 continues; follow it again with: loopline job 7 --wait" in ran.err
     assert [seen.what for seen in fake.seen if seen.what.startswith("POST")] == []
 
 
@@ -292,7 +292,7 @@ def test_a_broken_promise_is_a_failure(fake: FakeMaster, run: Run) -> None:
 
 def test_the_audit_in_one_line(fake: FakeMaster, run: Run) -> None:
     fake.on("GET /passing", ok(AUDIT))
-    assert run("passing").out == "3 completions checked, 0 passings, 1 allowed (paused)\n"
+    assert run("passing").out == "3 completions checked, 0 order violations, 1 exempt (paused)\n"
 
 
 @pytest.mark.parametrize("name", sorted(COMMANDS.keys() - PASSED_ON - {"replay", "token", "service"}))

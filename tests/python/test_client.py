@@ -27,7 +27,7 @@ def test_every_method_is_there() -> None:
     for asynchronous, ordinary in ((loopline.AsyncClient, loopline.Client), (loopline.AsyncJob, loopline.Job)):
         methods = {name for name, _ in inspect.getmembers(asynchronous, inspect.isfunction) if name[0] != "_"}
         assert methods <= set(dir(ordinary))
-    assert (loopline.Client.explain.__doc__ or "").startswith("Why a job")
+    assert (loopline.Client.explain.__doc__ or "").startswith("Explain the state of a job")
 
 
 def test_a_map_as_a_job(grid: SmallGrid, finish: Callable[[int], None]) -> None:

@@ -1,7 +1,7 @@
 """The command ``loopline``.
 
-Exit codes: 0 done; 1 the job failed, or an error; 2 wrong usage; 3 not found; 4 not authorised; 5 no master
-answers; 130 interrupted. Whatever goes wrong is said on stderr, with the next step; ``--json`` makes that JSON too.
+Exit codes: 0 done; 1 the job failed, or an error; 2 wrong usage; 3 not found; 4 not authorised; 5 no master answers;
+130 interrupted. Errors are printed on stderr, with the next step; with ``--json`` they are JSON too.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from loopline_shared.errors import LooplineError
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; its exit code."""
+    """Run one command and return its exit code."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     as_json = "--json" in words[: words.index("--") if "--" in words else None]
     try:
@@ -36,6 +36,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def run(words: list[str]) -> int:
+    """Run one command. Raises LooplineError if its words are wrong."""
     chosen = next((word for word in words if not word.startswith("-")), None)
     if chosen is not None and chosen not in app.COMMANDS:
         close = difflib.get_close_matches(chosen, app.COMMANDS, n=1)
@@ -51,7 +52,7 @@ def _hint(error: CycloptsError) -> str:
     chain = tuple(error.command_chain or ())
     if chain == ("submit",) and isinstance(error, UnknownOptionError):
         return "an option of the command to run goes after `--`"
-    return f"`{' '.join(['loopline', *chain])} --help` shows what it takes"
+    return f"`{' '.join(['loopline', *chain])} --help` lists its options"
 
 
 if __name__ == "__main__":

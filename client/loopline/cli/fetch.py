@@ -35,7 +35,7 @@ _SAME_TIME_S = 0.01  # what file systems may make of a time
 
 @dataclass
 class FetchReport:
-    """What `loopline fetch` did: the document of ``--json``."""
+    """Counts of one `loopline fetch`: the document of ``--json``."""
 
     job: int
     folder: str
@@ -47,6 +47,7 @@ class FetchReport:
 
     @property
     def document(self) -> dict[str, Any]:
+        """Report as JSON."""
         return {"fetched": self.outputs + self.logs, **asdict(self)}
 
 
@@ -61,9 +62,9 @@ async def fetch(
     Parameters
     ----------
     job
-        Its number.
+        Number of the job.
     folder
-        Where to put them; made if it does not exist.
+        Folder to download to; made if it does not exist.
     layout
         Folder of each task in it, named by its parameters: '{lr}/{seed}/' rather than '{task}/'.
     """
@@ -91,6 +92,7 @@ class _Fetching:
         self._report = FetchReport(job.id, str(folder))
 
     async def all(self) -> FetchReport:
+        """Download everything and return the report."""
         console, job = stderr(), self._job
         with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
             row = progress.add_task(escape(f"job {job.id} {job.name}"), total=job.task_count)

@@ -1,4 +1,4 @@
-"""``loopline gantt``."""
+"""``loopline gantt``: the attempts of jobs as bars over time."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ LATEST = 3
 
 
 async def gantt(*jobs: Job, common: Common = PLAIN) -> None:
-    """Draw who ran what, and when: a row for each slot, a bar for each attempt.
+    """Draw which worker ran what, and when: a row for each slot, a bar for each attempt.
 
     Parameters
     ----------

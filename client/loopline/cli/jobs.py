@@ -1,4 +1,4 @@
-"""Commands that look at jobs and their tasks."""
+"""Commands that show jobs and their tasks."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ async def job(job: Job, /, *, wait: bool = False, common: Common = PLAIN) -> int
     Parameters
     ----------
     job
-        Its number.
+        Number of the job.
     wait
         Follow it until it is over; the exit code then tells whether it succeeded.
     """
@@ -48,7 +48,7 @@ async def tasks(job: Job, /, *, state: TaskState | None = None, limit: int = 100
     Parameters
     ----------
     job
-        Its number.
+        Number of the job.
     state
         Only tasks in this state.
     limit
@@ -60,7 +60,7 @@ async def tasks(job: Job, /, *, state: TaskState | None = None, limit: int = 100
 
 
 async def explain(subject: SubjectOrWorker, /, *, common: Common = PLAIN) -> None:
-    """Say why a job, a task or a worker is where it is, or where the time of one that is over went.
+    """Explain the state of a job, a task or a worker, or where the time of a finished one went.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""``loopline join``: all that is needed on a new computer."""
+"""``loopline join``: make a computer a worker with one line."""
 
 from __future__ import annotations
 
@@ -42,20 +42,20 @@ async def join(
 ) -> None:
     """Make this computer a worker, with the line that `loopline token join` printed.
 
-    What it needs is kept in the configuration folder, for this user's eyes only. Should anything go wrong half-way,
+    The membership is kept in the configuration folder, readable by this user alone. After an error or interruption,
     run the same line again: it counts once.
 
     Parameters
     ----------
     line
-        The line, or what follows `loopline join` in it.
+        The whole line, or its part after `loopline join`.
     name
-        The worker's name; made of this computer's, if not given.
+        Name of the worker (default: made from the name of this computer).
     service
         Also install the worker as a service of this user, and start it.
     """
     if common.master or common.token:
-        raise usage("the line says where the master is and who is asking", "leave --master and --token out")
+        raise usage("the line has the address and the token already", "leave --master and --token out")
     member = _prepared(line, name)
     try:
         await _ask(line, member)
@@ -72,7 +72,7 @@ async def join(
 
 
 async def _ask(line: JoinLine, member: Membership) -> None:
-    """The token is kept first of all: whatever happens next, asking again lets the same one in."""
+    """Keep the token and ask to be let in. The token is written first, so that a repeated request is the same."""
     member.write(pending_file())
     wish = JoinRequest(
         secret=line.secret, worker=member.name, token=token_id(member.token), hash=hash_of(member.token)
@@ -82,6 +82,7 @@ async def _ask(line: JoinLine, member: Membership) -> None:
 
 
 def _install(member: Membership) -> dict[str, Any]:
+    """Install the service, with the arguments of the service that it replaces."""
     try:
         return services.install(arguments=services.arguments()).document
     except LooplineError as error:
@@ -90,7 +91,7 @@ def _install(member: Membership) -> dict[str, Any]:
 
 
 def _prepared(line: JoinLine, name: str | None) -> Membership:
-    """What a first, broken off try has left is used again, so that it counts as the same computer."""
+    """Return the membership to ask for; that of an interrupted try is used again."""
     for file in (pending_file(), membership_file()):
         before = _kept(file)
         if before and before.master == line.master and name in (None, before.name):
@@ -99,7 +100,7 @@ def _prepared(line: JoinLine, name: str | None) -> Membership:
 
 
 def _kept(file: Path) -> Membership | None:
-    """None also for what cannot be read: joining again is what repairs it."""
+    """Return the membership in a file; None if it is not readable."""
     with suppress(LooplineError):
         return Membership.read(file)
     return None

@@ -14,22 +14,22 @@ from loopline_shared.rest.bodies import JobView
 
 
 async def cancel(job: Job, /, *, common: Common = PLAIN) -> None:
-    """Cancel a job: what it has running is killed, what it has finished is kept."""
+    """Cancel a job: running tasks are killed, finished ones are kept."""
     await _steer(job, AsyncClient.cancel, common)
 
 
 async def pause(job: Job, /, *, common: Common = PLAIN) -> None:
-    """Start nothing more of a job until it is resumed; what runs goes on, and nobody waits for it."""
+    """Start nothing more of a job until it is resumed; running tasks finish, and other jobs may pass it."""
     await _steer(job, AsyncClient.pause, common)
 
 
 async def resume(job: Job, /, *, common: Common = PLAIN) -> None:
-    """Go on with a paused job."""
+    """Resume a paused job."""
     await _steer(job, AsyncClient.resume, common)
 
 
 async def retry(job: Job, /, *, common: Common = PLAIN) -> None:
-    """Run the failed and cancelled tasks of a job again; it counts as the last to come."""
+    """Run the failed and cancelled tasks of a job again; the job goes to the end of the queue."""
     await _steer(job, AsyncClient.retry, common)
 
 

@@ -32,7 +32,7 @@ async def drain(worker: str, /, *, common: Common = PLAIN) -> None:
     Parameters
     ----------
     worker
-        Its name.
+        Name of the worker.
     """
     async with common.client() as client:
         view = await client.drain(worker)
@@ -45,7 +45,7 @@ async def undrain(worker: str, /, *, common: Common = PLAIN) -> None:
     Parameters
     ----------
     worker
-        Its name.
+        Name of the worker.
     """
     async with common.client() as client:
         view = await client.undrain(worker)

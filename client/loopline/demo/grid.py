@@ -1,4 +1,4 @@
-"""A real master and real workers on this computer, in a folder of their own; all gone at the end."""
+"""A real master and real workers on this computer, in a folder of their own, which are all stopped at the end."""
 
 from __future__ import annotations
 
@@ -26,17 +26,20 @@ _PAUSE_S = 0.05
 
 
 @dataclass
-class Grid:
+class DemoGrid:
+    """The processes of the demo."""
+
     folder: Path
     url: str
     processes: dict[str, Process] = field(default_factory=dict)
 
     @property
     def admin_token(self) -> Path:
+        """File of the admin token."""
         return self.folder / "master" / "tokens" / "admin"
 
     async def start(self, workers: Sequence[str], slots: int) -> None:
-        """Back when the master answers and every worker is connected."""
+        """Start master and workers; return when every worker is connected."""
         port = self.url.rpartition(":")[2]
         await self._run("master", "master", "--host", "127.0.0.1", "--port", port)
         await self._until(self._answers)
@@ -52,16 +55,17 @@ class Grid:
             await self._until(are_connected)
 
     def client(self, patience_s: float = START_LIMIT_S) -> AsyncClient:
+        """Return a client of the master."""
         return AsyncClient(self.url, self.admin_token.read_text("utf-8").strip(), patience_s=patience_s)
 
     async def stop(self) -> None:
-        """The workers first, so that they end their tasks and say so."""
+        """Stop the workers first, so that they end their tasks and report it, then the master."""
         master, *workers = self.processes.values()
         await asyncio.gather(*map(_end, workers))
         await _end(master)
 
     async def _run(self, name: str, what: str, *arguments: str) -> None:
-        """In its own session, so that Ctrl-C in the terminal is ours alone to act upon."""
+        """Start a program in its own session, so that Ctrl-C in the terminal reaches only the demo."""
         data = str(self.folder / name)
         with (self.folder / f"{name}.log").open("wb") as log:
             self.processes[name] = await asyncio.create_subprocess_exec(
@@ -94,9 +98,10 @@ class Grid:
 
 
 @asynccontextmanager
-async def running(workers: Sequence[str], slots: int) -> AsyncIterator[Grid]:
+async def running(workers: Sequence[str], slots: int) -> AsyncIterator[DemoGrid]:
+    """Run a grid for the block."""
     with TemporaryDirectory(prefix="loopline-demo-", ignore_cleanup_errors=True) as folder:
-        grid = Grid(Path(folder), f"http://127.0.0.1:{_free_port()}")
+        grid = DemoGrid(Path(folder), f"http://127.0.0.1:{_free_port()}")
         try:
             await grid.start(workers, slots)
             yield grid
@@ -106,7 +111,7 @@ async def running(workers: Sequence[str], slots: int) -> AsyncIterator[Grid]:
 
 
 async def _end(process: Process) -> None:
-    """Ask it to stop; kill it, and whatever is left in its session, where it does not."""
+    """Stop a process; kill it and its session if it does not end in time."""
     with suppress(ProcessLookupError):
         process.terminate()
     try:
@@ -118,7 +123,7 @@ async def _end(process: Process) -> None:
 
 
 def _environment() -> dict[str, str]:
-    """Without what the user has set up for another grid."""
+    """Return the environment without the user's settings for another grid."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("LOOPLINE_")}
     return {**kept, "LOOPLINE_CONFIG": os.devnull}
 

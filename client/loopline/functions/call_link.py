@@ -1,7 +1,8 @@
-"""The link to the master of a client that calls functions: jobs go up it, results come down as they are committed.
+"""The WebSocket link to the master on which jobs of calls are submitted, and their results arrive as they are
+committed.
 
-Whoever submits or follows a job gives a Listener. Should the link be lost, another one is opened: what was not
-answered is sent again, and each job is followed on from the last result that came.
+Every submitted or followed job has a Listener. If the link is lost, another one is opened: submissions without an
+answer are sent again, and each job is followed on from the last result that came.
 """
 
 from __future__ import annotations
@@ -37,25 +38,28 @@ _FOR_GOOD = {
     aiohttp.WSCloseCode.PROTOCOL_ERROR: "a message that it does not know",
     aiohttp.WSCloseCode.MESSAGE_TOO_BIG: "a message that is too long",
 }
-"""Why a master closes a link of which another one would come to the same end."""
+"""Reasons for which a master closes a link that would also close the next link."""
 
 
 class Listener(Protocol):
-    """Hears of one job. None of it waits."""
+    """Receives the events of one job. Its methods must not block."""
 
     count: int  # tasks that will end
 
     def submitted(self, job: int) -> None:
-        """It is on the master's disk."""
+        """Handle the submission: the job is on the master's disk."""
 
-    def ended(self, ends: list[TaskEnd]) -> None: ...
+    def ended(self, ends: list[TaskEnd]) -> None:
+        """Handle the ends of some tasks."""
 
     def over(self, why: Over | Exception) -> None:
-        """The last that is heard: it has ended with fewer results, was declined, or cannot be followed."""
+        """Handle the last event: the job has fewer results than tasks, was refused, or cannot be followed."""
 
 
 @dataclass(eq=False, slots=True)
 class _Submission:
+    """A job that is not yet answered."""
+
     spec: JobSpec
     listener: Listener
     key: str = ""  # once it was sent
@@ -64,13 +68,15 @@ class _Submission:
 
 @dataclass(eq=False, slots=True)
 class _Followed:
+    """A job whose results are awaited, and the last result that came."""
+
     listener: Listener
     cursor: str = ""
     seen: int = 0
 
 
 class CallLink:
-    """Runs in the loop in which it is made; opens at the first use."""
+    """Link of one client. It runs in the loop in which it is made, and opens at the first use."""
 
     def __init__(self, client: RestClient) -> None:
         self._client = client
@@ -85,13 +91,13 @@ class CallLink:
         self._beside: CallLink | None = None  # for jobs that somebody follows here already
 
     def submit(self, spec: JobSpec, listener: Listener) -> None:
-        """The listener hears of what comes of it."""
+        """Submit a job; the listener receives its events."""
         self._unsent.append(_Submission(spec, listener))
         self._open()
         self._send_unsent()
 
     def follow(self, job: int, listener: Listener) -> None:
-        """From its first result on."""
+        """Follow a job from its first result on."""
         if job in self._followed:
             self._beside = self._beside or CallLink(self._client)
             self._beside.follow(job, listener)
@@ -101,7 +107,7 @@ class CallLink:
         self._say(Follow(job))
 
     def drop(self, job: int, listener: Listener) -> None:
-        """It wants to hear of it no more."""
+        """Stop following a job for this listener."""
         if (followed := self._followed.get(job)) and followed.listener is listener:
             del self._followed[job]
             self._say(Drop(job))
@@ -109,6 +115,7 @@ class CallLink:
             self._beside.drop(job, listener)
 
     async def close(self) -> None:
+        """Close the link."""
         if self._beside:
             await self._beside.close()
         if self._keeping:
@@ -121,6 +128,7 @@ class CallLink:
             self._keeping = asyncio.create_task(self._keep())
 
     async def _keep(self) -> None:
+        """Keep a link open, with pauses while the master is away."""
         http = self._client.http
         patience = http.patience()
         try:
@@ -138,7 +146,7 @@ class CallLink:
             self._give_up(error)
 
     async def _talk(self, socket: aiohttp.ClientWebSocketResponse, patience: Backoff) -> None:
-        """Until the link is lost: the master is away from then on, however long nothing was to be said before."""
+        """Read messages until the link is lost; the time for which the master is away begins then."""
         try:
             await self._hear(socket, patience)
         finally:
@@ -146,6 +154,7 @@ class CallLink:
                 patience.restart()
 
     async def _hear(self, socket: aiohttp.ClientWebSocketResponse, patience: Backoff) -> None:
+        """Read messages. Raises LooplineError if the master refuses the link for good."""
         while (frame := await socket.receive()).type in (aiohttp.WSMsgType.BINARY, aiohttp.WSMsgType.TEXT):
             try:
                 message = decode_from_master(frame.data)
@@ -163,7 +172,7 @@ class CallLink:
             raise LooplineError("link_refused", why, hint)
 
     def _begin(self, socket: aiohttp.ClientWebSocketResponse, name: str) -> None:
-        """A new link: all that the last one may have lost is said again."""
+        """Begin on a new link by repeating what the last one may have lost."""
         self._unsent = [*self._submissions.values(), *self._unsent]
         self._submissions = {}
         self._socket, self._name, self._numbers = socket, name, 0
@@ -182,7 +191,7 @@ class CallLink:
             one.key = one.key or key_of(self._name, self._numbers)
 
     def _say(self, message: Submit | Follow | Drop) -> None:
-        """If the link is open: a new one says it all."""
+        """Send a message if the link is open; a new link sends everything again."""
         if self._socket is not None:
             sending = asyncio.create_task(_send(self._socket, encode_to_master(message)))
             self._background.add(sending)
@@ -234,7 +243,7 @@ class CallLink:
             followed.listener.over(Over(message.job, message.over))
 
     def _give_up(self, error: Exception) -> None:
-        """It can be opened again, for those who still come."""
+        """Report the error to every listener. The link can be opened again for later jobs."""
         left: list[_Submission | _Followed] = [*self._submissions.values(), *self._unsent, *self._followed.values()]
         self._submissions, self._unsent, self._followed = {}, [], {}
         for one in left:

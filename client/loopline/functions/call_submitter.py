@@ -1,4 +1,4 @@
-"""From calls to jobs of the master's: batches sent up the link, as tasks of one call each or of several."""
+"""The submitter of calls: batches become jobs of the master, with one call or several in a task."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ from loopline_shared.spec import JobSpec
 MOST_CALLS_PER_JOB = 1_000_000  # or tasks of several: a master's own limit, unless it was raised
 PROBED_FOR_S = 2.0
 TASK_S = 0.1
-"""So long a task of several calls should take."""
+"""Duration that a task of several calls should have."""
 FEWEST_TASKS = 400
-"""That the calls of a map are put into: none is a great part of it, however long its calls turn out to take."""
+"""Fewest tasks of a long map: then no task is a large part of it, however long its calls take."""
 TASKS_PER_SLOT = 8
 
 
 class CallSubmitter:
-    """One executor's. All of it happens in the loop in which it is made."""
+    """Submits the calls of one executor. It lives in the loop in which it is made."""
 
     def __init__(self, client: RestClient, options: CallOptions, session: str, unfinished: PendingFutures) -> None:
         self.jobs: list[int] = []  # that came of it, by number
@@ -48,12 +48,13 @@ class CallSubmitter:
         self._has_checked = False
 
     def begin(self, work: Coroutine[Any, Any, None]) -> None:
-        """Some of what follows. It counts as under way until it has ended."""
+        """Start some of the work below; ``flush`` waits for it."""
         task = asyncio.create_task(work)
         self._under_way.add(task)
         task.add_done_callback(self._under_way.discard)
 
     async def send_all(self, gathered: AsyncIterator[list[Batch]]) -> None:
+        """Submit all batches that are gathered."""
         async for batches in gathered:
             if len(batches) == 1:
                 await self.send(batches[0])
@@ -61,7 +62,7 @@ class CallSubmitter:
                 await asyncio.gather(*map(self.send, batches))
 
     async def send(self, batch: Batch) -> None:
-        """Calls that are tasks of their own."""
+        """Submit calls that are tasks of their own."""
         batch = batch.without_cancelled()
         for start in range(0, len(batch.calls), MOST_CALLS_PER_JOB):
             calls, futures = batch.calls[start:][:MOST_CALLS_PER_JOB], batch.futures[start:][:MOST_CALLS_PER_JOB]
@@ -69,7 +70,7 @@ class CallSubmitter:
             await self._send_job(job, batch.function, calls)
 
     async def send_chunks(self, function: bytes, calls: list[bytes], futures: list[GridFuture], chunk: int) -> None:
-        """``chunk`` calls a task; a future for each task."""
+        """Submit tasks of ``chunk`` calls each, with a future for each task."""
         for first in range(0, len(futures), MOST_CALLS_PER_JOB):
             some = calls[first * chunk : (first + MOST_CALLS_PER_JOB) * chunk]
             tasks = [join(some[start : start + chunk]) for start in range(0, len(some), chunk)]
@@ -78,8 +79,9 @@ class CallSubmitter:
             await self._send_job(job, function, tasks, chunk, len(some))
 
     async def send_rest(self, function: bytes, calls: list[bytes], first: list[GridFuture], rest: GridFuture) -> None:
-        """Once the first calls have told how long they take, or have not for a while. ``rest`` comes to a future for
-        each task.
+        """Submit the rest of a map when its first calls have shown how long they take, or have taken too long.
+
+        ``rest`` gets as its result the futures of the tasks.
         """
         await asyncio.wait([_watched(future) for future in first], timeout=PROBED_FOR_S)
         if any(future.cancelled() for future in first):  # only a map that is given up as a whole cancels any
@@ -96,7 +98,7 @@ class CallSubmitter:
                 future.cancel()
 
     async def follow(self, number: int, futures: list[GridFuture], count: int, function: Function) -> None:
-        """A job that was sent before, by whoever it was."""
+        """Follow a job that was submitted before, by whatever program."""
         if function.chunk is None or function.calls is None:
             job = SubmittedJob(self, self._client, futures, count)
         else:
@@ -107,25 +109,27 @@ class CallSubmitter:
         self._link.follow(number, job)
 
     async def flush(self) -> None:
-        """Until all that was submitted is with the master."""
+        """Wait until the master has everything that was called."""
         while self._under_way:
             await asyncio.wait(self._under_way)
 
     async def close(self) -> None:
-        """Once nothing is under way."""
+        """Close the link when nothing is under way."""
         await self.flush()
         await self._link.close()
 
     # What jobs tell that were sent.
 
     def submitted(self, job: int) -> None:
+        """Note the number of a submitted job."""
         self.jobs.append(job)
 
     def settled(self, future: GridFuture) -> None:
+        """Note that a future has its result, or is about to get it."""
         self._pending.settled(future)
 
     def unwanted(self, job: int, sent: SubmittedJob) -> None:
-        """Cancel it: nobody wants any of what is left of it."""
+        """Cancel a job of which no unfinished call is wanted any more."""
         self._link.drop(job, sent)
         self.begin(self._cancel(job))
 
@@ -151,8 +155,9 @@ class CallSubmitter:
     async def _submit(
         self, job: SubmittedJob, pickle: bytes, tasks: list[bytes], chunk: int | None, calls: int | None
     ) -> None:
-        """Until it is on the master's disk. A function's pickle is brought there once, unless the master has done
-        away with it since.
+        """Submit a job and wait until it is on the master's disk.
+
+        The pickle of a function is uploaded once, unless the master has deleted it since.
         """
         was_there = pickle in self._specs
         if not was_there:
@@ -172,7 +177,7 @@ class CallSubmitter:
 
 
 def chunk_for(calls: Sequence[bytes], seconds: Sequence[float], slots: int) -> int:
-    """How many of these calls go into one task, where some took so long. One, where nothing is known."""
+    """Return how many of these calls go into one task, if some took so many seconds; 1 if nothing is known."""
     if not seconds:
         return 1
     tasks = max(FEWEST_TASKS, TASKS_PER_SLOT * slots)
@@ -182,13 +187,13 @@ def chunk_for(calls: Sequence[bytes], seconds: Sequence[float], slots: int) -> i
 
 
 def _seconds(futures: Iterable[GridFuture]) -> list[float]:
-    """That their calls took, as far as they were made."""
+    """Return the durations of the calls of these futures, as far as they were made."""
     done = [future for future in futures if future.done() and not future.cancelled()]
     return [seconds for future in done if not future.exception() for seconds in future.result().seconds()]
 
 
 def _watched(future: GridFuture) -> asyncio.Future[Any]:
-    """For whoever only wants to know when it is done: its exception is somebody else's to see."""
+    """Return a future that is done when this one is; its exception counts as seen."""
     watched = asyncio.wrap_future(future)
     watched.add_done_callback(lambda done: done.cancelled() or done.exception())
     return watched

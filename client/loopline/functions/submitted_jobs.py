@@ -1,4 +1,4 @@
-"""Jobs of calls that were sent to the master, and who waits for their ends. All of it lives in the portal's loop."""
+"""Submitted jobs of calls, and the futures of their tasks. All of it lives in the loop's thread."""
 
 from __future__ import annotations
 
@@ -15,19 +15,23 @@ from loopline_shared.protocol.client_link import Over, TaskEnd
 
 
 class SubmissionListener(Protocol):
-    """Whoever sent them."""
+    """Receives what becomes of submitted jobs."""
 
-    def submitted(self, job: int) -> None: ...
+    def submitted(self, job: int) -> None:
+        """Note the number of a submitted job."""
 
     def settled(self, future: GridFuture) -> None:
-        """It has its end, or is about to get it."""
+        """Note that a future has its result, or is about to get it."""
 
     def unwanted(self, job: int, sent: SubmittedJob) -> None:
-        """Nobody waits for what is still open of it."""
+        """Cancel a job of which no unfinished call is wanted any more."""
 
 
 class SubmittedJob:
-    """A future for each of its tasks, which make one call each. It is a Listener of the link (call_link.py)."""
+    """A job whose tasks make one call each, with a future for each task.
+
+    It is a Listener of the link (call_link.py).
+    """
 
     def __init__(
         self, waiting: SubmissionListener, client: RestClient, futures: list[GridFuture], count: int
@@ -49,13 +53,14 @@ class SubmittedJob:
         return not all(future.was_cancelled for future in self._futures)
 
     def submitted(self, job: int) -> None:
+        """Note that the job is on the master."""
         self.begin(job)
         self._waiting.submitted(job)
         if not self.answer.done():  # nobody may wait for it any more
             self.answer.set_result(job)
 
     def begin(self, job: int) -> None:
-        """It is this one on the master."""
+        """Give the futures their tasks, and report those that were cancelled meanwhile."""
         self._job = job
         abandon = self.unwanted  # one bound method for all
         for future, task in zip(self._futures, self._tasks(), strict=True):
@@ -65,6 +70,7 @@ class SubmittedJob:
                 self.unwanted(future)
 
     def ended(self, ends: list[TaskEnd]) -> None:
+        """Set the results of the tasks that ended; results that are files are downloaded first."""
         for end in ends:
             self._ended += 1
             if end.value is None or end.value.sha256 is None:
@@ -75,6 +81,7 @@ class SubmittedJob:
                 fetching.add_done_callback(self._fetched)
 
     def over(self, why: Over | Exception) -> None:
+        """Fail the futures that are still open, when the last download is done."""
         error = _gone(why) if isinstance(why, Over) else why
         if not self._job and not self.answer.done():
             self.answer.set_exception(error)
@@ -83,13 +90,13 @@ class SubmittedJob:
             self._fetched()
 
     def fail(self, error: BaseException) -> None:
-        """Whatever waits."""
+        """Fail every future that is still open."""
         for future in self._futures:
             self._waiting.settled(future)
             future.fail(error)
 
     def unwanted(self, future: GridFuture) -> None:
-        """It was cancelled, of which one may hear twice."""
+        """Note that a future was cancelled; the second report of the same future has no effect."""
         if not future.is_given_up:
             future.is_given_up = True
             self._has_one_less()
@@ -97,11 +104,11 @@ class SubmittedJob:
     # What the futures are of.
 
     def _tasks(self) -> Iterator[TaskId]:
-        """Of each future, in order."""
+        """Yield the task of each future, in order."""
         return (TaskId(self._job, number) for number in range(1, self.count + 1))
 
     def _of(self, number: int) -> list[GridFuture]:
-        """Those of one task."""
+        """Return the futures of one task."""
         return self._futures[number - 1 : number]
 
     def _settle(self, end: TaskEnd, content: bytes | None) -> None:
@@ -120,7 +127,7 @@ class SubmittedJob:
             self._waiting.unwanted(self._job, self)
 
     async def _fetch(self, end: TaskEnd) -> None:
-        """A value that is a file."""
+        """Download a result that is a file."""
         try:
             content = await content_of(self._client, end)
         except LooplineError as error:
@@ -137,7 +144,7 @@ class SubmittedJob:
 
 
 class ChunkedJob(SubmittedJob):
-    """A future for each task, of the several calls that it makes."""
+    """A job whose tasks make several calls each, with a future for each task."""
 
     def __init__(self, *arguments: Any, calls: int, chunk: int) -> None:
         super().__init__(*arguments)
@@ -152,7 +159,7 @@ class ChunkedJob(SubmittedJob):
 
 
 class SplitJob(ChunkedJob):
-    """A future for each call, of which tasks make several."""
+    """A job whose tasks make several calls each, with a future for each call."""
 
     def _tasks(self) -> Iterator[TaskId]:
         return (TaskId(self._job, 1 + place // self._chunk) for place in range(self._calls))

@@ -32,6 +32,7 @@ class State:
 
     @property
     def document(self) -> dict[str, Any]:
+        """State as JSON."""
         return {
             "installed": self.installed,
             "running": self.running,
@@ -42,6 +43,7 @@ class State:
 
     @property
     def words(self) -> str:
+        """State as text."""
         if not self.installed:
             return "not installed: run `loopline service install`"
         running = "installed and running" if self.running else "installed, but not running"
@@ -49,7 +51,7 @@ class State:
 
 
 def outdated(reinstall: str) -> str:
-    """Return what to tell the user about a service that an earlier release installed."""
+    """Return the message about a service that an earlier release installed."""
     return (
         "The service was installed by an earlier release and starts a program that no longer exists.\n"
         f"Install it again: {reinstall}"
@@ -87,7 +89,7 @@ def install(system: bool = False, user: str | None = None, arguments: Sequence[s
 
 
 def uninstall(system: bool = False) -> State:
-    """Stop the service and remove its files; does nothing if there is none."""
+    """Stop the service and remove its files, if there are any."""
     todo = plan(system, user="nobody")
     _check_manager()
     if todo.is_written:
@@ -107,7 +109,7 @@ def state(system: bool = False, user: str | None = None) -> State:
 
 
 def arguments() -> tuple[str, ...]:
-    """Return the worker's arguments in the service of this user; none if no service is installed."""
+    """Return the worker's arguments in the installed service of this user; empty without one."""
     found = installed.find(plan().files)
     return found.arguments if found else ()
 

@@ -35,7 +35,7 @@ class Installed:
 
 
 def find(files: Iterable[Path]) -> Installed | None:
-    """Return the service that one of these files starts; None if no file is there and readable."""
+    """Return the service that one of these files starts; None if they are missing or unreadable."""
     for file in files:
         try:
             installed = _read(file)

@@ -1,7 +1,7 @@
-"""Files between this computer and a master, by the SHA-256 of their content.
+"""Uploads and downloads of files, which are named by the SHA-256 of their content.
 
-Whatever breaks off is gone on with: an upload at the byte that the master has come to, a download at that which is
-here. What came is checked before it takes its name.
+Interrupted transfers resume at the byte that the receiver has reached. A download is checked before it takes its
+name.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ _PIECE_BYTES = 2**20
 _TRIES_AT_CONTENT = 3
 
 Tell = Callable[[int], None]
-"""Hears of so many bytes more; of fewer, where some must be brought again."""
+"""Callback with the number of bytes that were transferred; negative if some must be transferred again."""
 Item = TypeVar("Item")
 
 
 @dataclass(frozen=True, slots=True)
 class LocalFile:
-    """A file of this computer that tasks are to find."""
+    """A file of this computer that is an input of tasks."""
 
     path: Path
     size_bytes: int
@@ -37,15 +37,15 @@ class LocalFile:
     sha256: str = ""
 
     def as_input(self) -> str | dict[str, str | bool]:
-        """As a job names it."""
+        """Return the input as a job spec names it."""
         name = f"sha256:{self.sha256}"
         return {"file": name, "executable": True} if self.executable else name
 
 
 async def upload(client: RestClient, source: Path | bytes, tell: Tell = lambda count: None, sha256: str = "") -> str:
-    """Its SHA-256, once the master has it on disk; nothing is sent that is there already.
+    """Upload a file unless the master has it, and return its SHA-256 once the master has it on disk.
 
-    ``sha256``: what it is, where that is known. LooplineError where the master will not take it.
+    ``sha256``: the file's hash, if it is known. Raises LooplineError if the master refuses the file.
     """
     sha256 = sha256 or await asyncio.to_thread(hash_of, source)
     patience, told, is_resumed, is_anew = client.http.patience(), 0, False, False
@@ -78,7 +78,7 @@ async def upload(client: RestClient, source: Path | bytes, tell: Tell = lambda c
 
 
 async def upload_all(client: RestClient, files: Iterable[LocalFile], tell: Tell = lambda count: None) -> None:
-    """Several at once, each content once."""
+    """Upload several files at once, each content once."""
     contents = {file.sha256: file for file in files}
 
     async def bring(file: LocalFile) -> None:
@@ -94,7 +94,7 @@ async def upload_all(client: RestClient, files: Iterable[LocalFile], tell: Tell 
 
 
 async def hash_all(files: Mapping[str, LocalFile], tell: Tell = lambda count: None) -> dict[str, LocalFile]:
-    """With their SHA-256; OSError where one cannot be read."""
+    """Return the files with their SHA-256. Raises OSError if one cannot be read."""
     hashed: dict[str, LocalFile] = {}
 
     async def add(item: tuple[str, LocalFile]) -> None:
@@ -107,9 +107,9 @@ async def hash_all(files: Mapping[str, LocalFile], tell: Tell = lambda count: No
 
 
 async def download(client: RestClient, sha256: str, file: Path, part: Path, tell: Tell = lambda count: None) -> None:
-    """Into ``file``, by way of ``part``, which is on the same disk, and of which some may be there already.
+    """Download a file by way of ``part``, which is on the same disk and may have its beginning already.
 
-    LooplineError where the master does not have it (status 404), or what comes is something else.
+    Raises LooplineError if the master does not have it (status 404), or if the hash differs.
     """
     patience = client.http.patience()
     for _ in range(_TRIES_AT_CONTENT):
@@ -132,6 +132,7 @@ async def download(client: RestClient, sha256: str, file: Path, part: Path, tell
 
 
 def hash_of(source: Path | bytes) -> str:
+    """Return the SHA-256 of a file or of bytes."""
     if isinstance(source, bytes):
         return hashlib.sha256(source).hexdigest()
     with source.open("rb") as file:
@@ -139,7 +140,7 @@ def hash_of(source: Path | bytes) -> str:
 
 
 async def in_parallel(items: Collection[Item] | Iterable[Item], act: Callable[[Item], object]) -> None:
-    """So many at once; the first failure ends all."""
+    """Act on several items at once; the first failure ends all."""
     places = asyncio.Semaphore(AT_ONCE)
 
     async def take(item: Item) -> None:
@@ -158,7 +159,7 @@ async def in_parallel(items: Collection[Item] | Iterable[Item], act: Callable[[I
 
 
 async def _offset(client: RestClient, sha256: str) -> int | None:
-    """From where on the master does not have it; None: it has it all."""
+    """Return how many bytes of an upload the master has; None if it has the whole file."""
     async with client.http.open("HEAD", f"/files/{sha256}", allow=(404,)) as answer:
         return None if answer.status == 200 else int(answer.headers.get("Upload-Offset", 0))
 

@@ -1,4 +1,4 @@
-"""Rows of a sweep on their way to a master: a few go along with their job, many as a file of their own."""
+"""Uploads of the rows of a sweep: a few go along with their job, many as a file of their own."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Tell = Callable[[int], None]
 
 @dataclass(frozen=True, slots=True)
 class WrittenRows:
-    """Rows in a file on this computer, as the master takes them."""
+    """Rows in a file on this computer, in the format of the master."""
 
     path: Path
     count: int
@@ -38,25 +38,27 @@ class WrittenRows:
 
     @property
     def are_few(self) -> bool:
-        """They go along with their job: nothing has to be uploaded."""
+        """True if the rows go along with their job, so that nothing has to be uploaded."""
         return self.count <= MOST_INLINE and self.size_bytes <= MOST_INLINE_BYTES
 
     def parameters(self) -> Table | RowFile:
-        """What their job says."""
+        """Return the parameters of the job spec."""
         if self.are_few:
             return Table(rows=self.first(self.count))
         return RowFile(file=f"sha256:{self.sha256}", count=self.count)
 
     def first(self, count: int) -> list[dict[str, Scalar]]:
+        """Return the first rows."""
         with self.path.open("rb") as file:
             return [read_row(line) for line in islice(file, count)]
 
 
 @asynccontextmanager
 async def written(rows: Iterable[Row], tell: Tell = lambda count: None) -> AsyncIterator[WrittenRows]:
-    """Rows, one task each, in a file that is there until the end of the block. They are taken one by one, so that
-    there may be more than memory holds; ``tell`` hears how many there are by now. ValueError where there are none, or
-    far too many.
+    """Write rows, one for each task, to a file that is there until the end of the block.
+
+    Rows are taken one by one, so that there may be more than memory holds; ``tell`` is called with their number.
+    Raises ValueError if there are no rows, or too many.
     """
     with tempfile.TemporaryDirectory(prefix="loopline-") as folder:
         path = Path(folder) / "rows.ndjson"
@@ -66,7 +68,7 @@ async def written(rows: Iterable[Row], tell: Tell = lambda count: None) -> Async
 
 
 async def upload(client: RestClient, rows: WrittenRows, tell: Tell = lambda count: None) -> None:
-    """Have the rows on the master, as the file that their job names; ``tell`` hears of so many bytes more."""
+    """Upload the rows as the file that their job names; ``tell`` is called with bytes."""
     await files.upload(client, rows.path, tell, rows.sha256)
 
 

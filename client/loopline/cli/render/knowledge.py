@@ -1,4 +1,4 @@
-"""What the grid has learnt of machines and programs, as people see it."""
+"""Tables of what the grid has learnt of workers and programs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _PLACES = 3
 
 
 def workers(items: Sequence[WorkerView]) -> RenderableType:
-    """Speed as learnt and as measured; the queue; the network; the last hour; the standing."""
+    """Return a table of speed, queue, network, last hour and health of workers."""
     if not items:
         return Text("no workers; start one: loopline worker")
     now = time.time()
@@ -38,6 +38,7 @@ def workers(items: Sequence[WorkerView]) -> RenderableType:
 
 
 def programs(items: Sequence[ProgramView]) -> RenderableType:
+    """Return a table of what past runs tell of programs."""
     if not items:
         return Text("no program is known yet: programs are learnt from tasks that succeed")
     now = time.time()
@@ -72,7 +73,7 @@ def _throughput(bytes_s: float | None) -> str:
 
 
 def _last_hour(did: LastHour | None) -> str:
-    """``40 % of 2h, 12 tasks``: work delivered against speed times slots."""
+    """Return the work done against speed times slots: ``40 % of 2h, 12 tasks``."""
     if did is None or not did.promised:
         return "-"
     share = 100 * did.delivered / did.promised

@@ -1,4 +1,4 @@
-"""A job put together from a job file and from the command line, which goes before it."""
+"""A job put together from a job file and from the command line, whose options override the file."""
 
 from __future__ import annotations
 
@@ -15,18 +15,19 @@ from loopline.cli.submission.options import Document
 from loopline_shared.spec import JobSpec
 
 _MERGED = ("requires", "environment", "inputs")
-"""Whose entries go before the file's one by one, as parameters do; all else but labels is replaced whole."""
+"""Fields that are merged entry by entry, as parameters are; all others but labels are replaced."""
 _LONGEST_FOLDER = 1000
 
 
 class Part(Protocol):
     """A group of options."""
 
-    def document(self) -> Document: ...
+    def document(self) -> Document:
+        """Return its part of the job as JSON."""
 
 
 def document(command: Sequence[str], parts: Sequence[Part], file: JobFile | None) -> Document:
-    """What is said of a job, apart from its sweep; LooplineError (usage) where it says nothing to run."""
+    """Return the job as JSON, apart from its sweep. Raises LooplineError (usage) if there is nothing to run."""
     made: Document = {"command": list(command)}
     try:
         for part in parts:
@@ -45,7 +46,7 @@ def document(command: Sequence[str], parts: Sequence[Part], file: JobFile | None
 
 
 def specification(made: Document, parameters: Any, file: JobFile | None) -> JobSpec:
-    """The job that all of it means; LooplineError (usage) where it means none."""
+    """Return the job. Raises LooplineError (usage) if it is invalid."""
     if parameters:
         made = made | {"parameters": merging.merged(made.get("parameters"), parameters)}
     try:
@@ -65,14 +66,14 @@ def _over(below: Document, above: Document) -> Document:
 
 
 def _labels(document: Document) -> list[Any]:
-    """Return the labels that a worker must have; none where they are not a list, which is complained of later."""
+    """Return the labels that a worker must have; empty if they are no list, which is reported later."""
     requires = document.get("requires")
     labels = requires.get("labels") if isinstance(requires, dict) else None
     return labels if isinstance(labels, list) else []
 
 
 def _here() -> str:
-    """The working folder; empty where it could not be told a master."""
+    """Return the working folder; empty if a master would refuse its name."""
     folder = Path.cwd().as_posix()
     return folder if len(folder) <= _LONGEST_FOLDER and folder.isprintable() else ""
 
@@ -88,7 +89,7 @@ def _given(document: Document) -> Document:
 
 
 def _mistakes(error: ValidationError, made: Document, file: JobFile | None) -> Exception:
-    """Those of the file are pointed at."""
+    """Return the error with its positions in the file, if all mistakes are in the file."""
     found = error.errors(include_url=False)
     if file is not None and all(_is_of(file, one["loc"], made) for one in found):
         return file.mistakes(error)
@@ -97,7 +98,7 @@ def _mistakes(error: ValidationError, made: Document, file: JobFile | None) -> E
 
 
 def _is_of(file: JobFile, loc: tuple[int | str, ...], made: Document) -> bool:
-    """True if what is wrong stands in the file as it does in the job, into which the command line has been merged."""
+    """True if the mistake is in the file, and the command line has left that value as it was."""
     if not loc:
         return True
     below, above = file.document.get(str(loc[0])), made.get(str(loc[0]))

@@ -1,4 +1,4 @@
-"""A whole job in a file: YAML, TOML or JSON. What is wrong in it is pointed at, with its line."""
+"""A whole job in a file: YAML, TOML or JSON. Mistakes are reported with their line."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ _IN_WORDS: dict[Path, Callable[[str], Any]] = {
     ("requires", "memory_bytes"): values.memory,
     ("command",): shlex.split,
 }
-"""What a person may write as text, such as `size: 2h`."""
+"""Fields that a person may write as text, such as `size: 2h`."""
 
 
 @dataclass(frozen=True, slots=True)
 class JobFile:
-    """What a job file says (``document``), and where."""
+    """A job file: its content (``document``), and the position of every value."""
 
     name: str
     text: str
@@ -51,14 +51,15 @@ class JobFile:
 
     @property
     def folder(self) -> FilePath:
-        """What paths in it start from."""
+        """Folder at which the paths in the file start."""
         return FilePath() if self.name == "stdin" else FilePath(self.name).parent
 
     def mistake(self, path: Path, message: str, hint: str = "") -> LooplineError:
+        """Return an error about one value, with its line."""
         return usage(self._at(path, message), hint)
 
     def mistakes(self, error: ValidationError) -> LooplineError:
-        """All that is wrong with the job, each with its line."""
+        """Return an error about everything that is wrong with the job, each with its line."""
         told = list(dict.fromkeys(map(self._told, error.errors(include_url=False))))[:_MOST_TOLD]
         return usage("\n".join(told))
 
@@ -73,7 +74,7 @@ class JobFile:
 
 
 def read(path: FilePath) -> JobFile:
-    """LooplineError (usage) where it cannot be read, or is not in the language that its name says."""
+    """Return a job file. Raises LooplineError (usage) if it cannot be read in the language of its name."""
     name = "stdin" if path == STDIN else str(path)
     text = _text(path)
     try:
@@ -108,7 +109,7 @@ def _text(path: FilePath) -> str:
 
 
 def _from_json(text: str) -> tuple[Any, Positions]:
-    """JSON is YAML too, which tells where things are; but what is not JSON is not taken for it."""
+    """Read JSON. Its positions are read by the YAML reader, since JSON is YAML too."""
     try:
         document = json.loads(text)
     except json.JSONDecodeError as error:
@@ -138,7 +139,7 @@ _LANGUAGES: dict[str, Callable[[str], tuple[Any, Positions]]] = {
 
 
 def _put_in_numbers(file: JobFile) -> None:
-    """Read what is written for people: `size: 2h`, `command: ./train --seed {seed}`, `seed: 1..100`."""
+    """Replace values that are written for people: `size: 2h`, `command: ./train --seed {seed}`, `seed: 1..100`."""
     for path, read_words in _IN_WORDS.items():
         *above, name = path
         within = _at(file.document, tuple(above))
@@ -166,7 +167,7 @@ def _at(document: Any, path: Path) -> Any:
 
 
 def _pointer(name: str, text: str, position: Position | None, message: str) -> str:
-    """``job.yaml:3:7: message``, and the line with a mark below."""
+    """Return ``job.yaml:3:7: message``, and the line with a mark below."""
     if position is None:
         return f"{name}: {message}"
     line, column = position

@@ -1,4 +1,4 @@
-"""Options that make up a job, in the groups that help shows. Each group says its part of the job as JSON."""
+"""Options that make up a job, in the groups that help shows. Each group returns its part of the job as JSON."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from loopline.cli import values
 from loopline.cli.common import read_by
 
 Document = dict[str, Any]
-"""A part of a job as JSON: what was not given is None or empty, and left out later."""
+"""Part of a job as JSON; values that are None or empty are removed later."""
 
 FROM_FILE = Parameter(
     converter=lambda _, words: values.source(words[0].value),
@@ -21,7 +21,7 @@ FROM_FILE = Parameter(
     allow_leading_hyphen=True,
     metavar="FILE",
 )
-"""A file to be read, or ``-`` for stdin."""
+"""Parameter for a file to be read, or ``-`` for stdin."""
 STDIN = Path("-")
 
 Seconds = Annotated[float | None, read_by(values.duration, "DURATION")]
@@ -33,7 +33,7 @@ Bytes = Annotated[int | None, read_by(values.memory, "AMOUNT")]
 @Parameter(name="*", group=Group("The job", sort_key=1))
 @dataclass(frozen=True, kw_only=True)
 class JobOptions:
-    """What it is.
+    """Options about the job as a whole.
 
     Parameters
     ----------
@@ -50,7 +50,7 @@ class JobOptions:
     after
         A job that must succeed before this one starts; may be given several times.
     notify
-        Who is notified when the job ends: a URL, called with a signed message, or command:NAME, one of the master's.
+        Notify when the job ends: a URL, called with a signed message, or command:NAME, a command of the master.
     """
 
     file: Source = None
@@ -61,6 +61,7 @@ class JobOptions:
     notify: Annotated[Document | None, read_by(values.notification, "URL|command:NAME")] = None
 
     def document(self) -> Document:
+        """Return the part of the job as JSON."""
         return {
             "name": self.name,
             "size": self.size,
@@ -73,7 +74,7 @@ class JobOptions:
 @Parameter(name="*", group=Group("A sweep", sort_key=2))
 @dataclass(frozen=True, kw_only=True)
 class SweepOptions:
-    """Which tasks there are.
+    """Options that make a job a sweep: many tasks of one command.
 
     Parameters
     ----------
@@ -103,16 +104,16 @@ class SweepOptions:
 @Parameter(name="*", group=Group("Each task", sort_key=3))
 @dataclass(frozen=True, kw_only=True)
 class TaskOptions:
-    """How tasks are run.
+    """Options about each task.
 
     Parameters
     ----------
     timeout
-        The longest that one attempt may take: 90s, 10m, 2h.
+        Time limit of one attempt: 90s, 10m, 2h.
     max_attempts
-        How many times a failing task is run.
+        Number of times a failing task is run.
     max_replicas
-        How many attempts of one task may run at once: a number, or unlimited. 1 switches replication off.
+        Number of attempts of one task that may run at once, or unlimited. 1 switches replication off.
     quorum
         Accept a task's result only when so many workers agree on it.
     replica_budget
@@ -129,6 +130,7 @@ class TaskOptions:
     env: Annotated[tuple[str, ...], Parameter(metavar="NAME=VALUE")] = ()
 
     def document(self) -> Document:
+        """Return the part of the job as JSON."""
         return {
             "environment": dict(values.pair(text) for text in self.env),
             "max_attempts": self.max_attempts,
@@ -142,12 +144,12 @@ class TaskOptions:
 @Parameter(name="*", group=Group("Where it may run", sort_key=5))
 @dataclass(frozen=True, kw_only=True)
 class PlaceOptions:
-    """What a worker must be.
+    """Options about the workers that may run the job.
 
     Parameters
     ----------
     os
-        Run on this system only.
+        Operating system of the worker.
     memory
         Memory that a task needs: 2GB, 512MiB.
     label
@@ -162,6 +164,7 @@ class PlaceOptions:
     slots: int | None = None
 
     def document(self) -> Document:
+        """Return the part of the job as JSON."""
         return {
             "requires": {
                 "os": self.os,

@@ -1,4 +1,4 @@
-"""Where in a file a value stands, so that a mistake can be pointed at; and YAML's values, read along with it."""
+"""Positions of values in a job file, so that mistakes can be pointed at; and a reader of YAML that records them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _TAG = "tag:yaml.org,2002:"
 
 
 class ParseError(ValueError):
-    """The file is not in the language that it is said to be in."""
+    """Raised for a file that is not in its language."""
 
     def __init__(self, message: str, position: Position | None = None) -> None:
         super().__init__(message)
@@ -31,7 +31,7 @@ class ParseError(ValueError):
 
 
 def read_yaml(text: str) -> tuple[Any, Positions]:
-    """What a YAML 1.2 document says (only what JSON could say as well: no tags), and where."""
+    """Return the values of a YAML 1.2 document without tags, and their positions."""
     reader = YAML(typ="safe", pure=True)
     try:
         node = reader.compose(text)
@@ -48,8 +48,9 @@ def read_yaml(text: str) -> tuple[Any, Positions]:
 
 
 def find_in_toml(text: str) -> Positions:
-    """Where the keys of a TOML document stand. A line that only looks like a key, within a text of several lines,
-    may be taken for one: a pointer is then off, nothing else.
+    """Return the positions of the keys of a TOML document.
+
+    A line that only looks like a key, within a text of several lines, may be taken for one: then a pointer is off.
     """
     positions: Positions = {}
     tables: Path = ()
@@ -67,7 +68,7 @@ def find_in_toml(text: str) -> Positions:
 
 
 def nearest(positions: Positions, path: Path) -> Position | None:
-    """Of a value, or else of what it is in."""
+    """Return the position of a value, or else of what contains it."""
     inside_out = (positions.get(path[:length]) for length in range(len(path), -1, -1))
     return next((position for position in inside_out if position), None)
 
@@ -111,7 +112,7 @@ def _scalar(node: Node, position: Position) -> Any:
 
 
 def _whole(text: str) -> int | str:
-    """What begins with zeros is a name, as 007 is."""
+    """Return a whole number, or the text if it begins with zeros: such as 007, which is a name."""
     try:
         return int(text.replace("_", ""), 0)
     except ValueError:
@@ -130,7 +131,7 @@ _TOML_KEY = re.compile(rf"(\s*)({_TOML_NAME})\s*=")
 
 
 def _toml_path(name: str) -> Path:
-    """Of a dotted name, as TOML itself reads it."""
+    """Return the path of a dotted name, as TOML itself reads it."""
     value, path = tomllib.loads(f"{name} = 0"), list[str]()
     while isinstance(value, dict):
         (part,) = value

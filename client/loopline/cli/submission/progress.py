@@ -1,4 +1,4 @@
-"""How far reading, hashing and uploading are, on a terminal; nothing anywhere else."""
+"""Progress of reading, hashing and uploading; nothing is shown outside a terminal."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Tell = Callable[[int], None]
 
 @contextmanager
 def bytes_bar(doing: str, total_bytes: int) -> Iterator[Tell]:
-    """Hears of so many bytes more."""
+    """Show a bar during the block; the callback takes the number of bytes that were done."""
     columns = (TextColumn(doing), BarColumn(24), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
     with _progress(*columns) as progress:
         row = progress.add_task(doing, total=total_bytes)
@@ -32,7 +32,7 @@ def bytes_bar(doing: str, total_bytes: int) -> Iterator[Tell]:
 
 @contextmanager
 def row_count() -> Iterator[Tell]:
-    """Hears how many rows there are by now."""
+    """Show a count during the block; the callback takes the number of rows so far."""
     with _progress(SpinnerColumn(), TextColumn("{task.completed:,} rows read")) as progress:
         row = progress.add_task("")
         yield lambda count: progress.update(row, completed=count)

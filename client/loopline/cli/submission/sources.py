@@ -1,6 +1,6 @@
-"""Where a sweep's rows come from: values on the command line, lines, CSV and JSON lines; and how they go together.
+"""Rows of a sweep, from values on the command line, lines, CSV and JSON lines, and how these are combined.
 
-All of it is read row by row: a file may be longer than memory.
+Everything is read row by row: a file may be longer than memory.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _BOM = b"\xef\xbb\xbf"
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """Some parameters and their values; several axes make a sweep."""
+    """Parameters that change together, and their values; several axes make a sweep."""
 
     label: str  # as the user knows it
     rows: Iterable[Row]
@@ -37,7 +37,7 @@ class Axis:
 
 
 def grid(options: SweepOptions) -> dict[str, Any] | None:
-    """All combinations of values, as their rule; None where there are rows to be read."""
+    """Return all combinations of values as a rule; None if there are rows to be read."""
     if _files(options):
         return None
     if options.zip:
@@ -46,7 +46,7 @@ def grid(options: SweepOptions) -> dict[str, Any] | None:
 
 
 def rows(options: SweepOptions) -> Iterator[Row]:
-    """One after the other; LooplineError (usage), or ValueError, at the first that is none."""
+    """Yield the rows. Raises LooplineError (usage) or ValueError at the first wrong one."""
     named = [_axis(name, given) for name, given in _named(options)]
     axes = [*_file_axis(options), *named]
     made = _zipped(axes) if options.zip else _combined(axes)
@@ -54,7 +54,7 @@ def rows(options: SweepOptions) -> Iterator[Row]:
 
 
 def _named(options: SweepOptions) -> list[tuple[str, Any]]:
-    """Parameters of the command line as JSON says them."""
+    """Return the parameters of the command line as JSON."""
     named: list[tuple[str, Any]] = [("index", values.array(options.array))] if options.array else []
     named += [values.parameter(text) for text in options.param]
     if len(dict(named)) < len(named):
@@ -84,7 +84,7 @@ def _axis(name: str, given: Any) -> Axis:
 
 @dataclass(frozen=True, slots=True)
 class _Values:
-    """Can be gone through again and again."""
+    """Rows of one parameter, which can be iterated again and again."""
 
     name: str
     values: Sequence[Any] | Range
@@ -94,7 +94,7 @@ class _Values:
 
 
 def _combined(axes: Sequence[Axis]) -> Iterator[Row]:
-    """All combinations; the first axis, which may be a file, is gone through once."""
+    """Yield all combinations; the first axis, which may be a file, is read once."""
     first, *others = axes
     for row in first.rows:
         for chosen in product(*(axis.rows for axis in others)):
@@ -102,7 +102,7 @@ def _combined(axes: Sequence[Axis]) -> Iterator[Row]:
 
 
 def _zipped(axes: Sequence[Axis]) -> Iterator[Row]:
-    """The first of each, then the second of each, and so on; all must be equally long."""
+    """Yield the first row of each axis, then the second, and so on; all must be equally long."""
     known = {axis.label: axis.length for axis in axes if axis.length is not None}
     if len(set(known.values())) > 1:
         raise _unequal(", ".join(f"{label} has {length:,}" for label, length in known.items()))
@@ -131,7 +131,7 @@ def _unequal(lengths: str) -> LooplineError:
 
 
 def _read(path: Path, read: Any) -> Iterator[Row]:
-    """A file's rows; whatever is wrong is said with the file's name and line."""
+    """Yield a file's rows; errors name the file and the line."""
     place = _Place("stdin" if path == STDIN else str(path))
     try:
         with _opened(path) as file:
@@ -147,7 +147,7 @@ def _read(path: Path, read: Any) -> Iterator[Row]:
 
 @dataclass(slots=True)
 class _Place:
-    """Where reading is; readers keep it up to date."""
+    """Position of a reader in its file, which the reader keeps up to date."""
 
     name: str
     line: int = 0
@@ -166,7 +166,7 @@ def _opened(path: Path) -> Iterator[IO[bytes]]:
 
 
 def _numbered(file: IO[bytes], place: _Place) -> Iterator[bytes]:
-    """Lines that are not blank, without their ends."""
+    """Yield the lines, stripped of their ends; blank ones are skipped."""
     for place.line, line in enumerate(file, 1):
         text = (line.removeprefix(_BOM) if place.line == 1 else line).rstrip(b"\r\n")
         if text.strip():

@@ -1,4 +1,4 @@
-"""CSV: its first row names the parameters, each row after it is a task."""
+"""CSV: the first row names the parameters, and each row after it is a task."""
 
 from __future__ import annotations
 
@@ -17,11 +17,15 @@ _OTHER_SEPARATORS = ";\t"
 
 
 class Place(Protocol):
+    """Position of a reader in its file."""
+
     line: int
 
 
 def csv_rows(file: IO[bytes], place: Place) -> Iterator[dict[str, Scalar]]:
-    """Separated by commas; or by semicolons or tabs, where the header is. ValueError for what is none."""
+    """Yield the rows of a file separated by commas; or by semicolons or tabs, if its header is. Raises ValueError if
+    it is no CSV.
+    """
     with io.TextIOWrapper(file, "utf-8-sig", newline="") as text:
         place.line = 1
         header_line = text.readline()
@@ -63,6 +67,6 @@ def _complete(cells: Sequence[str], names: Sequence[str]) -> Sequence[str]:
 
 
 def _scalar(cell: str) -> Scalar:
-    """A number where it is written as numbers are; 0.10 stays text, so that commands get what the file says."""
+    """Return a number if it would be written as the cell is; 0.10 stays text, so that commands get the same text."""
     number = values.scalar(cell)
     return number if str(number) == cell else cell

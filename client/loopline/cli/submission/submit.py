@@ -13,7 +13,7 @@ from loopline.cli.submission import assemble, inputs, job_file, merging, missing
 from loopline.cli.submission.inputs import FileOptions
 from loopline.cli.submission.options import STDIN, JobOptions, PlaceOptions, SweepOptions, TaskOptions
 
-_WHAT_NOW = Group("Then", sort_key=7)
+_AFTER_SUBMISSION = Group("Then", sort_key=7)
 _JOB, _SWEEP, _TASKS, _FILES, _PLACES = JobOptions(), SweepOptions(), TaskOptions(), FileOptions(), PlaceOptions()
 
 
@@ -24,8 +24,8 @@ async def submit(
     tasks: TaskOptions = _TASKS,
     files: FileOptions = _FILES,
     places: PlaceOptions = _PLACES,
-    wait: Annotated[bool, Parameter(group=_WHAT_NOW)] = False,
-    dry_run: Annotated[bool, Parameter(group=_WHAT_NOW)] = False,
+    wait: Annotated[bool, Parameter(group=_AFTER_SUBMISSION)] = False,
+    dry_run: Annotated[bool, Parameter(group=_AFTER_SUBMISSION)] = False,
     common: Common = PLAIN,
 ) -> int:
     """Submit a job: a command, an array or a parameter sweep.
@@ -43,11 +43,11 @@ async def submit(
     Parameters
     ----------
     command
-        What to run, and its arguments.
+        Command to run, and its arguments.
     wait
         Follow the job until it is over; the exit code then tells whether it succeeded.
     dry_run
-        Submit nothing: show how many tasks there would be, the first commands, and how long it may take.
+        Submit nothing: show the number of tasks, the first commands, and the expected duration.
     """
     if [options.file, sweeping.each_line, sweeping.csv, sweeping.jsonl].count(STDIN) > 1:
         raise usage("stdin can be read only once", "put one of the two into a file")

@@ -1,4 +1,4 @@
-"""A sweep on its way to the master: as a rule, as rows in the job, or as a file of rows."""
+"""Parameters of a sweep on their way to the master: as a rule, as rows in the job, or as a file of rows."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MOST_SHOWN = 20
 
 @dataclass(frozen=True, slots=True)
 class SweepParameters:
-    """``parameters`` is what the job says; ``rows`` is what it means by that, where they were read."""
+    """Parameters as the job spec has them, and the rows that were read for them, if any."""
 
     parameters: Any
     rows: WrittenRows | None = None
@@ -32,13 +32,13 @@ class SweepParameters:
         return set(self.rows.names) if self.rows is not None else parameter_names(job)
 
     async def upload(self, client: AsyncClient) -> None:
-        """Whatever the job only names."""
+        """Upload the rows, if the job only names them."""
         if self.rows is not None and not self.rows.are_few:
             with bytes_bar("uploading rows", self.rows.size_bytes) as tell:
                 await upload(client, self.rows, tell)
 
     def shown_in(self, preview: Preview, spec: JobSpec) -> Preview:
-        """With the first tasks, and a word on misspelt names: the master does not know the rows yet."""
+        """Return the preview with the first tasks and misspelt names: the master does not know the rows yet."""
         if self.rows is None or preview.tasks:
             return preview
         plans = enumerate((task_at(spec, n, row) for n, row in enumerate(self.rows.first(MOST_SHOWN), 1)), 1)
@@ -49,7 +49,7 @@ class SweepParameters:
 
 @asynccontextmanager
 async def opened(options: SweepOptions) -> AsyncIterator[SweepParameters]:
-    """What the options say; rows are read, and kept in a file until the end of the block."""
+    """Yield the parameters that the options name; rows are kept in a file until the end of the block."""
     try:
         rule = sources.grid(options)
     except ValueError as error:
