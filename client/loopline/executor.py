@@ -86,7 +86,7 @@ class Executor(concurrent.futures.Executor):
         """Numbers of the jobs that this executor has submitted or attached."""
         return self._submitter.jobs
 
-    # What every executor has.
+    # The interface of concurrent.futures.Executor
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> GridFuture:
         """Call a function on the grid and return its future, as every executor does."""
@@ -94,7 +94,7 @@ class Executor(concurrent.futures.Executor):
         try:
             if self._batcher.add(fn, pickled((args, kwargs), self._modules), future):
                 self._begin(lambda: self._submitter.send_all(self._batcher.batches()))
-        except Exception as error:  # as a process pool: what cannot be pickled is the future's error
+        except Exception as error:  # as in a process pool, the error of pickling is set on the future
             self._pending.settled(future)
             future.fail(error)
         return future
@@ -128,7 +128,7 @@ class Executor(concurrent.futures.Executor):
             future.cancel()
         if not self._loop_thread.is_open:
             return
-        self._loop_thread.call(self._submitter.flush())  # after which there is a future for each call
+        self._loop_thread.call(self._submitter.flush())  # now every call has a future
         if wait:
             concurrent.futures.wait(self._pending.all())
             self._loop_thread.call(self._close())
@@ -136,7 +136,7 @@ class Executor(concurrent.futures.Executor):
         else:
             self._loop_thread.start(self._close_when_done(self._pending.all()))
 
-    # What only this one has.
+    # Additions
 
     def attach(self, job: int) -> list[GridFuture]:
         """Return the futures of a job's calls, in their order, whichever program submitted it."""
@@ -152,7 +152,7 @@ class Executor(concurrent.futures.Executor):
         """Return how many calls the connected workers can make at a time."""
         return self._loop_thread.call(_slots(self._client))
 
-    # In the caller's thread.
+    # In the caller's thread
 
     def _map(
         self, fn: Callable[..., Any], items: list[tuple[Any, ...]], chunk: int
@@ -187,7 +187,7 @@ class Executor(concurrent.futures.Executor):
         if self._loop_thread.is_open:
             self._loop_thread.loop.call_soon_threadsafe(_give_up, future)
 
-    # In the portal's.
+    # In the loop's thread
 
     async def _close(self) -> None:
         await self._submitter.close()
@@ -222,5 +222,5 @@ def _flush_all() -> None:
                 executor._loop_thread.start(executor._submitter.flush()).result(_FLUSH_WITHIN_S)
 
 
-# While threads can still be started, for which atexit is too late: before what concurrent.futures registered.
+# Runs before the exit handler of concurrent.futures, while threads can still be started; atexit is too late.
 threading._register_atexit(_flush_all)  # type: ignore[attr-defined]

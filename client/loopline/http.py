@@ -137,7 +137,7 @@ class Http:
             ) as socket:
                 yield socket
         except aiohttp.WSServerHandshakeError:
-            async with self.open("GET", path):  # which says why
+            async with self.open("GET", path):  # its answer has the reason
                 pass
             raise _refusal(self.url, 502, b"") from None
         except _AWAY as error:

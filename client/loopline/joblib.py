@@ -30,7 +30,7 @@ def register() -> None:
 class Backend(AutoBatchingMixin, ParallelBackendBase):  # type: ignore[misc]
     """The backend. Short calls go in batches that joblib makes as large as pays."""
 
-    default_n_jobs = -1  # joblib's own 1 would make all calls here, without a word
+    default_n_jobs = -1  # joblib's default of 1 would silently run all calls in this process
     supports_retrieve_callback = True
 
     def __init__(self, nesting_level: int | None = None, inner_max_num_threads: int | None = None, **options: Any):

@@ -13,7 +13,7 @@ _NEEDS = {
     "master": "sqlalchemy",
     "worker": "psutil",
     "sim": "numpy",
-}  # of each extra, a library that nothing else brings
+}  # by extra: a library that only this extra installs
 
 
 def program(module: str, extra: str, *arguments: str) -> list[str]:
@@ -32,6 +32,6 @@ def require(extra: str) -> None:
 
 def become(command: list[str]) -> int:
     """Replace this process by a command; where the system cannot do that, run it and return its exit code."""
-    if sys.platform != "win32":  # where exec would give the terminal back at once
+    if sys.platform != "win32":  # on Windows exec would return the terminal at once
         os.execv(command[0], command)  # noqa: S606
     return subprocess.run(command, check=False).returncode

@@ -108,7 +108,7 @@ class RestClient:
         """Run the failed and cancelled tasks of a finished job again."""
         return await self.http.ask(JobView, "POST", f"/jobs/{job}/retry", repeat=False)
 
-    # Tasks and what they printed
+    # Tasks and their output
 
     def tasks(
         self, job: int, state: TaskState | None = None, *, page_size: int = LARGEST_PAGE
@@ -134,7 +134,7 @@ class RestClient:
         more: dict[str, Any] = {"params": {"follow": "true"}, "timeout": ENDLESS} if follow else {}
         done, patience = 0, self.http.patience()
         while True:
-            skip = done  # of what came before the connection was lost
+            skip = done  # bytes that came before the connection was lost
             try:
                 async with self.http.open("GET", f"{_at(task)}/{stream}", **more) as answer:
                     async for piece in answer.content.iter_any():
@@ -159,7 +159,7 @@ class RestClient:
                 async with self.http.open("GET", f"/jobs/{job}/results", params=query) as answer:
                     async for line in _lines(answer.content.iter_any()):
                         result = parse(TaskResult, line)
-                        query["cursor"] = result.cursor  # where to go on once the connection is lost
+                        query["cursor"] = result.cursor  # where to resume after the connection is lost
                         patience.restart()
                         yield result
                     return

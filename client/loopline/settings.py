@@ -43,7 +43,7 @@ class ClientSettings(Settings):
         if self.token_file:
             return _read(self.token_file)
         if not is_here(self.master):
-            return None  # a secret of this computer is for this computer's master only
+            return None  # this computer's secret must not be sent to another
         return next((token for file in self._admin_tokens() if (token := _read_if_there(file))), None)
 
     def _admin_tokens(self) -> list[Path]:

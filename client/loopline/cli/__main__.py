@@ -1,7 +1,7 @@
 """The command ``loopline``.
 
-Exit codes: 0 done; 1 the job failed, or an error; 2 wrong usage; 3 not found; 4 not authorised; 5 no master answers;
-130 interrupted. Errors are printed on stderr, with the next step; with ``--json`` they are JSON too.
+The exit codes are in ``errors.py``. Errors are printed on stderr, with the next step; with ``--json`` they are JSON
+too.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     as_json = "--json" in words[: words.index("--") if "--" in words else None]
     try:
         code = run(words)
-        sys.stdout.flush()  # now, while a broken pipe is still looked after
+        sys.stdout.flush()  # now, while a broken pipe is still handled below
         return code
     except LooplineError as error:
         return report(error, as_json)
     except KeyboardInterrupt:
         return Exit.INTERRUPTED
-    except BrokenPipeError:  # whoever read our output has seen enough
+    except BrokenPipeError:  # the reader of our output has closed it
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return Exit.OK
 

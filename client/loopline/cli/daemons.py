@@ -27,7 +27,7 @@ def _passing_all_on(name: str, module: str, extra: str, before: Callable[[], Non
 
 def _warn_of_outdated_services() -> None:
     """Warn on stderr, so that what the program writes to stdout stays JSON under ``--json``."""
-    from loopline.service import install as services  # which the other commands here have no need of
+    from loopline.service import install as services  # the other commands here do not need it
 
     for reinstall in services.outdated_services():
         print(f"warning: {services.outdated(reinstall)}\n", file=sys.stderr, flush=True)

@@ -30,7 +30,7 @@ AT_ONCE = 8
 PLACE = Parameter(metavar="FOLDERS")
 
 _STREAMS: tuple[tuple[Stream, str], ...] = (("stdout", "out"), ("stderr", "err"))
-_SAME_TIME_S = 0.01  # what file systems may make of a time
+_SAME_TIME_S = 0.01  # precision of times on some file systems
 
 
 @dataclass
@@ -164,7 +164,7 @@ async def _save(client: AsyncClient, task: TaskView, stream: Stream, file: Path)
                 async for piece in pieces:
                     sink.write(piece)
         except LooplineError as error:
-            if error.code != "no_output":  # cancelled before it ran: it wrote nothing
+            if error.code != "no_output":  # the task was cancelled before it ran
                 raise
         size = sink.tell()
     finished = task.finished_at or 0.0

@@ -62,7 +62,7 @@ async def join(
     except LooplineError as error:
         if error.code != "join_token_refused":
             raise
-        member = replace(member, token=new_worker_token())  # the one from before was revoked: this one was not
+        member = replace(member, token=new_worker_token())  # the earlier token was revoked
         await _ask(line, member)
     file = Membership.confirm()
     document: dict[str, Any] = {"worker": member.name, "master": member.master, "file": str(file)}
@@ -100,7 +100,7 @@ def _prepared(line: JoinLine, name: str | None) -> Membership:
 
 
 def _kept(file: Path) -> Membership | None:
-    """Return the membership in a file; None if it is not readable."""
+    """Return the membership in a file, or None if the file is missing or unreadable."""
     with suppress(LooplineError):
         return Membership.read(file)
     return None

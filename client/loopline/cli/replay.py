@@ -75,7 +75,7 @@ def _piped(reader: list[str], teller: list[str]) -> int:
         ) as telling,
     ):
         assert reading.stdout is not None
-        reading.stdout.close()  # the teller's now: should it end early, the reader learns of it
+        reading.stdout.close()  # only the teller keeps it open, so that the reader notices if the teller ends early
         answer, error = telling.communicate()
         code = reading.wait()
         said = _text(complaint)

@@ -10,7 +10,7 @@ from typing import Literal
 Range = dict[str, list[int]]
 Value = str | int | float
 
-MAX_INTEGER = 2**53  # the largest that every JSON reader keeps exact; what is larger stays text
+MAX_INTEGER = 2**53  # largest integer that every JSON reader keeps exact; larger ones stay text
 
 _RANGE = re.compile(r"(-?\d{1,15})\.\.(-?\d{1,15})(?::(-?\d{1,15}))?")
 _ARRAY = re.compile(r"(\d{1,15})-(\d{1,15})(?::(\d{1,15}))?")

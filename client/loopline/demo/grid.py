@@ -44,7 +44,8 @@ class DemoGrid:
         await self._run("master", "master", "--host", "127.0.0.1", "--port", port)
         await self._until(self._answers)
         token = str(self.admin_token.with_name("worker"))
-        joining = ("--master", self.url, "--token-file", token, "--dedicated")  # a demo's tasks need not yield
+        # The tasks of the demo need not yield to an owner.
+        joining = ("--master", self.url, "--token-file", token, "--dedicated")
         for name in workers:
             await self._run(name, "worker", *joining, "--name", name, "--slots", str(slots))
         async with self.client() as client:

@@ -26,7 +26,7 @@ class CallBatcher:
     def __init__(self, modules: Iterable[ModuleType], pause_s: float) -> None:
         self._modules = modules
         self._pause_s = pause_s
-        self._lock = threading.RLock()  # what is collected meanwhile may call, too
+        self._lock = threading.RLock()  # the garbage collector may run code that calls, too
         self._batches: dict[bytes, Batch] = {}  # by the function's pickle
         self._pickles: dict[int, tuple[Callable[..., Any], bytes]] = {}  # by the function's identity
         self._is_awaited = False
@@ -38,7 +38,7 @@ class CallBatcher:
         Functions are the same if they have the same pickle: each ``obj.method`` is another object.
         """
         known = self._pickles.get(id(fn))
-        function = known[1] if known else pickled(fn, self._modules)  # which may run anything: not in the lock
+        function = known[1] if known else pickled(fn, self._modules)  # outside the lock: pickling may run any code
         with self._lock:
             self._pickles[id(fn)] = fn, function
             batch = self._batches.setdefault(function, Batch(function))

@@ -62,8 +62,8 @@ class _Submission:
 
     spec: JobSpec
     listener: Listener
-    key: str = ""  # once it was sent
-    patience: Backoff | None = None  # once the master said to come again
+    key: str = ""  # set when it was sent
+    patience: Backoff | None = None  # set when the master asked to try again
 
 
 @dataclass(eq=False, slots=True)
@@ -88,7 +88,7 @@ class CallLink:
         self._socket: aiohttp.ClientWebSocketResponse | None = None
         self._keeping: asyncio.Task[None] | None = None
         self._background: set[asyncio.Task[None]] = set()
-        self._beside: CallLink | None = None  # for jobs that somebody follows here already
+        self._beside: CallLink | None = None  # a second link, for jobs that are followed on this one already
 
     def submit(self, spec: JobSpec, listener: Listener) -> None:
         """Submit a job; the listener receives its events."""
@@ -142,7 +142,7 @@ class CallLink:
                 finally:
                     self._socket = None
                 await patience.after(fault)
-        except Exception as error:  # whoever waits must hear of it
+        except Exception as error:  # every listener must learn of it
             self._give_up(error)
 
     async def _talk(self, socket: aiohttp.ClientWebSocketResponse, patience: Backoff) -> None:
@@ -251,7 +251,7 @@ class CallLink:
 
 
 async def _send(socket: aiohttp.ClientWebSocketResponse, frame: bytes) -> None:
-    with suppress(ConnectionError):  # it is lost, which whoever listens on it will see
+    with suppress(ConnectionError):  # the link is lost, which its reader will notice
         await socket.send_bytes(frame)
 
 

@@ -25,7 +25,7 @@ from loopline_shared.model import Function
 from loopline_shared.protocol.chunks import join
 from loopline_shared.spec import JobSpec
 
-MOST_CALLS_PER_JOB = 1_000_000  # or tasks of several: a master's own limit, unless it was raised
+MOST_CALLS_PER_JOB = 1_000_000  # or tasks of several calls; the default limit of a master
 PROBED_FOR_S = 2.0
 TASK_S = 0.1
 """Duration that a task of several calls should have."""
@@ -38,13 +38,13 @@ class CallSubmitter:
     """Submits the calls of one executor. It lives in the loop in which it is made."""
 
     def __init__(self, client: RestClient, options: CallOptions, session: str, unfinished: PendingFutures) -> None:
-        self.jobs: list[int] = []  # that came of it, by number
+        self.jobs: list[int] = []  # numbers of the jobs
         self._client, self._options, self._session = client, options, session
         self._pending = unfinished
         self._link = CallLink(client)
-        self._specs: dict[bytes, JobSpec] = {}  # by pickles that the master has: what calls of them have in common
-        self._slots = 0  # of the workers that were there at first
-        self._under_way: set[asyncio.Task[None]] = set()  # what is sent to the master, and cancelled there
+        self._specs: dict[bytes, JobSpec] = {}  # by the pickle of the function, which the master has
+        self._slots = 0  # of the workers that were connected at first
+        self._under_way: set[asyncio.Task[None]] = set()  # submissions and cancellations
         self._has_checked = False
 
     def begin(self, work: Coroutine[Any, Any, None]) -> None:
@@ -84,7 +84,7 @@ class CallSubmitter:
         ``rest`` gets as its result the futures of the tasks.
         """
         await asyncio.wait([_watched(future) for future in first], timeout=PROBED_FOR_S)
-        if any(future.cancelled() for future in first):  # only a map that is given up as a whole cancels any
+        if any(future.cancelled() for future in first):  # only giving up the whole map cancels any
             rest.cancel()
         if rest.cancelled():
             return
@@ -118,7 +118,7 @@ class CallSubmitter:
         await self.flush()
         await self._link.close()
 
-    # What jobs tell that were sent.
+    # As SubmissionListener
 
     def submitted(self, job: int) -> None:
         """Note the number of a submitted job."""
@@ -128,16 +128,16 @@ class CallSubmitter:
         """Note that a future has its result, or is about to get it."""
         self._pending.settled(future)
 
-    def unwanted(self, job: int, sent: SubmittedJob) -> None:
+    def unwanted(self, number: int, job: SubmittedJob) -> None:
         """Cancel a job of which no unfinished call is wanted any more."""
-        self._link.drop(job, sent)
-        self.begin(self._cancel(job))
+        self._link.drop(number, job)
+        self.begin(self._cancel(number))
 
     async def _cancel(self, job: int) -> None:
-        with suppress(LooplineError):  # it has ended meanwhile
+        with suppress(LooplineError):  # the job has ended meanwhile
             await self._client.cancel(job)
 
-    # One job.
+    # One job
 
     async def _send_job(
         self, job: SubmittedJob, pickle: bytes, tasks: list[bytes], chunk: int | None = None, calls: int | None = None
@@ -163,7 +163,7 @@ class CallSubmitter:
         if not was_there:
             self._specs[pickle] = await common_spec(self._client, pickle, self._options, self._session)
         parameters = await parameters_of(self._client, tasks)
-        if not job.is_wanted:  # its futures were cancelled before it could be sent
+        if not job.is_wanted:  # all its futures were cancelled
             return
         self._link.submit(spec_of(self._specs[pickle], parameters, calls or len(tasks), chunk), job)
         try:
@@ -182,7 +182,7 @@ def chunk_for(calls: Sequence[bytes], seconds: Sequence[float], slots: int) -> i
         return 1
     tasks = max(FEWEST_TASKS, TASKS_PER_SLOT * slots)
     by_time = int(TASK_S / max(median(seconds), 1e-9))
-    by_bytes = LONGEST_INLINE_BYTES * len(calls) // (2 * sum(map(len, calls)))  # half: they are not all equal
+    by_bytes = LONGEST_INLINE_BYTES * len(calls) // (2 * sum(map(len, calls)))  # half, because calls differ in size
     return max(1, min(by_time, by_bytes, -(-len(calls) // tasks)))
 
 

@@ -66,7 +66,7 @@ class CallOptions:
     requires: Requirements = field(default_factory=Requirements)
     environment: dict[str, str] = field(default_factory=dict)
     timeout_s: float | None = None
-    max_attempts: int = 1  # of an exception, which is the function's own doing; the loss of a worker burns none
+    max_attempts: int = 1  # after exceptions; the loss of a worker does not count
     max_replicas: int | None = None
 
 
@@ -210,7 +210,7 @@ def _read(task: TaskId, end: TaskResult | TaskEnd, how: int, content: bytes) -> 
         if how == RETURNED:
             return pickle.loads(content), None  # noqa: S301
         return None, _raised(task, end, content) if how == RAISED else _crashed(task, end, content)
-    except Exception as error:  # whatever unpickling comes upon
+    except Exception as error:  # unpickling can raise anything
         message = f"the return value of task {task} cannot be unpickled here: {type(error).__name__}: {error}"
         return None, CallError("unreadable", message, "install here the packages that the value needs")
 

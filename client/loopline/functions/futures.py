@@ -24,10 +24,10 @@ class GridFuture(concurrent.futures.Future[Any]):
 
     def __init__(self, on_cancel: Callable[[GridFuture], None]) -> None:
         super().__init__()
-        self.task: TaskId | None = None  # once it is submitted, as is ...
-        self.abandon: Callable[[GridFuture], None] | None = None  # tells the job that nobody wants this call
-        self.was_cancelled = False  # as ``cancelled()``, without waiting for who waits for it
-        self.is_given_up = False  # its job knows that it was cancelled
+        self.task: TaskId | None = None  # set when it is submitted
+        self.abandon: Callable[[GridFuture], None] | None = None  # set too: tells the job that the call is unwanted
+        self.was_cancelled = False  # as ``cancelled()``, without its lock
+        self.is_given_up = False  # its job has been told of the cancellation
         self._on_cancel = on_cancel
         self._ending = threading.RLock()
 
@@ -37,7 +37,7 @@ class GridFuture(concurrent.futures.Future[Any]):
             if self.cancelled() or not super().cancel():
                 return self.cancelled()
             self.was_cancelled = True
-            self.set_running_or_notify_cancel()  # whoever waits for it hears of it
+            self.set_running_or_notify_cancel()  # wakes those who wait for it
         self._on_cancel(self)
         return True
 
@@ -67,7 +67,8 @@ class PendingFutures:
 
     def __init__(self, on_cancel: Callable[[GridFuture], None]) -> None:
         self._on_cancel = on_cancel
-        self._lock = threading.RLock()  # a half-read map that is collected cancels its futures, in whatever thread
+        # Reentrant: the garbage collector may cancel the futures of a half-read map in any thread.
+        self._lock = threading.RLock()
         self._futures: set[GridFuture] = set()
         self._is_closed = False
 
@@ -150,7 +151,7 @@ def in_order(futures: list[GridFuture], rest: GridFuture | None, end: float | No
             for future in rest.result(_left_s(end)) if rest else ():
                 yield from _values(future.result(_left_s(end)))
         finally:
-            for future in futures:  # those that are done stay as they are
+            for future in futures:  # finished ones stay as they are
                 future.cancel()
             if rest and not rest.cancel():
                 with suppress(Exception):

@@ -23,7 +23,7 @@ class SubmissionListener(Protocol):
     def settled(self, future: GridFuture) -> None:
         """Note that a future has its result, or is about to get it."""
 
-    def unwanted(self, job: int, sent: SubmittedJob) -> None:
+    def unwanted(self, number: int, job: SubmittedJob) -> None:
         """Cancel a job of which no unfinished call is wanted any more."""
 
 
@@ -42,10 +42,10 @@ class SubmittedJob:
         self._futures = futures
         self._waiting = waiting
         self._job = 0
-        self._ended = 0  # tasks
+        self._ended = 0  # number of tasks that ended
         self._wanted = len(futures)
         self._fetching: set[asyncio.Task[None]] = set()
-        self._why: Exception | None = None  # no more ends will come
+        self._why: Exception | None = None  # set when no more results will come
 
     @property
     def is_wanted(self) -> bool:
@@ -56,7 +56,7 @@ class SubmittedJob:
         """Note that the job is on the master."""
         self.begin(job)
         self._waiting.submitted(job)
-        if not self.answer.done():  # nobody may wait for it any more
+        if not self.answer.done():  # its waiter may be gone
             self.answer.set_result(job)
 
     def begin(self, job: int) -> None:
@@ -66,7 +66,7 @@ class SubmittedJob:
         for future, task in zip(self._futures, self._tasks(), strict=True):
             future.task, future.abandon = task, abandon
         for future in self._futures:
-            if future.was_cancelled:  # while it was submitted
+            if future.was_cancelled:  # during the submission
                 self.unwanted(future)
 
     def ended(self, ends: list[TaskEnd]) -> None:
@@ -101,7 +101,7 @@ class SubmittedJob:
             future.is_given_up = True
             self._has_one_less()
 
-    # What the futures are of.
+    # Futures and their tasks
 
     def _tasks(self) -> Iterator[TaskId]:
         """Yield the task of each future, in order."""

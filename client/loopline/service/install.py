@@ -80,7 +80,7 @@ def install(system: bool = False, user: str | None = None, arguments: Sequence[s
     todo = plan(system, user, arguments)
     _check_manager()
     if todo.is_written:
-        _stop(todo)  # not every manager takes the new files for a service that it runs
+        _stop(todo)  # some managers ignore new files while the service runs
     for file, content in todo.files.items():
         _write(file, content)
     for command in todo.install:

@@ -23,7 +23,7 @@ class Installed:
 
     arguments: tuple[str, ...]
     is_outdated: bool
-    user: str = ""  # who runs it, where the file names somebody
+    user: str = ""  # user who runs it; empty if the file does not say
 
     def reinstall(self, system: bool) -> str:
         """Return the command that installs the same service again."""
@@ -70,7 +70,7 @@ def _read_task(content: bytes) -> Installed | None:
     """Read a task of Windows' Task Scheduler. UNTESTED on Windows."""
     root = ET.fromstring(content.decode("utf-16").partition("?>")[2].strip())  # noqa: S314 - we wrote it
     program, arguments = (root.findtext(f".//{_TASK}{name}", "") for name in ("Command", "Arguments"))
-    words = shlex.split(arguments, posix=False)  # which leaves backslashes and quotes alone
+    words = shlex.split(arguments, posix=False)  # posix=False keeps backslashes, and also quotes
     return _installed([program, *(word.removeprefix('"').removesuffix('"') for word in words)])
 
 

@@ -72,7 +72,7 @@ class OutputFolder:
                 raise
             path = quote(file.path)
             async with client.http.open("GET", f"/jobs/{task.job}/tasks/{task.task}/outputs/{path}"):
-                raise  # this would have said why it is gone
+                raise  # unless this answers with the reason
 
     def target(self, path: str) -> Path:
         """Return where a file goes, and make its folder. Raises LooplineError if a link leads outside."""

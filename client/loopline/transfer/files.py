@@ -69,10 +69,10 @@ async def upload(client: RestClient, source: Path | bytes, tell: Tell = lambda c
         except UnavailableError as fault:
             await patience.after(fault)
         except LooplineError as error:
-            if error.code == "wrong_hash" and is_resumed:  # what was there may have been somebody else's
+            if error.code == "wrong_hash" and is_resumed:  # the part on the master may be of other content
                 is_anew = True
                 continue
-            if error.code != "upload_offset":  # somebody else brings it just now
+            if error.code != "upload_offset":  # another upload of the file is under way
                 raise
             await patience.after(UnavailableError(error, may_have_acted=False))
 
@@ -81,7 +81,7 @@ async def upload_all(client: RestClient, files: Iterable[LocalFile], tell: Tell 
     """Upload several files at once, each content once."""
     contents = {file.sha256: file for file in files}
 
-    async def bring(file: LocalFile) -> None:
+    async def upload_one(file: LocalFile) -> None:
         try:
             await upload(client, file.path, tell, file.sha256)
         except LooplineError as error:
@@ -90,7 +90,7 @@ async def upload_all(client: RestClient, files: Iterable[LocalFile], tell: Tell 
                 error.code, message or f"{file.path}: {error.message}", error.hint, error.status
             ) from None
 
-    await in_parallel(contents.values(), bring)
+    await in_parallel(contents.values(), upload_one)
 
 
 async def hash_all(files: Mapping[str, LocalFile], tell: Tell = lambda count: None) -> dict[str, LocalFile]:
@@ -189,7 +189,7 @@ async def _rest(source: Path | bytes, offset: int, tell_total: Tell) -> AsyncGen
 async def _get(client: RestClient, sha256: str, part: Path, begun: int, tell: Tell) -> None:
     headers = {"Range": f"bytes={begun}-"} if begun else {}
     async with client.http.open("GET", f"/files/{sha256}", allow=(416,), headers=headers) as answer:
-        if answer.status == 416:  # all of it was here
+        if answer.status == 416:  # the part is complete
             return
         with part.open("ab" if answer.status == 206 else "wb") as file:
             if answer.status != 206:

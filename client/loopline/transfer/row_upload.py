@@ -34,7 +34,7 @@ class WrittenRows:
     count: int
     size_bytes: int
     sha256: str
-    names: frozenset[str]  # of the parameters that occur in them
+    names: frozenset[str]  # names of the parameters
 
     @property
     def are_few(self) -> bool:
@@ -82,7 +82,7 @@ async def _write(file: IO[bytes], rows: Iterable[Row], tell: Tell) -> tuple[int,
         count += 1
         if count % _TOLD_EVERY == 0:
             tell(count)
-            await asyncio.sleep(0)  # whoever has had enough can say so
+            await asyncio.sleep(0)  # lets an interrupt through
         if count > MAX_TASKS:
             raise ValueError(f"there are more than the {MAX_TASKS:,} tasks that a job may have")
     if not count:

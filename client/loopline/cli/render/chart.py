@@ -17,7 +17,7 @@ from loopline_shared.rest.bodies import AttemptView
 _COLOURS = ("cyan", "magenta", "green", "yellow", "blue", "red", "bright_cyan", "bright_magenta")
 _STEPS_S = [n * unit_s for unit_s in (1, 60) for n in (1, 2, 5, 10, 15, 30)] + [n * 3600 for n in (1, 2, 4, 6, 12)]
 _UNITS = ((86400, "d"), (3600, "h"), (60, "m"), (1, "s"))
-_TICK_COLUMNS = 9  # between two marks on the axis, at least
+_TICK_COLUMNS = 9  # fewest between two marks of the axis
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +98,7 @@ class _Style:
     """Style of bars: in colour, or in letters."""
 
     colour: bool
-    places: Mapping[int, int]  # of each job among those drawn
+    places: Mapping[int, int]  # index of each job among those drawn
 
     def bar(self, attempt: AttemptView, columns: int) -> Text:
         counts = attempt.accepted or attempt.ended_at is None

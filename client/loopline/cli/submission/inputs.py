@@ -28,7 +28,7 @@ class FileOptions:
         A file or a folder that tasks find in their scratch folder: data/, model.bin, or model.bin=name/there to
         give it another name; may be given several times.
     output
-        Files to bring back when a task has succeeded: result.csv, '*.csv', 'out/**'; may be given several times.
+        Files to keep when a task has succeeded: result.csv, '*.csv', 'out/**'; may be given several times.
     """
 
     input: Annotated[tuple[str, ...], Parameter(metavar="PATH[=NAME]")] = ()

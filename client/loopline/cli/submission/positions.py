@@ -54,7 +54,7 @@ def find_in_toml(text: str) -> Positions:
     """
     positions: Positions = {}
     tables: Path = ()
-    counts = Counter[Path]()  # of tables in lists
+    counts = Counter[Path]()  # number of tables in each list
     for number, line in enumerate(text.splitlines(), 1):
         if header := _TOML_TABLE.fullmatch(line):
             tables = _toml_path(header[3])

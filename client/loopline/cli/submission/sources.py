@@ -31,9 +31,9 @@ _BOM = b"\xef\xbb\xbf"
 class Axis:
     """Parameters that change together, and their values; several axes make a sweep."""
 
-    label: str  # as the user knows it
+    label: str  # its name in error messages
     rows: Iterable[Row]
-    length: int | None = None  # None: not known before it is read
+    length: int | None = None  # None until the file is read
 
 
 def grid(options: SweepOptions) -> dict[str, Any] | None:
@@ -50,7 +50,7 @@ def rows(options: SweepOptions) -> Iterator[Row]:
     named = [_axis(name, given) for name, given in _named(options)]
     axes = [*_file_axis(options), *named]
     made = _zipped(axes) if options.zip else _combined(axes)
-    return map(check_row, made) if named else made  # those of a file have been checked, each with its line
+    return map(check_row, made) if named else made  # rows of a file are checked where their line is known
 
 
 def _named(options: SweepOptions) -> list[tuple[str, Any]]:

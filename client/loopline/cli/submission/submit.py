@@ -52,8 +52,8 @@ async def submit(
     if [options.file, sweeping.each_line, sweeping.csv, sweeping.jsonl].count(STDIN) > 1:
         raise usage("stdin can be read only once", "put one of the two into a file")
     file = job_file.read(options.file) if options.file else None
-    brought = await inputs.read(files, file)
-    document = brought.named_in(assemble.document(command, (options, tasks, files, places), file))
+    input_files = await inputs.read(files, file)
+    document = input_files.named_in(assemble.document(command, (options, tasks, files, places), file))
     async with sweep.opened(sweeping) as swept, common.client() as client:
         job = assemble.specification(document, swept.parameters, file)
         if file is not None:
@@ -64,7 +64,7 @@ async def submit(
             common.show(seen, lambda: receipt.preview(seen, job))
             return 0
         await swept.upload(client)
-        await brought.upload(client)
+        await input_files.upload(client)
         submitted = await client.submit(job)
     if wait:
         return await follow(submitted.id, common, submitted.warnings)
