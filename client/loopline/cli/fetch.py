@@ -18,7 +18,7 @@ from rich.text import Text
 from loopline.cli.common import PATIENCE_S, PLAIN, Common, stderr
 from loopline.cli.errors import usage
 from loopline.cli.render import human
-from loopline.cli.subjects import Job
+from loopline.cli.subjects import JobNumber
 from loopline.client import AsyncClient
 from loopline.transfer.downloads import OutputFolder, outputs_of
 from loopline.transfer.layout import DEFAULT, Layout, LayoutError, check_names
@@ -52,7 +52,7 @@ class FetchReport:
 
 
 async def fetch(
-    job: Job, folder: Path, /, *, layout: Annotated[str, PLACE] = DEFAULT, common: Common = PLAIN
+    job: JobNumber, folder: Path, /, *, layout: Annotated[str, PLACE] = DEFAULT, common: Common = PLAIN
 ) -> None:
     """Download the outputs and logs of all tasks: `3.out`, `3.err` and the folder `3` for task 3.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from loopline.cli.common import PLAIN, Common, page_size, some
 from loopline.cli.follow import follow
 from loopline.cli.render import tables
-from loopline.cli.subjects import Job, SubjectOrWorker
+from loopline.cli.subjects import JobNumber, SubjectOrWorker
 from loopline_shared.model import JobState, TaskState
 
 
@@ -24,7 +24,7 @@ async def jobs(*, state: JobState | None = None, limit: int = 20, common: Common
     common.show(items, lambda: tables.cut(tables.jobs(items), len(items), limit))
 
 
-async def job(job: Job, /, *, wait: bool = False, common: Common = PLAIN) -> int:
+async def job(job: JobNumber, /, *, wait: bool = False, common: Common = PLAIN) -> int:
     """Show one job, or wait for it.
 
     Parameters
@@ -42,7 +42,9 @@ async def job(job: Job, /, *, wait: bool = False, common: Common = PLAIN) -> int
     return 0
 
 
-async def tasks(job: Job, /, *, state: TaskState | None = None, limit: int = 100, common: Common = PLAIN) -> None:
+async def tasks(
+    job: JobNumber, /, *, state: TaskState | None = None, limit: int = 100, common: Common = PLAIN
+) -> None:
     """List a job's tasks.
 
     Parameters

@@ -9,12 +9,12 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from loopline.cli.common import PATIENCE_S, PLAIN, Common
-from loopline.cli.subjects import Job, Task
+from loopline.cli.subjects import JobNumber, TaskNumber
 from loopline_shared.model import Stream
 
 
 async def logs(
-    task: Task,
+    task: TaskNumber,
     /,
     *,
     stderr: bool = False,
@@ -43,7 +43,7 @@ async def logs(
             sys.stdout.flush()
 
 
-async def results(job: Job, /, *, common: Common = PLAIN) -> None:
+async def results(job: JobNumber, /, *, common: Common = PLAIN) -> None:
     """Print the output of every task, as the tasks finish; `--json` prints one result a line.
 
     Parameters

@@ -47,5 +47,5 @@ def subject_or_worker(text: str) -> TaskId | int | str:
 
 SubjectOrWorker = Annotated[TaskId | int | str, read_by(subject_or_worker)]
 Subject = Annotated[TaskId | int, read_by(subject)]
-Job = Annotated[int, read_by(job)]
-Task = Annotated[TaskId, read_by(task)]
+JobNumber = Annotated[int, read_by(job)]
+TaskNumber = Annotated[TaskId, read_by(task)]

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Literal
 
-Range = dict[str, list[int]]
+RangeValues = dict[str, list[int]]
 Value = str | int | float
 
 MAX_INTEGER = 2**53  # largest integer that every JSON reader keeps exact; larger ones stay text
@@ -27,7 +27,7 @@ for _power, _letter in enumerate("kmgt", 1):
     _BYTES |= {f"{_letter}i": 1024**_power, f"{_letter}ib": 1024**_power}
 
 
-def parameter(text: str) -> tuple[str, Range | list[Value]]:
+def parameter(text: str) -> tuple[str, RangeValues | list[Value]]:
     """Read ``seed=1..100``, ``seed=1..100:5`` or ``lr=0.1,0.01``; a quoted value stays text, commas and all."""
     name, _, values = (part.strip() for part in text.partition("="))
     if not (name and values):
@@ -39,7 +39,7 @@ def parameter(text: str) -> tuple[str, Range | list[Value]]:
     return name, list(_items(values))
 
 
-def array(text: str) -> Range:
+def array(text: str) -> RangeValues:
     """Read ``1-1000`` or ``1-1000:2``, the end included."""
     if bounds := _ARRAY.fullmatch(text.strip()):
         return _range(bounds)
@@ -97,7 +97,7 @@ def source(text: str) -> Path:
     return Path(text)
 
 
-def _range(bounds: re.Match[str]) -> Range:
+def _range(bounds: re.Match[str]) -> RangeValues:
     return {"range": [int(bound) for bound in bounds.groups() if bound is not None]}
 
 

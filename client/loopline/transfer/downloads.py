@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 from loopline.rest_client import RestClient
 from loopline.transfer import files
-from loopline.transfer.files import Tell
+from loopline.transfer.files import OnProgress
 from loopline_shared.errors import LooplineError
 from loopline_shared.model import OutputFile, TaskId
 from loopline_shared.rest.bodies import OutputFiles
@@ -42,7 +42,7 @@ class OutputFolder:
         task: TaskId,
         outputs: Sequence[OutputFile],
         place: str,
-        tell: Tell = lambda count: None,
+        on_progress: OnProgress = lambda count: None,
     ) -> DownloadCount:
         """Download the files of a task, below ``place``. Raises LooplineError if one is no longer kept."""
         count = DownloadCount()
@@ -50,9 +50,9 @@ class OutputFolder:
             target = self.target(f"{place}/{file.path}")
             if await asyncio.to_thread(_is_here, target, file):
                 count.present += 1
-                tell(file.size_bytes)
+                on_progress(file.size_bytes)
                 continue
-            await self._fetch(client, task, file, target, tell)
+            await self._fetch(client, task, file, target, on_progress)
             count.fetched += 1
             count.bytes += file.size_bytes
         return count
@@ -62,11 +62,13 @@ class OutputFolder:
         if self._parts.is_dir() and not any(self._parts.iterdir()):
             self._parts.rmdir()
 
-    async def _fetch(self, client: RestClient, task: TaskId, file: OutputFile, target: Path, tell: Tell) -> None:
+    async def _fetch(
+        self, client: RestClient, task: TaskId, file: OutputFile, target: Path, on_progress: OnProgress
+    ) -> None:
         self._parts.mkdir(exist_ok=True)
         part = self._parts / f"{task}-{file.sha256}"
         try:
-            await files.download(client, file.sha256, target, part, tell)
+            await files.download(client, file.sha256, target, part, on_progress)
         except LooplineError as error:
             if error.status != 404:
                 raise

@@ -22,7 +22,7 @@ AT_ONCE = 4
 _PIECE_BYTES = 2**20
 _TRIES_AT_CONTENT = 3
 
-Tell = Callable[[int], None]
+OnProgress = Callable[[int], None]
 """Callback with the number of bytes that were transferred; negative if some must be transferred again."""
 Item = TypeVar("Item")
 
@@ -42,7 +42,9 @@ class LocalFile:
         return {"file": name, "executable": True} if self.executable else name
 
 
-async def upload(client: RestClient, source: Path | bytes, tell: Tell = lambda count: None, sha256: str = "") -> str:
+async def upload(
+    client: RestClient, source: Path | bytes, on_progress: OnProgress = lambda count: None, sha256: str = ""
+) -> str:
     """Upload a file unless the master has it, and return its SHA-256 once the master has it on disk.
 
     ``sha256``: the file's hash, if it is known. Raises LooplineError if the master refuses the file.
@@ -50,22 +52,22 @@ async def upload(client: RestClient, source: Path | bytes, tell: Tell = lambda c
     sha256 = sha256 or await asyncio.to_thread(hash_of, source)
     patience, told, is_resumed, is_anew = client.http.patience(), 0, False, False
 
-    def tell_total(count: int) -> None:
+    def on_total(count: int) -> None:
         nonlocal told
         if count > told:
             patience.restart()
-        tell(count - told)
+        on_progress(count - told)
         told = count
 
     while True:
         try:
             offset = await _offset(client, sha256)
             if offset is None:
-                tell_total(_size(source))
+                on_total(_size(source))
                 return sha256
             is_resumed, offset = bool(offset) and not is_anew, 0 if is_anew else offset
-            tell_total(offset)
-            await _put(client, sha256, source, offset, tell_total)
+            on_total(offset)
+            await _put(client, sha256, source, offset, on_total)
         except UnavailableError as fault:
             await patience.after(fault)
         except LooplineError as error:
@@ -77,13 +79,15 @@ async def upload(client: RestClient, source: Path | bytes, tell: Tell = lambda c
             await patience.after(UnavailableError(error, may_have_acted=False))
 
 
-async def upload_all(client: RestClient, files: Iterable[LocalFile], tell: Tell = lambda count: None) -> None:
+async def upload_all(
+    client: RestClient, files: Iterable[LocalFile], on_progress: OnProgress = lambda count: None
+) -> None:
     """Upload several files at once, each content once."""
     contents = {file.sha256: file for file in files}
 
     async def upload_one(file: LocalFile) -> None:
         try:
-            await upload(client, file.path, tell, file.sha256)
+            await upload(client, file.path, on_progress, file.sha256)
         except LooplineError as error:
             message = f"{file.path} has changed while it was being uploaded" if error.code == "wrong_hash" else ""
             raise LooplineError(
@@ -93,20 +97,24 @@ async def upload_all(client: RestClient, files: Iterable[LocalFile], tell: Tell 
     await in_parallel(contents.values(), upload_one)
 
 
-async def hash_all(files: Mapping[str, LocalFile], tell: Tell = lambda count: None) -> dict[str, LocalFile]:
+async def hash_all(
+    files: Mapping[str, LocalFile], on_progress: OnProgress = lambda count: None
+) -> dict[str, LocalFile]:
     """Return the files with their SHA-256. Raises OSError if one cannot be read."""
     hashed: dict[str, LocalFile] = {}
 
     async def add(item: tuple[str, LocalFile]) -> None:
         name, file = item
         hashed[name] = replace(file, sha256=await asyncio.to_thread(hash_of, file.path))
-        tell(file.size_bytes)
+        on_progress(file.size_bytes)
 
     await in_parallel(files.items(), add)
     return {name: hashed[name] for name in files}
 
 
-async def download(client: RestClient, sha256: str, file: Path, part: Path, tell: Tell = lambda count: None) -> None:
+async def download(
+    client: RestClient, sha256: str, file: Path, part: Path, on_progress: OnProgress = lambda count: None
+) -> None:
     """Download a file by way of ``part``, which is on the same disk and may have its beginning already.
 
     Raises LooplineError if the master does not have it (status 404), or if the hash differs.
@@ -116,7 +124,7 @@ async def download(client: RestClient, sha256: str, file: Path, part: Path, tell
         while True:
             begun = _size(part) if part.exists() else 0
             try:
-                await _get(client, sha256, part, begun, tell)
+                await _get(client, sha256, part, begun, on_progress)
                 break
             except UnavailableError as fault:
                 if part.exists() and _size(part) > begun:
@@ -125,7 +133,7 @@ async def download(client: RestClient, sha256: str, file: Path, part: Path, tell
         if await asyncio.to_thread(hash_of, part) == sha256:
             part.replace(file)
             return
-        tell(-_size(part))
+        on_progress(-_size(part))
         part.unlink()
     message = f"what {client.master} sends as {sha256} is something else"
     raise LooplineError("wrong_hash", message, "its disk, or the way to it, may be broken", status=502)
@@ -164,18 +172,18 @@ async def _offset(client: RestClient, sha256: str) -> int | None:
         return None if answer.status == 200 else int(answer.headers.get("Upload-Offset", 0))
 
 
-async def _put(client: RestClient, sha256: str, source: Path | bytes, offset: int, tell_total: Tell) -> None:
+async def _put(client: RestClient, sha256: str, source: Path | bytes, offset: int, on_total: OnProgress) -> None:
     size_bytes = _size(source)
     offset = offset if offset < size_bytes else 0
     headers = {"Content-Length": str(size_bytes - offset)}
     if offset:
         headers["Content-Range"] = f"bytes {offset}-{size_bytes - 1}/{size_bytes}"
-    content = _rest(source, offset, tell_total)
+    content = _rest(source, offset, on_total)
     async with aclosing(content), client.http.open("PUT", f"/files/{sha256}", data=content, headers=headers):
-        tell_total(size_bytes)
+        on_total(size_bytes)
 
 
-async def _rest(source: Path | bytes, offset: int, tell_total: Tell) -> AsyncGenerator[bytes, None]:
+async def _rest(source: Path | bytes, offset: int, on_total: OnProgress) -> AsyncGenerator[bytes, None]:
     if isinstance(source, bytes):
         yield source[offset:]
         return
@@ -183,20 +191,20 @@ async def _rest(source: Path | bytes, offset: int, tell_total: Tell) -> AsyncGen
         file.seek(offset)
         while piece := await asyncio.to_thread(file.read, _PIECE_BYTES):
             yield piece
-            tell_total(file.tell())
+            on_total(file.tell())
 
 
-async def _get(client: RestClient, sha256: str, part: Path, begun: int, tell: Tell) -> None:
+async def _get(client: RestClient, sha256: str, part: Path, begun: int, on_progress: OnProgress) -> None:
     headers = {"Range": f"bytes={begun}-"} if begun else {}
     async with client.http.open("GET", f"/files/{sha256}", allow=(416,), headers=headers) as answer:
         if answer.status == 416:  # the part is complete
             return
         with part.open("ab" if answer.status == 206 else "wb") as file:
             if answer.status != 206:
-                tell(-begun)
+                on_progress(-begun)
             async for piece in answer.content.iter_chunked(_PIECE_BYTES):
                 await asyncio.to_thread(file.write, piece)
-                tell(len(piece))
+                on_progress(len(piece))
 
 
 def _size(source: Path | bytes) -> int:

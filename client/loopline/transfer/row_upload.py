@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import tempfile
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from itertools import islice
@@ -14,6 +14,7 @@ from typing import IO
 
 from loopline.rest_client import RestClient
 from loopline.transfer import files
+from loopline.transfer.files import OnProgress
 from loopline_shared.row_lines import read_row, write_row
 from loopline_shared.scalar import Scalar
 from loopline_shared.spec import MAX_TASKS, RowFile, Table
@@ -23,7 +24,6 @@ MOST_INLINE_BYTES = 1_000_000
 _TOLD_EVERY = 2000
 
 Row = Mapping[str, Scalar]
-Tell = Callable[[int], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,25 +54,25 @@ class WrittenRows:
 
 
 @asynccontextmanager
-async def written(rows: Iterable[Row], tell: Tell = lambda count: None) -> AsyncIterator[WrittenRows]:
+async def written(rows: Iterable[Row], on_progress: OnProgress = lambda count: None) -> AsyncIterator[WrittenRows]:
     """Write rows, one for each task, to a file that is there until the end of the block.
 
-    Rows are taken one by one, so that there may be more than memory holds; ``tell`` is called with their number.
-    Raises ValueError if there are no rows, or too many.
+    Rows are taken one by one, so that there may be more than memory holds; ``on_progress`` is called with their
+    count. Raises ValueError if there are no rows, or too many.
     """
     with tempfile.TemporaryDirectory(prefix="loopline-") as folder:
         path = Path(folder) / "rows.ndjson"
         with path.open("wb") as file:
-            count, sha256, names = await _write(file, rows, tell)
+            count, sha256, names = await _write(file, rows, on_progress)
         yield WrittenRows(path, count, path.stat().st_size, sha256, names)
 
 
-async def upload(client: RestClient, rows: WrittenRows, tell: Tell = lambda count: None) -> None:
-    """Upload the rows as the file that their job names; ``tell`` is called with bytes."""
-    await files.upload(client, rows.path, tell, rows.sha256)
+async def upload(client: RestClient, rows: WrittenRows, on_progress: OnProgress = lambda count: None) -> None:
+    """Upload the rows as the file that their job names; ``on_progress`` is called with bytes."""
+    await files.upload(client, rows.path, on_progress, rows.sha256)
 
 
-async def _write(file: IO[bytes], rows: Iterable[Row], tell: Tell) -> tuple[int, str, frozenset[str]]:
+async def _write(file: IO[bytes], rows: Iterable[Row], on_progress: OnProgress) -> tuple[int, str, frozenset[str]]:
     count, digest, names = 0, hashlib.sha256(), set[str]()
     for row in rows:
         names |= row.keys()
@@ -81,7 +81,7 @@ async def _write(file: IO[bytes], rows: Iterable[Row], tell: Tell) -> tuple[int,
         file.write(line)
         count += 1
         if count % _TOLD_EVERY == 0:
-            tell(count)
+            on_progress(count)
             await asyncio.sleep(0)  # lets an interrupt through
         if count > MAX_TASKS:
             raise ValueError(f"there are more than the {MAX_TASKS:,} tasks that a job may have")

@@ -48,12 +48,12 @@ def draw(attempts: Iterable[AttemptView], names: Mapping[int, str], now: float, 
     return Text("\n").join([*chart, Text(" " * margin + _axis(scale)), Text(), _legend(names, style)])
 
 
-Row = tuple[str, list[AttemptView]]
+SlotRow = tuple[str, list[AttemptView]]
 
 
-def _rows(attempts: Iterable[AttemptView], now: float) -> list[Row]:
+def _rows(attempts: Iterable[AttemptView], now: float) -> list[SlotRow]:
     """Return the attempts that have begun, by worker and slot; two that overlap in time were on two slots."""
-    rows: list[Row] = []
+    rows: list[SlotRow] = []
     begun = (a for a in attempts if a.started_at is not None or not (a.waiting or a.ended_at))
     by_worker = sorted(begun, key=lambda attempt: (attempt.worker, _begin(attempt), attempt.id))
     for worker, group in groupby(by_worker, key=lambda attempt: attempt.worker):
@@ -76,7 +76,7 @@ def _end(attempt: AttemptView, now: float) -> float:
     return now if attempt.ended_at is None else attempt.ended_at
 
 
-def _scale(rows: list[Row], now: float, columns: int) -> _Scale:
+def _scale(rows: list[SlotRow], now: float, columns: int) -> _Scale:
     attempts = [attempt for _, row in rows for attempt in row]
     start = min(_begin(attempt) for attempt in attempts)
     return _Scale(start, max(1.0, max(_end(attempt, now) for attempt in attempts) - start), columns)

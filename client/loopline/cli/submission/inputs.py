@@ -10,7 +10,7 @@ from cyclopts import Group, Parameter
 
 from loopline.cli.errors import usage
 from loopline.cli.submission.job_file import JobFile
-from loopline.cli.submission.options import Document
+from loopline.cli.submission.options import JobDocument
 from loopline.cli.submission.progress import bytes_bar
 from loopline.client import AsyncClient
 from loopline.transfer import files, input_trees
@@ -34,7 +34,7 @@ class FileOptions:
     input: Annotated[tuple[str, ...], Parameter(metavar="PATH[=NAME]")] = ()
     output: Annotated[tuple[str, ...], Parameter(metavar="PATTERN")] = ()
 
-    def document(self) -> Document:
+    def document(self) -> JobDocument:
         """Return the part of the job as JSON."""
         return {"outputs": list(self.output)}
 
@@ -45,7 +45,7 @@ class InputFiles:
 
     files: Mapping[str, LocalFile] = field(default_factory=dict)
 
-    def named_in(self, document: Document) -> Document:
+    def named_in(self, document: JobDocument) -> JobDocument:
         """Return the job with these inputs beside those that it names already."""
         if not self.files:
             return document
@@ -55,8 +55,8 @@ class InputFiles:
     async def upload(self, client: AsyncClient) -> None:
         """Upload the inputs that the master does not have."""
         contents = {file.sha256: file.size_bytes for file in self.files.values()}
-        with bytes_bar("uploading", sum(contents.values())) as tell:
-            await files.upload_all(client, self.files.values(), tell)
+        with bytes_bar("uploading", sum(contents.values())) as on_progress:
+            await files.upload_all(client, self.files.values(), on_progress)
 
 
 async def read(options: FileOptions, file: JobFile | None) -> InputFiles:
@@ -67,9 +67,9 @@ async def read(options: FileOptions, file: JobFile | None) -> InputFiles:
     found |= input_trees.find(options.input)
     if not found:
         return InputFiles()
-    with bytes_bar("hashing", sum(one.size_bytes for one in found.values())) as tell:
+    with bytes_bar("hashing", sum(one.size_bytes for one in found.values())) as on_progress:
         try:
-            return InputFiles(await files.hash_all(found, tell))
+            return InputFiles(await files.hash_all(found, on_progress))
         except OSError as error:
             raise usage(f"cannot read {error.filename}: {error.strerror}") from None
 

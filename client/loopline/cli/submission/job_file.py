@@ -9,7 +9,7 @@ import sys
 import tomllib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from pathlib import Path as FilePath
+from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
@@ -19,8 +19,8 @@ from loopline.cli.errors import usage
 from loopline.cli.submission import mistakes
 from loopline.cli.submission.options import STDIN
 from loopline.cli.submission.positions import (
+    Location,
     ParseError,
-    Path,
     Position,
     Positions,
     find_in_toml,
@@ -31,7 +31,7 @@ from loopline_shared.errors import LooplineError
 
 MOST_BYTES = 64 * 2**20
 _MOST_TOLD = 5
-_IN_WORDS: dict[Path, Callable[[str], Any]] = {
+_IN_WORDS: dict[Location, Callable[[str], Any]] = {
     ("size",): values.duration,
     ("timeout_s",): values.duration,
     ("requires", "memory_bytes"): values.memory,
@@ -50,11 +50,11 @@ class JobFile:
     positions: Positions
 
     @property
-    def folder(self) -> FilePath:
+    def folder(self) -> Path:
         """Folder at which the paths in the file start."""
-        return FilePath() if self.name == "stdin" else FilePath(self.name).parent
+        return Path() if self.name == "stdin" else Path(self.name).parent
 
-    def mistake(self, path: Path, message: str, hint: str = "") -> LooplineError:
+    def mistake(self, path: Location, message: str, hint: str = "") -> LooplineError:
         """Return an error about one value, with its line."""
         return usage(self._at(path, message), hint)
 
@@ -63,7 +63,7 @@ class JobFile:
         told = list(dict.fromkeys(map(self._told, error.errors(include_url=False))))[:_MOST_TOLD]
         return usage("\n".join(told))
 
-    def _at(self, path: Path, message: str) -> str:
+    def _at(self, path: Location, message: str) -> str:
         return _pointer(self.name, self.text, nearest(self.positions, path), mistakes.said(path, message))
 
     def _told(self, found: Any) -> str:
@@ -73,7 +73,7 @@ class JobFile:
         )
 
 
-def read(path: FilePath) -> JobFile:
+def read(path: Path) -> JobFile:
     """Return a job file. Raises LooplineError (usage) if it cannot be read in the language of its name."""
     name = "stdin" if path == STDIN else str(path)
     text = _text(path)
@@ -88,14 +88,14 @@ def read(path: FilePath) -> JobFile:
     return file
 
 
-def _language(path: FilePath) -> str:
+def _language(path: Path) -> str:
     suffix = ".yaml" if path == STDIN else path.suffix.lower()
     if suffix not in _LANGUAGES:
         raise usage(f"{path}: unknown file type", "use .yaml, .yml, .toml or .json")
     return suffix
 
 
-def _text(path: FilePath) -> str:
+def _text(path: Path) -> str:
     try:
         data = sys.stdin.buffer.read(MOST_BYTES + 1) if path == STDIN else path.read_bytes()
         if len(data) > MOST_BYTES:
@@ -153,14 +153,14 @@ def _put_in_numbers(file: JobFile) -> None:
                 parameters[name] = _from_words(file, path, lambda text: values.parameter(f"_={text}")[1], given)
 
 
-def _from_words(file: JobFile, path: Path, read_words: Callable[[str], Any], text: str) -> Any:
+def _from_words(file: JobFile, path: Location, read_words: Callable[[str], Any], text: str) -> Any:
     try:
         return read_words(text)
     except ValueError as error:
         raise file.mistake(path, str(error)) from None
 
 
-def _at(document: Any, path: Path) -> Any:
+def _at(document: Any, path: Location) -> Any:
     for step in path:
         document = document.get(step) if isinstance(document, dict) else None
     return document

@@ -10,12 +10,12 @@ from loopline_shared.row_lines import ABOUT_NAMES
 from loopline_shared.settings_source import meant
 from loopline_shared.spec import JobSpec, Requirements, TaskSpec
 
-Path = tuple[str | int, ...]
+Location = tuple[str | int, ...]
 
 _MODELS: tuple[type[BaseModel], ...] = (JobSpec, Requirements, TaskSpec)
 
 
-def place(document: Any, loc: Path) -> Path:
+def place(document: Any, loc: Location) -> Location:
     """Return the part of an error's location that is in the document, without the kinds that were tried."""
     path = list[str | int]()
     for step in loc:
@@ -25,7 +25,7 @@ def place(document: Any, loc: Path) -> Path:
     return tuple(path)
 
 
-def said(path: Path, message: str) -> str:
+def said(path: Location, message: str) -> str:
     """Return a message with its place."""
     where = ".".join(map(str, path))
     return f"{where}: {message}" if where else message

@@ -11,7 +11,7 @@ from cyclopts import Group, Parameter
 from loopline.cli import values
 from loopline.cli.common import read_by
 
-Document = dict[str, Any]
+JobDocument = dict[str, Any]
 """Part of a job as JSON; values that are None or empty are removed later."""
 
 FROM_FILE = Parameter(
@@ -24,10 +24,10 @@ FROM_FILE = Parameter(
 """Parameter for a file to be read, or ``-`` for stdin."""
 STDIN = Path("-")
 
-Seconds = Annotated[float | None, read_by(values.duration, "DURATION")]
-Size = Annotated[float | Literal["unknown"] | None, read_by(values.size, "DURATION")]
+DurationOption = Annotated[float | None, read_by(values.duration, "DURATION")]
+SizeOption = Annotated[float | Literal["unknown"] | None, read_by(values.size, "DURATION")]
 Source = Annotated[Path | None, FROM_FILE]
-Bytes = Annotated[int | None, read_by(values.memory, "AMOUNT")]
+BytesOption = Annotated[int | None, read_by(values.memory, "AMOUNT")]
 
 
 @Parameter(name="*", group=Group("The job", sort_key=1))
@@ -55,12 +55,12 @@ class JobOptions:
 
     file: Source = None
     name: str = ""
-    size: Size = None
+    size: SizeOption = None
     folder: str | None = None
     after: Annotated[tuple[int, ...], Parameter(metavar="ID")] = ()
-    notify: Annotated[Document | None, read_by(values.notification, "URL|command:NAME")] = None
+    notify: Annotated[JobDocument | None, read_by(values.notification, "URL|command:NAME")] = None
 
-    def document(self) -> Document:
+    def document(self) -> JobDocument:
         """Return the part of the job as JSON."""
         return {
             "name": self.name,
@@ -122,14 +122,14 @@ class TaskOptions:
         An environment variable of the tasks, NAME=VALUE; may be given several times.
     """
 
-    timeout: Seconds = None
+    timeout: DurationOption = None
     max_attempts: int | None = None
     max_replicas: int | Literal["unlimited"] | None = None
     quorum: int | None = None
-    replica_budget: Seconds = None
+    replica_budget: DurationOption = None
     env: Annotated[tuple[str, ...], Parameter(metavar="NAME=VALUE")] = ()
 
-    def document(self) -> Document:
+    def document(self) -> JobDocument:
         """Return the part of the job as JSON."""
         return {
             "environment": dict(values.pair(text) for text in self.env),
@@ -159,11 +159,11 @@ class PlaceOptions:
     """
 
     os: Literal["linux", "macos", "windows"] | None = None
-    memory: Bytes = None
+    memory: BytesOption = None
     label: Annotated[tuple[str, ...], Parameter(metavar="LABEL")] = ()
     slots: int | None = None
 
-    def document(self) -> Document:
+    def document(self) -> JobDocument:
         """Return the part of the job as JSON."""
         return {
             "requires": {

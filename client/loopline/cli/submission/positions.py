@@ -12,10 +12,10 @@ from ruamel.yaml import YAML
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
 from ruamel.yaml.nodes import MappingNode, Node, SequenceNode
 
-Path = tuple[str | int, ...]
+Location = tuple[str | int, ...]
 Position = tuple[int, int]
 """Line and column, from 1."""
-Positions = dict[Path, Position]
+Positions = dict[Location, Position]
 
 MOST_VALUES = 2_000_000
 DEEPEST = 100
@@ -53,8 +53,8 @@ def find_in_toml(text: str) -> Positions:
     A line that only looks like a key, within a text of several lines, may be taken for one: then a pointer is off.
     """
     positions: Positions = {}
-    tables: Path = ()
-    counts = Counter[Path]()  # number of tables in each list
+    tables: Location = ()
+    counts = Counter[Location]()  # number of tables in each list
     for number, line in enumerate(text.splitlines(), 1):
         if header := _TOML_TABLE.fullmatch(line):
             tables = _toml_path(header[3])
@@ -67,13 +67,13 @@ def find_in_toml(text: str) -> Positions:
     return positions
 
 
-def nearest(positions: Positions, path: Path) -> Position | None:
+def nearest(positions: Positions, path: Location) -> Position | None:
     """Return the position of a value, or else of what contains it."""
     inside_out = (positions.get(path[:length]) for length in range(len(path), -1, -1))
     return next((position for position in inside_out if position), None)
 
 
-def _value(node: Node, path: Path, positions: Positions) -> Any:
+def _value(node: Node, path: Location, positions: Positions) -> Any:
     positions.setdefault(path, (node.start_mark.line + 1, node.start_mark.column + 1))
     if len(positions) > MOST_VALUES or len(path) > DEEPEST:
         raise ParseError("there is too much in it", positions[path])
@@ -84,7 +84,7 @@ def _value(node: Node, path: Path, positions: Positions) -> Any:
     return _scalar(node, positions[path])
 
 
-def _items(node: MappingNode, path: Path, positions: Positions) -> Iterator[tuple[str, Any]]:
+def _items(node: MappingNode, path: Location, positions: Positions) -> Iterator[tuple[str, Any]]:
     seen = set[str]()
     for key, value in node.value:
         name = str(key.value)
@@ -130,7 +130,7 @@ _TOML_TABLE = re.compile(rf"(\s*)(\[\[?)\s*({_TOML_NAME})\s*\]\]?\s*(?:#.*)?")
 _TOML_KEY = re.compile(rf"(\s*)({_TOML_NAME})\s*=")
 
 
-def _toml_path(name: str) -> Path:
+def _toml_path(name: str) -> Location:
     """Return the path of a dotted name, as TOML itself reads it."""
     value, path = tomllib.loads(f"{name} = 0"), list[str]()
     while isinstance(value, dict):

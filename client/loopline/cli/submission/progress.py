@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 from rich.progress import (
@@ -17,12 +17,11 @@ from rich.progress import (
 )
 
 from loopline.cli.common import stderr
-
-Tell = Callable[[int], None]
+from loopline.transfer.files import OnProgress
 
 
 @contextmanager
-def bytes_bar(doing: str, total_bytes: int) -> Iterator[Tell]:
+def bytes_bar(doing: str, total_bytes: int) -> Iterator[OnProgress]:
     """Show a bar during the block; the callback takes the number of bytes that were done."""
     columns = (TextColumn(doing), BarColumn(24), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
     with _progress(*columns) as progress:
@@ -31,7 +30,7 @@ def bytes_bar(doing: str, total_bytes: int) -> Iterator[Tell]:
 
 
 @contextmanager
-def row_count() -> Iterator[Tell]:
+def row_count() -> Iterator[OnProgress]:
     """Show a count during the block; the callback takes the number of rows so far."""
     with _progress(SpinnerColumn(), TextColumn("{task.completed:,} rows read")) as progress:
         row = progress.add_task("")

@@ -34,8 +34,8 @@ class SweepParameters:
     async def upload(self, client: AsyncClient) -> None:
         """Upload the rows, if the job only names them."""
         if self.rows is not None and not self.rows.are_few:
-            with bytes_bar("uploading rows", self.rows.size_bytes) as tell:
-                await upload(client, self.rows, tell)
+            with bytes_bar("uploading rows", self.rows.size_bytes) as on_progress:
+                await upload(client, self.rows, on_progress)
 
     def shown_in(self, preview: Preview, spec: JobSpec) -> Preview:
         """Return the preview with the first tasks and misspelt names: the master does not know the rows yet."""
@@ -59,8 +59,8 @@ async def opened(options: SweepOptions) -> AsyncIterator[SweepParameters]:
         return
     async with AsyncExitStack() as until_end:
         try:
-            with row_count() as tell:
-                rows = await until_end.enter_async_context(written(sources.rows(options), tell))
+            with row_count() as on_progress:
+                rows = await until_end.enter_async_context(written(sources.rows(options), on_progress))
         except ValueError as error:
             raise usage(str(error)) from None
         yield SweepParameters(rows.parameters().model_dump(exclude_defaults=True), rows)
