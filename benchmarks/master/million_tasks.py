@@ -97,7 +97,7 @@ async def watched(process: psutil.Process) -> AsyncIterator[list[float]]:
 
 async def timed(client: AsyncClient, job: int, query: dict[str, str]) -> float:
     begin = time.perf_counter()
-    await client._http.ask(Page[TaskView], "GET", f"/jobs/{job}/tasks", params=query)
+    await client.http.ask(Page[TaskView], "GET", f"/jobs/{job}/tasks", params=query)
     return time.perf_counter() - begin
 
 

@@ -25,9 +25,9 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from benchmarks.harness.tables import answer, parser, table
 from loopline.client import AsyncClient
-from loopline.demo.grid import Grid, running
+from loopline.demo.grid import DemoGrid, running
 from loopline.transfer import files, input_trees
-from loopline.transfer.downloads import Home, outputs_of
+from loopline.transfer.downloads import OutputFolder, outputs_of
 from loopline_shared.model import TaskId
 from loopline_shared.rest.bodies import JobDetail
 from loopline_shared.spec import JobSpec, Range
@@ -61,7 +61,7 @@ async def sweep(tasks: int, folder: Path) -> dict[str, Any]:
         view = await until(client, job, tasks)
         took |= {"state": view.state, "run_s": time.monotonic() - began}
         began = time.monotonic()
-        home = Home(folder / "home")
+        home = OutputFolder(folder / "home")
         home.folder.mkdir()
         await files.in_parallel(range(1, tasks + 1), lambda task: bring(client, home, TaskId(job, task)))
         took["fetch_s"] = time.monotonic() - began
@@ -69,8 +69,8 @@ async def sweep(tasks: int, folder: Path) -> dict[str, Any]:
     return took
 
 
-async def bring(client: AsyncClient, home: Home, task: TaskId) -> None:
-    await home.bring(client, task, await outputs_of(client, task), str(task.task))
+async def bring(client: AsyncClient, home: OutputFolder, task: TaskId) -> None:
+    await home.download(client, task, await outputs_of(client, task), str(task.task))
 
 
 def is_right(folder: Path, rows: list[str], task: int) -> bool:
@@ -107,7 +107,7 @@ async def large(megabytes: int, folder: Path) -> dict[str, Any]:
     return took
 
 
-async def to_all(grid: Grid, client: AsyncClient, sha256: str) -> float:
+async def to_all(grid: DemoGrid, client: AsyncClient, sha256: str) -> float:
     """A task on every worker, that ends when all have their file."""
     began = time.monotonic()
     command = "touch $0/$LOOPLINE_WORKER; while [ $(ls $0 | wc -l) -lt 4 ]; do sleep 0.02; done; rm -f $0/none"

@@ -1,4 +1,4 @@
-"""What a user imports: the client of a Loopline master. Names are loaded when they are first used."""
+"""The client of a Loopline master, as users import it. Names are loaded when they are first used."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from loopline.executor import Executor as Executor
     from loopline.functions.calls import CallError as CallError
     from loopline.job import AsyncJob as AsyncJob
-    from loopline.job import Job as Job
     from loopline.sync import Client as Client
+    from loopline.sync import Job as Job
     from loopline_shared.errors import LooplineError as LooplineError
     from loopline_shared.spec import JobSpec as JobSpec
 
@@ -23,11 +23,11 @@ _HOMES = {
     "CallError": "loopline.functions.calls",
     "Client": "loopline.sync",
     "Executor": "loopline.executor",
-    "Job": "loopline.job",
+    "Job": "loopline.sync",
     "JobSpec": "loopline_shared.spec",
     "LooplineError": "loopline_shared.errors",
 }
-_MODULES = ("joblib",)
+_MODULES = {"joblib": "loopline.joblib", "files": "loopline.transfer.files"}
 
 __all__ = [
     "AsyncClient", "AsyncJob", "CallError", "Client", "Executor", "Job", "JobSpec", "LooplineError", "__version__"
@@ -36,7 +36,7 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     if name in _MODULES:
-        return importlib.import_module(f"{__name__}.{name}")
+        return importlib.import_module(_MODULES[name])
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(importlib.import_module(_HOMES[name]), name)

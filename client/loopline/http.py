@@ -1,4 +1,4 @@
-"""HTTP to a master: repeats what may be repeated, and turns whatever fails into a LooplineError."""
+"""HTTP to a master: repeats what is safe to repeat, and turns every failure into a LooplineError."""
 
 from __future__ import annotations
 
@@ -20,22 +20,25 @@ from loopline_shared.rest.bodies import Problem
 FIRST_PAUSE_S = 0.1
 LONGEST_PAUSE_S = 5.0
 ENDLESS = aiohttp.ClientTimeout(total=None, sock_connect=10)
-"""For an answer that may pause as long as it likes."""
+"""Timeout of an answer that may pause as long as it likes."""
 _TIMEOUT = aiohttp.ClientTimeout(total=None, sock_connect=10, sock_read=60)
 _STILL_HERE_EVERY_S = 30.0
 NO_HURRY = aiohttp.ClientTimeout(total=None, sock_connect=10, sock_read=3600)
-"""For what takes long and says nothing meanwhile."""
+"""Timeout of an answer that takes long to begin."""
 _WHO = "give yours with --token, LOOPLINE_TOKEN or LOOPLINE_TOKEN_FILE; an admin makes them: loopline token create"
 COME_AGAIN = (429, 502, 503, 504)
-"""Statuses of answers that another try may change."""
+"""Statuses of answers that may change at the next try."""
 _LONGEST_MESSAGE_BYTES = 64 * 2**20
 _AWAY = (aiohttp.ClientConnectionError, aiohttp.ClientPayloadError, TimeoutError)
 
 Model = TypeVar("Model", bound=BaseModel)
 
 
-class AwayError(Exception):
-    """No usable answer this time. ``may_have_acted``: the master may have done what was asked all the same."""
+class UnavailableError(Exception):
+    """Raised when there is no usable answer this time.
+
+    ``may_have_acted``: the master may have carried out the request all the same.
+    """
 
     def __init__(self, error: LooplineError, may_have_acted: bool) -> None:
         super().__init__(error.message)
@@ -43,20 +46,20 @@ class AwayError(Exception):
         self.may_have_acted = may_have_acted
 
 
-class Patience:
-    """How long an absent master is waited for: pauses that double, jittered, until ``patience_s`` are over."""
+class Backoff:
+    """Pauses while the master is away: they double, with jitter, until ``patience_s`` are over."""
 
     def __init__(self, patience_s: float) -> None:
         self._patience_s = patience_s
         self.restart()
 
     def restart(self) -> None:
-        """There was progress: begin anew."""
+        """Begin anew, because there was progress."""
         self._give_up = time.monotonic() + self._patience_s
         self._pause_s = FIRST_PAUSE_S
 
-    async def after(self, fault: AwayError) -> None:
-        """Pause before the next try; raises what went wrong where that would outlast patience."""
+    async def after(self, fault: UnavailableError) -> None:
+        """Pause before the next try. Raises the error of the fault if the pause would outlast the patience."""
         pause_s = self._pause_s * random.uniform(0.5, 1.0)  # noqa: S311
         if time.monotonic() + pause_s > self._give_up:
             raise fault.error from fault
@@ -65,7 +68,7 @@ class Patience:
 
 
 class Http:
-    """One master's REST API as requests and bodies."""
+    """Requests to one master's REST API."""
 
     def __init__(self, url: str, token: str | None, patience_s: float, fingerprint: str = "") -> None:
         self.url = url
@@ -75,23 +78,25 @@ class Http:
         self._session: aiohttp.ClientSession | None = None
 
     async def close(self) -> None:
+        """Close the connections."""
         if self._session:
             await self._session.close()
 
-    def patience(self) -> Patience:
-        return Patience(self._patience_s)
+    def patience(self) -> Backoff:
+        """Return a new Backoff for one operation."""
+        return Backoff(self._patience_s)
 
     async def ask(self, answer: type[Model], method: str, path: str, repeat: bool = True, **options: Any) -> Model:
-        """One request, repeated while the master is away, and its answer.
+        """Make one request, repeated while the master is away, and return its answer.
 
-        ``repeat=False`` where doing it twice is more than doing it once: then only what cannot have been done.
+        With ``repeat=False``, repeat it only if the master cannot have carried it out.
         """
         patience = self.patience()
         while True:
             try:
                 async with self.open(method, path, **options) as response:
                     return parse(answer, await response.read())
-            except AwayError as fault:
+            except UnavailableError as fault:
                 if fault.may_have_acted and not repeat:
                     raise fault.error from fault
                 await patience.after(fault)
@@ -100,8 +105,9 @@ class Http:
     async def open(
         self, method: str, path: str, allow: Container[int] = (), **options: Any
     ) -> AsyncIterator[aiohttp.ClientResponse]:
-        """One request, made once; its answer is read inside. Raises AwayError, or what the master reports, unless the
-        caller wants to ``allow`` that status.
+        """Make one request, once; its answer is read inside the block.
+
+        Raises UnavailableError, or the master's own error unless its status is in ``allow``.
         """
         session = self._session = self._session or aiohttp.ClientSession(headers=self._headers, timeout=_TIMEOUT)
         try:
@@ -116,11 +122,11 @@ class Http:
             raise LooplineError("wrong_master", message, hint) from error
         except _AWAY as error:
             was_sent = not isinstance(error, aiohttp.ClientConnectorError)
-            raise AwayError(_unreachable(self.url, error), may_have_acted=was_sent) from error
+            raise UnavailableError(_unreachable(self.url, error), may_have_acted=was_sent) from error
 
     @asynccontextmanager
     async def socket(self, path: str) -> AsyncIterator[aiohttp.ClientWebSocketResponse]:
-        """A WebSocket, open inside. Raises AwayError, or what the master reports."""
+        """Open a WebSocket for the block. Raises UnavailableError, or the master's own error."""
         session = self._session = self._session or aiohttp.ClientSession(headers=self._headers, timeout=_TIMEOUT)
         try:
             async with session.ws_connect(
@@ -131,14 +137,15 @@ class Http:
             ) as socket:
                 yield socket
         except aiohttp.WSServerHandshakeError:
-            async with self.open("GET", path):  # which says why
+            async with self.open("GET", path):  # its answer has the reason
                 pass
             raise _refusal(self.url, 502, b"") from None
         except _AWAY as error:
-            raise AwayError(_unreachable(self.url, error), may_have_acted=True) from error
+            raise UnavailableError(_unreachable(self.url, error), may_have_acted=True) from error
 
 
 def parse(answer: type[Model], body: bytes) -> Model:
+    """Return the body as a model. Raises LooplineError if it is none."""
     try:
         return answer.model_validate_json(body)
     except ValidationError as error:
@@ -150,7 +157,7 @@ def parse(answer: type[Model], body: bytes) -> Model:
 
 
 def _refusal(url: str, status: int, body: bytes) -> Exception:
-    """What the master said is wrong; AwayError where it said to come again."""
+    """Return the error that an answer stands for: UnavailableError if the request may be repeated."""
     try:
         error = problem_error(Problem.model_validate_json(body))
     except ValidationError:
@@ -158,10 +165,11 @@ def _refusal(url: str, status: int, body: bytes) -> Exception:
             "unexpected_answer", f"{url} answered HTTP {status}, not as a Loopline master does",
             "check the address given by --master or LOOPLINE_MASTER", status,
         )  # fmt: skip
-    return AwayError(error, may_have_acted=status in (502, 504)) if status in COME_AGAIN else error
+    return UnavailableError(error, may_have_acted=status in (502, 504)) if status in COME_AGAIN else error
 
 
 def problem_error(problem: Problem) -> LooplineError:
+    """Return a problem document as the error that users see."""
     mistakes = [f"{mistake.at}: {mistake.message}" for mistake in problem.errors]
     message = "\n  ".join([problem.detail or problem.title, *mistakes])
     hint = _WHO if problem.status == 401 else problem.hint
@@ -169,7 +177,7 @@ def problem_error(problem: Problem) -> LooplineError:
 
 
 def _unreachable(url: str, error: Exception) -> LooplineError:
-    hint = "start one with `loopline master`, or say where it is with --master or LOOPLINE_MASTER"
+    hint = "start one with `loopline master`, or give its address with --master or LOOPLINE_MASTER"
     return LooplineError("unreachable", f"no master answers at {url}: {_reason(error)}", hint, 503)
 
 

@@ -1,25 +1,21 @@
-"""A job as an object: made by submitting, or found again by its number, in whatever process."""
+"""A job as an object: made by submitting, or found by its number, in any process."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from loopline.face import face_of
-from loopline.functions.calls import CallError, Outcome, content_of, outcomes_of, read_call
+from loopline.functions.calls import CallError, CallOutcome, content_of, outcomes_of, read_call
+from loopline.rest_client import RestClient
 from loopline_shared.model import Function, JobState
 from loopline_shared.rest.bodies import JobDetail, JobView, TaskResult
 
-if TYPE_CHECKING:
-    from loopline.client import AsyncClient
-    from loopline.functions.portal import Portal
-
 
 class AsyncJob:
-    """All is asked of the master, so that it is true after any restart, of either."""
+    """A job of one master. Every method asks the master, so that answers are true after any restart."""
 
-    def __init__(self, client: AsyncClient, id: int, warnings: list[str] | None = None) -> None:  # noqa: A002
+    def __init__(self, client: RestClient, id: int, warnings: list[str] | None = None) -> None:  # noqa: A002
         self.id = id
         self.warnings = warnings or []
         self._client = client
@@ -28,13 +24,15 @@ class AsyncJob:
         return f"<job {self.id} of {self._client.master}>"
 
     async def view(self) -> JobDetail:
+        """Return the job as the master shows it."""
         return await self._client.job(self.id)
 
     async def state(self) -> JobState:
+        """Return the state of the job."""
         return (await self.view()).state
 
     async def wait(self, timeout_s: float | None = None) -> JobDetail:
-        """Until it is over, however it ended; TimeoutError where that takes longer."""
+        """Wait until the job is over, however it ended. Raises TimeoutError if that takes longer."""
         async with asyncio.timeout(timeout_s):
             async for change in self._client.changes():
                 if change.missed or self.id in change.jobs:
@@ -44,20 +42,21 @@ class AsyncJob:
         raise AssertionError("changes do not end")
 
     async def results(self) -> AsyncGenerator[TaskResult, None]:
-        """Every task's result as it finishes, until the job is over; a CallResult where it is one call."""
+        """Yield every task's result as it finishes, until the job is over; a CallResult if the task is one call."""
         function = (await self.view()).spec.function
         async for result in self._client.results(self.id):
             yield await read_call(self._client, result) if function and not function.chunk else result
 
     async def values(self) -> AsyncGenerator[Any, None]:
-        """What the functions returned, in the order of the calls, each as soon as it is there; what one raised is
-        raised.
+        """Yield the return values of the calls in their order, each as soon as it is there.
+
+        Raises the exception that a call raised.
         """
         view = await self.view()
         function = view.spec.function
         if function is None:
-            raise TypeError(f"job {self.id} runs commands: results() has what they printed")
-        waiting: dict[int, list[Outcome]] = {}
+            raise TypeError(f"job {self.id} runs commands: results() has their output")
+        waiting: dict[int, list[CallOutcome]] = {}
         following = 1
         async for result in self._client.results(self.id):
             waiting[result.number] = await self._outcomes(result, function)
@@ -71,8 +70,8 @@ class AsyncJob:
             first = 1 + (following - 1) * (function.chunk or 1)
             raise CallError("cancelled", f"call {first} of job {self.id} was never made: it was cancelled")
 
-    async def _outcomes(self, result: TaskResult, function: Function) -> list[Outcome]:
-        """Of each call that a task made."""
+    async def _outcomes(self, result: TaskResult, function: Function) -> list[CallOutcome]:
+        """Return the outcome of each call that a task made."""
         if function.chunk is None or function.calls is None:
             call = await read_call(self._client, result)
             return [(call._value, call.error)]
@@ -80,47 +79,21 @@ class AsyncJob:
         return list(outcomes_of(result.id, result, await content_of(self._client, result), count))
 
     async def cancel(self) -> JobView:
+        """Cancel the job."""
         return await self._client.cancel(self.id)
 
     async def pause(self) -> JobView:
+        """Start nothing more of the job until it is resumed."""
         return await self._client.pause(self.id)
 
     async def resume(self) -> JobView:
+        """Resume the job."""
         return await self._client.resume(self.id)
 
     async def retry(self) -> JobView:
-        """Run its failed and cancelled tasks again."""
+        """Run the failed and cancelled tasks of the job again."""
         return await self._client.retry(self.id)
 
     async def explain(self) -> str:
-        """Why it is where it is, in a sentence."""
+        """Explain the state of the job in a sentence."""
         return (await self._client.explain(self.id)).sentence
-
-
-@face_of(AsyncJob)
-class Job:
-    """A job, for ordinary code: the methods of AsyncJob, without await."""
-
-    if TYPE_CHECKING:
-
-        def __getattr__(self, name: str) -> Any: ...
-
-    def __init__(self, inner: AsyncJob, portal: Portal) -> None:
-        self._inner = inner
-        self._portal = portal
-
-    def __repr__(self) -> str:
-        return repr(self._inner)
-
-    @property
-    def id(self) -> int:
-        return self._inner.id
-
-    @property
-    def warnings(self) -> list[str]:
-        return self._inner.warnings
-
-    @property
-    def state(self) -> JobState:
-        """As it is now."""
-        return self._portal.call(self._inner.state())

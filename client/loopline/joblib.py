@@ -1,4 +1,4 @@
-"""The grid as a backend of joblib: scikit-learn's ``n_jobs``, and whatever else is parallel by joblib.
+"""The grid as a backend of joblib: for ``n_jobs`` of scikit-learn, and everything else that joblib runs in parallel.
 
 ::
 
@@ -28,9 +28,9 @@ def register() -> None:
 
 
 class Backend(AutoBatchingMixin, ParallelBackendBase):  # type: ignore[misc]
-    """Short calls go in batches that joblib makes as large as pays."""
+    """The backend. Short calls go in batches that joblib makes as large as pays."""
 
-    default_n_jobs = -1  # joblib's own 1 would make all calls here, without a word
+    default_n_jobs = -1  # joblib's default of 1 would silently run all calls in this process
     supports_retrieve_callback = True
 
     def __init__(self, nesting_level: int | None = None, inner_max_num_threads: int | None = None, **options: Any):
@@ -76,7 +76,7 @@ class Backend(AutoBatchingMixin, ParallelBackendBase):  # type: ignore[misc]
 
 
 def _caller() -> Callable[[Callable[[], Any]], Any]:
-    """A function that is carried along, so that workers need not have Loopline's client."""
+    """Return a function that is pickled by value, so that workers need no client of Loopline's."""
 
     def call(batch: Callable[[], Any]) -> Any:
         return batch()

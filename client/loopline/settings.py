@@ -1,4 +1,6 @@
-"""Which master a client talks to, and as whom: flags over LOOPLINE_... over [client] in loopline.toml."""
+"""Settings of a client: its master and its token. Flags go over LOOPLINE_... and these over [client] in
+loopline.toml.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,7 @@ from loopline_shared.settings_source import Settings
 
 
 def _address(text: str) -> str:
-    """``lab-pc:7461`` is as good as ``http://lab-pc:7461/``."""
+    """Return the address as a URL: ``lab-pc:7461`` is as good as ``http://lab-pc:7461/``."""
     url = text.strip().rstrip("/") if "://" in text else f"http://{text.strip().rstrip('/')}"
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname:
@@ -25,21 +27,23 @@ def _address(text: str) -> str:
 
 
 class ClientSettings(Settings):
+    """Settings of a client, with defaults."""
+
     table: ClassVar[str] = "client"
 
     master: Annotated[str, AfterValidator(_address), Field(description="the master's address")] = DEFAULT_URL
-    token: Annotated[SecretStr | None, Field(description="who is asking")] = None
+    token: Annotated[SecretStr | None, Field(description="the access token")] = None
     token_file: Annotated[Path | None, Field(description="a file with the token")] = None
     data_dir: Annotated[Path | None, Field(description="a master's data folder on this computer")] = None
 
     def find_token(self) -> str | None:
-        """As given, else the admin token that a master of the same user left; None: ask without one."""
+        """Return the token that was given, else the admin token that a master of the same user left."""
         if self.token:
             return self.token.get_secret_value().strip() or None
         if self.token_file:
             return _read(self.token_file)
         if not is_here(self.master):
-            return None  # a secret of this computer is for this computer's master only
+            return None  # this computer's secret must not be sent to another
         return next((token for file in self._admin_tokens() if (token := _read_if_there(file))), None)
 
     def _admin_tokens(self) -> list[Path]:
@@ -49,6 +53,7 @@ class ClientSettings(Settings):
 
 
 def is_here(url: str) -> bool:
+    """True if the address is of this computer."""
     host = urlsplit(url).hostname or ""
     try:
         return ipaddress.ip_address(host).is_loopback
@@ -60,7 +65,7 @@ def _read(file: Path) -> str:
     try:
         return file.read_text("utf-8").strip()
     except (OSError, UnicodeDecodeError) as error:
-        hint = "mend token_file or LOOPLINE_TOKEN_FILE, or give the token itself with --token"
+        hint = "correct token_file or LOOPLINE_TOKEN_FILE, or give the token itself with --token"
         raise LooplineError("token_file", f"cannot read a token from {file}: {error}", hint, 401) from None
 
 

@@ -1,23 +1,85 @@
-"""The client for ordinary code and notebooks: AsyncClient without await."""
+"""The client for ordinary code and notebooks: AsyncClient and AsyncJob without await."""
 
 from __future__ import annotations
 
+import functools
+import inspect
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from loopline.client import AsyncClient
-from loopline.face import face_of
-from loopline.functions.portal import Portal
-from loopline.job import AsyncJob, Job
+from loopline.functions.loop_thread import LoopThread
+from loopline.job import AsyncJob
+from loopline_shared.model import JobState
 from loopline_shared.spec import JobSpec
 
+Kind = TypeVar("Kind", bound=type)
 
-@face_of(AsyncClient)
+
+def synchronous(asynchronous: type) -> Callable[[Kind], Kind]:
+    """Return a decorator that gives a class the public methods of an asynchronous class, without await.
+
+    The objects of the decorated class have ``_inner``, an object of the asynchronous class, and ``_loop_thread``, in
+    which its coroutines run. Methods that the decorated class defines itself are kept.
+    """
+
+    def with_methods(kind: Kind) -> Kind:
+        for name, method in inspect.getmembers(asynchronous, callable):
+            if not name.startswith("_") and name not in vars(kind):
+                setattr(kind, name, _method(name, method))
+        return kind
+
+    return with_methods
+
+
+def _method(name: str, method: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(method)
+    def call(self: Any, *arguments: Any, **options: Any) -> Any:
+        answer = getattr(self._inner, name)(*arguments, **options)
+        if inspect.iscoroutine(answer):
+            return self._loop_thread.call(answer)
+        return self._loop_thread.iterate(answer) if hasattr(answer, "__anext__") else answer
+
+    return call
+
+
+@synchronous(AsyncJob)
+class Job:
+    """A job, for ordinary code: the methods of AsyncJob, without await."""
+
+    if TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any: ...
+
+    def __init__(self, inner: AsyncJob, loop_thread: LoopThread) -> None:
+        self._inner = inner
+        self._loop_thread = loop_thread
+
+    def __repr__(self) -> str:
+        return repr(self._inner)
+
+    @property
+    def id(self) -> int:
+        """Number of the job."""
+        return self._inner.id
+
+    @property
+    def warnings(self) -> list[str]:
+        """Warnings of the master about the submission."""
+        return self._inner.warnings
+
+    @property
+    def state(self) -> JobState:
+        """State of the job at this moment."""
+        return self._loop_thread.call(self._inner.state())
+
+
+@synchronous(AsyncClient)
 class Client:
-    """All methods of AsyncClient, for ordinary code: in threads, and in notebooks whose own loop runs.
+    """AsyncClient for ordinary code: in threads, and in notebooks whose own loop runs.
 
-    What is asynchronous there waits here, and streams are ordinary iterators. Jobs are Job objects. Close it, or use
-    it in ``with``.
+    Asynchronous methods block here, and streams are ordinary iterators. Jobs are Job objects. Close the client, or
+    use it in ``with``.
     """
 
     if TYPE_CHECKING:
@@ -26,7 +88,7 @@ class Client:
 
     def __init__(self, master: str | None = None, token: str | None = None, *, patience_s: float = 30.0) -> None:
         self._inner = AsyncClient(master, token, patience_s=patience_s)
-        self._portal = Portal()
+        self._loop_thread = LoopThread()
 
     def __enter__(self) -> Self:
         return self
@@ -35,32 +97,34 @@ class Client:
         self.close()
 
     def close(self) -> None:
-        if self._portal.is_open:
-            self._portal.call(self._inner.__aexit__())
-            self._portal.close()
+        """Close the connection to the master."""
+        if self._loop_thread.is_open:
+            self._loop_thread.call(self._inner.__aexit__())
+            self._loop_thread.close()
 
     @property
     def master(self) -> str:
+        """Address of the master."""
         return self._inner.master
 
     def submit(self, job: JobSpec | Sequence[str], **options: Any) -> Job:
         """Submit a whole JobSpec, or a command; ``options`` are then the other fields of a JobSpec."""
         spec = job if isinstance(job, JobSpec) else JobSpec(command=list(job), **options)
-        submitted = self._portal.call(self._inner.submit(spec))
-        return Job(AsyncJob(self._inner, submitted.id, submitted.warnings), self._portal)
+        submitted = self._loop_thread.call(self._inner.submit(spec))
+        return Job(AsyncJob(self._inner, submitted.id, submitted.warnings), self._loop_thread)
 
     def job(self, job: int) -> Job:
-        """A job by its number, whoever submitted it."""
+        """Return a job by its number, whoever submitted it. Raises LooplineError if there is none."""
         inner = self._inner.attach(job)
-        self._portal.call(inner.view())  # LooplineError where there is none
-        return Job(inner, self._portal)
+        self._loop_thread.call(inner.view())
+        return Job(inner, self._loop_thread)
 
     attach = job
 
     def map(self, function: Callable[..., Any], *iterables: Iterable[Any], **options: Any) -> Job:
-        """As AsyncClient.map."""
-        return Job(self._portal.call(self._inner.map(function, *iterables, **options)), self._portal)
+        """Submit a job as AsyncClient.map does."""
+        return Job(self._loop_thread.call(self._inner.map(function, *iterables, **options)), self._loop_thread)
 
     def starmap(self, function: Callable[..., Any], calls: Iterable[Iterable[Any]], **options: Any) -> Job:
-        """As AsyncClient.starmap."""
-        return Job(self._portal.call(self._inner.starmap(function, calls, **options)), self._portal)
+        """Submit a job as AsyncClient.starmap does."""
+        return Job(self._loop_thread.call(self._inner.starmap(function, calls, **options)), self._loop_thread)

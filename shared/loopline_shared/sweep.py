@@ -122,7 +122,7 @@ def parameter_names(spec: JobSpec) -> set[str]:
 def _unknown(name: str, known: Collection[str]) -> str:
     close = difflib.get_close_matches(name, known, n=1)
     meant = f"did you mean {{{close[0]}}}?" if close else f"there is {', '.join(sorted(known)[:10])}"
-    return f"the command says {{{name}}}, but no parameter is called so, and it stays as it is: {meant}"
+    return f"the command says {{{name}}}, but no parameter has this name, so {{{name}}} is left unchanged: {meant}"
 
 
 def _axes(parameters: Mapping[str, Range | list[Scalar]]) -> list[tuple[str, Sequence[Scalar], int, int]]:

@@ -227,6 +227,23 @@ def test_waiting_outlasts_an_absent_master(fake: FakeMaster, run: Run, monkeypat
     assert run("job", "7", "--wait").code == Exit.OK
 
 
+def test_workers_keep_the_old_word_for_their_health_beside_the_new_one(fake: FakeMaster, run: Run) -> None:
+    fake.on("GET /workers", page(worker(standing=-1.5)))
+    (view,) = run("workers", "--json").document
+    assert (view["health"], view["standing"]) == (-1.5, -1.5)
+    header = run("workers").out.splitlines()[0]
+    assert "last seen" in header
+    assert "yield time" in header
+    assert "health" in run("workers", "--long").out.splitlines()[0]
+
+
+@pytest.mark.parametrize("option", ["--user", "--owner"])
+def test_programs_of_a_user(fake: FakeMaster, run: Run, option: str) -> None:
+    fake.on("GET /programs", page(program()))
+    assert run("history", "--by", "program", option, "ann").code == Exit.OK
+    assert fake.asked("GET /programs")[0].query["owner"] == "ann"
+
+
 def test_ctrl_c_leaves_the_job_running_and_says_how_to_come_back(fake: FakeMaster, run: Run) -> None:
     async def interrupt(_: web.Request) -> web.Response:
         os.kill(os.getpid(), signal.SIGINT)
@@ -236,7 +253,7 @@ def test_ctrl_c_leaves_the_job_running_and_says_how_to_come_back(fake: FakeMaste
     fake.on("GET /workers", page(worker()))
     ran = run("job", "7", "--wait")
     assert ran.code == Exit.INTERRUPTED
-    assert "job 7 goes on; come back to it with: loopline job 7 --wait" in ran.err
+    assert "job 7 continues; follow it again with: loopline job 7 --wait" in ran.err
     assert [seen.what for seen in fake.seen if seen.what.startswith("POST")] == []
 
 
@@ -275,7 +292,7 @@ def test_a_broken_promise_is_a_failure(fake: FakeMaster, run: Run) -> None:
 
 def test_the_audit_in_one_line(fake: FakeMaster, run: Run) -> None:
     fake.on("GET /passing", ok(AUDIT))
-    assert run("passing").out == "3 completions checked, 0 passings, 1 allowed (paused)\n"
+    assert run("passing").out == "3 completions checked, 0 order violations, 1 exempt (paused)\n"
 
 
 @pytest.mark.parametrize("name", sorted(COMMANDS.keys() - PASSED_ON - {"replay", "token", "service"}))

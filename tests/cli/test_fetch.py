@@ -22,7 +22,8 @@ def test_what_all_tasks_wrote_becomes_files(fake: FakeMaster, run: Run, tmp_path
     serve(fake, *range(1, 31))
     ran = run("fetch", "7", str(tmp_path / "new" / "folder"), "--json")
     assert ran.document | {"folder": ""} == {
-        "job": 7, "folder": "", "fetched": 60, "present": 0, "bytes": 21 * 6 + 9 * 5, "unfinished": 0
+        "job": 7, "folder": "", "fetched": 60, "outputs": 0, "logs": 60,
+        "present": 0, "bytes": 21 * 6 + 9 * 5, "unfinished": 0
     }  # fmt: skip
     for number in range(1, 31):
         file = tmp_path / "new" / "folder" / f"{number}.out"
@@ -39,7 +40,8 @@ def test_a_second_time_brings_only_what_is_new(fake: FakeMaster, run: Run, tmp_p
     fake.on("GET /jobs/7/tasks/2/stdout", ok(b"better"))
     ran = run("fetch", "7", str(tmp_path))
     assert ran.out == (
-        f"2 files (6 B) brought into {tmp_path}, 2 were there already\n1 task not finished: run this again later\n"
+        f"2 files downloaded to {tmp_path}/ (0 outputs, 2 logs, 6 B), 2 were there already\n"
+        "1 task not finished: run this again later\n"
     )
     assert (tmp_path / "2.out").read_text() == "better"
     assert not (tmp_path / "3.out").exists()

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loopline.cli.render.layout import DEFAULT, Layout, LayoutError
+from loopline.transfer.layout import DEFAULT, Layout, LayoutError
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from loopline.cli.submission.command import submit
+from loopline.cli.submission.submit import submit
 from loopline_shared.rest.bodies import Preview
 from tests.cli.conftest import Run
 from tests.cli.fake_master import FakeMaster, ok

@@ -17,7 +17,7 @@ def test_it_shows_what_it_would_remove(fake: FakeMaster, run: Run) -> None:
     assert "7 files (2.0 MB) to be removed" in ran.out
     assert "1 unfinished upload" in ran.out
     assert "2 jobs (3, 4)" in ran.out
-    assert "nothing has been removed: do it with --delete" in ran.out
+    assert "nothing has been removed: add --delete to remove them" in ran.out
 
 
 def test_it_removes_when_told_to(fake: FakeMaster, run: Run) -> None:
@@ -25,5 +25,5 @@ def test_it_removes_when_told_to(fake: FakeMaster, run: Run) -> None:
     ran = run("prune", "--delete")
     assert fake.asked("POST /prune")[0].body == {"older_than_s": None, "delete": True}
     assert "7 files (2.0 MB) removed" in ran.out
-    assert "do it with --delete" not in ran.out
+    assert "add --delete to remove them" not in ran.out
     assert run("prune", "--json").document["files"] == 7

@@ -12,11 +12,14 @@ from typing import Any
 import pytest
 
 from loopline.cli.errors import Exit
-from loopline.service import install, plans
+from loopline.service import install, installed, plans
 from loopline_shared.errors import LooplineError
 from tests.cli.conftest import Run
 
-COMMAND = [sys.executable, "-P", "-m", "loopline_worker", "--label", 'it\'s "100%" $HOME', "--data-dir", "a b"]
+ARGUMENTS = ("--label", 'it\'s "100%" $HOME', "--data-dir", "a b")
+COMMAND = [sys.executable, "-P", "-m", "loopline", "worker", *ARGUMENTS]
+OLD_COMMAND = [sys.executable, "-P", "-m", "worker", *ARGUMENTS]
+STOP_AND_START = (["disable", "--now"], ["restart"])
 NAMESPACE = {"task": "http://schemas.microsoft.com/windows/2004/02/mit/task"}
 needs_systemd = pytest.mark.skipif(not shutil.which("systemd-analyze"), reason="systemd-analyze is not installed")
 linux_only = pytest.mark.skipif(sys.platform != "linux", reason="needs Linux")
@@ -82,7 +85,7 @@ def test_launchd_reads_its_property_list() -> None:
 def test_windows_reads_its_task() -> None:
     program = r"C:\Program Files\Python\python.exe"
     plan = plans.for_windows(
-        [program, "-m", "loopline_worker", "--data-dir", r"D:\a & b"], PureWindowsPath("x"), r"LAB\ann"
+        [program, "-P", "-m", "loopline", "worker", "--data-dir", r"D:\a & b"], PureWindowsPath("x"), r"LAB\ann"
     )
     (content,) = plan.files.values()
     root = ET.fromstring(content.decode("utf-16").partition("?>")[2].strip())
@@ -91,7 +94,7 @@ def test_windows_reads_its_task() -> None:
         return root.findtext("/".join(f"task:{name}" for name in path.split("/")), namespaces=NAMESPACE)
 
     assert said("Actions/Exec/Command") == r"C:\Program Files\Python\pythonw.exe"
-    assert said("Actions/Exec/Arguments") == r'-m loopline_worker --data-dir "D:\a & b"'
+    assert said("Actions/Exec/Arguments") == r'-P -m loopline worker --data-dir "D:\a & b"'
     assert said("Principals/Principal/UserId") == r"LAB\ann"
     assert said("Settings/ExecutionTimeLimit") == "PT0S"
     assert content[:2] in (b"\xff\xfe", b"\xfe\xff")  # what its declaration says
@@ -101,7 +104,8 @@ def test_windows_reads_its_task() -> None:
 def test_it_is_shown_without_being_done(run: Run, tmp_path: Path) -> None:
     ran = run("service", "install", "--print", "--", "--slots", "2")
     assert ran.code == Exit.OK
-    assert f"ExecStart={sys.executable} -P -m loopline_worker --slots 2" in ran.out
+    command = Path(sys.executable).with_name("loopline")
+    assert f"ExecStart={command} worker --slots 2" in ran.out
     assert "$ loginctl enable-linger" in ran.out
     assert not (tmp_path / "config" / "systemd").exists()
 
@@ -126,9 +130,9 @@ def test_tasks_never_run_as_root(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "\nUser=ann\n" in install.plan(system=True).files[Path("/etc/systemd/system") / plans.UNIT].decode()
 
 
-@linux_only
-def test_a_whole_life(run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """With a stand-in for the system's manager."""
+@pytest.fixture
+def commands(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[list[str]]:
+    """Commands that were given to a stand-in for the system's manager."""
     commands: list[list[str]] = []
 
     def manager(command: list[str], **_: Any) -> subprocess.CompletedProcess[str]:
@@ -136,10 +140,92 @@ def test_a_whole_life(run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path)
         return subprocess.CompletedProcess(command, 0, "", "")
 
     monkeypatch.setattr(install, "SYSTEMD_RUNS", tmp_path)
-    monkeypatch.setattr(install.subprocess, "run", manager)
+    monkeypatch.setattr("subprocess.run", manager)
+    return commands
+
+
+@linux_only
+def test_a_whole_life(run: Run, commands: list[list[str]]) -> None:
     assert run("service", "status", "--json").document["installed"] is False
     assert run("service", "install", "--json").document["running"] is True
     assert ["systemctl", "--user", "enable", plans.UNIT] in commands
     assert run("service", "status").code == Exit.OK
-    assert run("service", "uninstall", "--json").document == {"installed": False, "running": False, "files": []}
+    assert run("service", "uninstall", "--json").document == {
+        "installed": False, "running": False, "files": [], "outdated": False, "reinstall": None
+    }  # fmt: skip
     assert run("service", "status").code == Exit.FAILED
+
+
+@linux_only
+def test_without_a_console_script_the_service_starts_the_public_module(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "python3"))
+    unit = install.plan().files[tmp_path / "config/systemd/user" / plans.UNIT].decode()
+    assert f"\nExecStart={tmp_path}/python3 -P -m loopline worker\n" in unit
+
+
+@linux_only
+def test_the_service_command_is_a_worker() -> None:
+    """The command of the unit runs from any folder."""
+    command = install._command(["--help"])
+    helped = subprocess.run(command, capture_output=True, text=True, check=False, cwd="/")
+    assert (helped.returncode, "--slots" in helped.stdout) == (0, True), helped.stderr
+
+
+# Services that an earlier release installed
+
+
+def plans_of(command: list[str], tmp_path: Path) -> dict[str, plans.Plan]:
+    return {
+        "user": plans.for_user(command, tmp_path, "ann"),
+        "system": plans.for_system(command, "ann", tmp_path / "system"),
+        "macos": plans.for_macos(command, tmp_path, 501),
+        "windows": plans.for_windows(command, PureWindowsPath(tmp_path), "ann"),
+    }
+
+
+@pytest.mark.parametrize("kind", ["user", "system", "macos", "windows"])
+def test_an_old_service_is_recognised_with_its_arguments(kind: str, tmp_path: Path) -> None:
+    for command, is_old in ((OLD_COMMAND, True), (COMMAND, False)):
+        plan = plans_of(command, tmp_path)[kind]
+        for file, content in plan.files.items():
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_bytes(content)
+        found = installed.find(plan.files)
+        assert found
+        assert found.is_outdated is is_old
+        assert kind == "windows" or found.arguments == ARGUMENTS  # a quote within a word: untested on Windows
+        assert found.user == ("ann" if kind == "system" else "")
+
+
+def test_a_service_of_the_console_script_is_a_current_one(tmp_path: Path) -> None:
+    plan = plans.for_user(["/opt/venv/bin/loopline", "worker", "--slots", "2"], tmp_path, "ann")
+    written(plan)
+    assert installed.find(plan.files) == installed.Installed(("--slots", "2"), is_outdated=False)
+
+
+@linux_only
+def test_status_and_doctor_say_how_to_install_an_old_service_again(
+    run: Run, commands: list[list[str]], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    written(plans.for_user([sys.executable, "-P", "-m", "worker", "--slots", "2"], tmp_path / "config", "ann"))
+    again = "loopline service install -- --slots 2"
+    status = run("service", "status", "--json").document
+    assert (status["installed"], status["outdated"], status["reinstall"]) == (True, True, again)
+    assert f"Install it again: {again}\n" in run("service", "status").out
+    monkeypatch.setattr("loopline.cli.daemons.become", lambda command: 0)
+    doctor = run("doctor", "--json")
+    assert (doctor.code, doctor.out) == (Exit.OK, "")
+    assert f"Install it again: {again}\n" in doctor.err
+
+
+@linux_only
+def test_installing_over_an_old_service_replaces_it(run: Run, commands: list[list[str]], tmp_path: Path) -> None:
+    plan = plans.for_user([sys.executable, "-P", "-m", "worker"], tmp_path / "config", "ann")
+    written(plan)
+    assert run("service", "install", "--json", "--", "--slots", "2").document["outdated"] is False
+    stop, start = (commands.index(["systemctl", "--user", *words, plans.UNIT]) for words in STOP_AND_START)
+    assert stop < start, "what the old files started is stopped first"
+    assert run("service", "status", "--json").document["reinstall"] is None
+    assert " worker --slots 2\n" in (tmp_path / "config/systemd/user" / plans.UNIT).read_text()

@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from loopline.cli.submission import sources
-from loopline.cli.submission.sweep_options import SweepOptions
+from loopline.cli.submission.options import SweepOptions
 from loopline.transfer import row_upload as loopline_rows
 from loopline_shared.errors import LooplineError
 from loopline_shared.rest.bodies import Preview, Submission

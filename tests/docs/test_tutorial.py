@@ -107,7 +107,7 @@ def test_every_step_comes_to_what_the_page_says(tmp_path: Path) -> None:
     with terminal(tmp_path) as one:
         for step in steps(DOCS / "tutorial.md"):
             one.type(step)
-        assert "0 passings" in one.run("loopline passing")
+        assert "0 order violations" in one.run("loopline passing")
         (database,) = tmp_path.rglob("loopline.db")
         assert "log and rows agree" in one.run(f"loopline replay '{database}'")
     assert (tmp_path / "examples" / "nile" / "nile.png").read_bytes().startswith(b"\x89PNG")

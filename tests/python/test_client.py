@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import importlib
 import inspect
 import subprocess
 import sys
@@ -26,7 +27,7 @@ def test_every_method_is_there() -> None:
     for asynchronous, ordinary in ((loopline.AsyncClient, loopline.Client), (loopline.AsyncJob, loopline.Job)):
         methods = {name for name, _ in inspect.getmembers(asynchronous, inspect.isfunction) if name[0] != "_"}
         assert methods <= set(dir(ordinary))
-    assert (loopline.Client.explain.__doc__ or "").startswith("Why a job")
+    assert (loopline.Client.explain.__doc__ or "").startswith("Explain the state of a job")
 
 
 def test_a_map_as_a_job(grid: SmallGrid, finish: Callable[[int], None]) -> None:
@@ -102,8 +103,14 @@ def test_a_stream_may_be_left_before_its_end(grid: SmallGrid) -> None:
         results = job.results()
         next(results)
         results.close()
-        assert asyncio.run_coroutine_threadsafe(_tasks(), client._portal.loop).result(10) <= 1
+        assert asyncio.run_coroutine_threadsafe(_tasks(), client._loop_thread.loop).result(10) <= 1
 
 
 async def _tasks() -> int:
     return len(asyncio.all_tasks()) - 1
+
+
+def test_uploads_are_where_the_documentation_says() -> None:
+    from loopline import files
+
+    assert files is importlib.import_module("loopline.transfer.files")

@@ -19,7 +19,7 @@ import pytest
 import loopline
 from loopline import executor as executor_module
 from loopline import http
-from loopline.functions import calls, sending
+from loopline.functions import call_submitter, calls
 from loopline.functions.futures import GridFuture
 from loopline_shared.errors import LooplineError
 from loopline_shared.model import TaskId
@@ -97,7 +97,7 @@ def test_pickling_may_run_what_cancels_other_calls(executor: loopline.Executor, 
 
     executor.submit(Odd()).cancel()
     assert other.cancelled()
-    with executor._unfinished._lock:
+    with executor._pending._lock:
         assert executor.submit(len, "").cancel(), "in the same thread, as a collection is"
 
 
@@ -119,7 +119,7 @@ def test_chunks_are_fewer_tasks(executor: loopline.Executor, grid: SmallGrid) ->
 def test_a_map_of_more_tasks_than_a_job_may_have_is_several_jobs(
     executor: loopline.Executor, grid: SmallGrid, monkeypatch: pytest.MonkeyPatch, chunk: int
 ) -> None:
-    monkeypatch.setattr(sending, "MOST_CALLS_PER_JOB", 3)
+    monkeypatch.setattr(call_submitter, "MOST_CALLS_PER_JOB", 3)
     assert list(executor.map(abs, range(-13, 0), chunksize=chunk)) == list(range(13, 0, -1))
     assert max(len(job.calls) for job in grid.jobs.values()) == 3
 
@@ -159,7 +159,7 @@ def test_many_short_calls_share_tasks_and_few_do_not(executor: loopline.Executor
     assert probe
     assert rest
     assert (probe.chunk, probe.calls, rest.calls) == (1, executor_module.PROBED_CALLS, 20_000 - probe.calls)
-    assert rest.chunk == -(-rest.calls // sending.FEWEST_TASKS), "none is a great part of the whole"
+    assert rest.chunk == -(-rest.calls // call_submitter.FEWEST_TASKS), "none is a great part of the whole"
     futures = [future for number in executor.jobs for future in executor.attach(number)]
     assert [future.result(10) for future in futures[:3]] == [20_000, 19_999, 19_998]
     assert len(futures) == 20_000
@@ -179,13 +179,13 @@ def test_many_short_calls_share_tasks_and_few_do_not(executor: loopline.Executor
     ],
 )
 def test_how_many_calls_a_task_makes(seconds: list[float], slots: int, length: int, chunk: int) -> None:
-    assert sending.chunk_for([bytes(length)] * 100_000, seconds, slots) == chunk
+    assert call_submitter.chunk_for([bytes(length)] * 100_000, seconds, slots) == chunk
 
 
 def test_a_map_whose_calls_are_long_is_sent_before_they_are_made(
     executor: loopline.Executor, grid: SmallGrid, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sending, "PROBED_FOR_S", 0.05)
+    monkeypatch.setattr(call_submitter, "PROBED_FOR_S", 0.05)
     grid.holds = True
     executor.map(abs, range(2000))
     until(lambda: len(grid.jobs) == 2)
@@ -202,11 +202,11 @@ def unhurried(executor: loopline.Executor, monkeypatch: pytest.MonkeyPatch) -> N
         was_cancelled = cancel(future)
         if threading.current_thread() is threading.main_thread():
             for _ in range(20):
-                executor._portal.call(asyncio.sleep(0))
+                executor._loop_thread.call(asyncio.sleep(0))
         return was_cancelled
 
     monkeypatch.setattr(GridFuture, "cancel", cancel_and_let_the_loop_run)
-    monkeypatch.setattr(sending, "PROBED_FOR_S", 1000.0)  # only the end of the first calls has the rest sent
+    monkeypatch.setattr(call_submitter, "PROBED_FOR_S", 1000.0)  # only the end of the first calls has the rest sent
 
 
 @pytest.mark.usefixtures("unhurried")
@@ -244,7 +244,7 @@ def test_a_map_that_is_given_up_before_it_is_sent_never_is(
     executor: loopline.Executor, grid: SmallGrid, chunk: int | None
 ) -> None:
     is_given_up = threading.Event()
-    executor._portal.loop.call_soon_threadsafe(is_given_up.wait)  # the executor's loop stands still
+    executor._loop_thread.loop.call_soon_threadsafe(is_given_up.wait)  # the executor's loop stands still
     with pytest.raises(TimeoutError):
         next(executor.map(abs, range(2000), chunksize=chunk, timeout=0))
     is_given_up.set()

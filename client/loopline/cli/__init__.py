@@ -1,1 +1,1 @@
-"""The command ``loopline``: one small file per subject, loaded when one of its commands is run."""
+"""The command line: one file for each command or group of commands."""

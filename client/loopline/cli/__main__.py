@@ -1,7 +1,7 @@
 """The command ``loopline``.
 
-Exit codes: 0 done; 1 the job failed, or an error; 2 wrong usage; 3 not found; 4 not authorised; 5 no master
-answers; 130 interrupted. Whatever goes wrong is said on stderr, with the next step; ``--json`` makes that JSON too.
+The exit codes are in ``errors.py``. Errors are printed on stderr, with the next step; with ``--json`` they are JSON
+too.
 """
 
 from __future__ import annotations
@@ -19,23 +19,24 @@ from loopline_shared.errors import LooplineError
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; its exit code."""
+    """Run one command and return its exit code."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     as_json = "--json" in words[: words.index("--") if "--" in words else None]
     try:
         code = run(words)
-        sys.stdout.flush()  # now, while a broken pipe is still looked after
+        sys.stdout.flush()  # now, while a broken pipe is still handled below
         return code
     except LooplineError as error:
         return report(error, as_json)
     except KeyboardInterrupt:
         return Exit.INTERRUPTED
-    except BrokenPipeError:  # whoever read our output has seen enough
+    except BrokenPipeError:  # the reader of our output has closed it
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return Exit.OK
 
 
 def run(words: list[str]) -> int:
+    """Run one command. Raises LooplineError if its words are wrong."""
     chosen = next((word for word in words if not word.startswith("-")), None)
     if chosen is not None and chosen not in app.COMMANDS:
         close = difflib.get_close_matches(chosen, app.COMMANDS, n=1)
@@ -51,7 +52,7 @@ def _hint(error: CycloptsError) -> str:
     chain = tuple(error.command_chain or ())
     if chain == ("submit",) and isinstance(error, UnknownOptionError):
         return "an option of the command to run goes after `--`"
-    return f"`{' '.join(['loopline', *chain])} --help` shows what it takes"
+    return f"`{' '.join(['loopline', *chain])} --help` lists its options"
 
 
 if __name__ == "__main__":

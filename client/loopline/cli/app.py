@@ -1,4 +1,4 @@
-"""The table of commands. Nothing of a command is loaded before it is chosen, so that help and errors are quick."""
+"""The table of commands. A command is imported when it is chosen, so that help and errors are quick."""
 
 from __future__ import annotations
 
@@ -10,49 +10,53 @@ from loopline_shared import __version__
 _GRID, _JOBS, _STEERING, _OUTPUT, _MACHINES, _ACCESS = (
     Group(title, sort_key=place)
     for place, title in enumerate(
-        ("Grid", "Submit and look", "Steer", "Bring results home", "Machines", "Access and audit"), 1
+        ("Grid", "Submit and look", "Steer", "Get results", "Machines", "Access and audit"), 1
     )
 )
 
 COMMANDS: dict[str, tuple[Group, str, str]] = {
-    "demo": (_GRID, "loopline.demo.command:demo", "Show a whole grid at work on this computer, in half a minute."),
+    "demo": (_GRID, "loopline.demo.show:demo", "Show a whole grid at work on this computer, in half a minute."),
     "master": (_GRID, "loopline.cli.daemons:master", "Run a master; `loopline master --help` lists its settings."),
     "worker": (_GRID, "loopline.cli.daemons:worker", "Run a worker; `loopline worker --help` lists its settings."),
     "replay": (_GRID, "loopline.cli.replay:replay", "Replay a master's event log: compare, or ask what if."),
-    "simulate": (_GRID, "loopline.cli.daemons:simulate", "Experiments in virtual time; alone it lists them."),
-    "submit": (_JOBS, "loopline.cli.submission.command:submit", "Submit a job: a command, or a sweep of many tasks."),
+    "simulate": (_GRID, "loopline.cli.daemons:simulate", "Run an experiment in virtual time; alone it lists them."),
+    "submit": (_JOBS, "loopline.cli.submission.submit:submit", "Submit a job: a command, or a sweep of many tasks."),
     "jobs": (_JOBS, "loopline.cli.jobs:jobs", "List jobs, the latest first."),
     "job": (_JOBS, "loopline.cli.jobs:job", "Show one job, or wait for it."),
     "tasks": (_JOBS, "loopline.cli.jobs:tasks", "List a job's tasks."),
-    "explain": (_JOBS, "loopline.cli.jobs:explain", "Say why a job, a task or a worker is where it is."),
-    "gantt": (_JOBS, "loopline.cli.gantt:gantt", "Draw who ran what, and when."),
+    "explain": (_JOBS, "loopline.cli.jobs:explain", "Explain the state of a job, a task or a worker."),
+    "gantt": (_JOBS, "loopline.cli.gantt:gantt", "Draw which worker ran what, and when."),
     "cancel": (_STEERING, "loopline.cli.steer:cancel", "Cancel a job."),
     "pause": (_STEERING, "loopline.cli.steer:pause", "Start nothing more of a job until it is resumed."),
-    "resume": (_STEERING, "loopline.cli.steer:resume", "Go on with a paused job."),
+    "resume": (_STEERING, "loopline.cli.steer:resume", "Resume a paused job."),
     "retry": (_STEERING, "loopline.cli.steer:retry", "Run the failed and cancelled tasks of a job again."),
-    "logs": (_OUTPUT, "loopline.cli.output:logs", "Print what a task wrote."),
-    "results": (_OUTPUT, "loopline.cli.output:results", "Print what every task wrote, as the tasks finish."),
-    "fetch": (_OUTPUT, "loopline.cli.fetch:fetch", "Bring what all tasks wrote into a folder."),
+    "logs": (_OUTPUT, "loopline.cli.output:logs", "Print the output of a task."),
+    "results": (_OUTPUT, "loopline.cli.output:results", "Print the output of every task, as the tasks finish."),
+    "fetch": (_OUTPUT, "loopline.cli.fetch:fetch", "Download outputs and logs of all tasks."),
     "workers": (_MACHINES, "loopline.cli.workers:workers", "List the workers."),
-    "top": (_MACHINES, "loopline.cli.top:top", "Watch the grid, live: what runs where, how far jobs are."),
-    "history": (_MACHINES, "loopline.cli.history:history", "Sum up who used what, and what programs take."),
-    "drain": (_MACHINES, "loopline.cli.workers:drain", "Give a worker nothing more to do."),
-    "undrain": (_MACHINES, "loopline.cli.workers:undrain", "Give a drained worker work again."),
+    "top": (_MACHINES, "loopline.cli.top:top", "Watch workers and jobs, live."),
+    "history": (
+        _MACHINES,
+        "loopline.cli.history:history",
+        "Sum up usage by user or worker; what past runs tell.",
+    ),
+    "drain": (_MACHINES, "loopline.cli.workers:drain", "Start nothing more on a worker; running tasks finish."),
+    "undrain": (_MACHINES, "loopline.cli.workers:undrain", "Let a drained worker run tasks again."),
     "join": (_MACHINES, "loopline.cli.joining:join", "Make this computer a worker, with the line from a master."),
-    "service": (_MACHINES, "loopline.cli.service:service", "Have the system keep a worker running on this computer."),
-    "owner": (_MACHINES, "loopline.cli.daemons:owner", "On a worker's own computer: what runs here; pause, resume."),
-    "doctor": (_MACHINES, "loopline.cli.daemons:doctor", "What this computer lets a worker see and do; --self-test."),
+    "service": (_MACHINES, "loopline.cli.service:service", "Install a worker as a service of this computer."),
+    "owner": (_MACHINES, "loopline.cli.daemons:owner", "Show what runs on this computer; pause, resume."),
+    "doctor": (_MACHINES, "loopline.cli.daemons:doctor", "Check what this computer lets a worker see and do."),
     "token": (_ACCESS, "loopline.cli.tokens:token", "Create, list and revoke access tokens."),
-    "prune": (_ACCESS, "loopline.cli.prune:prune", "Remove files from the master that nobody needs."),
+    "prune": (_ACCESS, "loopline.cli.prune:prune", "Remove unused files from the master."),
     "passing": (_ACCESS, "loopline.cli.audit:passing", "Audit the promise that no job passes another."),
 }
 
 
 def build(chosen: str | None) -> App:
-    """The command line, with the ``chosen`` command's own docstring as its help."""
+    """Build the command line, with the ``chosen`` command's own docstring as its help."""
     app = App(
         name="loopline",
-        help="Jobs on the CPU that owners of computers leave over; no job passes an earlier one that is not larger.",
+        help="Jobs on CPU time that PC owners are not using; no job passes an earlier one that is not larger.",
         help_epilogue=EXIT_CODES,
         help_format="markdown",
         version=__version__,

@@ -1,4 +1,4 @@
-"""``loopline passing``: has the promise been kept?"""
+"""``loopline passing``: the audit of the order guarantee."""
 
 from __future__ import annotations
 
@@ -8,10 +8,7 @@ from loopline.cli.render import tables
 
 
 async def passing(*, common: Common = PLAIN) -> int:
-    """Audit the promise that no job passes another; the exit code is 1 where it was broken.
-
-    Every completion is checked against the master's stored rows, apart from what its scheduler believes.
-    """
+    """Audit the promise that no job passes another; the exit code is 1 if it was broken."""
     async with common.client() as client:
         report = await client.passing()
     common.show(report, lambda: tables.passing(report))

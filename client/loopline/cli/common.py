@@ -1,4 +1,4 @@
-"""What all commands have in common: how they find the master, and how they answer."""
+"""Options and output that all commands share."""
 
 from __future__ import annotations
 
@@ -12,16 +12,17 @@ from cyclopts import Group, Parameter
 from pydantic import BaseModel
 from rich.console import Console, RenderableType
 
-from loopline.client import LARGEST_PAGE, AsyncClient
+from loopline.client import AsyncClient
+from loopline.rest_client import LARGEST_PAGE
 
 Item = TypeVar("Item")
-Document = BaseModel | Sequence[BaseModel] | dict[str, Any]
+Document = BaseModel | Sequence[BaseModel] | Sequence[dict[str, Any]] | dict[str, Any]
 
 PATIENCE_S = 300.0
-"""Of commands that go on for long: a master that is restarted meanwhile is waited for."""
+"""Seconds for which long commands wait for a master that is being restarted."""
 
 PIPE_COLUMNS = 200
-"""Width of a table that is not shown on a terminal: wide enough that nothing need be cut."""
+"""Width of a table outside a terminal, which leaves room for every column."""
 
 
 @Parameter(name="*", group=Group("Every command", sort_key=8))
@@ -36,7 +37,7 @@ class Common:
     master
         The master's address, over LOOPLINE_MASTER and `[client] master` in loopline.toml.
     token
-        Who is asking, over LOOPLINE_TOKEN, LOOPLINE_TOKEN_FILE and loopline.toml.
+        Your access token, over LOOPLINE_TOKEN, LOOPLINE_TOKEN_FILE and loopline.toml.
     """
 
     json: bool = False
@@ -44,10 +45,11 @@ class Common:
     token: str | None = None
 
     def client(self, patience_s: float = 1.0) -> AsyncClient:
+        """Return a client of the master that the options name."""
         return AsyncClient(self.master, self.token, patience_s=patience_s)
 
     def show(self, document: Document, picture: Callable[[], RenderableType]) -> None:
-        """A command's answer: the document for programs, its picture for people."""
+        """Print the answer of a command: the document for programs, its picture for people."""
         if self.json:
             print(json_format.dumps(_plain(document), indent=2))
         else:
@@ -58,14 +60,14 @@ PLAIN = Common()
 
 
 def read_by(parse: Callable[[str], Any], metavar: str | None = None) -> Parameter:
-    """An argument that is one word, read by a function; its ValueError is wrong usage."""
+    """Return a parameter of one word that a function reads; its ValueError counts as wrong usage."""
     return Parameter(
         converter=lambda _, words: parse(words[0].value), n_tokens=1, accepts_keys=False, metavar=metavar
     )
 
 
 async def some(limit: int, items: AsyncIterator[Item]) -> list[Item]:
-    """The first ``limit`` of them; 0: all."""
+    """Return the first ``limit`` items; 0: all."""
     taken: list[Item] = []
     async for item in items:
         taken.append(item)
@@ -75,7 +77,7 @@ async def some(limit: int, items: AsyncIterator[Item]) -> list[Item]:
 
 
 def page_size(limit: int) -> int:
-    """To ask for no more than will be shown."""
+    """Return the size of pages to request, so that little more is read than will be shown."""
     return min(limit, LARGEST_PAGE) or LARGEST_PAGE
 
 
@@ -85,14 +87,17 @@ class _Output(Console):
 
 
 def stdout() -> Console:
+    """Return the console of answers."""
     return _Output(highlight=False, markup=False, width=None if sys.stdout.isatty() else PIPE_COLUMNS)
 
 
 def has_colour(console: Console) -> bool:
+    """True if the console can show colours."""
     return console.is_terminal and not console.no_color and console.encoding.startswith("utf")
 
 
 def stderr() -> Console:
+    """Return the console of progress and warnings."""
     return Console(highlight=False, markup=False, stderr=True)
 
 

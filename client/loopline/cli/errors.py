@@ -1,4 +1,4 @@
-"""What goes wrong on a command line: what is printed, and the exit code."""
+"""Errors of the command line: their exit codes, and how they are printed."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from loopline_shared.errors import LooplineError
 
 
 class Exit(IntEnum):
+    """Exit codes of the command."""
+
     OK = 0
     FAILED = 1
     USAGE = 2
@@ -34,15 +36,17 @@ _BY_STATUS = {
 
 
 def usage(message: str, hint: str = "") -> LooplineError:
+    """Return an error about wrong usage."""
     return LooplineError("usage", message, hint)
 
 
 def exit_code(error: LooplineError) -> Exit:
+    """Return the exit code of an error."""
     return _BY_CODE.get(error.code) or _BY_STATUS.get(error.status, Exit.FAILED)
 
 
 def report(error: LooplineError, as_json: bool) -> Exit:
-    """On stderr, for people or, as one line of JSON, for programs."""
+    """Print an error on stderr, as text or as one line of JSON, and return its exit code."""
     if as_json:
         problem = {"error": {"code": error.code, "message": error.message, "hint": error.hint}}
         print(json.dumps(problem), file=sys.stderr)

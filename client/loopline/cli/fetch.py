@@ -1,4 +1,4 @@
-"""``loopline fetch``: what all tasks of a job wrote and left, as files."""
+"""``loopline fetch``: the outputs and logs of all tasks of a job, as files."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import aclosing
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from cyclopts import Parameter
 from rich.markup import escape
@@ -18,10 +18,10 @@ from rich.text import Text
 from loopline.cli.common import PATIENCE_S, PLAIN, Common, stderr
 from loopline.cli.errors import usage
 from loopline.cli.render import human
-from loopline.cli.render.layout import DEFAULT, Layout, LayoutError, check_names
-from loopline.cli.subjects import Job
+from loopline.cli.subjects import JobNumber
 from loopline.client import AsyncClient
-from loopline.transfer.downloads import Home, outputs_of
+from loopline.transfer.downloads import OutputFolder, outputs_of
+from loopline.transfer.layout import DEFAULT, Layout, LayoutError, check_names
 from loopline_shared.errors import LooplineError
 from loopline_shared.model import Stream, TaskState
 from loopline_shared.rest.bodies import JobDetail, TaskView
@@ -30,103 +30,109 @@ AT_ONCE = 8
 PLACE = Parameter(metavar="FOLDERS")
 
 _STREAMS: tuple[tuple[Stream, str], ...] = (("stdout", "out"), ("stderr", "err"))
-_SAME_TIME_S = 0.01  # what file systems may make of a time
+_SAME_TIME_S = 0.01  # precision of times on some file systems
 
 
 @dataclass
-class Tally:
-    """What was done; the document of ``--json``."""
+class FetchReport:
+    """Counts of one `loopline fetch`: the document of ``--json``."""
 
     job: int
     folder: str
-    fetched: int = 0  # files
+    outputs: int = 0  # files fetched
+    logs: int = 0  # files fetched
     present: int = 0  # files that were there already
     bytes: int = 0
     unfinished: int = 0  # tasks
 
+    @property
+    def document(self) -> dict[str, Any]:
+        """Report as JSON."""
+        return {"fetched": self.outputs + self.logs, **asdict(self)}
+
 
 async def fetch(
-    job: Job, folder: Path, /, *, layout: Annotated[str, PLACE] = DEFAULT, common: Common = PLAIN
+    job: JobNumber, folder: Path, /, *, layout: Annotated[str, PLACE] = DEFAULT, common: Common = PLAIN
 ) -> None:
-    """Bring what all tasks wrote and left into a folder: `3.out`, `3.err` and the folder `3` for task 3.
+    """Download the outputs and logs of all tasks: `3.out`, `3.err` and the folder `3` for task 3.
 
-    Run it again after an interruption, or when more tasks have finished: what is complete is not fetched again.
-    What a task printed bears the time at which it finished; files that it left are compared by their content.
+    Run it again after an interruption, or when more tasks have finished: complete files are not fetched again. A log
+    has the time at which its task finished; outputs are compared by their content.
 
     Parameters
     ----------
     job
-        Its number.
+        Number of the job.
     folder
-        Where to; made if need be.
+        Folder to download to; made if it does not exist.
     layout
-        The folder of each task in there, from its parameters: '{lr}/{seed}/' rather than '{task}/'.
+        Folder of each task in it, named by its parameters: '{lr}/{seed}/' rather than '{task}/'.
     """
     try:
         template = Layout(layout)
         folder.mkdir(parents=True, exist_ok=True)
         async with common.client(PATIENCE_S) as client:
-            tally = await _Fetching(client, await client.job(job), folder, template).all()
+            report = await _Fetching(client, await client.job(job), folder, template).all()
     except LayoutError as error:
         raise usage(str(error)) from None
     except OSError as error:
         hint = "free some space there, or name another folder"
         raise LooplineError("folder", f"cannot write into {folder}: {error}", hint) from None
-    common.show(asdict(tally), lambda: _summary(tally))
+    common.show(report.document, lambda: _summary(report))
 
 
 class _Fetching:
-    """One job's tasks on their way home."""
+    """Downloads the files of one job's tasks."""
 
     def __init__(self, client: AsyncClient, job: JobDetail, folder: Path, layout: Layout) -> None:
         self._client = client
         self._job = job
-        self._home = Home(folder)
+        self._folder = OutputFolder(folder)
         self._layout = layout
-        self._tally = Tally(job.id, str(folder))
+        self._report = FetchReport(job.id, str(folder))
 
-    async def all(self) -> Tally:
+    async def all(self) -> FetchReport:
+        """Download everything and return the report."""
         console, job = stderr(), self._job
         with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
             row = progress.add_task(escape(f"job {job.id} {job.name}"), total=job.task_count)
 
-            async def bring(task: TaskView) -> None:
-                await self._bring(task)
+            async def download(task: TaskView) -> None:
+                await self._download(task)
                 progress.advance(row)
 
-            await _each(self._client.tasks(job.id), bring)
-        self._home.clear()
-        return self._tally
+            await _each(self._client.tasks(job.id), download)
+        self._folder.clear()
+        return self._report
 
-    async def _bring(self, task: TaskView) -> None:
+    async def _download(self, task: TaskView) -> None:
         if task.finished_at is None:
-            self._tally.unfinished += 1
+            self._report.unfinished += 1
             return
         place = await self._place(task)
         for stream, suffix in _STREAMS:
-            file = self._home.target(f"{place}.{suffix}")
+            file = self._folder.target(f"{place}.{suffix}")
             if _is_from(file, task.finished_at):
-                self._tally.present += 1
+                self._report.present += 1
             else:
-                self._count(1, 0, await _save(self._client, task, stream, file))
+                size = await _save(self._client, task, stream, file)
+                self._report.bytes += size
+                self._report.logs += 1
         if self._job.spec.outputs and task.state is TaskState.SUCCEEDED:
             outputs = await outputs_of(self._client, task.id)
             check_names([output.path for output in outputs])
-            brought = await self._home.bring(self._client, task.id, outputs, place)
-            self._count(brought.fetched, brought.present, brought.bytes)
+            downloaded = await self._folder.download(self._client, task.id, outputs, place)
+            self._report.outputs += downloaded.fetched
+            self._report.present += downloaded.present
+            self._report.bytes += downloaded.bytes
 
     async def _place(self, task: TaskView) -> str:
         parameters = (await self._client.task(task.id)).parameters if self._layout.needs_parameters else {}
         return self._layout.folder(self._job.id, task.number, parameters)
 
-    def _count(self, fetched: int, present: int, size_bytes: int) -> None:
-        self._tally.fetched += fetched
-        self._tally.present += present
-        self._tally.bytes += size_bytes
-
 
 async def _each(tasks: AsyncIterator[TaskView], act: Callable[[TaskView], Awaitable[None]]) -> None:
-    """Several at once; the list is read no faster than they are done."""
+    """Act on several tasks at once; the list is read as fast as tasks are done."""
     places = asyncio.Semaphore(AT_ONCE)
 
     async def take(task: TaskView) -> None:
@@ -145,12 +151,12 @@ async def _each(tasks: AsyncIterator[TaskView], act: Callable[[TaskView], Awaita
 
 
 def _is_from(file: Path, moment: float) -> bool:
-    """A file bears its task's time only once it is complete; a task that was run again has another."""
+    """True if the file is complete: then it has its task's time. A task that was run again has another time."""
     return file.exists() and abs(file.stat().st_mtime - moment) < _SAME_TIME_S
 
 
 async def _save(client: AsyncClient, task: TaskView, stream: Stream, file: Path) -> int:
-    """Into a file beside it that takes its place when it is complete."""
+    """Write the stream beside the file, replace the file when the stream is complete, and return its size."""
     part = file.with_name(f"{file.name}.part")
     with part.open("wb") as sink:
         try:
@@ -158,7 +164,7 @@ async def _save(client: AsyncClient, task: TaskView, stream: Stream, file: Path)
                 async for piece in pieces:
                     sink.write(piece)
         except LooplineError as error:
-            if error.code != "no_output":  # cancelled before it ran: it wrote nothing
+            if error.code != "no_output":  # the task was cancelled before it ran
                 raise
         size = sink.tell()
     finished = task.finished_at or 0.0
@@ -167,10 +173,12 @@ async def _save(client: AsyncClient, task: TaskView, stream: Stream, file: Path)
     return size
 
 
-def _summary(tally: Tally) -> Text:
-    line = Text(f"{human.plural(tally.fetched, 'file')} ({human.amount(tally.bytes)}) brought into {tally.folder}")
-    if tally.present:
-        line.append(f", {tally.present:,} were there already")
-    if tally.unfinished:
-        line.append(f"\n{human.plural(tally.unfinished, 'task')} not finished: run this again later", "yellow")
+def _summary(report: FetchReport) -> Text:
+    kinds = f"{human.plural(report.outputs, 'output')}, {human.plural(report.logs, 'log')}"
+    count = human.plural(report.outputs + report.logs, "file")
+    line = Text(f"{count} downloaded to {report.folder.rstrip('/')}/ ({kinds}, {human.amount(report.bytes)})")
+    if report.present:
+        line.append(f", {report.present:,} were there already")
+    if report.unfinished:
+        line.append(f"\n{human.plural(report.unfinished, 'task')} not finished: run this again later", "yellow")
     return line

@@ -1,4 +1,4 @@
-"""Following a job until it is over: ``--wait``."""
+"""Following a job until it is over: the option ``--wait``."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ OPEN = (JobState.WAITING, JobState.QUEUED, JobState.RUNNING)
 
 
 async def follow(job: int, common: Common, warnings: Sequence[str] = ()) -> int:
-    """Show how far a job is until it is over, and how it ended; Ctrl-C leaves the job running."""
+    """Show the progress of a job until it is over, and then its outcome; Ctrl-C leaves the job running."""
     console = stderr()
     for warning in warnings:
         console.print(Text(f"warning: {warning}", "yellow"))
@@ -33,14 +33,14 @@ async def follow(job: int, common: Common, warnings: Sequence[str] = ()) -> int:
                 view = await show_until_over(client, job, show)
     except asyncio.CancelledError:
         where = f" --master {common.master}" if common.master else ""
-        console.print(f"job {job} goes on; come back to it with: loopline job {job} --wait{where}")
+        console.print(f"job {job} continues; follow it again with: loopline job {job} --wait{where}")
         raise
     common.show(view, lambda: outcome(view))
     return Exit.OK if view.state == JobState.SUCCEEDED else Exit.FAILED
 
 
 async def show_until_over(client: AsyncClient, job: int, show: Show) -> JobDetail:
-    """Show the job as it is, again and again; what it is when it is over."""
+    """Show the job again and again until it is over, and return it."""
     view, heard, pause_s = await _look(client, job, show), time.monotonic(), FIRST_PAUSE_S
     while view.state in OPEN:
         await asyncio.sleep(pause_s)
@@ -61,7 +61,7 @@ async def _look(client: AsyncClient, job: int, show: Show) -> JobDetail:
 
 
 async def _note(client: AsyncClient, job: JobView) -> str:
-    """What the counts do not say: why it waits, and how many replicas run in its tail."""
+    """Return what the counts do not say: the reason for waiting, or the number of replicas."""
     if job.state not in OPEN:
         return job.state
     if job.held or not job.tasks.running:
@@ -76,7 +76,7 @@ async def _note(client: AsyncClient, job: JobView) -> str:
 
 
 def outcome(job: JobDetail) -> RenderableType:
-    """How a job ended, in a line."""
+    """Return the outcome of a job in a line."""
     took = human.between(job.submitted_at, job.finished_at, job.submitted_at)
     line = Text.assemble("job ", (f"{job.id} {job.name} ", "bold"), tables.state(job.state), f" after {took}: ")
     line.append(tables.counts(job))

@@ -1,4 +1,4 @@
-"""``loopline gantt``."""
+"""``loopline gantt``: the attempts of jobs as bars over time."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import time
 
 from loopline.cli.common import PLAIN, Common, has_colour, some, stdout
 from loopline.cli.render.chart import draw
-from loopline.cli.subjects import Job
+from loopline.cli.subjects import JobNumber
 from loopline_shared.rest.bodies import AttemptView
 
 LATEST = 3
 
 
-async def gantt(*jobs: Job, common: Common = PLAIN) -> None:
-    """Draw who ran what, and when: a row for each slot, a bar for each attempt.
+async def gantt(*jobs: JobNumber, common: Common = PLAIN) -> None:
+    """Draw which worker ran what, and when: a row for each slot, a bar for each attempt.
 
     Parameters
     ----------

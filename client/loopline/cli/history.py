@@ -1,4 +1,4 @@
-"""``loopline history``: who used what, for how long, and what earlier runs have taught the grid."""
+"""``loopline history``: usage by user, worker or job, and what past runs tell of programs."""
 
 from __future__ import annotations
 
@@ -20,30 +20,30 @@ async def history(
     by: HistorySubject | Literal["program"] = "user",
     since: Annotated[float | None, read_by(values.duration, "DURATION")] = None,
     limit: Annotated[int, Parameter(alias="-n")] = 100,
-    owner: str | None = None,
+    user: Annotated[str | None, Parameter(alias="--owner")] = None,
     name: str | None = None,
     forecasts: bool = False,
     common: Common = PLAIN,
 ) -> None:
-    """Sum up the processor time that tasks took: useful, on replicas, wasted on losers, lost.
+    """Sum up the processor time that tasks took: useful, on replicas, wasted on losing replicas, lost.
 
-    By program: what the grid knows of whose programs from their latest runs, and expects of jobs without a size. Jobs
-    of one owner, name and folder are runs of one program. `--json` has the runs themselves.
+    By program: what the latest runs tell, which predicts jobs without a size. Jobs of one user, name and folder are
+    runs of one program. `--json` has the runs themselves.
 
     Parameters
     ----------
     by
         A line for each user, worker, job or program.
     since
-        Only what ended within this time until now, such as 7d; else all.
+        Only what ended within this time until now, such as 7d (default: all).
     limit
         At most so many lines, the greatest first; programs: the latest used first.
-    owner
-        Only programs of this user.
+    user
+        Only programs of this user (before: --owner).
     name
         Only programs of this name.
     forecasts
-        Instead: how well the ETAs of completed jobs held.
+        Show how accurate the ETAs of completed jobs were instead.
     """
     if forecasts:
         async with common.client() as client:
@@ -52,7 +52,7 @@ async def history(
         return
     if by == "program":
         async with common.client() as client:
-            items = await some(limit, client.programs(owner, name, page_size=page_size(limit)))
+            items = await some(limit, client.programs(user, name, page_size=page_size(limit)))
         common.show(items, lambda: tables.cut(knowledge.programs(items), len(items), limit))
         return
     start = 0.0 if since is None else max(0.0, time.time() - since)
@@ -77,7 +77,9 @@ def _picture(report: HistoryReport, by: HistorySubject) -> RenderableType:
 
 
 def _held(report: ForecastReport) -> RenderableType:
-    made = tables.table("told at", "jobs", "done by p50", "done by p90", right=("jobs", "done by p50", "done by p90"))
+    made = tables.table(
+        "estimated at", "jobs", "done by p50", "done by p90", right=("jobs", "done by p50", "done by p90")
+    )
     for moment in report.moments:
         shares = ("-" if share is None else f"{share:.0%}" for share in (moment.p50_held, moment.p90_held))
         made.add_row(f"{moment.moment} % done" if moment.moment else "first task", f"{moment.jobs:,}", *shares)

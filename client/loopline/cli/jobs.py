@@ -1,11 +1,11 @@
-"""Commands that look at jobs and their tasks."""
+"""Commands that show jobs and their tasks."""
 
 from __future__ import annotations
 
 from loopline.cli.common import PLAIN, Common, page_size, some
 from loopline.cli.follow import follow
 from loopline.cli.render import tables
-from loopline.cli.subjects import Job, SubjectOrWorker
+from loopline.cli.subjects import JobNumber, SubjectOrWorker
 from loopline_shared.model import JobState, TaskState
 
 
@@ -24,13 +24,13 @@ async def jobs(*, state: JobState | None = None, limit: int = 20, common: Common
     common.show(items, lambda: tables.cut(tables.jobs(items), len(items), limit))
 
 
-async def job(job: Job, /, *, wait: bool = False, common: Common = PLAIN) -> int:
+async def job(job: JobNumber, /, *, wait: bool = False, common: Common = PLAIN) -> int:
     """Show one job, or wait for it.
 
     Parameters
     ----------
     job
-        Its number.
+        Number of the job.
     wait
         Follow it until it is over; the exit code then tells whether it succeeded.
     """
@@ -42,13 +42,15 @@ async def job(job: Job, /, *, wait: bool = False, common: Common = PLAIN) -> int
     return 0
 
 
-async def tasks(job: Job, /, *, state: TaskState | None = None, limit: int = 100, common: Common = PLAIN) -> None:
+async def tasks(
+    job: JobNumber, /, *, state: TaskState | None = None, limit: int = 100, common: Common = PLAIN
+) -> None:
     """List a job's tasks.
 
     Parameters
     ----------
     job
-        Its number.
+        Number of the job.
     state
         Only tasks in this state.
     limit
@@ -60,7 +62,7 @@ async def tasks(job: Job, /, *, state: TaskState | None = None, limit: int = 100
 
 
 async def explain(subject: SubjectOrWorker, /, *, common: Common = PLAIN) -> None:
-    """Say why a job, a task or a worker is where it is, or where the time of one that is over went.
+    """Explain the state of a job, a task or a worker, or where the time of a finished one went.
 
     Parameters
     ----------

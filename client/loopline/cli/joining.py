@@ -1,4 +1,4 @@
-"""``loopline join``: all that is needed on a new computer."""
+"""``loopline join``: make a computer a worker with one line."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from rich.text import Text
 from loopline.cli.common import PLAIN, Common, read_by
 from loopline.cli.errors import usage
 from loopline.client import AsyncClient
+from loopline.service import install as services
 from loopline_shared.errors import LooplineError
 from loopline_shared.joining import (
     JoinLine,
@@ -41,27 +42,27 @@ async def join(
 ) -> None:
     """Make this computer a worker, with the line that `loopline token join` printed.
 
-    What it needs is kept in the configuration folder, for this user's eyes only. Should anything go wrong half-way,
+    The membership is kept in the configuration folder, readable by this user alone. After an error or interruption,
     run the same line again: it counts once.
 
     Parameters
     ----------
     line
-        The line, or what follows `loopline join` in it.
+        The whole line, or its part after `loopline join`.
     name
-        The worker's name; made of this computer's, if not given.
+        Name of the worker (default: made from the name of this computer).
     service
         Also install the worker as a service of this user, and start it.
     """
     if common.master or common.token:
-        raise usage("the line says where the master is and who is asking", "leave --master and --token out")
+        raise usage("the line has the address and the token already", "leave --master and --token out")
     member = _prepared(line, name)
     try:
         await _ask(line, member)
     except LooplineError as error:
         if error.code != "join_token_refused":
             raise
-        member = replace(member, token=new_worker_token())  # the one from before was revoked: this one was not
+        member = replace(member, token=new_worker_token())  # the earlier token was revoked
         await _ask(line, member)
     file = Membership.confirm()
     document: dict[str, Any] = {"worker": member.name, "master": member.master, "file": str(file)}
@@ -71,7 +72,7 @@ async def join(
 
 
 async def _ask(line: JoinLine, member: Membership) -> None:
-    """The token is kept first of all: whatever happens next, asking again lets the same one in."""
+    """Keep the token and ask to be let in. The token is written first, so that a repeated request is the same."""
     member.write(pending_file())
     wish = JoinRequest(
         secret=line.secret, worker=member.name, token=token_id(member.token), hash=hash_of(member.token)
@@ -81,17 +82,16 @@ async def _ask(line: JoinLine, member: Membership) -> None:
 
 
 def _install(member: Membership) -> dict[str, Any]:
-    from loopline.service.install import install
-
+    """Install the service, with the arguments of the service that it replaces."""
     try:
-        return install().document
+        return services.install(arguments=services.arguments()).document
     except LooplineError as error:
         message = f"this computer has joined as {member.name}, but as for the service: {error.message}"
         raise LooplineError(error.code, message, error.hint, error.status) from None
 
 
 def _prepared(line: JoinLine, name: str | None) -> Membership:
-    """What a first, broken off try has left is used again, so that it counts as the same computer."""
+    """Return the membership to ask for; that of an interrupted try is used again."""
     for file in (pending_file(), membership_file()):
         before = _kept(file)
         if before and before.master == line.master and name in (None, before.name):
@@ -100,7 +100,7 @@ def _prepared(line: JoinLine, name: str | None) -> Membership:
 
 
 def _kept(file: Path) -> Membership | None:
-    """None also for what cannot be read: joining again is what repairs it."""
+    """Return the membership in a file, or None if the file is missing or unreadable."""
     with suppress(LooplineError):
         return Membership.read(file)
     return None
@@ -116,4 +116,6 @@ def _told(member: Membership, is_service: bool) -> Text:
     text.append("\nits worker runs as a service" if is_service else "\nstart it: loopline worker")
     if not is_service:
         text.append("\nor keep it running, also after a restart: loopline service install")
+        for reinstall in services.outdated_services():
+            text.append(f"\n{services.outdated(reinstall)}")
     return text

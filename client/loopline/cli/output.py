@@ -1,4 +1,4 @@
-"""Commands that print what tasks wrote."""
+"""Commands that print the output of tasks."""
 
 from __future__ import annotations
 
@@ -9,28 +9,28 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from loopline.cli.common import PATIENCE_S, PLAIN, Common
-from loopline.cli.subjects import Job, Task
+from loopline.cli.subjects import JobNumber, TaskNumber
 from loopline_shared.model import Stream
 
 
 async def logs(
-    task: Task,
+    task: TaskNumber,
     /,
     *,
     stderr: bool = False,
     follow: Annotated[bool, Parameter(alias="-f")] = False,
     common: Common = PLAIN,
 ) -> None:
-    """Print what a task wrote.
+    """Print the output of a task.
 
     Parameters
     ----------
     task
         A task such as 12.3.
     stderr
-        What it wrote to stderr, rather than to stdout.
+        Print stderr instead of stdout.
     follow
-        Print what it writes while it writes it, until it is over.
+        Go on printing while the task writes, until it is over.
     """
     stream: Stream = "stderr" if stderr else "stdout"
     async with common.client() as client, aclosing(client.output(task, stream, follow=follow)) as pieces:
@@ -43,13 +43,13 @@ async def logs(
             sys.stdout.flush()
 
 
-async def results(job: Job, /, *, common: Common = PLAIN) -> None:
-    """Print what every task wrote, as the tasks finish; `--json` gives one result a line.
+async def results(job: JobNumber, /, *, common: Common = PLAIN) -> None:
+    """Print the output of every task, as the tasks finish; `--json` prints one result a line.
 
     Parameters
     ----------
     job
-        Its number.
+        Number of the job.
     """
     async with common.client(PATIENCE_S) as client, aclosing(client.results(job)) as lines:
         async for result in lines:

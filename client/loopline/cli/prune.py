@@ -1,4 +1,4 @@
-"""``loopline prune``: files that nobody needs, shown first."""
+"""``loopline prune``: list the unused files on the master, or remove them."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ Age = Annotated[float | None, read_by(values.duration, "DURATION")]
 
 
 async def prune(*, older_than: Age = None, delete: bool = False, common: Common = PLAIN) -> None:
-    """Show which files the master need not keep, and with --delete remove them; for admins.
+    """List the unused files on the master, or remove them with --delete; for admins.
 
-    Files that no job names are among them once they are a week old (`file_grace_s` of the master), and uploads that
-    broke off. Jobs, tasks and short outputs stay listed, whatever is removed.
+    A file is unused if no job names it and it is a week old (`file_grace_s` of the master). Interrupted uploads count
+    too. Jobs, tasks and short outputs stay listed, whatever is removed.
 
     Parameters
     ----------
     older_than
-        Files of jobs that have been over for so long, too: 30d, 12h. Their results cannot be fetched any more.
+        Also the files of jobs that ended so long ago: 30d, 12h. Their results can no longer be fetched.
     delete
-        Remove them; without it they are only shown.
+        Remove the files; without this option they are only listed.
     """
     console: Console = stderr()
     async with common.client(PATIENCE_S) as client:
-        with console.status("looking through the master's files"):
+        with console.status("searching the master's files"):
             report = await client.prune(older_than, delete=delete)
     common.show(report, lambda: _summary(report))
 
@@ -44,10 +44,8 @@ def _summary(report: PruneReport) -> Group:
         )
     if report.job_count:
         named = ", ".join(map(str, report.jobs[:10])) + (", ..." if report.job_count > 10 else "")
-        lines.append(Text(f"their files are not kept any more: {human.plural(report.job_count, 'job')} ({named})"))
-    lines.append(
-        Text(f"what is younger than {human.duration(report.grace_s)} stays, and what other jobs name", "dim")
-    )
+        lines.append(Text(f"jobs whose files go: {human.plural(report.job_count, 'job')} ({named})"))
+    lines.append(Text(f"files newer than {human.duration(report.grace_s)} or used by other jobs are kept", "dim"))
     if not report.deleted and (report.files or report.uploads):
-        lines.append(Text("nothing has been removed: do it with --delete", "yellow"))
+        lines.append(Text("nothing has been removed: add --delete to remove them", "yellow"))
     return Group(*lines)

@@ -1,7 +1,6 @@
-"""``loopline replay``: what a master's event log proves, and what would have been.
+"""``loopline replay``: check a master's event log, or ask what would have been.
 
-Two programs do the work: the master's store reads the database, the simulator tries the other way; here they are
-put together. Neither is ever loaded into this one.
+Two programs do the work: the master's store reads the database, and the simulator tries the alternative.
 """
 
 from __future__ import annotations
@@ -14,8 +13,8 @@ from typing import IO, Annotated
 
 from cyclopts import Parameter
 
-from loopline.cli.daemons import become, program
 from loopline.cli.errors import Exit, usage
+from loopline.programs import become, program
 
 
 def replay(
@@ -29,26 +28,26 @@ def replay(
     events: bool = False,
     json: bool = False,
 ) -> int:
-    """Replay a master's event log and compare what comes out: with its rows, or with what would have been.
+    """Replay a master's event log: compare it with the stored rows, or ask what would have been.
 
-    The database is only read, and its master may go on meanwhile. Without options: do log and rows agree?
-    With `--policy` or `--order`: what if the same jobs had come to the same machines under another policy?
-    With `--what-if-submit`: when would one more job start and end, submitted now, and whom would it delay?
+    The database is only read, and its master may run meanwhile. Without options: do log and rows agree?
+    With `--policy` or `--order`: what if the same jobs had come to the same workers under another policy?
+    With `--what-if-submit`: when would one more job start and end, submitted now, and which jobs would it delay?
 
     Parameters
     ----------
     database
         SQLite's file, or a database URL.
     policy
-        What if this policy had decided.
+        Replay under this policy.
     order
-        What if this had been promised about the order of completions.
+        Replay under this order of completions: hold, deliver or none.
     what_if_submit
-        What if this job were submitted now: JSON, TOML or YAML, as `POST /api/v1/jobs` takes it.
+        Submit this job in the replay, now: JSON, TOML or YAML, as `POST /api/v1/jobs` takes it.
     seeds
-        Runs for `--what-if-submit`, where something must be drawn at random; 20 unless given.
+        Runs of `--what-if-submit` if something is drawn at random (default: 20).
     events
-        Write the log itself instead, a line of JSON for each step.
+        Write the log itself instead, one line of JSON for each step.
     json
         Answer with JSON on stdout, and nothing else.
     """
@@ -64,8 +63,9 @@ def replay(
 
 
 def _piped(reader: list[str], teller: list[str]) -> int:
-    """Show the second's answer where both succeed, else what the first to fail has to say: a log that could not be
-    read to its end has no answer.
+    """Pipe the reader into the teller and print the teller's answer.
+
+    If one of them fails, print the first error instead: a log that was read in part has no answer.
     """
     with (
         tempfile.TemporaryFile() as complaint,
@@ -75,7 +75,7 @@ def _piped(reader: list[str], teller: list[str]) -> int:
         ) as telling,
     ):
         assert reading.stdout is not None
-        reading.stdout.close()  # the teller's now: should it end early, the reader learns of it
+        reading.stdout.close()  # only the teller keeps it open, so that the reader notices if the teller ends early
         answer, error = telling.communicate()
         code = reading.wait()
         said = _text(complaint)

@@ -1,4 +1,4 @@
-"""``loopline service``: a worker that the operating system keeps running."""
+"""``loopline service``: a worker as a service of the operating system."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ def install(
     print_: Annotated[bool, Parameter(name=["--print", "--dry-run"])] = False,
     common: Common = PLAIN,
 ) -> None:
-    """Install a worker as a service, and start it: now, and whenever this computer starts.
+    """Install a worker as a service and start it: now, and whenever this computer starts.
 
     Parameters
     ----------
     arguments
-        After `--`: of `loopline worker`, such as `--slots 2`; settings of loopline.toml hold as well.
+        Arguments of `loopline worker` after `--`, such as `--slots 2`; loopline.toml applies as well.
     system
-        For a computer that nobody sits at: a service of the system rather than of this user. Needs sudo.
+        Install a service of the system rather than of this user, for a computer that nobody sits at. Needs sudo.
     user
-        With --system: who runs the tasks; never root.
+        User who runs the tasks with --system; never root.
     print_
-        Show what would be written and run, and do nothing.
+        Show the files and commands, and do nothing.
     """
     if print_:
         plan = services.plan(system, user, arguments)
@@ -48,12 +48,12 @@ def install(
 
 @service.command
 def status(*, system: bool = False, common: Common = PLAIN) -> int:
-    """Say whether it is installed and running; exit code 0 if it runs, else 1.
+    """Show if the service is installed and running; exit code 0 if it runs, else 1.
 
     Parameters
     ----------
     system
-        The system's, rather than this user's.
+        The service of the system, rather than of this user.
     """
     state = services.state(system)
     _show(state, common)
@@ -62,12 +62,12 @@ def status(*, system: bool = False, common: Common = PLAIN) -> int:
 
 @service.command
 def uninstall(*, system: bool = False, common: Common = PLAIN) -> None:
-    """Stop it, and remove what was installed; what it runs is given back to the grid.
+    """Stop the service and remove its files; running tasks are returned to the queue.
 
     Parameters
     ----------
     system
-        The system's, rather than this user's. Needs sudo.
+        The service of the system, rather than of this user. Needs sudo.
     """
     _show(services.uninstall(system), common)
 

@@ -8,28 +8,28 @@ from rich.text import Text
 
 from loopline.cli.common import PLAIN, Common
 from loopline.cli.render import tables
-from loopline.cli.subjects import Job
+from loopline.cli.subjects import JobNumber
 from loopline.client import AsyncClient
 from loopline_shared.rest.bodies import JobView
 
 
-async def cancel(job: Job, /, *, common: Common = PLAIN) -> None:
-    """Cancel a job: what it has running is killed, what it has finished is kept."""
+async def cancel(job: JobNumber, /, *, common: Common = PLAIN) -> None:
+    """Cancel a job: running tasks are killed, finished ones are kept."""
     await _steer(job, AsyncClient.cancel, common)
 
 
-async def pause(job: Job, /, *, common: Common = PLAIN) -> None:
-    """Start nothing more of a job until it is resumed; what runs goes on, and nobody waits for it."""
+async def pause(job: JobNumber, /, *, common: Common = PLAIN) -> None:
+    """Start nothing more of a job until it is resumed; running tasks finish, and other jobs may pass it."""
     await _steer(job, AsyncClient.pause, common)
 
 
-async def resume(job: Job, /, *, common: Common = PLAIN) -> None:
-    """Go on with a paused job."""
+async def resume(job: JobNumber, /, *, common: Common = PLAIN) -> None:
+    """Resume a paused job."""
     await _steer(job, AsyncClient.resume, common)
 
 
-async def retry(job: Job, /, *, common: Common = PLAIN) -> None:
-    """Run the failed and cancelled tasks of a job again; it counts as the last to come."""
+async def retry(job: JobNumber, /, *, common: Common = PLAIN) -> None:
+    """Run the failed and cancelled tasks of a job again; the job goes to the end of the queue."""
     await _steer(job, AsyncClient.retry, common)
 
 

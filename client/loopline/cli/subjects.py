@@ -1,4 +1,4 @@
-"""What a command is about: a job such as 12, or one of its tasks such as 12.3."""
+"""Arguments that name a job such as 12, one of its tasks such as 12.3, or a worker."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from loopline_shared.model import MAX_ID, TaskId
 
 
 def subject(text: str) -> TaskId | int:
-    """``12`` or ``12.3``; ValueError for anything else."""
+    """Return the job ``12`` or the task ``12.3``. Raises ValueError for anything else."""
     try:
         read = TaskId.parse(text) if "." in text else int(text)
     except ValueError:
@@ -21,6 +21,7 @@ def subject(text: str) -> TaskId | int:
 
 
 def job(text: str) -> int:
+    """Return the number of a job. Raises ValueError for anything else."""
     read = subject(text)
     if isinstance(read, TaskId):
         raise ValueError(f"expected a job such as {read.job}, got the task {text!r}")
@@ -28,6 +29,7 @@ def job(text: str) -> int:
 
 
 def task(text: str) -> TaskId:
+    """Return a task. Raises ValueError for anything else."""
     read = subject(text)
     if isinstance(read, int):
         raise ValueError(f"expected a task such as {read}.1, got the job {text!r}")
@@ -35,7 +37,7 @@ def task(text: str) -> TaskId:
 
 
 def subject_or_worker(text: str) -> TaskId | int | str:
-    """``12``, ``12.3``, or else a worker's name; ValueError for what is none of these."""
+    """Return the job ``12``, the task ``12.3``, or a worker's name. Raises ValueError for anything else."""
     if text.replace(".", "").isdigit():
         return subject(text)
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", text):
@@ -45,5 +47,5 @@ def subject_or_worker(text: str) -> TaskId | int | str:
 
 SubjectOrWorker = Annotated[TaskId | int | str, read_by(subject_or_worker)]
 Subject = Annotated[TaskId | int, read_by(subject)]
-Job = Annotated[int, read_by(job)]
-Task = Annotated[TaskId, read_by(task)]
+JobNumber = Annotated[int, read_by(job)]
+TaskNumber = Annotated[TaskId, read_by(task)]

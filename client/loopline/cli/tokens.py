@@ -1,4 +1,4 @@
-"""``loopline token``: who may do what."""
+"""``loopline token``: access tokens and join tokens."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ token = App(name="token", default_parameter=Parameter(negative=(), show_default=
 
 @token.command
 async def create(name: str, /, *, role: Role = "user", common: Common = PLAIN) -> None:
-    """Create a token; its secret is shown this once.
+    """Create a token and show its secret, once.
 
     Parameters
     ----------
     name
-        Whose it is: a user or a worker.
+        Name of the user or worker that will use it.
     role
-        What it allows: everything (admin), submitting jobs (user), looking (reader), or joining as a worker.
+        Rights of the token: everything (admin), submitting jobs (user), reading (reader), or joining as a worker.
     """
     async with common.client() as client:
         created = await client.create_token(name, role)
@@ -49,7 +49,7 @@ async def revoke(token: str, /, *, common: Common = PLAIN) -> None:
     Parameters
     ----------
     token
-        Its id, as listed.
+        Id of the token, as listed.
     """
     async with common.client() as client:
         try:
@@ -73,16 +73,16 @@ async def join(
     address: str | None = None,
     common: Common = PLAIN,
 ) -> None:
-    """Print the line that lets a new computer join as a worker.
+    """Create a join token and print the line with which a new computer joins as a worker.
 
     Parameters
     ----------
     uses
-        How many computers it is for.
+        Number of computers that may join with it.
     expires
-        How long it is good for, such as 24h or 7d.
+        Time until it expires, such as 24h or 7d.
     address
-        Where those computers reach the master, where that is not how you reach it.
+        Address at which those computers reach the master, if it is not yours.
     """
     async with common.client() as client:
         created = await client.create_join_token(uses, expires)
@@ -93,7 +93,7 @@ async def join(
 
 @token.command
 async def joins(*, common: Common = PLAIN) -> None:
-    """List the lines that were made, without their secrets."""
+    """List the join tokens, without their secrets."""
     async with common.client() as client:
         items = await some(0, client.join_tokens())
     common.show(items, lambda: tables.join_tokens(items))

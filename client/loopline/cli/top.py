@@ -30,8 +30,8 @@ _MOST_RUNNING = 6
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
-    """The grid as it was at one moment."""
+class Snapshot:
+    """Snapshot of the grid at one moment."""
 
     at: float = 0.0
     workers: list[WorkerView] = field(default_factory=list)
@@ -45,14 +45,14 @@ async def top(
     once: bool = False,
     common: Common = PLAIN,
 ) -> None:
-    """Watch the grid: what runs where, how far jobs are. `q` ends it.
+    """Watch workers and jobs, live; `q` quits.
 
     Parameters
     ----------
     every
-        How often to look.
+        Time between two updates.
     once
-        Look once, and print.
+        Print once and exit.
     """
     console = stdout()
     async with common.client(0.0 if console.is_terminal else 1.0) as client:
@@ -66,8 +66,8 @@ async def top(
 
 
 async def _watch(client: AsyncClient, console: Console, live: Live, quits: asyncio.Event, every_s: float) -> None:
-    """Until `q`; LooplineError where the master is away for too long."""
-    look = Look()
+    """Update the picture until `q` is pressed. Raises LooplineError if the master is away for too long."""
+    look = Snapshot()
     while not quits.is_set():
         trouble = ""
         try:
@@ -84,14 +84,14 @@ async def _watch(client: AsyncClient, console: Console, live: Live, quits: async
             continue
 
 
-async def _look(client: AsyncClient) -> Look:
+async def _look(client: AsyncClient) -> Snapshot:
     jobs = [job for state in _SHOWN_STATES for job in reversed(await some(_MOST, client.jobs(state)))]
     workers = sorted(await some(0, client.workers()), key=lambda worker: (not worker.connected, worker.name))
-    return Look(time.time(), workers, jobs, await client.passing())
+    return Snapshot(time.time(), workers, jobs, await client.passing())
 
 
-def _picture(look: Look, master: str, height: int, trouble: str = "") -> RenderableType:
-    """As much as fits on so many lines: jobs have a half, workers what they leave."""
+def _picture(look: Snapshot, master: str, height: int, trouble: str = "") -> RenderableType:
+    """Return as much as fits on so many lines: jobs have a half, workers what they leave."""
     half = max(3, (height - 8) // 2)
     shown_jobs = look.jobs[: max(half, height - 8 - len(look.workers))]
     shown_workers = look.workers[: max(half, height - 8 - len(shown_jobs))]
@@ -100,7 +100,7 @@ def _picture(look: Look, master: str, height: int, trouble: str = "") -> Rendera
     return Group(*parts)
 
 
-def _summary(look: Look, master: str, trouble: str) -> Text:
+def _summary(look: Snapshot, master: str, trouble: str) -> Text:
     here = [worker for worker in look.workers if worker.connected]
     slots, used = sum(worker.slots for worker in here), sum(worker.slots_used for worker in here)
     spare = sum(worker.load.spare_cpu for worker in here if worker.load)
@@ -111,14 +111,15 @@ def _summary(look: Look, master: str, trouble: str) -> Text:
     if look.passing is not None:
         style = "bold red" if look.passing.passings else "green"
         line.append(
-            f"{human.plural(look.passing.passings, 'passing')} in {look.passing.completions:,} completions", style
+            f"{human.plural(look.passing.passings, 'order violation')} in {look.passing.completions:,} completions",
+            style,
         )
     if trouble:
         line.append(f"\n{trouble}", "yellow")
     return line
 
 
-def _workers(workers: list[WorkerView], look: Look) -> RenderableType:
+def _workers(workers: list[WorkerView], look: Snapshot) -> RenderableType:
     made = tables.table("worker", "slots", "", "spare CPU", "owner", "running", right=("spare CPU",))
     for worker in workers:
         load = worker.load
@@ -135,12 +136,12 @@ def _workers(workers: list[WorkerView], look: Look) -> RenderableType:
 
 
 def _slots(worker: WorkerView) -> Text:
-    """A mark a slot, as far as they are readable."""
+    """Return a mark for each slot, up to a readable number."""
     used, free = min(worker.slots_used, _BAR), min(max(0, worker.slots - worker.slots_used), _BAR)
     return Text.assemble(("■" * used, "cyan"), ("□" * free, "dim"))
 
 
-def _jobs(jobs: list[JobView], look: Look) -> RenderableType:
+def _jobs(jobs: list[JobView], look: Snapshot) -> RenderableType:
     made = tables.table("job", "name", "state", "", "tasks", "took", right=("job",))
     for job in jobs:
         made.add_row(
@@ -162,7 +163,7 @@ def _progress(job: JobView) -> Text:
 
 @contextmanager
 def _quit_key() -> Iterator[asyncio.Event]:
-    """Set by `q`, where keys can be read one by one."""
+    """Yield an event that `q` sets, if keys can be read one by one."""
     quits = asyncio.Event()
     if sys.platform == "win32" or not sys.stdin.isatty():
         yield quits

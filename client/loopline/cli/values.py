@@ -1,4 +1,4 @@
-"""What a user types, read into what a job says. Pure; ValueError says what was expected."""
+"""Values of options and job files, as people write them. Pure; a ValueError tells what was expected."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Literal
 
-Range = dict[str, list[int]]
+RangeValues = dict[str, list[int]]
 Value = str | int | float
 
-MAX_INTEGER = 2**53  # the largest that every JSON reader keeps exact; what is larger stays text
+MAX_INTEGER = 2**53  # largest integer that every JSON reader keeps exact; larger ones stay text
 
 _RANGE = re.compile(r"(-?\d{1,15})\.\.(-?\d{1,15})(?::(-?\d{1,15}))?")
 _ARRAY = re.compile(r"(\d{1,15})-(\d{1,15})(?::(\d{1,15}))?")
@@ -27,8 +27,8 @@ for _power, _letter in enumerate("kmgt", 1):
     _BYTES |= {f"{_letter}i": 1024**_power, f"{_letter}ib": 1024**_power}
 
 
-def parameter(text: str) -> tuple[str, Range | list[Value]]:
-    """``seed=1..100``, ``seed=1..100:5``, or ``lr=0.1,0.01``; a quoted value stays text, commas and all."""
+def parameter(text: str) -> tuple[str, RangeValues | list[Value]]:
+    """Read ``seed=1..100``, ``seed=1..100:5`` or ``lr=0.1,0.01``; a quoted value stays text, commas and all."""
     name, _, values = (part.strip() for part in text.partition("="))
     if not (name and values):
         raise ValueError(f"expected NAME=VALUES such as seed=1..100 or lr=0.1,0.01, got {text!r}")
@@ -39,15 +39,15 @@ def parameter(text: str) -> tuple[str, Range | list[Value]]:
     return name, list(_items(values))
 
 
-def array(text: str) -> Range:
-    """``1-1000`` or ``1-1000:2``, the end included."""
+def array(text: str) -> RangeValues:
+    """Read ``1-1000`` or ``1-1000:2``, the end included."""
     if bounds := _ARRAY.fullmatch(text.strip()):
         return _range(bounds)
     raise ValueError(f"expected FIRST-LAST or FIRST-LAST:STEP, got {text!r}")
 
 
 def scalar(text: str) -> Value:
-    """What JSON reads as a number is one; anything else (007, nan, a number too large to be exact) stays text."""
+    """Return a number if JSON reads the text as one; any other text (007, nan, too large to be exact) stays text."""
     number = _NUMBER.fullmatch(text)
     if not number:
         return text
@@ -58,22 +58,22 @@ def scalar(text: str) -> Value:
 
 
 def duration(text: str) -> float:
-    """Seconds: ``90``, ``90s``, ``10m``, ``1h30m``, ``2d``."""
+    """Return seconds from ``90``, ``90s``, ``10m``, ``1h30m`` or ``2d``."""
     return _measure(text, _SECONDS, "a duration such as 90s, 10m or 1h30m")
 
 
 def size(text: str) -> float | Literal["unknown"]:
-    """A duration, or the word ``unknown``."""
+    """Read a duration, or the word ``unknown``."""
     return "unknown" if text.strip() == "unknown" else duration(text)
 
 
 def memory(text: str) -> int:
-    """Bytes: ``2GB`` or ``2g`` (1000-based), ``512MiB`` (1024-based), or a plain number."""
+    """Return bytes from ``2GB`` or ``2g`` (1000-based), ``512MiB`` (1024-based), or a plain number."""
     return round(_measure(text, _BYTES, "an amount of memory such as 2GB or 512MiB"))
 
 
 def notification(text: str) -> dict[str, str]:
-    """``https://...`` or ``command:NAME``."""
+    """Read ``https://...`` or ``command:NAME``."""
     if text.startswith(("https://", "http://")):
         return {"webhook": text}
     kind, _, name = text.partition(":")
@@ -83,7 +83,7 @@ def notification(text: str) -> dict[str, str]:
 
 
 def pair(text: str) -> tuple[str, str]:
-    """``NAME=VALUE``, as for an environment variable."""
+    """Read ``NAME=VALUE``, as of an environment variable."""
     name, found, value = text.partition("=")
     if name and found:
         return name, value
@@ -91,13 +91,13 @@ def pair(text: str) -> tuple[str, str]:
 
 
 def source(text: str) -> Path:
-    """A file to be read; ``-`` is stdin, what else begins with a hyphen is an option."""
+    """Return the path of a file to read; ``-`` is stdin, any other text with a leading hyphen is an option."""
     if text.startswith("-") and text != "-":
-        raise ValueError(f"expected a file, or - for stdin, got {text!r}; a file called so is ./{text}")
+        raise ValueError(f"expected a file, or - for stdin, got {text!r}; to name such a file, write ./{text}")
     return Path(text)
 
 
-def _range(bounds: re.Match[str]) -> Range:
+def _range(bounds: re.Match[str]) -> RangeValues:
     return {"range": [int(bound) for bound in bounds.groups() if bound is not None]}
 
 

@@ -1,6 +1,8 @@
-"""Commands about the machines."""
+"""Commands that list and steer workers."""
 
 from __future__ import annotations
+
+from typing import Any
 
 from rich.text import Text
 
@@ -10,25 +12,27 @@ from loopline_shared.rest.bodies import WorkerView
 
 
 async def workers(*, long: bool = False, common: Common = PLAIN) -> None:
-    """List the workers: their slots, what they leave over, when they were last heard of.
+    """List the workers: their slots, their spare CPU and memory, when they were last seen.
 
     Parameters
     ----------
     long
-        What is known of them instead: speed, queue, network, the last hour against what was promised, standing.
+        Show what is known of them instead: speed, queue, network, the last hour against what was promised, health.
     """
     async with common.client() as client:
         items = await some(0, client.workers(last_hour=long))
-    common.show(items, lambda: knowledge.workers(items) if long else tables.workers(items))
+    common.show(
+        [_document(item) for item in items], lambda: knowledge.workers(items) if long else tables.workers(items)
+    )
 
 
 async def drain(worker: str, /, *, common: Common = PLAIN) -> None:
-    """Give a worker nothing more to do; what it runs, it finishes.
+    """Start nothing more on a worker; running tasks finish, queued ones are reassigned.
 
     Parameters
     ----------
     worker
-        Its name.
+        Name of the worker.
     """
     async with common.client() as client:
         view = await client.drain(worker)
@@ -36,18 +40,25 @@ async def drain(worker: str, /, *, common: Common = PLAIN) -> None:
 
 
 async def undrain(worker: str, /, *, common: Common = PLAIN) -> None:
-    """Give a drained worker work again.
+    """Let a drained worker run tasks again.
 
     Parameters
     ----------
     worker
-        Its name.
+        Name of the worker.
     """
     async with common.client() as client:
         view = await client.undrain(worker)
     _show(view, common)
 
 
+def _document(worker: WorkerView) -> dict[str, Any]:
+    """Return a worker as JSON, with its health also under the name that tables use."""
+    return {**worker.model_dump(mode="json"), "health": worker.standing}
+
+
 def _show(worker: WorkerView, common: Common) -> None:
     doing = f"{worker.slots_used} running" if worker.slots_used else "nothing running"
-    common.show(worker, lambda: Text(f"worker {worker.name}: {'draining, ' if worker.draining else ''}{doing}"))
+    common.show(
+        _document(worker), lambda: Text(f"worker {worker.name}: {'draining, ' if worker.draining else ''}{doing}")
+    )

@@ -1,1 +1,1 @@
-"""``loopline demo``: a whole grid at work on this computer, with nothing pretended."""
+"""``loopline demo``: a whole grid at work on this computer, with real processes."""

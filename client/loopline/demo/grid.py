@@ -1,4 +1,4 @@
-"""A real master and real workers on this computer, in a folder of their own; all gone at the end."""
+"""A real master and real workers on this computer, in a folder of their own, which are all stopped at the end."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from loopline.cli.daemons import program
 from loopline.client import AsyncClient
+from loopline.programs import program
 from loopline_shared.errors import LooplineError
 
 START_LIMIT_S = 60.0
@@ -26,22 +26,26 @@ _PAUSE_S = 0.05
 
 
 @dataclass
-class Grid:
+class DemoGrid:
+    """The processes of the demo."""
+
     folder: Path
     url: str
     processes: dict[str, Process] = field(default_factory=dict)
 
     @property
     def admin_token(self) -> Path:
+        """File of the admin token."""
         return self.folder / "master" / "tokens" / "admin"
 
     async def start(self, workers: Sequence[str], slots: int) -> None:
-        """Back when the master answers and every worker is connected."""
+        """Start master and workers; return when every worker is connected."""
         port = self.url.rpartition(":")[2]
         await self._run("master", "master", "--host", "127.0.0.1", "--port", port)
         await self._until(self._answers)
         token = str(self.admin_token.with_name("worker"))
-        joining = ("--master", self.url, "--token-file", token, "--dedicated")  # a demo's tasks need not yield
+        # The tasks of the demo need not yield to an owner.
+        joining = ("--master", self.url, "--token-file", token, "--dedicated")
         for name in workers:
             await self._run(name, "worker", *joining, "--name", name, "--slots", str(slots))
         async with self.client() as client:
@@ -52,20 +56,21 @@ class Grid:
             await self._until(are_connected)
 
     def client(self, patience_s: float = START_LIMIT_S) -> AsyncClient:
+        """Return a client of the master."""
         return AsyncClient(self.url, self.admin_token.read_text("utf-8").strip(), patience_s=patience_s)
 
     async def stop(self) -> None:
-        """The workers first, so that they end their tasks and say so."""
+        """Stop the workers first, so that they end their tasks and report it, then the master."""
         master, *workers = self.processes.values()
         await asyncio.gather(*map(_end, workers))
         await _end(master)
 
     async def _run(self, name: str, what: str, *arguments: str) -> None:
-        """In its own session, so that Ctrl-C in the terminal is ours alone to act upon."""
+        """Start a program in its own session, so that Ctrl-C in the terminal reaches only the demo."""
         data = str(self.folder / name)
         with (self.folder / f"{name}.log").open("wb") as log:
             self.processes[name] = await asyncio.create_subprocess_exec(
-                *program(what, what, *arguments, "--data-dir", data), env=_environment(),
+                *program(f"loopline_{what}", what, *arguments, "--data-dir", data), env=_environment(),
                 stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
             )  # fmt: skip
 
@@ -94,9 +99,10 @@ class Grid:
 
 
 @asynccontextmanager
-async def running(workers: Sequence[str], slots: int) -> AsyncIterator[Grid]:
+async def running(workers: Sequence[str], slots: int) -> AsyncIterator[DemoGrid]:
+    """Run a grid for the block."""
     with TemporaryDirectory(prefix="loopline-demo-", ignore_cleanup_errors=True) as folder:
-        grid = Grid(Path(folder), f"http://127.0.0.1:{_free_port()}")
+        grid = DemoGrid(Path(folder), f"http://127.0.0.1:{_free_port()}")
         try:
             await grid.start(workers, slots)
             yield grid
@@ -106,7 +112,7 @@ async def running(workers: Sequence[str], slots: int) -> AsyncIterator[Grid]:
 
 
 async def _end(process: Process) -> None:
-    """Ask it to stop; kill it, and whatever is left in its session, where it does not."""
+    """Stop a process; kill it and its session if it does not end in time."""
     with suppress(ProcessLookupError):
         process.terminate()
     try:
@@ -118,7 +124,7 @@ async def _end(process: Process) -> None:
 
 
 def _environment() -> dict[str, str]:
-    """Without what the user has set up for another grid."""
+    """Return the environment without the user's settings for another grid."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("LOOPLINE_")}
     return {**kept, "LOOPLINE_CONFIG": os.devnull}
 

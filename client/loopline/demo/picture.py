@@ -12,7 +12,7 @@ _STOPS = ((0, 7, 60), (32, 107, 203), (237, 255, 255), (255, 170, 0), (120, 20, 
 
 
 def png(rows: Sequence[bytes]) -> bytes:
-    """A picture with a byte, its colour's number, for each pixel."""
+    """Return a PNG picture of rows with a byte, the number of its colour, for each pixel."""
     head = struct.pack(">2I5B", len(rows[0]), len(rows), 8, 3, 0, 0, 0)
     pixels = b"".join(b"\0" + row for row in rows)
     chunks = ((b"IHDR", head), (b"PLTE", palette()), (b"IDAT", zlib.compress(pixels, 9)), (b"IEND", b""))
@@ -20,7 +20,7 @@ def png(rows: Sequence[bytes]) -> bytes:
 
 
 def palette() -> bytes:
-    """256 colours of three bytes."""
+    """Return 256 colours of three bytes."""
     steps = 255 // (len(_STOPS) - 1)
     colours = [bytes(3)]
     for start, end in pairwise(_STOPS):

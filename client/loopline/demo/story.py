@@ -1,4 +1,4 @@
-"""What the demo shows: a long job, a smaller one that overtakes it, and one of equal size that must not."""
+"""The story of the demo: a long job, a smaller one that overtakes it, and one of equal size that must not."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ JOBS = (
     _job("pi", 5, "pi.py", "--seed", "{seed}", "--throws", str(THROWS), seed=[1, 6]),
     _job("pi-again", 5, "pi.py", "--seed", "{seed}", "--throws", str(THROWS), seed=[7, 12]),
 )
-"""Sized by about what they take; the third no smaller than the second, so that it must not pass it."""
+"""Jobs with sizes near their real duration; the third is as large as the second, so that it must wait for it."""
 
 
 async def tell(client: AsyncClient, console: Console) -> list[JobDetail]:
-    """Submit the jobs, and show how they get on until all are over."""
+    """Submit the jobs, and show their progress until all are over."""
     numbers = [(await client.submit(job)).id for job in JOBS]
     with bars(console) as show:
 
@@ -63,11 +63,11 @@ async def draw(client: AsyncClient, job: JobDetail, file: Path) -> None:
 
 
 async def estimate(client: AsyncClient, jobs: Sequence[JobDetail]) -> float:
-    """Pi, from what the tasks of these jobs printed."""
+    """Return pi, from the output of the tasks of these jobs."""
     return fmean([float(text) for job in jobs for text in await _printed(client, job)])
 
 
 async def _printed(client: AsyncClient, job: JobDetail) -> list[str]:
-    """What each task of a job wrote, in the order of tasks."""
+    """Return the output of each task of a job, in the order of tasks."""
     tasks = (TaskId(job.id, number) for number in range(1, job.task_count + 1))
     return [b"".join([piece async for piece in client.output(task)]).decode() for task in tasks]

@@ -1,1 +1,1 @@
-"""Calls of Python functions on the grid: pickled, sent as jobs, and their results as futures."""
+"""Calls of Python functions on the grid: pickled, submitted as jobs, and their results as futures."""

@@ -1,4 +1,4 @@
-"""Calls that follow one another closely, gathered so that they go together: by their function, a batch each."""
+"""Batches of calls: calls that follow one another closely go together, one batch for each function."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from loopline.functions.calls import pickled
 from loopline.functions.futures import Batch, GridFuture
 
 MANY_CALLS = 8
-"""So many that came while others were submitted are many in a row."""
+"""Calls that came while others were submitted count as many in a row from this number on."""
 _LONGEST_S = 0.2
 
 
-class Gathering:
-    """Filled by whoever calls, in any thread, and emptied in the portal's loop.
+class CallBatcher:
+    """Gathers calls from any thread, for the loop that submits them.
 
     ``pause_s``: of many calls in a row, those that follow one another so soon are one batch.
     """
@@ -26,19 +26,19 @@ class Gathering:
     def __init__(self, modules: Iterable[ModuleType], pause_s: float) -> None:
         self._modules = modules
         self._pause_s = pause_s
-        self._lock = threading.RLock()  # what is collected meanwhile may call, too
+        self._lock = threading.RLock()  # the garbage collector may run code that calls, too
         self._batches: dict[bytes, Batch] = {}  # by the function's pickle
         self._pickles: dict[int, tuple[Callable[..., Any], bytes]] = {}  # by the function's identity
         self._is_awaited = False
         self._last_call = 0.0
 
     def add(self, fn: Callable[..., Any], call: bytes, future: GridFuture) -> bool:
-        """Whether somebody has to see to it now that what is gathered is sent (``batches``).
+        """Add a call. True if the caller has to start sending what is gathered (``batches``).
 
-        Functions are the same that have the same pickle: each ``obj.method`` is another object.
+        Functions are the same if they have the same pickle: each ``obj.method`` is another object.
         """
         known = self._pickles.get(id(fn))
-        function = known[1] if known else pickled(fn, self._modules)  # which may run anything: not in the lock
+        function = known[1] if known else pickled(fn, self._modules)  # outside the lock: pickling may run any code
         with self._lock:
             self._pickles[id(fn)] = fn, function
             batch = self._batches.setdefault(function, Batch(function))
@@ -49,8 +49,10 @@ class Gathering:
         return not was_awaited
 
     async def batches(self) -> AsyncIterator[list[Batch]]:
-        """Until there are none. The first call goes at once; those that come while it is on its way go together next.
-        Of many in a row one waits until no more come.
+        """Yield batches until none are left.
+
+        The first call goes at once; those that come while it is on its way go together next. After many calls in a
+        row, the next batch waits until no more come.
         """
         while batches := self._take():
             yield batches
@@ -58,14 +60,14 @@ class Gathering:
                 await self._pause()
 
     def _take(self) -> list[Batch]:
-        """None: whoever comes next begins anew."""
+        """Take all that is gathered. If it is empty, the next caller has to start sending."""
         with self._lock:
             batches, self._batches, self._pickles = self._batches, {}, {}
             self._is_awaited = bool(batches)
         return list(batches.values())
 
     async def _pause(self) -> None:
-        """Once no call has come for a moment."""
+        """Wait until no call has come for a moment."""
         give_up = time.monotonic() + _LONGEST_S
         while (now := time.monotonic()) < min(give_up, self._last_call + self._pause_s):  # noqa: ASYNC110
             await asyncio.sleep(self._last_call + self._pause_s - now)

@@ -1,7 +1,8 @@
-"""The link to the master of a client that calls functions: jobs go up it, results come down as they are committed.
+"""The WebSocket link to the master on which jobs of calls are submitted, and their results arrive as they are
+committed.
 
-Whoever submits or follows a job gives a Listener. Should the link be lost, another one is opened: what was not
-answered is sent again, and each job is followed on from the last result that came.
+Every submitted or followed job has a Listener. If the link is lost, another one is opened: submissions without an
+answer are sent again, and each job is followed on from the last result that came.
 """
 
 from __future__ import annotations
@@ -9,11 +10,12 @@ from __future__ import annotations
 import asyncio
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 import aiohttp
 
-from loopline.http import COME_AGAIN, AwayError, Patience, problem_error
+from loopline.http import COME_AGAIN, Backoff, UnavailableError, problem_error
+from loopline.rest_client import RestClient
 from loopline_shared.errors import LooplineError, ProtocolError
 from loopline_shared.protocol.client_link import (
     Drop,
@@ -32,50 +34,51 @@ from loopline_shared.protocol.client_link import (
 from loopline_shared.rest.bodies import Problem
 from loopline_shared.spec import JobSpec
 
-if TYPE_CHECKING:
-    from loopline.client import AsyncClient
-
-
 _FOR_GOOD = {
     aiohttp.WSCloseCode.PROTOCOL_ERROR: "a message that it does not know",
     aiohttp.WSCloseCode.MESSAGE_TOO_BIG: "a message that is too long",
 }
-"""Why a master closes a link of which another one would come to the same end."""
+"""Reasons for which a master closes a link that would also close the next link."""
 
 
 class Listener(Protocol):
-    """Hears of one job. None of it waits."""
+    """Receives the events of one job. Its methods must not block."""
 
     count: int  # tasks that will end
 
     def submitted(self, job: int) -> None:
-        """It is on the master's disk."""
+        """Handle the submission: the job is on the master's disk."""
 
-    def ended(self, ends: list[TaskEnd]) -> None: ...
+    def ended(self, ends: list[TaskEnd]) -> None:
+        """Handle the ends of some tasks."""
 
     def over(self, why: Over | Exception) -> None:
-        """The last that is heard: it has ended with fewer results, was declined, or cannot be followed."""
+        """Handle the last event: the job has fewer results than tasks, was refused, or cannot be followed."""
 
 
 @dataclass(eq=False, slots=True)
 class _Submission:
+    """A job that is not yet answered."""
+
     spec: JobSpec
     listener: Listener
-    key: str = ""  # once it was sent
-    patience: Patience | None = None  # once the master said to come again
+    key: str = ""  # set when it was sent
+    patience: Backoff | None = None  # set when the master asked to try again
 
 
 @dataclass(eq=False, slots=True)
 class _Followed:
+    """A job whose results are awaited, and the last result that came."""
+
     listener: Listener
     cursor: str = ""
     seen: int = 0
 
 
 class CallLink:
-    """Runs in the loop in which it is made; opens at the first use."""
+    """Link of one client. It runs in the loop in which it is made, and opens at the first use."""
 
-    def __init__(self, client: AsyncClient) -> None:
+    def __init__(self, client: RestClient) -> None:
         self._client = client
         self._name = ""
         self._numbers = 0
@@ -84,17 +87,17 @@ class CallLink:
         self._followed: dict[int, _Followed] = {}
         self._socket: aiohttp.ClientWebSocketResponse | None = None
         self._keeping: asyncio.Task[None] | None = None
-        self._sending: set[asyncio.Task[None]] = set()
-        self._beside: CallLink | None = None  # for jobs that somebody follows here already
+        self._background: set[asyncio.Task[None]] = set()
+        self._beside: CallLink | None = None  # a second link, for jobs that are followed on this one already
 
     def submit(self, spec: JobSpec, listener: Listener) -> None:
-        """The listener hears of what comes of it."""
+        """Submit a job; the listener receives its events."""
         self._unsent.append(_Submission(spec, listener))
         self._open()
         self._send_unsent()
 
     def follow(self, job: int, listener: Listener) -> None:
-        """From its first result on."""
+        """Follow a job from its first result on."""
         if job in self._followed:
             self._beside = self._beside or CallLink(self._client)
             self._beside.follow(job, listener)
@@ -104,7 +107,7 @@ class CallLink:
         self._say(Follow(job))
 
     def drop(self, job: int, listener: Listener) -> None:
-        """It wants to hear of it no more."""
+        """Stop following a job for this listener."""
         if (followed := self._followed.get(job)) and followed.listener is listener:
             del self._followed[job]
             self._say(Drop(job))
@@ -112,6 +115,7 @@ class CallLink:
             self._beside.drop(job, listener)
 
     async def close(self) -> None:
+        """Close the link."""
         if self._beside:
             await self._beside.close()
         if self._keeping:
@@ -124,31 +128,33 @@ class CallLink:
             self._keeping = asyncio.create_task(self._keep())
 
     async def _keep(self) -> None:
-        http = self._client._http
+        """Keep a link open, with pauses while the master is away."""
+        http = self._client.http
         patience = http.patience()
         try:
             while True:
                 try:
                     async with http.socket("/calls") as socket:
                         await self._talk(socket, patience)
-                    fault = AwayError(_hung_up(self._client.master), may_have_acted=False)
-                except AwayError as away:
+                    fault = UnavailableError(_hung_up(self._client.master), may_have_acted=False)
+                except UnavailableError as away:
                     fault = away
                 finally:
                     self._socket = None
                 await patience.after(fault)
-        except Exception as error:  # whoever waits must hear of it
+        except Exception as error:  # every listener must learn of it
             self._give_up(error)
 
-    async def _talk(self, socket: aiohttp.ClientWebSocketResponse, patience: Patience) -> None:
-        """Until the link is lost: the master is away from then on, however long nothing was to be said before."""
+    async def _talk(self, socket: aiohttp.ClientWebSocketResponse, patience: Backoff) -> None:
+        """Read messages until the link is lost; the time for which the master is away begins then."""
         try:
             await self._hear(socket, patience)
         finally:
             if self._socket is socket:
                 patience.restart()
 
-    async def _hear(self, socket: aiohttp.ClientWebSocketResponse, patience: Patience) -> None:
+    async def _hear(self, socket: aiohttp.ClientWebSocketResponse, patience: Backoff) -> None:
+        """Read messages. Raises LooplineError if the master refuses the link for good."""
         while (frame := await socket.receive()).type in (aiohttp.WSMsgType.BINARY, aiohttp.WSMsgType.TEXT):
             try:
                 message = decode_from_master(frame.data)
@@ -166,7 +172,7 @@ class CallLink:
             raise LooplineError("link_refused", why, hint)
 
     def _begin(self, socket: aiohttp.ClientWebSocketResponse, name: str) -> None:
-        """A new link: all that the last one may have lost is said again."""
+        """Begin on a new link by repeating what the last one may have lost."""
         self._unsent = [*self._submissions.values(), *self._unsent]
         self._submissions = {}
         self._socket, self._name, self._numbers = socket, name, 0
@@ -185,11 +191,11 @@ class CallLink:
             one.key = one.key or key_of(self._name, self._numbers)
 
     def _say(self, message: Submit | Follow | Drop) -> None:
-        """If the link is open: a new one says it all."""
+        """Send a message if the link is open; a new link sends everything again."""
         if self._socket is not None:
             sending = asyncio.create_task(_send(self._socket, encode_to_master(message)))
-            self._sending.add(sending)
-            sending.add_done_callback(self._sending.discard)
+            self._background.add(sending)
+            sending.add_done_callback(self._background.discard)
 
     def _heed(self, message: Submitted | Refusal | Ends | Over) -> None:
         if isinstance(message, Ends):
@@ -210,13 +216,13 @@ class CallLink:
             one.listener.over(error)
             return
         waiting = asyncio.create_task(self._try_again(one, error))
-        self._sending.add(waiting)
-        waiting.add_done_callback(self._sending.discard)
+        self._background.add(waiting)
+        waiting.add_done_callback(self._background.discard)
 
     async def _try_again(self, one: _Submission, error: LooplineError) -> None:
-        one.patience = one.patience or self._client._http.patience()
+        one.patience = one.patience or self._client.http.patience()
         try:
-            await one.patience.after(AwayError(error, may_have_acted=False))
+            await one.patience.after(UnavailableError(error, may_have_acted=False))
         except LooplineError as final:
             one.listener.over(final)
             return
@@ -237,7 +243,7 @@ class CallLink:
             followed.listener.over(Over(message.job, message.over))
 
     def _give_up(self, error: Exception) -> None:
-        """It can be opened again, for those who still come."""
+        """Report the error to every listener. The link can be opened again for later jobs."""
         left: list[_Submission | _Followed] = [*self._submissions.values(), *self._unsent, *self._followed.values()]
         self._submissions, self._unsent, self._followed = {}, [], {}
         for one in left:
@@ -245,7 +251,7 @@ class CallLink:
 
 
 async def _send(socket: aiohttp.ClientWebSocketResponse, frame: bytes) -> None:
-    with suppress(ConnectionError):  # it is lost, which whoever listens on it will see
+    with suppress(ConnectionError):  # the link is lost, which its reader will notice
         await socket.send_bytes(frame)
 
 

@@ -1,6 +1,6 @@
-"""Calls of functions as tasks: pickled on the way out, their values or exceptions unpickled on the way home.
+"""Calls of functions as tasks: pickled for their way to workers, their values or exceptions unpickled here.
 
-A pickle holds for one version of Python (major and minor) only, and loading one runs what its writer likes: a
+A pickle is valid for one version of Python (major and minor) only, and loading one runs what its writer likes: a
 client trusts its master's workers as they trust it.
 """
 
@@ -16,11 +16,12 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import islice, repeat
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pydantic import PrivateAttr
 
-from loopline.http import AwayError
+from loopline.http import UnavailableError
+from loopline.rest_client import RestClient
 from loopline.transfer.files import hash_of, upload
 from loopline_shared.errors import LooplineError
 from loopline_shared.model import Function, TaskId, TaskState
@@ -30,19 +31,16 @@ from loopline_shared.rest.bodies import TaskResult
 from loopline_shared.row_lines import write_row
 from loopline_shared.spec import JobSpec, Requirements, RowFile, Table
 
-if TYPE_CHECKING:
-    from loopline.client import AsyncClient
-
 LONGEST_INLINE_BYTES = 64_000
-"""A task's arguments up to this travel with it; longer ones are a file."""
+"""Most bytes of a task's arguments that travel with the task; longer ones are a file."""
 _ROWS_INLINE_BYTES = 100_000
 
-Outcome = tuple[Any, BaseException | None]
-"""What a call returned, or what went wrong."""
+CallOutcome = tuple[Any, BaseException | None]
+"""Return value of a call, or its error."""
 
 
 class RemoteTraceback(Exception):  # noqa: N818 - it is where an exception comes from
-    """The cause of an exception that was raised elsewhere: where it happened there."""
+    """The cause of an exception that was raised on a worker: its traceback there."""
 
     def __init__(self, text: str) -> None:
         super().__init__(text)
@@ -53,19 +51,22 @@ class RemoteTraceback(Exception):  # noqa: N818 - it is where an exception comes
 
 
 class CallError(LooplineError):
-    """A call came to no end of its own: its process crashed, it took too long or too much, or it was cancelled."""
+    """Raised for a call that did not finish by itself.
+
+    Its process crashed, it took too long or too much, or it was cancelled.
+    """
 
 
 @dataclass(frozen=True)
 class CallOptions:
-    """What all calls of an executor have in common. ``size``: of one call, in reference CPU-seconds."""
+    """Options of all calls of an executor. ``size``: of one call, in reference CPU-seconds."""
 
     name: str = ""
     size: float | None = None
     requires: Requirements = field(default_factory=Requirements)
     environment: dict[str, str] = field(default_factory=dict)
     timeout_s: float | None = None
-    max_attempts: int = 1  # of an exception, which is the function's own doing; the loss of a worker burns none
+    max_attempts: int = 1  # after exceptions; the loss of a worker does not count
     max_replicas: int | None = None
 
 
@@ -76,28 +77,30 @@ class CallResult(TaskResult):
     _error: BaseException | None = PrivateAttr(default=None)
 
     def get(self) -> Any:
-        """What the function returned; what it raised is raised."""
+        """Return the value that the function returned, or raise its exception."""
         if self._error is not None:
             raise self._error
         return self._value
 
     @property
     def error(self) -> BaseException | None:
+        """Exception of the call; None if it returned."""
         return self._error
 
 
 def python_here() -> str:
+    """Return the version of this Python: major and minor."""
     return f"{sys.version_info.major}.{sys.version_info.minor}"
 
 
 def pickled(thing: Any, modules: Iterable[ModuleType] = ()) -> bytes:
-    """``modules``: whose functions are to be carried along, because workers do not have them."""
+    """Return the pickle of a thing. Functions of ``modules`` are pickled by value, for workers that lack them."""
     (pickle_,) = all_pickled([thing], modules)
     return pickle_
 
 
 def all_pickled(things: Iterable[Any], modules: Iterable[ModuleType] = ()) -> Iterator[bytes]:
-    """One pickle each: they have nothing in common, and can be read apart."""
+    """Yield one pickle for each thing; they share nothing, and can be read apart."""
     import cloudpickle
 
     with ExitStack() as stack:
@@ -114,15 +117,15 @@ def all_pickled(things: Iterable[Any], modules: Iterable[ModuleType] = ()) -> It
 
 
 async def submit_calls(
-    client: AsyncClient, function: bytes, calls: Sequence[bytes], options: CallOptions, session: str
+    client: RestClient, function: bytes, calls: Sequence[bytes], options: CallOptions, session: str
 ) -> int:
-    """One job, a task for each pickle of ``(args, kwargs)``; its number."""
+    """Submit one job with a task for each pickle of ``(args, kwargs)``, and return its number."""
     common = await common_spec(client, function, options, session)
     return (await client.submit(spec_of(common, await parameters_of(client, calls), len(calls)))).id
 
 
-async def common_spec(client: AsyncClient, function: bytes, options: CallOptions, session: str) -> JobSpec:
-    """What all jobs that call a function have in common, once the master has its pickle; ``size`` is of one call."""
+async def common_spec(client: RestClient, function: bytes, options: CallOptions, session: str) -> JobSpec:
+    """Upload a function and return the spec that all jobs that call it share; ``size`` is of one call."""
     python = python_here()
     return JobSpec(
         name=options.name,
@@ -138,16 +141,16 @@ async def common_spec(client: AsyncClient, function: bytes, options: CallOptions
 
 
 def spec_of(common: JobSpec, parameters: Table | RowFile, calls: int, chunk: int | None = None) -> JobSpec:
-    """A job of so many calls. ``chunk``: so many make one task, where they are not tasks of their own."""
+    """Return the spec of a job of so many calls. ``chunk``: calls in one task, if tasks make several."""
     assert common.function
     function = replace(common.function, chunk=chunk, calls=calls if chunk else None)
     size = None if common.known_size is None else common.known_size * calls
     return common.model_copy(update={"function": function, "parameters": parameters, "size": size})
 
 
-async def check_workers(client: AsyncClient) -> int:
-    """How many slots the workers that are here have. LooplineError where there are workers, and none of them can run
-    functions of this Python.
+async def check_workers(client: RestClient) -> int:
+    """Return the number of slots of connected workers. Raises LooplineError if no worker runs functions of this
+    Python.
     """
     python, slots = python_here(), 0
     offers: dict[str, list[str]] = {}
@@ -162,8 +165,8 @@ async def check_workers(client: AsyncClient) -> int:
     raise LooplineError("python_mismatch", message, hint, 409)
 
 
-async def read_call(client: AsyncClient, result: TaskResult) -> CallResult:
-    """Of a task that makes one call."""
+async def read_call(client: RestClient, result: TaskResult) -> CallResult:
+    """Return the result of a task that makes one call, with its value unpickled."""
     call = CallResult(**dict(result))
     try:
         content = await content_of(client, result)
@@ -176,23 +179,23 @@ async def read_call(client: AsyncClient, result: TaskResult) -> CallResult:
     return call
 
 
-async def content_of(client: AsyncClient, end: TaskResult | TaskEnd) -> bytes | None:
-    """What a task's calls left for their caller; None: nothing. LooplineError where it cannot be had."""
+async def content_of(client: RestClient, end: TaskResult | TaskEnd) -> bytes | None:
+    """Return the pickled results of a task's calls, or None. Raises LooplineError if they are lost."""
     output = end.value
     if output is None or output.cut:
         return None
     return output.data if output.sha256 is None else await _download(client, output.sha256)
 
 
-def outcome_of(task: TaskId, end: TaskResult | TaskEnd, content: bytes | None) -> Outcome:
-    """Of the one call that a task made."""
+def outcome_of(task: TaskId, end: TaskResult | TaskEnd, content: bytes | None) -> CallOutcome:
+    """Return the outcome of a task that made one call."""
     if content is None:
         return None, _unmade(task, end)
     return _read(task, end, RETURNED if end.state is TaskState.SUCCEEDED else RAISED, content)
 
 
-def outcomes_of(task: TaskId, end: TaskResult | TaskEnd, content: bytes | None, count: int) -> Iterator[Outcome]:
-    """Of each of a task's calls, in order. One that the task did not come to has its task's error."""
+def outcomes_of(task: TaskId, end: TaskResult | TaskEnd, content: bytes | None, count: int) -> Iterator[CallOutcome]:
+    """Yield the outcomes of a task's calls, in order. A call that the task did not reach has its task's error."""
     made = 0
     for how, _, end_of_call in islice(ends(content or b""), count):
         made += 1
@@ -202,24 +205,24 @@ def outcomes_of(task: TaskId, end: TaskResult | TaskEnd, content: bytes | None, 
         yield from repeat((None, error), count - made)
 
 
-def _read(task: TaskId, end: TaskResult | TaskEnd, how: int, content: bytes) -> Outcome:
+def _read(task: TaskId, end: TaskResult | TaskEnd, how: int, content: bytes) -> CallOutcome:
     try:
         if how == RETURNED:
             return pickle.loads(content), None  # noqa: S301
         return None, _raised(task, end, content) if how == RAISED else _crashed(task, end, content)
-    except Exception as error:  # whatever unpickling comes upon
-        message = f"what task {task} returned cannot be unpickled here: {type(error).__name__}: {error}"
-        return None, CallError("unreadable", message, "is everything installed here that it is made of?")
+    except Exception as error:  # unpickling can raise anything
+        message = f"the return value of task {task} cannot be unpickled here: {type(error).__name__}: {error}"
+        return None, CallError("unreadable", message, "install here the packages that the value needs")
 
 
-async def _download(client: AsyncClient, sha256: str) -> bytes:
-    """LooplineError where what comes is something else: it is about to be run."""
-    patience = client._http.patience()
+async def _download(client: RestClient, sha256: str) -> bytes:
+    """Return the content of a file, which is about to be unpickled. Raises LooplineError if its hash differs."""
+    patience = client.http.patience()
     while True:
         try:
-            async with client._http.open("GET", f"/files/{sha256}") as answer:
+            async with client.http.open("GET", f"/files/{sha256}") as answer:
                 content = await answer.read()
-        except AwayError as fault:
+        except UnavailableError as fault:
             await patience.after(fault)
             continue
         if await asyncio.to_thread(hash_of, content) != sha256:
@@ -229,7 +232,7 @@ async def _download(client: AsyncClient, sha256: str) -> bytes:
 
 
 def _unmade(task: TaskId, end: TaskResult | TaskEnd) -> CallError:
-    too_long = "what it returned is more than the master takes (limits.max_file_bytes)"
+    too_long = "its return value is larger than the master allows (limits.max_file_bytes)"
     reason = too_long if end.value and end.value.cut else end.reason or f"exit code {end.exit_code}"
     return _failed(task, end, reason)
 
@@ -240,7 +243,7 @@ def _crashed(task: TaskId, end: TaskResult | TaskEnd, text: bytes) -> CallError:
 
 def _failed(task: TaskId, end: TaskResult | TaskEnd, reason: str) -> CallError:
     message = f"task {task} failed{f' on {end.worker}' if end.worker else ''}: {reason}"
-    return CallError("call_failed", message, f"`loopline logs {task} --stderr` has what it printed")
+    return CallError("call_failed", message, f"`loopline logs {task} --stderr` shows its output")
 
 
 def _raised(task: TaskId, end: TaskResult | TaskEnd, content: bytes) -> BaseException:
@@ -256,9 +259,10 @@ def _raised(task: TaskId, end: TaskResult | TaskEnd, content: bytes) -> BaseExce
     return error
 
 
-async def parameters_of(client: AsyncClient, tasks: Sequence[bytes]) -> Table | RowFile:
-    """What each task is told of its calls: short ones go along with their job, many in one file, long ones in files
-    of their own.
+async def parameters_of(client: RestClient, tasks: Sequence[bytes]) -> Table | RowFile:
+    """Return the rows that carry the calls of each task.
+
+    Short calls go along with their job, many calls in one file, long ones in files of their own.
     """
     arguments = [await _argument(client, task) for task in tasks]
     if sum(map(len, arguments)) <= _ROWS_INLINE_BYTES:
@@ -267,7 +271,7 @@ async def parameters_of(client: AsyncClient, tasks: Sequence[bytes]) -> Table | 
     return RowFile(file=f"sha256:{await upload(client, lines)}", count=len(tasks))
 
 
-async def _argument(client: AsyncClient, task: bytes) -> str:
+async def _argument(client: RestClient, task: bytes) -> str:
     if len(task) <= LONGEST_INLINE_BYTES:
         return base64.b64encode(task).decode()
     return f"sha256:{await upload(client, task)}"

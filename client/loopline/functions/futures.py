@@ -1,4 +1,4 @@
-"""Calls on the grid as futures, batches of them as jobs, and what a map comes to as an iterator."""
+"""Futures of calls on the grid, batches of calls, and the iterator that a map returns."""
 
 from __future__ import annotations
 
@@ -8,42 +8,41 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from loopline.functions.calls import Outcome, outcomes_of
+from loopline.functions.calls import CallOutcome, outcomes_of
 from loopline_shared.model import TaskId
 from loopline_shared.protocol.chunks import ends
 from loopline_shared.protocol.client_link import TaskEnd
 
-if TYPE_CHECKING:
-    from loopline.functions.sent_jobs import SentJob
-
 
 class GridFuture(concurrent.futures.Future[Any]):
-    """A call on the grid, or the calls of one task. It can be cancelled until its result is here; its task is killed
-    when nobody wants any other call of its job any more.
+    """A call on the grid, or the calls of one task.
+
+    It can be cancelled until its result is here. Its task is killed once no other call of the same job is wanted.
     """
 
     def __init__(self, on_cancel: Callable[[GridFuture], None]) -> None:
         super().__init__()
-        self.task: TaskId | None = None  # once it is submitted, as is ...
-        self.sent: SentJob | None = None
-        self.was_cancelled = False  # as ``cancelled()``, without waiting for who waits for it
-        self.is_given_up = False  # its job knows that it was cancelled
+        self.task: TaskId | None = None  # set when it is submitted
+        self.abandon: Callable[[GridFuture], None] | None = None  # set too: tells the job that the call is unwanted
+        self.was_cancelled = False  # as ``cancelled()``, without its lock
+        self.is_given_up = False  # its job has been told of the cancellation
         self._on_cancel = on_cancel
         self._ending = threading.RLock()
 
     def cancel(self) -> bool:
+        """Cancel the call. True if it is cancelled, now or before."""
         with self._ending:
             if self.cancelled() or not super().cancel():
                 return self.cancelled()
             self.was_cancelled = True
-            self.set_running_or_notify_cancel()  # whoever waits for it hears of it
+            self.set_running_or_notify_cancel()  # wakes those who wait for it
         self._on_cancel(self)
         return True
 
-    def settle(self, outcome: Outcome) -> bool:
-        """Whether it was waiting for it."""
+    def settle(self, outcome: CallOutcome) -> bool:
+        """Set the outcome. True if the future was still open."""
         value, error = outcome
         if error is not None:
             return self.fail(error)
@@ -52,49 +51,53 @@ class GridFuture(concurrent.futures.Future[Any]):
         return is_open
 
     def fail(self, error: BaseException) -> bool:
+        """Set an exception. True if the future was still open."""
         if is_open := self._begin():
             self.set_exception(error)
         return is_open
 
     def _begin(self) -> bool:
-        """Whether it may be given its end: from now on it cannot be cancelled."""
+        """True if the future is open; it can no longer be cancelled then."""
         with self._ending:
             return not self.done() and self.set_running_or_notify_cancel()
 
 
-class Unfinished:
-    """An executor's futures that have not ended; ``on_cancel`` hears of each that is cancelled, in any thread."""
+class PendingFutures:
+    """Futures of an executor that have not ended; ``on_cancel`` is called in any thread."""
 
     def __init__(self, on_cancel: Callable[[GridFuture], None]) -> None:
         self._on_cancel = on_cancel
-        self._lock = threading.RLock()  # a half-read map that is collected cancels its futures, in whatever thread
+        # Reentrant: the garbage collector may cancel the futures of a half-read map in any thread.
+        self._lock = threading.RLock()
         self._futures: set[GridFuture] = set()
         self._is_closed = False
 
     def new(self) -> GridFuture:
-        """For whoever calls; RuntimeError once it is closed."""
+        """Return a future for a new call. Raises RuntimeError if the executor is shut down."""
         with self._lock:
             if self._is_closed:
                 raise RuntimeError("cannot schedule new futures after shutdown")
             return self.another()
 
     def another(self) -> GridFuture:
-        """For what was called before it was closed."""
+        """Return a future for calls that were made before the executor was shut down."""
         future = GridFuture(self._cancelled)
         with self._lock:
             self._futures.add(future)
         return future
 
     def settled(self, future: GridFuture) -> None:
-        """It has its end, or is about to get it."""
+        """Forget a future that has its result, or is about to get it."""
         with self._lock:
             self._futures.discard(future)
 
     def all(self) -> list[GridFuture]:
+        """Return the pending futures."""
         with self._lock:
             return list(self._futures)
 
     def close(self) -> None:
+        """Make no more new futures."""
         with self._lock:
             self._is_closed = True
 
@@ -105,37 +108,40 @@ class Unfinished:
 
 @dataclass
 class Batch:
-    """Calls of one function that go as one job."""
+    """Calls of one function that are submitted as one job."""
 
     function: bytes
     calls: list[bytes] = field(default_factory=list)
     futures: list[GridFuture] = field(default_factory=list)
 
     def without_cancelled(self) -> Batch:
+        """Return the batch without the calls that were cancelled meanwhile."""
         kept = [pair for pair in zip(self.calls, self.futures, strict=True) if not pair[1].was_cancelled]
         return Batch(self.function, [call for call, _ in kept], [future for _, future in kept])
 
 
 @dataclass(frozen=True, slots=True)
-class MadeCalls:
-    """What the calls of one task came to; read as they are taken."""
+class ChunkResult:
+    """Result of a task of several calls, which is read as the outcomes are taken."""
 
     task: TaskId
     end: TaskEnd
     content: bytes | None
     count: int
 
-    def outcomes(self) -> Iterator[Outcome]:
+    def outcomes(self) -> Iterator[CallOutcome]:
+        """Yield the outcomes of the calls, in order."""
         return outcomes_of(self.task, self.end, self.content, self.count)
 
     def seconds(self) -> list[float]:
-        """That each of those took which came to an end."""
+        """Return the durations of the calls that ended."""
         return [seconds for _, seconds, _ in ends(self.content or b"")]
 
 
 def in_order(futures: list[GridFuture], rest: GridFuture | None, end: float | None) -> Iterator[Any]:
-    """Values, as the standard library's: what is not taken is cancelled. ``rest`` comes to further futures; what a
-    future comes to that has several calls is MadeCalls.
+    """Return an iterator of values, as the standard library's ``map``: futures that are left over are cancelled.
+
+    ``rest`` is a future of further futures. A future of several calls has a ChunkResult.
     """
 
     def results() -> Iterator[Any]:
@@ -145,7 +151,7 @@ def in_order(futures: list[GridFuture], rest: GridFuture | None, end: float | No
             for future in rest.result(_left_s(end)) if rest else ():
                 yield from _values(future.result(_left_s(end)))
         finally:
-            for future in futures:  # those that are done stay as they are
+            for future in futures:  # finished ones stay as they are
                 future.cancel()
             if rest and not rest.cancel():
                 with suppress(Exception):
@@ -160,7 +166,7 @@ def _left_s(end: float | None) -> float | None:
 
 
 def _values(result: Any) -> Iterator[Any]:
-    if not isinstance(result, MadeCalls):
+    if not isinstance(result, ChunkResult):
         yield result
         return
     for value, error in result.outcomes():

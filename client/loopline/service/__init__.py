@@ -1,1 +1,1 @@
-"""A worker as a service: of systemd, of launchd, of Windows' Task Scheduler. ``templates/`` has their files."""
+"""A worker as a service: of systemd, of launchd, of the Task Scheduler of Windows. ``templates/`` has their files."""

@@ -1,4 +1,4 @@
-"""Installs a worker as a service of this computer's own system, says how it is, and removes it."""
+"""Install a worker as a service of the operating system, report its state, and remove it."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from loopline.cli.daemons import program
-from loopline.service import plans
+from loopline.programs import require
+from loopline.service import installed, plans
 from loopline.service.plans import Plan
 from loopline_shared.errors import LooplineError
 
@@ -23,25 +23,43 @@ _WITHIN_S = 60.0
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """How the service is."""
+    """State of the service. ``reinstall``: the command that replaces it, if an earlier release wrote it."""
 
     installed: bool
     running: bool
     files: tuple[str, ...]
+    reinstall: str = ""
 
     @property
     def document(self) -> dict[str, Any]:
-        return {"installed": self.installed, "running": self.running, "files": list(self.files)}
+        """State as JSON."""
+        return {
+            "installed": self.installed,
+            "running": self.running,
+            "files": list(self.files),
+            "outdated": bool(self.reinstall),
+            "reinstall": self.reinstall or None,
+        }
 
     @property
     def words(self) -> str:
+        """State as text."""
         if not self.installed:
-            return "not installed: `loopline service install` does it"
-        return "installed and running" if self.running else "installed, but not running"
+            return "not installed: run `loopline service install`"
+        running = "installed and running" if self.running else "installed, but not running"
+        return f"{running}\n{outdated(self.reinstall)}" if self.reinstall else running
+
+
+def outdated(reinstall: str) -> str:
+    """Return the message about a service that an earlier release installed."""
+    return (
+        "The service was installed by an earlier release and starts a program that no longer exists.\n"
+        f"Install it again: {reinstall}"
+    )
 
 
 def plan(system: bool = False, user: str | None = None, arguments: Sequence[str] = ()) -> Plan:
-    """For this computer; LooplineError where it cannot be."""
+    """Return the plan for this computer. Raises LooplineError if there can be none."""
     command = _command(arguments)
     if sys.platform == "win32":
         _only_for_systemd(system)
@@ -57,9 +75,12 @@ def plan(system: bool = False, user: str | None = None, arguments: Sequence[str]
 
 
 def install(system: bool = False, user: str | None = None, arguments: Sequence[str] = ()) -> State:
-    """Write its files and start it; also again, with other arguments."""
+    """Write the files of the service and start it. A service that is installed already is replaced."""
+    require("worker")
     todo = plan(system, user, arguments)
     _check_manager()
+    if todo.is_written:
+        _stop(todo)  # some managers ignore new files while the service runs
     for file, content in todo.files.items():
         _write(file, content)
     for command in todo.install:
@@ -68,27 +89,51 @@ def install(system: bool = False, user: str | None = None, arguments: Sequence[s
 
 
 def uninstall(system: bool = False) -> State:
-    """Stop it and remove its files; nothing happens where there is none."""
+    """Stop the service and remove its files, if there are any."""
     todo = plan(system, user="nobody")
     _check_manager()
     if todo.is_written:
-        for command in todo.uninstall:
-            with suppress(LooplineError):  # it may have been stopped or disabled by hand
-                _run(command)
+        _stop(todo)
     for file in todo.files:
         file.unlink(missing_ok=True)
     return state(system)
 
 
 def state(system: bool = False, user: str | None = None) -> State:
+    """Return the state of the service."""
     todo = plan(system, user or "nobody")
     is_running = todo.is_written and _succeeds(todo.status)
-    return State(todo.is_written, is_running, tuple(str(file) for file in todo.files if file.exists()))
+    found = installed.find(todo.files)
+    reinstall = found.reinstall(system) if found and found.is_outdated else ""
+    return State(todo.is_written, is_running, tuple(str(file) for file in todo.files if file.exists()), reinstall)
+
+
+def arguments() -> tuple[str, ...]:
+    """Return the worker's arguments in the installed service of this user; empty without one."""
+    found = installed.find(plan().files)
+    return found.arguments if found else ()
+
+
+def outdated_services() -> list[str]:
+    """Return the commands that install again what an earlier release installed on this computer."""
+    kinds = [False, True] if sys.platform == "linux" else [False]
+    found = {system: installed.find(plan(system, "nobody").files) for system in kinds}
+    return [service.reinstall(system) for system, service in found.items() if service and service.is_outdated]
 
 
 def _command(arguments: Sequence[str]) -> list[str]:
-    """Of a worker, by the interpreter that runs this, from any working folder."""
-    return program("loopline_worker", "worker", *arguments)
+    """Return the command line of a worker, which works from any working folder."""
+    script = Path(sys.executable).with_name("loopline")
+    # On Windows a console script would open a window; there the plan takes the interpreter without one.
+    if sys.platform != "win32" and os.access(script, os.X_OK):
+        return [str(script), "worker", *arguments]
+    return [sys.executable, "-P", "-m", "loopline", "worker", *arguments]
+
+
+def _stop(plan: Plan) -> None:
+    for command in plan.uninstall:
+        with suppress(LooplineError):  # it may have been stopped or disabled by hand
+            _run(command)
 
 
 def _who(user: str | None) -> str:
@@ -128,7 +173,7 @@ def _run(command: Sequence[str]) -> None:
         raise LooplineError("service", f"cannot run {' '.join(command)}: {error}") from None
     if done.returncode:
         said = (done.stderr or done.stdout).strip() or f"exit code {done.returncode}"
-        raise LooplineError("service", f"{' '.join(command)} failed: {said}", "mend that, then run this again")
+        raise LooplineError("service", f"{' '.join(command)} failed: {said}", "fix the cause, then run this again")
 
 
 def _succeeds(command: Sequence[str]) -> bool:

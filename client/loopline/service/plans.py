@@ -1,4 +1,4 @@
-"""What it takes to install a worker as a service: files to write and commands to run. Pure: it does neither."""
+"""Plans to install a worker as a service: the files to write and the commands to run. Pure."""
 
 from __future__ import annotations
 
@@ -18,7 +18,11 @@ TASK = "Loopline worker"
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """``install`` after the files are written, ``uninstall`` before they go; ``status`` ends with 0 if it runs."""
+    """Files and commands of one service.
+
+    ``install`` runs after the files are written, ``uninstall`` before they are removed.
+    ``status`` exits with 0 if the service runs.
+    """
 
     files: Mapping[Path, bytes]
     install: Sequence[Sequence[str]]
@@ -27,11 +31,12 @@ class Plan:
 
     @property
     def is_written(self) -> bool:
+        """True if all files exist."""
         return all(file.exists() for file in self.files)
 
 
 def for_user(command: Sequence[str], config: Path, user: str) -> Plan:
-    """A systemd user unit; lingering keeps it running while its user is logged out."""
+    """Return the plan of a systemd user unit; lingering keeps it running while its user is logged out."""
     folder = config / "systemd" / "user"
     manage = ["systemctl", "--user"]
     return Plan(
@@ -51,7 +56,7 @@ def for_user(command: Sequence[str], config: Path, user: str) -> Plan:
 
 
 def for_system(command: Sequence[str], user: str, folder: Path = Path("/etc/systemd/system")) -> Plan:
-    """A systemd system unit, for a computer that nobody sits at; its slice is beside everybody's."""
+    """Return the plan of a systemd system unit, for a computer that nobody sits at."""
     return Plan(
         {
             folder / SLICE: _filled("loopline.slice"),
@@ -64,7 +69,7 @@ def for_system(command: Sequence[str], user: str, folder: Path = Path("/etc/syst
 
 
 def for_macos(command: Sequence[str], home: Path, user_id: int) -> Plan:
-    """A launchd agent of one user. UNTESTED."""
+    """Return the plan of a launchd agent of one user. UNTESTED."""
     file = home / "Library" / "LaunchAgents" / f"{LABEL}.plist"
     arguments = "".join(f"\n    <string>{escape(word)}</string>" for word in command) + "\n  "
     log = escape(str(home / "Library" / "Logs" / "loopline-worker.log"))
@@ -78,7 +83,7 @@ def for_macos(command: Sequence[str], home: Path, user_id: int) -> Plan:
 
 
 def for_windows(command: Sequence[str], folder: PurePath, user: str) -> Plan:
-    """A task of the Task Scheduler, from log-on on: a real service would not see its owner's input. UNTESTED."""
+    """Return the plan of a task that starts at log-on: a real service would not see its owner's input. UNTESTED."""
     program, *arguments = command
     file = Path(folder / "loopline-worker.xml")
     quiet = str(PureWindowsPath(program).with_name("pythonw.exe"))  # without a window
@@ -98,7 +103,7 @@ def _filled(template: str, **values: str) -> bytes:
 
 
 def _for_systemd(command: Sequence[str]) -> str:
-    """Quoted as systemd.service(5) reads it; ``%`` and ``$`` mean themselves."""
+    """Return the command quoted as systemd.service(5) reads it; ``%`` and ``$`` are literal."""
     return " ".join(_word(word) for word in command)
 
 

@@ -1,4 +1,4 @@
-"""Files that tasks left, brought home: what is there already is not fetched again, what broke off is gone on with."""
+"""Downloads of the outputs of tasks: complete files are not fetched again, and interrupted transfers resume."""
 
 from __future__ import annotations
 
@@ -6,77 +6,78 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 from urllib.parse import quote
 
+from loopline.rest_client import RestClient
 from loopline.transfer import files
-from loopline.transfer.files import Tell
+from loopline.transfer.files import OnProgress
 from loopline_shared.errors import LooplineError
 from loopline_shared.model import OutputFile, TaskId
 from loopline_shared.rest.bodies import OutputFiles
 
-if TYPE_CHECKING:
-    from loopline.client import AsyncClient
-
 PARTS = ".loopline-fetch"
-"""Where files are while they come; gone when all of them are here."""
+"""Folder of files while they are downloaded; removed when all of them are complete."""
 
 
 @dataclass
-class Brought:
+class DownloadCount:
+    """Files and bytes of one download."""
+
     fetched: int = 0
     present: int = 0
     bytes: int = 0
 
 
-class Home:
-    """A folder of the user's. Nothing is written outside it, whatever a file is called."""
+class OutputFolder:
+    """A folder of the user's that outputs are downloaded to. Nothing is written outside it, whatever their names."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._root = folder.resolve()
         self._parts = folder / PARTS
 
-    async def bring(
+    async def download(
         self,
-        client: AsyncClient,
+        client: RestClient,
         task: TaskId,
         outputs: Sequence[OutputFile],
         place: str,
-        tell: Tell = lambda count: None,
-    ) -> Brought:
-        """The files of a task, below ``place``; LooplineError where one is not kept any more."""
-        brought = Brought()
+        on_progress: OnProgress = lambda count: None,
+    ) -> DownloadCount:
+        """Download the files of a task, below ``place``. Raises LooplineError if one is no longer kept."""
+        count = DownloadCount()
         for file in outputs:
             target = self.target(f"{place}/{file.path}")
             if await asyncio.to_thread(_is_here, target, file):
-                brought.present += 1
-                tell(file.size_bytes)
+                count.present += 1
+                on_progress(file.size_bytes)
                 continue
-            await self._fetch(client, task, file, target, tell)
-            brought.fetched += 1
-            brought.bytes += file.size_bytes
-        return brought
+            await self._fetch(client, task, file, target, on_progress)
+            count.fetched += 1
+            count.bytes += file.size_bytes
+        return count
 
     def clear(self) -> None:
-        """Everything is here: no parts are left."""
+        """Remove the folder of partial files if it is empty."""
         if self._parts.is_dir() and not any(self._parts.iterdir()):
             self._parts.rmdir()
 
-    async def _fetch(self, client: AsyncClient, task: TaskId, file: OutputFile, target: Path, tell: Tell) -> None:
+    async def _fetch(
+        self, client: RestClient, task: TaskId, file: OutputFile, target: Path, on_progress: OnProgress
+    ) -> None:
         self._parts.mkdir(exist_ok=True)
         part = self._parts / f"{task}-{file.sha256}"
         try:
-            await files.download(client, file.sha256, target, part, tell)
+            await files.download(client, file.sha256, target, part, on_progress)
         except LooplineError as error:
             if error.status != 404:
                 raise
             path = quote(file.path)
-            async with client._http.open("GET", f"/jobs/{task.job}/tasks/{task.task}/outputs/{path}"):
-                raise  # this would have said why it is gone
+            async with client.http.open("GET", f"/jobs/{task.job}/tasks/{task.task}/outputs/{path}"):
+                raise  # unless this answers with the reason
 
     def target(self, path: str) -> Path:
-        """Where a file goes, in a folder that is there; LooplineError where a link of before leads elsewhere."""
+        """Return where a file goes, and make its folder. Raises LooplineError if a link leads outside."""
         target = self.folder.joinpath(*path.split("/"))
         if not target.parent.resolve().is_relative_to(self._root):
             message = f"{target.parent} leads out of {self.folder}"
@@ -85,8 +86,9 @@ class Home:
         return target
 
 
-async def outputs_of(client: AsyncClient, task: TaskId) -> list[OutputFile]:
-    answer = await client._http.ask(OutputFiles, "GET", f"/jobs/{task.job}/tasks/{task.task}/outputs")
+async def outputs_of(client: RestClient, task: TaskId) -> list[OutputFile]:
+    """Return the outputs of a task, as the master lists them."""
+    answer = await client.http.ask(OutputFiles, "GET", f"/jobs/{task.job}/tasks/{task.task}/outputs")
     return answer.items
 
 

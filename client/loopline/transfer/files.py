@@ -1,7 +1,7 @@
-"""Files between this computer and a master, by the SHA-256 of their content.
+"""Uploads and downloads of files, which are named by the SHA-256 of their content.
 
-Whatever breaks off is gone on with: an upload at the byte that the master has come to, a download at that which is
-here. What came is checked before it takes its name.
+Interrupted transfers resume at the byte that the receiver has reached. A download is checked before it takes its
+name.
 """
 
 from __future__ import annotations
@@ -12,26 +12,24 @@ from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Mapp
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
-from loopline.http import AwayError
+from loopline.http import UnavailableError
+from loopline.rest_client import RestClient
 from loopline_shared.errors import LooplineError
-
-if TYPE_CHECKING:
-    from loopline.client import AsyncClient
 
 AT_ONCE = 4
 _PIECE_BYTES = 2**20
 _TRIES_AT_CONTENT = 3
 
-Tell = Callable[[int], None]
-"""Hears of so many bytes more; of fewer, where some must be brought again."""
+OnProgress = Callable[[int], None]
+"""Callback with the number of bytes that were transferred; negative if some must be transferred again."""
 Item = TypeVar("Item")
 
 
 @dataclass(frozen=True, slots=True)
 class LocalFile:
-    """A file of this computer that tasks are to find."""
+    """A file of this computer that is an input of tasks."""
 
     path: Path
     size_bytes: int
@@ -39,101 +37,110 @@ class LocalFile:
     sha256: str = ""
 
     def as_input(self) -> str | dict[str, str | bool]:
-        """As a job names it."""
+        """Return the input as a job spec names it."""
         name = f"sha256:{self.sha256}"
         return {"file": name, "executable": True} if self.executable else name
 
 
-async def upload(client: AsyncClient, source: Path | bytes, tell: Tell = lambda count: None, sha256: str = "") -> str:
-    """Its SHA-256, once the master has it on disk; nothing is sent that is there already.
+async def upload(
+    client: RestClient, source: Path | bytes, on_progress: OnProgress = lambda count: None, sha256: str = ""
+) -> str:
+    """Upload a file unless the master has it, and return its SHA-256 once the master has it on disk.
 
-    ``sha256``: what it is, where that is known. LooplineError where the master will not take it.
+    ``sha256``: the file's hash, if it is known. Raises LooplineError if the master refuses the file.
     """
     sha256 = sha256 or await asyncio.to_thread(hash_of, source)
-    patience, told, is_resumed, is_anew = client._http.patience(), 0, False, False
+    patience, told, is_resumed, is_anew = client.http.patience(), 0, False, False
 
-    def tell_total(count: int) -> None:
+    def on_total(count: int) -> None:
         nonlocal told
         if count > told:
             patience.restart()
-        tell(count - told)
+        on_progress(count - told)
         told = count
 
     while True:
         try:
             offset = await _offset(client, sha256)
             if offset is None:
-                tell_total(_size(source))
+                on_total(_size(source))
                 return sha256
             is_resumed, offset = bool(offset) and not is_anew, 0 if is_anew else offset
-            tell_total(offset)
-            await _put(client, sha256, source, offset, tell_total)
-        except AwayError as fault:
+            on_total(offset)
+            await _put(client, sha256, source, offset, on_total)
+        except UnavailableError as fault:
             await patience.after(fault)
         except LooplineError as error:
-            if error.code == "wrong_hash" and is_resumed:  # what was there may have been somebody else's
+            if error.code == "wrong_hash" and is_resumed:  # the part on the master may be of other content
                 is_anew = True
                 continue
-            if error.code != "upload_offset":  # somebody else brings it just now
+            if error.code != "upload_offset":  # another upload of the file is under way
                 raise
-            await patience.after(AwayError(error, may_have_acted=False))
+            await patience.after(UnavailableError(error, may_have_acted=False))
 
 
-async def upload_all(client: AsyncClient, files: Iterable[LocalFile], tell: Tell = lambda count: None) -> None:
-    """Several at once, each content once."""
+async def upload_all(
+    client: RestClient, files: Iterable[LocalFile], on_progress: OnProgress = lambda count: None
+) -> None:
+    """Upload several files at once, each content once."""
     contents = {file.sha256: file for file in files}
 
-    async def bring(file: LocalFile) -> None:
+    async def upload_one(file: LocalFile) -> None:
         try:
-            await upload(client, file.path, tell, file.sha256)
+            await upload(client, file.path, on_progress, file.sha256)
         except LooplineError as error:
             message = f"{file.path} has changed while it was being uploaded" if error.code == "wrong_hash" else ""
             raise LooplineError(
                 error.code, message or f"{file.path}: {error.message}", error.hint, error.status
             ) from None
 
-    await in_parallel(contents.values(), bring)
+    await in_parallel(contents.values(), upload_one)
 
 
-async def hash_all(files: Mapping[str, LocalFile], tell: Tell = lambda count: None) -> dict[str, LocalFile]:
-    """With their SHA-256; OSError where one cannot be read."""
+async def hash_all(
+    files: Mapping[str, LocalFile], on_progress: OnProgress = lambda count: None
+) -> dict[str, LocalFile]:
+    """Return the files with their SHA-256. Raises OSError if one cannot be read."""
     hashed: dict[str, LocalFile] = {}
 
     async def add(item: tuple[str, LocalFile]) -> None:
         name, file = item
         hashed[name] = replace(file, sha256=await asyncio.to_thread(hash_of, file.path))
-        tell(file.size_bytes)
+        on_progress(file.size_bytes)
 
     await in_parallel(files.items(), add)
     return {name: hashed[name] for name in files}
 
 
-async def download(client: AsyncClient, sha256: str, file: Path, part: Path, tell: Tell = lambda count: None) -> None:
-    """Into ``file``, by way of ``part``, which is on the same disk, and of which some may be there already.
+async def download(
+    client: RestClient, sha256: str, file: Path, part: Path, on_progress: OnProgress = lambda count: None
+) -> None:
+    """Download a file by way of ``part``, which is on the same disk and may have its beginning already.
 
-    LooplineError where the master does not have it (status 404), or what comes is something else.
+    Raises LooplineError if the master does not have it (status 404), or if the hash differs.
     """
-    patience = client._http.patience()
+    patience = client.http.patience()
     for _ in range(_TRIES_AT_CONTENT):
         while True:
             begun = _size(part) if part.exists() else 0
             try:
-                await _get(client, sha256, part, begun, tell)
+                await _get(client, sha256, part, begun, on_progress)
                 break
-            except AwayError as fault:
+            except UnavailableError as fault:
                 if part.exists() and _size(part) > begun:
                     patience.restart()
                 await patience.after(fault)
         if await asyncio.to_thread(hash_of, part) == sha256:
             part.replace(file)
             return
-        tell(-_size(part))
+        on_progress(-_size(part))
         part.unlink()
     message = f"what {client.master} sends as {sha256} is something else"
     raise LooplineError("wrong_hash", message, "its disk, or the way to it, may be broken", status=502)
 
 
 def hash_of(source: Path | bytes) -> str:
+    """Return the SHA-256 of a file or of bytes."""
     if isinstance(source, bytes):
         return hashlib.sha256(source).hexdigest()
     with source.open("rb") as file:
@@ -141,7 +148,7 @@ def hash_of(source: Path | bytes) -> str:
 
 
 async def in_parallel(items: Collection[Item] | Iterable[Item], act: Callable[[Item], object]) -> None:
-    """So many at once; the first failure ends all."""
+    """Act on several items at once; the first failure ends all."""
     places = asyncio.Semaphore(AT_ONCE)
 
     async def take(item: Item) -> None:
@@ -159,24 +166,24 @@ async def in_parallel(items: Collection[Item] | Iterable[Item], act: Callable[[I
         raise failures.exceptions[0] from None
 
 
-async def _offset(client: AsyncClient, sha256: str) -> int | None:
-    """From where on the master does not have it; None: it has it all."""
-    async with client._http.open("HEAD", f"/files/{sha256}", allow=(404,)) as answer:
+async def _offset(client: RestClient, sha256: str) -> int | None:
+    """Return how many bytes of an upload the master has; None if it has the whole file."""
+    async with client.http.open("HEAD", f"/files/{sha256}", allow=(404,)) as answer:
         return None if answer.status == 200 else int(answer.headers.get("Upload-Offset", 0))
 
 
-async def _put(client: AsyncClient, sha256: str, source: Path | bytes, offset: int, tell_total: Tell) -> None:
+async def _put(client: RestClient, sha256: str, source: Path | bytes, offset: int, on_total: OnProgress) -> None:
     size_bytes = _size(source)
     offset = offset if offset < size_bytes else 0
     headers = {"Content-Length": str(size_bytes - offset)}
     if offset:
         headers["Content-Range"] = f"bytes {offset}-{size_bytes - 1}/{size_bytes}"
-    content = _rest(source, offset, tell_total)
-    async with aclosing(content), client._http.open("PUT", f"/files/{sha256}", data=content, headers=headers):
-        tell_total(size_bytes)
+    content = _rest(source, offset, on_total)
+    async with aclosing(content), client.http.open("PUT", f"/files/{sha256}", data=content, headers=headers):
+        on_total(size_bytes)
 
 
-async def _rest(source: Path | bytes, offset: int, tell_total: Tell) -> AsyncGenerator[bytes, None]:
+async def _rest(source: Path | bytes, offset: int, on_total: OnProgress) -> AsyncGenerator[bytes, None]:
     if isinstance(source, bytes):
         yield source[offset:]
         return
@@ -184,20 +191,20 @@ async def _rest(source: Path | bytes, offset: int, tell_total: Tell) -> AsyncGen
         file.seek(offset)
         while piece := await asyncio.to_thread(file.read, _PIECE_BYTES):
             yield piece
-            tell_total(file.tell())
+            on_total(file.tell())
 
 
-async def _get(client: AsyncClient, sha256: str, part: Path, begun: int, tell: Tell) -> None:
+async def _get(client: RestClient, sha256: str, part: Path, begun: int, on_progress: OnProgress) -> None:
     headers = {"Range": f"bytes={begun}-"} if begun else {}
-    async with client._http.open("GET", f"/files/{sha256}", allow=(416,), headers=headers) as answer:
-        if answer.status == 416:  # all of it was here
+    async with client.http.open("GET", f"/files/{sha256}", allow=(416,), headers=headers) as answer:
+        if answer.status == 416:  # the part is complete
             return
         with part.open("ab" if answer.status == 206 else "wb") as file:
             if answer.status != 206:
-                tell(-begun)
+                on_progress(-begun)
             async for piece in answer.content.iter_chunked(_PIECE_BYTES):
                 await asyncio.to_thread(file.write, piece)
-                tell(len(piece))
+                on_progress(len(piece))
 
 
 def _size(source: Path | bytes) -> int:

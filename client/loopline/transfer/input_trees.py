@@ -1,7 +1,7 @@
-"""Files and folders of this computer, as tasks are to find them: what ``--input`` means.
+"""Inputs named by ``--input``: files and folders of this computer, as tasks will find them.
 
-A folder is taken with all that is in it. A link is taken for the file that it leads to, if that is within the same
-folder; whatever leads out of it is an error, and so is a link to a folder.
+A folder includes everything in it. A link counts as the file that it leads to, if that is within the same folder; a
+link that leads out of it is an error, and so is a link to a folder.
 """
 
 from __future__ import annotations
@@ -22,8 +22,9 @@ _path: TypeAdapter[str] = TypeAdapter(RelativePath)
 
 
 def find(wanted: Iterable[str], base: Path = Path()) -> dict[str, LocalFile]:
-    """``data/``, ``model.bin``, ``model.bin=name/there``; paths start at ``base``. LooplineError (usage) says what is
-    wrong with one.
+    """Return the files named by texts such as ``data/``, ``model.bin`` and ``model.bin=name/there``.
+
+    Paths start at ``base``. Raises LooplineError (usage) if a text names no usable file.
     """
     found: dict[str, LocalFile] = {}
     for text in wanted:
@@ -40,7 +41,7 @@ def find(wanted: Iterable[str], base: Path = Path()) -> dict[str, LocalFile]:
 
 
 def _split(text: str, base: Path) -> tuple[Path, str]:
-    """Where it is, and its name in the scratch folder; empty: what is in it goes to the top."""
+    """Return the path, and its name in the scratch folder. If that is empty, the contents go to the top."""
     source, _, name = text.rpartition("=") if "=" in text and not (base / text).exists() else (text, "", "")
     if not source:
         raise _usage(f"expected FILE or FILE=NAME, got {text!r}")

@@ -1,1 +1,1 @@
-"""Answers of the master as people see them on a terminal."""
+"""The master's answers as text for a terminal."""

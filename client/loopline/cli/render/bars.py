@@ -1,4 +1,4 @@
-"""Live progress of jobs, one row each, on a terminal; nothing anywhere else."""
+"""Live progress bars of jobs, one row each; nothing is shown outside a terminal."""
 
 from __future__ import annotations
 
@@ -13,11 +13,12 @@ from loopline.cli.render import tables
 from loopline_shared.rest.bodies import JobView
 
 Show = Callable[[JobView, str], None]
-"""Show how far a job is now, and a remark."""
+"""Callback that shows the progress of a job, and a remark."""
 
 
 @contextmanager
 def bars(console: Console) -> Iterator[Show]:
+    """Show progress bars during the block, and yield the callback that updates them."""
     rows: dict[int, TaskID] = {}
     remaining = TimeRemainingColumn(compact=True, elapsed_when_finished=True)
     columns = (_Name(), BarColumn(bar_width=24), _Counts(), _Rate(), remaining, _note)

@@ -1,7 +1,7 @@
 """A Gantt chart in text: a row for each slot of each worker, a bar for each attempt, a colour for each job.
 
-Where there is no colour, a job is a letter: capitals for an attempt whose result counts, small letters for one whose
-result does not. A bar begins with its task's number, after a ``+`` where it was a replica.
+Without colour, a job is a letter: a capital for an attempt whose result counts, a small letter for any other. A bar
+begins with its task's number, after a ``+`` if the attempt was a replica.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from loopline_shared.rest.bodies import AttemptView
 _COLOURS = ("cyan", "magenta", "green", "yellow", "blue", "red", "bright_cyan", "bright_magenta")
 _STEPS_S = [n * unit_s for unit_s in (1, 60) for n in (1, 2, 5, 10, 15, 30)] + [n * 3600 for n in (1, 2, 4, 6, 12)]
 _UNITS = ((86400, "d"), (3600, "h"), (60, "m"), (1, "s"))
-_TICK_COLUMNS = 9  # between two marks on the axis, at least
+_TICK_COLUMNS = 9  # fewest between two marks of the axis
 
 
 @dataclass(frozen=True, slots=True)
 class _Scale:
-    """Which column a moment is drawn in."""
+    """Maps moments to columns."""
 
     start: float
     span_s: float
@@ -33,11 +33,11 @@ class _Scale:
 
 
 _TOLD_LATE_S = 0.1
-"""The end of an attempt is when its result came; the next one on its slot may have begun so much before that."""
+"""Seconds by which attempts on one slot may overlap: an attempt ends when its result arrives."""
 
 
 def draw(attempts: Iterable[AttemptView], names: Mapping[int, str], now: float, columns: int, colour: bool) -> Text:
-    """The chart, its axis and its legend, ``columns`` wide; ``names`` are the jobs'."""
+    """Return the chart with its axis and legend, ``columns`` wide; ``names`` are the names of the jobs."""
     rows = _rows(attempts, now)
     if not rows:
         return Text("nothing has been run yet")
@@ -48,12 +48,12 @@ def draw(attempts: Iterable[AttemptView], names: Mapping[int, str], now: float, 
     return Text("\n").join([*chart, Text(" " * margin + _axis(scale)), Text(), _legend(names, style)])
 
 
-Row = tuple[str, list[AttemptView]]
+SlotRow = tuple[str, list[AttemptView]]
 
 
-def _rows(attempts: Iterable[AttemptView], now: float) -> list[Row]:
-    """Attempts that have begun, by worker and, below that, by slot: two that overlap in time were on two slots."""
-    rows: list[Row] = []
+def _rows(attempts: Iterable[AttemptView], now: float) -> list[SlotRow]:
+    """Return the attempts that have begun, by worker and slot; two that overlap in time were on two slots."""
+    rows: list[SlotRow] = []
     begun = (a for a in attempts if a.started_at is not None or not (a.waiting or a.ended_at))
     by_worker = sorted(begun, key=lambda attempt: (attempt.worker, _begin(attempt), attempt.id))
     for worker, group in groupby(by_worker, key=lambda attempt: attempt.worker):
@@ -76,14 +76,14 @@ def _end(attempt: AttemptView, now: float) -> float:
     return now if attempt.ended_at is None else attempt.ended_at
 
 
-def _scale(rows: list[Row], now: float, columns: int) -> _Scale:
+def _scale(rows: list[SlotRow], now: float, columns: int) -> _Scale:
     attempts = [attempt for _, row in rows for attempt in row]
     start = min(_begin(attempt) for attempt in attempts)
     return _Scale(start, max(1.0, max(_end(attempt, now) for attempt in attempts) - start), columns)
 
 
 def _row(row: list[AttemptView], scale: _Scale, style: _Style, now: float) -> Text:
-    """A bar takes a column at least; one that would have to share it with the bar before is left out."""
+    """Return a row of bars. A bar takes at least one column, or is left out if that column is taken."""
     line = Text()
     for attempt in row:
         start = max(len(line), scale.column(_begin(attempt)))
@@ -95,10 +95,10 @@ def _row(row: list[AttemptView], scale: _Scale, style: _Style, now: float) -> Te
 
 @dataclass(frozen=True, slots=True)
 class _Style:
-    """How bars look: in colour, or in letters."""
+    """Style of bars: in colour, or in letters."""
 
     colour: bool
-    places: Mapping[int, int]  # of each job among those drawn
+    places: Mapping[int, int]  # index of each job among those drawn
 
     def bar(self, attempt: AttemptView, columns: int) -> Text:
         counts = attempt.accepted or attempt.ended_at is None
@@ -116,7 +116,7 @@ class _Style:
 
 
 def _axis(scale: _Scale) -> str:
-    """Marks at round times: ``|0s      |5s      |10s``."""
+    """Return the axis, with marks at round times: ``|0s      |5s      |10s``."""
     wanted_s = _TICK_COLUMNS * scale.span_s / scale.columns
     steps_s = chain(_STEPS_S, (86400 * 2**power for power in count()))
     step_s = next(step_s for step_s in steps_s if step_s >= wanted_s)

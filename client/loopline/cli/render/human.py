@@ -8,7 +8,7 @@ _UNITS = ((86400, "d"), (3600, "h"), (60, "m"), (1, "s"))
 
 
 def duration(seconds: float | None) -> str:
-    """Two units at most: ``0.4s``, ``12s``, ``3m 5s``, ``2h 10m``, ``4d 6h``."""
+    """Return a duration in two units at most: ``0.4s``, ``12s``, ``3m 5s``, ``2h 10m``, ``4d 6h``."""
     if seconds is None:
         return "-"
     if seconds < 10:
@@ -23,21 +23,22 @@ def duration(seconds: float | None) -> str:
 
 
 def ago(then: float | None, now: float) -> str:
+    """Return how long ago a moment was."""
     return "-" if then is None else f"{duration(now - then)} ago"
 
 
 def between(start: float | None, end: float | None, now: float) -> str:
-    """How long something took, or has taken so far."""
+    """Return how long something took, or has taken so far."""
     return "-" if start is None else duration((now if end is None else end) - start)
 
 
 def moment(then: float | None) -> str:
-    """In local time."""
+    """Return a moment in local time."""
     return "-" if then is None else time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(then))
 
 
 def amount(count: float) -> str:
-    """Bytes, 1000-based: ``512 B``, ``1.5 GB``."""
+    """Return bytes in 1000-based units: ``512 B``, ``1.5 GB``."""
     for unit in ("B", "kB", "MB", "GB"):
         if count < 1000:
             return f"{count:.0f} {unit}" if unit == "B" or count >= 100 else f"{count:.1f} {unit}"
@@ -46,9 +47,10 @@ def amount(count: float) -> str:
 
 
 def size(seconds: float | None) -> str:
-    """A job's amount of computation."""
+    """Return the size of a job."""
     return "unknown" if seconds is None else duration(seconds)
 
 
 def plural(count: int, noun: str) -> str:
+    """Return a count and its noun."""
     return f"{count:,} {noun}{'' if count == 1 else 's'}"

@@ -1,4 +1,4 @@
-"""What the grid has learnt of machines and programs, as people see it."""
+"""Tables of what the grid has learnt of workers and programs."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from rich.table import Table
 from rich.text import Text
 
 from loopline.cli.render import human, tables
-from loopline_shared.model import Facts, Prediction, SpeedSource
+from loopline_shared.model import Facts, SpeedSource
 from loopline_shared.rest.bodies import LastHour, ProgramView, WorkerView
 
 _PLACES = 3
 
 
 def workers(items: Sequence[WorkerView]) -> RenderableType:
-    """Speed as learnt and as measured; the queue; the network; the last hour; the standing."""
+    """Return a table of speed, queue, network, last hour and health of workers."""
     if not items:
         return Text("no workers; start one: loopline worker")
     now = time.time()
     made = tables.table(
         "worker", "speed", "as measured", "spare CPU", "queue", "delay", "throughput", "reported", "last hour",
-        "standing", right=("speed", "queue", "delay", "throughput", "standing"),
+        "health", right=("speed", "queue", "delay", "throughput", "health"),
     )  # fmt: skip
     for worker in items:
         load = worker.load
@@ -38,11 +38,12 @@ def workers(items: Sequence[WorkerView]) -> RenderableType:
 
 
 def programs(items: Sequence[ProgramView]) -> RenderableType:
+    """Return a table of what past runs tell of programs."""
     if not items:
-        return Text("nothing is known of any program yet: it is learnt from tasks that succeed")
+        return Text("no program is known yet: programs are learnt from tasks that succeed")
     now = time.time()
     made: Table = tables.table(
-        "owner", "program", "folder", "runs", "a task", "p10 to p90", "CPU", "memory", "where", "used",
+        "user", "program", "folder", "runs", "a task", "p10 to p90", "CPU", "memory", "workers", "last used",
         right=("runs", "a task", "CPU", "memory"),
     )  # fmt: skip
     for program in items:
@@ -55,14 +56,6 @@ def programs(items: Sequence[ProgramView]) -> RenderableType:
             human.ago(program.used_at, now),
         )  # fmt: skip
     return made
-
-
-def expected(predicted: Prediction | None) -> str:
-    """After a job's size: what was predicted of a task of it."""
-    if predicted is None:
-        return ""
-    spread = f"{human.duration(predicted.p10)} to {human.duration(predicted.p90)}"
-    return f"  (a task {human.duration(predicted.work)}, {spread}, from {human.plural(predicted.runs, 'run')})"
 
 
 def _measured(facts: Facts, now: float) -> str:
@@ -80,7 +73,7 @@ def _throughput(bytes_s: float | None) -> str:
 
 
 def _last_hour(did: LastHour | None) -> str:
-    """``40 % of 2h, 12 tasks``: work delivered against speed times slots."""
+    """Return the work done against speed times slots: ``40 % of 2h, 12 tasks``."""
     if did is None or not did.promised:
         return "-"
     share = 100 * did.delivered / did.promised
@@ -89,7 +82,7 @@ def _last_hour(did: LastHour | None) -> str:
 
 def _standing(worker: WorkerView, now: float) -> str:
     if worker.probation is not None:
-        return f"on probation for {human.duration(worker.probation.until - now)}: {worker.probation.reason}"
+        return f"quarantined for {human.duration(worker.probation.until - now)}: {worker.probation.reason}"
     return f"{worker.standing:+.1f}" + (", on trial" if worker.on_trial else "")
 
 

@@ -1,4 +1,4 @@
-"""Answers of the master as people see them."""
+"""Tables and lines of the master's answers."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from loopline.cli.render import human, knowledge
-from loopline_shared.model import Load, SizeSource, Yielded
+from loopline.cli.render import human
+from loopline_shared.model import Load, Prediction, SizeSource, Yielded
 from loopline_shared.rest.access import JoinTokenView, TokenView
 from loopline_shared.rest.bodies import (
     Eta,
@@ -38,6 +38,7 @@ _STYLES = {
 
 
 def table(*columns: str, right: Iterable[str] = ()) -> Table:
+    """Return an empty table."""
     made = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False, header_style="bold")
     for name in columns:
         made.add_column(name, justify="right" if name in right else "left", overflow="fold")
@@ -45,21 +46,23 @@ def table(*columns: str, right: Iterable[str] = ()) -> Table:
 
 
 def cut(shown: RenderableType, count: int, limit: int) -> RenderableType:
-    """With a remark where the limit may have left some out."""
+    """Return the table, with a remark if the limit may have cut it."""
     if count != limit:
         return shown
-    return Group(shown, Text(f"no more than {limit:,} are shown; --limit 0 shows all", "dim"))
+    return Group(shown, Text(f"showing the first {limit:,}; use --limit 0 for all", "dim"))
 
 
 def state(name: str, *remarks: str) -> Text:
+    """Return the name of a state in its colour, with remarks."""
     return Text.assemble((name, _STYLES.get(name, "")), *(f", {remark}" for remark in remarks if remark))
 
 
 def jobs(items: Sequence[JobView]) -> RenderableType:
+    """Return a table of jobs."""
     if not items:
         return Text("no jobs; submit one: loopline submit -- hostname")
     now = time.time()
-    made = table("job", "name", "state", "tasks", "size", "submitted", "took", "done by", right=("job", "size"))
+    made = table("job", "name", "state", "tasks", "size", "submitted", "took", "ETA", right=("job", "size"))
     for job in items:
         made.add_row(
             str(job.id), Text(job.name), job_state(job), counts(job), size(job),
@@ -69,30 +72,32 @@ def jobs(items: Sequence[JobView]) -> RenderableType:
 
 
 def eta(job: JobView, now: float) -> str:
-    """In how long it will probably be over: as likely as not, and nearly surely."""
+    """Return the time until a job is over: 50 % and 90 % likely."""
     if job.eta is None:
         return "-"
     return f"{human.duration(job.eta.p50_at - now)} to {human.duration(job.eta.p90_at - now)}"
 
 
 def job_state(job: JobView) -> Text:
+    """Return the state of a job, with remarks."""
     remarks = ("paused" if job.paused else "", "held" if job.held else "", "stalled" if job.stalled else "")
     return state(job.state, *remarks)
 
 
 def size(job: JobView) -> str:
-    """As given, or ``~`` as predicted."""
+    """Return the size of a job, after ``~`` if it is predicted."""
     return ("~" if job.size_source is SizeSource.PREDICTED else "") + human.size(job.size)
 
 
 def counts(job: JobView) -> str:
-    """``40 of 100``, and what else is worth knowing."""
+    """Return the progress of a job: ``40 of 100``, and other counts that are not 0."""
     others = {"running": job.tasks.running, "failed": job.tasks.failed, "cancelled": job.tasks.cancelled}
     remarks = (f", {count:,} {what}" for what, count in others.items() if count)
     return f"{job.tasks.succeeded:,} of {job.task_count:,}" + "".join(remarks)
 
 
 def job(detail: JobDetail) -> RenderableType:
+    """Return the facts of one job."""
     now = time.time()
     facts = table("", "")
     facts.show_header, facts.box = False, None
@@ -105,8 +110,8 @@ def _facts(job: JobDetail, now: float) -> Iterable[tuple[str, RenderableType]]:
     yield "job", Text.assemble((str(job.id), "bold"), "  ", job.name)
     yield "state", job_state(job)
     yield "tasks", counts(job)
-    yield "size", size(job) + knowledge.expected(job.predicted)
-    yield "owner", job.owner
+    yield "size", size(job) + _expected(job.predicted)
+    yield "user", job.owner
     if job.spec.command:
         yield "command", Text(" ".join(job.spec.command))
     yield "submitted", f"{human.moment(job.submitted_at)}  ({human.ago(job.submitted_at, now)})"
@@ -130,15 +135,25 @@ def _facts(job: JobDetail, now: float) -> Iterable[tuple[str, RenderableType]]:
     yield "a task", f"at most {human.plural(job.max_attempts, 'attempt')}, {job.max_replicas or 'any number'} at once"
 
 
+def _expected(predicted: Prediction | None) -> str:
+    """Return the prediction for a task, to stand after the size of its job."""
+    if predicted is None:
+        return ""
+    spread = f"{human.duration(predicted.p10)} to {human.duration(predicted.p90)}"
+    return f"  (a task {human.duration(predicted.work)}, {spread}, from {human.plural(predicted.runs, 'run')})"
+
+
 def _held_so_far(eta: Eta) -> str:
     if eta.p50_held is None or eta.p90_held is None:
         return ""
     jobs = human.plural(eta.judged, "job")
-    return f"; of {jobs} so far, {eta.p50_held:.0%} were done by the first, {eta.p90_held:.0%} by the second"
+    return (
+        f"; past estimates ({jobs}): {eta.p50_held:.0%} finished by the early one, {eta.p90_held:.0%} by the late one"
+    )
 
 
 def _ledger(ledger: Ledger) -> str:
-    """What is nought is not spoken of."""
+    """Return the CPU time of a job, by its use; zeros are left out."""
     figures = {
         "wasted by losers": ledger.wasted_cpu_s,
         "lost": ledger.lost_cpu_s,
@@ -150,6 +165,7 @@ def _ledger(ledger: Ledger) -> str:
 
 
 def tasks(items: Sequence[TaskView]) -> RenderableType:
+    """Return a table of tasks."""
     now = time.time()
     made = table("task", "state", "worker", "took", "exit", "failures", "why", right=("exit", "failures"))
     for task in items:
@@ -166,11 +182,13 @@ def _why(task: TaskView) -> Text:
 
 
 def explanation(item: Explanation) -> RenderableType:
+    """Return an explanation and its reasons."""
     reasons = (Text(f"  {reason.count:>6,}  {reason.detail}") for reason in item.reasons)
     return Group(Text.assemble((item.subject, "bold"), f": {item.sentence}"), *reasons)
 
 
 def workers(items: Sequence[WorkerView]) -> RenderableType:
+    """Return a table of workers."""
     if not items:
         return Text("no workers; start one: loopline worker")
     now = time.time()
@@ -181,9 +199,9 @@ def workers(items: Sequence[WorkerView]) -> RenderableType:
         "spare CPU",
         "memory free",
         "owner",
-        "input to frozen",
+        "yield time",
         "system",
-        "heard",
+        "last seen",
         "labels",
         right=("slots",),
     )
@@ -200,29 +218,31 @@ def workers(items: Sequence[WorkerView]) -> RenderableType:
 
 
 def owner(load: Load) -> str:
-    """Whether somebody is there, and why fewer slots are lent than there are."""
+    """Return how the owner uses the computer, and why slots are withheld."""
     there = "in use" if load.in_use else "-" if load.idle_s is None else f"away {human.duration(load.idle_s)}"
     return there if load.in_use or not load.withheld else f"{there}, {load.withheld}".removeprefix("-, ")
 
 
 def _yielded(figures: Yielded) -> str:
-    """Half of the times within, 99 of 100 within; of how many."""
+    """Return p50 and p99 of the time from input to freezing, and the number of times."""
     if not figures.count:
         return "-"
     return f"p50 {figures.p50_s:.3f}s p99 {figures.p99_s:.3f}s of {figures.count:,}"
 
 
 def worker_state(worker: WorkerView) -> Text:
+    """Return the state of a worker in its colour."""
     if not worker.connected:
         return Text("away", "red")
     if worker.probation is not None:
-        return Text("probation", "bold red")
+        return Text("quarantined", "bold red")
     if worker.draining:
         return Text("draining", "yellow")
     return Text("on trial", "yellow") if worker.on_trial else Text("connected", "green")
 
 
 def tokens(items: Sequence[TokenView]) -> RenderableType:
+    """Return a table of tokens."""
     made = table("token", "name", "role", "created", "revoked")
     for token in items:
         made.add_row(token.id, token.name, token.role, human.moment(token.created_at), human.moment(token.revoked_at))
@@ -230,20 +250,21 @@ def tokens(items: Sequence[TokenView]) -> RenderableType:
 
 
 def passing(report: PassingReport) -> RenderableType:
-    """``3 completions checked, 0 passings``, and the latest of whatever there was."""
+    """Return the count of the audit, ``3 completions checked, 0 order violations``, and the latest ones."""
     line = Text.assemble(
         f"{human.plural(report.completions, 'completion')} checked, ",
-        (human.plural(report.passings, "passing"), "bold red" if report.passings else "green"),
-        *(f", {count:,} allowed ({reason})" for reason, count in report.excused.items()),
+        (human.plural(report.passings, "order violation"), "bold red" if report.passings else "green"),
+        *(f", {count:,} exempt ({reason})" for reason, count in report.excused.items()),
     )
     pairs = (
-        Text(f"  job {pair.job} completed before job {pair.passed}: {pair.reason or 'not allowed'}")
+        Text(f"  job {pair.job} completed before job {pair.passed}: {pair.reason or 'an order violation'}")
         for pair in report.latest
     )
     return Group(line, *pairs)
 
 
 def join_tokens(items: Sequence[JoinTokenView]) -> RenderableType:
+    """Return a table of join tokens."""
     made = table("join token", "used", "created", "expires", "revoked")
     for token in items:
         made.add_row(

@@ -1,4 +1,6 @@
-"""``loopline submit``, a duty a file: the command; its options in groups (options, sweep_options, inputs); where a
-sweep's rows come from (sources, spreadsheet) and how they travel (sweep); job files (job_file) and where in them
-things are (positions); putting it all together (assemble); what is shown (progress, receipt).
+"""``loopline submit``, one duty in each file.
+
+The command (submit) and its groups of options (options, inputs); the rows of a sweep (sources) and how
+they travel (sweep); job files (job_file) and positions in them (positions); the job that all of it makes (assemble,
+merging); and what is shown (progress, receipt).
 """

@@ -1,4 +1,4 @@
-"""A job put together from a job file and from the command line, which goes before it."""
+"""A job put together from a job file and from the command line, whose options override the file."""
 
 from __future__ import annotations
 
@@ -11,23 +11,24 @@ from pydantic import ValidationError
 from loopline.cli.errors import usage
 from loopline.cli.submission import merging, mistakes
 from loopline.cli.submission.job_file import JobFile
-from loopline.cli.submission.options import Document
+from loopline.cli.submission.options import JobDocument
 from loopline_shared.spec import JobSpec
 
 _MERGED = ("requires", "environment", "inputs")
-"""Whose entries go before the file's one by one, as parameters do; all else but labels is replaced whole."""
+"""Fields that are merged entry by entry, as parameters are; all others but labels are replaced."""
 _LONGEST_FOLDER = 1000
 
 
 class Part(Protocol):
     """A group of options."""
 
-    def document(self) -> Document: ...
+    def document(self) -> JobDocument:
+        """Return its part of the job as JSON."""
 
 
-def document(command: Sequence[str], parts: Sequence[Part], file: JobFile | None) -> Document:
-    """What is said of a job, apart from its sweep; LooplineError (usage) where it says nothing to run."""
-    made: Document = {"command": list(command)}
+def document(command: Sequence[str], parts: Sequence[Part], file: JobFile | None) -> JobDocument:
+    """Return the job as JSON, apart from its sweep. Raises LooplineError (usage) if there is nothing to run."""
+    made: JobDocument = {"command": list(command)}
     try:
         for part in parts:
             made |= part.document()
@@ -44,8 +45,8 @@ def document(command: Sequence[str], parts: Sequence[Part], file: JobFile | None
     return _given({"folder": _here()}) | made
 
 
-def specification(made: Document, parameters: Any, file: JobFile | None) -> JobSpec:
-    """The job that all of it means; LooplineError (usage) where it means none."""
+def specification(made: JobDocument, parameters: Any, file: JobFile | None) -> JobSpec:
+    """Return the job. Raises LooplineError (usage) if it is invalid."""
     if parameters:
         made = made | {"parameters": merging.merged(made.get("parameters"), parameters)}
     try:
@@ -54,7 +55,7 @@ def specification(made: Document, parameters: Any, file: JobFile | None) -> JobS
         raise _mistakes(error, made, file) from None
 
 
-def _over(below: Document, above: Document) -> Document:
+def _over(below: JobDocument, above: JobDocument) -> JobDocument:
     made = below | above
     for name in _MERGED:
         if isinstance(below.get(name), dict) and isinstance(above.get(name), dict):
@@ -64,31 +65,31 @@ def _over(below: Document, above: Document) -> Document:
     return made
 
 
-def _labels(document: Document) -> list[Any]:
-    """Return the labels that a worker must have; none where they are not a list, which is complained of later."""
+def _labels(document: JobDocument) -> list[Any]:
+    """Return the labels that a worker must have; empty if they are no list, which is reported later."""
     requires = document.get("requires")
     labels = requires.get("labels") if isinstance(requires, dict) else None
     return labels if isinstance(labels, list) else []
 
 
 def _here() -> str:
-    """The working folder; empty where it could not be told a master."""
+    """Return the working folder; empty if a master would refuse its name."""
     folder = Path.cwd().as_posix()
     return folder if len(folder) <= _LONGEST_FOLDER and folder.isprintable() else ""
 
 
-def _name(made: Document, file: JobFile | None) -> str:
+def _name(made: JobDocument, file: JobFile | None) -> str:
     command = made.get("command")
     first = command[0] if isinstance(command, list) and command else file.name if file else ""
     return str(first).replace("\\", "/").rsplit("/", 1)[-1][:200]
 
 
-def _given(document: Document) -> Document:
+def _given(document: JobDocument) -> JobDocument:
     return {name: value for name, value in document.items() if value not in (None, "", [], {})}
 
 
-def _mistakes(error: ValidationError, made: Document, file: JobFile | None) -> Exception:
-    """Those of the file are pointed at."""
+def _mistakes(error: ValidationError, made: JobDocument, file: JobFile | None) -> Exception:
+    """Return the error with its positions in the file, if all mistakes are in the file."""
     found = error.errors(include_url=False)
     if file is not None and all(_is_of(file, one["loc"], made) for one in found):
         return file.mistakes(error)
@@ -96,8 +97,8 @@ def _mistakes(error: ValidationError, made: Document, file: JobFile | None) -> E
     return usage("\n  ".join(dict.fromkeys(told)))
 
 
-def _is_of(file: JobFile, loc: tuple[int | str, ...], made: Document) -> bool:
-    """True if what is wrong stands in the file as it does in the job, into which the command line has been merged."""
+def _is_of(file: JobFile, loc: tuple[int | str, ...], made: JobDocument) -> bool:
+    """True if the mistake is in the file, and the command line has left that value as it was."""
     if not loc:
         return True
     below, above = file.document.get(str(loc[0])), made.get(str(loc[0]))

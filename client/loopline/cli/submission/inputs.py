@@ -1,4 +1,4 @@
-"""Files that go along with a job: found, hashed, and brought to the master where it does not have them."""
+"""Inputs of a job: found, hashed, and uploaded unless the master has them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from cyclopts import Group, Parameter
 
 from loopline.cli.errors import usage
 from loopline.cli.submission.job_file import JobFile
-from loopline.cli.submission.options import Document
+from loopline.cli.submission.options import JobDocument
 from loopline.cli.submission.progress import bytes_bar
 from loopline.client import AsyncClient
 from loopline.transfer import files, input_trees
@@ -20,7 +20,7 @@ from loopline.transfer.files import LocalFile
 @Parameter(name="*", group=Group("Its files", sort_key=4))
 @dataclass(frozen=True, kw_only=True)
 class FileOptions:
-    """What tasks find, and what they leave.
+    """Options about inputs and outputs.
 
     Parameters
     ----------
@@ -28,50 +28,54 @@ class FileOptions:
         A file or a folder that tasks find in their scratch folder: data/, model.bin, or model.bin=name/there to
         give it another name; may be given several times.
     output
-        Files to bring back when a task has succeeded: result.csv, '*.csv', 'out/**'; may be given several times.
+        Files to keep when a task has succeeded: result.csv, '*.csv', 'out/**'; may be given several times.
     """
 
     input: Annotated[tuple[str, ...], Parameter(metavar="PATH[=NAME]")] = ()
     output: Annotated[tuple[str, ...], Parameter(metavar="PATTERN")] = ()
 
-    def document(self) -> Document:
+    def document(self) -> JobDocument:
+        """Return the part of the job as JSON."""
         return {"outputs": list(self.output)}
 
 
 @dataclass(frozen=True, slots=True)
-class Inputs:
-    """Of a job, by where tasks find them."""
+class InputFiles:
+    """Inputs of a job, by the paths at which tasks find them."""
 
     files: Mapping[str, LocalFile] = field(default_factory=dict)
 
-    def named_in(self, document: Document) -> Document:
-        """A job that names them beside those that it names already."""
+    def named_in(self, document: JobDocument) -> JobDocument:
+        """Return the job with these inputs beside those that it names already."""
         if not self.files:
             return document
         ours = {name: file.as_input() for name, file in self.files.items()}
         return document | {"inputs": document.get("inputs", {}) | ours}
 
     async def upload(self, client: AsyncClient) -> None:
+        """Upload the inputs that the master does not have."""
         contents = {file.sha256: file.size_bytes for file in self.files.values()}
-        with bytes_bar("uploading", sum(contents.values())) as tell:
-            await files.upload_all(client, self.files.values(), tell)
+        with bytes_bar("uploading", sum(contents.values())) as on_progress:
+            await files.upload_all(client, self.files.values(), on_progress)
 
 
-async def read(options: FileOptions, file: JobFile | None) -> Inputs:
-    """What the command line and a job file's list name; LooplineError (usage) for what cannot be one."""
+async def read(options: FileOptions, file: JobFile | None) -> InputFiles:
+    """Return the inputs of the command line and of the list in a job file. Raises LooplineError (usage) if one is
+    unusable.
+    """
     found = input_trees.find(_listed(file), file.folder) if file else {}
     found |= input_trees.find(options.input)
     if not found:
-        return Inputs()
-    with bytes_bar("hashing", sum(one.size_bytes for one in found.values())) as tell:
+        return InputFiles()
+    with bytes_bar("hashing", sum(one.size_bytes for one in found.values())) as on_progress:
         try:
-            return Inputs(await files.hash_all(found, tell))
+            return InputFiles(await files.hash_all(found, on_progress))
         except OSError as error:
             raise usage(f"cannot read {error.filename}: {error.strerror}") from None
 
 
 def _listed(file: JobFile) -> Sequence[str]:
-    """Paths that a job file lists as its inputs, taken out of it: they are not yet what a job says."""
+    """Take the list of inputs out of a job file, and return its paths."""
     inputs: Any = file.document.get("inputs")
     if not (isinstance(inputs, list) and all(isinstance(path, str) for path in inputs)):
         return ()

@@ -1,4 +1,4 @@
-"""A whole job in a file: YAML, TOML or JSON. What is wrong in it is pointed at, with its line."""
+"""A whole job in a file: YAML, TOML or JSON. Mistakes are reported with their line."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import sys
 import tomllib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from pathlib import Path as FilePath
+from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
@@ -19,8 +19,8 @@ from loopline.cli.errors import usage
 from loopline.cli.submission import mistakes
 from loopline.cli.submission.options import STDIN
 from loopline.cli.submission.positions import (
-    NotReadError,
-    Path,
+    Location,
+    ParseError,
     Position,
     Positions,
     find_in_toml,
@@ -31,18 +31,18 @@ from loopline_shared.errors import LooplineError
 
 MOST_BYTES = 64 * 2**20
 _MOST_TOLD = 5
-_IN_WORDS: dict[Path, Callable[[str], Any]] = {
+_IN_WORDS: dict[Location, Callable[[str], Any]] = {
     ("size",): values.duration,
     ("timeout_s",): values.duration,
     ("requires", "memory_bytes"): values.memory,
     ("command",): shlex.split,
 }
-"""What a person may write as text, such as `size: 2h`."""
+"""Fields that a person may write as text, such as `size: 2h`."""
 
 
 @dataclass(frozen=True, slots=True)
 class JobFile:
-    """What a job file says (``document``), and where."""
+    """A job file: its content (``document``), and the position of every value."""
 
     name: str
     text: str
@@ -50,19 +50,20 @@ class JobFile:
     positions: Positions
 
     @property
-    def folder(self) -> FilePath:
-        """What paths in it start from."""
-        return FilePath() if self.name == "stdin" else FilePath(self.name).parent
+    def folder(self) -> Path:
+        """Folder at which the paths in the file start."""
+        return Path() if self.name == "stdin" else Path(self.name).parent
 
-    def mistake(self, path: Path, message: str, hint: str = "") -> LooplineError:
+    def mistake(self, path: Location, message: str, hint: str = "") -> LooplineError:
+        """Return an error about one value, with its line."""
         return usage(self._at(path, message), hint)
 
     def mistakes(self, error: ValidationError) -> LooplineError:
-        """All that is wrong with the job, each with its line."""
+        """Return an error about everything that is wrong with the job, each with its line."""
         told = list(dict.fromkeys(map(self._told, error.errors(include_url=False))))[:_MOST_TOLD]
         return usage("\n".join(told))
 
-    def _at(self, path: Path, message: str) -> str:
+    def _at(self, path: Location, message: str) -> str:
         return _pointer(self.name, self.text, nearest(self.positions, path), mistakes.said(path, message))
 
     def _told(self, found: Any) -> str:
@@ -72,13 +73,13 @@ class JobFile:
         )
 
 
-def read(path: FilePath) -> JobFile:
-    """LooplineError (usage) where it cannot be read, or is not in the language that its name says."""
+def read(path: Path) -> JobFile:
+    """Return a job file. Raises LooplineError (usage) if it cannot be read in the language of its name."""
     name = "stdin" if path == STDIN else str(path)
     text = _text(path)
     try:
         document, positions = _LANGUAGES[_language(path)](text)
-    except NotReadError as error:
+    except ParseError as error:
         raise usage(_pointer(name, text, error.position, str(error))) from None
     if not isinstance(document, dict):
         raise usage(f"{name}: this is not a job", "a job file begins with keys such as `command:`")
@@ -87,14 +88,14 @@ def read(path: FilePath) -> JobFile:
     return file
 
 
-def _language(path: FilePath) -> str:
+def _language(path: Path) -> str:
     suffix = ".yaml" if path == STDIN else path.suffix.lower()
     if suffix not in _LANGUAGES:
-        raise usage(f"{path}: what language is this?", "call it .yaml, .yml, .toml or .json")
+        raise usage(f"{path}: unknown file type", "use .yaml, .yml, .toml or .json")
     return suffix
 
 
-def _text(path: FilePath) -> str:
+def _text(path: Path) -> str:
     try:
         data = sys.stdin.buffer.read(MOST_BYTES + 1) if path == STDIN else path.read_bytes()
         if len(data) > MOST_BYTES:
@@ -108,14 +109,14 @@ def _text(path: FilePath) -> str:
 
 
 def _from_json(text: str) -> tuple[Any, Positions]:
-    """JSON is YAML too, which tells where things are; but what is not JSON is not taken for it."""
+    """Read JSON. Its positions are read by the YAML reader, since JSON is YAML too."""
     try:
         document = json.loads(text)
     except json.JSONDecodeError as error:
-        raise NotReadError(f"this is not JSON: {error.msg}", (error.lineno, error.colno)) from None
+        raise ParseError(f"this is not JSON: {error.msg}", (error.lineno, error.colno)) from None
     try:
         return document, read_yaml(text)[1]
-    except NotReadError:
+    except ParseError:
         return document, {}
 
 
@@ -126,7 +127,7 @@ def _from_toml(text: str) -> tuple[Any, Positions]:
         message, _, place = str(error).partition(" (at ")
         numbers = [int(number) for number in re.findall(r"\d+", place)]
         position = (numbers[0], numbers[1]) if len(numbers) == 2 else None
-        raise NotReadError(f"this is not TOML: {message}", position) from None
+        raise ParseError(f"this is not TOML: {message}", position) from None
 
 
 _LANGUAGES: dict[str, Callable[[str], tuple[Any, Positions]]] = {
@@ -138,7 +139,7 @@ _LANGUAGES: dict[str, Callable[[str], tuple[Any, Positions]]] = {
 
 
 def _put_in_numbers(file: JobFile) -> None:
-    """Read what is written for people: `size: 2h`, `command: ./train --seed {seed}`, `seed: 1..100`."""
+    """Replace values that are written for people: `size: 2h`, `command: ./train --seed {seed}`, `seed: 1..100`."""
     for path, read_words in _IN_WORDS.items():
         *above, name = path
         within = _at(file.document, tuple(above))
@@ -152,21 +153,21 @@ def _put_in_numbers(file: JobFile) -> None:
                 parameters[name] = _from_words(file, path, lambda text: values.parameter(f"_={text}")[1], given)
 
 
-def _from_words(file: JobFile, path: Path, read_words: Callable[[str], Any], text: str) -> Any:
+def _from_words(file: JobFile, path: Location, read_words: Callable[[str], Any], text: str) -> Any:
     try:
         return read_words(text)
     except ValueError as error:
         raise file.mistake(path, str(error)) from None
 
 
-def _at(document: Any, path: Path) -> Any:
+def _at(document: Any, path: Location) -> Any:
     for step in path:
         document = document.get(step) if isinstance(document, dict) else None
     return document
 
 
 def _pointer(name: str, text: str, position: Position | None, message: str) -> str:
-    """``job.yaml:3:7: message``, and the line with a mark below."""
+    """Return ``job.yaml:3:7: message``, and the line with a mark below."""
     if position is None:
         return f"{name}: {message}"
     line, column = position

@@ -1,4 +1,4 @@
-"""Parameters of a job file beside those of the command line, which go before them name by name."""
+"""Parameters of a job file, merged by name with those of the command line."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ def warnings(job: JobSpec) -> list[str]:
         return []
     first, *others = job.command
     words = ([] if _is_on_path(first) else [first]) + others
-    # The name of an output may be that of an earlier run's, which has been brought home to this folder.
+    # An output of an earlier run may have been downloaded to this folder.
     known = {*job.inputs, *job.outputs, *(name for task in job.tasks or () for name in task.inputs)}
     missing = [word for word in dict.fromkeys(words) if _is_file_below(word) and _place(word) not in known]
     return [_warning(word, _steps(word, word is first)) for word in missing]
@@ -32,7 +32,7 @@ def _is_file_below(word: str) -> bool:
     path = Path(word)
     try:
         return path.is_file() and not path.is_absolute() and ".." not in path.parts
-    except OSError:  # longer than a name may be, such as a script for `sh -c`
+    except OSError:  # too long for a name, such as a script for `sh -c`
         return False
 
 
@@ -50,7 +50,7 @@ def _steps(word: str, is_program: bool) -> str:
     place = _place(word)
     option = f"{place}={place}" if "/" in place else place  # by itself, an input goes to the top of the folder
     step = f"add --input {shlex.quote(option)}"
-    if is_program and not _has_folder(word):  # such a program is looked for on PATH only
+    if is_program and not _has_folder(word):  # such a program is searched on PATH only
         return f"{step} and write {shlex.quote(f'./{word}')}"
     return step
 

@@ -1,4 +1,4 @@
-"""What pydantic finds wrong with a job, in words for whoever wrote it."""
+"""Mistakes that pydantic finds in a job, in words for its author."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from loopline_shared.row_lines import ABOUT_NAMES
 from loopline_shared.settings_source import meant
 from loopline_shared.spec import JobSpec, Requirements, TaskSpec
 
-Path = tuple[str | int, ...]
+Location = tuple[str | int, ...]
 
 _MODELS: tuple[type[BaseModel], ...] = (JobSpec, Requirements, TaskSpec)
 
 
-def place(document: Any, loc: Path) -> Path:
-    """The part of an error's place that is in the document: it also names the kinds that were tried."""
+def place(document: Any, loc: Location) -> Location:
+    """Return the part of an error's location that is in the document, without the kinds that were tried."""
     path = list[str | int]()
     for step in loc:
         if _has(document, step):
@@ -25,13 +25,14 @@ def place(document: Any, loc: Path) -> Path:
     return tuple(path)
 
 
-def said(path: Path, message: str) -> str:
+def said(path: Location, message: str) -> str:
+    """Return a message with its place."""
     where = ".".join(map(str, path))
     return f"{where}: {message}" if where else message
 
 
 def message(found: Any) -> str:
-    """``found`` is one of ValidationError.errors()."""
+    """Return the message for one of ValidationError.errors()."""
     if found["type"] == "extra_forbidden":
         known = {name for model in _MODELS for name in model.model_fields}
         return f"there is no such key: {meant(str(found['loc'][-1]), known)}"

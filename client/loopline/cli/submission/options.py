@@ -1,4 +1,4 @@
-"""Options that make up a job, in the groups that help shows. Each group says its part of the job as JSON."""
+"""Options that make up a job, in the groups that help shows. Each group returns its part of the job as JSON."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from cyclopts import Group, Parameter
 from loopline.cli import values
 from loopline.cli.common import read_by
 
-Document = dict[str, Any]
-"""A part of a job as JSON: what was not given is None or empty, and left out later."""
+JobDocument = dict[str, Any]
+"""Part of a job as JSON; values that are None or empty are removed later."""
 
 FROM_FILE = Parameter(
     converter=lambda _, words: values.source(words[0].value),
@@ -21,45 +21,47 @@ FROM_FILE = Parameter(
     allow_leading_hyphen=True,
     metavar="FILE",
 )
-"""A file to be read, or ``-`` for stdin."""
+"""Parameter for a file to be read, or ``-`` for stdin."""
 STDIN = Path("-")
 
-Seconds = Annotated[float | None, read_by(values.duration, "DURATION")]
-Size = Annotated[float | Literal["unknown"] | None, read_by(values.size, "DURATION")]
-Bytes = Annotated[int | None, read_by(values.memory, "AMOUNT")]
+DurationOption = Annotated[float | None, read_by(values.duration, "DURATION")]
+SizeOption = Annotated[float | Literal["unknown"] | None, read_by(values.size, "DURATION")]
+Source = Annotated[Path | None, FROM_FILE]
+BytesOption = Annotated[int | None, read_by(values.memory, "AMOUNT")]
 
 
 @Parameter(name="*", group=Group("The job", sort_key=1))
 @dataclass(frozen=True, kw_only=True)
 class JobOptions:
-    """What it is.
+    """Options about the job as a whole.
 
     Parameters
     ----------
     file
-        A whole job as YAML, TOML or JSON, by the file's name; `-` reads stdin as YAML. What is given on the
-        command line goes before what stands in it.
+        A whole job as YAML, TOML or JSON, by the file's name; `-` reads stdin as YAML. Command-line options override
+        the file.
     name
-        What to call it; as the command unless given.
+        Job name (default: the command).
     size
-        Computation of the whole job on a core of speed 1.0: 90s, 10m, 2h. Left out, it is predicted from earlier
-        runs; `unknown` keeps it from being so: a job of unknown size counts as larger than any other.
+        Computation of the whole job on a core of speed 1.0: 90s, 10m, 2h (default: predicted from past runs).
+        `unknown` switches prediction off; such a job counts as larger than all others.
     folder
-        The working folder that jobs of one name are known by; as it is unless given.
+        Folder used to recognise repeated runs (default: current).
     after
-        A job that must have succeeded before this one enters the grid; may be given several times.
+        A job that must succeed before this one starts; may be given several times.
     notify
-        Who is told that it is over: a URL, called with a signed message, or command:NAME, one of the master's.
+        Notify when the job ends: a URL, called with a signed message, or command:NAME, a command of the master.
     """
 
-    file: Annotated[Path | None, FROM_FILE] = None
+    file: Source = None
     name: str = ""
-    size: Size = None
+    size: SizeOption = None
     folder: str | None = None
     after: Annotated[tuple[int, ...], Parameter(metavar="ID")] = ()
-    notify: Annotated[Document | None, read_by(values.notification, "URL|command:NAME")] = None
+    notify: Annotated[JobDocument | None, read_by(values.notification, "URL|command:NAME")] = None
 
-    def document(self) -> Document:
+    def document(self) -> JobDocument:
+        """Return the part of the job as JSON."""
         return {
             "name": self.name,
             "size": self.size,
@@ -69,35 +71,66 @@ class JobOptions:
         }
 
 
+@Parameter(name="*", group=Group("A sweep", sort_key=2))
+@dataclass(frozen=True, kw_only=True)
+class SweepOptions:
+    """Options that make a job a sweep: many tasks of one command.
+
+    Parameters
+    ----------
+    param
+        A parameter and its values: seed=1..100, seed=1..100:5 or lr=0.1,0.01. Several make a grid of all
+        combinations, one task each. `{seed}` in the command is replaced by the task's value.
+    array
+        One task for each number: 1-1000 or 1-1000:2, as the parameter `index`.
+    zip
+        Take the first values together, then the second ones, and so on, instead of all combinations.
+    each_line
+        One task for each line of a file, as the parameter `line`; `-` reads stdin.
+    csv
+        One task for each row of a CSV file, whose first row names the parameters; `-` reads stdin.
+    jsonl
+        One task for each line of a file of JSON objects; `-` reads stdin.
+    """
+
+    param: Annotated[tuple[str, ...], Parameter(metavar="NAME=VALUES")] = ()
+    array: Annotated[str | None, Parameter(metavar="FIRST-LAST")] = None
+    zip: bool = False
+    each_line: Source = None
+    csv: Source = None
+    jsonl: Source = None
+
+
 @Parameter(name="*", group=Group("Each task", sort_key=3))
 @dataclass(frozen=True, kw_only=True)
 class TaskOptions:
-    """How tasks are run.
+    """Options about each task.
 
     Parameters
     ----------
     timeout
-        The longest that one attempt may take: 90s, 10m, 2h.
+        Time limit of one attempt: 90s, 10m, 2h.
     max_attempts
-        How often a task that fails is run.
+        Number of times a failing task is run.
     max_replicas
-        How many attempts of one task may run at once: a number, or unlimited. 1 switches replication off.
+        Number of attempts of one task that may run at once, or unlimited. 1 switches replication off.
     quorum
         Accept a task's result only when so many workers agree on it.
     replica_budget
-        CPU time that replicas of the job may take: 90s, 10m, 2h. Once it is spent, no more are started.
+        CPU time that replicas of the job may take in all: 90s, 10m, 2h.
     env
         An environment variable of the tasks, NAME=VALUE; may be given several times.
     """
 
-    timeout: Seconds = None
+    timeout: DurationOption = None
     max_attempts: int | None = None
     max_replicas: int | Literal["unlimited"] | None = None
     quorum: int | None = None
-    replica_budget: Seconds = None
+    replica_budget: DurationOption = None
     env: Annotated[tuple[str, ...], Parameter(metavar="NAME=VALUE")] = ()
 
-    def document(self) -> Document:
+    def document(self) -> JobDocument:
+        """Return the part of the job as JSON."""
         return {
             "environment": dict(values.pair(text) for text in self.env),
             "max_attempts": self.max_attempts,
@@ -111,12 +144,12 @@ class TaskOptions:
 @Parameter(name="*", group=Group("Where it may run", sort_key=5))
 @dataclass(frozen=True, kw_only=True)
 class PlaceOptions:
-    """What a worker must be.
+    """Options about the workers that may run the job.
 
     Parameters
     ----------
     os
-        Run on this system only.
+        Operating system of the worker.
     memory
         Memory that a task needs: 2GB, 512MiB.
     label
@@ -126,11 +159,12 @@ class PlaceOptions:
     """
 
     os: Literal["linux", "macos", "windows"] | None = None
-    memory: Bytes = None
+    memory: BytesOption = None
     label: Annotated[tuple[str, ...], Parameter(metavar="LABEL")] = ()
     slots: int | None = None
 
-    def document(self) -> Document:
+    def document(self) -> JobDocument:
+        """Return the part of the job as JSON."""
         return {
             "requires": {
                 "os": self.os,

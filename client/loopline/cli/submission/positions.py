@@ -1,4 +1,4 @@
-"""Where in a file a value stands, so that a mistake can be pointed at; and YAML's values, read along with it."""
+"""Positions of values in a job file, so that mistakes can be pointed at; and a reader of YAML that records them."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from ruamel.yaml import YAML
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
 from ruamel.yaml.nodes import MappingNode, Node, SequenceNode
 
-Path = tuple[str | int, ...]
+Location = tuple[str | int, ...]
 Position = tuple[int, int]
 """Line and column, from 1."""
-Positions = dict[Path, Position]
+Positions = dict[Location, Position]
 
 MOST_VALUES = 2_000_000
 DEEPEST = 100
 _TAG = "tag:yaml.org,2002:"
 
 
-class NotReadError(ValueError):
-    """The file is not in the language that it is said to be in."""
+class ParseError(ValueError):
+    """Raised for a file that is not in its language."""
 
     def __init__(self, message: str, position: Position | None = None) -> None:
         super().__init__(message)
@@ -31,29 +31,30 @@ class NotReadError(ValueError):
 
 
 def read_yaml(text: str) -> tuple[Any, Positions]:
-    """What a YAML 1.2 document says (only what JSON could say as well: no tags), and where."""
+    """Return the values of a YAML 1.2 document without tags, and their positions."""
     reader = YAML(typ="safe", pure=True)
     try:
         node = reader.compose(text)
     except MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         problem = error.problem or error.context or "this is not YAML"
-        raise NotReadError(str(problem), (mark.line + 1, mark.column + 1) if mark else None) from None
+        raise ParseError(str(problem), (mark.line + 1, mark.column + 1) if mark else None) from None
     except YAMLError as error:
-        raise NotReadError(str(error).splitlines()[0]) from None
+        raise ParseError(str(error).splitlines()[0]) from None
     except RecursionError:
-        raise NotReadError("it is nested too deeply") from None
+        raise ParseError("it is nested too deeply") from None
     positions: Positions = {}
     return (None if node is None else _value(node, (), positions)), positions
 
 
 def find_in_toml(text: str) -> Positions:
-    """Where the keys of a TOML document stand. A line that only looks like a key, within a text of several lines,
-    may be taken for one: a pointer is then off, nothing else.
+    """Return the positions of the keys of a TOML document.
+
+    A line that only looks like a key, within a text of several lines, may be taken for one: then a pointer is off.
     """
     positions: Positions = {}
-    tables: Path = ()
-    counts = Counter[Path]()  # of tables in lists
+    tables: Location = ()
+    counts = Counter[Location]()  # number of tables in each list
     for number, line in enumerate(text.splitlines(), 1):
         if header := _TOML_TABLE.fullmatch(line):
             tables = _toml_path(header[3])
@@ -66,16 +67,16 @@ def find_in_toml(text: str) -> Positions:
     return positions
 
 
-def nearest(positions: Positions, path: Path) -> Position | None:
-    """Of a value, or else of what it is in."""
+def nearest(positions: Positions, path: Location) -> Position | None:
+    """Return the position of a value, or else of what contains it."""
     inside_out = (positions.get(path[:length]) for length in range(len(path), -1, -1))
     return next((position for position in inside_out if position), None)
 
 
-def _value(node: Node, path: Path, positions: Positions) -> Any:
+def _value(node: Node, path: Location, positions: Positions) -> Any:
     positions.setdefault(path, (node.start_mark.line + 1, node.start_mark.column + 1))
     if len(positions) > MOST_VALUES or len(path) > DEEPEST:
-        raise NotReadError("there is too much in it", positions[path])
+        raise ParseError("there is too much in it", positions[path])
     if isinstance(node, MappingNode):
         return dict(_items(node, path, positions))
     if isinstance(node, SequenceNode):
@@ -83,13 +84,13 @@ def _value(node: Node, path: Path, positions: Positions) -> Any:
     return _scalar(node, positions[path])
 
 
-def _items(node: MappingNode, path: Path, positions: Positions) -> Iterator[tuple[str, Any]]:
+def _items(node: MappingNode, path: Location, positions: Positions) -> Iterator[tuple[str, Any]]:
     seen = set[str]()
     for key, value in node.value:
         name = str(key.value)
         place = (key.start_mark.line + 1, key.start_mark.column + 1)
         if name in seen:
-            raise NotReadError(f"{name} is given twice", place)
+            raise ParseError(f"{name} is given twice", place)
         seen.add(name)
         positions.setdefault((*path, name), place)
         yield name, _value(value, (*path, name), positions)
@@ -107,11 +108,11 @@ def _scalar(node: Node, position: Position) -> Any:
         return None
     if kind in ("str", "timestamp"):
         return text
-    raise NotReadError(f"{node.tag} says nothing here: tags are not understood", position)
+    raise ParseError(f"{node.tag} says nothing here: tags are not understood", position)
 
 
 def _whole(text: str) -> int | str:
-    """What begins with zeros is a name, as 007 is."""
+    """Return a whole number, or the text if it begins with zeros: such as 007, which is a name."""
     try:
         return int(text.replace("_", ""), 0)
     except ValueError:
@@ -129,8 +130,8 @@ _TOML_TABLE = re.compile(rf"(\s*)(\[\[?)\s*({_TOML_NAME})\s*\]\]?\s*(?:#.*)?")
 _TOML_KEY = re.compile(rf"(\s*)({_TOML_NAME})\s*=")
 
 
-def _toml_path(name: str) -> Path:
-    """Of a dotted name, as TOML itself reads it."""
+def _toml_path(name: str) -> Location:
+    """Return the path of a dotted name, as TOML itself reads it."""
     value, path = tomllib.loads(f"{name} = 0"), list[str]()
     while isinstance(value, dict):
         (part,) = value

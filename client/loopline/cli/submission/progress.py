@@ -1,8 +1,8 @@
-"""How far reading, hashing and uploading are, on a terminal; nothing anywhere else."""
+"""Progress of reading, hashing and uploading; nothing is shown outside a terminal."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 from rich.progress import (
@@ -17,13 +17,12 @@ from rich.progress import (
 )
 
 from loopline.cli.common import stderr
-
-Tell = Callable[[int], None]
+from loopline.transfer.files import OnProgress
 
 
 @contextmanager
-def bytes_bar(doing: str, total_bytes: int) -> Iterator[Tell]:
-    """Hears of so many bytes more."""
+def bytes_bar(doing: str, total_bytes: int) -> Iterator[OnProgress]:
+    """Show a bar during the block; the callback takes the number of bytes that were done."""
     columns = (TextColumn(doing), BarColumn(24), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
     with _progress(*columns) as progress:
         row = progress.add_task(doing, total=total_bytes)
@@ -31,8 +30,8 @@ def bytes_bar(doing: str, total_bytes: int) -> Iterator[Tell]:
 
 
 @contextmanager
-def row_count() -> Iterator[Tell]:
-    """Hears how many rows there are by now."""
+def row_count() -> Iterator[OnProgress]:
+    """Show a count during the block; the callback takes the number of rows so far."""
     with _progress(SpinnerColumn(), TextColumn("{task.completed:,} rows read")) as progress:
         row = progress.add_task("")
         yield lambda count: progress.update(row, completed=count)

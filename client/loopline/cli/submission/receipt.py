@@ -1,4 +1,4 @@
-"""What is shown once a job is submitted, or before it is."""
+"""Output of `loopline submit`: the receipt, or the preview of a dry run."""
 
 from __future__ import annotations
 
@@ -18,13 +18,14 @@ MOST_NAMED = 5
 
 
 def receipt(submitted: Submission) -> RenderableType:
+    """Return what is shown about a submitted job."""
     tasks = human.plural(submitted.task_count, "task")
     line = Text.assemble("job ", (str(submitted.id), "bold"), f" submitted: {tasks}")
     return Group(line, *_warnings(submitted.warnings))
 
 
 def preview(seen: Preview, job: JobSpec) -> RenderableType:
-    """What would be submitted: how much, how it begins, with which files, how long it may take."""
+    """Return what would be submitted: its tasks, first commands, files and expected duration."""
     tasks = human.plural(seen.task_count, "task")
     shown = [Text(f"{task.number:>7,}  {_command(task.command)}", no_wrap=True) for task in seen.tasks]
     if seen.task_count > len(seen.tasks):
@@ -39,13 +40,13 @@ def preview(seen: Preview, job: JobSpec) -> RenderableType:
 
 
 def warn(warnings: Iterable[str]) -> None:
-    """Print warnings on stderr, where they are in nobody's way who reads the answer as JSON."""
+    """Print warnings on stderr, apart from the answer on stdout."""
     for warning in _warnings(warnings):
         stderr().print(warning, soft_wrap=True)
 
 
 def _command(command: Iterable[str]) -> str:
-    """As it would be typed."""
+    """Return a command as a person would type it."""
     line = shlex.join(command).replace("\n", "\\n")
     return line if len(line) <= LONGEST_COMMAND else f"{line[: LONGEST_COMMAND - 3]}..."
 

@@ -1,10 +1,13 @@
-"""Where a sweep's rows come from: values on the command line, lines, CSV and JSON lines; and how they go together.
+"""Rows of a sweep, from values on the command line, lines, CSV and JSON lines, and how these are combined.
 
-All of it is read row by row: a file may be longer than memory.
+Everything is read row by row: a file may be longer than memory.
 """
 
 from __future__ import annotations
 
+import csv
+import io
+import re
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -15,9 +18,7 @@ from typing import IO, Any
 
 from loopline.cli import values
 from loopline.cli.errors import usage
-from loopline.cli.submission.options import STDIN
-from loopline.cli.submission.spreadsheet import csv_rows
-from loopline.cli.submission.sweep_options import SweepOptions
+from loopline.cli.submission.options import STDIN, SweepOptions
 from loopline_shared.errors import LooplineError
 from loopline_shared.row_lines import check_row, read_row
 from loopline_shared.scalar import Scalar
@@ -26,19 +27,21 @@ from loopline_shared.spec import Range
 Row = dict[str, Scalar]
 
 _BOM = b"\xef\xbb\xbf"
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
+_OTHER_SEPARATORS = ";\t"
 
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """Some parameters and their values; several axes make a sweep."""
+    """Parameters that change together, and their values; several axes make a sweep."""
 
-    label: str  # as the user knows it
+    label: str  # its name in error messages
     rows: Iterable[Row]
-    length: int | None = None  # None: not known before it is read
+    length: int | None = None  # None until the file is read
 
 
 def grid(options: SweepOptions) -> dict[str, Any] | None:
-    """All combinations of values, as their rule; None where there are rows to be read."""
+    """Return all combinations of values as a rule; None if there are rows to be read."""
     if _files(options):
         return None
     if options.zip:
@@ -47,15 +50,15 @@ def grid(options: SweepOptions) -> dict[str, Any] | None:
 
 
 def rows(options: SweepOptions) -> Iterator[Row]:
-    """One after the other; LooplineError (usage), or ValueError, at the first that is none."""
+    """Yield the rows. Raises LooplineError (usage) or ValueError at the first wrong one."""
     named = [_axis(name, given) for name, given in _named(options)]
     axes = [*_file_axis(options), *named]
     made = _zipped(axes) if options.zip else _combined(axes)
-    return map(check_row, made) if named else made  # those of a file have been checked, each with its line
+    return map(check_row, made) if named else made  # rows of a file are checked where their line is known
 
 
 def _named(options: SweepOptions) -> list[tuple[str, Any]]:
-    """Parameters of the command line as JSON says them."""
+    """Return the parameters of the command line as JSON."""
     named: list[tuple[str, Any]] = [("index", values.array(options.array))] if options.array else []
     named += [values.parameter(text) for text in options.param]
     if len(dict(named)) < len(named):
@@ -74,7 +77,7 @@ def _file_axis(options: SweepOptions) -> Iterator[Axis]:
         names = " and ".join(name for name, _ in files)
         raise usage(f"{names} are given: a sweep has one file of rows", "put all columns into one file")
     for option, path in files:
-        read = {"--each-line": _lines, "--csv": csv_rows, "--jsonl": _objects}[option]
+        read = {"--each-line": _lines, "--csv": _csv_rows, "--jsonl": _objects}[option]
         yield Axis(f"{option} {path}", _read(path, read))
 
 
@@ -85,7 +88,7 @@ def _axis(name: str, given: Any) -> Axis:
 
 @dataclass(frozen=True, slots=True)
 class _Values:
-    """Can be gone through again and again."""
+    """Rows of one parameter, which can be iterated again and again."""
 
     name: str
     values: Sequence[Any] | Range
@@ -95,7 +98,7 @@ class _Values:
 
 
 def _combined(axes: Sequence[Axis]) -> Iterator[Row]:
-    """All combinations; the first axis, which may be a file, is gone through once."""
+    """Yield all combinations; the first axis, which may be a file, is read once."""
     first, *others = axes
     for row in first.rows:
         for chosen in product(*(axis.rows for axis in others)):
@@ -103,7 +106,7 @@ def _combined(axes: Sequence[Axis]) -> Iterator[Row]:
 
 
 def _zipped(axes: Sequence[Axis]) -> Iterator[Row]:
-    """The first of each, then the second of each, and so on; all must be equally long."""
+    """Yield the first row of each axis, then the second, and so on; all must be equally long."""
     known = {axis.label: axis.length for axis in axes if axis.length is not None}
     if len(set(known.values())) > 1:
         raise _unequal(", ".join(f"{label} has {length:,}" for label, length in known.items()))
@@ -132,7 +135,7 @@ def _unequal(lengths: str) -> LooplineError:
 
 
 def _read(path: Path, read: Any) -> Iterator[Row]:
-    """A file's rows; whatever is wrong is said with the file's name and line."""
+    """Yield a file's rows; errors name the file and the line."""
     place = _Place("stdin" if path == STDIN else str(path))
     try:
         with _opened(path) as file:
@@ -148,7 +151,7 @@ def _read(path: Path, read: Any) -> Iterator[Row]:
 
 @dataclass(slots=True)
 class _Place:
-    """Where reading is; readers keep it up to date."""
+    """Position of a reader in its file, which the reader keeps up to date."""
 
     name: str
     line: int = 0
@@ -167,7 +170,7 @@ def _opened(path: Path) -> Iterator[IO[bytes]]:
 
 
 def _numbered(file: IO[bytes], place: _Place) -> Iterator[bytes]:
-    """Lines that are not blank, without their ends."""
+    """Yield the lines, stripped of their ends; blank ones are skipped."""
     for place.line, line in enumerate(file, 1):
         text = (line.removeprefix(_BOM) if place.line == 1 else line).rstrip(b"\r\n")
         if text.strip():
@@ -182,3 +185,53 @@ def _lines(file: IO[bytes], place: _Place) -> Iterator[Row]:
 def _objects(file: IO[bytes], place: _Place) -> Iterator[Row]:
     for line in _numbered(file, place):
         yield read_row(line)
+
+
+def _csv_rows(file: IO[bytes], place: _Place) -> Iterator[dict[str, Scalar]]:
+    """Yield the rows of a file separated by commas; or by semicolons or tabs, if its header is. Raises ValueError if
+    it is no CSV.
+    """
+    with io.TextIOWrapper(file, "utf-8-sig", newline="") as text:
+        place.line = 1
+        header_line = text.readline()
+        names = _header(header_line)
+        reader = csv.reader(text, delimiter=_separator(header_line), strict=True)
+        try:
+            for cells in reader:
+                place.line = 1 + reader.line_num
+                if cells:
+                    yield check_row(dict(zip(names, map(_scalar, _complete(cells, names)), strict=True)))
+        except csv.Error as error:
+            place.line = 1 + reader.line_num
+            raise ValueError(f"this is not CSV: {error}") from None
+
+
+def _header(line: str) -> list[str]:
+    names = [name.strip() for name in next(csv.reader([line], delimiter=_separator(line)), [])]
+    if not names:
+        raise ValueError("the first line is empty: it must name the parameters")
+    for column, name in enumerate(names, 1):
+        if not _NAME.fullmatch(name):
+            better = re.sub(r"\W+", "_", name, flags=re.ASCII).strip("_")
+            hint = f", such as {better}" if _NAME.fullmatch(better) else ""
+            message = f"column {column} is called {name!r}: a parameter's name is letters, digits and underscores"
+            raise ValueError(f"{message}{hint}")
+    if twice := [name for place, name in enumerate(names) if name in names[:place]]:
+        raise ValueError(f"two columns are called {twice[0]}")
+    return names
+
+
+def _separator(header: str) -> str:
+    return next((one for one in _OTHER_SEPARATORS if one in header and "," not in header), ",")
+
+
+def _complete(cells: Sequence[str], names: Sequence[str]) -> Sequence[str]:
+    if len(cells) != len(names):
+        raise ValueError(f"this row has {len(cells)} cells, the header has {len(names)}: {', '.join(names)}")
+    return cells
+
+
+def _scalar(cell: str) -> Scalar:
+    """Return a number if it would be written as the cell is; 0.10 stays text, so that commands get the same text."""
+    number = values.scalar(cell)
+    return number if str(number) == cell else cell

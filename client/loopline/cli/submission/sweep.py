@@ -1,4 +1,4 @@
-"""A sweep on its way to the master: as a rule, as rows in the job, or as a file of rows."""
+"""Parameters of a sweep on their way to the master: as a rule, as rows in the job, or as a file of rows."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any
 
 from loopline.cli.errors import usage
 from loopline.cli.submission import sources
+from loopline.cli.submission.options import SweepOptions
 from loopline.cli.submission.progress import bytes_bar, row_count
-from loopline.cli.submission.sweep_options import SweepOptions
 from loopline.client import AsyncClient
 from loopline.transfer.row_upload import WrittenRows, upload, written
 from loopline_shared.rest.bodies import PlannedTask, Preview
@@ -21,8 +21,8 @@ MOST_SHOWN = 20
 
 
 @dataclass(frozen=True, slots=True)
-class Sweep:
-    """``parameters`` is what the job says; ``rows`` is what it means by that, where they were read."""
+class SweepParameters:
+    """Parameters as the job spec has them, and the rows that were read for them, if any."""
 
     parameters: Any
     rows: WrittenRows | None = None
@@ -32,13 +32,13 @@ class Sweep:
         return set(self.rows.names) if self.rows is not None else parameter_names(job)
 
     async def upload(self, client: AsyncClient) -> None:
-        """Whatever the job only names."""
+        """Upload the rows, if the job only names them."""
         if self.rows is not None and not self.rows.are_few:
-            with bytes_bar("uploading rows", self.rows.size_bytes) as tell:
-                await upload(client, self.rows, tell)
+            with bytes_bar("uploading rows", self.rows.size_bytes) as on_progress:
+                await upload(client, self.rows, on_progress)
 
     def shown_in(self, preview: Preview, spec: JobSpec) -> Preview:
-        """With the first tasks, and a word on misspelt names: the master does not know the rows yet."""
+        """Return the preview with the first tasks and misspelt names: the master does not know the rows yet."""
         if self.rows is None or preview.tasks:
             return preview
         plans = enumerate((task_at(spec, n, row) for n, row in enumerate(self.rows.first(MOST_SHOWN), 1)), 1)
@@ -48,19 +48,19 @@ class Sweep:
 
 
 @asynccontextmanager
-async def opened(options: SweepOptions) -> AsyncIterator[Sweep]:
-    """What the options say; rows are read, and kept in a file until the end of the block."""
+async def opened(options: SweepOptions) -> AsyncIterator[SweepParameters]:
+    """Yield the parameters that the options name; rows are kept in a file until the end of the block."""
     try:
         rule = sources.grid(options)
     except ValueError as error:
         raise usage(str(error)) from None
     if rule is not None:
-        yield Sweep(rule)
+        yield SweepParameters(rule)
         return
     async with AsyncExitStack() as until_end:
         try:
-            with row_count() as tell:
-                rows = await until_end.enter_async_context(written(sources.rows(options), tell))
+            with row_count() as on_progress:
+                rows = await until_end.enter_async_context(written(sources.rows(options), on_progress))
         except ValueError as error:
             raise usage(str(error)) from None
-        yield Sweep(rows.parameters().model_dump(exclude_defaults=True), rows)
+        yield SweepParameters(rows.parameters().model_dump(exclude_defaults=True), rows)

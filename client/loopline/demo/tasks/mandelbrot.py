@@ -1,4 +1,5 @@
-"""One strip of a picture of the Mandelbrot set: a line of hexadecimal digits for each of its rows, two a pixel.
+"""Prints one strip of a picture of the Mandelbrot set: a line of hexadecimal digits for each of its rows, two a
+pixel.
 
 python3 mandelbrot.py --strip 3 --of 24
 """
@@ -25,7 +26,7 @@ def point(x: int, y: int) -> complex:
 
 
 def level(c: complex) -> int:
-    """Which of 255 colours, by how soon the point escapes; 0: it never does."""
+    """Return a colour from 1 to 255 by how soon the point escapes; 0 if it stays."""
     real, imaginary, a, b = 0.0, 0.0, c.real, c.imag
     for rounds in range(DEPTH):
         x2, y2 = real * real, imaginary * imaginary

@@ -1,4 +1,4 @@
-"""An estimate of pi: the share of random throws at a square that hit the circle in it.
+"""Prints an estimate of pi: the share of random throws at a square that hit the circle in it.
 
 python3 pi.py --seed 7 --throws 1000000
 """

@@ -1,4 +1,4 @@
-"""From ordinary code to coroutines: an event loop in a thread of its own, whatever runs in the caller's."""
+"""An event loop in a thread of its own, so that ordinary code can run coroutines."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ _CLOSE_WITHIN_S = 5.0
 _END = object()
 
 
-class Portal:
-    """Its thread is a daemon: a program that forgets to close it still ends."""
+class LoopThread:
+    """A daemon thread with an event loop: a program that forgets to close it still ends."""
 
     def __init__(self, name: str = "loopline") -> None:
         self.loop = asyncio.new_event_loop()
@@ -24,17 +24,18 @@ class Portal:
 
     @property
     def is_open(self) -> bool:
+        """True until the loop is closed."""
         return self._thread.is_alive()
 
     def start(self, work: Coroutine[Any, Any, Answer]) -> Future[Answer]:
-        """Have it done there. RuntimeError where the portal is closed."""
+        """Run a coroutine in the loop. Raises RuntimeError if the loop is closed."""
         if not self.is_open:
             work.close()
             raise RuntimeError("it has been closed")
         return asyncio.run_coroutine_threadsafe(work, self.loop)
 
     def call(self, work: Coroutine[Any, Any, Answer]) -> Answer:
-        """Have it done there, and wait for it; interrupted meanwhile, it is given up there too."""
+        """Run a coroutine in the loop and wait for its result. An interrupt cancels the coroutine."""
         if threading.current_thread() is self._thread:
             work.close()
             raise RuntimeError("called from its own thread: use the asynchronous form there")
@@ -46,6 +47,7 @@ class Portal:
             raise
 
     def iterate(self, items: AsyncIterator[Answer]) -> Iterator[Answer]:
+        """Yield the items of an asynchronous iterator."""
         try:
             while (item := self.call(_next(items))) is not _END:
                 yield item
@@ -54,7 +56,7 @@ class Portal:
                 self.call(items.aclose())
 
     def close(self) -> None:
-        """Whatever still goes on there is given up."""
+        """Stop the loop and cancel what still runs in it."""
         if self.is_open:
             with suppress(RuntimeError):
                 self.loop.call_soon_threadsafe(self.loop.stop)

@@ -1,4 +1,4 @@
-"""``loopline demo``."""
+"""``loopline demo``: run the demo and show its results."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from loopline.cli.errors import Exit
 from loopline.cli.render import tables
 from loopline.cli.render.chart import draw as draw_chart
 from loopline.demo import story
-from loopline.demo.grid import Grid, running
+from loopline.demo.grid import DemoGrid, running
 from loopline_shared.rest.bodies import AttemptView, JobDetail, PassingReport
 
 WORKERS = ("pc-1", "pc-2")
@@ -32,8 +32,8 @@ def demo(*, keep: bool = False, json: bool = False) -> int:
     """Show a whole grid at work on this computer, in half a minute.
 
     Starts a master and two workers, and submits three jobs: a picture, a smaller job that overtakes it, and a third
-    that must not overtake the second, being no smaller. Shows who ran what, replicas included, and names the file
-    with the finished picture; then stops all that it started.
+    of equal size that must wait for the second. Shows which worker ran what, replicas included, and names the file
+    with the finished picture; then stops everything that it started.
 
     Parameters
     ----------
@@ -52,7 +52,7 @@ def demo(*, keep: bool = False, json: bool = False) -> int:
 
 
 async def _until_stopped(work: Coroutine[Any, Any, None]) -> None:
-    """A signal cancels the work, once: what it does to clean up is not cut short by a second one."""
+    """Run the work; a first signal cancels it, and later ones are ignored while it cleans up."""
     loop, task = asyncio.get_running_loop(), asyncio.ensure_future(work)
     signals = [number for name in ("SIGINT", "SIGTERM", "SIGHUP") if (number := getattr(signal, name, None))]
 
@@ -74,13 +74,13 @@ async def _demo(console: Console, keep: bool, common: Common) -> None:
         jobs = await story.tell(client, console)
         await story.draw(client, jobs[0], PICTURE)
         attempts = [attempt for job in jobs for attempt in await some(0, client.attempts(job.id))]
-        shown = Shown(jobs, attempts, await client.passing(), await story.estimate(client, jobs[1:]), begun)
+        shown = DemoResults(jobs, attempts, await client.passing(), await story.estimate(client, jobs[1:]), begun)
         common.show(shown.document(), lambda: shown.picture(console))
         if keep:
             await _keep(grid, console)
 
 
-async def _keep(grid: Grid, console: Console) -> None:
+async def _keep(grid: DemoGrid, console: Console) -> None:
     console.print(
         f"\nthe grid stays until Ctrl-C; in another terminal:\n"
         f"  export LOOPLINE_MASTER={grid.url} LOOPLINE_TOKEN_FILE={grid.admin_token}\n"
@@ -90,8 +90,8 @@ async def _keep(grid: Grid, console: Console) -> None:
 
 
 @dataclass(frozen=True)
-class Shown:
-    """All that the demo has to show at its end."""
+class DemoResults:
+    """Results that the demo shows at its end."""
 
     jobs: list[JobDetail]
     attempts: list[AttemptView]
@@ -100,12 +100,14 @@ class Shown:
     begun: float
 
     def document(self) -> dict[str, Any]:
+        """Return the results as JSON."""
         return {
             "jobs": self.jobs, "attempts": self.attempts, "passing": self.passing,
             "pi": self.pi, "picture": str(PICTURE), "took_s": time.monotonic() - self.begun,
         }  # fmt: skip
 
     def picture(self, console: Console) -> RenderableType:
+        """Return the results for a terminal."""
         names = {job.id: job.name for job in self.jobs}
         columns = min(console.width, CHART_COLUMNS)
         chart = draw_chart(self.attempts, names, time.time(), columns, has_colour(console))

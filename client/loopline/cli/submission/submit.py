@@ -11,10 +11,9 @@ from loopline.cli.errors import usage
 from loopline.cli.follow import follow
 from loopline.cli.submission import assemble, inputs, job_file, merging, missing_inputs, receipt, sweep
 from loopline.cli.submission.inputs import FileOptions
-from loopline.cli.submission.options import STDIN, JobOptions, PlaceOptions, TaskOptions
-from loopline.cli.submission.sweep_options import SweepOptions
+from loopline.cli.submission.options import STDIN, JobOptions, PlaceOptions, SweepOptions, TaskOptions
 
-_WHAT_NOW = Group("Then", sort_key=7)
+_AFTER_SUBMISSION = Group("Then", sort_key=7)
 _JOB, _SWEEP, _TASKS, _FILES, _PLACES = JobOptions(), SweepOptions(), TaskOptions(), FileOptions(), PlaceOptions()
 
 
@@ -25,8 +24,8 @@ async def submit(
     tasks: TaskOptions = _TASKS,
     files: FileOptions = _FILES,
     places: PlaceOptions = _PLACES,
-    wait: Annotated[bool, Parameter(group=_WHAT_NOW)] = False,
-    dry_run: Annotated[bool, Parameter(group=_WHAT_NOW)] = False,
+    wait: Annotated[bool, Parameter(group=_AFTER_SUBMISSION)] = False,
+    dry_run: Annotated[bool, Parameter(group=_AFTER_SUBMISSION)] = False,
     common: Common = PLAIN,
 ) -> int:
     """Submit a job: a command, an array or a parameter sweep.
@@ -44,17 +43,17 @@ async def submit(
     Parameters
     ----------
     command
-        What to run, and its arguments.
+        Command to run, and its arguments.
     wait
         Follow the job until it is over; the exit code then tells whether it succeeded.
     dry_run
-        Submit nothing: show how many tasks there would be, the first commands, and how long it may take.
+        Submit nothing: show the number of tasks, the first commands, and the expected duration.
     """
     if [options.file, sweeping.each_line, sweeping.csv, sweeping.jsonl].count(STDIN) > 1:
         raise usage("stdin can be read only once", "put one of the two into a file")
     file = job_file.read(options.file) if options.file else None
-    brought = await inputs.read(files, file)
-    document = brought.named_in(assemble.document(command, (options, tasks, files, places), file))
+    input_files = await inputs.read(files, file)
+    document = input_files.named_in(assemble.document(command, (options, tasks, files, places), file))
     async with sweep.opened(sweeping) as swept, common.client() as client:
         job = assemble.specification(document, swept.parameters, file)
         if file is not None:
@@ -65,7 +64,7 @@ async def submit(
             common.show(seen, lambda: receipt.preview(seen, job))
             return 0
         await swept.upload(client)
-        await brought.upload(client)
+        await input_files.upload(client)
         submitted = await client.submit(job)
     if wait:
         return await follow(submitted.id, common, submitted.warnings)

@@ -1,47 +1,51 @@
-"""Jobs of calls that were sent to the master, and who waits for their ends. All of it lives in the portal's loop."""
+"""Submitted jobs of calls, and the futures of their tasks. All of it lives in the loop's thread."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from loopline.functions.calls import CallError, content_of, outcome_of, outcomes_of
-from loopline.functions.futures import GridFuture, MadeCalls
+from loopline.functions.futures import ChunkResult, GridFuture
+from loopline.rest_client import RestClient
 from loopline_shared.errors import LooplineError
 from loopline_shared.model import TaskId
 from loopline_shared.protocol.client_link import Over, TaskEnd
 
-if TYPE_CHECKING:
-    from loopline.client import AsyncClient
 
+class SubmissionListener(Protocol):
+    """Receives what becomes of submitted jobs."""
 
-class Waiting(Protocol):
-    """Whoever sent them."""
-
-    def submitted(self, job: int) -> None: ...
+    def submitted(self, job: int) -> None:
+        """Note the number of a submitted job."""
 
     def settled(self, future: GridFuture) -> None:
-        """It has its end, or is about to get it."""
+        """Note that a future has its result, or is about to get it."""
 
-    def unwanted(self, job: int, sent: SentJob) -> None:
-        """Nobody waits for what is still open of it."""
+    def unwanted(self, number: int, job: SubmittedJob) -> None:
+        """Cancel a job of which no unfinished call is wanted any more."""
 
 
-class SentJob:
-    """A future for each of its tasks, which make one call each. It is a Listener of the link (call_link.py)."""
+class SubmittedJob:
+    """A job whose tasks make one call each, with a future for each task.
 
-    def __init__(self, waiting: Waiting, client: AsyncClient, futures: list[GridFuture], count: int) -> None:
+    It is a Listener of the link (call_link.py).
+    """
+
+    def __init__(
+        self, waiting: SubmissionListener, client: RestClient, futures: list[GridFuture], count: int
+    ) -> None:
         self.count = count
         self.answer: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         self._client = client
         self._futures = futures
         self._waiting = waiting
         self._job = 0
-        self._ended = 0  # tasks
+        self._ended = 0  # number of tasks that ended
         self._wanted = len(futures)
         self._fetching: set[asyncio.Task[None]] = set()
-        self._why: Exception | None = None  # no more ends will come
+        self._why: Exception | None = None  # set when no more results will come
 
     @property
     def is_wanted(self) -> bool:
@@ -49,21 +53,24 @@ class SentJob:
         return not all(future.was_cancelled for future in self._futures)
 
     def submitted(self, job: int) -> None:
+        """Note that the job is on the master."""
         self.begin(job)
         self._waiting.submitted(job)
-        if not self.answer.done():  # nobody may wait for it any more
+        if not self.answer.done():  # its waiter may be gone
             self.answer.set_result(job)
 
     def begin(self, job: int) -> None:
-        """It is this one on the master."""
+        """Give the futures their tasks, and report those that were cancelled meanwhile."""
         self._job = job
+        abandon = self.unwanted  # one bound method for all
         for future, task in zip(self._futures, self._tasks(), strict=True):
-            future.task, future.sent = task, self
+            future.task, future.abandon = task, abandon
         for future in self._futures:
-            if future.was_cancelled:  # while it was submitted
+            if future.was_cancelled:  # during the submission
                 self.unwanted(future)
 
     def ended(self, ends: list[TaskEnd]) -> None:
+        """Set the results of the tasks that ended; results that are files are downloaded first."""
         for end in ends:
             self._ended += 1
             if end.value is None or end.value.sha256 is None:
@@ -74,6 +81,7 @@ class SentJob:
                 fetching.add_done_callback(self._fetched)
 
     def over(self, why: Over | Exception) -> None:
+        """Fail the futures that are still open, when the last download is done."""
         error = _gone(why) if isinstance(why, Over) else why
         if not self._job and not self.answer.done():
             self.answer.set_exception(error)
@@ -82,25 +90,25 @@ class SentJob:
             self._fetched()
 
     def fail(self, error: BaseException) -> None:
-        """Whatever waits."""
+        """Fail every future that is still open."""
         for future in self._futures:
             self._waiting.settled(future)
             future.fail(error)
 
     def unwanted(self, future: GridFuture) -> None:
-        """It was cancelled, of which one may hear twice."""
+        """Note that a future was cancelled; the second report of the same future has no effect."""
         if not future.is_given_up:
             future.is_given_up = True
             self._has_one_less()
 
-    # What the futures are of.
+    # Futures and their tasks
 
     def _tasks(self) -> Iterator[TaskId]:
-        """Of each future, in order."""
+        """Yield the task of each future, in order."""
         return (TaskId(self._job, number) for number in range(1, self.count + 1))
 
     def _of(self, number: int) -> list[GridFuture]:
-        """Those of one task."""
+        """Return the futures of one task."""
         return self._futures[number - 1 : number]
 
     def _settle(self, end: TaskEnd, content: bytes | None) -> None:
@@ -119,7 +127,7 @@ class SentJob:
             self._waiting.unwanted(self._job, self)
 
     async def _fetch(self, end: TaskEnd) -> None:
-        """A value that is a file."""
+        """Download a result that is a file."""
         try:
             content = await content_of(self._client, end)
         except LooplineError as error:
@@ -135,8 +143,8 @@ class SentJob:
             self.fail(self._why)
 
 
-class SentChunks(SentJob):
-    """A future for each task, of the several calls that it makes."""
+class ChunkedJob(SubmittedJob):
+    """A job whose tasks make several calls each, with a future for each task."""
 
     def __init__(self, *arguments: Any, calls: int, chunk: int) -> None:
         super().__init__(*arguments)
@@ -146,12 +154,12 @@ class SentChunks(SentJob):
         return min(self._chunk, self._calls - (number - 1) * self._chunk)
 
     def _settle(self, end: TaskEnd, content: bytes | None) -> None:
-        made = MadeCalls(TaskId(self._job, end.number), end, content, self._count_of(end.number))
+        made = ChunkResult(TaskId(self._job, end.number), end, content, self._count_of(end.number))
         self._give(self._futures[end.number - 1], (made, None))
 
 
-class SplitChunks(SentChunks):
-    """A future for each call, of which tasks make several."""
+class SplitJob(ChunkedJob):
+    """A job whose tasks make several calls each, with a future for each call."""
 
     def _tasks(self) -> Iterator[TaskId]:
         return (TaskId(self._job, 1 + place // self._chunk) for place in range(self._calls))

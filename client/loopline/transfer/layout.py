@@ -1,5 +1,6 @@
-"""Where a task's files go at home: ``{lr}/{seed}/`` filled with its parameters. Pure; whatever a parameter's value
-says, nothing is written outside the folder that the user named.
+"""Folders that tasks' files are downloaded to: ``{lr}/{seed}/`` filled with parameters. Pure.
+
+Nothing is written outside the folder that the user named, whatever the values of parameters.
 """
 
 from __future__ import annotations
@@ -14,21 +15,21 @@ from loopline_shared.spec import PLACEHOLDER
 
 DEFAULT = "{task}"
 _UNFIT = re.compile(r'[\x00-\x1f\x7f/\\:*?"<>|]')
-"""In the name of a file, on one system or another."""
+"""Characters that names of files must not have on one system or another."""
 _MOST_CHARACTERS = 100
 _OWN = ("task", "job")
 _IGNORES_CASE = sys.platform in ("win32", "darwin")
 
 
 class LayoutError(ValueError):
-    pass
+    """Raised for a layout that cannot be used."""
 
 
 class Layout:
-    """One template for all tasks of a job."""
+    """A template of folders, one for each task of a job."""
 
     def __init__(self, template: str) -> None:
-        """LayoutError where it leads out of the folder that it is in."""
+        """Raises LayoutError if the template leads out of its folder."""
         self._template = template.strip().rstrip("/")
         names = self._template.split("/")
         if not self._template or Path(template).is_absolute() or any(name in ("", ".", "..") for name in names):
@@ -38,10 +39,14 @@ class Layout:
 
     @property
     def needs_parameters(self) -> bool:
+        """True if the template names parameters of the tasks."""
         return bool(self._names - set(_OWN))
 
     def folder(self, job: int, task: int, parameters: Mapping[str, Scalar]) -> str:
-        """Of one task, relative; LayoutError where it has no such parameter, or another task has the same folder."""
+        """Return the folder of one task, relative to the user's.
+
+        Raises LayoutError if the task lacks a parameter, or if another task has the same folder.
+        """
         values = {**parameters, "task": task, "job": job}
         if missing := sorted(self._names - set(values)):
             known = ", ".join(sorted(values))
@@ -55,7 +60,7 @@ class Layout:
 
 
 def check_names(paths: Collection[str]) -> None:
-    """LayoutError where this computer cannot have files of these names beside each other."""
+    """Raises LayoutError if this computer cannot keep files of these names beside each other."""
     if _IGNORES_CASE and len({path.casefold() for path in paths}) < len(paths):
         raise LayoutError("two of its files have names that this computer takes for one")
     if sys.platform == "win32" and (bad := next(filter(_is_unfit_for_windows, paths), None)):

@@ -1,4 +1,4 @@
-"""From calls to jobs of the master's: batches sent up the link, as tasks of one call each or of several."""
+"""The submitter of calls: batches become jobs of the master, with one call or several in a task."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from contextlib import suppress
 from statistics import median
 from typing import Any
 
-from loopline.client import AsyncClient
 from loopline.functions.call_link import CallLink
 from loopline.functions.calls import (
     LONGEST_INLINE_BYTES,
@@ -18,42 +17,44 @@ from loopline.functions.calls import (
     parameters_of,
     spec_of,
 )
-from loopline.functions.futures import Batch, GridFuture, Unfinished
-from loopline.functions.sent_jobs import SentChunks, SentJob, SplitChunks
+from loopline.functions.futures import Batch, GridFuture, PendingFutures
+from loopline.functions.submitted_jobs import ChunkedJob, SplitJob, SubmittedJob
+from loopline.rest_client import RestClient
 from loopline_shared.errors import LooplineError
 from loopline_shared.model import Function
 from loopline_shared.protocol.chunks import join
 from loopline_shared.spec import JobSpec
 
-MOST_CALLS_PER_JOB = 1_000_000  # or tasks of several: a master's own limit, unless it was raised
+MOST_CALLS_PER_JOB = 1_000_000  # or tasks of several calls; the default limit of a master
 PROBED_FOR_S = 2.0
 TASK_S = 0.1
-"""So long a task of several calls should take."""
+"""Duration that a task of several calls should have."""
 FEWEST_TASKS = 400
-"""That the calls of a map are put into: none is a great part of it, however long its calls turn out to take."""
+"""Fewest tasks of a long map: then no task is a large part of it, however long its calls take."""
 TASKS_PER_SLOT = 8
 
 
-class Sending:
-    """One executor's. All of it happens in the loop in which it is made."""
+class CallSubmitter:
+    """Submits the calls of one executor. It lives in the loop in which it is made."""
 
-    def __init__(self, client: AsyncClient, options: CallOptions, session: str, unfinished: Unfinished) -> None:
-        self.jobs: list[int] = []  # that came of it, by number
+    def __init__(self, client: RestClient, options: CallOptions, session: str, unfinished: PendingFutures) -> None:
+        self.jobs: list[int] = []  # numbers of the jobs
         self._client, self._options, self._session = client, options, session
-        self._unfinished = unfinished
+        self._pending = unfinished
         self._link = CallLink(client)
-        self._specs: dict[bytes, JobSpec] = {}  # by pickles that the master has: what calls of them have in common
-        self._slots = 0  # of the workers that were there at first
-        self._under_way: set[asyncio.Task[None]] = set()  # what is sent to the master, and cancelled there
+        self._specs: dict[bytes, JobSpec] = {}  # by the pickle of the function, which the master has
+        self._slots = 0  # of the workers that were connected at first
+        self._under_way: set[asyncio.Task[None]] = set()  # submissions and cancellations
         self._has_checked = False
 
     def begin(self, work: Coroutine[Any, Any, None]) -> None:
-        """Some of what follows. It counts as under way until it has ended."""
+        """Start some of the work below; ``flush`` waits for it."""
         task = asyncio.create_task(work)
         self._under_way.add(task)
         task.add_done_callback(self._under_way.discard)
 
     async def send_all(self, gathered: AsyncIterator[list[Batch]]) -> None:
+        """Submit all batches that are gathered."""
         async for batches in gathered:
             if len(batches) == 1:
                 await self.send(batches[0])
@@ -61,34 +62,35 @@ class Sending:
                 await asyncio.gather(*map(self.send, batches))
 
     async def send(self, batch: Batch) -> None:
-        """Calls that are tasks of their own."""
+        """Submit calls that are tasks of their own."""
         batch = batch.without_cancelled()
         for start in range(0, len(batch.calls), MOST_CALLS_PER_JOB):
             calls, futures = batch.calls[start:][:MOST_CALLS_PER_JOB], batch.futures[start:][:MOST_CALLS_PER_JOB]
-            job = SentJob(self, self._client, futures, len(calls))
+            job = SubmittedJob(self, self._client, futures, len(calls))
             await self._send_job(job, batch.function, calls)
 
     async def send_chunks(self, function: bytes, calls: list[bytes], futures: list[GridFuture], chunk: int) -> None:
-        """``chunk`` calls a task; a future for each task."""
+        """Submit tasks of ``chunk`` calls each, with a future for each task."""
         for first in range(0, len(futures), MOST_CALLS_PER_JOB):
             some = calls[first * chunk : (first + MOST_CALLS_PER_JOB) * chunk]
             tasks = [join(some[start : start + chunk]) for start in range(0, len(some), chunk)]
             parts = futures[first : first + MOST_CALLS_PER_JOB]
-            job = SentChunks(self, self._client, parts, len(tasks), calls=len(some), chunk=chunk)
+            job = ChunkedJob(self, self._client, parts, len(tasks), calls=len(some), chunk=chunk)
             await self._send_job(job, function, tasks, chunk, len(some))
 
     async def send_rest(self, function: bytes, calls: list[bytes], first: list[GridFuture], rest: GridFuture) -> None:
-        """Once the first calls have told how long they take, or have not for a while. ``rest`` comes to a future for
-        each task.
+        """Submit the rest of a map when its first calls have shown how long they take, or have taken too long.
+
+        ``rest`` gets as its result the futures of the tasks.
         """
         await asyncio.wait([_watched(future) for future in first], timeout=PROBED_FOR_S)
-        if any(future.cancelled() for future in first):  # only a map that is given up as a whole cancels any
+        if any(future.cancelled() for future in first):  # only giving up the whole map cancels any
             rest.cancel()
         if rest.cancelled():
             return
         chunk = chunk_for(calls, _seconds(first), self._slots)
-        futures = [self._unfinished.another() for _ in range(0, len(calls), chunk)]
-        self._unfinished.settled(rest)
+        futures = [self._pending.another() for _ in range(0, len(calls), chunk)]
+        self._pending.settled(rest)
         if rest.settle((futures, None)):
             await self.send_chunks(function, calls, futures, chunk)
         else:
@@ -96,47 +98,49 @@ class Sending:
                 future.cancel()
 
     async def follow(self, number: int, futures: list[GridFuture], count: int, function: Function) -> None:
-        """A job that was sent before, by whoever it was."""
+        """Follow a job that was submitted before, by whatever program."""
         if function.chunk is None or function.calls is None:
-            job = SentJob(self, self._client, futures, count)
+            job = SubmittedJob(self, self._client, futures, count)
         else:
-            job = SplitChunks(self, self._client, futures, count, calls=function.calls, chunk=function.chunk)
+            job = SplitJob(self, self._client, futures, count, calls=function.calls, chunk=function.chunk)
         job.begin(number)
         if number not in self.jobs:
             self.jobs.append(number)
         self._link.follow(number, job)
 
     async def flush(self) -> None:
-        """Until all that was submitted is with the master."""
+        """Wait until the master has everything that was called."""
         while self._under_way:
             await asyncio.wait(self._under_way)
 
     async def close(self) -> None:
-        """Once nothing is under way."""
+        """Close the link when nothing is under way."""
         await self.flush()
         await self._link.close()
 
-    # What jobs tell that were sent.
+    # As SubmissionListener
 
     def submitted(self, job: int) -> None:
+        """Note the number of a submitted job."""
         self.jobs.append(job)
 
     def settled(self, future: GridFuture) -> None:
-        self._unfinished.settled(future)
+        """Note that a future has its result, or is about to get it."""
+        self._pending.settled(future)
 
-    def unwanted(self, job: int, sent: SentJob) -> None:
-        """Cancel it: nobody wants any of what is left of it."""
-        self._link.drop(job, sent)
-        self.begin(self._cancel(job))
+    def unwanted(self, number: int, job: SubmittedJob) -> None:
+        """Cancel a job of which no unfinished call is wanted any more."""
+        self._link.drop(number, job)
+        self.begin(self._cancel(number))
 
     async def _cancel(self, job: int) -> None:
-        with suppress(LooplineError):  # it has ended meanwhile
+        with suppress(LooplineError):  # the job has ended meanwhile
             await self._client.cancel(job)
 
-    # One job.
+    # One job
 
     async def _send_job(
-        self, job: SentJob, pickle: bytes, tasks: list[bytes], chunk: int | None = None, calls: int | None = None
+        self, job: SubmittedJob, pickle: bytes, tasks: list[bytes], chunk: int | None = None, calls: int | None = None
     ) -> None:
         try:
             if not self._has_checked:
@@ -149,16 +153,17 @@ class Sending:
                 raise
 
     async def _submit(
-        self, job: SentJob, pickle: bytes, tasks: list[bytes], chunk: int | None, calls: int | None
+        self, job: SubmittedJob, pickle: bytes, tasks: list[bytes], chunk: int | None, calls: int | None
     ) -> None:
-        """Until it is on the master's disk. A function's pickle is brought there once, unless the master has done
-        away with it since.
+        """Submit a job and wait until it is on the master's disk.
+
+        The pickle of a function is uploaded once, unless the master has deleted it since.
         """
         was_there = pickle in self._specs
         if not was_there:
             self._specs[pickle] = await common_spec(self._client, pickle, self._options, self._session)
         parameters = await parameters_of(self._client, tasks)
-        if not job.is_wanted:  # its futures were cancelled before it could be sent
+        if not job.is_wanted:  # all its futures were cancelled
             return
         self._link.submit(spec_of(self._specs[pickle], parameters, calls or len(tasks), chunk), job)
         try:
@@ -172,23 +177,23 @@ class Sending:
 
 
 def chunk_for(calls: Sequence[bytes], seconds: Sequence[float], slots: int) -> int:
-    """How many of these calls go into one task, where some took so long. One, where nothing is known."""
+    """Return how many of these calls go into one task, if some took so many seconds; 1 if nothing is known."""
     if not seconds:
         return 1
     tasks = max(FEWEST_TASKS, TASKS_PER_SLOT * slots)
     by_time = int(TASK_S / max(median(seconds), 1e-9))
-    by_bytes = LONGEST_INLINE_BYTES * len(calls) // (2 * sum(map(len, calls)))  # half: they are not all equal
+    by_bytes = LONGEST_INLINE_BYTES * len(calls) // (2 * sum(map(len, calls)))  # half, because calls differ in size
     return max(1, min(by_time, by_bytes, -(-len(calls) // tasks)))
 
 
 def _seconds(futures: Iterable[GridFuture]) -> list[float]:
-    """That their calls took, as far as they were made."""
+    """Return the durations of the calls of these futures, as far as they were made."""
     done = [future for future in futures if future.done() and not future.cancelled()]
     return [seconds for future in done if not future.exception() for seconds in future.result().seconds()]
 
 
 def _watched(future: GridFuture) -> asyncio.Future[Any]:
-    """For whoever only wants to know when it is done: its exception is somebody else's to see."""
+    """Return a future that is done when this one is; its exception counts as seen."""
     watched = asyncio.wrap_future(future)
     watched.add_done_callback(lambda done: done.cancelled() or done.exception())
     return watched

@@ -1,0 +1,37 @@
+"""Command lines of the other programs of Loopline, whose code is never loaded into the client's process."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import subprocess
+import sys
+
+from loopline_shared.errors import LooplineError
+
+_NEEDS = {
+    "master": "sqlalchemy",
+    "worker": "psutil",
+    "sim": "numpy",
+}  # by extra: a library that only this extra installs
+
+
+def program(module: str, extra: str, *arguments: str) -> list[str]:
+    """Return the command line of one of our programs. Raises LooplineError if its libraries are missing."""
+    require(extra)
+    # Without -P, -m looks into the working folder first, where a user's own random.py would be taken for Python's.
+    return [sys.executable, "-P", "-m", module, *arguments]
+
+
+def require(extra: str) -> None:
+    """Raises LooplineError if the libraries of an extra are not installed."""
+    if not importlib.util.find_spec(_NEEDS[extra]):
+        message = f"the {extra}'s libraries are not installed"
+        raise LooplineError("not_installed", message, f"install them: pip install 'loopline[{extra}]'")
+
+
+def become(command: list[str]) -> int:
+    """Replace this process by a command; where the system cannot do that, run it and return its exit code."""
+    if sys.platform != "win32":  # on Windows exec would return the terminal at once
+        os.execv(command[0], command)  # noqa: S606
+    return subprocess.run(command, check=False).returncode

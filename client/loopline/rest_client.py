@@ -1,0 +1,306 @@
+"""A master's REST API as Python: one method for each operation."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, AsyncIterator
+from typing import Any, Self, TypeVar
+from urllib.parse import quote
+from uuid import uuid4
+
+from loopline.http import ENDLESS, NO_HURRY, Http, Model, UnavailableError, parse
+from loopline.settings import ClientSettings
+from loopline_shared.errors import LooplineError
+from loopline_shared.model import JobState, Stream, TaskId, TaskState
+from loopline_shared.rest.access import (
+    JoinRequest,
+    JoinTokenCreated,
+    JoinTokenView,
+    Role,
+    TokenCreated,
+    TokenView,
+    Whoami,
+)
+from loopline_shared.rest.bodies import (
+    AttemptView,
+    Explanation,
+    ForecastReport,
+    GridChange,
+    HistoryReport,
+    HistorySubject,
+    JobDetail,
+    JobView,
+    Page,
+    PassingReport,
+    Preview,
+    ProgramView,
+    PruneReport,
+    Submission,
+    TaskDetail,
+    TaskResult,
+    TaskView,
+    WorkerView,
+)
+from loopline_shared.spec import JobSpec
+
+Item = TypeVar("Item")
+LARGEST_PAGE = 1000
+
+
+class RestClient:
+    """Talks to one master's REST API. Every method raises LooplineError, and nothing else.
+
+    ``master`` and ``token`` default to the settings (LOOPLINE_MASTER, LOOPLINE_TOKEN, loopline.toml). While the
+    master is away, requests that are safe to repeat are repeated for ``patience_s``; submitting is safe.
+    """
+
+    def __init__(
+        self, master: str | None = None, token: str | None = None, *, patience_s: float = 30.0, fingerprint: str = ""
+    ) -> None:
+        """Raises LooplineError if the settings are wrong. ``fingerprint``: SHA-256 of the certificate to trust."""
+        settings = ClientSettings.load(master=master, token=token)
+        self.http = Http(settings.master, settings.find_token(), patience_s, fingerprint)
+
+    @property
+    def master(self) -> str:
+        """Address of the master."""
+        return self.http.url
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.http.close()
+
+    # Jobs
+
+    async def submit(self, job: JobSpec) -> Submission:
+        """Submit a job. It is on disk when the answer comes, and submitted once however often the request is
+        repeated.
+        """
+        headers = {"Idempotency-Key": uuid4().hex}
+        return await self.http.ask(Submission, "POST", "/jobs", json=job.to_json(), headers=headers)
+
+    async def preview(self, job: JobSpec) -> Preview:
+        """Return what the master would make of a job, without submitting it."""
+        return await self.http.ask(Preview, "POST", "/jobs/preview", json=job.to_json())
+
+    def jobs(self, state: JobState | None = None, *, page_size: int = LARGEST_PAGE) -> AsyncIterator[JobView]:
+        """Yield the jobs, the newest first."""
+        return self._pages(Page[JobView], "/jobs", page_size, state)
+
+    async def job(self, job: int) -> JobDetail:
+        """Return one job."""
+        return await self._get(JobDetail, f"/jobs/{job}")
+
+    async def cancel(self, job: int) -> JobView:
+        """Cancel a job."""
+        return await self.http.ask(JobView, "POST", f"/jobs/{job}/cancel")
+
+    async def pause(self, job: int) -> JobView:
+        """Start nothing more of a job until it is resumed."""
+        return await self.http.ask(JobView, "POST", f"/jobs/{job}/pause")
+
+    async def resume(self, job: int) -> JobView:
+        """Resume a paused job."""
+        return await self.http.ask(JobView, "POST", f"/jobs/{job}/resume")
+
+    async def retry(self, job: int) -> JobView:
+        """Run the failed and cancelled tasks of a finished job again."""
+        return await self.http.ask(JobView, "POST", f"/jobs/{job}/retry", repeat=False)
+
+    # Tasks and their output
+
+    def tasks(
+        self, job: int, state: TaskState | None = None, *, page_size: int = LARGEST_PAGE
+    ) -> AsyncIterator[TaskView]:
+        """Yield a job's tasks, in order."""
+        return self._pages(Page[TaskView], f"/jobs/{job}/tasks", page_size, state)
+
+    async def task(self, task: TaskId) -> TaskDetail:
+        """Return one task, with its parameters."""
+        return await self._get(TaskDetail, _at(task))
+
+    def attempts(self, job: int) -> AsyncIterator[AttemptView]:
+        """Yield the attempts of a job's tasks."""
+        return self._pages(Page[AttemptView], f"/jobs/{job}/attempts")
+
+    async def output(
+        self, task: TaskId, stream: Stream = "stdout", *, follow: bool = False
+    ) -> AsyncGenerator[bytes, None]:
+        """Yield the output of a task's accepted attempt, else of its latest, in pieces.
+
+        ``follow``: also what it writes from now on, until the task is over.
+        """
+        more: dict[str, Any] = {"params": {"follow": "true"}, "timeout": ENDLESS} if follow else {}
+        done, patience = 0, self.http.patience()
+        while True:
+            skip = done  # bytes that came before the connection was lost
+            try:
+                async with self.http.open("GET", f"{_at(task)}/{stream}", **more) as answer:
+                    async for piece in answer.content.iter_any():
+                        fresh = piece[skip:]
+                        skip -= len(piece) - len(fresh)
+                        done += len(fresh)
+                        patience.restart()
+                        yield fresh
+                    return
+            except UnavailableError as fault:
+                await patience.after(fault)
+
+    async def results(self, job: int, *, cursor: str = "", follow: bool = True) -> AsyncGenerator[TaskResult, None]:
+        """Yield every task's result as it finishes, until the job is over.
+
+        Without ``follow``, yield the results that there are. ``cursor``: of the result after which to go on.
+        """
+        query = ({"cursor": cursor} if cursor else {}) | ({} if follow else {"follow": "false"})
+        patience = self.http.patience()
+        while True:
+            try:
+                async with self.http.open("GET", f"/jobs/{job}/results", params=query) as answer:
+                    async for line in _lines(answer.content.iter_any()):
+                        result = parse(TaskResult, line)
+                        query["cursor"] = result.cursor  # where to resume after the connection is lost
+                        patience.restart()
+                        yield result
+                    return
+            except UnavailableError as fault:
+                await patience.after(fault)
+
+    # The grid
+
+    async def changes(self, *, rest_s: float = 0.1) -> AsyncGenerator[GridChange, None]:
+        """Yield changes of the grid, at most one in ``rest_s``, for ever.
+
+        The first one, and the first after each loss of the connection, has ``missed`` set: look at everything once.
+        """
+        patience = self.http.patience()
+        while True:
+            try:
+                async with self.http.open("GET", "/events", params={"rest_s": repr(rest_s)}) as answer:
+                    async for line in _lines(answer.content.iter_any()):
+                        patience.restart()
+                        if line.startswith(b"data:"):
+                            yield parse(GridChange, line.removeprefix(b"data:"))
+                fault = UnavailableError(_hung_up(self.master), may_have_acted=False)
+            except UnavailableError as away:
+                fault = away
+            await patience.after(fault)
+
+    async def explain(self, subject: TaskId | int | str) -> Explanation:
+        """Explain the state of a job, a task or a worker (by its name)."""
+        place = f"/workers/{quote(subject, safe='')}" if isinstance(subject, str) else _at(subject)
+        return await self._get(Explanation, f"{place}/explain")
+
+    async def forecasts(self) -> ForecastReport:
+        """Return how accurate past ETAs were."""
+        return await self._get(ForecastReport, "/forecasts")
+
+    def workers(self, *, last_hour: bool = False) -> AsyncIterator[WorkerView]:
+        """Yield the workers. ``last_hour``: with the work that each did in the last hour."""
+        return self._pages(Page[WorkerView], "/workers", more={"last_hour": "true"} if last_hour else None)
+
+    def programs(
+        self,
+        user: str | None = None,
+        name: str | None = None,
+        *,
+        page_size: int = LARGEST_PAGE,
+        owner: str | None = None,
+    ) -> AsyncIterator[ProgramView]:
+        """Yield what the grid knows of programs, the latest used first. ``owner``: the old name of ``user``."""
+        chosen = {"owner": user or owner, "name": name}
+        more = {key: value for key, value in chosen.items() if value is not None}
+        return self._pages(Page[ProgramView], "/programs", page_size, more=more)
+
+    async def drain(self, worker: str) -> WorkerView:
+        """Start nothing more on a worker; running tasks finish."""
+        return await self.http.ask(WorkerView, "POST", f"/workers/{quote(worker, safe='')}/drain")
+
+    async def undrain(self, worker: str) -> WorkerView:
+        """Let a drained worker run tasks again."""
+        return await self.http.ask(WorkerView, "POST", f"/workers/{quote(worker, safe='')}/undrain")
+
+    async def passing(self) -> PassingReport:
+        """Return the audit of the order guarantee: how many jobs completed before one that they must not pass."""
+        return await self._get(PassingReport, "/passing")
+
+    async def history(self, by: HistorySubject = "user", *, since: float = 0.0, limit: int = 100) -> HistoryReport:
+        """Return the processor time that was used since then, by subject; the greatest first."""
+        return await self._get(HistoryReport, "/history", {"by": by, "since": repr(since), "limit": str(limit)})
+
+    async def prune(self, older_than_s: float | None = None, *, delete: bool = False) -> PruneReport:
+        """List unused files, also those of jobs that ended so long ago; with ``delete``, remove them."""
+        wish = {"older_than_s": older_than_s, "delete": delete}
+        return await self.http.ask(PruneReport, "POST", "/prune", json=wish, timeout=NO_HURRY)
+
+    # Access
+
+    async def whoami(self) -> Whoami:
+        """Return the name and role that the token stands for."""
+        return await self._get(Whoami, "/whoami")
+
+    def tokens(self) -> AsyncIterator[TokenView]:
+        """Yield the tokens, without their secrets."""
+        return self._pages(Page[TokenView], "/tokens")
+
+    async def create_token(self, name: str, role: Role) -> TokenCreated:
+        """Create a token; the answer has its secret."""
+        return await self.http.ask(TokenCreated, "POST", "/tokens", repeat=False, json={"name": name, "role": role})
+
+    async def revoke_token(self, token: str) -> TokenView:
+        """Revoke a token."""
+        return await self.http.ask(TokenView, "POST", f"/tokens/{quote(token, safe='')}/revoke")
+
+    async def create_join_token(self, uses: int, expires_s: float) -> JoinTokenCreated:
+        """Create a join token for so many computers."""
+        wish = {"uses": uses, "expires_s": expires_s}
+        return await self.http.ask(JoinTokenCreated, "POST", "/join-tokens", repeat=False, json=wish)
+
+    def join_tokens(self) -> AsyncIterator[JoinTokenView]:
+        """Yield the join tokens, without their secrets."""
+        return self._pages(Page[JoinTokenView], "/join-tokens")
+
+    async def revoke_join_token(self, token: str) -> JoinTokenView:
+        """Revoke a join token."""
+        return await self.http.ask(JoinTokenView, "POST", f"/join-tokens/{quote(token, safe='')}/revoke")
+
+    async def join(self, wish: JoinRequest) -> TokenView:
+        """Join a worker to the grid. The same request is granted once, however often it is repeated."""
+        return await self.http.ask(TokenView, "POST", "/join", json=wish.model_dump())
+
+    async def _get(self, answer: type[Model], path: str, query: dict[str, str] | None = None) -> Model:
+        return await self.http.ask(answer, "GET", path, params=query)
+
+    async def _pages(
+        self,
+        page: type[Page[Item]],
+        path: str,
+        size: int = LARGEST_PAGE,
+        state: str | None = None,
+        more: dict[str, str] | None = None,
+    ) -> AsyncIterator[Item]:
+        query = {"limit": str(size)} | ({"state": state} if state else {}) | (more or {})
+        while True:
+            answer = await self._get(page, path, query)
+            for item in answer.items:
+                yield item
+            if answer.next is None:
+                return
+            query["cursor"] = answer.next
+
+
+def _at(subject: TaskId | int) -> str:
+    return f"/jobs/{subject.job}/tasks/{subject.task}" if isinstance(subject, TaskId) else f"/jobs/{subject}"
+
+
+def _hung_up(master: str) -> LooplineError:
+    return LooplineError("unreachable", f"{master} has ended the stream of changes", status=503)
+
+
+async def _lines(pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    rest = b""
+    async for piece in pieces:
+        *lines, rest = (rest + piece).split(b"\n")
+        for line in lines:
+            if line.strip():
+                yield line

@@ -1,0 +1,82 @@
+"""The service that is installed: its command line read back from the file that the system's manager reads.
+
+Earlier releases wrote `python -P -m worker` there, a module that no longer exists. A service now starts the command
+`loopline`, or `-m loopline`, which no renaming of modules inside Loopline can break.
+"""
+
+from __future__ import annotations
+
+import plistlib
+import re
+import shlex
+import xml.etree.ElementTree as ET
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+_TASK = "{http://schemas.microsoft.com/windows/2004/02/mit/task}"
+
+
+@dataclass(frozen=True, slots=True)
+class Installed:
+    """An installed service: the worker's arguments, and True in ``is_outdated`` if its command no longer exists."""
+
+    arguments: tuple[str, ...]
+    is_outdated: bool
+    user: str = ""  # user who runs it; empty if the file does not say
+
+    def reinstall(self, system: bool) -> str:
+        """Return the command that installs the same service again."""
+        words = ["sudo"] if system else []
+        words += ["loopline", "service", "install"]
+        if system:
+            words += ["--system", *(["--user", self.user] if self.user else [])]
+        return shlex.join([*words, *(["--", *self.arguments] if self.arguments else [])])
+
+
+def find(files: Iterable[Path]) -> Installed | None:
+    """Return the service that one of these files starts; None if they are missing or unreadable."""
+    for file in files:
+        try:
+            installed = _read(file)
+        except (OSError, ValueError, KeyError, plistlib.InvalidFileException, ET.ParseError):
+            continue
+        if installed:
+            return installed
+    return None
+
+
+def _read(file: Path) -> Installed | None:
+    match file.suffix:
+        case ".service":
+            return _read_unit(file.read_text("utf-8"))
+        case ".plist":
+            return _installed(plistlib.loads(file.read_bytes())["ProgramArguments"])
+        case ".xml":
+            return _read_task(file.read_bytes())
+    return None
+
+
+def _read_unit(text: str) -> Installed | None:
+    command = re.search(r"^ExecStart=(.+)$", text, re.MULTILINE)
+    user = re.search(r"^User=(.+)$", text, re.MULTILINE)
+    if not command:
+        return None
+    words = [word.replace("%%", "%").replace("$$", "$") for word in shlex.split(command[1])]
+    return _installed(words, user[1].strip() if user else "")
+
+
+def _read_task(content: bytes) -> Installed | None:
+    """Read a task of Windows' Task Scheduler. UNTESTED on Windows."""
+    root = ET.fromstring(content.decode("utf-16").partition("?>")[2].strip())  # noqa: S314 - we wrote it
+    program, arguments = (root.findtext(f".//{_TASK}{name}", "") for name in ("Command", "Arguments"))
+    words = shlex.split(arguments, posix=False)  # posix=False keeps backslashes, and also quotes
+    return _installed([program, *(word.removeprefix('"').removesuffix('"') for word in words)])
+
+
+def _installed(words: list[str], user: str = "") -> Installed | None:
+    """Tell `loopline worker ...` and `python -m loopline worker ...` from `python -m worker ...`."""
+    module = words.index("-m") + 1 if "-m" in words[:3] else 0
+    if words[module:][:1] in ([], ["worker"], ["loopline_worker"]):
+        return Installed(tuple(words[module + 1 :]), True, user)
+    return Installed(tuple(words[module + 2 :]), False, user)
