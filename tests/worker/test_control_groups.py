@@ -117,7 +117,7 @@ def test_use_and_breach_in_version_2(tmp_path: Path) -> None:
 
 def test_a_breach_is_one_task_s_own() -> None:
     """The group counts for all tasks that it ever has."""
-    assert [breach((2, 5), after) for after in ((2, 5), (2, 6), (3, 6))] == ["", "processes", "memory"]
+    assert [breach((2, 5), after) for after in ((2, 5), (2, 6), (3, 6))] == [None, "processes", "memory"]
 
 
 def test_without_places_it_does_nothing() -> None:

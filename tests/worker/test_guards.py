@@ -20,6 +20,7 @@ from loopline_worker.launch import process_tree
 from loopline_worker.supervisor import processes
 from loopline_worker.supervisor.framing import Unpacker, pack
 from loopline_worker.supervisor.inotify import Sentry
+from loopline_worker.supervisor.orders import TaskOrder
 from loopline_worker.supervisor.scratch_folders import Folders
 from tests.worker.bench import Bench, processes_of, python, run_of, until
 
@@ -350,3 +351,13 @@ def test_messages_arrive_in_whatever_parts() -> None:
         while (message := unpacker.next()) is not None:
             heard.append(message)
     assert heard == messages
+
+
+def test_an_order_arrives_with_every_field() -> None:
+    """Each field has a value of its own, so that two that are swapped show."""
+    values = {name: name for name in TaskOrder.__slots__}
+    order = TaskOrder(**values)  # type: ignore[arg-type]
+    unpacker = Unpacker()
+    unpacker.feed(pack(order.to_tuple()))
+    arrived = TaskOrder.from_tuple(unpacker.next())
+    assert {name: getattr(arrived, name) for name in values} == values

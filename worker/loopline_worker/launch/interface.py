@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Protocol
 
 import psutil
 
-from loopline_worker.attempts.limits import Breach, Limits
+from loopline_worker.attempts.limits import Limits
+from loopline_worker.supervisor.orders import Breach
 
 if TYPE_CHECKING:
     from loopline_shared.model import AttemptId, Output

@@ -12,7 +12,7 @@ import time
 from collections.abc import Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from loopline_worker.host import descriptors
 from loopline_worker.launch import delegation
@@ -24,6 +24,7 @@ from loopline_worker.launch.supervisor_link import Line
 from loopline_worker.supervisor import processes
 from loopline_worker.supervisor.claims import Tickets
 from loopline_worker.supervisor.control_groups import Places
+from loopline_worker.supervisor.orders import TaskOrder
 
 if TYPE_CHECKING:
     from loopline_shared.model import AttemptId
@@ -225,23 +226,22 @@ class PosixLauncher:
             self._claimed = delegation.claim(self._yields) if sys.platform == "linux" else {}
         return self._claimed
 
-    def _order(self, job: Job) -> dict[str, Any]:
-        """What the guard is told."""
-        limits: dict[str, int | None] = {
-            "memory_bytes": job.limits.memory_bytes,
-            "processes": job.limits.processes,
-            "file_bytes": job.limits.scratch_bytes,
-        }
-        if "pids" not in self._places and job.limits.processes:  # a stop for what is faster than we watch
-            limits["user_threads"] = self._users_threads.now() + 2 * job.limits.processes
-        return {
-            "command": list(job.command),
-            "sandbox": self._sandbox.options(job) if self._sandbox else [],
-            "folder": job.folder,
-            "makes_folder": job.makes_folder,
-            "environment": job.environment,
-            "limits": limits,
-        }
+    def _order(self, job: Job) -> TaskOrder:
+        """Return what the supervisor is told of the job."""
+        limits, threads = job.limits, None
+        if limits.processes and "pids" not in self._places:  # stops what is faster than the watch
+            threads = self._users_threads.now() + 2 * limits.processes
+        return TaskOrder(
+            list(job.command),
+            job.folder,
+            job.environment,
+            sandbox=self._sandbox.options(job) if self._sandbox else [],
+            makes_folder=job.makes_folder,
+            memory_bytes=limits.memory_bytes,
+            processes=limits.processes,
+            file_bytes=limits.scratch_bytes,
+            user_threads=threads,
+        )
 
 
 class _UsersThreads:

@@ -8,16 +8,17 @@ import math
 import signal
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from loopline_worker.attempts.limits import Breach, Limits
+from loopline_worker.attempts.limits import Limits
 from loopline_worker.launch.family import UsedByTree, for_all, signal_all, tree_of
 from loopline_worker.launch.interface import Ended, Patron, Usage, usage_of
 from loopline_worker.launch.sinks import Sink
 from loopline_worker.supervisor import control_groups, priority, processes
 from loopline_worker.supervisor.control_groups import Group
+from loopline_worker.supervisor.orders import Breach, TaskOrder
 
 if TYPE_CHECKING:
     from loopline_shared.model import AttemptId
@@ -37,7 +38,7 @@ class PosixTree:
 
     def __init__(
         self,
-        order: Mapping[str, Any],
+        order: TaskOrder,
         sinks: Sequence[Sink],
         limits: Limits,
         yields: bool,
@@ -230,7 +231,7 @@ class PosixTree:
         number = self._group.processes()
         number = sum(process.threads for process in tree) if number is None else number
         hit = control_groups.breach(self._hits, self._group.hits())
-        return Usage(self._used.cpu_s(guard, tree), self._memory_bytes(tree), number, _breach(hit))
+        return Usage(self._used.cpu_s(guard, tree), self._memory_bytes(tree), number, hit)
 
     def _memory_bytes(self, tree: list[processes.Process]) -> int:
         in_group = self._group.memory_bytes()
@@ -259,7 +260,3 @@ def _ended(news: dict[str, Any]) -> Ended:
     if number in _OUR_MISTAKES:
         return Ended(trouble=f"cannot start a task: {reason}", folder_is_left=is_left)
     return Ended(exit_code=127 if number == errno.ENOENT else 126, refusal=reason, folder_is_left=is_left)
-
-
-def _breach(name: str) -> Breach | None:
-    return Breach(name) if name else None

@@ -128,7 +128,7 @@ class Line:
         tree.line, tree.number = self, next(self._numbers)
         self._trees.append(tree)
         self._unticketed.append(tree.number)
-        return pack((tree.number, tree.order))
+        return pack((tree.number, tree.order.to_tuple()))
 
     def _flush(self) -> None:
         if self._unticketed and self._socket.fileno() >= 0:

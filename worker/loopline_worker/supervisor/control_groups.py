@@ -21,6 +21,7 @@ import os
 from contextlib import suppress
 
 from loopline_worker.supervisor import processes
+from loopline_worker.supervisor.orders import Breach
 
 TYPE_CHECKING = False  # typing is not light
 if TYPE_CHECKING:
@@ -193,11 +194,11 @@ class Group:
         return processes.read(f"{self._folders[kind]}/{file}") if kind in self._folders else b""
 
 
-def breach(before: Hits, after: Hits) -> str:
-    """Which limit was hit in between: ``memory``, ``processes``, or none."""
+def breach(before: Hits, after: Hits) -> Breach | None:
+    """Return the limit that was hit in between; None if there was none."""
     if after[0] > before[0]:
-        return "memory"
-    return "processes" if after[1] > before[1] else ""
+        return Breach.MEMORY
+    return Breach.PROCESSES if after[1] > before[1] else None
 
 
 def remove_places(folders: Iterable[str]) -> bool:

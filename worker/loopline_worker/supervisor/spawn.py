@@ -13,15 +13,7 @@ import signal
 
 TYPE_CHECKING = False  # typing is not light
 if TYPE_CHECKING:
-    from typing import TypedDict
-
-    class Order(TypedDict):
-        command: list[str]
-        sandbox: list[str]  # a program that runs the command in one, and its options; empty: none
-        folder: str
-        makes_folder: bool
-        environment: dict[str, str]
-        limits: dict[str, int | None]
+    from loopline_worker.supervisor.orders import TaskOrder
 
     Places = list[tuple[int, int, int]]
 
@@ -37,11 +29,11 @@ def dump_no_core() -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
-def spawn(order: Order, stdout: int, stderr: int) -> int:
+def spawn(order: TaskOrder, stdout: int, stderr: int) -> int:
     """Start the task and return its process id once it really runs; OSError or ValueError says why it cannot."""
-    start = _spawn_walled if order["sandbox"] else _search
+    start = _spawn_walled if order.sandbox else _search
     places = [(os.POSIX_SPAWN_DUP2, stdout, 1), (os.POSIX_SPAWN_DUP2, stderr, 2)]
-    user_threads = order["limits"].get("user_threads")
+    user_threads = order.user_threads
     _limit("RLIMIT_NPROC", user_threads)
     try:
         return start(order, places)
@@ -52,10 +44,10 @@ def spawn(order: Order, stdout: int, stderr: int) -> int:
     return start(order, places)
 
 
-def _search(order: Order, places: Places) -> int:
+def _search(order: TaskOrder, places: Places) -> int:
     """As execvp(3) does, in the PATH that the job asks for."""
-    _limit("RLIMIT_FSIZE", order["limits"].get("file_bytes"))
-    command, environment = order["command"], order["environment"]
+    _limit("RLIMIT_FSIZE", order.file_bytes)
+    command, environment = order.command, order.environment
     if not command:
         raise ValueError("there is none")
     if "/" in command[0]:
@@ -74,19 +66,19 @@ def _search(order: Order, places: Places) -> int:
     raise refused or FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
 
 
-def _spawn_walled(order: Order, places: Places) -> int:
+def _spawn_walled(order: TaskOrder, places: Places) -> int:
     """By way of its sandbox.
 
     The sandbox itself must not have the task's environment, for LD_PRELOAD there would run whatever it likes outside.
     It reads that, with its other options, from a file: a command line is for everybody to see.
     """
-    program, *options = order["sandbox"]
+    program, *options = order.sandbox
     _limit("RLIMIT_FSIZE", None)
     file = _file_of(options)
     try:
-        _limit("RLIMIT_FSIZE", order["limits"].get("file_bytes"))
-        minimal = {name: order["environment"][name] for name in _TRACES if name in order["environment"]}
-        command = [program, "--args", str(_OPTIONS_FILE), "--", *order["command"]]
+        _limit("RLIMIT_FSIZE", order.file_bytes)
+        minimal = {name: order.environment[name] for name in _TRACES if name in order.environment}
+        command = [program, "--args", str(_OPTIONS_FILE), "--", *order.command]
         return _spawn(program, command, minimal, [*places, (os.POSIX_SPAWN_DUP2, file, _OPTIONS_FILE)])
     finally:
         os.close(file)

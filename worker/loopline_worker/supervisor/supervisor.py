@@ -27,6 +27,7 @@ from loopline_worker.supervisor import priority, processes, subreaper
 from loopline_worker.supervisor.claims import draw
 from loopline_worker.supervisor.control_groups import Group, breach, name_of
 from loopline_worker.supervisor.framing import Unpacker, pack
+from loopline_worker.supervisor.orders import Breach, TaskOrder
 from loopline_worker.supervisor.pump import Relay
 from loopline_worker.supervisor.scratch_folders import Folders
 from loopline_worker.supervisor.selector import Wakeup
@@ -35,7 +36,6 @@ from loopline_worker.supervisor.spawn import dump_no_core, spawn
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from loopline_worker.supervisor.control_groups import Places
-    from loopline_worker.supervisor.spawn import Order
 
 FILES = 2
 _RETRY_S = 0.02
@@ -58,7 +58,7 @@ class Guard:
         self._wakeup = Wakeup(connection)
         self._folders = Folders()
         self._heard = Unpacker()
-        self._orders: dict[int, Order] = {}
+        self._orders: dict[int, TaskOrder] = {}
         self._files: list[int] = []  # that came with the order
         self._asked = 0  # of which order it is to be said that it runs
         self._followed = 0  # of which order it is wanted at once what it writes
@@ -105,30 +105,30 @@ class Guard:
         self._peak_memory = 0
         self._relay = Relay(self._wakeup, self._pass_on)
 
-    def _serve(self, order: Order) -> None:
+    def _serve(self, order: TaskOrder) -> None:
         began_s = time.monotonic()
         end = self._start(order)
         if not end:
             self._watch()
             end = {"elapsed_s": time.monotonic() - began_s}
-            self._clear(is_walled=bool(order["sandbox"]))
+            self._clear(is_walled=bool(order.sandbox))
             self._account(end)
-        end["folder_is_left"] = not (order["makes_folder"] and self._folders.take_back(order["folder"]))
+        end["folder_is_left"] = not (order.makes_folder and self._folders.take_back(order.folder))
         before_s, self._cpu_s = self._cpu_s, time.process_time()
         end["overhead_s"] = self._cpu_s - before_s
         self._tell_of_end(*self._relay.close(), end)
 
     # The task.
 
-    def _start(self, order: Order) -> dict[str, object]:
+    def _start(self, order: TaskOrder) -> dict[str, object]:
         """Empty, or why it could not be."""
         given, self._files = self._files, []
         try:
-            if order["makes_folder"]:
-                self._folders.make(order["folder"])
-            os.chdir(order["folder"])
+            if order.makes_folder:
+                self._folders.make(order.folder)
+            os.chdir(order.folder)
             files = given or self._relay.open()
-            self._group.limit(order["limits"].get("memory_bytes"), order["limits"].get("processes"))
+            self._group.limit(order.memory_bytes, order.processes)
         except OSError as error:
             _close(given)
             return {"trouble": f"cannot run a task here: {error}"}
@@ -227,13 +227,13 @@ class Guard:
             return
         hit = breach(before, self._hits)
         if os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGXFSZ:
-            hit = "scratch"
+            hit = Breach.SCRATCH
         if hit:
-            end["breach"] = hit
+            end["breach"] = hit.value
 
     # The agent.
 
-    def _next_order(self) -> Order | None:
+    def _next_order(self) -> TaskOrder | None:
         """The next that may begin; None where there will be none any more: the agent hung up.
 
         If it did so just now, that is heard as soon as the task has begun, which ends it.
@@ -268,7 +268,7 @@ class Guard:
         else:
             self._folders.clear()
 
-    def _draw(self) -> Order | None:
+    def _draw(self) -> TaskOrder | None:
         """None where the agent has just taken it back."""
         self._number = number = draw(self._tickets)
         while number and number not in self._orders and not self._is_over:
@@ -296,7 +296,7 @@ class Guard:
             if isinstance(said, str):
                 self._heed(number, said)
             else:
-                self._orders[number] = said
+                self._orders[number] = TaskOrder.from_tuple(said)
 
     def _heed(self, number: int, word: str) -> None:
         if word == "kill":
