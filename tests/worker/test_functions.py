@@ -651,7 +651,7 @@ async def test_where_files_cannot_be_handed_over_each_call_has_its_own(
     assert ends_of(result) == [(RETURNED, 2), (RETURNED, 4)]
 
 
-@pytest.mark.skipif(bool(sandbox.why_not()), reason="no bubblewrap here")
+@pytest.mark.skipif(bool(sandbox.obstacle()), reason="no bubblewrap here")
 async def test_calls_in_a_sandbox(tmp_path: Path) -> None:
     async with Bench(tmp_path, sandbox=sandbox.open_sandbox(shows=[Path(sys.prefix)])) as bench:
         caller = Caller(bench)

@@ -426,7 +426,7 @@ async def test_its_own_inputs_count_as_well(master: SmallMaster, cache: Cache, t
         await borrow(cache, tmp_path / "b", name, limit_bytes=len(CONTENT) - 1)
 
 
-@pytest.mark.skipif(bool(sandbox.why_not()), reason="no sandbox here")
+@pytest.mark.skipif(bool(sandbox.obstacle()), reason="no sandbox here")
 async def test_files_in_a_sandbox(tmp_path: Path, master: SmallMaster, cache: Cache) -> None:
     async with Bench(tmp_path, sandbox=open_sandbox()) as bench:
         run = taking(

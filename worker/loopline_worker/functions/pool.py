@@ -12,17 +12,16 @@ from itertools import count
 from loopline_worker.attempts import scratch
 from loopline_worker.functions.interpreter import Interpreter
 from loopline_worker.launch.interface import Job, Launcher
+from loopline_worker.timings import INTERPRETER_IDLE_S
 
 _SAME_EVERYWHERE = {"PYTHONHASHSEED": "0"}
 """A set is pickled in the order of its hashes: two workers' values are to be compared."""
-IDLE_S = 60.0
-"""So long an interpreter waits for another call."""
 
 
 class Interpreters:
     """``python``: what they run, the beginning of a command."""
 
-    def __init__(self, launcher: Launcher, python: Sequence[str], idle_s: float = IDLE_S) -> None:
+    def __init__(self, launcher: Launcher, python: Sequence[str], idle_s: float = INTERPRETER_IDLE_S) -> None:
         self._launcher = launcher
         self._python = python
         self._idle_s = idle_s

@@ -1,7 +1,7 @@
-"""Launching on Windows: each attempt in a Job Object of its own, which takes its tree with it. UNTESTED.
+"""Launching on Windows: each attempt has its own Job Object, which ends with its whole tree. UNTESTED.
 
-The process is created asleep and put into its job before its first instruction, so that all it ever starts belongs to
-it. The agent holds the only handle: an agent that is killed takes every job with it.
+The process is created suspended and put into its Job Object before its first instruction, so that all it ever starts
+belongs to it. The agent holds the only handle: when the agent is killed, every job is killed too.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ import psutil
 from loopline_worker.attempts import scratch
 from loopline_worker.attempts.limits import Limits
 from loopline_worker.launch import job_object
-from loopline_worker.launch.interface import Ended, Job, Usage, usage_of
+from loopline_worker.launch.family import usage_of
+from loopline_worker.launch.interface import Ended, Job, Usage
 from loopline_worker.launch.job_object import JobObject
 from loopline_worker.launch.sinks import Target, opened
 
@@ -29,6 +30,8 @@ VERY_LOW_DISK_PRIORITY = 0  # IOPRIO_VERYLOW
 
 
 class WindowsLauncher:
+    """Starts each task as a process of its own; nothing can be prefetched."""
+
     lines = None
 
     def __init__(self, yields: bool) -> None:
@@ -61,14 +64,14 @@ class WindowsLauncher:
     def close(self) -> None: ...
 
     def _contain(self, process: subprocess.Popen[bytes], limits: Limits) -> JobObject:
-        """Into a job with it, then wake it."""
+        """Put the process into a Job Object, then resume it."""
         group = JobObject()
         allowed = job_object.limits(self._yields, limits.memory_bytes, limits.processes)
         group.set(allowed, job_object.EXTENDED_LIMIT)
         if limits.cores and self._yields:
             with suppress(OSError):  # servers may share processor time out in another way
                 group.set(job_object.cpu_rate(limits.cores, os.cpu_count() or 1), job_object.CPU_RATE)
-        group.take(int(process._handle))  # type: ignore[attr-defined]
+        group.assign(int(process._handle))  # type: ignore[attr-defined]
         itself = psutil.Process(process.pid)
         if self._yields:
             with suppress(psutil.Error, OSError):
@@ -78,7 +81,7 @@ class WindowsLauncher:
 
 
 class WindowsTree:
-    """A task whose ``process`` is None could not be run, for the reason in ``refusal``."""
+    """One task. If ``process`` is None, the task could not be run for the reason in ``refusal``."""
 
     def __init__(self, process: subprocess.Popen[bytes] | None, group: JobObject | None, refusal: str = "") -> None:
         self._process = process
@@ -92,7 +95,7 @@ class WindowsTree:
             self._group.kill()
 
     def freeze(self) -> None:
-        """Also of what has come since the last call; what is suspended already is left, for Windows would count."""
+        """Suspend each process that is not suspended yet: Windows counts suspensions."""
         for process in self._tree():
             with suppress(psutil.Error):
                 if self._suspended.get(process.pid) != process.create_time():

@@ -78,7 +78,7 @@ class Terminals(Probe):
         What counts is whose session a terminal controls: no task can pass the owner's off as its own.
         """
         try:
-            below = [process for pid in processes.descendants(os.getpid()) if (process := processes.look(pid))]
+            below = [process for pid in processes.descendants(os.getpid()) if (process := processes.status(pid))]
         except OSError:  # no file descriptor left
             return self._of_tasks
         devices = {process.terminal for process in below if process.session != _OWN_SESSION} - {0}
