@@ -58,7 +58,7 @@ class TaskOrder:
 
     def to_tuple(self) -> tuple[Any, ...]:
         """Return the fields in their order, for ``marshal``, which takes built-in types only."""
-        return _values(self)  # type: ignore[no-any-return]
+        return _values(self)
 
     @classmethod
     def from_tuple(cls, fields: tuple[Any, ...]) -> TaskOrder:
