@@ -25,7 +25,7 @@ from loopline_worker.owner.page import headline, presence, render
 from loopline_worker.owner.pause import FOR_GOOD, Pause
 from loopline_worker.owner.server import OwnerServer
 from loopline_worker.owner.state import Gave, Running, State
-from loopline_worker.presence.idle_detector import Desk
+from loopline_worker.presence.idle_detector import IdleDetector
 from tests.worker.bench import run_of, until
 from tests.worker.presence.witnesses import Hand
 from tests.worker.small_master import SmallMaster
@@ -57,7 +57,7 @@ def test_the_page_says_what_runs_and_escapes_it() -> None:
 @pytest.fixture
 async def agent(tmp_path: Path, master: SmallMaster, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Started]:
     monkeypatch.setattr(agent_module, "SAMPLE_EVERY_S", 0.05)
-    monkeypatch.setattr(owner_monitor, "_open_desk", lambda: Desk([Hand()]))
+    monkeypatch.setattr(owner_monitor, "_open_desk", lambda: IdleDetector([Hand()]))
     monkeypatch.setattr(owner_monitor, "decide", _decide)
     owners = {"dedicated": False, "leave_memory_bytes": 0, "on_battery": True}
     agent = Started(tmp_path / "data", master.url, owners)
