@@ -113,7 +113,7 @@ async def test_files_of_any_length_come(
 async def test_what_comes_is_checked(master: SmallMaster, cache: Cache) -> None:
     name = hashlib.sha256(CONTENT).hexdigest()
     master.blobs[name] = CONTENT[:-1] + b"x"
-    with pytest.raises(DownloadError, match="something else") as failure:
+    with pytest.raises(DownloadError, match="does not match its hash") as failure:
         await read(cache, name)
     assert not failure.value.is_gone
     master.blobs[name] = CONTENT
@@ -123,11 +123,11 @@ async def test_what_comes_is_checked(master: SmallMaster, cache: Cache) -> None:
 async def test_a_seal_is_what_is_checked(master: SmallMaster, cache: Cache) -> None:
     name = master.holds(CONTENT)
     master.seals[name] = seal_of(CONTENT[::-1])
-    with pytest.raises(DownloadError, match="something else"):
+    with pytest.raises(DownloadError, match="does not match its hash"):
         await read(cache, name)
     master.seals[name] = seal_of(CONTENT)
     master.blobs[name] = CONTENT[:-1] + b"x"
-    with pytest.raises(DownloadError, match="something else"):
+    with pytest.raises(DownloadError, match="does not match its hash"):
         await read(cache, name)
     master.blobs[name] = CONTENT
     assert await read(cache, name) == CONTENT
@@ -140,7 +140,7 @@ async def test_where_there_is_no_seal_that_is_one_its_name_is_checked(
     name = master.holds(CONTENT)
     master.seals[name] = seal
     master.blobs[name] = CONTENT[:-1] + b"x"
-    with pytest.raises(DownloadError, match="something else"):
+    with pytest.raises(DownloadError, match="does not match its hash"):
         await read(cache, name)
     master.blobs[name] = CONTENT
     assert await read(cache, name) == CONTENT

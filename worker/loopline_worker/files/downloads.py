@@ -37,7 +37,7 @@ class Downloads:
         self._threads = ThreadPoolExecutor(_AT_ONCE, "download")
 
     async def fetch(self, sha256: str, part: Path) -> None:
-        """Download a file to ``part``, which may have its beginning. Raises DownloadError, or OSError for the disk."""
+        """Download a file to ``part``, which may have its start. Raises DownloadError, or OSError for the disk."""
         from loopline_worker.files.receiving import (  # not before the first file
             NetworkError,
             WrongContentError,
