@@ -37,7 +37,7 @@ def with_master(settings: WorkerSettings) -> WorkerSettings:
 
 
 def announced() -> str:
-    """Return the first master that announces itself; empty if none does, or zeroconf is not installed."""
+    """Return the first master that announces itself; empty if none does. It needs zeroconf."""
     if not importlib.util.find_spec("zeroconf"):
         return ""
     from zeroconf import ServiceBrowser, Zeroconf

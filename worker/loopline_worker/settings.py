@@ -119,7 +119,7 @@ class WorkerSettings(Settings):
         return [self.data_dir, membership_file().parent, _OWN_MASTER, *named, *files]
 
     def find_token(self) -> str | None:
-        """Return the join token, None if there is none. Raises LooplineError if a named file cannot be read."""
+        """Return the join token, or None. Raises LooplineError if a named file cannot be read."""
         if self.token:
             return self.token.get_secret_value().strip()
         if not self.token_file and (member := Membership.read()) and self.belongs_to(member):

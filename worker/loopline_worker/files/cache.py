@@ -92,7 +92,7 @@ class Cache:
                 self._known[sha256] = _stamp(path)
 
     def make_room(self, wanted_bytes: int) -> None:
-        """Remove least recently used files that nobody holds until so much is free, or nothing is left."""
+        """Remove least recently used files that are not held until so much is free, or all are removed."""
         if wanted_bytes <= 0:
             return
         for sha256 in [name for name in self._sizes if name not in self._held]:

@@ -54,7 +54,7 @@ class Patterns:
         self.start = self._closed({(index, 0) for index in range(len(patterns))})
 
     def after(self, places: frozenset[_Place], name: str) -> frozenset[_Place]:
-        """Return the places one name further; none if nothing below it matches."""
+        """Return the places one name further; empty if nothing below it matches."""
         return self._closed({after for place in places for after in self._after(place, name)})
 
     def is_match(self, places: frozenset[_Place]) -> bool:
@@ -158,7 +158,7 @@ class Collector:
                     self._links += 1
 
     def _check_named(self, found: set[str]) -> None:
-        """Check that outputs without wildcards exist: a lost result must not look like a success."""
+        """Check that outputs named literally exist: a lost result must not look like a success."""
         for path in self._literal:
             if path not in found:
                 raise OutputsError(f"its output {path} {self._why_not(path)}")

@@ -39,7 +39,7 @@ class NetworkError(Exception):
 
 
 class FileRequest:
-    """One request for a file. Its thread uses it; any thread may cut it off."""
+    """Request for a file. Its thread uses it; any thread may cut it off."""
 
     def __init__(self, url: str, tls: SSLContext | None, headers: dict[str, str]) -> None:
         parts = urlsplit(url)

@@ -115,7 +115,7 @@ class Uploads:
         return _Refusal(f"the master refuses it with HTTP {status}{_MEANING.get(status, '')}" if is_final else "")
 
     async def _offset(self, sha256: Sha256) -> int | None:
-        """Return the position from which the master does not have the file; None if it has all of it."""
+        """Return the position from which the master lacks the file; None if it has all of it."""
         address = self._http.address(f"files/{sha256}")
         async with self._http.http.head(
             address, headers=self._http.headers(), timeout=self._http.timeout(_SILENCE_S)

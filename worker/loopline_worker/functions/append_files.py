@@ -15,7 +15,7 @@ _WORTH_TRUNCATING_BYTES = 2**20
 
 
 class AppendFile:
-    """One file; its length and content are those since it was last cleared."""
+    """File to append to; its length and content are those since it was last cleared."""
 
     def __init__(self, folder: Path) -> None:
         """Raises OSError if the file cannot be made."""

@@ -1,4 +1,4 @@
-"""One interpreter: a process tree that runs the calls of one task after the other, and is paused between them."""
+"""An interpreter: a process tree that runs the calls of one task after the other, and is paused between them."""
 
 from __future__ import annotations
 

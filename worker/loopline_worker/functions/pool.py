@@ -37,7 +37,7 @@ class InterpreterPool:
         return list(self._idle)
 
     def find(self, key: Hashable) -> Interpreter | None:
-        """Return an idle interpreter with this key; None if there is none."""
+        """Return an idle interpreter with this key, or None."""
         for interpreter in reversed(self._idle):  # the last one used is still in the processor's caches
             if interpreter.key == key and not interpreter.has_ended:
                 return interpreter

@@ -25,7 +25,7 @@ print(json.dumps(["%d.%d" % sys.version_info[:2], missing, [sys.prefix, sys.base
 
 @dataclass(frozen=True, slots=True)
 class Python:
-    """One Python. ``obstacle``: the reason why it can run no functions."""
+    """A Python program. ``obstacle``: the reason why it can run no functions."""
 
     program: str
     version: str = ""
@@ -34,7 +34,7 @@ class Python:
 
     @property
     def functions(self) -> str | None:
-        """Version (major and minor) that must have pickled its functions; None if it can run none."""
+        """Version (major and minor) that must have pickled its functions; None with an obstacle."""
         return None if self.obstacle else self.version
 
 

@@ -27,7 +27,7 @@ class Cgroup(ABC):
 
     @staticmethod
     def find(root: Path = _ROOT) -> Cgroup | None:
-        """Return the agent's group; None if there are no control groups."""
+        """Return the agent's group; None on a system without control groups."""
         lines = (line.split(":", 2) for line in _read(root / "proc/self/cgroup").splitlines())
         paths = {name: path for _, names, path in lines for name in names.split(",")}
         mount = root / "sys/fs/cgroup"
@@ -37,22 +37,22 @@ class Cgroup(ABC):
 
     @abstractmethod
     def cpu_limit(self) -> float | None:
-        """Return the number of cores that the group may use; None if there is no limit."""
+        """Return the number of cores that the group may use; None if it is unlimited."""
 
     @abstractmethod
     def cpu_s(self) -> float | None:
-        """Return the CPU time that the group has used so far; None if it is not known."""
+        """Return the CPU time that the group has used so far; None if it is unknown."""
 
     @abstractmethod
     def memory(self) -> Iterator[tuple[int, int]]:
         """Yield limit and usage in bytes, without files that can be dropped, of every group with a limit."""
 
     def memory_limit_bytes(self) -> int | None:
-        """Return the tightest limit on memory; None if there is none."""
+        """Return the tightest limit on memory; None if it is unlimited."""
         return min((limit for limit, _ in self.memory()), default=None)
 
     def memory_left_bytes(self) -> int | None:
-        """Return the memory left below the tightest limit; None if there is none."""
+        """Return the memory left below the tightest limit; None if it is unlimited."""
         return min((max(0, limit - used) for limit, used in self.memory()), default=None)
 
 

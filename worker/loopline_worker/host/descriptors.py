@@ -1,4 +1,4 @@
-"""File descriptors: the agent takes as many as it may, because without any it could not look after its tasks."""
+"""File descriptors: the agent takes as many as it may, because it needs them to look after its tasks."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _before: list[tuple[int, int]] = []
 
 
 def raise_limit() -> None:
-    """Raise the limit to the most that this user may have; does nothing if the system sets no limit."""
+    """Raise the limit to the most that this user may have, on systems that set one."""
     if sys.platform == "win32":
         return
     import resource

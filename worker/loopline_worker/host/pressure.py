@@ -10,7 +10,7 @@ _FOLDER = Path("/proc/pressure")
 
 @dataclass(frozen=True, slots=True)
 class Pressure:
-    """Percentages; None if the kernel does not report them. They include tasks that wait for the owner's programs."""
+    """Percentages; None if the kernel lacks them. They include tasks that wait for the owner's programs."""
 
     cpu: float | None = None
     memory: float | None = None
@@ -23,7 +23,7 @@ class Pressure:
 
 
 def _some(file: Path) -> float | None:
-    """Return the first number of ``some avg10=0.04 avg60=0.10 ...``; None if it cannot be read."""
+    """Return the first number of ``some avg10=0.04 avg60=0.10 ...``; None if it is unreadable."""
     try:
         fields = file.read_text().split()
         return float(fields[1].removeprefix("avg10="))

@@ -15,7 +15,7 @@ _SERVICE = "`loopline service install` enables it where systemd runs"
 
 @dataclass(frozen=True, slots=True)
 class Ability:
-    """One way to isolate tasks; ``has`` is True if it is available here."""
+    """A way to isolate tasks; ``has`` is True if it is available here."""
 
     name: str
     has: bool

@@ -20,7 +20,7 @@ _numbers = count(1)
 
 
 def claim(yields: bool, root: Path = _ROOT) -> Places:
-    """Make folders of the agent's own and return them by their use; none if nothing was delegated."""
+    """Make folders of the agent's own and return them by their use; empty without delegation."""
     hierarchies = _hierarchies(root)
     name = f"loopline-{os.getpid()}-{next(_numbers)}"
     places: Places = {}

@@ -35,7 +35,7 @@ class Call:
 
 @dataclass(slots=True)
 class Job:
-    """One task as a launcher takes it: what to run, where, and within which limits."""
+    """Task as a launcher takes it: what to run, where, and within which limits."""
 
     command: Sequence[str]
     folder: str  # a path, as text: of most nothing more is ever needed
@@ -59,7 +59,7 @@ class Usage:
 
 @dataclass(slots=True)
 class Ended:
-    """How a task ended, reported once nothing of its tree is left."""
+    """End of a task, reported once nothing of its tree is left."""
 
     exit_code: int | None = None  # negative: killed by that signal
     killed: bool = False  # by the agent, before it ended by itself
@@ -99,7 +99,7 @@ class Tree(Protocol):
         """Pass its output on as it comes from now on, because somebody reads it."""
 
     def count(self) -> int:
-        """Return the number of its living processes; 0 if that is not known, or not yet."""
+        """Return the number of its living processes; 0 if that is unknown."""
 
     async def wait(self) -> Ended:
         """Wait until nothing of it is left."""
@@ -109,16 +109,16 @@ class Patron(Protocol):
     """Listener to tasks that were started or prefetched, each under the name that the listener gave it."""
 
     def begins(self, name: AttemptId, before: AttemptId) -> None:
-        """A prefetched task has started in a slot that just fell free; ``ended()`` for its predecessor follows."""
+        """Learn that a prefetched task has started in the slot of another, whose ``ended()`` follows."""
 
     def ended(self, name: AttemptId, ended: Ended) -> None:
-        """Nothing of this task is left."""
+        """Receive the end of a task, of which nothing is left."""
 
     def returned(self, names: Sequence[AttemptId]) -> None:
-        """These tasks were prefetched and have been retracted: they will not start."""
+        """Receive retracted tasks: they were prefetched and will not start."""
 
     def waits(self, name: AttemptId) -> None:
-        """The end of this task is not reported; the listener has to await ``Tree.wait()``."""
+        """Learn that a task takes a while: await ``Tree.wait()`` in place of ``ended()``."""
 
 
 class Lines(Protocol):
@@ -148,7 +148,7 @@ class Launcher(Protocol):
 
     @property
     def lines(self) -> Lines | None:
-        """None if nothing can be prefetched on this system."""
+        """The part that can prefetch; None on a system without one."""
 
     async def start(self, job: Job, stdout: Target, stderr: Target) -> Tree:
         """Start a task that writes to these targets; open files remain the caller's, to close."""

@@ -124,20 +124,25 @@ class JobObject:
         self._check(self._handle.value)
 
     def set(self, information: ctypes.Structure, kind: int) -> None:
+        """Set limits of this kind."""
         size = ctypes.sizeof(information)
         self._check(self._api.SetInformationJobObject(self._handle, kind, ctypes.byref(information), size))
 
     def assign(self, process_handle: int) -> None:
+        """Put a process into the job."""
         self._check(self._api.AssignProcessToJobObject(self._handle, c_void_p(process_handle)))
 
     def accounting(self) -> Accounting:
+        """Return what the job has used."""
         answer: Accounting = self._ask(Accounting(), BASIC_ACCOUNTING)
         return answer
 
     def peak_memory_bytes(self) -> int:
+        """Return the peak memory of the whole job."""
         return int(self._ask(ExtendedLimits(), EXTENDED_LIMIT).peak_job_memory_used)
 
     def kill(self, exit_code: int = 1) -> None:
+        """Kill all processes of the job."""
         self._api.TerminateJobObject(self._handle, exit_code)
 
     def close(self) -> None:

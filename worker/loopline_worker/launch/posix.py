@@ -266,6 +266,7 @@ class _UsersThreads:
         self._counted_at = -math.inf
 
     def now(self) -> int:
+        """Return the number."""
         if time.monotonic() - self._counted_at > self._GOOD_FOR_S:
             self._count, self._counted_at = processes.threads_of_user(), time.monotonic()
         return self._count

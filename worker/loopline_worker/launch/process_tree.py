@@ -1,4 +1,4 @@
-"""One attempt's process tree on POSIX, as the agent sees it through its supervisor."""
+"""Process tree of one attempt on POSIX, as the agent sees it through the supervisor."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _STOPPED = "TtZX"  # dead ones included
 _OUR_MISTAKES = {errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE}
 
 
-class Link(Protocol):
+class TreeLink(Protocol):
     """The link that the tree is queued at (``supervisor_link.SupervisorLink``)."""
 
     supervisor: int
@@ -54,13 +54,13 @@ class Link(Protocol):
 
 
 class PosixTree:
-    """One task at a supervisor.
+    """Task at a supervisor.
 
     ``sinks`` receive stdout and stderr (none if the task writes to files). ``listener`` is called with ``name``;
     without one, the caller awaits ``wait()``.
     """
 
-    link: Link
+    link: TreeLink
     number = 0  # of the order, at its supervisor
 
     def __init__(
@@ -110,9 +110,11 @@ class PosixTree:
             self._set_frozen(True)
 
     def thaw(self) -> None:
+        """Let it go on."""
         self._set_frozen(False)
 
     def follow(self) -> None:
+        """Have the supervisor pass on its output as it comes."""
         if not self._has_ended:
             self.link.request("follow", self.number)
 
@@ -138,6 +140,7 @@ class PosixTree:
         return bool(still) and all(still)
 
     def count(self) -> int:
+        """Return the number of its living processes; 0 while the supervisor is not known."""
         if not self._supervisor:
             return 0
         if sys.platform != "linux":
@@ -147,6 +150,7 @@ class PosixTree:
         return 0
 
     def measure(self) -> Usage:
+        """Return what it has used until now, and lower sessions that it has opened."""
         if not self._supervisor:
             return Usage()
         if self._must_thaw:
@@ -156,6 +160,7 @@ class PosixTree:
         return self._usage
 
     async def wait(self) -> Ended:
+        """Wait for its end; if that is cancelled, the supervisor kills it."""
         assert self._ended
         try:
             return await self._ended
@@ -205,7 +210,7 @@ class PosixTree:
 
     @property
     def _supervisor(self) -> int:
-        """Process id of the supervisor; 0 if it is not known, or has nothing more to do with this tree."""
+        """Process id of the supervisor; 0 before it is known and after the task has ended."""
         return 0 if self._has_ended else self.link.supervisor
 
     @property

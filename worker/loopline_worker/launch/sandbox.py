@@ -33,7 +33,7 @@ _NETWORK = ("--ro-bind-try", "/run/systemd/resolve", "/run/systemd/resolve")
 
 @dataclass(frozen=True, slots=True)
 class Sandbox:
-    """How tasks are sandboxed on this worker.
+    """The sandbox around each task of this worker.
 
     ``shows``: folders that tasks may read although they are in a home or the like. ``hides``: folders and files that
     they may not read. Of two that are within each other, the inner one counts.

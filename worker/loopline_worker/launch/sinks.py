@@ -9,7 +9,7 @@ from typing import Protocol
 
 
 class Sink(Protocol):
-    """One stream of one attempt. All of it is fed, or written to the pipe, before the tree's ``wait`` is over."""
+    """Stream of one attempt. All of it is fed, or written to the pipe, before the tree's ``wait`` is over."""
 
     def feed(self, data: bytes) -> None:
         """Add output."""

@@ -38,6 +38,7 @@ class WindowsLauncher:
         self._yields = yields
 
     async def start(self, job: Job, stdout: Target, stderr: Target) -> WindowsTree:
+        """Start a task that somebody waits for."""
         if job.makes_folder:
             await asyncio.to_thread(scratch.make, Path(job.folder))
         async with opened(stdout, stderr) as outputs:
@@ -59,9 +60,11 @@ class WindowsLauncher:
             raise
 
     def cpu_s(self) -> float:
+        """Return zero: there are no processes beside the tasks."""
         return 0.0
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """Do nothing: each job dies with the agent."""
 
     def _contain(self, process: subprocess.Popen[bytes], limits: Limits) -> JobObject:
         """Put the process into a Job Object, then resume it."""
@@ -81,7 +84,7 @@ class WindowsLauncher:
 
 
 class WindowsTree:
-    """One task. If ``process`` is None, the task could not be run for the reason in ``refusal``."""
+    """Task in a Job Object. If ``process`` is None, it could not be run for the reason in ``refusal``."""
 
     def __init__(self, process: subprocess.Popen[bytes] | None, group: JobObject | None, refusal: str = "") -> None:
         self._process = process
@@ -90,6 +93,7 @@ class WindowsTree:
         self._suspended: dict[int, float] = {}  # which, and since when they run: each suspension is counted
 
     def kill(self) -> None:
+        """Kill the whole job."""
         if self._process and self._group and self._process.poll() is None:
             self._ended = replace(self._ended, killed=True)
             self._group.kill()
@@ -103,21 +107,26 @@ class WindowsTree:
                     self._suspended[process.pid] = process.create_time()
 
     def thaw(self) -> None:
+        """Resume what was suspended."""
         for process in self._tree():
             with suppress(psutil.Error):
                 if self._suspended.get(process.pid) == process.create_time():
                     process.resume()
         self._suspended.clear()
 
-    def follow(self) -> None: ...
+    def follow(self) -> None:
+        """Do nothing: output goes to files."""
 
     def is_still(self) -> bool:
+        """True: suspended processes stop at once."""
         return True
 
     def count(self) -> int:
+        """Return the number of its processes."""
         return len(self._tree())
 
     def measure(self) -> Usage:
+        """Return what it has used until now."""
         if self._process is None or self._group is None:
             return Usage()
         with suppress(OSError):
@@ -129,6 +138,7 @@ class WindowsTree:
         return Usage()
 
     async def wait(self) -> Ended:
+        """Wait until the process has ended; the rest of the job is killed then."""
         if self._process is None or self._group is None:
             return self._ended
         while (exit_code := self._process.poll()) is None:  # noqa: ASYNC110

@@ -17,7 +17,7 @@ from loopline_worker.settings import WorkerSettings
 
 @dataclass(frozen=True, slots=True)
 class RunningTask:
-    """One task by the job's name alone, because what it computes is its user's business."""
+    """Task, by its job's name alone, because what it computes is its user's business."""
 
     job: str
     ran_s: float

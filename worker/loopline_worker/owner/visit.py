@@ -1,4 +1,4 @@
-"""One request to the owner's page and its response, after which the connection is closed. The protocol is h11's."""
+"""A request to the owner's page and its response, after which the connection is closed. The protocol is h11's."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class PageResponse:
 
 
 class Visit(asyncio.Protocol):
-    """One connection. ``visits``: all open ones, the oldest first."""
+    """Connection for one request. ``visits``: all open ones, the oldest first."""
 
     def __init__(self, respond: Callable[[PageRequest], PageResponse], visits: dict[Visit, None]) -> None:
         self._respond = respond

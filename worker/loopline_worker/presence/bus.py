@@ -31,7 +31,7 @@ class BusError(Exception):
 
 
 class Bus:
-    """One connection to a bus."""
+    """Connection to a bus."""
 
     def __init__(self, router: DBusRouter) -> None:
         self._router = router
@@ -81,6 +81,7 @@ class _SignalQueue:
         self._on_signal = on_signal
 
     def put_nowait(self, message: Message) -> None:
+        """Pass a signal on."""
         from jeepney import HeaderFields
 
         self._on_signal(message.header.fields[HeaderFields.member], message.body)

@@ -73,7 +73,7 @@ class Logind(BusProbe):
         return Reading(self.name, min(known, default=None), len(known) == len(idle), words)
 
     def _idle_s(self, name: str, session: Mapping[str, Any], now: float) -> float | None:
-        """Return the session's idle time; None for one of our own user, whose last input is not known."""
+        """Return the session's idle time; None for one of our own user, whose last input is unknown."""
         if session.get("IdleHint"):
             return max(0.0, now - float(session.get("IdleSinceHint", 0)) / 1e6)
         if name in self._locked:
@@ -89,7 +89,7 @@ async def _sessions(bus: Bus) -> dict[str, dict[str, Any]]:
 
 
 def _is_person(session: Mapping[str, Any]) -> bool:
-    """True for a user's session that can get input: no login screen, no closing or background session."""
+    """True for a user's session that can get input, unlike login screens, closing and background sessions."""
     in_front = session.get("Active", True) or session.get("Remote", False)
     is_user = str(session.get("Class")).startswith("user")  # user-early and user-light too
     return is_user and session.get("State") != "closing" and bool(in_front)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """One probe's reading."""
+    """Reading of one probe."""
 
     probe: str
     idle_s: float | None = None  # since the last input that it sees; None: it cannot tell
@@ -20,13 +20,13 @@ class Reading:
 
 
 class Probe(ABC):
-    """One way to find out when somebody last used this computer."""
+    """A way to find out when somebody last used this computer."""
 
     name: str
 
     @abstractmethod
     def look(self) -> Reading:
-        """Return a reading, ten times a second if need be; never raises, never waits for long."""
+        """Return a reading within a moment, ten times a second if need be; never raises."""
 
     async def listen(self, on_input: Callable[[], None]) -> None:
         """Call ``on_input`` at each input that the system reports, until cancelled. Most probes are not notified."""

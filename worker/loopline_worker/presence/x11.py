@@ -87,7 +87,7 @@ class X11(Probe):
         self._may_be_wayland = bool(variables or compositor or under_one)
 
     def _read_listening(self) -> str | None:
-        """Return the list of listening sockets; None if it cannot be read."""
+        """Return the list of listening sockets; None if it is unreadable."""
         try:
             return self._listening.read_text(errors="replace")
         except OSError:
@@ -128,7 +128,7 @@ class X11(Probe):
 
 
 class XServer:
-    """One connection to an X server."""
+    """Connection to an X server."""
 
     def __init__(self, display: str, authority: Path) -> None:
         self.display = display

@@ -30,7 +30,7 @@ class Claims:
             os.write(self._end, b"".join(number.to_bytes(_SIZE_BYTES, "big") for number in numbers))
 
     def retract(self) -> list[int]:
-        """Return the numbers that were not claimed, the first first; nobody can claim them any more."""
+        """Take back the unclaimed numbers, which cannot be claimed any more. Return them, the first first."""
         taken = b""
         with suppress(BlockingIOError):
             taken = os.read(self.supervisors_end, _ALL_BYTES)

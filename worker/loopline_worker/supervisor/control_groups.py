@@ -1,4 +1,4 @@
-"""One slot's control groups (cgroups(7)): limits that the kernel keeps for us, whatever a task does.
+"""Control groups of one slot (cgroups(7)): limits that the kernel enforces, whatever a task does.
 
 ``launch/delegation.py`` finds the *places*: folders of the agent's own, by what can be done there. A supervisor
 makes a group below them and enters it for good: what it starts is born there, which costs nothing, while entering
@@ -46,7 +46,7 @@ def name_of(supervisor: int) -> str:
 
 
 class ControlGroup:
-    """The group of a supervisor with all that it starts, below the ``places``; without places it does nothing."""
+    """The group of a supervisor with all that it starts, below the ``places``. It is inactive without places."""
 
     def __init__(self, places: Places, name: str) -> None:
         self._folders: dict[str, str] = {
@@ -111,7 +111,7 @@ class ControlGroup:
         return set(map(int, processes.read(f"{self._frozen}/cgroup.procs").split()))
 
     def memory_bytes(self) -> int | None:
-        """Return the memory that cannot be dropped, without the supervisor's; None if it is not known."""
+        """Return the memory that cannot be dropped, less the supervisor's; None if it is unknown."""
         stat = self._stat("memory", "memory.stat")
         if not stat:
             return None
@@ -120,7 +120,7 @@ class ControlGroup:
         return max(0, used - _OWN_BYTES)
 
     def processes(self) -> int | None:
-        """Return the number of processes and threads, without the supervisor; None if it is not known."""
+        """Return the number of processes and threads, less the supervisor; None if it is unknown."""
         number = _number(self._read("pids", "pids.current"))
         return None if number is None else max(0, number - _OWN_PROCESSES)
 
@@ -193,7 +193,7 @@ class ControlGroup:
 
 
 def breach(before: Hits, after: Hits) -> Breach | None:
-    """Return the limit that was hit in between; None if there was none."""
+    """Return the limit that was hit in between, or None."""
     if after[0] > before[0]:
         return Breach.MEMORY
     return Breach.PROCESSES if after[1] > before[1] else None

@@ -31,7 +31,7 @@ class Unpacker:
         self._received += part
 
     def next(self) -> Any:
-        """Return the next message; None if it has not arrived as a whole."""
+        """Return the next message; None until it has arrived as a whole."""
         size = int.from_bytes(self._received[:_SIZE_BYTES], "big") + _SIZE_BYTES
         if not self._received or len(self._received) < size:
             return None

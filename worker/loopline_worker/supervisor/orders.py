@@ -1,4 +1,4 @@
-"""What the agent orders from a supervisor. Both ends import this file, so that a new limit is one field here."""
+"""Orders of the agent to a supervisor. Both ends import this file, so that a new limit is one field here."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Breach(StrEnum):
 
 
 class TaskOrder:
-    """One task for a supervisor: what to run, where, and within which limits (None: no limit).
+    """Task for a supervisor: what to run, where, and within which limits (None for unlimited).
 
     It is written by hand because importing ``dataclasses`` would double what a supervisor's process loads.
     """

@@ -12,7 +12,7 @@ _SHORTAGES = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
 
 
 class Process:
-    """One process, as it was when its ``stat`` was read."""
+    """Process as it was when its ``stat`` was read."""
 
     __slots__ = ("cpu_s", "memory_bytes", "parent", "pid", "session", "state", "terminal", "threads", "waited_cpu_s")
 
@@ -31,7 +31,7 @@ class Process:
 
 
 def status(pid: int) -> Process | None:
-    """Return the process with this number; None if there is none, or no /proc."""
+    """Return the process with this number, or None."""
     stat = read(f"/proc/{pid}/stat")
     return Process(pid, stat) if stat else None
 
@@ -58,7 +58,7 @@ def threads_of_user() -> int:
 
 
 def descendants(pid: int) -> list[int]:
-    """Return children, their children and so on; empty if there are none, or no /proc."""
+    """Return children, their children and so on; empty without /proc."""
     found = children(pid)
     for child in found:
         found += children(child)

@@ -18,7 +18,7 @@ _MOST_SIGNALS = 1024
 
 
 class Selector:
-    """What a supervisor or the zygote sleeps in. There is one in a process: it takes over SIGCHLD."""
+    """Sleeps until there is something to do. There is one in a process: it takes over SIGCHLD."""
 
     def __init__(self, *files: int) -> None:
         self._child_file = _open_child_file()

@@ -71,7 +71,7 @@ class Zygote:
                 pass
 
     def _receive(self) -> list[int] | None:
-        """Return the files of a request, fewer if this process may not open more; None at the end."""
+        """Return the files of a request, fewer if descriptors are short; None at the end."""
         try:
             byte, files, _, _ = socket.recv_fds(self._agent, 1, FILES)
         except OSError:

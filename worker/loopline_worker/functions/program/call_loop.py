@@ -110,7 +110,7 @@ def _run(task: dict[str, Any], function: bytes, arguments: bytes = b"", results:
 
 
 def _run_chunk(task: dict[str, Any], function: bytes, arguments: bytes, results: int) -> dict[str, Any]:
-    """Run the calls of a chunk without the first ``skip`` of them; a call that raises does not affect the others."""
+    """Run the calls of a chunk after the first ``skip`` of them; a call that raises does not affect the others."""
     calls = list(_split(arguments))
     failed, first = 0, ""
     if results < 0:
