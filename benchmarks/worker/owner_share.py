@@ -91,7 +91,7 @@ async def share(tasks: Callable[[], Crowd], seconds: float) -> float:
 
 
 def _cpu_s(pids: list[int]) -> float:
-    return sum(process.cpu_s for pid in pids if (process := processes.look(pid)))
+    return sum(process.cpu_s for pid in pids if (process := processes.status(pid)))
 
 
 WAYS: dict[str, Callable[[], Crowd]] = {

@@ -1,4 +1,4 @@
-"""A bench with warm interpreters, and what tests say to it."""
+"""A bench with interpreters, and what tests say to it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from loopline_shared.model import Function, Outcome, Result
 from loopline_shared.protocol.chunks import CRASHED, ends, join
 from loopline_shared.protocol.messages import Run
 from loopline_worker.files.downloads import DownloadError
-from loopline_worker.functions.launcher import WarmLauncher
+from loopline_worker.functions.launcher import FunctionLauncher
 from tests.worker.bench import Bench, run_of
 
 
@@ -45,7 +45,7 @@ class Caller:
     def __init__(self, bench: Bench) -> None:
         self.bench = bench
         self.files = Folder(bench.folder / "files")
-        self.warm = WarmLauncher(bench.launcher, self.files)
+        self.warm = FunctionLauncher(bench.launcher, self.files)
         bench.runner._launcher, bench.runner._lines = self.warm, self.warm.lines
         self._calls = 0
 

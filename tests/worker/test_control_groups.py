@@ -7,7 +7,7 @@ import pytest
 
 from loopline_worker.launch import abilities, delegation
 from loopline_worker.supervisor import processes
-from loopline_worker.supervisor.control_groups import Group, breach
+from loopline_worker.supervisor.control_groups import ControlGroup, breach
 
 CONTROLLERS = "cpu memory pids\n"
 
@@ -84,9 +84,9 @@ def test_a_group_with_others_in_it_is_not_changed(
 
 
 def test_limits_in_version_2(tmp_path: Path) -> None:
-    """Those of one task after the other, with room for the guard; what stays is not written again."""
-    folder = folder_with(tmp_path / "guard-7", memory__max="", memory__swap__max="", pids__max="")
-    group = Group(dict.fromkeys(("core", "memory", "pids"), str(tmp_path)), "guard-7")
+    """Those of one task after the other, with room for the supervisor; what stays is not written again."""
+    folder = folder_with(tmp_path / "supervisor-7", memory__max="", memory__swap__max="", pids__max="")
+    group = ControlGroup(dict.fromkeys(("core", "memory", "pids"), str(tmp_path)), "supervisor-7")
 
     def written(memory_bytes: int | None, processes: int | None) -> dict[str, str]:
         for file in folder.iterdir():
@@ -103,37 +103,37 @@ def test_limits_in_version_2(tmp_path: Path) -> None:
 
 def test_use_and_breach_in_version_2(tmp_path: Path) -> None:
     folder_with(
-        tmp_path / "guard-7", memory__stat="anon 1000000\nfile 5\nshmem 7\n", pids__current="4\n",
+        tmp_path / "supervisor-7", memory__stat="anon 1000000\nfile 5\nshmem 7\n", pids__current="4\n",
         memory__events="max 9\noom_kill 0\n", pids__events="max 0\n",
     )  # fmt: skip
-    group = Group(dict.fromkeys(("core", "memory", "pids"), str(tmp_path)), "guard-7")
+    group = ControlGroup(dict.fromkeys(("core", "memory", "pids"), str(tmp_path)), "supervisor-7")
     assert (group.memory_bytes(), group.processes(), group.hits()) == (1_000_007 - 2**19, 3, (0, 0))
-    (tmp_path / "guard-7/pids.events").write_text("max 3\n")
+    (tmp_path / "supervisor-7/pids.events").write_text("max 3\n")
     assert group.hits() == (0, 3)
-    (tmp_path / "guard-7/memory.events").write_text("max 9\noom_kill 1\n")
+    (tmp_path / "supervisor-7/memory.events").write_text("max 9\noom_kill 1\n")
     assert group.hits() == (1, 3)
     group.close()
 
 
 def test_a_breach_is_one_task_s_own() -> None:
     """The group counts for all tasks that it ever has."""
-    assert [breach((2, 5), after) for after in ((2, 5), (2, 6), (3, 6))] == ["", "processes", "memory"]
+    assert [breach((2, 5), after) for after in ((2, 5), (2, 6), (3, 6))] == [None, "processes", "memory"]
 
 
 def test_without_places_it_does_nothing() -> None:
-    group = Group({}, "guard-7")
+    group = ControlGroup({}, "supervisor-7")
     group.make()
     group.enter()
     group.limit(1000, 50)
     assert not group.freeze(True)
     with pytest.raises(OSError, match="no group"):
-        group.hold(1)
-    assert (group.memory_bytes(), group.processes(), group.hits(), group.standing()) == (None, None, (0, 0), set())
+        group.add_to_frozen(1)
+    assert (group.memory_bytes(), group.processes(), group.hits(), group.stopped()) == (None, None, (0, 0), set())
     assert group.remove()
 
 
 def test_what_cannot_be_had_is_told_with_what_is_done_instead(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(delegation, "claim", lambda yields: {})
     missing = {ability.name: ability.detail for ability in abilities.abilities() if not ability.has}
-    assert missing["memory limit kept by the kernel"].startswith("watched: twice a second")
-    assert "frozen without a signal" in missing
+    assert missing["memory limit enforced by the kernel"].startswith("checked twice a second")
+    assert "frozen without signals" in missing

@@ -31,7 +31,8 @@ async def test_what_it_finds_is_json(tmp_path: Path) -> None:
     assert doctor.returncode == 0
     assert {probe["probe"] for probe in found["probes"]} >= {"terminals"}
     assert found["speed"] > 0
-    assert any("leave over" in words for words in found["terms"])
+    assert any("leave over" in words for words in found["preferences"])
+    assert found["terms"] == found["preferences"], "the name of the release before"
 
 
 async def test_the_self_test_sees_a_moved_mouse(tmp_path: Path) -> None:
@@ -57,7 +58,10 @@ async def test_a_wrong_setting_is_exit_code_2(tmp_path: Path) -> None:
 def test_its_words(idle_s: float | None, says: str) -> None:
     probes = [Reading("x11", 61.0, True, "display :0"), Reading("gnome", detail="no bus"), Reading("terminals", 7.0)]
     limits = [Ability("freezing", False, "no group")]
-    found = Findings(probes, "x11", idle_s, 0, "it is late", 1.5, 2.0, 1.1, Pressure(), True, limits, ["Tasks run."])
+    found = Findings(
+        probes=probes, in_use_says="x11", idle_s=idle_s, slots=0, why="it is late", spare_cpu=1.5, cores=2.0,
+        speed=1.1, pressure=Pressure(), on_battery=True, limits=limits, preferences=["Tasks run."],
+    )  # fmt: skip
     text = in_text(found)
     for part in (
         "  + x11: last input 61.0 s ago (display :0)", "  - gnome: no bus", "does not see the desktop", says,

@@ -1,4 +1,4 @@
-"""Functions in warm interpreters: what comes back, what is kept between calls, how calls end."""
+"""Functions in interpreters of the pool: what comes back, what is kept between calls, how calls end."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ from loopline_shared.protocol import result_text
 from loopline_shared.protocol.chunks import CRASHED, RAISED, RETURNED, ends
 from loopline_shared.protocol.messages import Run
 from loopline_worker.attempts.limits import Quota
-from loopline_worker.functions import launcher as warm_launcher
+from loopline_worker.functions import launcher as function_launcher
 from loopline_worker.functions.append_files import file_of
 from loopline_worker.functions.channel import Channel
 from loopline_worker.functions.python import find as find_python
-from loopline_worker.functions.return_value import take
+from loopline_worker.functions.results import take
 from loopline_worker.launch import sandbox
 from tests.worker.bench import Bench, processes_of, run_of, until
 from tests.worker.caller import Caller, ends_of, value_of
@@ -111,7 +111,7 @@ async def test_a_line_that_cannot_be_read_ends_the_channel() -> None:
     ours, theirs = socket.socketpair()
     channel = Channel(ours)
     with theirs:
-        waiting = asyncio.create_task(channel.line())
+        waiting = asyncio.create_task(channel.next_reply())
         theirs.sendall(b"[" * 60_000 + b"\n")
         async with asyncio.timeout(10):
             assert await waiting is None
@@ -210,11 +210,11 @@ def test_the_environment_of_many_calls_takes_no_memory() -> None:
     """As Python and C see it, and what they start."""
     program = """
 import os, psutil, subprocess
-from loopline_worker.functions.program.call_loop import _become
+from loopline_worker.functions.program.call_loop import _set_environment
 os.environ["KEPT"] = "kept"
 rounds = 3000
 for number in [*range(rounds), "last"]:
-    _become({"WHAT": f"{number:>2000}", "LONG": f"{number:>9000}" if number == "last" else f"{number}"})
+    _set_environment({"WHAT": f"{number:>2000}", "LONG": f"{number:>9000}" if number == "last" else f"{number}"})
     if number == 100:
         before_bytes = psutil.Process().memory_info().rss
 grown_bytes = psutil.Process().memory_info().rss - before_bytes
@@ -282,7 +282,7 @@ async def test_of_several_calls_only_that_fails_which_crashed(caller: Caller) ->
     assert [value for how, value in ends_of(result) if how == RETURNED] == [0, 2, 3]
     assert "exit code 3" in ends_of(result)[1][1]
     assert result.outcome is Outcome.FAILED
-    assert result.reason.startswith("2 of its calls crashed; the first: its interpreter ended in the middle")
+    assert result.reason.startswith("2 of its calls crashed; the first: the Python process exited during the call")
 
 
 async def test_what_was_made_before_a_time_limit_is_kept(caller: Caller) -> None:
@@ -462,7 +462,7 @@ async def test_a_crash_is_its_calls_failure_and_the_next_one_gets_a_fresh_interp
     before = await caller.value(own_pid)
     result = await caller.call(lambda: exec(f"import os; {end}"))
     assert (result.outcome, result.value) == (Outcome.FAILED, None)
-    assert "ended in the middle of the call" in result.reason
+    assert "exited during the call" in result.reason
     assert reason in result.reason
     assert await caller.value(own_pid) != before
 
@@ -626,7 +626,7 @@ async def test_idle_interpreters_end_when_their_slots_are_needed(caller: Caller)
 async def test_a_python_that_does_not_start_says_where_to_look(caller: Caller) -> None:
     result = await caller.call(own_pid, environment={"PYTHONHOME": "/nowhere"})
     assert result.outcome is Outcome.FAILED
-    assert "its Python could not start" in result.reason
+    assert "the Python process could not start" in result.reason
     assert result.stderr.size_bytes > 0
 
 
@@ -642,7 +642,7 @@ async def test_a_function_that_is_gone_is_not_called(caller: Caller) -> None:
 async def test_where_files_cannot_be_handed_over_each_call_has_its_own(
     caller: Caller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(warm_launcher, "HANDS_FILES_OVER", False)
+    monkeypatch.setattr(function_launcher, "PASSES_FILES", False)
     assert await caller.value(own_pid) != await caller.value(own_pid)
     result = await caller.call(lambda x: print("hello") or 1 / x, 0)
     assert (result.outcome, result.stdout.data) == (Outcome.FAILED, b"hello\n")
@@ -651,7 +651,7 @@ async def test_where_files_cannot_be_handed_over_each_call_has_its_own(
     assert ends_of(result) == [(RETURNED, 2), (RETURNED, 4)]
 
 
-@pytest.mark.skipif(bool(sandbox.why_not()), reason="no bubblewrap here")
+@pytest.mark.skipif(bool(sandbox.obstacle()), reason="no bubblewrap here")
 async def test_calls_in_a_sandbox(tmp_path: Path) -> None:
     async with Bench(tmp_path, sandbox=sandbox.open_sandbox(shows=[Path(sys.prefix)])) as bench:
         caller = Caller(bench)

@@ -66,5 +66,5 @@ def test_a_task_sleeps_until_it_is_in_its_job() -> None:
 
 @pytest.mark.skipif(sys.platform == "win32", reason="it would work there")
 def test_elsewhere_there_are_none() -> None:
-    with pytest.raises(OSError, match="Windows' own"):
+    with pytest.raises(OSError, match="on Windows only"):
         job_object.JobObject()

@@ -118,9 +118,9 @@ def test_the_agent_takes_all_file_descriptors_and_its_tasks_what_is_usual() -> N
 import resource, subprocess, sys
 resource.setrlimit(resource.RLIMIT_NOFILE, (100, 500))
 from loopline_worker.host import descriptors
-descriptors.take_all()
+descriptors.raise_limit()
 child = subprocess.Popen(["sleep", "100"])
-descriptors.as_it_was(child.pid)
+descriptors.restore_limit(child.pid)
 print(resource.getrlimit(resource.RLIMIT_NOFILE)[0], resource.prlimit(child.pid, resource.RLIMIT_NOFILE)[0])
 child.kill()
 child.wait()

@@ -24,17 +24,18 @@ from loopline_worker.owner import owner_monitor
 from loopline_worker.owner.page import headline, presence, render
 from loopline_worker.owner.pause import FOR_GOOD, Pause
 from loopline_worker.owner.server import OwnerServer
-from loopline_worker.owner.state import Gave, Running, State
-from loopline_worker.presence.idle_detector import Desk
+from loopline_worker.owner.state import Freeze, RunningTask, WorkerState
+from loopline_worker.presence.idle_detector import IdleDetector
 from tests.worker.bench import run_of, until
 from tests.worker.presence.witnesses import Hand
 from tests.worker.small_master import SmallMaster
 from tests.worker.test_agent import Started
 
-STATE = State(
-    "pc-1", False, 0, 4, "somebody is using this computer", "", True, 2.5, "x11",
-    [Running("<pi>", 12.0, True), Running("", 3.0, False)], [Gave(0.0, 2, 0.113, True, "somebody")],
-    1, 0.113, 0.113, ["Tasks <run>."],
+STATE = WorkerState(
+    worker="pc-1", dedicated=False, slots=0, most_slots=4, why="somebody is using this computer", paused="",
+    in_use=True, idle_s=2.5, seen_by="x11", running=[RunningTask("<pi>", 12.0, True), RunningTask("", 3.0, False)],
+    freezes=[Freeze(0.0, 2, 0.113, True, "somebody")], yields=1, yield_p50_s=0.113, yield_p99_s=0.113,
+    preferences=["Tasks <run>."],
 )  # fmt: skip
 
 
@@ -43,21 +44,29 @@ def test_the_page_says_what_runs_and_escapes_it() -> None:
     for part in (
         "&lt;pi&gt;",
         "a job without a name",
-        "stands still",
+        "<td>frozen",
         "0.113 s after your input",
         "Tasks &lt;run&gt;.",
     ):
         assert part in page
     assert "<pi>" not in page
     assert "<script" not in page
-    assert "1 running, 1 standing still, 0 of 4 slots lent (somebody is using" in headline(STATE)
+    assert "1 running, 1 frozen, 0 of 4 slots offered (somebody is using" in headline(STATE)
     assert presence(STATE) == "Last input 2 s ago, seen by x11."
+
+
+def test_a_program_finds_old_names_beside_the_new_ones() -> None:
+    document = json.loads(json.dumps(STATE.to_json()))
+    assert (document["gave"], document["terms"]) == (document["freezes"], document["preferences"])
+    assert WorkerState.from_json(document) == STATE
+    of_the_release_before = {name: document[name] for name in document if name not in ("freezes", "preferences")}
+    assert WorkerState.from_json(of_the_release_before) == STATE
 
 
 @pytest.fixture
 async def agent(tmp_path: Path, master: SmallMaster, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Started]:
     monkeypatch.setattr(agent_module, "SAMPLE_EVERY_S", 0.05)
-    monkeypatch.setattr(owner_monitor, "_open_desk", lambda: Desk([Hand()]))
+    monkeypatch.setattr(owner_monitor, "_open_desk", lambda: IdleDetector([Hand()]))
     monkeypatch.setattr(owner_monitor, "decide", _decide)
     owners = {"dedicated": False, "leave_memory_bytes": 0, "on_battery": True}
     agent = Started(tmp_path / "data", master.url, owners)
@@ -241,7 +250,7 @@ async def owner(folder: Path, *words: str) -> tuple[int, str, str]:
 async def test_the_same_from_a_terminal(agent: Started) -> None:
     code, shown, _ = await owner(agent.folder)
     assert code == 0
-    for part in ("w1: 0 running, 2 of 2 slots lent", "running here:\n  nothing", address(agent)):
+    for part in ("w1: 0 running, 2 of 2 slots offered", "running here:\n  nothing", address(agent)):
         assert part in shown
     code, shown, _ = await owner(agent.folder, "pause", "for-good", "--json")
     assert (code, json.loads(shown)["paused"]) == (0, "for good")

@@ -21,7 +21,7 @@ from loopline_worker.launch.sandbox import Sandbox, open_sandbox
 from loopline_worker.settings import WorkerSettings
 from tests.worker.bench import Bench, processes_of, python, run_of
 
-needs_one = pytest.mark.skipif(bool(sandbox.why_not()), reason=f"no sandbox here: {sandbox.why_not()}")
+needs_one = pytest.mark.skipif(bool(sandbox.obstacle()), reason=f"no sandbox here: {sandbox.obstacle()}")
 ROOT = Path(__file__).parents[2]
 INTERFACES = "import socket; print([name for _, name in socket.if_nameindex()])"
 
@@ -222,7 +222,7 @@ def test_where_there_can_be_none_it_is_an_error(monkeypatch: pytest.MonkeyPatch)
 
 def test_a_kernel_that_forbids_it_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("shutil.which", lambda program: "/bin/false")
-    assert sandbox.why_not() == "bwrap failed with 1"
+    assert sandbox.obstacle() == "bwrap failed with 1"
 
 
 async def test_a_worker_that_can_have_none_does_not_start(tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ from loopline_worker.files.cache import Cache
 from loopline_worker.files.downloads import DownloadError, Downloads
 from loopline_worker.files.outputs import Collected, Collector, OutputsError
 from loopline_worker.files.staging import Inputs, StagingError
-from loopline_worker.files.task_files import Shelf
+from loopline_worker.files.task_files import AttemptFiles
 from loopline_worker.launch import sandbox
 from loopline_worker.launch.sandbox import open_sandbox
 from loopline_worker.link.http_client import Gate
@@ -113,7 +113,7 @@ async def test_files_of_any_length_come(
 async def test_what_comes_is_checked(master: SmallMaster, cache: Cache) -> None:
     name = hashlib.sha256(CONTENT).hexdigest()
     master.blobs[name] = CONTENT[:-1] + b"x"
-    with pytest.raises(DownloadError, match="something else") as failure:
+    with pytest.raises(DownloadError, match="does not match its hash") as failure:
         await read(cache, name)
     assert not failure.value.is_gone
     master.blobs[name] = CONTENT
@@ -123,11 +123,11 @@ async def test_what_comes_is_checked(master: SmallMaster, cache: Cache) -> None:
 async def test_a_seal_is_what_is_checked(master: SmallMaster, cache: Cache) -> None:
     name = master.holds(CONTENT)
     master.seals[name] = seal_of(CONTENT[::-1])
-    with pytest.raises(DownloadError, match="something else"):
+    with pytest.raises(DownloadError, match="does not match its hash"):
         await read(cache, name)
     master.seals[name] = seal_of(CONTENT)
     master.blobs[name] = CONTENT[:-1] + b"x"
-    with pytest.raises(DownloadError, match="something else"):
+    with pytest.raises(DownloadError, match="does not match its hash"):
         await read(cache, name)
     master.blobs[name] = CONTENT
     assert await read(cache, name) == CONTENT
@@ -140,7 +140,7 @@ async def test_where_there_is_no_seal_that_is_one_its_name_is_checked(
     name = master.holds(CONTENT)
     master.seals[name] = seal
     master.blobs[name] = CONTENT[:-1] + b"x"
-    with pytest.raises(DownloadError, match="something else"):
+    with pytest.raises(DownloadError, match="does not match its hash"):
         await read(cache, name)
     master.blobs[name] = CONTENT
     assert await read(cache, name) == CONTENT
@@ -251,7 +251,7 @@ async def bench(tmp_path: Path, cache: Cache) -> AsyncIterator[Bench]:
 
 
 def shelved(bench: Bench, cache: Cache, outputs_limit_bytes: int = 2**30) -> Bench:
-    bench.runner._shelf = Shelf(cache, bench.spool, 2**30, outputs_limit_bytes)
+    bench.runner._shelf = AttemptFiles(cache, bench.spool, 2**30, outputs_limit_bytes)
     return bench
 
 
@@ -283,16 +283,16 @@ async def test_a_task_finds_its_files(bench: Bench, master: SmallMaster) -> None
     assert (await bench.result(again)).stdout.data == b"one\n"  # the cached one is as it was
 
 
-def lends(monkeypatch: pytest.MonkeyPatch) -> None:
+def links_from_1000_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever disk the tests are on."""
-    monkeypatch.setattr(hard_links, "LENT_FROM_BYTES", 1000)
+    monkeypatch.setattr(hard_links, "LINKED_FROM_BYTES", 1000)
     monkeypatch.setattr(staging, "_clone", lambda *_: False)
 
 
-async def test_a_large_file_is_lent_and_looked_after(
+async def test_a_large_file_is_linked_and_checked(
     bench: Bench, master: SmallMaster, cache: Cache, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    lends(monkeypatch)
+    links_from_1000_bytes(monkeypatch)
     name = master.holds(CONTENT)
     code = "import os; s = os.stat('x'); print(s.st_nlink, oct(s.st_mode & 0o777))"
     assert (await bench.result(taking(master, python(code), {"x": CONTENT}))).stdout.data == b"2 0o444\n"
@@ -302,7 +302,7 @@ async def test_a_large_file_is_lent_and_looked_after(
     evil += "os.chmod('x', 0o444); os.utime('x', ns=(s.st_atime_ns, s.st_mtime_ns))"
     result = await bench.result(taking(master, python(evil, task=3), {"x": CONTENT}))
     assert (result.outcome, result.exit_code) == (Outcome.GIVEN_BACK, 0)
-    assert "its input x, which is lent to tasks here, was changed by one of them" in result.reason
+    assert "its input x, which tasks share here, was changed by one of them" in result.reason
     assert not cache.path(name).exists()
     fine = taking(master, python("print(open('x', 'rb').read(1))", task=4), {"x": CONTENT})
     assert (await bench.result(fine)).stdout.data == b"b'\\x00'\n"
@@ -314,14 +314,14 @@ async def borrow(cache: Cache, folder: Path, sha256: str, limit_bytes: int | Non
     folder.mkdir()
     run = Run(AttemptId(1, 1, 1), ("true",), {}, {}, own_inputs={"x": InputFile(sha256)})
     inputs = Inputs(run, folder, cache, limit_bytes)
-    await inputs.bring_in()
+    await inputs.stage()
     return inputs
 
 
-async def test_a_lent_file_stays_in_the_cache(
+async def test_a_linked_file_stays_in_the_cache(
     master: SmallMaster, tmp_path: Path, gate: Gate, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    lends(monkeypatch)
+    links_from_1000_bytes(monkeypatch)
     cache = a_cache(tmp_path, gate, limit_bytes=len(CONTENT))
     name, other = master.holds(CONTENT), master.holds(CONTENT[::-1])
     inputs = await borrow(cache, tmp_path / "a", name)
@@ -329,26 +329,26 @@ async def test_a_lent_file_stays_in_the_cache(
     cache.make_room(2**40)
     assert cache.path(name).exists()
     assert not cache.path(other).exists()
-    await inputs.take_back()
+    await inputs.detach()
     cache.make_room(2**40)
     assert not cache.path(name).exists()
-    await inputs.take_back()  # once more
+    await inputs.detach()  # once more
 
 
-async def test_a_lent_file_that_is_gone_harms_nobody(
+async def test_a_linked_file_that_is_gone_harms_nobody(
     master: SmallMaster, cache: Cache, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    lends(monkeypatch)
+    links_from_1000_bytes(monkeypatch)
     inputs = await borrow(cache, tmp_path / "a", master.holds(CONTENT))
     cache.path(master.holds(CONTENT)).unlink()
     with pytest.raises(StagingError, match="was changed"):
-        await inputs.take_back()
+        await inputs.detach()
 
 
-async def test_of_those_that_were_lent_a_changed_file_none_counts(
+async def test_of_tasks_that_share_a_changed_file_none_counts(
     master: SmallMaster, cache: Cache, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    lends(monkeypatch)
+    links_from_1000_bytes(monkeypatch)
     name = master.holds(CONTENT)
     evil, victim, slow = [await borrow(cache, tmp_path / folder, name) for folder in ("evil", "victim", "slow")]
     (tmp_path / "evil" / "x").chmod(0o600)
@@ -356,19 +356,19 @@ async def test_of_those_that_were_lent_a_changed_file_none_counts(
         file.write(b"!")
     for inputs in (evil, victim):
         with pytest.raises(StagingError, match="was changed") as failure:
-            await inputs.take_back()
+            await inputs.detach()
         assert failure.value.outcome is Outcome.GIVEN_BACK
     await borrow(cache, tmp_path / "next", name)
     assert (tmp_path / "next" / "x").stat().st_nlink == 1
     assert (tmp_path / "next" / "x").read_bytes() == CONTENT
     with pytest.raises(StagingError, match="was changed"):  # although it is sound again
-        await slow.take_back()
+        await slow.detach()
 
 
-async def test_a_lent_file_that_is_renamed_is_brought_and_stays_read_only(
+async def test_a_linked_file_that_is_renamed_is_brought_and_stays_read_only(
     bench: Bench, master: SmallMaster, cache: Cache, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    lends(monkeypatch)
+    links_from_1000_bytes(monkeypatch)
     name = master.holds(CONTENT)
     result = await bench.result(taking(master, run_of("mv", "x", "y.bin"), {"x": CONTENT}, outputs=("*.bin",)))
     assert left(bench, result) == {"y.bin": CONTENT}
@@ -404,7 +404,7 @@ async def test_what_cannot_be_had(bench: Bench, master: SmallMaster, monkeypatch
     gone = taking(master, run_of("true"), {"data/x": InputFile("0" * 64, 1)})
     result = await bench.result(gone)
     assert (result.outcome, result.exit_code) == (Outcome.FAILED, None)
-    assert "its inputs cannot be had: the master has no file 000" in result.reason
+    assert "its inputs cannot be fetched: the master has no file 000" in result.reason
     master.breaks_off_after = 1
     monkeypatch.setattr(downloads, "PATIENCE_S", -1)
     result = await bench.result(taking(master, run_of("true", task=2), {"x": CONTENT}))
@@ -416,17 +416,17 @@ async def test_what_cannot_be_had(bench: Bench, master: SmallMaster, monkeypatch
 async def test_more_than_the_scratch_folder_may_hold(bench: Bench, master: SmallMaster) -> None:
     result = await bench.result(taking(master, run_of("true"), {"x": InputFile("0" * 64, 2**31)}))
     assert result.outcome is Outcome.FAILED
-    assert "its inputs come to 2,147,483,648 bytes, the limit is 1,073,741,824" in result.reason
+    assert "its inputs have 2,147,483,648 bytes, the limit is 1,073,741,824" in result.reason
 
 
 async def test_its_own_inputs_count_as_well(master: SmallMaster, cache: Cache, tmp_path: Path) -> None:
     name = master.holds(CONTENT)
     await borrow(cache, tmp_path / "a", name, limit_bytes=len(CONTENT))
-    with pytest.raises(StagingError, match="its inputs come to 2,048,000 bytes, the limit is 2,047,999"):
+    with pytest.raises(StagingError, match="its inputs have 2,048,000 bytes, the limit is 2,047,999"):
         await borrow(cache, tmp_path / "b", name, limit_bytes=len(CONTENT) - 1)
 
 
-@pytest.mark.skipif(bool(sandbox.why_not()), reason="no sandbox here")
+@pytest.mark.skipif(bool(sandbox.obstacle()), reason="no sandbox here")
 async def test_files_in_a_sandbox(tmp_path: Path, master: SmallMaster, cache: Cache) -> None:
     async with Bench(tmp_path, sandbox=open_sandbox()) as bench:
         run = taking(
@@ -514,9 +514,9 @@ def test_several_patterns_take_a_file_once(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("path", "reason"),
     [
-        ("none.csv", "its output none.csv is not there"),
-        ("out", r"its output out is a folder: out/\*\* takes what is in it"),
-        ("a.csv/x", "is behind a link|is not there"),
+        ("none.csv", "its output none.csv does not exist"),
+        ("out", r"its output out is a folder: out/\*\* collects its files"),
+        ("a.csv/x", "is behind a link|does not exist"),
         ("away/passwd", "its output away/passwd is behind a link"),
         ("link.csv", "its output link.csv is a link or a device"),
     ],
@@ -574,7 +574,7 @@ def test_inputs_that_are_as_they_were_are_no_outputs(folder: Path) -> None:
 
 def test_names_that_cannot_be_brought_back(folder: Path) -> None:
     (folder / "a\nb.csv").write_text("x")
-    with pytest.raises(OutputsError, match="cannot be brought back"):
+    with pytest.raises(OutputsError, match="has an invalid name"):
         collect(folder, "*.csv")
 
 
@@ -589,7 +589,7 @@ def test_folders_without_end_or_without_a_name(folder: Path) -> None:
     odd = folder / os.fsdecode(b"odd-\xff")
     odd.mkdir()
     (odd / "x").write_text("x")
-    with pytest.raises(OutputsError, match="cannot be brought back") as failure:
+    with pytest.raises(OutputsError, match="has an invalid name") as failure:
         collect(folder, "odd*/*")
     failure.value.args[0].encode()  # it can be written into a result
 
@@ -602,7 +602,7 @@ def test_limits(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(OutputsError, match="3 files match its outputs, the limit is 2: pack them"):
         collect(folder, "**/*.csv")
     monkeypatch.setattr(outputs_module, "MAX_SEEN", 3)
-    with pytest.raises(OutputsError, match="more than 3 files were looked at"):
+    with pytest.raises(OutputsError, match="more than 3 files"):
         collect(folder, "**")
 
 
@@ -668,7 +668,7 @@ async def test_success_without_its_output_is_none(
     tmp_path: Path, bench: Bench, master: SmallMaster, cache: Cache
 ) -> None:
     result = await bench.result(taking(master, run_of("true"), {}, outputs=("a.csv",)))
-    assert (result.outcome, result.exit_code, result.reason) == (Outcome.FAILED, 0, "its output a.csv is not there")
+    assert (result.outcome, result.exit_code, result.reason) == (Outcome.FAILED, 0, "its output a.csv does not exist")
     shelved(bench, cache, outputs_limit_bytes=1)
     run = taking(master, run_of("sh", "-c", "echo 12345 > a.csv", task=2), {}, outputs=("a.csv",))
     result = await bench.result(run)

@@ -70,14 +70,14 @@ async def test_what_is_no_longer_what_it_was_is_no_success(
     (spool.files_folder(RESULT.attempt) / NAME).write_bytes(CONTENT[::-1])
     result = await deliver(uploads, spool)
     assert (result.outcome, [method for method, _, _ in master.asked]) == (Outcome.FAILED, ["HEAD", "PUT", "PUT"])
-    assert "it is not what it was" in result.reason
+    assert "its content has changed" in result.reason
 
 
 async def test_what_the_master_never_takes_is_no_success(uploads: Uploads, spool: Spool, master: SmallMaster) -> None:
     master.blob_status = 413
     result = await deliver(uploads, spool)
     assert (result.outcome, result.outputs) == (Outcome.FAILED, ())
-    assert "its output out/x.csv cannot be kept" in result.reason
+    assert "its output out/x.csv cannot be stored" in result.reason
     assert "max_file_bytes" in result.reason
 
 
@@ -94,7 +94,7 @@ async def test_a_value_that_this_computer_lost_burns_nothing(
     result = Result(RESULT.attempt, Outcome.SUCCEEDED, 0, value=Output(len(CONTENT), sha256=NAME))
     delivered = await deliver(uploads, spool, result)
     assert (delivered.outcome, delivered.value) == (Outcome.GIVEN_BACK, None)
-    assert "what it returned cannot be kept: it is gone from the worker's disk" in delivered.reason
+    assert "its result cannot be stored: it is gone from the worker's disk" in delivered.reason
     spool.value_file(result.attempt).write_bytes(CONTENT)
     assert await deliver(uploads, spool, result) == result
     assert master.blobs[NAME] == CONTENT

@@ -19,13 +19,13 @@ from loopline_worker import agent as agent_module
 from loopline_worker.attempts.stopwatch import Stopwatch
 from loopline_worker.host import load as load_module
 from loopline_worker.host.computer import Computer
-from loopline_worker.launch.duration_estimate import Pace
+from loopline_worker.launch.duration_estimate import DurationEstimate
 from loopline_worker.owner import owner_monitor
 from loopline_worker.owner.pause import Pause
 from loopline_worker.presence.idle_detector import Desk
 from loopline_worker.presence.probe import Probe
 from loopline_worker.presence.terminals import Terminals
-from loopline_worker.supervisor.control_groups import Group
+from loopline_worker.supervisor.control_groups import ControlGroup
 from tests.worker.bench import processes_of, python, run_of, until
 from tests.worker.presence.witnesses import Hand, move_mouse, only_display, terminal, type_at, x_server
 from tests.worker.small_master import SmallMaster
@@ -110,18 +110,18 @@ async def test_the_whole_tree_stands_still_and_goes_on(
     master: SmallMaster, start: Start, hand: Hand, by: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if by == "signals":
-        monkeypatch.setattr(Group, "freeze", lambda group, frozen: False)
-        monkeypatch.setattr(Group, "standing", lambda group: set())
+        monkeypatch.setattr(ControlGroup, "freeze", lambda group, frozen: False)
+        monkeypatch.setattr(ControlGroup, "stopped", lambda group: set())
     agent = start()
     await runs(master, agent, run_of("sh", "-c", FAMILY))
     await until(lambda: len(processes_of(agent.folder)) >= 2)
     (attempt,) = agent.agent._runner._attempts.values()
-    await until(lambda: attempt._tree is not None and attempt._tree._guard > 0)  # it has said who it is
-    guard = psutil.Process(attempt._tree._guard)  # type: ignore[union-attr]
+    await until(lambda: attempt._tree is not None and attempt._tree._supervisor > 0)  # it has said who it is
+    supervisor = psutil.Process(attempt._tree._supervisor)  # type: ignore[union-attr]
     hand.idle_s = 0.0
     await until(lambda: frozen(master) == [True])
     await until(lambda: all_stopped(agent))
-    assert not is_stopped(guard)
+    assert not is_stopped(supervisor)
     assert (load(master).slots, load(master).in_use) == (0, True)
     assert load(master).withheld == "somebody is using this computer"
     await until(lambda: load(master).yielded.count == 1)
@@ -135,8 +135,8 @@ async def test_the_whole_tree_stands_still_and_goes_on(
 async def test_nothing_begins_that_was_lined_up(
     master: SmallMaster, start: Start, hand: Hand, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The owner comes back to two slots with short tasks, and the next of them at their guards already."""
-    monkeypatch.setattr(Pace, "in_a_moment", lambda pace: 8)
+    """The owner comes back to two slots with short tasks, and the next of them at their supervisors already."""
+    monkeypatch.setattr(DurationEstimate, "prefetch_depth", lambda estimate: 8)
     agent = start()
     log = agent.folder / "log"
     waits = f"[ -e {log}.stop ] || [ $LOOPLINE_TASK -gt 50 -a ! -e {log}.on ]"  # half of them, until the owner left

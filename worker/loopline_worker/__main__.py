@@ -46,7 +46,7 @@ def _run(options: dict[str, object]) -> None:
     from loopline_worker.settings import WorkerSettings
     from loopline_worker.state.data_directory import Home
 
-    descriptors.take_all()
+    descriptors.raise_limit()
     settings = with_master(WorkerSettings.load(**options))
     home = Home(settings.data_dir)
     try:

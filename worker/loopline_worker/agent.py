@@ -29,7 +29,7 @@ from loopline_worker.functions.python import find as find_python
 from loopline_worker.host import speed
 from loopline_worker.host.computer import Computer, facts, processor
 from loopline_worker.host.load import SAMPLE_EVERY_S, Meter, Recent
-from loopline_worker.launch.interface import make_launcher
+from loopline_worker.launch.platforms import make_launcher
 from loopline_worker.link.connection import Link
 from loopline_worker.link.http_client import Gate
 from loopline_worker.link.link_quality import Network

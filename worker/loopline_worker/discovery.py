@@ -1,7 +1,7 @@
-"""Where the master is: as set, else where this computer has joined, else on this computer.
+"""Discovery of the master: the setting, else the master that this computer has joined, else one on this computer.
 
-Where none of these is known, masters that announce themselves on the local network are named, for a person to choose:
-anybody can announce anything, and a master may run what it likes here. So none is ever used unasked.
+If none of these is known, a master that announces itself on the local network is logged, for a person to choose.
+Anybody can announce anything, and a master may run any program here, so that none is ever used unasked.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _LISTEN_S = 3.0
 
 
 def with_master(settings: WorkerSettings) -> WorkerSettings:
-    """The settings with a master in them; those that were given stay."""
+    """Return the settings with a master in them; settings that were given stay."""
     is_set = "master" in settings.model_fields_set
     member = Membership.read()
     if member and not is_set:
@@ -30,12 +30,14 @@ def with_master(settings: WorkerSettings) -> WorkerSettings:
     if is_set:
         return settings
     if settings.find_token() is None and (found := announced()):
-        log.warning("a master announces itself at %s; if it is yours, get a line of it: loopline token join", found)
+        log.warning(
+            "a master announces itself at %s; if it is yours, get a join line from it: loopline token join", found
+        )
     return settings
 
 
 def announced() -> str:
-    """The first master that says that it is there; empty where none does, or zeroconf is not installed."""
+    """Return the first master that announces itself; empty if none does. It needs zeroconf."""
     if not importlib.util.find_spec("zeroconf"):
         return ""
     from zeroconf import ServiceBrowser, Zeroconf

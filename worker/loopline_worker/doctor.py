@@ -1,4 +1,4 @@
-"""``loopline doctor``: what this computer lets a worker see and do, and what not."""
+"""``loopline doctor``: shows what a worker can see and do on this computer."""
 
 from __future__ import annotations
 
@@ -22,28 +22,28 @@ from loopline_worker.host.load import Meter
 from loopline_worker.host.pressure import Pressure
 from loopline_worker.launch.abilities import Ability, abilities
 from loopline_worker.owner.preferences import in_words, terms_of
-from loopline_worker.presence.available import open_desk
-from loopline_worker.presence.idle_detector import Desk, Sight, judge
+from loopline_worker.presence.available import open_idle_detector
+from loopline_worker.presence.idle_detector import IdleDetector, Idleness, judge
 from loopline_worker.presence.probe import Reading
 from loopline_worker.settings import WorkerSettings
 from loopline_worker.task_group import Crew
 
 _LISTEN_S = 0.5
-"""Until probes that have to connect first can say something, and the load has been measured."""
+"""Time in which probes can connect, and the load is measured."""
 _TEST_LIMIT_S = 60.0
 _LOOK_EVERY_S = 0.05
 _CALM_S = 1.5
-"""Without an input for so long, the self-test asks for one."""
+"""Time without input before the self-test asks for one."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Findings:
-    """How things are right now."""
+    """The state of this computer now."""
 
     probes: list[Reading]
-    in_use_says: str  # the probe that wins, or why nobody can tell
+    in_use_says: str  # the probe that decides, or why no probe can tell
     idle_s: float | None
-    slots: int  # that a worker with these settings would lend now
+    slots: int  # that a worker with these settings would offer now
     why: str
     spare_cpu: float
     cores: float
@@ -51,12 +51,16 @@ class Findings:
     pressure: Pressure
     on_battery: bool
     limits: list[Ability]
-    terms: list[str]
+    preferences: list[str]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the findings for a program, with the names of the release before beside the new ones."""
+        return asdict(self) | {"terms": self.preferences}
 
 
 @dataclass(frozen=True, slots=True)
 class SelfTest:
-    """How soon an input was seen."""
+    """Result of the self-test: how soon an input was seen."""
 
     seen: bool
     by: str = ""
@@ -64,6 +68,7 @@ class SelfTest:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command and return its exit code."""
     options = _parser().parse_args(arguments)
     try:
         settings = WorkerSettings.load(data_dir=options.data_dir, policy=options.policy)
@@ -72,7 +77,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
     findings, test = asyncio.run(_examine(settings, options.self_test, options.json))
     if options.json:
-        document: dict[str, Any] = asdict(findings) | ({"self_test": asdict(test)} if test else {})
+        document: dict[str, Any] = findings.to_json() | ({"self_test": asdict(test)} if test else {})
         print(json.dumps(document, indent=2))
     else:
         print(in_text(findings))
@@ -82,57 +87,66 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def in_text(found: Findings) -> str:
-    """For people."""
-    lines = ["who is at the desk"]
+    """Return the findings as text."""
+    lines = ["last use of this computer"]
     lines += [_mark(reading.idle_s is not None, reading.probe, _reading_words(reading)) for reading in found.probes]
-    lines += [f"  so: {_sight_words(found)}", "", "this computer"]
+    lines += [f"  Result: {_idle_words(found)}", "", "this computer"]
     lines += [
         f"  {found.spare_cpu:.1f} of {found.cores:g} cores spare, each of speed {found.speed:.2f}",
         f"  {_pressure_words(found.pressure)}",
         f"  {'on battery' if found.on_battery else 'not on battery'}",
-        "", "limits that can be had",
+        "", "available limits",
     ]  # fmt: skip
     lines += [_mark(ability.has, ability.name, ability.detail) for ability in found.limits] or ["  not known"]
-    lines += ["", "what a worker with these settings may do", *(f"  {words}" for words in found.terms)]
-    lines += [f"  so: {found.slots} slots now" + (f", because {found.why}" if found.why else "")]
+    lines += ["", "when tasks of a worker with these settings run", *(f"  {words}" for words in found.preferences)]
+    lines += [f"  Result: {found.slots} slots now" + (f", because {found.why}" if found.why else "")]
     return "\n".join(lines)
 
 
 async def _examine(settings: WorkerSettings, tests: bool, quietly: bool) -> tuple[Findings, SelfTest | None]:
-    desk = open_desk()
+    detector = open_idle_detector()
     async with Crew() as crew:
-        desk.listen(crew)
+        detector.listen(crew)
         try:
-            findings = await _find(settings, desk)
-            return findings, await _test(desk, quietly) if tests else None
+            findings = await _find(settings, detector)
+            return findings, await _test(detector, quietly) if tests else None
         finally:
-            desk.close()
+            detector.close()
 
 
-async def _find(settings: WorkerSettings, desk: Desk) -> Findings:
+async def _find(settings: WorkerSettings, detector: IdleDetector) -> Findings:
     computer = Computer.here()
     meter = Meter(computer)
     meter.sample(time.process_time())
     await asyncio.sleep(_LISTEN_S)
     meter.sample(time.process_time())
-    readings = desk.readings()
-    sight, battery = judge(readings), Battery().is_in_use()
+    readings = detector.readings()
+    combined, battery = judge(readings), Battery().is_in_use()
     terms, most = terms_of(settings, computer.memory_bytes()), settings.slots or computer.cpus
     now = time.localtime()
     signs = Signs(
         computer.cores,
         meter.spare_cpu,
-        sight.idle_s,
+        combined.idle_s,
         computer.memory_available_bytes(),
         battery,
         settings.dedicated or settings.hours.include(now.tm_wday, now.tm_hour * 60 + now.tm_min),
     )
     consent = decide(terms, signs, most, most)
     return Findings(
-        readings, sight.by, sight.idle_s, consent.slots, consent.why,
-        round(meter.spare_cpu, 2), computer.cores, _speed(settings, computer),
-        Pressure.now(), battery, [*abilities(), _functions(settings)], in_words(settings, terms),
-    )  # fmt: skip
+        probes=readings,
+        in_use_says=combined.by,
+        idle_s=combined.idle_s,
+        slots=consent.slots,
+        why=consent.why,
+        spare_cpu=round(meter.spare_cpu, 2),
+        cores=computer.cores,
+        speed=_speed(settings, computer),
+        pressure=Pressure.now(),
+        on_battery=battery,
+        limits=[*abilities(), _functions(settings)],
+        preferences=in_words(settings, terms),
+    )
 
 
 def _functions(settings: WorkerSettings) -> Ability:
@@ -140,32 +154,32 @@ def _functions(settings: WorkerSettings) -> Ability:
         python = find_python(settings.python)
     except LooplineError as error:
         return Ability("functions", False, error.message)
-    detail = python.obstacle or f"of Python {python.version}, warm between calls"
+    detail = python.obstacle or f"under Python {python.version}"
     return Ability("functions", not python.obstacle, f"{detail} ({python.program})")
 
 
 def _speed(settings: WorkerSettings, computer: Computer) -> float:
-    """As a worker has kept it, if there has been one."""
+    """Return the speed that a worker has saved; measure it if there was none."""
     folder = settings.data_dir
     return speed.kept(folder / "speed.json", processor(), computer.cpus) if folder.is_dir() else speed.measure()
 
 
-async def _test(desk: Desk, quietly: bool) -> SelfTest:
-    """Ask for an input once nobody touches anything, and see how soon it shows."""
+async def _test(detector: IdleDetector, quietly: bool) -> SelfTest:
+    """Ask for an input once there is none, and measure how soon it is seen."""
     say = sys.stderr if quietly else sys.stdout
     print("\nself-test: do not touch anything for a moment", file=say, flush=True)
-    if await _until(desk, lambda sight: sight.certain_idle_s >= _CALM_S) is None:
+    if await _until(detector, lambda now: now.certain_idle_s >= _CALM_S) is None:
         return SelfTest(False)
     print("self-test: now move the mouse, or press a key", file=say, flush=True)
-    seen = await _until(desk, lambda sight: sight.idle_s is not None and sight.idle_s < _CALM_S)
+    seen = await _until(detector, lambda now: now.idle_s is not None and now.idle_s < _CALM_S)
     return SelfTest(True, seen.by, round(seen.certain_idle_s, 3)) if seen else SelfTest(False)
 
 
-async def _until(desk: Desk, holds: Any) -> Sight | None:
+async def _until(detector: IdleDetector, holds: Any) -> Idleness | None:
     give_up = time.monotonic() + _TEST_LIMIT_S
     while time.monotonic() < give_up:
-        if holds(sight := desk.look()):
-            return sight
+        if holds(now := detector.look()):
+            return now
         await asyncio.sleep(_LOOK_EVERY_S)
     return None
 
@@ -181,7 +195,7 @@ def _reading_words(reading: Reading) -> str:
     return f"last input {reading.idle_s:.1f} s ago ({reading.detail}{vouches})"
 
 
-def _sight_words(found: Findings) -> str:
+def _idle_words(found: Findings) -> str:
     if found.idle_s is None:
         return f"in use, to be safe: {found.in_use_says}"
     return f"{found.in_use_says} decides: the last input was {found.idle_s:.1f} s ago"
@@ -190,22 +204,24 @@ def _sight_words(found: Findings) -> str:
 def _pressure_words(pressure: Pressure) -> str:
     known = {name: value for name, value in asdict(pressure).items() if value is not None}
     if not known:
-        return "the kernel does not tell how long things have to wait"
-    return "waiting, of the last 10 s: " + ", ".join(f"{name} {value:.1f} %" for name, value in known.items())
+        return "the kernel does not report pressure (waiting times)"
+    return "pressure (time spent waiting) in the last 10 s: " + ", ".join(
+        f"{name} {value:.1f} %" for name, value in known.items()
+    )
 
 
 def _test_words(test: SelfTest) -> str:
     if test.seen:
         return f"self-test: seen by {test.by}, {test.after_s:.3f} s after it happened"
-    return "self-test: no input was seen. Tasks would take this computer for in use, or run on beside you"
+    return "self-test: no input was seen. A worker would assume that this computer is in use, or not notice you"
 
 
 def _parser() -> argparse.ArgumentParser:
-    description = "Say what this computer lets a worker see of its owner, and how well tasks can be contained."
+    description = "Show what a worker can see of the owner of this computer, and how well it can isolate tasks."
     parser = argparse.ArgumentParser("loopline doctor", description=description)
     parser.add_argument("--json", action="store_true", help="answer with JSON on stdout, and nothing else")
-    parser.add_argument("--self-test", action="store_true", help="ask for an input and say how soon it was seen")
-    parser.add_argument("--policy", metavar="WHEN", help="as of `loopline worker`")
+    parser.add_argument("--self-test", action="store_true", help="ask for an input and measure how soon it is seen")
+    parser.add_argument("--policy", metavar="WHEN", help="when tasks run, as for `loopline worker`")
     parser.add_argument("--data-dir", type=Path, metavar="FOLDER", help="the worker's data folder")
     return parser
 

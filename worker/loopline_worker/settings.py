@@ -1,4 +1,4 @@
-"""What can be set about a worker, and what it is when it is not."""
+"""Settings of a worker, with defaults."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from loopline_worker.core.owner_policy import Policy
 _MIB = 2**20
 _OWN_MASTER = platformdirs.user_data_path("loopline", appauthor=False) / "master"
 _TOKEN_OF_OWN_MASTER = _OWN_MASTER / "tokens" / "worker"
-"""Where a master of the same user on this computer leaves a token for workers."""
+"""The file in which a master of the same user on this computer leaves a token for workers."""
 
 
 def _split(value: object) -> object:
@@ -34,7 +34,7 @@ def _address(text: str) -> str:
 
 
 def _hours(value: object) -> object:
-    """A table of an hours' own parts must not pass for one."""
+    """Parse hours. Raises ValueError for anything but a text: the fields of ``Hours`` must not pass for one."""
     if isinstance(value, Hours):
         return value
     if not isinstance(value, str):
@@ -47,50 +47,68 @@ def _default_data_dir() -> Path:
 
 
 class WorkerSettings(Settings):
+    """Settings of a worker, from the command line, the environment or a file."""
+
     table: ClassVar[str] = "worker"
 
     master: Annotated[str, AfterValidator(_address), Field(description="the master's address")] = DEFAULT_URL
     token: Annotated[SecretStr | None, Field(description="a worker's join token")] = None
     token_file: Annotated[Path | None, Field(description="a file with that token, read whenever it is needed")] = None
-    name: Annotated[Name | None, Field(description="this worker's name; made up once and kept in data_dir")] = None
-    slots: Annotated[int | None, Field(ge=1, le=65536, description="tasks at a time; as many as CPUs")] = None
+    name: Annotated[Name | None, Field(description="this worker's name; generated once and kept in data_dir")] = None
+    slots: Annotated[
+        int | None, Field(ge=1, le=65536, description="tasks at a time; default: the number of CPUs")
+    ] = None
     labels: Annotated[tuple[Name, ...], BeforeValidator(_split), Field(max_length=50)] = ()
     policy: Annotated[Policy, Field(description="when tasks run")] = Policy.WHEN_IDLE
-    idle_s: Annotated[float, Field(ge=1, le=86400, description="without input, before nobody is there")] = 180.0
-    grace_s: Annotated[float, Field(ge=0, le=86400, description="frozen for so long, tasks are given back")] = 600.0
-    leave_cores: Annotated[float, Field(ge=0, le=65536, description="to an owner who is there")] = 1.0
-    leave_memory_bytes: Annotated[int | None, Field(ge=0, description="to the owner: an eighth, up to 2 GiB")] = None
+    idle_s: Annotated[
+        float, Field(ge=1, le=86400, description="seconds without input until the computer counts as idle")
+    ] = 180.0
+    grace_s: Annotated[float, Field(ge=0, le=86400, description="seconds after which frozen tasks are preempted")] = (
+        600.0
+    )
+    leave_cores: Annotated[float, Field(ge=0, le=65536, description="cores left to an owner who is present")] = 1.0
+    leave_memory_bytes: Annotated[
+        int | None, Field(ge=0, description="memory left to the owner; default: an eighth, up to 2 GiB")
+    ] = None
     heed_load: Annotated[bool, Field(description="fewer slots while other programs need the processor")] = True
     on_battery: Annotated[bool, Field(description="tasks run on battery too")] = False
     hours: Annotated[Hours, BeforeValidator(_hours), Field(description="weekly, when tasks run")] = Hours()
     not_while: Annotated[
-        tuple[str, ...], BeforeValidator(_split), Field(max_length=50, description='programs: "not now"')
+        tuple[str, ...],
+        BeforeValidator(_split),
+        Field(max_length=50, description="programs during which no tasks run"),
     ] = ()
-    owner_page: Annotated[bool, Field(description="a page for the owner, on this computer only")] = True
-    owner_port: Annotated[int, Field(ge=0, le=65535, description="of that page; 0: any that is free")] = 0
-    dedicated: Annotated[bool, Field(description="nobody else needs this computer: tasks need not yield")] = False
+    owner_page: Annotated[bool, Field(description="serve a page for the owner, on this computer only")] = True
+    owner_port: Annotated[int, Field(ge=0, le=65535, description="port of that page; 0: any free port")] = 0
+    dedicated: Annotated[bool, Field(description="nobody else uses this computer: tasks need not yield")] = False
     data_dir: Annotated[Path, Field(default_factory=_default_data_dir, description="state, results, scratch folders")]
 
-    output_limit_bytes: Annotated[int, Field(ge=0, description="kept of each of stdout and stderr")] = 16 * _MIB
+    output_limit_bytes: Annotated[int, Field(ge=0, description="bytes kept of each of stdout and stderr")] = 16 * _MIB
     spool_limit_bytes: Annotated[int, Field(ge=0, description="results kept for an absent master")] = 1024 * _MIB
     cache_limit_bytes: Annotated[int, Field(ge=0, description="input files kept for the next task")] = 10240 * _MIB
-    outputs_limit_bytes: Annotated[int, Field(ge=0, description="files that one task brings back")] = 4096 * _MIB
+    outputs_limit_bytes: Annotated[int, Field(ge=0, description="output files of one task")] = 4096 * _MIB
     disk_reserve_bytes: Annotated[int, Field(ge=0, description="disk space left alone")] = 512 * _MIB
-    task_memory_bytes: Annotated[int | None, Field(ge=_MIB, description="of a task whose job asks for none")] = None
+    task_memory_bytes: Annotated[
+        int | None, Field(ge=_MIB, description="memory of a task whose job requests none")
+    ] = None
     scratch_limit_bytes: Annotated[int, Field(ge=0, description="files of one task at a time")] = 10240 * _MIB
-    output_flood_bytes: Annotated[int, Field(ge=0, description="of one task, then it is stopped")] = 1024 * _MIB
-    max_processes: Annotated[int, Field(ge=1, description="of one task at once, with their threads")] = 1024
-    python: Annotated[str | None, Field(max_length=1000, description="that functions run under; the agent's")] = None
+    output_flood_bytes: Annotated[int, Field(ge=0, description="output of one task, after which it is stopped")] = (
+        1024 * _MIB
+    )
+    max_processes: Annotated[int, Field(ge=1, description="processes and threads of one task at a time")] = 1024
+    python: Annotated[
+        str | None, Field(max_length=1000, description="the Python that functions run under; default: the agent's")
+    ] = None
     sandbox: Annotated[bool, Field(description="run every task in a sandbox, by bubblewrap")] = False
-    sandbox_network: Annotated[bool, Field(description="jobs may ask for network there")] = False
+    sandbox_network: Annotated[bool, Field(description="jobs may request network in the sandbox")] = False
     sandbox_shows: Annotated[
-        tuple[Path, ...], BeforeValidator(_split), Field(description="folders of a home, for tasks to read")
+        tuple[Path, ...], BeforeValidator(_split), Field(description="folders of a home that tasks may read")
     ] = ()
     retry_min_s: Annotated[float, Field(gt=0, description="first pause before connecting again")] = 0.2
     retry_max_s: Annotated[float, Field(gt=0, description="longest pause, and that after a refusal")] = 30.0
 
     def belongs_to(self, member: Membership) -> bool:
-        """A token is for the master that gave it, and for nobody else."""
+        """True if the membership's token is for this master: a token is for the master that gave it alone."""
         return self.master == normal_address(member.master)
 
     def secrets(self) -> list[Path]:
@@ -101,7 +119,7 @@ class WorkerSettings(Settings):
         return [self.data_dir, membership_file().parent, _OWN_MASTER, *named, *files]
 
     def find_token(self) -> str | None:
-        """The join token as it is now; None where there is none. LooplineError for a file that was named in vain."""
+        """Return the join token, or None. Raises LooplineError if a named file cannot be read."""
         if self.token:
             return self.token.get_secret_value().strip()
         if not self.token_file and (member := Membership.read()) and self.belongs_to(member):

@@ -13,7 +13,7 @@ import pytest
 from loopline_worker.presence import bus as bus_module
 from loopline_worker.presence import logind, mutter
 from loopline_worker.presence.bus import Bus, BusProbe
-from loopline_worker.presence.idle_detector import Desk
+from loopline_worker.presence.idle_detector import IdleDetector
 from loopline_worker.presence.logind import Logind
 from loopline_worker.presence.mutter import Mutter
 from loopline_worker.presence.probe import Reading
@@ -58,12 +58,12 @@ async def service(monkeypatch: pytest.MonkeyPatch, name: str, path: str, *argume
 
 
 @asynccontextmanager
-async def listening(probe: BusProbe) -> AsyncIterator[Desk]:
-    desk = Desk([probe])
+async def listening(probe: BusProbe) -> AsyncIterator[IdleDetector]:
+    detector = IdleDetector([probe])
     async with Crew() as crew:
-        desk.listen(crew)
+        detector.listen(crew)
         await until(lambda: probe.look().idle_s is not None)
-        yield desk
+        yield detector
 
 
 @pytest.fixture(autouse=True)
@@ -77,7 +77,7 @@ async def test_gnome_tells_of_an_input_at_once(monkeypatch: pytest.MonkeyPatch) 
         await gnome.does("AddMethod", "sssss", MUTTER, "GetIdletime", "", "t", "ret = dbus.UInt64(600000)")
         await gnome.does("AddMethod", "sssss", MUTTER, "AddUserActiveWatch", "", "u", "ret = dbus.UInt32(7)")
         probe = Mutter()
-        async with listening(probe) as desk:
+        async with listening(probe) as detector:
             reading = probe.look()
             assert reading.sees_desktop
             assert (reading.idle_s or 0) >= 600
@@ -86,9 +86,9 @@ async def test_gnome_tells_of_an_input_at_once(monkeypatch: pytest.MonkeyPatch) 
                 pass
             await gnome.does("EmitSignal", "sssav", MUTTER, "WatchFired", "u", [("u", 8)])
             await gnome.does("GetCalls", "")
-            assert not desk.stirred.is_set()  # that watch is somebody else's
+            assert not detector.stirred.is_set()  # that watch is somebody else's
             await gnome.does("EmitSignal", "sssav", MUTTER, "WatchFired", "u", [("u", 7)])
-            await desk.stirred.wait()
+            await detector.stirred.wait()
             assert (probe.look().idle_s or 0) < 500
 
 
@@ -106,15 +106,15 @@ async def test_a_desktop_that_goes_is_no_witness_any_more(monkeypatch: pytest.Mo
 async def test_logind_knows_that_nobody_is_there_and_who_comes(monkeypatch: pytest.MonkeyPatch) -> None:
     async with service(monkeypatch, LOGIND, ROOT, "--system", "--template", "logind") as login:
         probe = Logind()
-        async with listening(probe) as desk:
+        async with listening(probe) as detector:
             assert probe.look().sees_desktop
             assert probe.look().detail == "nobody is logged in"
             path = await login.does("AddSession", "ssusb", "c1", "seat0", os.getuid() + 1, "ann", True)
             await login.sets(path, logind._SESSION, Type=("s", "wayland"), Class=("s", "user"))
-            desk.stirred.clear()
+            detector.stirred.clear()
             monkeypatch.setattr(logind, "_EVERY_S", 0.05)
             await until(lambda: probe.look().idle_s == 0)
-            await desk.stirred.wait()
+            await detector.stirred.wait()
             assert probe.look().detail == "session c1 is in use"
             await login.sets(path, logind._SESSION, LockedHint=("b", True))
             await until(lambda: "locked" in probe.look().detail)

@@ -19,7 +19,7 @@ from loopline_worker.attempts.watch import FIRST_LOOK_S, Watch, fills
 from loopline_worker.files.outputs import OutputsError
 from loopline_worker.files.staging import StagingError
 from loopline_worker.files.task_files import TaskFiles
-from loopline_worker.functions.return_value import take
+from loopline_worker.functions.results import take
 from loopline_worker.launch.interface import Ended, Job, Launcher, Lines, Patron, Tree, Usage
 from loopline_worker.state.spool import Spool
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import TYPE_CHECKING
+
+from loopline_worker.supervisor.orders import Breach as Breach
 
 if TYPE_CHECKING:
     from loopline_shared.model import Facts
@@ -12,15 +13,6 @@ if TYPE_CHECKING:
 
 _LARGEST_SHARE = 0.75
 """Of the memory, for tasks whose jobs ask for none: the rest is the owner's."""
-
-
-class Breach(StrEnum):
-    """Which limit a task went over."""
-
-    MEMORY = "memory"
-    PROCESSES = "processes"
-    SCRATCH = "scratch"
-    OUTPUT = "output"
 
 
 @dataclass(frozen=True, slots=True)

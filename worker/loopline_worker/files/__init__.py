@@ -1,1 +1,1 @@
-"""Files of tasks: fetched and cached by content, brought into scratch folders, and uploaded from there."""
+"""Files of tasks: downloaded and cached by content, staged into scratch folders, and uploaded from there."""

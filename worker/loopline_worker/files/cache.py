@@ -1,8 +1,8 @@
-"""Input files by content, kept for the next task that needs them: the least recently used go when there are too many.
+"""The cache of input files by content; the least recently used are removed when it is full.
 
-A file is checked when it comes, and again before it is used, unless its *stamp* is the one it had when it was last
-checked. The stamp holds the time of the last change of the inode, which no task can set: whatever a task does to a
-file that it was lent (hard_links.py), shows.
+A file is checked when it arrives, and again before it is used, unless its *stamp* is the one that it had when it was
+last checked. The stamp contains the time of the inode's last change, which no task can set: a change by a task that
+has a hard link to the file (hard_links.py) shows.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _Stamp = tuple[int, int, int, int]
 
 
 class Cache:
-    """``<folder>/<sha256>``, read-only; what is on its way is in ``<folder>/incoming``, also after a restart."""
+    """Files at ``<folder>/<sha256>``, read-only; incomplete ones in ``<folder>/incoming`` survive a restart."""
 
     def __init__(self, folder: Path, limit_bytes: int, downloads: Downloads) -> None:
         self._folder = folder
@@ -36,32 +36,34 @@ class Cache:
         self._downloads = downloads
         self._known: dict[str, _Stamp] = {}
         self._held: Counter[str] = Counter()
-        self._coming: dict[str, asyncio.Task[None]] = {}
+        self._downloading: dict[str, asyncio.Task[None]] = {}
         self._waiting: Counter[str] = Counter()
         self._lock = threading.Lock()
-        """Held while a file is changed in a way that leaves its content alone."""
+        """Held while a file's status is changed, though not its content."""
         self._incoming.mkdir(parents=True, exist_ok=True)
         _clear(self._incoming, time.time() - _PART_OLD_AFTER_S)
         self._sizes = _by_last_use(folder)
         self.spoiled: set[str] = set()
-        """Files that were found changed here, since the agent began."""
+        """Files that were found changed here since the agent started."""
 
     @property
     def size_bytes(self) -> int:
+        """Size of all files."""
         return sum(self._sizes.values())
 
     def path(self, sha256: str) -> Path:
+        """Return the place of a file, which need not be there."""
         return self._folder / sha256
 
     @asynccontextmanager
     async def hold(self, sha256: str) -> AsyncIterator[Path]:
-        """The file, which is sound, and stays until it is let go; DownloadError, OSError."""
+        """Have a checked file and keep it while the context lasts. Raises DownloadError or OSError."""
         self._held[sha256] += 1
         try:
             if not await self.is_sound(sha256):
-                await self._come(sha256)
+                await self._download(sha256)
             await asyncio.to_thread(self.change, sha256, lambda: _use(self.path(sha256)))
-            self._sizes[sha256] = self._sizes.pop(sha256, 0)  # the last to be used
+            self._sizes[sha256] = self._sizes.pop(sha256, 0)  # the last one used
             yield self.path(sha256)
         finally:
             self._held[sha256] -= 1
@@ -70,18 +72,18 @@ class Cache:
             self.make_room(self.size_bytes - self._limit_bytes)
 
     async def is_sound(self, sha256: str) -> bool:
-        """Whether it is here, and what its name says; it is removed where it is not."""
+        """True if the cached file exists and its hash matches its name; a mismatching file is removed."""
         stamp = await asyncio.to_thread(self._sound_stamp, sha256)
         if stamp:
             self._known[sha256] = stamp
         elif sha256 in self._sizes:
-            log.warning("the cached file %s is not what it was: it is fetched again when it is needed", sha256)
+            log.warning("the cached file %s was changed: it is fetched again when it is needed", sha256)
             self.spoiled.add(sha256)
             self._remove(sha256)
         return stamp is not None
 
     def change(self, sha256: str, act: Callable[[], object]) -> None:
-        """Do something that leaves a file's content alone, but not its stamp; FileNotFoundError where it is gone."""
+        """Do something that changes a file's stamp, not its content. Raises FileNotFoundError if it is gone."""
         path = self.path(sha256)
         with self._lock:
             is_known = self._known.get(sha256) == _stamp(path)
@@ -90,7 +92,7 @@ class Cache:
                 self._known[sha256] = _stamp(path)
 
     def make_room(self, wanted_bytes: int) -> None:
-        """Remove what was not used for longest, and nobody holds, until so much is free, or nothing is left."""
+        """Remove least recently used files that are not held until so much is free, or all are removed."""
         if wanted_bytes <= 0:
             return
         for sha256 in [name for name in self._sizes if name not in self._held]:
@@ -100,7 +102,7 @@ class Cache:
             self._remove(sha256)
 
     def _sound_stamp(self, sha256: str) -> _Stamp | None:
-        """Of a file whose content is what its name says: from before that was read."""
+        """Return the stamp of a file whose hash matches its name, taken before it was read; None otherwise."""
         path = self.path(sha256)
         try:
             stamp = _stamp(path)
@@ -115,23 +117,23 @@ class Cache:
         leaving = self._incoming / f"{uuid4().hex}.leaving"
         with suppress(OSError):
             self.path(sha256).replace(leaving)
-            asyncio.get_running_loop().run_in_executor(None, leaving.unlink)  # which takes long for a large one
+            asyncio.get_running_loop().run_in_executor(None, leaving.unlink)  # which takes long for a large file
 
-    async def _come(self, sha256: str) -> None:
-        """Once, however many wait for it; given up when nobody does any more."""
-        while (coming := self._coming.get(sha256)) and coming.cancelling():
-            await asyncio.wait([coming])
-        if coming is None:
-            coming = self._coming[sha256] = asyncio.create_task(self._fetch(sha256))
-            coming.add_done_callback(lambda _: self._coming.pop(sha256, None))
+    async def _download(self, sha256: str) -> None:
+        """Download a file once for all that wait for it; cancel that when nobody waits any more."""
+        while (download := self._downloading.get(sha256)) and download.cancelling():
+            await asyncio.wait([download])
+        if download is None:
+            download = self._downloading[sha256] = asyncio.create_task(self._fetch(sha256))
+            download.add_done_callback(lambda _: self._downloading.pop(sha256, None))
         self._waiting[sha256] += 1
         try:
-            await asyncio.shield(coming)
+            await asyncio.shield(download)
         finally:
             self._waiting[sha256] -= 1
             if not self._waiting[sha256]:
                 del self._waiting[sha256]
-                coming.cancel()
+                download.cancel()
 
     async def _fetch(self, sha256: str) -> None:
         part, path = self._incoming / sha256, self.path(sha256)
@@ -148,7 +150,7 @@ def _stamp(path: Path) -> _Stamp:
 
 
 def _use(path: Path) -> None:
-    path.chmod(0o444)  # a task that was lent it may have made it its own
+    path.chmod(0o444)  # a task with a hard link to it may have changed its mode
     os.utime(path)
 
 

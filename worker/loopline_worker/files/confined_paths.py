@@ -1,7 +1,7 @@
-"""Files inside a folder that others may have laid hands on: reached name by name, never through a link.
+"""Paths confined to a folder that others may have changed: opened name by name, never through a link.
 
-Where the system can open relative to an open folder (POSIX), nobody can swap a folder for a link meanwhile. Elsewhere
-(Windows) the path is looked at first, and used then.
+If the system can open relative to an open folder (POSIX), nobody can swap a folder for a link meanwhile. Elsewhere
+(Windows) the path is checked first, and then used.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ RELATIVE = os.open in os.supports_dir_fd and sys.platform != "win32"
 
 
 class LinkError(OSError):
-    """There is a link where a folder should be."""
+    """A link is in the place of a folder."""
 
 
 @contextmanager
 def folder(base: Path, names: Sequence[str] = (), *, make: bool = False) -> Iterator[int | None]:
-    """The folder below ``base`` with these names, open; None where names must be put behind its path instead."""
+    """Open the folder below ``base`` with these names; None if the system needs whole paths instead."""
     if not RELATIVE:
         _walk(base, names, make)
         yield None
@@ -31,7 +31,7 @@ def folder(base: Path, names: Sequence[str] = (), *, make: bool = False) -> Iter
     handle = os.open(base, flags)
     try:
         for name in names:
-            if make and not _is_there(name, handle):
+            if make and not _exists(name, handle):
                 os.mkdir(name, 0o755, dir_fd=handle)
             inner = os.open(name, flags, dir_fd=handle)
             os.close(handle)
@@ -42,7 +42,7 @@ def folder(base: Path, names: Sequence[str] = (), *, make: bool = False) -> Iter
 
 
 def at(base: Path, names: Sequence[str], handle: int | None) -> str:
-    """How the last of these names is said to the system, together with ``dir_fd=handle``."""
+    """Return the path of the last of these names, for use with ``dir_fd=handle``."""
     return names[-1] if handle is not None else str(base.joinpath(*names))
 
 
@@ -56,7 +56,7 @@ def _walk(base: Path, names: Sequence[str], make: bool) -> None:
             raise LinkError(f"{place} is a link")
 
 
-def _is_there(name: str, handle: int) -> bool:
+def _exists(name: str, handle: int) -> bool:
     try:
         os.stat(name, dir_fd=handle, follow_symlinks=False)
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""Files from the master, by their content: gone on with where they broke off, and checked when they are here."""
+"""Downloads from the master, by content: interrupted ones resume, and each file is checked."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from loopline_worker.link.http_client import Gate
 log = logging.getLogger(__name__)
 
 PATIENCE_S = 60.0
-"""Without a single byte."""
+"""Longest time without a single byte."""
 _AT_ONCE = 4
 _TRIES_AT_CONTENT = 3
 
 
 class DownloadError(Exception):
-    """It cannot be had. ``is_gone``: the master does not have it, so that no worker will."""
+    """A file cannot be fetched. ``is_gone``: the master does not have it, so that no worker can."""
 
     def __init__(self, reason: str, *, is_gone: bool = False) -> None:
         super().__init__(reason)
@@ -29,20 +29,22 @@ class DownloadError(Exception):
 
 
 class Downloads:
-    def __init__(self, gate: Gate) -> None:
-        self._gate = gate
+    """Downloads some files at a time."""
+
+    def __init__(self, http: Gate) -> None:
+        self._http = http
         self._turn = asyncio.Semaphore(_AT_ONCE)
         self._threads = ThreadPoolExecutor(_AT_ONCE, "download")
 
     async def fetch(self, sha256: str, part: Path) -> None:
-        """Into ``part``, of which some may be there already; DownloadError, or OSError where the disk refuses."""
-        from loopline_worker.files.receiving import (  # with the first file, and not before
+        """Download a file to ``part``, which may have its start. Raises DownloadError, or OSError for the disk."""
+        from loopline_worker.files.receiving import (  # not before the first file
             NetworkError,
             WrongContentError,
             size_of,
         )
 
-        backoff, wrong = self._gate.backoff(), 0
+        backoff, wrong = self._http.backoff(), 0
         heard_at, had_bytes = time.monotonic(), size_of(part)
         while True:
             try:
@@ -50,7 +52,7 @@ class Downloads:
                     await self._try(sha256, part)
                 return
             except WrongContentError:
-                wrong, reason = wrong + 1, "what comes is something else"
+                wrong, reason = wrong + 1, "the content does not match its hash"
                 part.unlink(missing_ok=True)
                 if wrong >= _TRIES_AT_CONTENT:
                     raise DownloadError(f"file {sha256}: {reason}") from None
@@ -65,21 +67,22 @@ class Downloads:
             await asyncio.sleep(backoff.next_s())
 
     async def _try(self, sha256: str, part: Path) -> None:
-        """Once, in a thread, which is cut off where nobody waits for it any more, and no longer writes then."""
-        from loopline_worker.files.receiving import Asked, GoneError, fetch
+        """Try once, in a thread. If nobody waits any more, its connection is cut off, and it writes nothing more."""
+        from loopline_worker.files.receiving import FileRequest, GoneError, fetch
 
-        asked = Asked(self._gate.address(f"files/{sha256}"), self._gate.tls(), self._gate.headers())
-        fetching = asyncio.get_running_loop().run_in_executor(self._threads, fetch, asked, sha256, part)
+        request = FileRequest(self._http.address(f"files/{sha256}"), self._http.tls(), self._http.headers())
+        fetching = asyncio.get_running_loop().run_in_executor(self._threads, fetch, request, sha256, part)
         try:
             await asyncio.shield(fetching)
         except GoneError:
             raise DownloadError(f"the master has no file {sha256}", is_gone=True) from None
         except asyncio.CancelledError:
-            if asked.cut_off():
+            if request.cut_off():
                 await asyncio.wait([fetching])
             raise
 
 
 def hash_of(file: Path) -> str:
+    """Return the SHA-256 of a file."""
     with file.open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()

@@ -1,7 +1,7 @@
-"""What a task leaves for its user: matched in its scratch folder, moved out of it, and named by its content.
+"""Collecting the output files of a task: matched in its scratch folder, moved out of it, and named by content.
 
-The task is over, but whatever else runs under the same user is not trusted to leave the folder alone: nothing is
-reached through a link, and what is hashed is the file that was moved, not the one that was seen.
+The task has ended, but other programs of the same user may still change the folder: no link is followed, and the file
+that was moved is hashed, not the one that was seen.
 """
 
 from __future__ import annotations
@@ -25,40 +25,44 @@ from loopline_shared.paths import ANY_FOLDERS, MAX_DEPTH, TEMPORARY, RelativePat
 from loopline_worker.files import confined_paths
 
 MAX_SEEN = 1_000_000
-"""Names looked at in one scratch folder."""
+"""Most names that are looked at in one scratch folder."""
 _BLOCK_BYTES = 2**20
 _path: TypeAdapter[str] = TypeAdapter(RelativePath)
 
 Names = tuple[str, ...]
 _Place = tuple[int, int]
-"""How far a path has come: so many names of that pattern have been matched."""
+"""Progress of a path: a pattern's number, and how many of its names have been matched."""
 
 
 class OutputsError(Exception):
-    """They cannot be brought back, by the task's own fault: the reason is for its user."""
+    """Outputs cannot be collected, by the task's own fault: the reason is for its user."""
 
 
 @dataclass(frozen=True, slots=True)
 class Collected:
+    """Collected output files."""
+
     files: tuple[OutputFile, ...] = ()
-    remark: str = ""  # on what was left out
+    remark: str = ""  # about files that were left out
 
 
 class Patterns:
-    """All of a job's, matched name by name on the way down, so that no other folder is looked into."""
+    """The patterns of a job, matched name by name on the way down, so that no other folder is read."""
 
     def __init__(self, patterns: Sequence[str]) -> None:
         self._patterns = [pattern.split("/") for pattern in patterns]
         self.start = self._closed({(index, 0) for index in range(len(patterns))})
 
     def after(self, places: frozenset[_Place], name: str) -> frozenset[_Place]:
-        """Where they are one name further; nowhere: nothing below it matches."""
+        """Return the places one name further; empty if nothing below it matches."""
         return self._closed({after for place in places for after in self._after(place, name)})
 
     def is_match(self, places: frozenset[_Place]) -> bool:
+        """True if a pattern is matched as a whole."""
         return any(matched == len(self._patterns[index]) for index, matched in places)
 
     def goes_on(self, places: frozenset[_Place]) -> bool:
+        """True if something below may match."""
         return any(matched < len(self._patterns[index]) for index, matched in places)
 
     def _after(self, place: _Place, name: str) -> Iterator[_Place]:
@@ -75,7 +79,7 @@ class Patterns:
             yield index, matched + 1
 
     def _closed(self, places: set[_Place]) -> frozenset[_Place]:
-        """``**`` may stand for no folder at all."""
+        """Add the places behind each ``**``, which may match no folder at all."""
         todo = list(places)
         while todo:
             index, matched = todo.pop()
@@ -87,7 +91,7 @@ class Patterns:
 
 
 class Collector:
-    """For one attempt. ``store``: a folder on the same disk, of the agent's own, for what is found."""
+    """Collects the outputs of one attempt. ``store``: a folder of the agent on the same disk, for the files."""
 
     def __init__(
         self,
@@ -106,7 +110,7 @@ class Collector:
         self._links = 0
 
     def collect(self, inputs: Mapping[str, InputFile]) -> Collected:
-        """Blocks. Inputs that are as they were do not count. OutputsError, or OSError where the disk refuses."""
+        """Collect all outputs but unmodified inputs; blocks. Raises OutputsError, or OSError for the disk."""
         found = sorted(self._walk((), self._patterns.start))
         self._check_named({"/".join(names) for names in found})
         shutil.rmtree(self._store, ignore_errors=True)
@@ -123,7 +127,7 @@ class Collector:
         return Collected(tuple(taken), self._remark())
 
     def _walk(self, names: Names, places: frozenset[_Place]) -> Iterator[Names]:
-        """Regular files that match."""
+        """Yield the regular files that match."""
         try:
             with (
                 confined_paths.folder(self._folder, names) as handle,
@@ -134,7 +138,7 @@ class Collector:
             raise OutputsError(f"its folder {_shown(names)} cannot be read: {error.strerror}") from None
         self._seen += len(known)
         if self._seen > MAX_SEEN:
-            raise OutputsError(f"more than {MAX_SEEN:,} files were looked at: name its outputs more closely")
+            raise OutputsError(f"its folder holds more than {MAX_SEEN:,} files: use narrower output patterns")
         for name, mode in known:
             self._check_wanted()
             if not names and name == TEMPORARY:
@@ -154,7 +158,7 @@ class Collector:
                     self._links += 1
 
     def _check_named(self, found: set[str]) -> None:
-        """What is named without wildcards must be there: a result that is lost must not look like a success."""
+        """Check that outputs named literally exist: a lost result must not look like a success."""
         for path in self._literal:
             if path not in found:
                 raise OutputsError(f"its output {path} {self._why_not(path)}")
@@ -170,18 +174,18 @@ class Collector:
                     confined_paths.at(self._folder, (*folders, name), handle), dir_fd=handle, follow_symlinks=False
                 ).st_mode
         except FileNotFoundError:
-            return "is not there"
+            return "does not exist"
         except OSError as error:
             in_link = error.errno in (errno.ELOOP, errno.ENOTDIR) or isinstance(error, confined_paths.LinkError)
-            return "is behind a link, and not taken" if in_link else f"cannot be read: {error.strerror}"
-        return f"is a folder: {path}/** takes what is in it" if S_ISDIR(mode) else "is a link or a device, not a file"
+            return "is behind a link, which is not followed" if in_link else f"cannot be read: {error.strerror}"
+        return f"is a folder: {path}/** collects its files" if S_ISDIR(mode) else "is a link or a device, not a file"
 
     def _check_wanted(self) -> None:
         if self.is_unwanted:
             raise OutputsError("nobody waits for its outputs any more")
 
     def _take(self, names: Names, left_bytes: int, was: InputFile | None) -> OutputFile | None:
-        """Move a file to the store, where it is what it will be; None: it is the input that it was."""
+        """Move one output into the store under its hash; None if it is an unmodified input."""
         path = _checked("/".join(names))
         moved = self._store / "moving"
         with confined_paths.folder(self._folder, names[:-1]) as handle:
@@ -189,8 +193,8 @@ class Collector:
             _move(source, handle, moved)
         if not S_ISREG(moved.lstat().st_mode):
             moved.unlink()
-            raise OutputsError(f"its output {path} was swapped for something else as it was taken")
-        if was and self._is_still(moved, was):
+            raise OutputsError(f"its output {path} was replaced while it was collected")
+        if was and self._is_unmodified(moved, was):
             moved.unlink()
             return None
         self._check_size(left_bytes - moved.lstat().st_size)
@@ -201,13 +205,13 @@ class Collector:
         own.replace(self._store / sha256)
         return OutputFile(path, sha256, size_bytes)
 
-    def _is_still(self, moved: Path, was: InputFile) -> bool:
+    def _is_unmodified(self, moved: Path, was: InputFile) -> bool:
         with suppress(PermissionError):
             return self._hash(moved) == was.sha256
         return False
 
     def _own(self, moved: Path, path: str) -> Path:
-        """Itself, or a copy where it has other names, too: such as a lent input, which the cache needs as it is."""
+        """Return the moved file, or a copy if it has other hard links, such as an input that the cache shares."""
         if moved.lstat().st_nlink == 1:
             moved.chmod(0o600)
             return moved
@@ -233,12 +237,12 @@ class Collector:
     def _check_size(self, left_bytes: int) -> None:
         if left_bytes < 0:
             limit = f"{self._limit_bytes:,} bytes (outputs_limit_bytes of this worker)"
-            raise OutputsError(f"its outputs come to more than {limit}")
+            raise OutputsError(f"its outputs have more than {limit}")
 
     def _check_limits(self, taken: Sequence[OutputFile], left_bytes: int) -> None:
         self._check_size(left_bytes)
         if sum(len(file.path) for file in taken) > MAX_OUTPUT_NAMES:
-            raise OutputsError(f"the names of its outputs come to more than {MAX_OUTPUT_NAMES:,} characters")
+            raise OutputsError(f"the names of its outputs have more than {MAX_OUTPUT_NAMES:,} characters")
 
     def _drop_all_but(self, wanted: set[str]) -> None:
         for file in self._store.iterdir():
@@ -250,11 +254,11 @@ class Collector:
     def _remark(self) -> str:
         if not self._links:
             return ""
-        return f"{self._links} links or devices that match its outputs were left out: only files are taken"
+        return f"{self._links} links or devices that match its outputs were left out: only files are collected"
 
 
 def _shown(names: Names) -> str:
-    """For a message: a file system takes names that are no text."""
+    """Return the path for a message: file systems allow names that are no text."""
     return ("/".join(names) or ".").encode(errors="backslashreplace").decode()[:200]
 
 
@@ -263,7 +267,7 @@ def _checked(path: str) -> str:
         return _path.validate_python(path)
     except ValidationError as error:
         reason = error.errors(include_url=False)[0]["msg"].removeprefix("Value error, ")
-        raise OutputsError(f"an output has a name that cannot be brought back: {reason}") from None
+        raise OutputsError(f"an output has an invalid name: {reason}") from None
 
 
 def _move(source: str, handle: int | None, target: Path) -> None:

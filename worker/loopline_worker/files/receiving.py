@@ -1,5 +1,6 @@
-"""A file from the master in a thread, which receives, checks and writes one piece after the other while it is still
-in the processor's cache: twice as fast as what an event loop would have to hand on.
+"""Receiving a file from the master in a thread, which receives, checks and writes one piece after the other.
+
+Each piece is still in the processor's cache then: twice as fast as pieces that an event loop passes on.
 """
 
 from __future__ import annotations
@@ -16,29 +17,29 @@ from urllib.parse import urlsplit
 from loopline_shared.seals import HEADER, Check
 
 _PIECE_BYTES = 2**21
-"""At most as much is received before it is looked at: with less, the two ends wait for each other more often."""
+"""Most that is received before it is checked: with less, the two ends wait for each other more often."""
 _ENOUGH_BYTES = 2**20
-"""At least as much: from a slow network, and under TLS, it comes in small pieces, each of which would be a write."""
+"""Least that is received before it is checked: small pieces, as TLS has them, would each become a write."""
 _WRITE_BYTES = 2**16
-"""For more at once, the kernel looks for room that lies side by side, which may take longer than the copying."""
+"""Most that is written at once: for more, the kernel looks for adjacent pages, which may take longer than copying."""
 _CONNECT_WITHIN_S, _SILENCE_S = 10.0, 30.0
 _GONE = (404, 410)
 
 
 class GoneError(Exception):
-    """The master does not have it."""
+    """The master does not have the file."""
 
 
 class WrongContentError(Exception):
-    """What came is something else."""
+    """The received content does not match its hash."""
 
 
 class NetworkError(Exception):
-    """Perhaps next time."""
+    """The network failed; another attempt may succeed."""
 
 
-class Asked:
-    """One request. Its thread uses it; anybody may cut it off."""
+class FileRequest:
+    """Request for a file. Its thread uses it; any thread may cut it off."""
 
     def __init__(self, url: str, tls: SSLContext | None, headers: dict[str, str]) -> None:
         parts = urlsplit(url)
@@ -48,45 +49,47 @@ class Asked:
         self._is_cut_off = False
 
     def send(self, start: int) -> HTTPResponse:
-        """For all from this byte on."""
+        """Request all from this byte on."""
         with _network():
             self._connection.timeout = _CONNECT_WITHIN_S
             self._connection.connect()
             self._connection.sock.settimeout(_SILENCE_S)
             if self._is_cut_off:
-                raise ConnectionAbortedError("nobody waits for it any more")
+                raise ConnectionAbortedError("nobody waits for the file any more")
             range_ = {"Range": f"bytes={start}-"} if start else {}
             self._connection.request("GET", self._path, headers=self._headers | range_ | {"Connection": "close"})
             return self._connection.getresponse()
 
     def cut_off(self) -> bool:
-        """Whether it had begun; if not, it never will."""
+        """Cut the connection off. True if there was one; otherwise there will never be one."""
         self._is_cut_off = True
         link = self._connection.sock
         if link:
-            with suppress(OSError):  # it may be over
-                socket.socket.shutdown(link, socket.SHUT_RDWR)  # below TLS, which its thread is at work with
+            with suppress(OSError):  # it may be closed already
+                socket.socket.shutdown(link, socket.SHUT_RDWR)  # below TLS, which its thread uses
         return link is not None
 
     def close(self) -> None:
+        """Close the connection."""
         self._connection.close()
 
 
 @contextmanager
 def _network() -> Iterator[None]:
-    """What goes wrong here is not the disk's doing."""
+    """Turn errors into NetworkError, to tell them from errors of the disk."""
     try:
         yield
     except (OSError, HTTPException) as error:
         raise NetworkError(str(error) or type(error).__name__) from error
 
 
-def fetch(asked: Asked, sha256: str, part: Path) -> None:
+def fetch(request: FileRequest, sha256: str, part: Path) -> None:
+    """Download a file to ``part`` and check it, resuming after what is there."""
     start = size_of(part)
-    with closing(asked), asked.send(start) as answer:
+    with closing(request), request.send(start) as answer:
         if answer.status in _GONE:
             raise GoneError
-        if answer.status not in (200, 206, 416):  # 416: it was all here
+        if answer.status not in (200, 206, 416):  # 416: all of it was here
             raise NetworkError(f"the master answered HTTP {answer.status}")
         start = 0 if answer.status == 200 else start
         check = Check(sha256, answer.getheader(HEADER, ""))
@@ -108,11 +111,11 @@ def _take(file: IO[bytes], check: Check, answer: HTTPResponse) -> None:
         check.update(buffer[:count])
         _write(file, buffer[:count])
     if answer.length:
-        raise NetworkError(f"{answer.length:,} bytes did not come")
+        raise NetworkError(f"{answer.length:,} bytes are missing")
 
 
 def _receive(answer: HTTPResponse, buffer: memoryview) -> int:
-    """How much has come; 0: no more will. The answer's own way waits for a full buffer, a third slower with 1 GB."""
+    """Receive into the buffer and return the size; 0 at the end. ``readinto`` would wait for a full buffer."""
     if not answer.length:  # unknown, or nothing
         return answer.readinto(buffer)
     room, count = buffer[: answer.length], 0
@@ -123,12 +126,13 @@ def _receive(answer: HTTPResponse, buffer: memoryview) -> int:
 
 
 def _write(file: IO[bytes], piece: memoryview) -> None:
-    """All of it; without a buffer, a file takes what it can."""
+    """Write all of it: an unbuffered file may write less."""
     while piece:
         piece = piece[file.write(piece[:_WRITE_BYTES]) :]
 
 
 def size_of(part: Path) -> int:
+    """Return the size of a file; 0 if there is none."""
     try:
         return part.stat().st_size
     except FileNotFoundError:

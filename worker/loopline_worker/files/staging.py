@@ -1,7 +1,7 @@
-"""Input files from the cache into a task's scratch folder, before it starts.
+"""Staging: input files come from the cache into a task's scratch folder, before it starts.
 
-Each is the task's own copy, which it may change: cloned where the file system can, else copied. A large one that
-cannot be cloned is lent instead (hard_links.py).
+Each becomes the task's own copy, which it may change: cloned if the file system can, else copied. A large file that
+cannot be cloned is hard-linked instead (hard_links.py).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from loopline_shared.protocol.messages import Run
 from loopline_worker.files import confined_paths
 from loopline_worker.files.cache import Cache
 from loopline_worker.files.downloads import DownloadError
-from loopline_worker.files.hard_links import Loans
+from loopline_worker.files.hard_links import HardLinks
 
 _AT_ONCE = 4
 _PART_BYTES = 2**24
@@ -30,7 +30,7 @@ _NO_CLONE = (errno.EOPNOTSUPP, errno.EXDEV, errno.EINVAL, errno.ENOTTY, errno.EN
 
 
 class StagingError(Exception):
-    """A task's inputs cannot be had; ``outcome`` is its attempt's."""
+    """A task's inputs cannot be staged, so that its attempt ends with ``outcome``."""
 
     def __init__(self, outcome: Outcome, reason: str) -> None:
         super().__init__(reason)
@@ -38,20 +38,20 @@ class StagingError(Exception):
 
 
 class Inputs:
-    """Those of one attempt."""
+    """The inputs of one attempt."""
 
     def __init__(self, run: Run, folder: Path, cache: Cache, limit_bytes: int | None) -> None:
         self._run = run
         self._folder = folder
         self._cache = cache
         self._limit_bytes = limit_bytes
-        self._loans = Loans(folder, cache)
+        self._links = HardLinks(folder, cache)
         self._is_unwanted = False
         self.files: Mapping[str, InputFile] = {}
-        """By where they are in the scratch folder."""
+        """Input files by their paths in the scratch folder."""
 
-    async def bring_in(self) -> None:
-        """StagingError, or OSError where this computer cannot."""
+    async def stage(self) -> None:
+        """Stage all inputs. Raises StagingError, or OSError if this computer cannot."""
         if not self._run.inputs and not self._run.own_inputs:
             return
         try:
@@ -60,13 +60,13 @@ class Inputs:
             await self._place_all()
         except DownloadError as error:
             outcome = Outcome.FAILED if error.is_gone else Outcome.GIVEN_BACK
-            raise StagingError(outcome, f"its inputs cannot be had: {error}") from None
+            raise StagingError(outcome, f"its inputs cannot be fetched: {error}") from None
 
-    async def take_back(self) -> None:
-        """When the task has ended: what was lent. StagingError where it is not as it was."""
-        if changed := await self._loans.take_back():
-            reason = f"its input {changed[0]}, which is lent to tasks here, was changed by one of them"
-            raise StagingError(Outcome.GIVEN_BACK, f"{reason}: the next one that needs it gets a copy")
+    async def detach(self) -> None:
+        """Detach hard-linked inputs when the task has ended. Raises StagingError if a task changed one."""
+        if changed := await self._links.detach():
+            reason = f"its input {changed[0]}, which tasks share here, was changed by one of them"
+            raise StagingError(Outcome.GIVEN_BACK, f"{reason}: the next task that needs it gets a copy")
 
     async def _listed(self) -> dict[str, InputFile]:
         if not self._run.inputs:
@@ -75,12 +75,12 @@ class Inputs:
             try:
                 return await asyncio.to_thread(lambda: manifest.decode(path.read_bytes()))
             except ValueError as error:
-                raise StagingError(Outcome.FAILED, f"the list of its inputs makes no sense: {error}") from None
+                raise StagingError(Outcome.FAILED, f"the list of its inputs is invalid: {error}") from None
 
     def _check_size(self, size_bytes: int) -> None:
         if self._limit_bytes is not None and size_bytes > self._limit_bytes:
             limit = f"{self._limit_bytes:,} (scratch_limit_bytes of this worker)"
-            raise StagingError(Outcome.FAILED, f"its inputs come to {size_bytes:,} bytes, the limit is {limit}")
+            raise StagingError(Outcome.FAILED, f"its inputs have {size_bytes:,} bytes, the limit is {limit}")
 
     async def _place_all(self) -> None:
         turn = asyncio.Semaphore(_AT_ONCE)
@@ -88,10 +88,10 @@ class Inputs:
 
         async def place(path: str, file: InputFile) -> None:
             nonlocal size_bytes
-            async with turn, self._loans.hold(path, file.sha256) as source:
-                size_bytes += source.stat().st_size  # of its own inputs nobody has said it
+            async with turn, self._links.hold(path, file.sha256) as source:
+                size_bytes += source.stat().st_size  # the size of its own inputs is not in the list
                 self._check_size(size_bytes)
-                await self._to_its_end(asyncio.to_thread(self._place, path, file, source))
+                await self._to_the_end(asyncio.to_thread(self._place, path, file, source))
 
         try:
             async with asyncio.TaskGroup() as group:
@@ -100,8 +100,8 @@ class Inputs:
         except ExceptionGroup as failures:
             raise failures.exceptions[0] from None
 
-    async def _to_its_end(self, work: Coroutine[Any, Any, None]) -> None:
-        """A thread goes on where nobody waits for it, and would write into a folder that is being removed."""
+    async def _to_the_end(self, work: Coroutine[Any, Any, None]) -> None:
+        """Wait for a thread even if cancelled: it would write into a folder that is being removed."""
         working = asyncio.create_task(work)
         try:
             await asyncio.shield(working)
@@ -113,8 +113,9 @@ class Inputs:
     def _place(self, path: str, file: InputFile, source: Path) -> None:
         try:
             self._put(path, file, source)
-        except (FileExistsError, NotADirectoryError):  # where A and a are one
-            raise StagingError(Outcome.FAILED, f"its input {path} is in the way of another one here") from None
+        except (FileExistsError, NotADirectoryError):  # on a file system where A and a are the same
+            reason = f"its input {path} conflicts with another one on this computer"
+            raise StagingError(Outcome.FAILED, reason) from None
 
     def _put(self, path: str, file: InputFile, source: Path) -> None:
         *folders, name = PurePosixPath(path).parts
@@ -122,13 +123,13 @@ class Inputs:
             target = confined_paths.at(self._folder, (*folders, name), handle)
             if _clone(source, target, handle, file.executable):
                 return
-            if not self._loans.lend(path, file, source, target, handle):
+            if not self._links.link(path, file, source, target, handle):
                 self._copy(source, target, handle, file.executable)
 
     def _copy(self, source: Path, target: str, handle: int | None, executable: bool) -> None:
         with source.open("rb") as original, os.fdopen(_new(target, handle, executable), "wb", 0) as copy:
             if sys.platform == "linux":
-                with suppress(OSError):  # not on every file system: what is left is copied by hand
+                with suppress(OSError):  # not on every file system: the loop below copies the rest
                     while not self._is_unwanted and os.copy_file_range(original.fileno(), copy.fileno(), _PART_BYTES):
                         pass
             while not self._is_unwanted and (part := original.read(_PART_BYTES)):
@@ -141,7 +142,7 @@ def _new(target: str, handle: int | None, executable: bool) -> int:
 
 
 def _clone(source: Path, target: str, handle: int | None, executable: bool) -> bool:
-    """A copy that shares its blocks with the original until either is written to; False: there is no such thing."""
+    """Clone a file: both share their blocks until one of them changes. False if that is impossible."""
     if sys.platform != "linux":
         return False
     import fcntl

@@ -1,4 +1,4 @@
-"""The files of one attempt: what it takes, brought in before it starts, and what it leaves, taken when it is over."""
+"""The files of one attempt: inputs are staged before it starts, and outputs collected when it has ended."""
 
 from __future__ import annotations
 
@@ -14,18 +14,19 @@ from loopline_worker.state.spool import Spool
 
 
 class TaskFiles:
+    """Inputs and outputs of one attempt. Outputs wait in ``store`` to be sent; without a collector there are none."""
+
     def __init__(self, inputs: Inputs, collector: Collector | None, store: Path) -> None:
-        """``store``: where what it leaves waits to be sent; ``collector`` None: nobody wants anything."""
         self._inputs = inputs
         self._collector = collector
         self._store = store
 
     async def bring_in(self) -> None:
-        """StagingError; OSError where this computer cannot."""
-        await self._inputs.bring_in()
+        """Stage the inputs. Raises StagingError, or OSError if this computer cannot."""
+        await self._inputs.stage()
 
     async def collect(self) -> Collected:
-        """OutputsError; OSError where this computer cannot."""
+        """Collect the outputs. Raises OutputsError, or OSError if this computer cannot."""
         if self._collector is None:
             return Collected()
         try:
@@ -35,17 +36,17 @@ class TaskFiles:
             raise
 
     def give_up(self) -> None:
-        """Nobody waits for what it leaves any more."""
+        """Stop collecting, because nobody waits for the outputs any more."""
         if self._collector:
             self._collector.is_unwanted = True
 
     async def take_back(self) -> None:
-        """What it was lent, before its scratch folder goes. StagingError where it is not as it was."""
-        await self._inputs.take_back()
+        """Detach hard-linked inputs before the scratch folder goes. Raises StagingError if a task changed one."""
+        await self._inputs.detach()
 
 
-class Shelf:
-    """Where attempts have their files from, and where they leave them."""
+class AttemptFiles:
+    """Makes the ``TaskFiles`` of each attempt: inputs come from the cache, outputs go to the spool."""
 
     def __init__(self, cache: Cache, spool: Spool, scratch_limit_bytes: int | None, outputs_limit_bytes: int) -> None:
         self._cache = cache
@@ -54,6 +55,11 @@ class Shelf:
         self._outputs_limit_bytes = outputs_limit_bytes
 
     def files_of(self, run: Run, folder: Path) -> TaskFiles:
+        """Return the files of one attempt."""
         store = self._spool.files_folder(run.attempt)
         collector = Collector(folder, run.outputs, store, self._outputs_limit_bytes) if run.outputs else None
         return TaskFiles(Inputs(run, folder, self._cache, self._scratch_limit_bytes), collector, store)
+
+
+Shelf = AttemptFiles
+"""The name by which the agent imports it until both are merged."""

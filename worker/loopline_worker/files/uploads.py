@@ -1,4 +1,4 @@
-"""What a task wrote and left, to the master: as files named by their SHA-256, before a result may name them."""
+"""Uploads to the master: output and files of tasks, named by their SHA-256, before a result may name them."""
 
 from __future__ import annotations
 
@@ -19,31 +19,32 @@ _AT_ONCE = 2
 _PIECE_BYTES = 2**20
 _SILENCE_S = 600.0
 _WRONG_CONTENT = 422
-_PASSING = frozenset({401, 403, 404, 408, 409, 425, 429})
-"""Answers below 500 that may be another one next time; the rest of them are final."""
+_TEMPORARY = frozenset({401, 403, 404, 408, 409, 425, 429})
+"""Statuses below 500 after which another attempt may succeed; the others are final."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Refusal:
-    """The master will never have it: why, and whether it is this computer that lost it."""
+    """The reason why the master will never have a file. ``is_ours``: this computer has lost it."""
 
     reason: str
     is_ours: bool = False
 
 
 class Uploads:
-    def __init__(self, gate: Gate, on_moved: Callable[[int, float], None] = lambda size_bytes, seconds: None) -> None:
-        """``on_moved`` is told how long so many bytes took."""
-        self._gate = gate
+    """Uploads some files at a time; ``on_moved`` is called with the size and duration of each upload."""
+
+    def __init__(self, http: Gate, on_moved: Callable[[int, float], None] = lambda size_bytes, seconds: None) -> None:
+        self._http = http
         self._on_moved = on_moved
         self._turn = asyncio.Semaphore(_AT_ONCE)
 
     async def deliver(
         self, result: Result, files: tuple[Path, Path], value_file: Path | None = None, folder: Path | None = None
     ) -> Result:
-        """Until the master has what the result names; less of it where the master will never take it.
+        """Upload what the result names. Return the result without what the master will never take.
 
-        ``folder``: where the files are that its task left, by their SHA-256. Without one of them it is no success.
+        ``folder`` holds the task's output files by their SHA-256. Without one of them the task has not succeeded.
         """
         outputs = zip((result.stdout, result.stderr), files, strict=True)
         stdout, stderr = [await self._deliver(output, file) for output, file in outputs]
@@ -55,17 +56,17 @@ class Uploads:
     async def _deliver(self, output: Output, file: Path) -> Output:
         if output.sha256 is None:
             return output
-        refusal = await self._insist(output.sha256, file)
+        refusal = await self._upload(output.sha256, file)
         return output if refusal is None else self._cut(output, file, refusal)
 
     async def _deliver_value(self, result: Result, file: Path) -> Result:
         if result.value is None or result.value.sha256 is None:
             return result
-        refusal = await self._insist(result.value.sha256, file)
+        refusal = await self._upload(result.value.sha256, file)
         if refusal is None:
             return result
         if refusal.is_ours:
-            reason = f"what it returned cannot be kept: {refusal.reason}"
+            reason = f"its result cannot be stored: {refusal.reason}"
             return replace(result, outcome=Outcome.GIVEN_BACK, reason=reason[:500], outputs=(), value=None)
         return replace(result, value=self._cut(result.value, file, refusal))
 
@@ -75,23 +76,23 @@ class Uploads:
 
     async def _deliver_files(self, result: Result, folder: Path) -> Result:
         contents = {file.sha256: file.path for file in result.outputs}
-        refusals = await asyncio.gather(*(self._insist(sha256, folder / sha256) for sha256 in contents))
+        refusals = await asyncio.gather(*(self._upload(sha256, folder / sha256) for sha256 in contents))
         for path, refusal in zip(contents.values(), refusals, strict=True):
             if refusal:
                 outcome = Outcome.GIVEN_BACK if refusal.is_ours else Outcome.FAILED
-                reason = f"its output {path} cannot be kept: {refusal.reason}"
+                reason = f"its output {path} cannot be stored: {refusal.reason}"
                 return replace(result, outcome=outcome, reason=reason[:500], outputs=())
         return result
 
-    async def _insist(self, sha256: Sha256, file: Path) -> _Refusal | None:
-        """Until the master has it, or never will; tries for as long as neither is sure."""
-        import aiohttp  # with the first file, and not before
+    async def _upload(self, sha256: Sha256, file: Path) -> _Refusal | None:
+        """Upload a file, trying again until the master has it or refuses it for good."""
+        import aiohttp  # not before the first file
 
-        backoff = self._gate.backoff()
+        backoff = self._http.backoff()
         while True:
             try:
                 async with self._turn:
-                    refusal = await self._bring(sha256, file)
+                    refusal = await self._try(sha256, file)
                 if refusal is None or refusal.reason:
                     return refusal
             except FileNotFoundError:
@@ -100,24 +101,24 @@ class Uploads:
                 log.debug("cannot upload %s yet: %s", file.name, error)
             await asyncio.sleep(backoff.next_s())
 
-    async def _bring(self, sha256: Sha256, file: Path) -> _Refusal | None:
-        """One try; a refusal without a reason may be another answer next time."""
+    async def _try(self, sha256: Sha256, file: Path) -> _Refusal | None:
+        """Try once; after a refusal without a reason, another attempt may succeed."""
         offset = await self._offset(sha256)
         if offset is None:
             return None
         status = await self._put(sha256, file, offset)
-        if status == _WRONG_CONTENT and offset:  # what was there already may be to blame, and is gone now
+        if status == _WRONG_CONTENT and offset:  # the beginning that the master had may be wrong, and is gone now
             status = await self._put(sha256, file, 0)
         if status < 300:
             return None
-        is_final = status < 500 and status not in _PASSING
+        is_final = status < 500 and status not in _TEMPORARY
         return _Refusal(f"the master refuses it with HTTP {status}{_MEANING.get(status, '')}" if is_final else "")
 
     async def _offset(self, sha256: Sha256) -> int | None:
-        """From where on the master does not have it; None: it has it all."""
-        address = self._gate.address(f"files/{sha256}")
-        async with self._gate.http.head(
-            address, headers=self._gate.headers(), timeout=self._gate.timeout(_SILENCE_S)
+        """Return the position from which the master lacks the file; None if it has all of it."""
+        address = self._http.address(f"files/{sha256}")
+        async with self._http.http.head(
+            address, headers=self._http.headers(), timeout=self._http.timeout(_SILENCE_S)
         ) as answer:
             if answer.status == 200:
                 return None
@@ -125,23 +126,23 @@ class Uploads:
 
     async def _put(self, sha256: Sha256, file: Path, offset: int) -> int:
         size_bytes, since = file.stat().st_size, time.monotonic()
-        headers = {**self._gate.headers(), "Content-Length": str(size_bytes - offset)}
+        headers = {**self._http.headers(), "Content-Length": str(size_bytes - offset)}
         if 0 < offset < size_bytes:
             headers["Content-Range"] = f"bytes {offset}-{size_bytes - 1}/{size_bytes}"
         else:
             offset, headers["Content-Length"] = 0, str(size_bytes)
-        async with self._gate.http.put(
-            self._gate.address(f"files/{sha256}"),
+        async with self._http.http.put(
+            self._http.address(f"files/{sha256}"),
             data=_rest(file, offset),
             headers=headers,
-            timeout=self._gate.timeout(_SILENCE_S),
+            timeout=self._http.timeout(_SILENCE_S),
         ) as answer:
             if answer.status < 300:
                 self._on_moved(size_bytes - offset, time.monotonic() - since)
             return answer.status
 
 
-_MEANING = {413: ": it is larger than limits.max_file_bytes there", _WRONG_CONTENT: ": it is not what it was"}
+_MEANING = {413: ": it is larger than limits.max_file_bytes there", _WRONG_CONTENT: ": its content has changed"}
 
 
 async def _rest(file: Path, offset: int) -> AsyncIterator[bytes]:

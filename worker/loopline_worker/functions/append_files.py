@@ -1,4 +1,4 @@
-"""Files without a name that an interpreter appends to, and the agent reads: kept from call to call."""
+"""Files without a name that an interpreter appends to and the agent reads, kept from call to call."""
 
 from __future__ import annotations
 
@@ -10,39 +10,40 @@ from pathlib import Path
 from loopline_shared.protocol.chunks import END
 
 _PART_BYTES = 2**16
-_WORTH_CUTTING_BYTES = 2**20
-"""To cut a file costs more than to write a short call's end."""
+_WORTH_TRUNCATING_BYTES = 2**20
+"""Truncating a file costs more than writing a short call's result."""
 
 
-class Written:
-    """What was written since it was last cleared. OSError where it cannot be made."""
+class AppendFile:
+    """File to append to; its length and content are those since it was last cleared."""
 
     def __init__(self, folder: Path) -> None:
-        self.file = _without_name(folder)
-        self._begin = 0
+        """Raises OSError if the file cannot be made."""
+        self.file = _open_without_name(folder)
+        self._start = 0
         self._read = 0  # up to here
 
     def __len__(self) -> int:
-        """In bytes."""
-        return os.fstat(self.file).st_size - self._begin
+        """Return the number of bytes."""
+        return os.fstat(self.file).st_size - self._start
 
     def parts(self) -> Iterator[bytes]:
-        """What has not been read yet, piece by piece."""
+        """Yield what has not been read yet, part by part."""
         while part := os.pread(self.file, _PART_BYTES, self._read):
             self._read += len(part)
             yield part
 
     def whole(self, most_bytes: int) -> bytes | None:
-        """All of it, to be cleared then; None where it is more than that."""
-        content = os.pread(self.file, most_bytes + 1, self._begin)
+        """Return the whole content, to be cleared next; None if it is longer than that."""
+        content = os.pread(self.file, most_bytes + 1, self._start)
         if len(content) > most_bytes:
             return None
-        self._read = self._begin + len(content)
+        self._read = self._start + len(content)
         return content
 
-    def keep_whole_ends(self) -> int:
-        """How many calls' ends it holds (protocol/chunks.py); one that was cut off in the middle is dropped."""
-        count, at, size_bytes = 0, self._begin, os.fstat(self.file).st_size
+    def keep_whole_results(self) -> int:
+        """Return the number of results of a chunk in it (protocol/chunks.py); drop one that is incomplete."""
+        count, at, size_bytes = 0, self._start, os.fstat(self.file).st_size
         while len(header := os.pread(self.file, END.size, at)) == END.size:
             following = at + END.size + END.unpack(header)[2]
             if following > size_bytes:
@@ -52,30 +53,31 @@ class Written:
         return count
 
     def clear(self) -> None:
-        """Once nobody writes any more, and all was read."""
-        self._begin = self._read
-        if self._read > _WORTH_CUTTING_BYTES:
+        """Forget the content, once nobody writes any more and all was read."""
+        self._start = self._read
+        if self._read > _WORTH_TRUNCATING_BYTES:
             os.ftruncate(self.file, 0)
-            self._begin = self._read = 0
+            self._start = self._read = 0
 
     def close(self) -> None:
+        """Close the file, which removes it."""
         os.close(self.file)
 
 
 def file_of(content: bytes, folder: Path) -> int:
-    """An open file without a name."""
-    written = Written(folder)
+    """Return an open file without a name that has this content. Raises OSError."""
+    made = AppendFile(folder)
     try:
-        with os.fdopen(written.file, "wb", closefd=False) as stream:  # all of it, or OSError: the disk may be full
+        with os.fdopen(made.file, "wb", closefd=False) as stream:  # all of it, or OSError: the disk may be full
             stream.write(content)
     except OSError:
-        written.close()
+        made.close()
         raise
-    return written.file
+    return made.file
 
 
-def _without_name(folder: Path) -> int:
-    """Whoever writes to it appends, so that it can be cut to nothing meanwhile."""
+def _open_without_name(folder: Path) -> int:
+    """Open a file for appending, so that it can be truncated while others write to it."""
     if hasattr(os, "O_TMPFILE"):
         try:
             return os.open(folder, os.O_TMPFILE | os.O_RDWR | os.O_APPEND, 0o600)

@@ -1,4 +1,4 @@
-"""From a Run of a function to the call that is made for it."""
+"""The call that a Run of a function asks for."""
 
 from __future__ import annotations
 
@@ -16,8 +16,9 @@ _KEPT = 256
 
 
 def room_of(run: Run, scratch_folder: Path) -> str:
-    """Calls of one session have their folders in one *room*: an interpreter in a sandbox can write nowhere else.
-    Empty: it is a command.
+    """Return the folder around the folders of a session's calls; empty for a command.
+
+    Calls of one session share a folder because an interpreter in a sandbox can write nowhere else.
     """
     function = run.function
     return _room(str(scratch_folder), f"{function.session} {run.slots} {run.environment}") if function else ""
@@ -29,7 +30,7 @@ def _room(scratch_folder: str, session: str) -> str:
 
 
 def call_of(run: Run, environment: dict[str, str]) -> Call | None:
-    """None: it is a command. ``environment``: what is its own of it."""
+    """Return the call with the task's own variables; None for a command."""
     function = run.function
     if function is None:
         return None
@@ -41,6 +42,7 @@ def call_of(run: Run, environment: dict[str, str]) -> Call | None:
 
 
 def _count(function: Function, task: int) -> int | None:
+    """Return the number of calls in a task's chunk; the last chunk may be shorter."""
     if function.chunk is None or function.calls is None:
         return None
     return min(function.chunk, function.calls - (task - 1) * function.chunk)

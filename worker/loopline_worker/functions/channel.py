@@ -1,4 +1,4 @@
-"""The agent's end of the socket to a warm interpreter: lines of JSON, and open files with them."""
+"""The agent's end of the socket to an interpreter: lines of JSON, and open files with them."""
 
 from __future__ import annotations
 
@@ -11,51 +11,53 @@ from typing import Any
 _LONGEST_LINE_BYTES = 65536
 _PART_BYTES = 65536
 
-Line = dict[str, Any] | None
-"""None: there will be none any more."""
+Reply = dict[str, Any] | None
+"""One line; None if no more will come."""
 
 
 class Channel:
-    """Closes itself when the other end does, or sends what is no line."""
+    """Closes itself when the other end closes it, or sends what is not a line of JSON."""
 
     def __init__(self, ours: socket.socket) -> None:
         ours.setblocking(False)
         self._socket = ours
-        self._rest = b""
-        self._listener: Callable[[Line], None] | None = None
-        self._unasked: Line = None  # it came before anybody waited for it
+        self._incomplete = b""
+        self._listener: Callable[[Reply], None] | None = None
+        self._early: Reply = None  # it came before anybody listened
         self._loop = asyncio.get_running_loop()
         self._loop.add_reader(ours.fileno(), self._receive)
 
     @property
     def is_open(self) -> bool:
+        """False once either end has closed it."""
         return self._socket.fileno() >= 0
 
     def send(self, message: dict[str, Any], files: Sequence[int] = ()) -> None:
-        """In one piece: the other end is waiting for it. OSError where it does not take it."""
+        """Send a line at once, for which the other end waits. Raises OSError if it does not take the line."""
         data = json.dumps(message).encode() + b"\n"
         sent = socket.send_fds(self._socket, [data], list(files)) if files else self._socket.send(data)
         if sent < len(data):
-            raise OSError("a warm interpreter does not read")
+            raise OSError("the interpreter does not read")
 
-    def listen(self, listener: Callable[[Line], None]) -> None:
-        """Be told the next line, once. One listener at a time."""
+    def listen(self, listener: Callable[[Reply], None]) -> None:
+        """Call ``listener`` with the next line, once. There is one listener at a time."""
         self._listener = listener
-        if self._unasked is not None or not self.is_open:
-            line, self._unasked = self._unasked, None
-            self._loop.call_soon(self._tell, line)
+        if self._early is not None or not self.is_open:
+            reply, self._early = self._early, None
+            self._loop.call_soon(self._notify, reply)
 
-    async def line(self) -> Line:
-        """The next one."""
-        heard: asyncio.Future[Line] = self._loop.create_future()
-        self.listen(lambda line: None if heard.done() else heard.set_result(line))
-        return await heard
+    async def next_reply(self) -> Reply:
+        """Wait for the next line."""
+        received: asyncio.Future[Reply] = self._loop.create_future()
+        self.listen(lambda reply: None if received.done() else received.set_result(reply))
+        return await received
 
     def close(self) -> None:
+        """Close this end; the listener learns that no more will come."""
         if self.is_open:
             self._loop.remove_reader(self._socket.fileno())
             self._socket.close()
-        self._tell(None)
+        self._notify(None)
 
     def _receive(self) -> None:
         try:
@@ -64,26 +66,26 @@ class Channel:
             return
         except OSError:
             part = b""
-        self._rest += part
-        if not part or len(self._rest) > _LONGEST_LINE_BYTES:
+        self._incomplete += part
+        if not part or len(self._incomplete) > _LONGEST_LINE_BYTES:
             self.close()
-        elif self._rest.endswith(b"\n"):
-            line, self._rest = self._rest, b""
-            self._read(line)
+        elif self._incomplete.endswith(b"\n"):
+            line, self._incomplete = self._incomplete, b""
+            self._parse(line)
 
-    def _read(self, line: bytes) -> None:
+    def _parse(self, line: bytes) -> None:
         try:
-            message = json.loads(line.decode())  # of bytes it would look first how they are written
+            message = json.loads(line.decode())  # given bytes, it would detect their encoding first
         except (ValueError, RecursionError):
             message = None
-        if not isinstance(message, dict) or self._unasked is not None:
+        if not isinstance(message, dict) or self._early is not None:
             self.close()
         elif self._listener:
-            self._tell(message)
+            self._notify(message)
         else:
-            self._unasked = message
+            self._early = message
 
-    def _tell(self, line: Line) -> None:
+    def _notify(self, reply: Reply) -> None:
         listener, self._listener = self._listener, None
         if listener:
-            listener(line)
+            listener(reply)

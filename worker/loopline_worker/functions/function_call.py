@@ -1,4 +1,4 @@
-"""The calls of one task as a tree: from the files that they need to the answers of an interpreter."""
+"""The calls of one task: from the files that they need to the replies of an interpreter."""
 
 from __future__ import annotations
 
@@ -18,33 +18,34 @@ from loopline_shared.model import INLINE_LIMIT_BYTES, MAX_INLINE_BYTES, Output
 from loopline_shared.paths import TEMPORARY
 from loopline_worker.files.downloads import DownloadError
 from loopline_worker.functions.append_files import file_of
-from loopline_worker.functions.channel import Line
-from loopline_worker.functions.interpreter import Answer, Interpreter
-from loopline_worker.functions.pool import Interpreters
-from loopline_worker.functions.results import Made, pieces, write_file
-from loopline_worker.functions.return_value import NAME
+from loopline_worker.functions.channel import Reply
+from loopline_worker.functions.interpreter import CallReply, Interpreter
+from loopline_worker.functions.pool import InterpreterPool
+from loopline_worker.functions.results import NAME, CrashedResults, pieces, write_file
 from loopline_worker.launch.interface import Call, Ended, Job, Patron, Usage
 from loopline_worker.launch.sinks import Sink
 
 if TYPE_CHECKING:
     from loopline_shared.model import AttemptId
 
-_LONGEST_IN_LINE = 32_000
-"""Arguments up to this stand in the line to the interpreter; a socket takes only so much at once."""
+_LONGEST_IN_MESSAGE = 32_000
+"""Longer arguments are passed as a file, because a socket takes only so much at once."""
 _MOST_CRASHES = 100
-"""Of one task's calls; those after them are not made."""
+"""Crashes of one task's calls; the calls after them are not run."""
 _FOLLOW_EVERY_S = 0.05
 _PARTS_AT_ONCE = 64
 _KILLED = "killed by another program, or by the system for lack of memory"
 
 
-class Files(Protocol):
+class FileStore(Protocol):
+    """The input files on this computer, by their content."""
+
     def hold(self, sha256: str) -> AbstractAsyncContextManager[Path]:
-        """The file, on this computer; DownloadError, OSError."""
+        """Have the file and keep it for a while. Raises DownloadError or OSError."""
 
 
 def message_of(job: Job, call: Call) -> dict[str, Any]:
-    """What an interpreter is told of one task that brings nothing with it."""
+    """Return the message to an interpreter that asks for a task's calls, without files."""
     return {
         "function": call.function,
         "arguments": call.arguments,
@@ -58,48 +59,49 @@ def message_of(job: Job, call: Call) -> dict[str, Any]:
     }
 
 
-class CallTree:
-    """Its CPU time and memory are those of its interpreter since the call began."""
+class FunctionCall:
+    """The calls of one task, as a tree. Its CPU time and memory are the interpreter's since the call started."""
 
     def __init__(
-        self, job: Job, call: Call, store: Files, interpreters: Interpreters, stdout: Sink, stderr: Sink
+        self, job: Job, call: Call, store: FileStore, pool: InterpreterPool, sinks: tuple[Sink, Sink]
     ) -> None:
         self._job = job
         self._call = call
         self._store = store
-        self._interpreters = interpreters
-        self._sinks = (stdout, stderr)
+        self._pool = pool
+        self._sinks = sinks  # of stdout and stderr
         self._key = (call.session, job.room, job.limits, job.network)  # equal for calls that may share an interpreter
         self._interpreter: Interpreter | None = None
-        self._asked: Interpreter | None = None  # at once, and what it said does not say it all:
-        self._heard: Answer | Ended | None = None
-        self._tell_ended: Callable[[Ended], None]
-        self._tell_waits: Callable[[], None]
-        self._made = Made()
+        self._started_on: Interpreter | None = None  # by ``begin``, whose reply does not end the call:
+        self._first_reply: CallReply | Ended | None = None
+        self._report_end: Callable[[Ended], None]
+        self._report_waiting: Callable[[], None]
+        self._crashed = CrashedResults()
         self._is_frozen = False
         self._is_killed = False
         self._has_ended = False
         self._fetching: asyncio.Task[list[int]] | None = None
         self._following: asyncio.Task[None] | None = None
 
-    def begin(self, patron: Patron, name: AttemptId) -> None:
-        """At once, where an interpreter waits that has all it needs; else the patron has to wait. OSError."""
-        self._tell_ended, self._tell_waits = partial(patron.ended, name), partial(patron.waits, name)
-        interpreter = self._interpreters.find(self._key)
-        if not interpreter or not self._is_all_there(interpreter):
-            self._tell_waits()
+    def begin(self, listener: Patron, name: AttemptId) -> None:
+        """Start at once if an idle interpreter has all that it needs; otherwise call ``waits()``. Raises OSError."""
+        self._report_end, self._report_waiting = partial(listener.ended, name), partial(listener.waits, name)
+        interpreter = self._pool.find(self._key)
+        if not interpreter or not self._can_start_on(interpreter):
+            self._report_waiting()
             return
-        self._interpreters.take(interpreter)
+        self._pool.acquire(interpreter)
         try:
             self._prepare(interpreter)
         except OSError:
-            self._interpreters.give_back(interpreter)
+            self._pool.release(interpreter)
             raise
         self._use(interpreter)
-        interpreter.ask(message_of(self._job, self._call))
-        interpreter.listen(self._hear)
+        interpreter.request(message_of(self._job, self._call))
+        interpreter.listen(self._handle_first_reply)
 
     def kill(self) -> None:
+        """Kill the interpreter, or stop fetching files."""
         self._is_killed = True
         if self._fetching:
             self._fetching.cancel()
@@ -107,19 +109,23 @@ class CallTree:
             self._interpreter.kill()
 
     def freeze(self) -> None:
+        """Freeze the interpreter, now or when there is one."""
         self._is_frozen = True
         if self._interpreter and not self._has_ended:
             self._interpreter.tree.freeze()
 
     def thaw(self) -> None:
+        """Undo ``freeze``."""
         self._is_frozen = False
         if self._interpreter and not self._has_ended:
             self._interpreter.tree.thaw()
 
     def is_still(self) -> bool:
+        """True if no process of it runs any more."""
         return self._interpreter is None or self._has_ended or self._interpreter.tree.is_still()
 
     def measure(self) -> Usage:
+        """Measure it, and pass on its output."""
         if self._interpreter is None or self._has_ended:
             return Usage()
         self._drain()
@@ -127,15 +133,18 @@ class CallTree:
         return replace(usage, cpu_s=max(0.0, usage.cpu_s - self._interpreter.used_cpu_s))
 
     def follow(self) -> None:
+        """Pass its output on as it comes from now on."""
         if self._following is None and not self._has_ended:
             self._following = asyncio.create_task(self._follow())
 
     def count(self) -> int:
+        """Return the number of processes of the interpreter."""
         return self._interpreter.tree.count() if self._interpreter else 0
 
     async def wait(self) -> Ended:
+        """Run the calls, or wait for those that were started."""
         try:
-            return await self._make()
+            return await self._run()
         except asyncio.CancelledError:
             if not self._is_killed:
                 raise
@@ -147,42 +156,43 @@ class CallTree:
         finally:
             self._end()
 
-    async def _make(self) -> Ended:
-        """Its calls. Where one of several makes its interpreter crash, those after it are made by another."""
+    async def _run(self) -> Ended:
+        """Run the calls. If one of several crashes its interpreter, another runs those after it."""
         try:
             while True:
-                interpreter = self._asked or await self._take()
+                interpreter = self._started_on or await self._acquire()
                 try:
-                    if ended := await self._make_by(interpreter):
+                    if ended := await self._run_on(interpreter):
                         return ended
                 finally:
-                    self._asked = None
+                    self._started_on = None
                     interpreter.release()
         finally:
-            self._made.close()
+            self._crashed.close()
 
-    async def _make_by(self, interpreter: Interpreter) -> Ended | None:
-        """None: it crashed, and there are calls left."""
-        answer = await interpreter.conclude(self._heard) if self._asked else await self._ask(interpreter)
+    async def _run_on(self, interpreter: Interpreter) -> Ended | None:
+        """Run the calls on one interpreter; None if it crashed, and there are calls left."""
+        started = self._started_on is not None
+        reply = await interpreter.conclude(self._first_reply) if started else await self._request(interpreter)
         while self._drain():  # noqa: ASYNC110 - it is more that is drained
             await asyncio.sleep(0)  # others' turn
-        if isinstance(answer, Answer):
-            return await self._settle(interpreter, answer)
-        if answer.killed or answer.breach or answer.trouble or answer.refusal:
-            return replace(answer, value=await self._value(interpreter))
-        how = answer.reason or _about_crash(answer, interpreter)
+        if isinstance(reply, CallReply):
+            return await self._complete(interpreter, reply)
+        if reply.killed or reply.breach or reply.trouble or reply.refusal:
+            return replace(reply, value=await self._value(interpreter))
+        reason = reply.reason or _about_crash(reply, interpreter)
         if self._call.count is None or not interpreter.is_ready:
-            return replace(answer, exit_code=answer.exit_code or 1, reason=how)
-        self._made.crashed(interpreter, how or _KILLED)
-        if self._made.calls < self._call.count and self._made.crashes < _MOST_CRASHES:
+            return replace(reply, exit_code=reply.exit_code or 1, reason=reason)
+        self._crashed.add_crash(interpreter, reason or _KILLED)
+        if self._crashed.calls < self._call.count and self._crashed.crashes < _MOST_CRASHES:
             return None
-        return replace(answer, exit_code=1, reason=self._made.remark, value=await self._value())
+        return replace(reply, exit_code=1, reason=self._crashed.remark, value=await self._value())
 
-    async def _take(self) -> Interpreter:
-        if interpreter := self._interpreters.find(self._key):
-            self._interpreters.take(interpreter)
+    async def _acquire(self) -> Interpreter:
+        if interpreter := self._pool.find(self._key):
+            self._pool.acquire(interpreter)
         else:
-            interpreter = await self._interpreters.start(self._key, self._job)
+            interpreter = await self._pool.start(self._key, self._job)
         self._use(interpreter)
         return interpreter
 
@@ -190,22 +200,22 @@ class CallTree:
         self._interpreter = interpreter
         interpreter.hold()
 
-    async def _ask(self, interpreter: Interpreter) -> Answer | Ended:
+    async def _request(self, interpreter: Interpreter) -> CallReply | Ended:
         message, files = message_of(self._job, self._call), list[int]()
         try:
-            files = await self._fetch(interpreter, message)
+            files = await self._add_files(interpreter, message)
             self._prepare(interpreter)
         except BaseException:
-            close_files(files)
-            self._interpreters.give_back(interpreter)
+            _close_files(files)
+            self._pool.release(interpreter)
             raise
         try:
             return await interpreter.call(message, files)
         finally:
-            close_files(files)
+            _close_files(files)
 
     def _prepare(self, interpreter: Interpreter) -> None:
-        """OSError: no room for its folder."""
+        """Make the call's folder, and do what was requested before there was an interpreter. Raises OSError."""
         if self._job.makes_folder:
             interpreter.make_folder(self._job.folder)
         if self._is_killed:
@@ -213,9 +223,9 @@ class CallTree:
         elif self._is_frozen:
             interpreter.tree.freeze()
 
-    async def _fetch(self, interpreter: Interpreter, message: dict[str, Any]) -> list[int]:
-        """What the interpreter does not have, on this computer and open; the message says what that is."""
-        message["skip"] = self._made.calls
+    async def _add_files(self, interpreter: Interpreter, message: dict[str, Any]) -> list[int]:
+        """Open the files that the interpreter does not have, and name them in the message."""
+        message["skip"] = self._crashed.calls
         wanted = {} if self._call.function in interpreter.functions else {"function": self._call.function}
         if self._call.arguments_file:
             wanted["arguments"] = self._call.arguments_file
@@ -229,7 +239,7 @@ class CallTree:
                 files = await self._fetching
             finally:
                 self._fetching = None
-        if len(message["arguments"]) > _LONGEST_IN_LINE:
+        if len(message["arguments"]) > _LONGEST_IN_MESSAGE:
             message["brings"].append("arguments")
             files.append(file_of(base64.b64decode(message.pop("arguments")), interpreter.folder))
         return files
@@ -239,44 +249,45 @@ class CallTree:
         try:
             for sha256 in names:
                 async with self._store.hold(sha256) as path:
-                    opened.append(os.open(path, os.O_RDONLY))  # once open, it may go from the cache
+                    opened.append(os.open(path, os.O_RDONLY))  # once open, it may leave the cache
         except BaseException:
-            close_files(opened)
+            _close_files(opened)
             raise
         return opened
 
-    def _is_all_there(self, interpreter: Interpreter) -> bool:
-        is_short = len(self._call.arguments) <= _LONGEST_IN_LINE and not self._call.arguments_file
+    def _can_start_on(self, interpreter: Interpreter) -> bool:
+        """True if the call needs no file and the interpreter has loaded the function."""
+        is_short = len(self._call.arguments) <= _LONGEST_IN_MESSAGE and not self._call.arguments_file
         return is_short and interpreter.is_ready and self._call.function in interpreter.functions
 
-    # What they wrote, and what they came to.
+    # Output and results.
 
-    def _hear(self, line: Line) -> None:
-        """The answer to what was asked at once: mostly there is nothing to wait for."""
+    def _handle_first_reply(self, reply: Reply) -> None:
+        """Handle the reply to a call that ``begin`` has started; mostly the call ends here."""
         interpreter = self._interpreter
         assert interpreter
-        self._heard = interpreter.heed(line)
+        self._first_reply = interpreter.handle_reply(reply)
         try:
-            ended = self._settle_at_once(interpreter, self._heard)
-        except OSError:  # as whoever waits finds again, and tells
+            ended = self._complete_at_once(interpreter, self._first_reply)
+        except OSError:  # it occurs again in ``wait``, which reports it
             ended = None
         if ended:
             interpreter.release()
             self._end()
-            self._tell_ended(ended)
+            self._report_end(ended)
         else:
-            self._asked = interpreter
-            self._tell_waits()
+            self._started_on = interpreter
+            self._report_waiting()
 
-    def _settle_at_once(self, interpreter: Interpreter, answer: Answer | Ended | None) -> Ended | None:
-        """None: it takes a while."""
-        if not isinstance(answer, Answer) or answer.strays or (self._drain() and self._drain()) or self._is_killed:
+    def _complete_at_once(self, interpreter: Interpreter, reply: CallReply | Ended | None) -> Ended | None:
+        """Complete a short call; None if that takes a while."""
+        if not isinstance(reply, CallReply) or reply.strays or (self._drain() and self._drain()) or self._is_killed:
             return None
-        content = interpreter.ends.whole(MAX_INLINE_BYTES)
-        return None if content is None else self._give_back(interpreter, answer, _inline(content))
+        content = interpreter.results.whole(MAX_INLINE_BYTES)
+        return None if content is None else self._release(interpreter, reply, _inline(content))
 
     def _drain(self) -> bool:
-        """What was written to stdout and stderr by now, some at a time; whether there was any."""
+        """Pass on some of what was written to stdout and stderr. True if there was any."""
         assert self._interpreter
         found = False
         for written, sink in zip((self._interpreter.stdout, self._interpreter.stderr), self._sinks, strict=True):
@@ -292,42 +303,42 @@ class CallTree:
             await asyncio.sleep(_FOLLOW_EVERY_S)
 
     async def _value(self, interpreter: Interpreter | None = None) -> Output | None:
-        """In itself, where it is short. Else (None) in its file, where whoever ends the attempt finds it."""
-        made = [*self._made.parts, *([interpreter.ends] if interpreter else [])]
-        if sum(map(len, made)) <= MAX_INLINE_BYTES:
-            return _inline(b"".join(piece for part in made for piece in pieces(part)))
-        await asyncio.to_thread(write_file, Path(self._job.folder), made)
+        """Return short results. None for long ones, which are written to the file in the call's folder."""
+        parts = [*self._crashed.parts, *([interpreter.results] if interpreter else [])]
+        if sum(map(len, parts)) <= MAX_INLINE_BYTES:
+            return _inline(b"".join(piece for part in parts for piece in pieces(part)))
+        await asyncio.to_thread(write_file, Path(self._job.folder), parts)
         return None
 
-    async def _settle(self, interpreter: Interpreter, answer: Answer) -> Ended:
-        """The interpreter waits for the next call, unless this one has left something running."""
+    async def _complete(self, interpreter: Interpreter, reply: CallReply) -> Ended:
+        """Take the results, and release the interpreter unless the call has left processes running."""
         try:
             value = await self._value(interpreter)
-            if not answer.strays and not self._is_killed:
-                return self._give_back(interpreter, answer, value)
+            if not reply.strays and not self._is_killed:
+                return self._release(interpreter, reply, value)
         except OSError:
             interpreter.kill()
             raise
         interpreter.kill()
         await interpreter.ended()
-        return self._ended(interpreter, answer, value)
+        return self._ended(interpreter, reply, value)
 
-    def _give_back(self, interpreter: Interpreter, answer: Answer, value: Output | None) -> Ended:
+    def _release(self, interpreter: Interpreter, reply: CallReply, value: Output | None) -> Ended:
         interpreter.clear()
-        interpreter.is_frozen = self._is_frozen  # it may have answered just before
-        ended = self._ended(interpreter, answer, value)
-        self._interpreters.give_back(interpreter)
+        interpreter.is_frozen = self._is_frozen  # it may have replied just before
+        ended = self._ended(interpreter, reply, value)
+        self._pool.release(interpreter)
         return ended
 
-    def _ended(self, interpreter: Interpreter, answer: Answer, value: Output | None) -> Ended:
-        if value is None or self._made.parts:  # where it is looked for yet
+    def _ended(self, interpreter: Interpreter, reply: CallReply, value: Output | None) -> Ended:
+        if value is None or self._crashed.parts:  # the file with the results is in the folder
             interpreter.leave_folder()
         return Ended(
-            1 if self._made.crashes else answer.exit_code,
-            cpu_s=answer.cpu_s,
-            peak_memory_bytes=answer.peak_memory_bytes,
-            strays=answer.strays,
-            reason=self._made.remark or answer.reason,
+            1 if self._crashed.crashes else reply.exit_code,
+            cpu_s=reply.cpu_s,
+            peak_memory_bytes=reply.peak_memory_bytes,
+            strays=reply.strays,
+            reason=self._crashed.remark or reply.reason,
             folder_is_left=not (self._job.makes_folder and interpreter.has_clean_folder),
             value=value,
         )
@@ -339,7 +350,7 @@ class CallTree:
 
 
 def unavailable(error: DownloadError) -> Ended:
-    """What a call comes to whose files cannot be had."""
+    """Return the end of a call whose files cannot be fetched."""
     return Ended(exit_code=1, refusal=str(error)) if error.is_gone else Ended(trouble=str(error))
 
 
@@ -347,19 +358,20 @@ def _inline(content: bytes) -> Output | None:
     return Output(len(content), data=content) if content else None
 
 
-def close_files(files: list[int]) -> None:
+def _close_files(files: list[int]) -> None:
     for file in files:
         os.close(file)
 
 
 def _about_crash(ended: Ended, interpreter: Interpreter) -> str:
+    """Return the reason of a crash; empty if another program killed the interpreter."""
     code = ended.exit_code or 0
     if code == -signal.SIGKILL:
-        return ""  # not of itself
+        return ""
     how = f"exit code {code}"
     if code < 0:
         with suppress(ValueError):
-            how = f"signal {-code} ({signal.Signals(-code).name})"
+            how = f"signal {-code}, {signal.Signals(-code).name}"
     if not interpreter.is_ready:
-        return f"its Python could not start: {how}; its stderr may say why"
-    return f"its interpreter ended in the middle of the call: {how}"
+        return f"the Python process could not start ({how}): its stderr may say why"
+    return f"the Python process exited during the call ({how})"

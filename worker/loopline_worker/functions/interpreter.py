@@ -1,4 +1,4 @@
-"""One warm interpreter: a tree that makes the calls of one task after the other, and stands still between them."""
+"""An interpreter: a process tree that runs the calls of one task after the other, and is paused between them."""
 
 from __future__ import annotations
 
@@ -14,37 +14,37 @@ from pathlib import Path
 from typing import Any, Self
 
 from loopline_worker.attempts import scratch
-from loopline_worker.functions.append_files import Written
-from loopline_worker.functions.channel import Channel, Line
+from loopline_worker.functions.append_files import AppendFile
+from loopline_worker.functions.channel import Channel, Reply
 from loopline_worker.launch.interface import Ended, Job, Launcher, Tree
+from loopline_worker.timings import INTERPRETER_PAUSE_AFTER_S
 
 PROGRAM = Path(__file__).parent / "program" / "call_loop.py"
-_REST_AFTER_S = 0.1
 _TRIES = 100
 _RETRY_S = 0.01
 _LOOKS_AT_STRAYS = 5
 _LONGEST_REASON = 400
 _MOST_CPU_S = 1e9
 _UNSEEN_CPU_S = 0.1
-"""The system counts in ticks: so much more an interpreter may say that it has used, in all its life."""
+"""The system counts in ticks: an interpreter may report so much more than was measured, in all its life."""
 _MOST_BYTES = 2**50
 _END_WITHIN_S = 1.5
-"""Of an interpreter that no longer speaks, before it is killed."""
+"""Time in which an interpreter that has closed its socket has to end, before it is killed."""
 
 
-@dataclass(slots=True)  # not frozen: that makes the making of one twice as dear
-class Answer:
-    """To one task: how its calls went."""
+@dataclass(slots=True)  # not frozen: that makes the making of one twice as expensive
+class CallReply:
+    """An interpreter's reply about the calls of one task."""
 
     exit_code: int
     reason: str = ""
     cpu_s: float = 0.0
     peak_memory_bytes: int = 0
-    strays: int = 0  # as far as was seen in passing
+    strays: int = 0  # at the first look
 
 
 class Interpreter:
-    """``on_end`` is called once nothing of it is left."""
+    """A running interpreter with the files that it writes to; ``on_end`` is called once nothing of it is left."""
 
     def __init__(
         self,
@@ -52,42 +52,43 @@ class Interpreter:
         channel: Channel,
         key: Hashable,
         folder: Path,
-        files: tuple[Written, Written, Written],
+        *,
+        files: tuple[AppendFile, AppendFile, AppendFile],
         on_end: Callable[[Interpreter], None],
     ) -> None:
         self.key = key
         self.folder = folder
         self.tree = tree
-        self.used_cpu_s = 0.0  # by the calls that have ended
+        self.used_cpu_s = 0.0  # by calls that have ended
         self.is_ready = False
         self.is_frozen = False
         self._is_killed = False  # it may take a moment
         self.functions: set[str] = set()  # that it has loaded
-        self.stdout, self.stderr, self.ends = files
-        self._has_ends = True
-        self._holders = 1  # we, until it has ended
-        self._made = ""  # the folder of a call, ...
-        self._clean = ""  # ... where nothing was left in it
-        self._asked: Mapping[str, Any] = {}  # last
-        self._asked_at = 0.0
-        self._last_pid = 0  # when it was
+        self.stdout, self.stderr, self.results = files
+        self._has_results = True
+        self._holders = 1  # this object itself, until the tree has ended
+        self._call_folder = ""  # the last call's folder
+        self._clean_folder = ""  # the same, if nothing was left in it
+        self._request: Mapping[str, Any] = {}  # the last one
+        self._requested_at = 0.0
+        self._pid_at_request = 0  # the system's last process id
         self._channel = channel
-        self._own = 0  # processes, when nothing is called
-        self._resting_since: float | None = None
-        self._nightfall: asyncio.TimerHandle | None = None
-        self._end = asyncio.create_task(self._see_through(on_end))
+        self._own_processes = 0  # while no call runs
+        self._idle_since: float | None = None
+        self._idle_timer: asyncio.TimerHandle | None = None
+        self._end = asyncio.create_task(self._watch_end(on_end))
 
     @classmethod
     async def start(cls, launcher: Launcher, job: Job, key: Hashable, on_end: Callable[[Interpreter], None]) -> Self:
-        """``job``: its folder and what holds there."""
+        """Start an interpreter with the job's folder, limits and environment. Raises OSError."""
         folder = Path(job.folder)
         scratch.make(folder)
         program = folder / ".interpreter.py"  # where a sandbox shows it
         shutil.copyfile(PROGRAM, program)
         with ExitStack() as on_failure:
-            files: list[Written] = []
+            files: list[AppendFile] = []
             for _ in range(3):
-                files.append(Written(folder))
+                files.append(AppendFile(folder))
                 on_failure.callback(files[-1].close)
             ours, theirs = socket.socketpair()
             on_failure.callback(ours.close)
@@ -95,18 +96,25 @@ class Interpreter:
                 own = replace(job, command=[*job.command, str(program)], makes_folder=False)
                 tree = await launcher.start(own, theirs.fileno(), files[1].file)
             on_failure.pop_all()
-        interpreter = cls(tree, Channel(ours), key, folder, (files[0], files[1], files[2]), on_end)
+        written = files[0], files[1], files[2]
+        interpreter = cls(tree, Channel(ours), key, folder, files=written, on_end=on_end)
         with suppress(OSError):  # it is gone, as the first call will find
             interpreter._channel.send({}, [files[0].file, files[2].file])
         return interpreter
 
     @property
     def has_ended(self) -> bool:
+        """True if it runs no more calls."""
         return self._is_killed or self._end.done() or not self._channel.is_open
 
+    @property
+    def has_clean_folder(self) -> bool:
+        """True if the last call's folder can serve the next call."""
+        return bool(self._clean_folder)
+
     def make_folder(self, folder: str) -> None:
-        """For the next call: that of the last one where nothing was left in it. OSError: no room."""
-        clean, self._clean, self._made = self._clean, "", folder
+        """Make the next call's folder, or rename the last call's clean one. Raises OSError if there is no room."""
+        clean, self._clean_folder, self._call_folder = self._clean_folder, "", folder
         if clean:
             try:
                 os.rename(clean, folder)  # noqa: PTH104 - it is text
@@ -116,138 +124,142 @@ class Interpreter:
         scratch.make(Path(folder))
 
     def leave_folder(self) -> None:
-        """The last call's is not the next one's: there is, or may be, something in it."""
-        self._clean = ""
+        """Keep the last call's folder from serving the next call, because there may be something in it."""
+        self._clean_folder = ""
 
-    async def call(self, message: dict[str, Any], files: Sequence[int]) -> Answer | Ended:
-        """``Ended``: it is gone, and did not answer."""
+    async def call(self, message: dict[str, Any], files: Sequence[int]) -> CallReply | Ended:
+        """Run the calls of a task. Return the reply, or how the interpreter ended if it did not reply."""
         if not self.is_ready and not await self._get_ready():
-            return await self._last_words()
-        self.ask(message, files)
-        return await self.conclude(self.heed(await self._channel.line()))
+            return await self._end_without_reply()
+        self.request(message, files)
+        return await self.conclude(self.handle_reply(await self._channel.next_reply()))
 
-    def ask(self, message: dict[str, Any], files: Sequence[int] = ()) -> None:
-        """One that is ready; what it says then is to be ``heeded``."""
-        self._asked, self._asked_at, self._last_pid = message, time.monotonic(), _last_pid()
+    def request(self, message: dict[str, Any], files: Sequence[int] = ()) -> None:
+        """Send a call to a ready interpreter; pass its reply to ``handle_reply()``."""
+        self._request, self._requested_at, self._pid_at_request = message, time.monotonic(), _last_pid()
         try:
             self._channel.send(message, files)
         except OSError:
             self.kill()
 
-    def listen(self, listener: Callable[[Line], None]) -> None:
-        """Be told what it says next."""
+    def listen(self, listener: Callable[[Reply], None]) -> None:
+        """Call ``listener`` with the next reply."""
         self._channel.listen(listener)
 
-    def heed(self, line: Line) -> Answer | Ended | None:
-        """What that means, as far as it is known at once; ``conclude`` does the rest. None: it is gone."""
-        if line is None:
+    def handle_reply(self, reply: Reply) -> CallReply | Ended | None:
+        """Check a reply, as far as that needs no waiting: ``conclude`` does the rest. None if it did not reply."""
+        if reply is None:
             return None
         try:
-            answer = _checked(line)
+            checked = _checked(reply)
         except (KeyError, TypeError, ValueError, OverflowError, RecursionError):
             self.kill()
-            return Ended(exit_code=1, reason="its interpreter gave an answer that makes no sense")
-        if line.get("is_loaded") is True:
-            self.functions.add(self._asked["function"])
-        if line.get("is_clean") is True and self._asked["folder"] == self._made:
-            self._clean = self._made
-        self._account(answer)
-        return answer
+            return Ended(exit_code=1, reason="the Python process sent an invalid reply")
+        if reply.get("is_loaded") is True:
+            self.functions.add(self._request["function"])
+        if reply.get("is_clean") is True and self._request["folder"] == self._call_folder:
+            self._clean_folder = self._call_folder
+        self._account(checked)
+        return checked
 
-    async def conclude(self, heard: Answer | Ended | None) -> Answer | Ended:
-        if heard is None:
-            return await self._last_words()
-        if isinstance(heard, Answer) and heard.strays:
-            heard.strays = await self._count_strays()
-        return heard
+    async def conclude(self, reply: CallReply | Ended | None) -> CallReply | Ended:
+        """Add what has to be waited for: surviving processes, or the end of an interpreter that did not reply."""
+        if reply is None:
+            return await self._end_without_reply()
+        if isinstance(reply, CallReply) and reply.strays:
+            reply.strays = await self._count_strays()
+        return reply
 
-    @property
-    def has_clean_folder(self) -> bool:
-        return bool(self._clean)
+    def start_idle_timer(self) -> None:
+        """Pause it soon unless a call comes, with all that calls have left running in it."""
+        self._idle_since = time.monotonic()
+        if self._idle_timer is None:
+            self._pause_in(INTERPRETER_PAUSE_AFTER_S)
 
-    def rest(self) -> None:
-        """No call is under way: soon it stands still, whatever it has left running in itself."""
-        self._resting_since = time.monotonic()
-        if self._nightfall is None:
-            self._wait_for_night(_REST_AFTER_S)
-
-    def wake(self) -> None:
-        self._resting_since = None  # the timer finds that out: most calls are followed by another one
+    def resume(self) -> None:
+        """Undo the pause, for a call."""
+        self._idle_since = None  # the timer finds that out: most calls are followed by another one
         if self.is_frozen:
             self.is_frozen = False
             self.tree.thaw()
 
     def kill(self) -> None:
+        """Kill it with all that it has started."""
         self._is_killed = True
-        if self._nightfall:
-            self._nightfall.cancel()
+        if self._idle_timer:
+            self._idle_timer.cancel()
         if not self._end.done():
             self.tree.kill()
 
     async def ended(self) -> Ended:
+        """Wait for the end of its tree."""
         return await asyncio.shield(self._end)
 
     def clear(self) -> None:
-        """What the calls of a task wrote has been read."""
-        for file in (self.stdout, self.stderr, self.ends):
+        """Clear the files it writes to, once all was read."""
+        for file in (self.stdout, self.stderr, self.results):
             file.clear()
 
-    def take_ends(self) -> Written:
-        """It has ended: what its calls came to is the caller's, to close."""
-        self._has_ends = False
-        return self.ends
+    def take_results(self) -> AppendFile:
+        """Return the results of an interpreter that has ended; the file becomes the caller's, to close."""
+        self._has_results = False
+        return self.results
 
     def hold(self) -> None:
-        """Somebody reads what is written there; until released as often."""
+        """Keep its files open, until they are released as often."""
         self._holders += 1
 
     def release(self) -> None:
+        """Undo one ``hold``."""
         self._holders -= 1
         if not self._holders:
-            for file in (self.stdout, self.stderr, *([self.ends] if self._has_ends else [])):
+            for file in (self.stdout, self.stderr, *([self.results] if self._has_results else [])):
                 file.close()
 
     def remove(self) -> None:
-        """What it had on this computer."""
+        """Remove its folders."""
         scratch.remove(self.folder)
-        if self._clean:
-            scratch.remove(Path(self._clean))
+        if self._clean_folder:
+            scratch.remove(Path(self._clean_folder))
 
     async def _get_ready(self) -> bool:
-        if not await self._channel.line():
+        """Wait for its first line. False if it has ended before."""
+        if not await self._channel.next_reply():
             return False
         self.is_ready = True
-        for _ in range(_TRIES):  # it may be ready before its guard has said that it has begun
-            self._own = self.tree.count()
-            if self._own:
+        for _ in range(_TRIES):  # it may be ready before its supervisor has reported its start
+            self._own_processes = self.tree.count()
+            if self._own_processes:
                 break
             await asyncio.sleep(_RETRY_S)
         return True
 
-    def _account(self, answer: Answer) -> None:
-        """From a program that the function may have changed: what it says of its CPU time is looked at where it is
-        more than one core had; whether it left anything running, where anybody started anything meanwhile.
+    def _account(self, reply: CallReply) -> None:
+        """Correct the CPU time in a reply, and look for surviving processes if any process was started.
+
+        The function may have changed the program that replies. Its CPU time is compared with the measured one if it
+        is more than one core has.
         """
-        cpu_s = answer.cpu_s
-        if cpu_s > self.used_cpu_s + time.monotonic() - self._asked_at:
+        cpu_s = reply.cpu_s
+        if cpu_s > self.used_cpu_s + time.monotonic() - self._requested_at:
             cpu_s = min(cpu_s, self.tree.measure().cpu_s + _UNSEEN_CPU_S)
         before_s, self.used_cpu_s = self.used_cpu_s, max(cpu_s, self.used_cpu_s)
-        answer.cpu_s = self.used_cpu_s - before_s
-        answer.strays = 0 if 0 < self._last_pid == _last_pid() else self._strays()
+        reply.cpu_s = self.used_cpu_s - before_s
+        reply.strays = 0 if 0 < self._pid_at_request == _last_pid() else self._strays()
 
     def _strays(self) -> int:
-        return max(0, self.tree.count() - self._own) if self._own else 0
+        return max(0, self.tree.count() - self._own_processes) if self._own_processes else 0
 
     async def _count_strays(self) -> int:
-        """How many processes the call has left; those that are just ending do not count."""
+        """Count the processes that the call has left; those that are just ending do not count."""
         for _ in range(_LOOKS_AT_STRAYS - 1):
             await asyncio.sleep(_RETRY_S)
             if not (strays := self._strays()):
                 break
         return strays
 
-    async def _last_words(self) -> Ended:
-        """Why it did not answer."""
+    async def _end_without_reply(self) -> Ended:
+        """Return how it ended, as the reason for the missing reply."""
         try:
             async with asyncio.timeout(_END_WITHIN_S):
                 ended = await self.ended()
@@ -257,7 +269,7 @@ class Interpreter:
         used_s = max(0.0, ended.cpu_s - self.used_cpu_s)
         return replace(ended, cpu_s=used_s)
 
-    async def _see_through(self, on_end: Callable[[Interpreter], None]) -> Ended:
+    async def _watch_end(self, on_end: Callable[[Interpreter], None]) -> Ended:
         try:
             return await self.tree.wait()
         finally:
@@ -265,24 +277,25 @@ class Interpreter:
             self.release()
             asyncio.get_running_loop().call_soon(on_end, self)
 
-    def _wait_for_night(self, seconds: float) -> None:
-        self._nightfall = asyncio.get_running_loop().call_later(seconds, self._fall_asleep)
+    def _pause_in(self, seconds: float) -> None:
+        self._idle_timer = asyncio.get_running_loop().call_later(seconds, self._pause_if_idle)
 
-    def _fall_asleep(self) -> None:
-        self._nightfall = None
-        if self._resting_since is None or self._end.done():
+    def _pause_if_idle(self) -> None:
+        self._idle_timer = None
+        if self._idle_since is None or self._end.done():
             return
-        left_s = self._resting_since + _REST_AFTER_S - time.monotonic()
+        left_s = self._idle_since + INTERPRETER_PAUSE_AFTER_S - time.monotonic()
         if left_s > 0:
-            self._wait_for_night(left_s)
+            self._pause_in(left_s)
         else:
             self.tree.freeze()
             self.is_frozen = True
 
 
 class _LastPid:
-    """The number that was last given to a process or thread, by which one sees that none was started since; 0 where
-    the system does not say.
+    """The last process id that the system assigned, which shows if any process or thread was started since.
+
+    The id is 0 where the system does not report it.
     """
 
     def __init__(self) -> None:
@@ -302,19 +315,19 @@ class _LastPid:
 _last_pid = _LastPid()
 
 
-def _checked(line: dict[str, Any]) -> Answer:
-    """Such as the master takes; KeyError, TypeError, ValueError, OverflowError, RecursionError where it is not."""
+def _checked(line: dict[str, Any]) -> CallReply:
+    """Return a reply that the master accepts. Raises an error if the line is not one (see ``handle_reply``)."""
     reason = printable(str(line["reason"]))
-    answer = Answer(int(line["exit_code"]), reason, float(line["cpu_s"]), int(line["peak_memory_bytes"]))
-    if answer.exit_code not in (0, 1) or not 0 <= answer.cpu_s <= _MOST_CPU_S:
+    reply = CallReply(int(line["exit_code"]), reason, float(line["cpu_s"]), int(line["peak_memory_bytes"]))
+    if reply.exit_code not in (0, 1) or not 0 <= reply.cpu_s <= _MOST_CPU_S:
         raise ValueError("out of bounds")
-    if not 0 <= answer.peak_memory_bytes <= _MOST_BYTES:
+    if not 0 <= reply.peak_memory_bytes <= _MOST_BYTES:
         raise ValueError("out of bounds")
-    return answer
+    return reply
 
 
 def printable(reason: str) -> str:
-    """An exception's text may hold anything."""
+    """Return a text that can be shown, of limited length: an exception's text may hold anything."""
     if reason.isascii() and reason.isprintable():
         return reason[:_LONGEST_REASON]
     reason = reason.encode(errors="replace").decode()

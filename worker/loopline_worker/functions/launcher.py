@@ -1,4 +1,4 @@
-"""A launcher that makes calls by warm interpreters, and leaves everything else to the one below it."""
+"""The launcher that runs calls in interpreters of its pool, and passes all other tasks to the launcher below it."""
 
 from __future__ import annotations
 
@@ -12,52 +12,57 @@ from typing import TYPE_CHECKING
 
 from loopline_worker.attempts import scratch
 from loopline_worker.files.downloads import DownloadError
-from loopline_worker.functions.function_call import CallTree, Files, message_of, unavailable
+from loopline_worker.functions.function_call import FileStore, FunctionCall, message_of, unavailable
 from loopline_worker.functions.interpreter import PROGRAM
-from loopline_worker.functions.pool import Interpreters
+from loopline_worker.functions.pool import InterpreterPool
 from loopline_worker.launch.interface import Call, Ended, Job, Launcher, Lines, Patron, Tree, Usage
 from loopline_worker.launch.sinks import Sink, Target
 
 if TYPE_CHECKING:
     from loopline_shared.model import AttemptId
 
-HANDS_FILES_OVER = sys.platform != "win32"
+PASSES_FILES = sys.platform != "win32"
+"""True if open files can be passed over a socket."""
 
 
-class WarmLauncher:
-    """``python``: what functions run under, the beginning of a command."""
+class FunctionLauncher:
+    """A launcher for commands and calls. ``python``: what functions run under, the beginning of a command."""
 
-    def __init__(self, launcher: Launcher, files: Files, python: tuple[str, ...] = (sys.executable,)) -> None:
+    def __init__(self, launcher: Launcher, files: FileStore, python: tuple[str, ...] = (sys.executable,)) -> None:
         self._launcher = launcher
         self._files = files
-        self.interpreters = Interpreters(launcher, python)
-        self.lines = WarmLines(launcher.lines, self) if launcher.lines else None
+        self.interpreters = InterpreterPool(launcher, python)
+        self.lines = FunctionLines(launcher.lines, self) if launcher.lines else None
 
     async def start(self, job: Job, stdout: Target, stderr: Target) -> Tree:
+        """Start a command; a call starts with ``wait``."""
         call = job.call
         if call is None:
             return await self._launcher.start(job, stdout, stderr)
-        if HANDS_FILES_OVER:
+        if PASSES_FILES:
             assert not isinstance(stdout, int)
             assert not isinstance(stderr, int)
-            return self.call_tree(job, call, stdout, stderr)
+            return self.function_call(job, call, stdout, stderr)
         try:
             return await self._start_cold(job, call, stdout, stderr)
         except DownloadError as error:
             return EndedTree(unavailable(error))
 
-    def call_tree(self, job: Job, call: Call, stdout: Sink, stderr: Sink) -> CallTree:
-        return CallTree(job, call, self._files, self.interpreters, stdout, stderr)
+    def function_call(self, job: Job, call: Call, stdout: Sink, stderr: Sink) -> FunctionCall:
+        """Return the tree of a task's calls, which have not started."""
+        return FunctionCall(job, call, self._files, self.interpreters, (stdout, stderr))
 
     def cpu_s(self) -> float:
+        """Return the CPU time of the launcher below."""
         return self._launcher.cpu_s()
 
     def close(self) -> None:
+        """Kill the interpreters, and close the launcher below."""
         self.interpreters.close()
         self._launcher.close()
 
     async def _start_cold(self, job: Job, call: Call, stdout: Target, stderr: Target) -> Tree:
-        """An interpreter for this call alone, which finds it in a file."""
+        """Start an interpreter for this task alone, which reads its calls from a file."""
         if job.makes_folder:
             await asyncio.to_thread(scratch.make, Path(job.folder))
         folder, files = scratch.temporary(Path(job.folder)), list[str]()
@@ -70,47 +75,61 @@ class WarmLauncher:
         return await self._launcher.start(own, stdout, stderr)
 
 
-class WarmLines:
-    """Those of the launcher below, and calls, which begin at once where an interpreter waits for them."""
+class FunctionLines:
+    """Starts calls at once if an interpreter is idle, and passes commands to the launcher below."""
 
-    def __init__(self, lines: Lines, launcher: WarmLauncher) -> None:
+    def __init__(self, lines: Lines, launcher: FunctionLauncher) -> None:
         self._lines = lines
         self._launcher = launcher
         self.line_up, self.room, self.recall = lines.line_up, lines.room, lines.recall
 
     def takes(self, job: Job) -> bool:
-        return job.makes_folder and HANDS_FILES_OVER if job.call else self._lines.takes(job)
+        """True for a call without files, and for a command that the launcher below takes."""
+        return job.makes_folder and PASSES_FILES if job.call else self._lines.takes(job)
 
     def begin(self, patron: Patron, name: AttemptId, job: Job, stdout: Sink, stderr: Sink) -> Tree:
+        """Start a task at once. Raises OSError."""
         if job.call is None:
             return self._lines.begin(patron, name, job, stdout, stderr)
-        tree = self._launcher.call_tree(job, job.call, stdout, stderr)
-        tree.begin(patron, name)
-        return tree
+        call = self._launcher.function_call(job, job.call, stdout, stderr)
+        call.begin(patron, name)
+        return call
 
 
 class EndedTree:
-    """One that never began."""
+    """A tree that has ended without ever having started."""
 
     def __init__(self, ended: Ended) -> None:
         self._ended = ended
 
-    def kill(self) -> None: ...
+    def kill(self) -> None:
+        """Do nothing."""
 
-    def freeze(self) -> None: ...
+    def freeze(self) -> None:
+        """Do nothing."""
 
-    def thaw(self) -> None: ...
+    def thaw(self) -> None:
+        """Do nothing."""
 
-    def follow(self) -> None: ...
+    def follow(self) -> None:
+        """Do nothing."""
 
     def is_still(self) -> bool:
+        """True, for nothing runs."""
         return True
 
     def measure(self) -> Usage:
+        """Return zeros."""
         return Usage()
 
     def count(self) -> int:
+        """Return zero."""
         return 0
 
     async def wait(self) -> Ended:
+        """Return the end."""
         return self._ended
+
+
+WarmLauncher = FunctionLauncher
+"""The name by which the agent imports it until both are merged."""

@@ -1,4 +1,4 @@
-"""The interpreters of this worker: those that answer calls, and those that wait for the next one of their session."""
+"""The interpreter pool of this worker: interpreters that run calls, and idle ones that wait for the next."""
 
 from __future__ import annotations
 
@@ -12,45 +12,45 @@ from itertools import count
 from loopline_worker.attempts import scratch
 from loopline_worker.functions.interpreter import Interpreter
 from loopline_worker.launch.interface import Job, Launcher
+from loopline_worker.timings import INTERPRETER_IDLE_S
 
 _SAME_EVERYWHERE = {"PYTHONHASHSEED": "0"}
-"""A set is pickled in the order of its hashes: two workers' values are to be compared."""
-IDLE_S = 60.0
-"""So long an interpreter waits for another call."""
+"""A set is pickled in the order of its hashes, and values of two workers are to be compared."""
 
 
-class Interpreters:
-    """``python``: what they run, the beginning of a command."""
+class InterpreterPool:
+    """All interpreters. ``python``: the program that they run, the beginning of a command."""
 
-    def __init__(self, launcher: Launcher, python: Sequence[str], idle_s: float = IDLE_S) -> None:
+    def __init__(self, launcher: Launcher, python: Sequence[str], idle_s: float = INTERPRETER_IDLE_S) -> None:
         self._launcher = launcher
         self._python = python
         self._idle_s = idle_s
         self._numbers = count(1)
         self._all: set[Interpreter] = set()
         self._idle: dict[Interpreter, float] = {}  # since when; the longest idle first
-        self._looking: asyncio.TimerHandle | None = None  # for those that have been so for too long
+        self._idle_timer: asyncio.TimerHandle | None = None
         self._removals: set[asyncio.Future[None]] = set()
 
     @property
     def idle(self) -> list[Interpreter]:
+        """Interpreters that wait for a call, the longest idle first."""
         return list(self._idle)
 
     def find(self, key: Hashable) -> Interpreter | None:
-        """One that waits for a call."""
-        for interpreter in reversed(self._idle):  # what has just been used is still in the processor's caches
+        """Return an idle interpreter with this key, or None."""
+        for interpreter in reversed(self._idle):  # the last one used is still in the processor's caches
             if interpreter.key == key and not interpreter.has_ended:
                 return interpreter
         return None
 
-    def take(self, interpreter: Interpreter) -> None:
-        """Nobody else uses it until it is given back."""
+    def acquire(self, interpreter: Interpreter) -> None:
+        """Reserve an idle interpreter until it is released."""
         del self._idle[interpreter]
-        interpreter.wake()
+        interpreter.resume()
 
     async def start(self, key: Hashable, job: Job) -> Interpreter:
-        """A new one, likewise; OSError where there can be none."""
-        folder = f"{job.room}{os.sep}warm-{next(self._numbers)}"
+        """Start an interpreter and reserve it. Raises OSError if that is impossible."""
+        folder = f"{job.room}{os.sep}interpreter-{next(self._numbers)}"
         own = replace(self.under_python(job), folder=folder)
         own.environment[scratch.VARIABLE] = folder
         interpreter = await Interpreter.start(self._launcher, own, key, self._ended)
@@ -58,36 +58,39 @@ class Interpreters:
         return interpreter
 
     def under_python(self, job: Job, *arguments: str) -> Job:
+        """Return the job with the interpreter as its command, and these arguments."""
         environment = {**_SAME_EVERYWHERE, **job.environment}
         return replace(job, command=[*self._python, *arguments], environment=environment)
 
-    def give_back(self, interpreter: Interpreter) -> None:
+    def release(self, interpreter: Interpreter) -> None:
+        """Make an interpreter idle again, unless it has ended."""
         if not interpreter.has_ended:
-            interpreter.rest()
+            interpreter.start_idle_timer()
             self._idle[interpreter] = time.monotonic()
-            if self._looking is None:
-                self._look_in(self._idle_s)
+            if self._idle_timer is None:
+                self._start_idle_timer(self._idle_s)
 
     def keep(self, most: int) -> None:
-        """End the longest idle: so many may wait for a call."""
+        """Keep so many idle interpreters at most; end those that have been idle for longest."""
         for interpreter in self.idle[: max(0, len(self._idle) - most)]:
             self._end(interpreter)
 
     def close(self) -> None:
-        if self._looking:
-            self._looking.cancel()
+        """Kill all interpreters."""
+        if self._idle_timer:
+            self._idle_timer.cancel()
         for interpreter in self._all:
             interpreter.kill()
 
-    def _look_in(self, seconds: float) -> None:
-        self._looking = asyncio.get_running_loop().call_later(seconds, self._look)
+    def _start_idle_timer(self, seconds: float) -> None:
+        self._idle_timer = asyncio.get_running_loop().call_later(seconds, self._end_long_idle)
 
-    def _look(self) -> None:
-        self._looking = None
+    def _end_long_idle(self) -> None:
+        self._idle_timer = None
         long_ago = time.monotonic() - self._idle_s
         for interpreter, since in list(self._idle.items()):
             if since > long_ago:
-                self._look_in(since - long_ago)
+                self._start_idle_timer(since - long_ago)
                 return
             self._end(interpreter)
 
@@ -105,4 +108,4 @@ class Interpreters:
 
 def _remove(interpreter: Interpreter) -> None:
     interpreter.remove()
-    scratch.remove_empty(interpreter.folder.parent)  # that of its session
+    scratch.remove_empty(interpreter.folder.parent)  # the folder of its session

@@ -1,4 +1,4 @@
-"""Which Python functions run under here: the agent's own, or the one that the worker is set to."""
+"""The Python that functions run under: the agent's own, or the one in the worker's setting ``python``."""
 
 from __future__ import annotations
 
@@ -25,21 +25,21 @@ print(json.dumps(["%d.%d" % sys.version_info[:2], missing, [sys.prefix, sys.base
 
 @dataclass(frozen=True, slots=True)
 class Python:
-    """``obstacle``: why it can run no functions."""
+    """A Python program. ``obstacle``: the reason why it can run no functions."""
 
     program: str
     version: str = ""
     obstacle: str = ""
-    folders: tuple[Path, ...] = ()  # that a sandbox has to show
+    folders: tuple[Path, ...] = ()  # of its installation, which a sandbox has to show
 
     @property
     def functions(self) -> str | None:
-        """What its functions must have been pickled by: major and minor version."""
+        """Version (major and minor) that must have pickled its functions; None with an obstacle."""
         return None if self.obstacle else self.version
 
 
 def find(setting: str | None) -> Python:
-    """``setting``: a program's name or path. LooplineError where it is none."""
+    """Return the Python of a program's name or path, or the agent's own. Raises LooplineError if it is missing."""
     if setting is None:
         return _own()
     program = shutil.which(setting)
@@ -53,7 +53,7 @@ def _own() -> Python:
     from importlib.util import find_spec
 
     version = f"{sys.version_info.major}.{sys.version_info.minor}"
-    return Python(sys.executable, version, "" if find_spec("cloudpickle") else "it has no cloudpickle")
+    return Python(sys.executable, version, "" if find_spec("cloudpickle") else "cloudpickle is not installed")
 
 
 def _ask(program: str) -> Python:
@@ -63,4 +63,4 @@ def _ask(program: str) -> Python:
         version, missing, folders = json.loads(asked.stdout)
     except (OSError, subprocess.SubprocessError, ValueError) as error:
         return Python(program, obstacle=f"it does not run: {error}")
-    return Python(program, version, missing and f"it has no cloudpickle: {missing}", tuple(map(Path, folders)))
+    return Python(program, version, missing and f"cloudpickle is not installed: {missing}", tuple(map(Path, folders)))

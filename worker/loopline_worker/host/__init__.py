@@ -1,1 +1,1 @@
-"""This computer: its processors, memory, load, battery and benchmark."""
+"""The host: its processors, memory, load, battery and benchmark."""

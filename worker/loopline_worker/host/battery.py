@@ -1,4 +1,4 @@
-"""Whether this computer runs on its battery."""
+"""The battery of this computer."""
 
 from __future__ import annotations
 
@@ -12,23 +12,24 @@ _SUPPLIES = Path("/sys/class/power_supply")
 
 
 class Battery:
-    """Asked anew each time: what cannot be told now may be told later. That of a mouse is not this computer's."""
+    """Reads the state at each call; batteries of devices such as mice do not count."""
 
     def __init__(self, supplies: Path = _SUPPLIES) -> None:
         self._supplies = supplies
 
     def is_in_use(self) -> bool:
+        """True if this computer runs on its battery; False if that is not known."""
         if sys.platform == "linux":
             return _is_discharging(list(_read(self._supplies)))
         try:
             state = psutil.sensors_battery()
-        except (AttributeError, OSError, RuntimeError, psutil.Error):  # not every system tells
+        except (AttributeError, OSError, RuntimeError, psutil.Error):  # not every system reports it
             return False
         return state is not None and state.power_plugged is False
 
 
 def _is_discharging(supplies: list[dict[str, str]]) -> bool:
-    """Mains that are there decide; without a word from them, what the batteries do."""
+    """Judge by the mains if they are listed; otherwise by what the batteries do."""
     mains = [supply["online"] == "1" for supply in supplies if supply["type"] == "Mains"]
     doing = {supply["status"] for supply in supplies if supply["type"] == "Battery" and supply["scope"] != "Device"}
     if any(mains) or not doing:

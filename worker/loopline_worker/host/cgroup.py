@@ -1,6 +1,6 @@
-"""What a container, or a service's limits, leave of the computer: Linux control groups, versions 1 and 2.
+"""Limits that a container or a service sets on the agent: Linux control groups, versions 1 and 2.
 
-A limit may be set on our own group or on any above it that we can see: the tightest counts.
+A limit may be set on our own group or on any visible group above it: the tightest counts.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ _ROOT = Path("/")
 
 
 def is_contained(root: Path = _ROOT) -> bool:
-    """Whether this is a container: then the computer outside is not ours to measure."""
+    """True if this is a container, from which the computer outside cannot be measured."""
     marks = (root / ".dockerenv", root / "run/.containerenv")
     return any(mark.exists() for mark in marks) or any(os.environ.get(name) for name in _MARKING_VARIABLES)
 
@@ -27,7 +27,7 @@ class Cgroup(ABC):
 
     @staticmethod
     def find(root: Path = _ROOT) -> Cgroup | None:
-        """None where there are no such groups."""
+        """Return the agent's group; None on a system without control groups."""
         lines = (line.split(":", 2) for line in _read(root / "proc/self/cgroup").splitlines())
         paths = {name: path for _, names, path in lines for name in names.split(",")}
         mount = root / "sys/fs/cgroup"
@@ -37,20 +37,22 @@ class Cgroup(ABC):
 
     @abstractmethod
     def cpu_limit(self) -> float | None:
-        """Cores that the group may use at a time."""
+        """Return the number of cores that the group may use; None if it is unlimited."""
 
     @abstractmethod
     def cpu_s(self) -> float | None:
-        """CPU time that the group has used so far."""
+        """Return the CPU time that the group has used so far; None if it is unknown."""
 
     @abstractmethod
     def memory(self) -> Iterator[tuple[int, int]]:
-        """Limit and use in bytes, files that can be dropped left out, of every group that has a limit."""
+        """Yield limit and usage in bytes, without files that can be dropped, of every group with a limit."""
 
     def memory_limit_bytes(self) -> int | None:
+        """Return the tightest limit on memory; None if it is unlimited."""
         return min((limit for limit, _ in self.memory()), default=None)
 
     def memory_left_bytes(self) -> int | None:
+        """Return the memory left below the tightest limit; None if it is unlimited."""
         return min((max(0, limit - used) for limit, used in self.memory()), default=None)
 
 
@@ -104,7 +106,7 @@ _UNLIMITED = 2**62
 
 
 def _levels(mount: Path, path: str) -> list[Path]:
-    """Our group's folder and those above it; a container often sees only its own, mounted as if it were the root."""
+    """Return our group's folder and those above it; a container often sees only its own, mounted as the root."""
     own = mount / path.strip("/")
     if not own.is_dir():
         return [mount]

@@ -1,4 +1,4 @@
-"""This computer as far as it is ours to use: limits of a container or a service included."""
+"""The part of this computer that the agent may use: limits of a container or a service included."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _ARCHITECTURES = {"amd64": "x86_64", "aarch64": "arm64"}
 
 
 class Computer:
-    """``cores`` may be ours; ``measured_cores`` are those that ``busy_cpu_s`` counts.
+    """Capacity of this computer. ``cores`` may be used; ``busy_cpu_s`` counts the time of ``measured_cores``.
 
     In a container both are the container's, so that containers on one host do not back off from one another's work.
     """
@@ -33,14 +33,16 @@ class Computer:
 
     @classmethod
     def here(cls) -> Computer:
+        """Return this computer."""
         return cls(Cgroup.find(), is_contained())
 
     @property
     def cpus(self) -> int:
+        """Whole cores that may be used; at least one."""
         return max(1, math.floor(self.cores))
 
     def busy_cpu_s(self) -> float:
-        """CPU time that has been used so far, by anybody."""
+        """Return the CPU time used so far, by all processes."""
         used_s = self._group.cpu_s() if self._group else None
         if used_s is not None:
             return used_s
@@ -49,11 +51,13 @@ class Computer:
         return sum(times.values()) - times["idle"] - times.get("iowait", 0.0) - counted_twice
 
     def memory_bytes(self) -> int:
+        """Return the memory that may be used."""
         limit = self._cgroup.memory_limit_bytes() if self._cgroup else None
         total = psutil.virtual_memory().total
         return total if limit is None else min(total, limit)
 
     def memory_available_bytes(self) -> int:
+        """Return the memory that is free to use."""
         left = self._cgroup.memory_left_bytes() if self._cgroup else None
         available = psutil.virtual_memory().available
         return available if left is None else min(available, left)
@@ -68,7 +72,7 @@ def facts(
     network: bool = True,
     functions: str | None = None,
 ) -> Facts:
-    """What the agent tells of its computer when it says hello."""
+    """Return what the agent reports about its computer when it connects."""
     machine = platform.machine().lower()
     return Facts(
         os=_SYSTEMS.get(sys.platform, sys.platform)[:20],
@@ -93,7 +97,7 @@ def _usable_cpus() -> int:
 
 
 def processor() -> str:
-    """The processor's name as its maker writes it."""
+    """Return the processor's name as its maker writes it."""
     try:
         for line in Path("/proc/cpuinfo").read_text().splitlines():
             if line.startswith(("model name", "Hardware")):

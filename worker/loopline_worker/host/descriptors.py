@@ -1,4 +1,4 @@
-"""File descriptors: as many as the agent may have, for without any it could not look after its tasks."""
+"""File descriptors: the agent takes as many as it may, because it needs them to look after its tasks."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ _MOST = 65536
 _before: list[tuple[int, int]] = []
 
 
-def take_all() -> None:
-    """Of those that this user may have at most; nothing where the system sets none."""
+def raise_limit() -> None:
+    """Raise the limit to the most that this user may have, on systems that set one."""
     if sys.platform == "win32":
         return
     import resource
@@ -24,8 +24,8 @@ def take_all() -> None:
             _before.append(limit)
 
 
-def as_it_was(pid: int) -> None:
-    """For a process that tasks come from: programs that use select(2) break beyond the usual limit."""
+def restore_limit(pid: int) -> None:
+    """Give a process that tasks come from the usual limit: programs that use select(2) break beyond it."""
     if sys.platform == "linux" and _before:
         import resource
 

@@ -1,4 +1,4 @@
-"""What the owner of the computer leaves over, measured without our own processes."""
+"""The load by other programs, and the spare CPU that it leaves."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from loopline_worker.host.pressure import Pressure
 SAMPLE_EVERY_S = 2.0
 _GOOD_FOR_S = 0.25
 _SMOOTH_S = 6.0
-"""Two thirds of a change show within this time."""
+"""Time constant of the smoothing: two thirds of a change show within this time."""
 
 
 class Recent:
-    """A figure as it was just now: to read it takes as long as all the rest of a Report."""
+    """A figure remembered for a moment, because reading it takes as long as all the rest of a Report."""
 
     def __init__(self, read: Callable[[], int]) -> None:
         self._read = read
@@ -31,22 +31,22 @@ class Recent:
 
 
 class Meter:
-    """Fed with our own CPU time every now and then; answers with what is left, smoothed, at any time."""
+    """Measures the CPU time that other programs leave, smoothed; it needs our own CPU time now and then."""
 
     def __init__(self, computer: Computer) -> None:
         self._computer = computer
-        self._last: tuple[float, float] | None = None  # when, CPU seconds that others had used
+        self._last: tuple[float, float] | None = None  # when, and the CPU seconds that others had used
         self._spare_cpu: float | None = None
         self.pressure = Pressure()
         self.memory_available_bytes = Recent(computer.memory_available_bytes)
 
     @property
     def spare_cpu(self) -> float:
-        """Cores; all of them before anything is measured."""
+        """Spare cores; all of them before anything is measured."""
         return self._computer.cores if self._spare_cpu is None else self._spare_cpu
 
     def sample(self, own_cpu_s: float) -> None:
-        """Measure; ``own_cpu_s`` is all that the agent and its tasks have used so far."""
+        """Measure. ``own_cpu_s``: the CPU time of the agent and its tasks so far."""
         now = time.monotonic()
         self.pressure = Pressure.now()
         others_cpu_s = self._computer.busy_cpu_s() - own_cpu_s

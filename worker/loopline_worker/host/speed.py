@@ -1,9 +1,9 @@
-"""How fast one core of this computer is: a short benchmark against a reference core.
+"""The speed of one core of this computer: a short benchmark against a reference core.
 
-The reference: a core of speed 1.0 does one *slice* (``_slice``: about half interpreted Python, half hashing) in
-REFERENCE_S of CPU time. A computer is as fast as its best slice: whatever else runs on it can only make one slower,
-so that the figure is repeatable. It depends on the version of Python a little, as tasks written in Python do.
-Kept in the agent's data folder, and measured again when the computer, its Python or this benchmark changes.
+A core of speed 1.0 runs one *slice* (``_slice``: about half interpreted Python, half hashing) in REFERENCE_S of CPU
+time. The best slice counts: other programs can only make a slice slower, so that the figure is repeatable. It depends
+a little on the version of Python, as tasks written in Python do. The result is kept in the agent's data folder, and
+measured again when the computer, its Python or this benchmark changes.
 """
 
 from __future__ import annotations
@@ -33,22 +33,23 @@ _BLOCKS = 32
 
 
 def measure(slices: int = SLICES) -> float:
-    """Speed of one core, by the best of many slices, until none is better for a while: an eighth of a second of work
-    at most, and often a third of that.
+    """Measure one core by the best of many slices, until none is better for a while.
+
+    That takes an eighth of a second of CPU time at most, and often a third of that.
     """
-    best_s, in_vain = math.inf, 0
+    best_s, without_gain = math.inf, 0
     for _ in range(slices):
         took_s = _timed()
-        in_vain = 0 if took_s < _BETTER * best_s else in_vain + 1
+        without_gain = 0 if took_s < _BETTER * best_s else without_gain + 1
         best_s = min(best_s, took_s)
-        if in_vain == _SETTLED:
+        if without_gain == _SETTLED:
             break
     return round(REFERENCE_S / best_s, 2)
 
 
 @dataclass(frozen=True, slots=True)
 class Speed:
-    """What a benchmark found, how we know, and when it was measured (seconds since 1970)."""
+    """A measured speed, its source, and when it was measured (seconds since 1970)."""
 
     value: float
     source: SpeedSource
@@ -56,12 +57,12 @@ class Speed:
 
 
 def kept(file: Path, model: str, cpus: int) -> float:
-    """As measured on this very computer before, else now."""
+    """Return the speed that was measured on this computer before; measure it if there is none."""
     return known(file, model, cpus).value
 
 
 def known(file: Path, model: str, cpus: int) -> Speed:
-    """As measured on this very computer before, else now; and when."""
+    """Return the speed with its source and moment; measure it if it was not measured here before."""
     here = [_VERSION, model, cpus, platform.machine(), platform.python_version()]
     try:
         read = json.loads(file.read_text("utf-8"))
@@ -74,7 +75,7 @@ def known(file: Path, model: str, cpus: int) -> Speed:
     try:
         file.write_text(json.dumps({"computer": here, "speed": speed, "measured_at": now}), "utf-8")
     except OSError as error:
-        log.warning("cannot keep that, so it is measured again at the next start: %s", error)
+        log.warning("cannot save the speed, so it is measured again at the next start: %s", error)
     return Speed(speed, SpeedSource.BENCHMARK, now)
 
 

@@ -1,4 +1,4 @@
-"""What this computer lets us do to keep tasks in their place: tried, not guessed, and told by ``loopline doctor``."""
+"""Ways to isolate tasks that this computer has, found by trying. ``loopline doctor`` lists them."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from loopline_worker.launch import delegation, sandbox
 from loopline_worker.supervisor import priority, subreaper
 from loopline_worker.supervisor.control_groups import Places, remove_places
 
-_SERVICE = "`loopline service install` has it where systemd is"
+_SERVICE = "`loopline service install` enables it where systemd runs"
 
 
 @dataclass(frozen=True, slots=True)
 class Ability:
-    """One way of containing tasks, and whether it can be had here."""
+    """A way to isolate tasks; ``has`` is True if it is available here."""
 
     name: str
     has: bool
@@ -23,7 +23,7 @@ class Ability:
 
 
 def abilities() -> list[Ability]:
-    """From where it is called: a service may be allowed more than a terminal."""
+    """Return what the calling process is allowed: a service may be allowed more than a terminal."""
     if sys.platform == "linux":
         return _on_linux()
     return _on_windows() if sys.platform == "win32" else _on_macos()
@@ -45,25 +45,29 @@ def _of_processes() -> list[Ability]:
         Ability(
             "sessions yield too",
             has_sessions,
-            "every session of a task is lowered" if has_sessions else "this kernel has no group for each session",
+            "every session of a task gets the lowest priority" if has_sessions else "this kernel has no autogroups",
         ),
         Ability(
             "lowest disk priority",
             has_number,
-            "idle I/O class" if has_number else "by way of SCHED_IDLE: the system call is not known here",
+            "idle I/O class" if has_number else "by SCHED_IDLE: the system call is not known for this machine",
         ),
-        Ability("whatever a task starts is found", subreaper.libc is not None, "daemons that it leaves included"),
+        Ability("all child processes are tracked", subreaper.libc is not None, "daemons included"),
     ]
 
 
 def _of_groups(places: Places) -> list[Ability]:
     core, weight = places.get("core", ""), places.get("cpu", places.get("core", ""))
-    is_idle = _says(weight, "cpu.idle", "1") or _says(weight, "cpu.shares", "2") or _says(weight, "cpu.weight", "1")
+    is_idle = (
+        _contains(weight, "cpu.idle", "1")
+        or _contains(weight, "cpu.shares", "2")
+        or _contains(weight, "cpu.weight", "1")
+    )
     return [
-        _group("frozen without a signal", _there(core, "cgroup.freeze"), "by SIGSTOP, process by process"),
-        _group("memory limit kept by the kernel", "memory" in places, "watched: twice a second"),
-        _group("process limit kept by the kernel", "pids" in places, "RLIMIT_NPROC and watched: twice a second"),
-        _group("idle weight against other groups", is_idle, "by priority within its own group only"),
+        _group("frozen without signals", _exists(core, "cgroup.freeze"), "by SIGSTOP, one process after the other"),
+        _group("memory limit enforced by the kernel", "memory" in places, "checked twice a second"),
+        _group("process limit enforced by the kernel", "pids" in places, "RLIMIT_NPROC, and checked twice a second"),
+        _group("idle weight against other control groups", is_idle, "priority within its own group only"),
     ]
 
 
@@ -72,31 +76,31 @@ def _group(name: str, has: bool, instead: str) -> Ability:
 
 
 def _of_sandbox() -> Ability:
-    reason = sandbox.why_not()
-    return Ability("sandbox", not reason, reason or "bubblewrap; for tasks of a worker with --sandbox")
+    reason = sandbox.obstacle()
+    return Ability("sandbox", not reason, reason or "bubblewrap, for workers with --sandbox")
 
 
 def _on_macos() -> list[Ability]:
     return [
-        Ability("background quality of service", True, "what taskpolicy -b sets; untested"),
-        Ability("whatever a task starts is found", False, "a daemon that leaves its process group is not"),
-        Ability("memory and process limits kept by the kernel", False, "watched: twice a second"),
-        Ability("sandbox", False, "there is none for macOS"),
+        Ability("background quality of service", True, "as set by taskpolicy -b; untested"),
+        Ability("all child processes are tracked", False, "a daemon that leaves its process group is lost"),
+        Ability("memory and process limits enforced by the kernel", False, "checked twice a second"),
+        Ability("sandbox", False, "not available on macOS"),
     ]
 
 
 def _on_windows() -> list[Ability]:
     return [
-        Ability("job object", True, "killed on close, memory and process limits, idle class; untested"),
-        Ability("sandbox", False, "there is none for Windows"),
+        Ability("job object", True, "kill on close, memory and process limits, idle priority class; untested"),
+        Ability("sandbox", False, "not available on Windows"),
     ]
 
 
-def _there(folder: str, file: str) -> bool:
+def _exists(folder: str, file: str) -> bool:
     return bool(folder) and Path(folder, file).exists()
 
 
-def _says(folder: str, file: str, text: str) -> bool:
+def _contains(folder: str, file: str, text: str) -> bool:
     try:
         return Path(folder, file).read_text().strip() == text
     except OSError:

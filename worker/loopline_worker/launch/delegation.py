@@ -1,7 +1,8 @@
-"""Where the agent may make control groups for its attempts (see ``control_groups.py`` for what they are good for).
+"""Delegated control groups: folders in which the agent may make groups for its supervisors.
 
-A service manager hands a group over (``Delegate=yes``); version 1 belongs to root. We make a folder of our own in
-each hierarchy below the group that we are in, so that limits set on us hold for tasks as well.
+A service manager delegates a group (``Delegate=yes``); version 1 belongs to root. The agent makes a folder of its
+own in each hierarchy below the group that it is in, so that limits set on the agent hold for tasks as well. The
+uses of the groups are in ``supervisor/control_groups.py``.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ _numbers = count(1)
 
 
 def claim(yields: bool, root: Path = _ROOT) -> Places:
-    """Folders of ours, by what can be done there; none where nothing was handed over to us."""
+    """Make folders of the agent's own and return them by their use; empty without delegation."""
     hierarchies = _hierarchies(root)
     name = f"loopline-{os.getpid()}-{next(_numbers)}"
     places: Places = {}
@@ -34,7 +35,7 @@ def claim(yields: bool, root: Path = _ROOT) -> Places:
 
 
 def _hierarchies(root: Path) -> dict[str, Path]:
-    """The group that we are in, in each hierarchy that is of use; version 2 has the name ``""``."""
+    """Return the agent's group in each hierarchy that is of use; version 2 has the name ``""``."""
     mount = root / "sys/fs/cgroup"
     found: dict[str, Path] = {}
     for line in processes.read(str(root / "proc/self/cgroup")).decode().splitlines():
@@ -55,8 +56,8 @@ def _claim_unified(own: Path, name: str, yields: bool) -> Places:
     if not _make(own, name):
         return {}
     folder = own / name
-    with suppress(OSError):  # else what is handed on already is what there is
-        _hand_on(own)
+    with suppress(OSError):  # else the controllers that are delegated already have to do
+        _delegate(own)
     controllers = _words(folder / "cgroup.controllers")
     with suppress(OSError):
         _enable(folder, {"memory", "pids"} & controllers)
@@ -65,13 +66,13 @@ def _claim_unified(own: Path, name: str, yields: bool) -> Places:
     return dict.fromkeys(("core", *sorted(_words(folder / "cgroup.subtree_control"))), str(folder))
 
 
-def _hand_on(own: Path) -> None:
-    """Hand the controllers of our group on to groups below it: for that, no process may be in it (cgroups(7))."""
+def _delegate(own: Path) -> None:
+    """Enable the controllers of our group for groups below it, for which no process may be in it (cgroups(7))."""
     wanted = {"memory", "pids", "cpu"} & _words(own / "cgroup.controllers")
     if wanted <= _words(own / "cgroup.subtree_control") or not (own / "cgroup.events").exists():
-        return  # it is done, or this is the system's own root, which is not ours to change
+        return  # it is done, or this is the system's root group
     if _words(own / "cgroup.procs") != {str(os.getpid())}:
-        return  # it is not ours alone
+        return  # other processes are in it
     leaf = own / "agent"
     leaf.mkdir(exist_ok=True)
     processes.write(str(leaf / "cgroup.procs"), b"0")
@@ -84,7 +85,7 @@ def _enable(folder: Path, controllers: set[str]) -> None:
 
 
 def _lower(folder: Path) -> None:
-    """What is in it runs when nothing else wants to; before Linux 5.15, nearly so."""
+    """Give a group the idle weight; before Linux 5.15, the lowest weight."""
     try:
         processes.write(str(folder / "cpu.idle"), b"1")
     except OSError:
@@ -94,7 +95,7 @@ def _lower(folder: Path) -> None:
 
 
 def _make(own: Path, name: str) -> bool:
-    """Also removes what agents left behind that were killed."""
+    """Make a folder, and remove those of agents that were killed. False if that is not allowed."""
     try:
         for left in own.glob("loopline-*-*"):
             if not Path(f"/proc/{left.name.split('-')[1]}").exists():

@@ -1,23 +1,23 @@
-"""How long tasks take here, as far as the last ones tell: how many of them are worth lining up."""
+"""An estimate of how long tasks take here, by which the number of prefetched tasks is decided."""
 
 from __future__ import annotations
 
-_AHEAD_S = 0.02
-"""So much work is lined up at most: what is the more would only be missing elsewhere."""
+from loopline_worker.timings import LAST_TASK_SHARE, LONGEST_COUNTED_S, PREFETCH_S
+
 _MOST = 16
-_LONGEST_S = 0.1
-"""What takes longer counts as this, so that it is forgotten again."""
-_SHARE = 0.2
-"""Of the last one, in what is usual."""
+"""Tasks that are prefetched at one supervisor at most."""
 
 
-class Pace:
+class DurationEstimate:
+    """Exponentially weighted mean of the durations of tasks."""
+
     def __init__(self) -> None:
-        self._usual_s = _LONGEST_S
+        self._mean_s = LONGEST_COUNTED_S
 
-    def took(self, seconds: float) -> None:
-        self._usual_s += _SHARE * (min(seconds, _LONGEST_S) - self._usual_s)
+    def add(self, seconds: float) -> None:
+        """Learn that a task took so long."""
+        self._mean_s += LAST_TASK_SHARE * (min(seconds, LONGEST_COUNTED_S) - self._mean_s)
 
-    def in_a_moment(self) -> int:
-        """How many one after the other may be expected to be over at once."""
-        return min(_MOST, int(_AHEAD_S / max(self._usual_s, _AHEAD_S / _MOST)))
+    def prefetch_depth(self) -> int:
+        """Return how many tasks one supervisor is expected to complete within ``PREFETCH_S``."""
+        return min(_MOST, int(PREFETCH_S / max(self._mean_s, PREFETCH_S / _MOST)))

@@ -1,4 +1,4 @@
-"""What is below a guard, as the agent sees it: signalled as a whole, and its CPU time."""
+"""The processes below a supervisor, as the agent sees them: signalled all at once, and measured."""
 
 from __future__ import annotations
 
@@ -9,31 +9,35 @@ from contextlib import suppress
 
 import psutil
 
+from loopline_worker.launch.interface import Usage
 from loopline_worker.supervisor import processes
 
 _MOST_ROUNDS = 20
 
 
-def tree_of(guard: int) -> list[processes.Process]:
-    """What is below a guard. OSError where it cannot be looked at."""
-    return [process for pid in processes.descendants(guard) if (process := processes.look(pid))]
+def tree_of(supervisor: int) -> list[processes.Process]:
+    """Return the processes below a supervisor. Raises OSError if they cannot be read."""
+    return [process for pid in processes.descendants(supervisor) if (process := processes.status(pid))]
 
 
-def signal_all(guard: int, signum: int) -> int:
-    """Signal all below a guard, and what they start meanwhile; how many. OSError where it cannot be looked at."""
-    return for_all(guard, signum, lambda pid: os.kill(pid, signum))
+def signal_all(supervisor: int, signum: int) -> int:
+    """Signal all processes below a supervisor, and those that they start meanwhile; return how many.
+
+    Raises OSError if they cannot be read.
+    """
+    return for_all(supervisor, signum, lambda pid: os.kill(pid, signum))
 
 
-def for_all(guard: int, signum: int, act: Callable[[int], None]) -> int:
-    """``signal_all`` by another means; what that cannot do is done by the signal.
+def for_all(supervisor: int, signum: int, act: Callable[[int], None]) -> int:
+    """Do ``signal_all`` by another means; processes for which that fails are signalled.
 
-    In so many rounds at most, for something may fork faster than we look: then it is for the next call.
+    The number of rounds is limited, for a task may fork faster than the agent can look: the next call goes on.
     """
     if sys.platform != "linux":
-        return _signal_without_proc(guard, signum)
+        return _signal_without_proc(supervisor, signum)
     done: set[int] = set()
     for _ in range(_MOST_ROUNDS):
-        fresh = set(processes.descendants(guard)) - done
+        fresh = set(processes.descendants(supervisor)) - done
         if not fresh:
             break
         for pid in fresh:
@@ -46,12 +50,26 @@ def for_all(guard: int, signum: int, act: Callable[[int], None]) -> int:
     return len(done)
 
 
-def _signal_without_proc(guard: int, signum: int) -> int:
-    """The process groups of the guard's children at one stroke, then whoever else psutil finds below it."""
+def usage_of(pid: int, with_itself: bool = True) -> Usage:
+    """Measure a process and its living descendants by psutil, for systems without /proc."""
+    cpu_s, memory_bytes, tree = 0.0, 0, list[psutil.Process]()
+    with suppress(psutil.Error):
+        root = psutil.Process(pid)
+        tree = [*([root] if with_itself else []), *root.children(recursive=True)]
+        for process in tree:
+            with suppress(psutil.Error):
+                times = process.cpu_times()
+                cpu_s += times.user + times.system
+                memory_bytes += process.memory_info().rss
+    return Usage(cpu_s, memory_bytes, len(tree))
+
+
+def _signal_without_proc(supervisor: int, signum: int) -> int:
+    """Signal the process groups of the supervisor's children, then each other process that psutil finds below it."""
     below: list[psutil.Process] = []
     with suppress(psutil.Error):
-        root = psutil.Process(guard)
-        groups = {group for child in root.children() if (group := _group_of(child.pid)) and group != _group_of(guard)}
+        root, own = psutil.Process(supervisor), _group_of(supervisor)
+        groups = {group for child in root.children() if (group := _group_of(child.pid)) and group != own}
         for group in groups:
             with suppress(OSError):
                 os.killpg(group, signum)
@@ -64,33 +82,34 @@ def _signal_without_proc(guard: int, signum: int) -> int:
 
 
 def _group_of(pid: int) -> int:
-    """0 where it has ended."""
+    """Return the process group; 0 if the process has ended."""
     try:
         return os.getpgid(pid)
     except OSError:
         return 0
 
 
-class UsedByTree:
+class TreeCpuTime:
     """CPU time of a whole tree, with that of processes whose parents do not wait for them (SIGCHLD ignored).
 
-    What is waited for is found again in a parent's account; what goes and is not was lost, and is remembered here.
-    ``before_s``: what the guard had waited for when the tree began.
+    The time of a process that was waited for is found again in its parent's account. The time of one that was not
+    is lost there, and remembered here. ``before_s``: the CPU time that the supervisor had waited for at the tree's
+    start.
     """
 
     def __init__(self, before_s: float = 0.0) -> None:
         self._before_s = before_s
         self._lost_cpu_s = 0.0
-        self._seen_cpu_s: dict[int, float] = {}  # each one's own, and of those that it had waited for
+        self._seen_cpu_s: dict[int, float] = {}  # each process's own, and of the children that it had waited for
         self._seen_waited_s: dict[int, float] = {}
 
-    def cpu_s(self, guard: processes.Process, tree: list[processes.Process]) -> float:
-        """Until now; what came and went since the last look is missing."""
+    def cpu_s(self, supervisor: processes.Process, tree: list[processes.Process]) -> float:
+        """Return the time until now, without processes that came and went since the last call."""
         now_s = {process.pid: process.cpu_s + process.waited_cpu_s for process in tree}
-        waited_s = {process.pid: process.waited_cpu_s for process in (guard, *tree)}
+        waited_s = {process.pid: process.waited_cpu_s for process in (supervisor, *tree)}
         gone_s = sum(used_s for pid, used_s in self._seen_cpu_s.items() if pid not in now_s)
         found_s = sum(s - self._seen_waited_s[pid] for pid, s in waited_s.items() if pid in self._seen_waited_s)
         self._lost_cpu_s += max(0.0, gone_s - max(0.0, found_s))
         self._seen_cpu_s, self._seen_waited_s = now_s, waited_s
-        waited_by_guard_s = max(0.0, guard.waited_cpu_s - self._before_s)
-        return waited_by_guard_s + sum(now_s.values()) + self._lost_cpu_s
+        waited_by_supervisor_s = max(0.0, supervisor.waited_cpu_s - self._before_s)
+        return waited_by_supervisor_s + sum(now_s.values()) + self._lost_cpu_s

@@ -1,183 +1,160 @@
-"""The interface of launching: an attempt's tree of processes, and who starts it."""
+"""The interface of launching: what to run, the process tree that it becomes, and who starts it."""
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
-import psutil
-
-from loopline_worker.attempts.limits import Breach, Limits
+from loopline_worker.attempts.limits import Limits
+from loopline_worker.supervisor.orders import Breach
 
 if TYPE_CHECKING:
     from loopline_shared.model import AttemptId, Output
-    from loopline_worker.launch.sandbox import Sandbox
     from loopline_worker.launch.sinks import Sink, Target
 
+# The records below are made for every task and not frozen: freezing makes the making of one twice as expensive.
 
-@dataclass(slots=True)  # not frozen: that makes the making of one twice as dear
+
+@dataclass(slots=True)
 class Call:
     """A function to call in place of a command (loopline_worker/functions)."""
 
-    session: str  # calls of one may be made by one interpreter
+    session: str  # calls of one session may share an interpreter
     function: str  # SHA-256 of its pickle
     arguments: str  # their pickle in base64, or its SHA-256 in ``arguments_file``
-    environment: dict[str, str] = field(repr=False)  # what is its own of its job's
+    environment: dict[str, str] = field(repr=False)  # the task's own variables, without its job's
     arguments_file: str = ""
-    count: int | None = (
-        None  # of the calls that it makes, where they are several (loopline_shared/protocol/chunks.py)
-    )
+    count: int | None = None  # of the calls of a chunk (loopline_shared/protocol/chunks.py); None: a single call
 
     @property
     def files(self) -> list[str]:
+        """SHA-256 of each file that the call needs."""
         return [self.function, *([self.arguments_file] if self.arguments_file else [])]
 
 
-@dataclass(slots=True)  # not frozen: that makes the making of one twice as dear
+@dataclass(slots=True)
 class Job:
-    """What to run, and where."""
+    """Task as a launcher takes it: what to run, where, and within which limits."""
 
     command: Sequence[str]
     folder: str  # a path, as text: of most nothing more is ever needed
     environment: dict[str, str] = field(repr=False)
     limits: Limits = field(default_factory=Limits)
-    network: bool = True  # a sandbox without it may be asked for
+    network: bool = True  # a sandbox without network may be requested
     call: Call | None = None  # in place of the command
-    room: str = ""  # a folder round its own, which it may write to as well
-    makes_folder: bool = False  # the launcher does, and removes it afterwards where nothing is left in it
+    room: str = ""  # the folder around its own, which the task may write to as well
+    makes_folder: bool = False  # the launcher makes the folder, and removes it afterwards if nothing was left in it
 
 
-@dataclass(slots=True)  # not frozen: that makes the making of one twice as dear
+@dataclass(slots=True)
 class Usage:
-    """Of a whole tree, until now."""
+    """Resources that a whole tree has used until now."""
 
     cpu_s: float = 0.0
     memory_bytes: int = 0
     processes: int = 0
-    breach: Breach | None = None  # the limit that the system kept for us, once it was hit
+    breach: Breach | None = None  # the limit that the task hit, if the system enforces it
 
 
-@dataclass(slots=True)  # not frozen: that makes the making of one twice as dear
+@dataclass(slots=True)
 class Ended:
-    """How a task went, said once nothing of its tree is left."""
+    """End of a task, reported once nothing of its tree is left."""
 
     exit_code: int | None = None  # negative: killed by that signal
-    killed: bool = False  # by us: it had not ended by itself
+    killed: bool = False  # by the agent, before it ended by itself
     refusal: str = ""  # the command could not be run: the job's own mistake
-    trouble: str = ""  # nor could we: this computer's mistake
+    trouble: str = ""  # the task could not be run: this computer's mistake
     cpu_s: float = 0.0
-    peak_memory_bytes: int = 0  # of the largest process, where the system says so
+    peak_memory_bytes: int = 0  # of the largest process, if the system reports it
     breach: Breach | None = None  # as in Usage
     strays: int = 0  # processes that it left running, and that were killed
-    reason: str = ""  # what it says itself of why it failed
-    overhead_s: float = 0.0  # CPU time that watching over it took
-    system_s: float = 0.0  # of cpu_s, what the system spent on its behalf
-    folder_is_left: bool = True  # somebody has to remove it
-    elapsed_s: float | None = None  # from its beginning to its end, standing still included; None: not measured
-    value: Output | None = None  # what a function returned, where it is known without looking
+    reason: str = ""  # the task's own explanation of its failure
+    overhead_s: float = 0.0  # CPU time of its supervisor
+    system_s: float = 0.0  # part of cpu_s that the kernel used on its behalf
+    folder_is_left: bool = True  # somebody has to remove the folder
+    elapsed_s: float | None = None  # from start to end, frozen time included; None: not measured
+    value: Output | None = None  # what a function returned, if that is known without reading a file
 
 
 class Tree(Protocol):
-    """A task and all that it started."""
+    """A task with all processes that it has started."""
 
     def kill(self) -> None:
-        """Kill all of it, at once. Does nothing where it has ended."""
+        """Kill all of it at once. Does nothing if it has ended."""
 
     def freeze(self) -> None:
         """Stop all of it, until it is thawed or killed."""
 
-    def thaw(self) -> None: ...
+    def thaw(self) -> None:
+        """Let it go on."""
 
     def is_still(self) -> bool:
-        """Whether nothing of it runs any more: a process that is to stop does so when it next has its turn."""
+        """True if no process of it runs any more: a stopped process stops when it next has its turn."""
 
-    def measure(self) -> Usage: ...
+    def measure(self) -> Usage:
+        """Return what it has used until now."""
 
     def follow(self) -> None:
-        """Somebody reads along: what it writes is wanted as it comes, not only at its end."""
+        """Pass its output on as it comes from now on, because somebody reads it."""
 
     def count(self) -> int:
-        """Living processes in it; 0 where that cannot be seen, or not yet."""
+        """Return the number of its living processes; 0 if that is unknown."""
 
     async def wait(self) -> Ended:
-        """Until nothing of it is left."""
+        """Wait until nothing of it is left."""
 
 
 class Patron(Protocol):
-    """Who has tasks begun, or lined up: told of each by the name that it gave it."""
+    """Listener to tasks that were started or prefetched, each under the name that the listener gave it."""
 
     def begins(self, name: AttemptId, before: AttemptId) -> None:
-        """What was lined up begins, in the place of one that has ended and of which that is said next."""
+        """Learn that a prefetched task has started in the slot of another, whose ``ended()`` follows."""
 
-    def ended(self, name: AttemptId, ended: Ended) -> None: ...
+    def ended(self, name: AttemptId, ended: Ended) -> None:
+        """Receive the end of a task, of which nothing is left."""
 
     def returned(self, names: Sequence[AttemptId]) -> None:
-        """These were lined up, and will not begin."""
+        """Receive retracted tasks: they were prefetched and will not start."""
 
     def waits(self, name: AttemptId) -> None:
-        """This one takes a while: its end is not told, but to be waited for."""
+        """Learn that a task takes a while: await ``Tree.wait()`` in place of ``ended()``."""
 
 
 class Lines(Protocol):
-    """Where tasks begin at once, and can be lined up: each begins the moment that one before it has ended, without
-    a word from here.
+    """The part of a launcher that starts tasks at once and prefetches others.
+
+    A prefetched task starts as soon as one before it has ended, without a message from the agent.
     """
 
     def takes(self, job: Job) -> bool:
-        """Else it has to be started (``Launcher.start``)."""
+        """True if this task can be started here; otherwise ``Launcher.start`` has to."""
 
     def begin(self, patron: Patron, name: AttemptId, job: Job, stdout: Sink, stderr: Sink) -> Tree:
-        """At once. OSError."""
+        """Start a task at once. Raises OSError."""
 
     def line_up(self, patron: Patron, name: AttemptId, job: Job, stdout: Sink, stderr: Sink) -> Tree:
-        """For the time when one of those that were begun has ended; only where there was ``room``. OSError."""
+        """Prefetch a task behind one that runs, only if there is ``room``. Raises OSError."""
 
     def room(self) -> int:
-        """How many more may be lined up now: as much as is done in some milliseconds."""
+        """Return how many more tasks may be prefetched now: as many as run in some milliseconds."""
 
     def recall(self) -> None:
-        """Nothing that is lined up begins from now on: it is returned. Of what began just now one is told later."""
+        """Retract all prefetched tasks: they are ``returned``. One that has just started is reported later."""
 
 
 class Launcher(Protocol):
-    """Starts trees. OSError where this computer cannot."""
+    """Starts trees. Its methods raise OSError if this computer cannot."""
 
     @property
     def lines(self) -> Lines | None:
-        """None: here nothing can be lined up."""
+        """The part that can prefetch; None on a system without one."""
 
     async def start(self, job: Job, stdout: Target, stderr: Target) -> Tree:
-        """Start a task that writes there; open files stay the caller's, to close."""
+        """Start a task that writes to these targets; open files remain the caller's, to close."""
 
     def cpu_s(self) -> float:
-        """CPU time of the launcher itself."""
+        """Return the CPU time of the launcher's own processes."""
 
-    def close(self) -> None: ...
-
-
-def make_launcher(yields: bool, sandbox: Sandbox | None = None) -> Launcher:
-    """The one for this system; its tasks yield to the owner of the computer, or need not."""
-    if sys.platform == "win32":
-        from loopline_worker.launch.windows_launcher import WindowsLauncher
-
-        return WindowsLauncher(yields)
-    from loopline_worker.launch.posix import PosixLauncher
-
-    return PosixLauncher(yields, sandbox)
-
-
-def usage_of(pid: int, with_itself: bool = True) -> Usage:
-    """A process and its living descendants: what psutil can say where there is no /proc."""
-    cpu_s, memory_bytes, tree = 0.0, 0, list[psutil.Process]()
-    with suppress(psutil.Error):
-        root = psutil.Process(pid)
-        tree = [*([root] if with_itself else []), *root.children(recursive=True)]
-        for process in tree:
-            with suppress(psutil.Error):
-                times = process.cpu_times()
-                cpu_s += times.user + times.system
-                memory_bytes += process.memory_info().rss
-    return Usage(cpu_s, memory_bytes, len(tree))
+    def close(self) -> None:
+        """Kill what still runs, and end the launcher's own processes."""

@@ -1,4 +1,4 @@
-"""Windows' Job Objects by ctypes: limits on a tree of processes, which dies with the last handle to it. UNTESTED.
+"""Windows' Job Objects by ctypes: limits on a tree of processes, killed with the last handle to it. UNTESTED.
 
 The structures are those of winnt.h; tests check their sizes and the flags on any system, never the calls.
 """
@@ -25,6 +25,8 @@ BASIC_ACCOUNTING, EXTENDED_LIMIT, CPU_RATE = 1, 9, 15  # of JOBOBJECTINFOCLASS
 
 
 class BasicLimits(ctypes.Structure):
+    """JOBOBJECT_BASIC_LIMIT_INFORMATION"""
+
     _fields_ = [
         ("per_process_user_time_limit", c_int64),
         ("per_job_user_time_limit", c_int64),
@@ -39,6 +41,8 @@ class BasicLimits(ctypes.Structure):
 
 
 class IoCounters(ctypes.Structure):
+    """IO_COUNTERS"""
+
     _fields_ = [
         (name, c_uint64)
         for name in ("reads", "writes", "others", "read_bytes", "written_bytes", "other_bytes")
@@ -46,6 +50,8 @@ class IoCounters(ctypes.Structure):
 
 
 class ExtendedLimits(ctypes.Structure):
+    """JOBOBJECT_EXTENDED_LIMIT_INFORMATION"""
+
     _fields_ = [
         ("basic", BasicLimits),
         ("io", IoCounters),
@@ -57,10 +63,14 @@ class ExtendedLimits(ctypes.Structure):
 
 
 class CpuRate(ctypes.Structure):
+    """JOBOBJECT_CPU_RATE_CONTROL_INFORMATION"""
+
     _fields_ = [("control_flags", c_uint32), ("cpu_rate", c_uint32)]
 
 
 class Accounting(ctypes.Structure):
+    """JOBOBJECT_BASIC_ACCOUNTING_INFORMATION"""
+
     _fields_ = [
         ("total_user_time", c_int64),  # in units of 100 ns
         ("total_kernel_time", c_int64),
@@ -74,7 +84,7 @@ class Accounting(ctypes.Structure):
 
 
 def limits(yields: bool, memory_bytes: int | None, processes: int | None) -> ExtendedLimits:
-    """Everything dies with the job; the rest where it is asked for."""
+    """Return limits that kill everything with the job, and those that are given."""
     wanted = ExtendedLimits()
     wanted.basic.limit_flags = KILL_ON_JOB_CLOSE | DIE_ON_UNHANDLED_EXCEPTION
     if yields:
@@ -90,21 +100,23 @@ def limits(yields: bool, memory_bytes: int | None, processes: int | None) -> Ext
 
 
 def cpu_rate(cores: float, of_cores: int) -> CpuRate:
-    """A hard cap at so many of the computer's cores."""
+    """Return a hard cap at so many of the computer's cores."""
     share = max(1, min(CPU_RATE_WHOLE, round(CPU_RATE_WHOLE * cores / of_cores)))
     return CpuRate(CPU_RATE_ENABLE | CPU_RATE_HARD_CAP, share)
 
 
 def cpu_s(accounting: Accounting) -> float:
+    """Return the CPU time of all processes of the job, ended ones included."""
     return float(accounting.total_user_time + accounting.total_kernel_time) / 1e7
 
 
 def system_s(accounting: Accounting) -> float:
+    """Return the part of the CPU time that the kernel used."""
     return float(accounting.total_kernel_time) / 1e7
 
 
 class JobObject:
-    """One attempt's. OSError where Windows refuses."""
+    """The Job Object of one attempt. Its methods raise OSError if Windows refuses."""
 
     def __init__(self) -> None:
         self._api = _api()
@@ -112,24 +124,29 @@ class JobObject:
         self._check(self._handle.value)
 
     def set(self, information: ctypes.Structure, kind: int) -> None:
+        """Set limits of this kind."""
         size = ctypes.sizeof(information)
         self._check(self._api.SetInformationJobObject(self._handle, kind, ctypes.byref(information), size))
 
-    def take(self, process_handle: int) -> None:
+    def assign(self, process_handle: int) -> None:
+        """Put a process into the job."""
         self._check(self._api.AssignProcessToJobObject(self._handle, c_void_p(process_handle)))
 
     def accounting(self) -> Accounting:
+        """Return what the job has used."""
         answer: Accounting = self._ask(Accounting(), BASIC_ACCOUNTING)
         return answer
 
     def peak_memory_bytes(self) -> int:
+        """Return the peak memory of the whole job."""
         return int(self._ask(ExtendedLimits(), EXTENDED_LIMIT).peak_job_memory_used)
 
     def kill(self, exit_code: int = 1) -> None:
+        """Kill all processes of the job."""
         self._api.TerminateJobObject(self._handle, exit_code)
 
     def close(self) -> None:
-        """What is still in it is killed."""
+        """Close the handle, which kills what is still in the job."""
         if self._handle:
             self._api.CloseHandle(self._handle)
         self._handle = c_void_p(None)
@@ -146,7 +163,7 @@ class JobObject:
 
 def _api() -> Any:
     if sys.platform != "win32":
-        raise OSError("Job Objects are Windows' own")
+        raise OSError("Job Objects exist on Windows only")
     api = ctypes.WinDLL("kernel32", use_last_error=True)
     api.CreateJobObjectW.restype = c_void_p  # a handle is as wide as a pointer
     return api

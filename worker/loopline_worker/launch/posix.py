@@ -1,4 +1,4 @@
-"""Launching on POSIX: one launcher process, and below it a guard for each slot, kept from task to task."""
+"""Launching on POSIX: one zygote, and below it a supervisor for each slot, kept from task to task."""
 
 from __future__ import annotations
 
@@ -12,18 +12,20 @@ import time
 from collections.abc import Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from loopline_worker.host import descriptors
 from loopline_worker.launch import delegation
-from loopline_worker.launch.duration_estimate import Pace
+from loopline_worker.launch.duration_estimate import DurationEstimate
 from loopline_worker.launch.interface import Job, Patron
 from loopline_worker.launch.process_tree import PosixTree
 from loopline_worker.launch.sinks import Sink, Target, opened
-from loopline_worker.launch.supervisor_link import Line
+from loopline_worker.launch.supervisor_link import SupervisorLink
 from loopline_worker.supervisor import processes
-from loopline_worker.supervisor.claims import Tickets
+from loopline_worker.supervisor.claims import Claims
 from loopline_worker.supervisor.control_groups import Places
+from loopline_worker.supervisor.orders import TaskOrder
+from loopline_worker.timings import SLOW_TASK_S, SUPERVISOR_IDLE_S
 
 if TYPE_CHECKING:
     from loopline_shared.model import AttemptId
@@ -35,159 +37,171 @@ _PROGRAM = (
     "from loopline_worker.supervisor.zygote import main; main(*map(int, sys.argv[1:3]), *sys.argv[3:])"
 )
 _NEEDED = ("LD_LIBRARY_PATH",)  # by some builds of Python; nothing else, the agent's token least of all
-_IDLE_S = 30.0
-"""So long a guard waits for its next task."""
-_LONG_S = 0.03
-"""Behind what has run for so long nothing is lined up, for it may run for as long again."""
 
 
 class PosixLauncher:
-    """Keeps one launcher process. Guards outlive it: one that was killed is replaced at the next start."""
+    """Keeps the zygote and the links to supervisors. A supervisor that was killed is replaced at the next start."""
 
     def __init__(self, yields: bool, sandbox: Sandbox | None = None) -> None:
         self._yields = yields
         self._sandbox = sandbox
-        self._claimed: Places | None = None
+        self._claimed_places: Places | None = None
         self._users_threads = _UsersThreads()
-        self._pace = Pace()
+        self._durations = DurationEstimate()
         self._process: subprocess.Popen[bytes] | None = None
         self._socket: socket.socket | None = None
-        self._free: dict[Line, float] = {}  # since when; what was last in use comes last
-        self._lines: set[Line] = set()
-        self._resting: asyncio.TimerHandle | None = None
+        self._idle: dict[SupervisorLink, float] = {}  # since when; the last to have become so comes last
+        self._links: set[SupervisorLink] = set()
+        self._idle_timer: asyncio.TimerHandle | None = None
         self._cpu_s = 0.0
 
     @property
     def lines(self) -> PosixLauncher:
+        """The launcher itself, which can prefetch."""
         return self
 
     async def start(self, job: Job, stdout: Target, stderr: Target) -> PosixTree:
+        """Start a task that somebody waits for."""
         if isinstance(stdout, int) or isinstance(stderr, int):
             async with opened(stdout, stderr) as files:
-                return self._begin(self._tree(job, ()), files)
-        return self._begin(self._tree(job, (stdout, stderr)))
+                return self._start(self._tree(job, ()), files)
+        return self._start(self._tree(job, (stdout, stderr)))
 
     def takes(self, job: Job) -> bool:
+        """True if it is a command whose folder the supervisor makes."""
         return job.makes_folder and job.call is None
 
     def begin(self, patron: Patron, name: AttemptId, job: Job, stdout: Sink, stderr: Sink) -> PosixTree:
-        return self._begin(self._tree(job, (stdout, stderr), patron, name))
+        """Start a task whose listener is told of its end."""
+        return self._start(self._tree(job, (stdout, stderr), patron, name))
 
     def line_up(self, patron: Patron, name: AttemptId, job: Job, stdout: Sink, stderr: Sink) -> PosixTree:
-        lines = self._short() or self._at_work()
-        if not lines:
-            raise OSError("the launcher was killed just now")
+        """Prefetch a task, where fewest are prefetched."""
+        links = self._links_with_short_task() or self._busy_links()
+        if not links:
+            raise OSError("the zygote was killed just now")
         tree = self._tree(job, (stdout, stderr), patron, name)
-        min(lines, key=lambda line: line.lined_up).line_up(tree)
+        min(links, key=lambda link: link.prefetched).prefetch(tree)
         return tree
 
     def room(self) -> int:
-        """None behind what has run for long already."""
-        if not (depth := self._pace.in_a_moment()):
+        """Return how many more tasks may be prefetched; none behind a task that has run for long already."""
+        if not (depth := self._durations.prefetch_depth()):
             return 0
-        return sum(max(0, depth - line.lined_up) for line in self._short())
+        return sum(max(0, depth - link.prefetched) for link in self._links_with_short_task())
 
     def recall(self) -> None:
-        """From all lines at once, so that it goes back in the order in which it came."""
-        trees = [tree for line in self._lines for tree in line.take_back()]
-        for patron in {tree.patron for tree in trees if tree.patron}:
-            patron.returned([tree.name for tree in trees if tree.patron is patron and tree.name])
+        """Retract prefetched tasks, from all links at once so that they return in the order in which they came."""
+        trees = [tree for link in self._links for tree in link.retract()]
+        for listener in {tree.listener for tree in trees if tree.listener}:
+            listener.returned([tree.name for tree in trees if tree.listener is listener and tree.name])
 
     def cpu_s(self) -> float:
+        """Return the CPU time of the zygote."""
         with suppress(OSError):  # no file descriptor left: as it was
-            process = processes.look(self._process.pid) if self._process else None
+            process = processes.status(self._process.pid) if self._process else None
             self._cpu_s = process.cpu_s if process else 0.0
         return self._cpu_s
 
     def close(self) -> None:
-        """Guards kill what still runs of what nobody waits for, and the launcher ends after the last of them."""
+        """Hang up: supervisors kill what still runs for a listener, and the zygote ends after the last of them."""
         self._hang_up()
-        for line in self._at_work():
-            self.part(line)
+        for link in self._busy_links():
+            self.drop(link)
 
-    # Guards.
+    # Supervisors.
 
     def _tree(
-        self, job: Job, sinks: Sequence[Sink], patron: Patron | None = None, name: AttemptId | None = None
+        self, job: Job, sinks: Sequence[Sink], listener: Patron | None = None, name: AttemptId | None = None
     ) -> PosixTree:
-        return PosixTree(self._order(job), sinks, job.limits, self._yields, patron, name)
+        return PosixTree(
+            self._order(job), sinks, job.limits, yields=self._yields, listener=listener, name=name
+        )  # fmt: skip
 
-    def _begin(self, tree: PosixTree, files: Sequence[int] = ()) -> PosixTree:
-        line = self._take()
+    def _start(self, tree: PosixTree, files: Sequence[int] = ()) -> PosixTree:
+        link = self._idle_link()
         try:
-            line.begin(tree, files)
+            link.start(tree, files)
         except OSError:
-            self.part(line)
+            self.drop(link)
             raise
-        tree.begins()
+        tree.started()
         return tree
 
-    def _take(self) -> Line:
-        """One that is free, or a new one. OSError where there can be none."""
-        if self._free:
-            return self._free.popitem()[0]
-        with ExitStack() as undoing:
+    def _idle_link(self) -> SupervisorLink:
+        """Return the link to an idle supervisor, or to a new one. Raises OSError if there can be none."""
+        if self._idle:
+            return self._idle.popitem()[0]
+        with ExitStack() as on_failure:
             ours, theirs = socket.socketpair()
-            undoing.callback(ours.close)
+            on_failure.callback(ours.close)
             with theirs:
-                tickets = Tickets()
-                undoing.callback(tickets.close)
-                self._hand_over(theirs.fileno(), tickets.drawn_from)
-            undoing.pop_all()
-        line = Line(ours, tickets, self._places, self)
-        self._lines.add(line)
-        return line
+                claims = Claims()
+                on_failure.callback(claims.close)
+                self._ask_zygote(theirs.fileno(), claims.supervisors_end)
+            on_failure.pop_all()
+        link = SupervisorLink(ours, claims, self._places, self)
+        self._links.add(link)
+        return link
 
-    def _at_work(self) -> list[Line]:
-        """Those behind whose tasks others can be lined up."""
-        return [line for line in self._lines if line.first and line.first.patron]
+    def _busy_links(self) -> list[SupervisorLink]:
+        """Return the links behind whose tasks others can be prefetched."""
+        return [link for link in self._links if link.first and link.first.listener]
 
-    def _short(self) -> list[Line]:
-        """Those among them whose task may be over in a moment."""
-        long_ago = time.monotonic() - _LONG_S
-        return [line for line in self._at_work() if line.began_at > long_ago]
+    def _links_with_short_task(self) -> list[SupervisorLink]:
+        """Return the busy links whose task has not run for long."""
+        long_ago = time.monotonic() - SLOW_TASK_S
+        return [link for link in self._busy_links() if link.started_at > long_ago]
 
-    def _hand_over(self, *files: int) -> None:
+    def _ask_zygote(self, *files: int) -> None:
+        """Have the zygote fork a supervisor with these files; start a zygote if there is none."""
         if self._socket:
             with suppress(ConnectionError):
                 socket.send_fds(self._socket, [b"+"], files)
                 return
-            self._lose()
-        socket.send_fds(self._open(), [b"+"], files)
+            self._lose_zygote()
+        socket.send_fds(self._start_zygote(), [b"+"], files)
 
-    # What lines say.
+    # Reports by links.
 
-    def ended(self, tree: PosixTree, elapsed_s: float | None) -> None:
-        if tree.patron and elapsed_s is not None:
-            self._pace.took(elapsed_s)
-        long_ago = time.monotonic() - _LONG_S
-        if any(line.lined_up and line.began_at <= long_ago for line in self._lines):
-            self.recall()  # from behind what takes long after all, while others come to an end
+    def task_ended(self, tree: PosixTree, elapsed_s: float | None) -> None:
+        """Learn from the task's duration, and retract what waits behind a task that runs for long after all."""
+        if tree.listener and elapsed_s is not None:
+            self._durations.add(elapsed_s)
+        long_ago = time.monotonic() - SLOW_TASK_S
+        if any(link.prefetched and link.started_at <= long_ago for link in self._links):
+            self.recall()
 
-    def freed(self, line: Line) -> None:
-        if self._socket is None or line not in self._lines:
-            self.part(line)
+    def link_idle(self, link: SupervisorLink) -> None:
+        """Keep the supervisor for the next task."""
+        if self._socket is None or link not in self._links:
+            self.drop(link)
             return
-        self._free[line] = time.monotonic()
-        if self._resting is None:
-            self._resting = asyncio.get_running_loop().call_later(_IDLE_S, self._rest)
+        self._idle[link] = time.monotonic()
+        if self._idle_timer is None:
+            self._start_idle_timer()
 
-    def part(self, line: Line) -> None:
-        line.close()
-        self._free.pop(line, None)
-        self._lines.discard(line)
+    def drop(self, link: SupervisorLink) -> None:
+        """Close a link for good."""
+        link.close()
+        self._idle.pop(link, None)
+        self._links.discard(link)
 
-    def _rest(self) -> None:
-        """Let go of those that have waited for long."""
-        self._resting = None
-        for line in [line for line, since in self._free.items() if since <= time.monotonic() - _IDLE_S]:
-            self.part(line)
-        if self._free:
-            self._resting = asyncio.get_running_loop().call_later(_IDLE_S, self._rest)
+    def _start_idle_timer(self) -> None:
+        self._idle_timer = asyncio.get_running_loop().call_later(SUPERVISOR_IDLE_S, self._drop_idle)
 
-    # The launcher process.
+    def _drop_idle(self) -> None:
+        """Drop supervisors that have been idle for long."""
+        self._idle_timer = None
+        long_ago = time.monotonic() - SUPERVISOR_IDLE_S
+        for link in [link for link, since in self._idle.items() if since <= long_ago]:
+            self.drop(link)
+        if self._idle:
+            self._start_idle_timer()
 
-    def _open(self) -> socket.socket:
+    # The zygote.
+
+    def _start_zygote(self) -> socket.socket:
         if self._process:
             self._process.poll()
         ours, theirs = socket.socketpair()
@@ -199,53 +213,51 @@ class PosixLauncher:
                 env={name: os.environ[name] for name in _NEEDED if name in os.environ},
                 stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
             )  # fmt: skip
-        descriptors.as_it_was(self._process.pid)
+        descriptors.restore_limit(self._process.pid)
         self._socket = ours
-        asyncio.get_running_loop().add_reader(ours.fileno(), self._lose)
+        asyncio.get_running_loop().add_reader(ours.fileno(), self._lose_zygote)
         return ours
 
-    def _lose(self) -> None:
-        """It was killed: behind its guards is nobody any more, so each goes as soon as it has no task."""
+    def _lose_zygote(self) -> None:
+        """The zygote was killed. Nothing watches its supervisors any more, so each goes when its task has ended."""
         self.recall()
         self._hang_up()
-        self._lines.clear()
+        self._links.clear()
 
     def _hang_up(self) -> None:
         if self._socket:
             asyncio.get_running_loop().remove_reader(self._socket.fileno())
             self._socket.close()
         self._socket = None
-        for line in list(self._free):
-            self.part(line)
+        for link in list(self._idle):
+            self.drop(link)
 
     @property
     def _places(self) -> Places:
-        """Where guards have their control groups; claimed for the first one."""
-        if self._claimed is None:
-            self._claimed = delegation.claim(self._yields) if sys.platform == "linux" else {}
-        return self._claimed
+        """Folders for the control groups of supervisors, claimed for the first one."""
+        if self._claimed_places is None:
+            self._claimed_places = delegation.claim(self._yields) if sys.platform == "linux" else {}
+        return self._claimed_places
 
-    def _order(self, job: Job) -> dict[str, Any]:
-        """What the guard is told."""
-        limits: dict[str, int | None] = {
-            "memory_bytes": job.limits.memory_bytes,
-            "processes": job.limits.processes,
-            "file_bytes": job.limits.scratch_bytes,
-        }
-        if "pids" not in self._places and job.limits.processes:  # a stop for what is faster than we watch
-            limits["user_threads"] = self._users_threads.now() + 2 * job.limits.processes
-        return {
-            "command": list(job.command),
-            "sandbox": self._sandbox.options(job) if self._sandbox else [],
-            "folder": job.folder,
-            "makes_folder": job.makes_folder,
-            "environment": job.environment,
-            "limits": limits,
-        }
+    def _order(self, job: Job) -> TaskOrder:
+        limits, threads = job.limits, None
+        if limits.processes and "pids" not in self._places:  # stops what is faster than the watch
+            threads = self._users_threads.now() + 2 * limits.processes
+        return TaskOrder(
+            list(job.command),
+            job.folder,
+            job.environment,
+            sandbox=self._sandbox.options(job) if self._sandbox else [],
+            makes_folder=job.makes_folder,
+            memory_bytes=limits.memory_bytes,
+            processes=limits.processes,
+            file_bytes=limits.scratch_bytes,
+            user_threads=threads,
+        )
 
 
 class _UsersThreads:
-    """How many our user has; counting takes milliseconds, so that it is not done for every attempt."""
+    """Number of this user's threads, remembered for some seconds because counting takes milliseconds."""
 
     _GOOD_FOR_S = 5.0
 
@@ -254,6 +266,7 @@ class _UsersThreads:
         self._counted_at = -math.inf
 
     def now(self) -> int:
+        """Return the number."""
         if time.monotonic() - self._counted_at > self._GOOD_FOR_S:
             self._count, self._counted_at = processes.threads_of_user(), time.monotonic()
         return self._count

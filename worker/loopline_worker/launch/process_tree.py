@@ -1,4 +1,4 @@
-"""One attempt's tree on POSIX, by way of its guard."""
+"""Process tree of one attempt on POSIX, as the agent sees it through the supervisor."""
 
 from __future__ import annotations
 
@@ -8,117 +8,150 @@ import math
 import signal
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
-from loopline_worker.attempts.limits import Breach, Limits
-from loopline_worker.launch.family import UsedByTree, for_all, signal_all, tree_of
-from loopline_worker.launch.interface import Ended, Patron, Usage, usage_of
+from loopline_worker.attempts.limits import Limits
+from loopline_worker.launch.family import TreeCpuTime, for_all, signal_all, tree_of, usage_of
+from loopline_worker.launch.interface import Ended, Patron, Usage
 from loopline_worker.launch.sinks import Sink
 from loopline_worker.supervisor import control_groups, priority, processes
-from loopline_worker.supervisor.control_groups import Group
+from loopline_worker.supervisor.control_groups import ControlGroup, Hits
+from loopline_worker.supervisor.orders import Breach, TaskOrder
 
 if TYPE_CHECKING:
     from loopline_shared.model import AttemptId
-    from loopline_worker.launch.supervisor_link import Line
 
 _STOPPED = "TtZX"  # dead ones included
 _OUR_MISTAKES = {errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE}
 
 
+class TreeLink(Protocol):
+    """The link that the tree is queued at (``supervisor_link.SupervisorLink``)."""
+
+    supervisor: int
+    session: int
+    group: ControlGroup
+    hits: Hits
+    past_cpu_s: float
+
+    @property
+    def last(self) -> PosixTree | None:
+        """The latest task."""
+
+    def retract_prefetched(self) -> None:
+        """Retract what has not started: from now on only the last of the rest may run."""
+
+    def request(self, word: str, number: int) -> None:
+        """Send a request for one of the tasks."""
+
+    def request_confirmation(self) -> None:
+        """Have the supervisor report when the last task runs."""
+
+    def close(self) -> None:
+        """Hang up."""
+
+
 class PosixTree:
-    """``sinks``: where what it writes is to go, of stdout and stderr; none where it has files of its own. ``patron``
-    is told of it by this ``name``; where there is none, somebody waits for it.
+    """Task at a supervisor.
+
+    ``sinks`` receive stdout and stderr (none if the task writes to files). ``listener`` is called with ``name``;
+    without one, the caller awaits ``wait()``.
     """
 
-    line: Line
-    number = 0  # at its guard
+    link: TreeLink
+    number = 0  # of the order, at its supervisor
 
     def __init__(
         self,
-        order: Mapping[str, Any],
+        order: TaskOrder,
         sinks: Sequence[Sink],
         limits: Limits,
+        *,
         yields: bool,
-        patron: Patron | None = None,
+        listener: Patron | None = None,
         name: AttemptId | None = None,
     ) -> None:
         self.order = order
-        self.patron = patron
+        self.listener = listener
         self.name = name
         self.is_frozen = False  # or is to be
-        self.began_at = math.inf  # by ``time.monotonic``
+        self.started_at = math.inf  # by ``time.monotonic``
         self._sinks = sinks
         self._limits = limits
         self._yields = yields
         self._low_sessions: set[int] = set()
-        self._is_held = False  # by a frozen group, or was
-        self._must_thaw = False  # it could not be, the last time
+        self._is_in_frozen_group = False  # or was
+        self._must_thaw = False  # the last attempt to thaw it failed
         self._seen_cpu_s: dict[int, float] = {}  # of processes that are to stop
-        self._used = UsedByTree()
+        self._cpu_time = TreeCpuTime()
         self._hits = 0, 0
         self._usage = Usage()
         self._has_ended = False
-        self._ended: asyncio.Future[Ended] | None = None if patron else asyncio.get_running_loop().create_future()
+        self._ended: asyncio.Future[Ended] | None = None if listener else asyncio.get_running_loop().create_future()
 
     def kill(self) -> None:
-        """At one stroke from here, for its guard is as low as itself; the guard sees to it that nothing is left."""
+        """Kill it from here, because its supervisor has as low a priority; that one ensures that nothing is left."""
         if self._has_ended:
             return
-        self.line.hold_back()
-        if self.line.last is not self:  # it has ended, or was lined up itself
+        self.link.retract_prefetched()
+        if self.link.last is not self:  # it has ended, or was prefetched itself
             return
-        self.line.say("kill", self.number)
-        if self._guard:  # of one that has not said who it is, nothing runs yet
+        self.link.request("kill", self.number)
+        if self._supervisor:  # while its process id is not known, nothing runs yet
             with suppress(OSError):
-                signal_all(self._guard, signal.SIGKILL)
+                signal_all(self._supervisor, signal.SIGKILL)
 
     def freeze(self) -> None:
-        """Whatever runs in its place: it may have ended just now."""
+        """Freeze what runs in its slot, for this task may have ended just now."""
         if not self._has_ended:
-            self.line.hold_back()
+            self.link.retract_prefetched()
             self._set_frozen(True)
 
     def thaw(self) -> None:
+        """Let it go on."""
         self._set_frozen(False)
 
     def follow(self) -> None:
+        """Have the supervisor pass on its output as it comes."""
         if not self._has_ended:
-            self.line.say("follow", self.number)
+            self.link.request("follow", self.number)
 
     def is_still(self) -> bool:
-        """Stopped, or without processor time since the last call: it is waiting for its turn to stop.
+        """True if each process is stopped, or has had no processor time since the last call.
 
-        A process that is told to stop never again runs a line of its program; but on a busy computer one of the
-        lowest priority may wait long until it shows. What cannot be seen is not known to stand still.
+        A process that is to stop never again runs a line of its program. But on a busy computer a process of the
+        lowest priority may wait long for its turn to stop. A process that cannot be read is not taken for stopped.
         """
         if self._has_ended:
             return True
-        if not self._guard or sys.platform != "linux":  # elsewhere, signalled is all that can be known
-            return bool(self._guard)
+        if not self._supervisor or sys.platform != "linux":  # elsewhere, signalled is all that can be known
+            return bool(self._supervisor)
         try:
-            tree, standing = tree_of(self._guard), self._group.standing()
+            tree, stopped = tree_of(self._supervisor), self._group.stopped()
         except OSError:
             return False
         before, self._seen_cpu_s = self._seen_cpu_s, {process.pid: process.cpu_s for process in tree}
         still = [
-            process.state in _STOPPED or process.pid in standing or before.get(process.pid) == process.cpu_s
+            process.state in _STOPPED or process.pid in stopped or before.get(process.pid) == process.cpu_s
             for process in tree
         ]
         return bool(still) and all(still)
 
     def count(self) -> int:
-        if not self._guard:
+        """Return the number of its living processes; 0 while the supervisor is not known."""
+        if not self._supervisor:
             return 0
         if sys.platform != "linux":
-            return usage_of(self._guard, with_itself=False).processes
+            return usage_of(self._supervisor, with_itself=False).processes
         with suppress(OSError):
-            return sum(process.state not in "ZX" for process in tree_of(self._guard))
+            return sum(process.state not in "ZX" for process in tree_of(self._supervisor))
         return 0
 
     def measure(self) -> Usage:
-        if not self._guard:
+        """Return what it has used until now, and lower sessions that it has opened."""
+        if not self._supervisor:
             return Usage()
         if self._must_thaw:
             self._set_frozen(False)
@@ -127,63 +160,65 @@ class PosixTree:
         return self._usage
 
     async def wait(self) -> Ended:
+        """Wait for its end; if that is cancelled, the supervisor kills it."""
         assert self._ended
         try:
             return await self._ended
         except asyncio.CancelledError:
-            self.line.close()  # nobody waits any more: its guard kills it
+            self.link.close()  # nobody waits any more: the supervisor kills it
             raise
 
-    # What its line says.
+    # Reports by way of the link.
 
-    def begins(self, before: PosixTree | None = None) -> None:
-        """Its guard is at it; ``before``: whose place it takes, standing still where that is to stand still."""
-        self._used = UsedByTree(self.line.past_cpu_s)
-        self._hits = self.line.hits
-        self.began_at = time.monotonic()
-        if before and self.patron and self.name and before.name:
-            self._is_held, before._is_held = before._is_held, False
-            self.patron.begins(self.name, before.name)
+    def started(self, before: PosixTree | None = None) -> None:
+        """The supervisor started this task in the slot of ``before``. If that was frozen, this task is frozen too."""
+        self._cpu_time = TreeCpuTime(self.link.past_cpu_s)
+        self._hits = self.link.hits
+        self.started_at = time.monotonic()
+        if before and self.listener and self.name and before.name:
+            self._is_in_frozen_group, before._is_in_frozen_group = before._is_in_frozen_group, False
+            self.listener.begins(self.name, before.name)
 
-    def heed(self, news: dict[str, Any]) -> bool:
-        """Whether that was the last of it."""
-        if "stdout" in news:
-            self._sinks[0].feed(news.pop("stdout"))
-        if "stderr" in news:
-            self._sinks[1].feed(news.pop("stderr"))
-        if "runs" in news and self.is_frozen:
+    def handle(self, report: dict[str, Any]) -> bool:
+        """Take in a report of the supervisor. True if the task has ended."""
+        if "stdout" in report:
+            self._sinks[0].feed(report.pop("stdout"))
+        if "stderr" in report:
+            self._sinks[1].feed(report.pop("stderr"))
+        if "runs" in report and self.is_frozen:
             self._set_frozen(True)
-        return "runs" not in news and bool(news)
+        return "runs" not in report and bool(report)
 
-    def end(self, news: dict[str, Any]) -> None:
-        self._end(_ended(news))
+    def end(self, report: dict[str, Any]) -> None:
+        """Take in the report of the end."""
+        self._end(_ended(report))
 
     def lose(self) -> None:
-        """Its guard was killed."""
-        self._end(Ended(trouble="its guard was killed"))
+        """Take note that the supervisor was killed."""
+        self._end(Ended(trouble="its supervisor was killed"))
 
     def _end(self, ended: Ended) -> None:
-        if self._is_held:  # the next task must not find itself frozen as soon as it is moved there
+        if self._is_in_frozen_group:  # the next task must not find itself frozen as soon as it is moved there
             self._group.freeze(False)
         self._has_ended = True
-        if self.patron and self.name:
-            self.patron.ended(self.name, ended)
+        if self.listener and self.name:
+            self.listener.ended(self.name, ended)
         elif self._ended and not self._ended.done():
             self._ended.set_result(ended)
 
-    # How it is looked at and stopped.
+    # Measuring and stopping.
 
     @property
-    def _guard(self) -> int:
-        """0 where it has not said who it is, or has nothing more to do with this tree."""
-        return 0 if self._has_ended else self.line.guard
+    def _supervisor(self) -> int:
+        """Process id of the supervisor; 0 before it is known and after the task has ended."""
+        return 0 if self._has_ended else self.link.supervisor
 
     @property
-    def _group(self) -> Group:
-        return self.line.group
+    def _group(self) -> ControlGroup:
+        return self.link.group
 
     def _set_frozen(self, frozen: bool) -> None:
-        """Now, or as soon as it runs; where we lack the means, again when it is next looked at."""
+        """Freeze or thaw it, now or as soon as it runs. A thaw that fails is tried again at the next ``measure``."""
         self.is_frozen = frozen
         if not frozen:
             self._seen_cpu_s.clear()
@@ -193,44 +228,44 @@ class PosixTree:
             if frozen:
                 self._stop()
             else:
-                self._go_on()
+                self._continue()
             self._must_thaw = False
         except OSError:
             self._must_thaw = not frozen
 
     def _stop(self) -> None:
-        """What is moved into a frozen group stops; where there is none, by signals."""
-        if not self._guard:
+        """Stop it by moving it into a frozen group, or by signals if there is no such group."""
+        if not self._supervisor:
             found = 0
         elif self._group.freeze(True):
-            self._is_held = True
-            found = for_all(self._guard, signal.SIGSTOP, self._group.hold)
+            self._is_in_frozen_group = True
+            found = for_all(self._supervisor, signal.SIGSTOP, self._group.add_to_frozen)
         else:
-            found = signal_all(self._guard, signal.SIGSTOP)
-        if not found or self.line.last is not self:  # what runs here has not begun, or had not
-            self.line.ask()
+            found = signal_all(self._supervisor, signal.SIGSTOP)
+        if not found or self.link.last is not self:  # what runs here has not started, or had not
+            self.link.request_confirmation()
 
-    def _go_on(self) -> None:
-        """By both means, for either may have stopped some of it. OSError where it may still stand."""
+    def _continue(self) -> None:
+        """Continue it by both means, for either may have stopped some. Raises OSError if it may still be frozen."""
         is_thawed = self._group.freeze(False)
-        if self._guard:
-            signal_all(self._guard, signal.SIGCONT)
-        if not is_thawed and self._group.is_told_to_freeze():
+        if self._supervisor:
+            signal_all(self._supervisor, signal.SIGCONT)
+        if not is_thawed and self._group.is_set_to_freeze():
             raise OSError("its control group is still frozen")
 
     def _measure(self) -> Usage:
         if sys.platform != "linux":
-            return usage_of(self._guard, with_itself=False)
-        guard = processes.look(self._guard)
-        if guard is None:
+            return usage_of(self._supervisor, with_itself=False)
+        supervisor = processes.status(self._supervisor)
+        if supervisor is None:
             return Usage()
-        tree = tree_of(guard.pid)
+        tree = tree_of(supervisor.pid)
         if self._yields:
             self._keep_low(tree)
         number = self._group.processes()
         number = sum(process.threads for process in tree) if number is None else number
         hit = control_groups.breach(self._hits, self._group.hits())
-        return Usage(self._used.cpu_s(guard, tree), self._memory_bytes(tree), number, _breach(hit))
+        return Usage(self._cpu_time.cpu_s(supervisor, tree), self._memory_bytes(tree), number, hit)
 
     def _memory_bytes(self, tree: list[processes.Process]) -> int:
         in_group = self._group.memory_bytes()
@@ -242,24 +277,20 @@ class PosixTree:
         return used_bytes
 
     def _keep_low(self, tree: list[processes.Process]) -> None:
-        """Lower the sessions that the task opened for itself."""
+        """Lower the priority of sessions that the task opened for itself."""
         for process in tree:
-            is_low = process.session == self.line.session or process.session in self._low_sessions
+            is_low = process.session == self.link.session or process.session in self._low_sessions
             if not is_low and priority.lower_session(process.pid):
                 self._low_sessions.add(process.session)
 
 
-def _ended(news: dict[str, Any]) -> Ended:
-    """A guard's last word on a task."""
-    if "errno" not in news:
-        if "breach" in news:
-            news["breach"] = Breach(news["breach"])
-        return Ended(**news)
-    number, reason, is_left = news["errno"], news["reason"], news["folder_is_left"]
+def _ended(report: dict[str, Any]) -> Ended:
+    """Turn a supervisor's report of an end into ``Ended``."""
+    if "errno" not in report:
+        if "breach" in report:
+            report["breach"] = Breach(report["breach"])
+        return Ended(**report)
+    number, reason, is_left = report["errno"], report["reason"], report["folder_is_left"]
     if number in _OUR_MISTAKES:
         return Ended(trouble=f"cannot start a task: {reason}", folder_is_left=is_left)
     return Ended(exit_code=127 if number == errno.ENOENT else 126, refusal=reason, folder_is_left=is_left)
-
-
-def _breach(name: str) -> Breach | None:
-    return Breach(name) if name else None

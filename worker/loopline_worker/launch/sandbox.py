@@ -1,8 +1,8 @@
-"""A sandbox round every task, by bubblewrap: a system that it can only read, and nothing of its owner's.
+"""A sandbox around every task, by bubblewrap: the system is read-only and the owner's files are hidden.
 
 The task sees its scratch folder, the system read-only (the agent's Python included), an empty /tmp, /run and home,
-its own processes, and no network unless its job asks for it and this worker allows it. What it starts dies with it:
-its process namespace goes.
+and its own processes. It has no network unless its job requests it and this worker allows it. What it starts dies
+with it, because its process namespace ends.
 """
 
 from __future__ import annotations
@@ -20,23 +20,23 @@ from loopline_shared.errors import LooplineError
 from loopline_worker.launch.interface import Job
 
 _PYTHON = (Path(sys.base_prefix), Path(sys.prefix))
-"""The agent's own, often in somebody's home, is the one that tasks find in PATH."""
+"""The agent's own Python, often in somebody's home, is the one that tasks find in PATH."""
 _PROBE_WITHIN_S = 10.0
 _EMPTY = ("/tmp", "/var/tmp", "/run", "/home", "/root", "/mnt", "/media")  # noqa: S108
 _ALONE = (
     *("--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try", "--die-with-parent"),
-    *("--cap-drop", "ALL"),  # a task of a worker that is root would unmount what hides things from it
+    *("--cap-drop", "ALL"),  # else a task of a root worker could unmount what hides files from it
 )
 _NETWORK = ("--ro-bind-try", "/run/systemd/resolve", "/run/systemd/resolve")
-"""Where /etc/resolv.conf may lead."""
+"""The target of /etc/resolv.conf on many systems."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sandbox:
-    """``shows``: folders that tasks may read although they are in a home or the like; ``hides``: what they may not
-    read, files too.
+    """The sandbox around each task of this worker.
 
-    Of two that are within each other, the inner one's word counts.
+    ``shows``: folders that tasks may read although they are in a home or the like. ``hides``: folders and files that
+    they may not read. Of two that are within each other, the inner one counts.
     """
 
     program: str
@@ -45,7 +45,7 @@ class Sandbox:
     hides: tuple[Path, ...] = ()
 
     def options(self, job: Job) -> list[str]:
-        """The program, and what it is to be told for a job: its task's environment too, which it must not have."""
+        """Return the program with its options for a task, among them the task's environment."""
         folder, room = os.path.realpath(job.folder), os.path.realpath(job.room or job.folder)
         own = ["--bind", room, room, "--chdir", folder]
         network = _NETWORK if job.network and self.allows_network else ("--unshare-net",)
@@ -59,8 +59,8 @@ class Sandbox:
 
 
 def open_sandbox(allows_network: bool = False, shows: Sequence[Path] = (), hides: Sequence[Path] = ()) -> Sandbox:
-    """LooplineError where this computer can have none."""
-    if reason := why_not():
+    """Return the sandbox of this worker. Raises LooplineError if this computer cannot have one."""
+    if reason := obstacle():
         hint = "install bubblewrap (on Debian or Ubuntu: sudo apt install bubblewrap), or leave --sandbox out"
         raise LooplineError("sandbox", f"this computer can have no sandbox: {reason}", hint)
     folders = [*_PYTHON, *shows]
@@ -68,8 +68,8 @@ def open_sandbox(allows_network: bool = False, shows: Sequence[Path] = (), hides
     return Sandbox(_find() or "", allows_network, there, tuple(path.absolute() for path in hides))
 
 
-def why_not() -> str:
-    """What is in the way of a sandbox; empty: nothing, which is tried."""
+def obstacle() -> str:
+    """Try a sandbox. Return the reason why there can be none, or an empty text."""
     program = _find()
     if program is None:
         return "there is no bwrap program"
@@ -83,7 +83,7 @@ def why_not() -> str:
 
 
 def _hide(path: Path) -> tuple[str, ...]:
-    """What is there at this moment: a folder is empty instead, a file cannot be read."""
+    """Return the options that hide what exists now: a folder looks empty, a file cannot be read."""
     real = os.path.realpath(path)
     if os.path.isdir(real):  # noqa: PTH112 - Path.is_dir raises where a folder above may not be looked into
         return ("--tmpfs", real)
@@ -99,12 +99,12 @@ def _find() -> str | None:
 
 
 def _system() -> list[str]:
-    """The system read-only, with fresh empty folders where there is something of its users."""
+    """Return the options for a read-only system, with empty folders in place of those of its users."""
     empty = [word for folder in _empty_folders() for word in ("--tmpfs", folder)]
     return ["--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", *empty]
 
 
 def _empty_folders() -> list[str]:
-    """Each once: of a folder that is a link to another, only the other."""
+    """Return each folder once; a link is replaced by its target."""
     there = (os.path.realpath(folder) for folder in (*_EMPTY, str(Path.home())))
     return sorted({folder for folder in there if folder != "/" and Path(folder).is_dir()})

@@ -1,4 +1,4 @@
-"""Where a task's output goes: an open file, or a sink that keeps what it is fed."""
+"""Targets of a task's output: an open file, or a sink that keeps what it is fed."""
 
 from __future__ import annotations
 
@@ -9,12 +9,13 @@ from typing import Protocol
 
 
 class Sink(Protocol):
-    """One stream of one attempt. All of it is fed, or written to the pipe, before its tree's ``wait`` is over."""
+    """Stream of one attempt. All of it is fed, or written to the pipe, before the tree's ``wait`` is over."""
 
-    def feed(self, data: bytes) -> None: ...
+    def feed(self, data: bytes) -> None:
+        """Add output."""
 
     async def open(self) -> int:
-        """The end of a pipe to write to instead; for the caller to close. OSError where there can be none."""
+        """Return the end of a pipe to write to instead, for the caller to close. Raises OSError."""
 
 
 Target = int | Sink
@@ -22,7 +23,7 @@ Target = int | Sink
 
 @asynccontextmanager
 async def opened(*targets: Target) -> AsyncIterator[list[int]]:
-    """Files for a task to write to, for those who hand them over; closed here afterwards where they are a sink's."""
+    """Open a file for each target that a task writes to. Pipes to sinks are closed at the end."""
     files: list[int] = []
     pipes: list[int] = []
     try:

@@ -1,7 +1,7 @@
-"""Launching on Windows: each attempt in a Job Object of its own, which takes its tree with it. UNTESTED.
+"""Launching on Windows: each attempt has its own Job Object, which ends with its whole tree. UNTESTED.
 
-The process is created asleep and put into its job before its first instruction, so that all it ever starts belongs to
-it. The agent holds the only handle: an agent that is killed takes every job with it.
+The process is created suspended and put into its Job Object before its first instruction, so that all it ever starts
+belongs to it. The agent holds the only handle: when the agent is killed, every job is killed too.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ import psutil
 from loopline_worker.attempts import scratch
 from loopline_worker.attempts.limits import Limits
 from loopline_worker.launch import job_object
-from loopline_worker.launch.interface import Ended, Job, Usage, usage_of
+from loopline_worker.launch.family import usage_of
+from loopline_worker.launch.interface import Ended, Job, Usage
 from loopline_worker.launch.job_object import JobObject
 from loopline_worker.launch.sinks import Target, opened
 
@@ -29,12 +30,15 @@ VERY_LOW_DISK_PRIORITY = 0  # IOPRIO_VERYLOW
 
 
 class WindowsLauncher:
+    """Starts each task as a process of its own; nothing can be prefetched."""
+
     lines = None
 
     def __init__(self, yields: bool) -> None:
         self._yields = yields
 
     async def start(self, job: Job, stdout: Target, stderr: Target) -> WindowsTree:
+        """Start a task that somebody waits for."""
         if job.makes_folder:
             await asyncio.to_thread(scratch.make, Path(job.folder))
         async with opened(stdout, stderr) as outputs:
@@ -56,19 +60,21 @@ class WindowsLauncher:
             raise
 
     def cpu_s(self) -> float:
+        """Return zero: there are no processes beside the tasks."""
         return 0.0
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """Do nothing: each job dies with the agent."""
 
     def _contain(self, process: subprocess.Popen[bytes], limits: Limits) -> JobObject:
-        """Into a job with it, then wake it."""
+        """Put the process into a Job Object, then resume it."""
         group = JobObject()
         allowed = job_object.limits(self._yields, limits.memory_bytes, limits.processes)
         group.set(allowed, job_object.EXTENDED_LIMIT)
         if limits.cores and self._yields:
             with suppress(OSError):  # servers may share processor time out in another way
                 group.set(job_object.cpu_rate(limits.cores, os.cpu_count() or 1), job_object.CPU_RATE)
-        group.take(int(process._handle))  # type: ignore[attr-defined]
+        group.assign(int(process._handle))  # type: ignore[attr-defined]
         itself = psutil.Process(process.pid)
         if self._yields:
             with suppress(psutil.Error, OSError):
@@ -78,7 +84,7 @@ class WindowsLauncher:
 
 
 class WindowsTree:
-    """A task whose ``process`` is None could not be run, for the reason in ``refusal``."""
+    """Task in a Job Object. If ``process`` is None, it could not be run for the reason in ``refusal``."""
 
     def __init__(self, process: subprocess.Popen[bytes] | None, group: JobObject | None, refusal: str = "") -> None:
         self._process = process
@@ -87,12 +93,13 @@ class WindowsTree:
         self._suspended: dict[int, float] = {}  # which, and since when they run: each suspension is counted
 
     def kill(self) -> None:
+        """Kill the whole job."""
         if self._process and self._group and self._process.poll() is None:
             self._ended = replace(self._ended, killed=True)
             self._group.kill()
 
     def freeze(self) -> None:
-        """Also of what has come since the last call; what is suspended already is left, for Windows would count."""
+        """Suspend each process that is not suspended yet: Windows counts suspensions."""
         for process in self._tree():
             with suppress(psutil.Error):
                 if self._suspended.get(process.pid) != process.create_time():
@@ -100,21 +107,26 @@ class WindowsTree:
                     self._suspended[process.pid] = process.create_time()
 
     def thaw(self) -> None:
+        """Resume what was suspended."""
         for process in self._tree():
             with suppress(psutil.Error):
                 if self._suspended.get(process.pid) == process.create_time():
                     process.resume()
         self._suspended.clear()
 
-    def follow(self) -> None: ...
+    def follow(self) -> None:
+        """Do nothing: output goes to files."""
 
     def is_still(self) -> bool:
+        """True: suspended processes stop at once."""
         return True
 
     def count(self) -> int:
+        """Return the number of its processes."""
         return len(self._tree())
 
     def measure(self) -> Usage:
+        """Return what it has used until now."""
         if self._process is None or self._group is None:
             return Usage()
         with suppress(OSError):
@@ -126,6 +138,7 @@ class WindowsTree:
         return Usage()
 
     async def wait(self) -> Ended:
+        """Wait until the process has ended; the rest of the job is killed then."""
         if self._process is None or self._group is None:
             return self._ended
         while (exit_code := self._process.poll()) is None:  # noqa: ASYNC110

@@ -1,5 +1,6 @@
-"""The owner's page and command: what the grid does on this computer, and a switch to keep it off.
+"""The owner: the policy of when tasks run here, and the owner's page and command, which show and pause the worker.
 
-``server`` answers on the loopback interface only, ``page`` is what a browser shows, ``state`` what both say, and
-``python -m loopline_worker.owner`` (``loopline owner``) is the same for a terminal. Nothing here acts on the grid.
+``server`` answers on the loopback interface only, ``page`` is what a browser shows, ``state`` the content of both,
+and ``python -m loopline_worker.owner`` (``loopline owner``) shows the same in a terminal. No page or command acts
+on the grid.
 """

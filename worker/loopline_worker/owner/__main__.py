@@ -1,4 +1,4 @@
-"""``loopline owner``: what the grid does here, and a switch to keep it off."""
+"""``loopline owner``: shows what the grid runs on this computer, and pauses it."""
 
 from __future__ import annotations
 
@@ -16,13 +16,14 @@ from urllib.parse import urlencode
 from loopline_shared.errors import LooplineError
 from loopline_worker.owner.page import figures, headline, presence
 from loopline_worker.owner.pause import end_of
-from loopline_worker.owner.state import Gave, Running, State
+from loopline_worker.owner.state import WorkerState
 
 _ANSWER_WITHIN_S = 5.0
 _ADDRESS_FILE = "owner-page"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command and return its exit code."""
     options = _parser().parse_args(arguments, argparse.Namespace(json=False, data_dir=None))
     try:
         address = _address(options.data_dir)
@@ -33,25 +34,31 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.json:
         print(json.dumps(answer, indent=2))
     else:
-        print(in_text(_state(answer), address))
+        print(in_text(WorkerState.from_json(answer), address))
     return 0
 
 
-def in_text(state: State, address: str) -> str:
-    """The page, for a terminal."""
+def in_text(state: WorkerState, address: str) -> str:
+    """Return the page as text."""
     notice = [state.notice] if state.notice else []
     lines = [f"{state.worker}: {headline(state)}", presence(state), *notice, "", "running here:"]
     lines += [
-        f"  {task.job or '(no name)'}  for {task.ran_s:.0f} s{', stands still' if task.frozen else ''}"
+        f"  {task.job or '(no name)'}  for {task.ran_s:.0f} s{', frozen' if task.frozen else ''}"
         for task in state.running
     ] or ["  nothing"]
-    lines += ["", "when tasks made way for you:", f"  {figures(state)}"]
+    lines += ["", "when tasks were frozen for you:", f"  {figures(state)}"]
     lines += [
         f"  {time.strftime('%a %H:%M:%S', time.localtime(entry.at))}  {entry.tasks} in {entry.took_s:.3f} s"
         f" {'after your input' if entry.after_input else 'after it was due'}: {entry.why}"
-        for entry in state.gave[:5]
+        for entry in state.freezes[:5]
     ]
-    lines += ["", "what it may do:", *(f"  {line}" for line in state.terms), "", f"the same as a page: {address}"]
+    lines += [
+        "",
+        "when tasks may run:",
+        *(f"  {line}" for line in state.preferences),
+        "",
+        f"the same in a browser: {address}",
+    ]
     return "\n".join(lines)
 
 
@@ -62,8 +69,8 @@ def _address(folder: Path | None) -> str:
     try:
         return file.read_text("ascii").strip()
     except OSError:
-        hint = "start one: loopline worker; or name its folder with --data-dir"
-        raise LooplineError("unreachable", f"no worker of yours runs here ({file} is not there)", hint) from None
+        hint = "start one: loopline worker; or give its folder by --data-dir"
+        raise LooplineError("unreachable", f"no worker of yours runs here ({file} does not exist)", hint) from None
 
 
 def _ask(address: str, options: argparse.Namespace) -> dict[str, Any]:
@@ -84,17 +91,11 @@ def _call(address: str, form: dict[str, str] | None = None) -> dict[str, Any]:
     direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     try:
         with direct.open(request, timeout=_ANSWER_WITHIN_S) as answer:
-            told: dict[str, Any] = json.loads(answer.read())
-            return told
+            document: dict[str, Any] = json.loads(answer.read())
+            return document
     except (urllib.error.URLError, OSError, ValueError) as error:
         hint = "it may have been killed; start it again: loopline worker"
         raise LooplineError("unreachable", f"the worker on this computer does not answer: {error}", hint) from None
-
-
-def _state(answer: dict[str, Any]) -> State:
-    running = [Running(**task) for task in answer.pop("running")]
-    gave = [Gave(**entry) for entry in answer.pop("gave")]
-    return State(running=running, gave=gave, **answer)
 
 
 def _report(error: LooplineError, as_json: bool) -> None:
@@ -106,13 +107,13 @@ def _report(error: LooplineError, as_json: bool) -> None:
 
 
 def _parser() -> argparse.ArgumentParser:
-    description = "What the grid does on this computer, and a switch to keep it off. No account is needed."
+    description = "Show what the grid runs on this computer, and pause it. No account is needed."
     common = argparse.ArgumentParser(add_help=False)
     for name, settings in _COMMON.items():
         common.add_argument(name, default=argparse.SUPPRESS, **settings)
     parser = argparse.ArgumentParser("loopline owner", description=description, parents=[common])
     verbs = parser.add_subparsers(dest="verb", metavar="VERB")
-    pause = verbs.add_parser("pause", parents=[common], help="nothing runs here for a while, or for good")
+    pause = verbs.add_parser("pause", parents=[common], help="keep all tasks off for a while, or for good")
     pause.add_argument("words", metavar="HOW-LONG", help="30m, 1h, 2d, until-tomorrow or for-good")
     verbs.add_parser("resume", parents=[common], help="let tasks run again")
     return parser

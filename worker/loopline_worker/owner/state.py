@@ -1,11 +1,12 @@
-"""What an owner is told of the worker on this computer."""
+"""The state of the worker on this computer, as its owner sees it."""
 
 from __future__ import annotations
 
 import math
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from typing import Any
 
 from loopline_shared.model import Probation
 from loopline_worker.attempts.runner import Runner
@@ -15,8 +16,8 @@ from loopline_worker.settings import WorkerSettings
 
 
 @dataclass(frozen=True, slots=True)
-class Running:
-    """One task: the job's name and no more, for what it computes is its user's business."""
+class RunningTask:
+    """Task, by its job's name alone, because what it computes is its user's business."""
 
     job: str
     ran_s: float
@@ -24,8 +25,8 @@ class Running:
 
 
 @dataclass(frozen=True, slots=True)
-class Gave:
-    """Tasks stood still for the owner's sake."""
+class Freeze:
+    """Tasks that were frozen for the owner's sake at one time."""
 
     at: float
     tasks: int
@@ -34,30 +35,44 @@ class Gave:
     why: str
 
 
-@dataclass(frozen=True, slots=True)
-class State:
-    """All of it; times are seconds since 1970."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerState:
+    """All that the owner is shown; times are seconds since 1970."""
 
     worker: str
     dedicated: bool
     slots: int  # offered to the grid now
     most_slots: int
-    why: str  # no more than that
-    paused: str  # until when, in words; empty: not
+    why: str  # there are no more slots
+    paused: str  # the end of the pause, in words; empty: not paused
     in_use: bool
     idle_s: float | None
     seen_by: str
-    running: list[Running]
-    gave: list[Gave]  # the latest first
+    running: list[RunningTask]
+    freezes: list[Freeze]  # the latest first
     yields: int
     yield_p50_s: float
     yield_p99_s: float
-    terms: list[str]
-    notice: str = ""  # of the master: why it gives this computer nothing new for a while
+    preferences: list[str]
+    notice: str = ""  # of the master: the reason why it gives this computer no new tasks for a while
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the state for a program, with the names of the release before beside the new ones."""
+        document = asdict(self)
+        return document | {"gave": document["freezes"], "terms": document["preferences"]}
+
+    @classmethod
+    def from_json(cls, document: dict[str, Any]) -> WorkerState:
+        """Return the state that ``to_json`` made a document of, perhaps in a worker of the release before."""
+        known = {name: value for name, value in document.items() if name in cls.__dataclass_fields__}
+        known["running"] = [RunningTask(**task) for task in document["running"]]
+        known["freezes"] = [Freeze(**entry) for entry in document["gave"]]
+        known["preferences"] = document["terms"]
+        return cls(**known)
 
 
-class Watcher:
-    """Puts the state together."""
+class OwnerControls:
+    """Shows the owner the worker's state, and pauses it."""
 
     def __init__(
         self,
@@ -75,34 +90,38 @@ class Watcher:
         self._runner = runner
         self._probation = probation
 
-    def state(self) -> State:
-        told, sight, figures = self._yielding, self._yielding.sight, self._yielding.journal.yielded()
-        is_asked = told.terms.asks_who_is_there
-        return State(
-            self._worker,
-            self._settings.dedicated,
-            told.consent.slots,
-            self._most_slots,
-            told.consent.why,
-            told.pause.words(time.time()),
-            told.is_in_use,
-            round(sight.idle_s, 1) if is_asked and sight.idle_s is not None and math.isfinite(sight.idle_s) else None,
-            sight.by if is_asked else "",
-            [Running(name, round(held.wall_s, 1), held.frozen) for name, held in self._runner.in_hand()],
-            [Gave(y.at, y.attempts, round(y.took_s, 3), y.after_input, y.why) for y in reversed(told.journal.recent)],
-            figures.count,
-            figures.p50_s,
-            figures.p99_s,
-            in_words(self._settings, told.terms),
-            _notice(self._probation()),
+    def state(self) -> WorkerState:
+        """Return the current state."""
+        monitor = self._yielding
+        seen, figures, history = monitor.sight, monitor.journal.yielded(), monitor.journal.recent
+        is_watched = monitor.terms.asks_who_is_there
+        is_known = is_watched and seen.idle_s is not None and math.isfinite(seen.idle_s)
+        return WorkerState(
+            worker=self._worker,
+            dedicated=self._settings.dedicated,
+            slots=monitor.consent.slots,
+            most_slots=self._most_slots,
+            why=monitor.consent.why,
+            paused=monitor.pause.words(time.time()),
+            in_use=monitor.is_in_use,
+            idle_s=round(seen.certain_idle_s, 1) if is_known else None,
+            seen_by=seen.by if is_watched else "",
+            running=[RunningTask(name, round(held.wall_s, 1), held.frozen) for name, held in self._runner.in_hand()],
+            freezes=[Freeze(y.at, y.attempts, round(y.took_s, 3), y.after_input, y.why) for y in reversed(history)],
+            yields=figures.count,
+            yield_p50_s=figures.p50_s,
+            yield_p99_s=figures.p99_s,
+            preferences=in_words(self._settings, monitor.terms),
+            notice=_notice(self._probation()),
         )
 
     def pause(self, until: float) -> None:
-        """Until then nothing runs here."""
+        """Keep all tasks off until then."""
         self._yielding.pause.set(until)
         self._yielding.nudge()
 
     def resume(self) -> None:
+        """End the pause."""
         self._yielding.pause.clear()
         self._yielding.nudge()
 
@@ -112,3 +131,7 @@ def _notice(probation: Probation | None) -> str:
         return ""
     until = time.strftime("%H:%M", time.localtime(probation.until))
     return f"The grid gives this computer nothing new until {until}: {probation.reason}."
+
+
+Watcher = OwnerControls
+"""The name by which the agent imports it until both are merged."""

@@ -1,5 +1,5 @@
-"""Who is at the desk: when somebody last touched this computer, by as many witnesses as there are.
+"""Presence of the owner: when somebody last used this computer, as seen by several probes.
 
-``probe`` is the interface, with a file for each system's way to tell; ``desk`` puts their answers together: the
-least idle one wins, and where no witness can vouch for the desktop, it counts as in use.
+``probe`` is the interface, with a file for each system's way to tell. ``idle_detector`` combines their readings: the
+least idle one counts, and if no probe can vouch for the desktop, the computer counts as in use.
 """

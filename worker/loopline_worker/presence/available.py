@@ -1,18 +1,20 @@
-"""The probes that this system may have. Loaded only where somebody asks who is at the desk."""
+"""The probes that this system may have, imported only if the presence of the owner matters."""
 
 from __future__ import annotations
 
 import sys
 
-from loopline_worker.presence.idle_detector import Desk
+from loopline_worker.presence.idle_detector import IdleDetector
 from loopline_worker.presence.probe import Probe
 
 
-def open_desk() -> Desk:
-    return Desk(probes())
+def open_idle_detector() -> IdleDetector:
+    """Return the idle detector of this computer."""
+    return IdleDetector(probes())
 
 
 def probes() -> list[Probe]:
+    """Return the probes for this system."""
     if sys.platform == "win32":
         from loopline_worker.presence.windows_input import Windows
 
@@ -28,3 +30,7 @@ def probes() -> list[Probe]:
     from loopline_worker.presence.x11 import X11
 
     return [Mutter(), X11(), Logind(), Terminals()]
+
+
+open_desk = open_idle_detector
+"""The name by which the owner monitor imports it until both are merged."""

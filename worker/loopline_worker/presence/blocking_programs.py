@@ -1,4 +1,4 @@
-"""Programs of the owner's that mean "not now": whether one of them runs."""
+"""Programs of the owner during which no tasks run (setting ``not_while``)."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from collections.abc import Callable, Iterable
 import psutil
 
 _EVERY_S = 10.0
-"""Looking at all processes takes milliseconds."""
+"""Interval between two looks at all processes, each of which takes milliseconds."""
 
 
 def running() -> Iterable[str]:
-    """Names of all processes."""
+    """Return the names of all processes."""
     return (process.info["name"] or "" for process in psutil.process_iter(["name"]))
 
 
-class Programs:
-    """``names`` are compared without regard to case, and to the ``.exe`` at the end."""
+class BlockingPrograms:
+    """Looks for programs by name, without regard to case and to a final ``.exe``."""
 
     def __init__(self, names: Iterable[str], look: Callable[[], Iterable[str]] = running) -> None:
         self._names = {_plain(name): name for name in names}
@@ -26,7 +26,7 @@ class Programs:
         self._looked = float("-inf")
 
     def found(self) -> str:
-        """One that runs; empty where none does."""
+        """Return one of them that runs; empty if none does."""
         if self._names and time.monotonic() - self._looked >= _EVERY_S:
             self._looked = time.monotonic()
             there = {_plain(name) for name in self._look()}
@@ -36,3 +36,7 @@ class Programs:
 
 def _plain(name: str) -> str:
     return name.lower().removesuffix(".exe")[:15]  # Linux keeps no more of a name
+
+
+Programs = BlockingPrograms
+"""The name by which the owner monitor imports it until both are merged."""

@@ -1,4 +1,4 @@
-"""A D-Bus connection that is opened again whenever it is lost, and what both probes on it have in common."""
+"""A D-Bus connection that is opened again whenever it is lost, and the base of the two probes that use it."""
 
 from __future__ import annotations
 
@@ -22,15 +22,16 @@ if TYPE_CHECKING:
 _ASK_WITHIN_S = 2.0
 _AGAIN_S = 10.0
 _STALE_S = 15.0
+"""Age of a reading that no longer counts: longer than the intervals at which ``logind`` and ``mutter`` ask."""
 _SYSTEM_BUS = Path("/run/dbus/system_bus_socket")
 
 
 class BusError(Exception):
-    """What the other end of the bus did not do."""
+    """The other end of the bus did not do what it was asked for."""
 
 
 class Bus:
-    """One connection."""
+    """Connection to a bus."""
 
     def __init__(self, router: DBusRouter) -> None:
         self._router = router
@@ -38,7 +39,7 @@ class Bus:
     @classmethod
     @asynccontextmanager
     async def open(cls, of_system: bool) -> AsyncIterator[Bus]:
-        """BusError where there is none; OSError and others where it does not answer."""
+        """Connect. Raises BusError if there is no bus; OSError and others if it does not answer."""
         if not _may_be_there(of_system):
             raise BusError("there is no such bus here")
         from jeepney.io.asyncio import DBusRouter, open_dbus_connection
@@ -49,7 +50,7 @@ class Bus:
             yield cls(router)
 
     async def ask(self, service: str, path: str, interface: str, member: str, signature: str = "", *body: Any) -> Any:
-        """The first value of the answer, plain; BusError where there is none."""
+        """Call a method and return the first value of the answer. Raises BusError if that is an error."""
         from jeepney import DBusAddress, MessageType, new_method_call
 
         question = new_method_call(DBusAddress(path, service, interface), member, signature or None, body)
@@ -60,35 +61,37 @@ class Bus:
         return answer.body[0] if answer.body else None
 
     async def properties(self, service: str, path: str, interface: str) -> dict[str, Any]:
+        """Return all properties of an object."""
         found = await self.ask(service, path, "org.freedesktop.DBus.Properties", "GetAll", "s", interface)
         return {name: value for name, (_, value) in found.items()}
 
-    async def hear(self, rule: str, on_signal: Callable[[str, tuple[Any, ...]], None]) -> None:
-        """Be told of signals that match the rule: which, and what it says."""
+    async def subscribe(self, rule: str, on_signal: Callable[[str, tuple[Any, ...]], None]) -> None:
+        """Call ``on_signal`` with the name and content of each signal that matches the rule."""
         from jeepney import MatchRule
 
-        self._router.filter(MatchRule(type="signal"), queue=_Ear(on_signal))
+        self._router.filter(MatchRule(type="signal"), queue=_SignalQueue(on_signal))
         dbus = "org.freedesktop.DBus"
         await self.ask(dbus, "/org/freedesktop/DBus", dbus, "AddMatch", "s", f"type='signal',{rule}")
 
 
-class _Ear:
-    """In place of a queue."""
+class _SignalQueue:
+    """Passes signals on in place of queueing them."""
 
     def __init__(self, on_signal: Callable[[str, tuple[Any, ...]], None]) -> None:
         self._on_signal = on_signal
 
     def put_nowait(self, message: Message) -> None:
+        """Pass a signal on."""
         from jeepney import HeaderFields
 
         self._on_signal(message.header.fields[HeaderFields.member], message.body)
 
 
 class BusProbe(Probe):
-    """``look`` answers with what ``keep_up`` last learned, for as long as that is fresh."""
+    """A probe whose ``look`` returns the reading that ``keep_up`` last took, for as long as that is fresh."""
 
     is_of_system: bool
-    zero_is_in_use = False  # an idle time of 0 is not an input now, but somebody there until it is learned otherwise
+    zero_is_in_use = False  # True: an idle time of 0 lasts until the next reading
 
     def __init__(self) -> None:
         self._trouble = "not connected yet"
@@ -96,9 +99,10 @@ class BusProbe(Probe):
 
     @abstractmethod
     async def keep_up(self, bus: Bus, on_input: Callable[[], None]) -> None:
-        """Learn what there is to know, again and again, until the connection fails."""
+        """Take readings, again and again, until the connection fails."""
 
     def look(self) -> Reading:
+        """Return the last reading, aged; without one, the reason."""
         if self._learned is None or time.monotonic() - self._learned[0] > _STALE_S:
             return Reading(self.name, detail=self._trouble)
         at, reading = self._learned
@@ -108,9 +112,11 @@ class BusProbe(Probe):
         return replace(reading, idle_s=idle_s, is_fresh=False)
 
     def learn(self, reading: Reading) -> None:
+        """Remember a reading."""
         self._learned = (time.monotonic(), reading)
 
     async def listen(self, on_input: Callable[[], None]) -> None:
+        """Stay connected, and call ``on_input`` at an input."""
         if not find_spec("jeepney"):  # it is not everywhere
             self._trouble = "jeepney is not installed"
             return
@@ -119,7 +125,7 @@ class BusProbe(Probe):
                 await self._stay_connected(on_input)
             except (BusError, OSError, TimeoutError, EOFError, ValueError) as error:
                 self._trouble = str(error) or type(error).__name__
-            except Exception as error:  # whatever a library makes of a broken peer: we then cannot tell
+            except Exception as error:  # a library may raise anything about a broken peer
                 self._trouble = f"{type(error).__name__}: {error}"
             self._learned = None
             await asyncio.sleep(_AGAIN_S)
@@ -130,7 +136,7 @@ class BusProbe(Probe):
 
 
 def _may_be_there(is_of_system: bool) -> bool:
-    """Whether it is worth a try, and loading what speaks with a bus."""
+    """True if a bus may exist, so that importing the library is worth it."""
     if address := os.environ.get(f"DBUS_{'SYSTEM' if is_of_system else 'SESSION'}_BUS_ADDRESS"):
         path = address.partition("unix:path=")[2].partition(",")[0].partition(";")[0]
         return not path or Path(path).exists()

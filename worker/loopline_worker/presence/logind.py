@@ -1,8 +1,8 @@
-"""systemd-logind: who is logged in, by whatever means, and which sessions are locked or say that they are idle.
+"""systemd-logind: who is logged in, by any means, and which sessions are locked or idle.
 
-Desktops are careless about telling it of activity, so that it is believed where it says *locked*, *idle* or *nobody
-there*, and where it says *active* of somebody else's session; of a desktop of our own that is merely not idle, it
-cannot tell when there was input last. Text sessions are left to the terminals probe.
+Desktops report their activity to logind carelessly. So *locked*, *idle* and *nobody logged in* are believed, and
+*active* of another user's session. A session of our own user that is merely not idle has an unknown time of its last
+input. Text sessions are left to the terminals probe.
 """
 
 from __future__ import annotations
@@ -28,6 +28,8 @@ _GRAPHICAL = ("x11", "wayland", "mir")
 
 
 class Logind(BusProbe):
+    """Asks logind every few seconds, and whenever it reports a change."""
+
     name = "logind"
     is_of_system = True
     zero_is_in_use = True
@@ -35,13 +37,14 @@ class Logind(BusProbe):
     def __init__(self) -> None:
         super().__init__()
         self._uid = os.getuid()
-        self._locked: dict[str, float] = {}  # since when we know
-        self._empty_since = psutil.boot_time()  # when somebody was last seen to be logged in
+        self._locked: dict[str, float] = {}  # since when this is known
+        self._empty_since = psutil.boot_time()  # when somebody was last logged in
 
     async def keep_up(self, bus: Bus, on_input: Callable[[], None]) -> None:
+        """Read the sessions, again and again."""
         changed = asyncio.Event()
         rule = f"sender='{_SERVICE}'"
-        await bus.hear(rule, lambda *_: changed.set())
+        await bus.subscribe(rule, lambda *_: changed.set())
         while True:
             changed.clear()
             reading = self.judge(await _sessions(bus), time.time())
@@ -53,8 +56,8 @@ class Logind(BusProbe):
                     await changed.wait()
 
     def judge(self, sessions: Mapping[str, Mapping[str, Any]], now: float) -> Reading:
-        """What the sessions' properties say, at ``now`` seconds since 1970."""
-        people = {name: session for name, session in sessions.items() if _is_somebody(session)}
+        """Turn the sessions' properties into a reading, at ``now`` seconds since 1970."""
+        people = {name: session for name, session in sessions.items() if _is_person(session)}
         self._locked = {
             name: self._locked.get(name, now) for name, session in people.items() if session.get("LockedHint")
         }
@@ -70,7 +73,7 @@ class Logind(BusProbe):
         return Reading(self.name, min(known, default=None), len(known) == len(idle), words)
 
     def _idle_s(self, name: str, session: Mapping[str, Any], now: float) -> float | None:
-        """None: it is one of our own, and there may be somebody."""
+        """Return the session's idle time; None for one of our own user, whose last input is unknown."""
         if session.get("IdleHint"):
             return max(0.0, now - float(session.get("IdleSinceHint", 0)) / 1e6)
         if name in self._locked:
@@ -85,18 +88,18 @@ async def _sessions(bus: Bus) -> dict[str, dict[str, Any]]:
     return {entry[0]: await bus.properties(_SERVICE, entry[4], _SESSION) for entry in listed}
 
 
-def _is_somebody(session: Mapping[str, Any]) -> bool:
-    """Not a login screen, not one that is closing, and not one in the background, which gets no input."""
+def _is_person(session: Mapping[str, Any]) -> bool:
+    """True for a user's session that can get input, unlike login screens, closing and background sessions."""
     in_front = session.get("Active", True) or session.get("Remote", False)
     is_user = str(session.get("Class")).startswith("user")  # user-early and user-light too
     return is_user and session.get("State") != "closing" and bool(in_front)
 
 
 def _without_desktop(somebody: bool) -> str:
-    return "only text sessions, which it leaves to the terminals" if somebody else "nobody is logged in"
+    return "only text sessions, which the terminals probe watches" if somebody else "nobody is logged in"
 
 
 def _words(idle_s: float | None) -> str:
     if idle_s is None:
-        return "does not say when it was last used"
+        return "does not report when it was last used"
     return "is in use" if idle_s == 0 else f"has been idle or locked for {idle_s:.0f} s"

@@ -1,4 +1,4 @@
-"""macOS: CoreGraphics knows when there was input from any device. UNTESTED on macOS."""
+"""macOS: CoreGraphics reports the last input from any device. UNTESTED on macOS."""
 
 from __future__ import annotations
 
@@ -13,12 +13,15 @@ _ANY_INPUT = 0xFFFFFFFF  # kCGAnyInputEventType
 
 
 class MacOS(Probe):
+    """Asks CoreGraphics."""
+
     name = "macos"
 
     def __init__(self) -> None:
         self._ask: Any = None
 
     def look(self) -> Reading:
+        """Return the time since the last input of any device."""
         try:
             self._ask = self._ask or _function()
             return Reading(self.name, max(0.0, self._ask(_HARDWARE, _ANY_INPUT)), True, "CoreGraphics")
@@ -29,7 +32,7 @@ class MacOS(Probe):
 def _function() -> Any:
     path = ctypes.util.find_library("CoreGraphics")
     if path is None:
-        raise OSError("it is not there")
+        raise OSError("the library is not installed")
     function = ctypes.CDLL(path).CGEventSourceSecondsSinceLastEventType
     function.restype, function.argtypes = ctypes.c_double, (ctypes.c_int, ctypes.c_uint32)
     return function

@@ -1,4 +1,4 @@
-"""GNOME, on Wayland or X: its compositor, Mutter, knows when there was input, and says so at once when asked to."""
+"""GNOME, on Wayland or X: its compositor, Mutter, reports the last input, and notifies of the next one on request."""
 
 from __future__ import annotations
 
@@ -16,12 +16,13 @@ _ARM_AFTER_S = 1.0
 
 
 class Mutter(BusProbe):
-    """Asked every two seconds; between, a one-shot watch tells of the first input after a pause."""
+    """Asks every two seconds; in between, a one-shot watch reports the first input after a pause."""
 
     name = "gnome"
     is_of_system = False
 
     async def keep_up(self, bus: Bus, on_input: Callable[[], None]) -> None:
+        """Read the idle time, again and again."""
         watch: int | None = None
 
         def fired(signal: str, body: tuple[Any, ...]) -> None:
@@ -31,11 +32,11 @@ class Mutter(BusProbe):
                 self._note(0.0)
                 on_input()
 
-        await bus.hear(f"interface='{_INTERFACE}',member='WatchFired'", fired)
+        await bus.subscribe(f"interface='{_INTERFACE}',member='WatchFired'", fired)
         while True:
             idle_s = int(await bus.ask(_SERVICE, _PATH, _INTERFACE, "GetIdletime")) / 1000
             self._note(idle_s)
-            if watch is None and idle_s >= _ARM_AFTER_S:  # while somebody types it would only keep firing
+            if watch is None and idle_s >= _ARM_AFTER_S:  # while somebody types it would fire all the time
                 watch = await bus.ask(_SERVICE, _PATH, _INTERFACE, "AddUserActiveWatch")
             await asyncio.sleep(_EVERY_S)
 

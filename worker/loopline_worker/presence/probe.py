@@ -1,4 +1,4 @@
-"""The interface of a witness: what it says, and for how much of the computer it can speak."""
+"""The interface of a probe: its reading, and how much of the computer it sees."""
 
 from __future__ import annotations
 
@@ -10,27 +10,27 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What one probe says now."""
+    """Reading of one probe."""
 
     probe: str
-    idle_s: float | None = None  # since the last input that it can see; None: it cannot tell
-    sees_desktop: bool = False  # input at a screen of this computer cannot escape it
-    detail: str = ""  # for people: what it went by, or why it cannot tell
-    is_fresh: bool = True  # asked for just now, not remembered
+    idle_s: float | None = None  # since the last input that it sees; None: it cannot tell
+    sees_desktop: bool = False  # it sees all input at the screens of this computer
+    detail: str = ""  # for people: its source, or the reason why it cannot tell
+    is_fresh: bool = True  # read just now, not remembered
 
 
 class Probe(ABC):
-    """One way to tell when somebody last touched this computer."""
+    """A way to find out when somebody last used this computer."""
 
     name: str
 
     @abstractmethod
     def look(self) -> Reading:
-        """Cheap enough for ten times a second; never raises, never waits for long."""
+        """Return a reading within a moment, ten times a second if need be; never raises."""
 
     async def listen(self, on_input: Callable[[], None]) -> None:
-        """For probes that are told: until cancelled, keep up with the system and call ``on_input`` at an input."""
+        """Call ``on_input`` at each input that the system reports, until cancelled. Most probes are not notified."""
         await asyncio.Event().wait()
 
     def close(self) -> None:  # noqa: B027 - most have nothing open
-        """Give up what is open."""
+        """Close open connections."""

@@ -1,9 +1,9 @@
 """Text consoles, ssh and terminal windows: when somebody last typed there, as ``w`` shows it.
 
-A terminal's access time moves when a program reads what was typed (in steps of eight seconds at most while somebody
-types: Linux blurs it so that keystrokes cannot be timed; the first key after a pause shows at once). Terminals say
-nothing about a graphical desktop. Only where there is certainly none, on a headless server, does this probe vouch
-for the whole computer: no display server has a socket here, and this is not a container, whose view ends at its wall.
+A terminal's access time changes when a program reads what was typed. While somebody types it moves in steps of eight
+seconds at most, because Linux hides the timing of keys; the first key after a pause shows at once. Terminals say
+nothing about a graphical desktop. This probe vouches for the whole computer only if there certainly is no desktop: no
+display server has a socket here, and this is not a container, which sees its own sockets only.
 """
 
 from __future__ import annotations
@@ -25,10 +25,12 @@ _CONSOLE = re.compile(r"ttys\d+|console" if sys.platform == "darwin" else r"tty[
 _DISPLAY_SOCKET = re.compile(r"/\.X11-unix/X\d+|/wayland-\d+$")
 _SURVEY_EVERY_S = 5.0
 _JUST_NOW_S = 1.0
-_Terminal = tuple[int, int]  # device and when it was made: numbers are given again
+_Terminal = tuple[int, int]  # device and when it was made: numbers are reused
 
 
 class Terminals(Probe):
+    """Reads the access times of all terminals, without those that tasks have opened."""
+
     name = "terminals"
 
     def __init__(
@@ -47,6 +49,7 @@ class Terminals(Probe):
         self._surveyed = float("-inf")
 
     def look(self) -> Reading:
+        """Return the time since somebody last typed."""
         if time.monotonic() - self._surveyed > _SURVEY_EVERY_S:
             self._survey()
         latest, where = self._find_latest()
@@ -60,7 +63,7 @@ class Terminals(Probe):
         return max(self._times(), default=(psutil.boot_time(), "no terminal since the computer started"))
 
     def _survey(self) -> None:
-        """What hardly changes: which consoles there are, and whether there is certainly no graphical desktop."""
+        """Find what hardly changes: the consoles, and if there certainly is no graphical desktop."""
         self._surveyed = time.monotonic()
         self._consoles = [name for name in _entries(self._devices) if _CONSOLE.fullmatch(name)]
         self._headless = not self._contained and not has_display(self._sockets)
@@ -73,12 +76,12 @@ class Terminals(Probe):
                 yield status.st_atime, f"/dev/{path}"
 
     def _find_of_tasks(self) -> set[_Terminal]:
-        """Pseudo-terminals that a program of ours opened for itself (``script``, pexpect): nobody types there.
+        """Return the pseudo-terminals that tasks have opened for themselves (``script``, pexpect).
 
-        What counts is whose session a terminal controls: no task can pass the owner's off as its own.
+        The session that a terminal controls decides: no task can claim the owner's terminal.
         """
         try:
-            below = [process for pid in processes.descendants(os.getpid()) if (process := processes.look(pid))]
+            below = [process for pid in processes.descendants(os.getpid()) if (process := processes.status(pid))]
         except OSError:  # no file descriptor left
             return self._of_tasks
         devices = {process.terminal for process in below if process.session != _OWN_SESSION} - {0}
@@ -88,7 +91,7 @@ class Terminals(Probe):
 
 
 def has_display(sockets: Path = Path("/proc/net/unix")) -> bool:
-    """Whether an X server or a Wayland compositor listens on this computer; where that cannot be told, yes."""
+    """True if an X server or a Wayland compositor listens on this computer, or if that cannot be told."""
     try:
         lines = sockets.read_text(errors="replace").splitlines()
     except OSError:
@@ -104,7 +107,7 @@ def _entries(folder: Path) -> list[str]:
 
 
 def _status(file: str) -> os.stat_result | None:
-    """None where it has just gone."""
+    """Return the file's status; None if it has just gone."""
     try:
         return os.stat(file)  # noqa: PTH116
     except OSError:
@@ -116,4 +119,4 @@ def _terminal(status: os.stat_result) -> _Terminal:
 
 
 _OWN_SESSION = os.getsid(0) if hasattr(os, "getsid") else 0
-"""A worker started from a terminal shares it with its owner."""
+"""The agent's session: a worker that was started from a terminal shares it with its owner."""

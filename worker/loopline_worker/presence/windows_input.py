@@ -1,7 +1,7 @@
-"""Windows: the last input of this session, and of everybody else's, remote ones included. UNTESTED on Windows.
+"""Windows: the last input of this session and of all others, remote ones included. UNTESTED on Windows.
 
-GetLastInputInfo sees only the session that the agent runs in, which is why it is started when its user logs on.
-The other sessions' last inputs are asked of the remote desktop services, which know of all of them.
+GetLastInputInfo sees only the session that the agent runs in, which is why it is started when its user logs on. The
+remote desktop services report the last inputs of the other sessions.
 """
 
 from __future__ import annotations
@@ -44,19 +44,22 @@ class SessionInfo(ctypes.Structure):
 
 
 def tick_idle_s(now: int, last: int) -> float:
-    """Between two tick counts, which begin anew every 49.7 days."""
+    """Return the time between two tick counts, which start again every 49.7 days."""
     return (now - last) % _TICKS * _TICK_S
 
 
 def session_idle_s(info: SessionInfo) -> float:
-    """An active session that does not say when it was last used is in use."""
+    """Return a session's idle time; an active one without a time of its last input is in use."""
     return max(0.0, (info.now - info.last_input) * _FILETIME_S) if info.last_input else 0.0
 
 
 class Windows(Probe):
+    """Asks Windows for the last input of every session."""
+
     name = "windows"
 
     def look(self) -> Reading:
+        """Return the least idle session's time."""
         if sys.platform == "win32":
             try:
                 others = list(_other_sessions())

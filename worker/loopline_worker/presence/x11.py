@@ -1,8 +1,8 @@
-"""An X11 desktop: the MIT-SCREEN-SAVER extension knows how long there has been no input, to the millisecond.
+"""An X11 desktop: the MIT-SCREEN-SAVER extension reports the time without input, to the millisecond.
 
-The few requests that this takes are spoken by hand. The X libraries would be quicker to call, but they end the
-process when the X server goes, as it does whenever a user logs out, and the extension's is often not installed.
-Under Wayland only X programs' input can be seen this way: the probe answers, but does not vouch for the desktop.
+The few requests for that are written by hand. The X libraries would be quicker to call, but they end the process when
+the X server ends, as it does whenever a user logs out, and the extension's library is often not installed. Under
+Wayland only X programs' input can be seen this way: the probe answers, but does not vouch for the desktop.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ _QUERY_EXTENSION, _QUERY_INFO = 98, 1
 
 
 class X11Error(OSError):
-    """Why an X server does not tell."""
+    """An X server does not report its idle time."""
 
 
 class X11(Probe):
-    """Every X server of this computer, found by its socket: a service knows of no display, or not of all.
+    """Asks every X server of this computer, found by its socket: a service does not know all displays.
 
-    It vouches for the desktop only where each of them answers, none is Xwayland, and no Wayland compositor listens.
+    It vouches for the desktop only if each server answers, none is Xwayland, and no Wayland compositor listens.
     """
 
     name = "x11"
@@ -51,28 +51,30 @@ class X11(Probe):
         self._sockets = sockets
         self._listening = listening
         self._servers: dict[str, XServer] = {}
-        self._troubles: dict[str, str] = {}  # of displays that do not tell
+        self._troubles: dict[str, str] = {}  # of displays that do not answer
         self._may_be_wayland = True
         self._surveyed = float("-inf")
 
     def look(self) -> Reading:
+        """Return the least idle display's time."""
         if time.monotonic() - self._surveyed > _AGAIN_S:
             self._survey()
         idle = {display: idle_s for display in list(self._servers) if (idle_s := self._ask(display)) is not None}
         troubles = "; ".join(self._troubles.values())
         if not idle:
-            return Reading(self.name, detail=troubles or self._about_none())
+            return Reading(self.name, detail=troubles or self._why_none())
         words = ", ".join(f"display :{display}" for display in idle)
         vouches = not self._troubles and not self._may_be_wayland
         return Reading(self.name, min(idle.values()), vouches, f"{words}; {troubles}" if troubles else words)
 
     def close(self) -> None:
+        """Close the connections."""
         for server in self._servers.values():
             server.close()
         self._servers.clear()
 
     def _survey(self) -> None:
-        """What hardly changes: which servers there are, and whether there may be a desktop beside theirs."""
+        """Find what hardly changes: the servers, and if there may be a desktop beside theirs."""
         self._surveyed = time.monotonic()
         listening = self._read_listening()
         self._troubles.clear()
@@ -85,14 +87,14 @@ class X11(Probe):
         self._may_be_wayland = bool(variables or compositor or under_one)
 
     def _read_listening(self) -> str | None:
-        """None where it cannot be known what listens on this computer."""
+        """Return the list of listening sockets; None if it is unreadable."""
         try:
             return self._listening.read_text(errors="replace")
         except OSError:
             return None
 
     def _displays(self, listening: str | None) -> list[str]:
-        """Of this computer: one that is reached by the network is another desk."""
+        """Return the displays of this computer; those that are reached by the network belong to others."""
         named = _LOCAL.fullmatch(self._environment.get("DISPLAY", ""))
         found = {file.name[1:] for file in self._sockets.glob("X*") if file.name[1:].isdigit()}
         return sorted({*found, *_X_SOCKET.findall(listening or ""), *([named[1]] if named else [])}, key=int)
@@ -101,7 +103,7 @@ class X11(Probe):
         try:
             self._servers[display] = XServer(display, _authority(self._environment))
         except (ConnectionRefusedError, FileNotFoundError):
-            pass  # a socket that was left behind: no server
+            pass  # a socket that was left behind, without a server
         except (OSError, struct.error) as error:
             self._note(display, error)
 
@@ -114,11 +116,11 @@ class X11(Probe):
             return None
 
     def _note(self, display: str, error: Exception) -> None:
-        """Until the next survey, which tries again."""
+        """Remember a failure until the next survey, which tries again."""
         words = getattr(error, "strerror", None) or str(error)
         self._troubles[display] = words if f":{display}" in words else f"display :{display}: {words}"
 
-    def _about_none(self) -> str:
+    def _why_none(self) -> str:
         named = self._environment.get("DISPLAY", "")
         if named and not _LOCAL.fullmatch(named):
             return f"DISPLAY {named!r} is not on this computer"
@@ -126,7 +128,7 @@ class X11(Probe):
 
 
 class XServer:
-    """One connection."""
+    """Connection to an X server."""
 
     def __init__(self, display: str, authority: Path) -> None:
         self.display = display
@@ -144,11 +146,13 @@ class XServer:
             raise
 
     def idle_s(self) -> float:
+        """Return the time since the last input."""
         reply = self._ask(struct.pack("=BBHI", self._opcode, _QUERY_INFO, 2, self._root))
         idle_ms: int = struct.unpack_from("=I", reply, 16)[0]
         return idle_ms / 1000
 
     def close(self) -> None:
+        """Close the connection."""
         self._socket.close()
 
     def _connect(self) -> None:
@@ -159,7 +163,7 @@ class XServer:
             self._socket.connect(f"\0{path}")
 
     def _greet(self, cookie: bytes) -> int:
-        """Introduce ourselves; the root window. X11Error where we are not let in."""
+        """Open the session and return the root window. Raises X11Error if access is refused."""
         name = _COOKIE if cookie else b""
         order = b"l" if struct.pack("=H", 1) == b"\1\0" else b"B"
         head = struct.pack("=cxHHHHxx", order, 11, 0, len(name), len(cookie))
@@ -173,14 +177,14 @@ class XServer:
         return root
 
     def _find_extension(self, extension: bytes) -> int:
-        """By what number its requests go; 0 where the server has none of that name."""
+        """Return the number of the extension's requests; 0 if the server has no such extension."""
         name = _padded(extension)
         request = struct.pack("=BxHHxx", _QUERY_EXTENSION, 2 + len(name) // 4, len(extension)) + name
         present, opcode = struct.unpack_from("=8xBB", self._ask(request))
         return int(opcode) if present else 0
 
     def _ask(self, request: bytes) -> bytes:
-        """The reply's first 32 bytes; events that come between are of no interest."""
+        """Return the reply's first 32 bytes, and skip events that come before it."""
         self._socket.sendall(request)
         while True:
             reply = self._receive(32)
@@ -205,7 +209,7 @@ def _authority(environment: dict[str, str]) -> Path:
 
 
 def _cookie(authority: Path, display: str) -> bytes:
-    """What lets us in; empty where nothing is kept for this display."""
+    """Return the secret that grants access; empty if none is kept for this display."""
     with suppress(OSError, struct.error):
         for number, name, cookie in _entries(authority.read_bytes()):
             if name == _COOKIE and number in (display.encode(), b""):
@@ -214,7 +218,7 @@ def _cookie(authority: Path, display: str) -> bytes:
 
 
 def _entries(data: bytes) -> Iterator[tuple[bytes, bytes, bytes]]:
-    """Display number, kind and secret of every entry; the address before them is this computer's or any."""
+    """Yield display number, kind and secret of every entry; the address before them does not matter."""
     place = 0
     while place < len(data):
         place += 2

@@ -1,8 +1,8 @@
-"""Which of the orders that a guard has may begin, and when: the guard draws a ticket for each task that it begins.
+"""Claim tokens: a supervisor claims an order before it starts it, and the agent can retract what was not claimed.
 
-The agent holds both ends, and may take back what has not been drawn, all of it in one read: a ticket is read by one
-of the two, and of what is left the guard has none. So there is never a doubt about who has it, and nobody has to be
-asked or waited for. They are in a socket, for a task could open a pipe of its guard's by way of /proc.
+The agent holds both ends of the socket that carries the tokens, and retracts all that is left in a single read. Each
+token is read by one of the two, so that it is never in doubt who has an order, and nobody has to ask or to wait. The
+tokens are in a socket because a task could open a pipe of its supervisor through /proc.
 """
 
 from __future__ import annotations
@@ -13,36 +13,38 @@ from contextlib import suppress
 
 _SIZE_BYTES = 8
 _ALL_BYTES = 2**16
-"""More than there ever is: a line has a few orders."""
+"""More than there ever is: a supervisor has a few orders."""
 
 
-class Tickets:
-    """The agent's, for one guard; numbers that only ever grow."""
+class Claims:
+    """The agent's side of the claim tokens of one supervisor. Tokens are numbers that only ever grow."""
 
     def __init__(self) -> None:
-        """OSError where there is no file descriptor left."""
-        self.drawn_from, self._end = (end.detach() for end in socket.socketpair())
-        os.set_blocking(self.drawn_from, False)
+        """Raises OSError if there is no file descriptor left."""
+        self.supervisors_end, self._end = (end.detach() for end in socket.socketpair())
+        os.set_blocking(self.supervisors_end, False)
 
-    def put(self, numbers: list[int]) -> None:
+    def offer(self, numbers: list[int]) -> None:
+        """Let the supervisor claim the orders with these numbers."""
         if numbers:
             os.write(self._end, b"".join(number.to_bytes(_SIZE_BYTES, "big") for number in numbers))
 
-    def take_back(self) -> list[int]:
-        """Those that were not drawn, the first of them first."""
+    def retract(self) -> list[int]:
+        """Take back the unclaimed numbers, which cannot be claimed any more. Return them, the first first."""
         taken = b""
         with suppress(BlockingIOError):
-            taken = os.read(self.drawn_from, _ALL_BYTES)
-        tickets = range(0, len(taken), _SIZE_BYTES)
-        return [int.from_bytes(taken[start : start + _SIZE_BYTES], "big") for start in tickets]
+            taken = os.read(self.supervisors_end, _ALL_BYTES)
+        starts = range(0, len(taken), _SIZE_BYTES)
+        return [int.from_bytes(taken[start : start + _SIZE_BYTES], "big") for start in starts]
 
     def close(self) -> None:
-        os.close(self.drawn_from)
+        """Close both ends."""
+        os.close(self.supervisors_end)
         os.close(self._end)
 
 
-def draw(end: int) -> int:
-    """0: there is none."""
+def claim(end: int) -> int:
+    """Claim the next order, on the supervisor's end. Return its number, or 0 if there is none."""
     with suppress(BlockingIOError):
         return int.from_bytes(os.read(end, _SIZE_BYTES), "big")
     return 0

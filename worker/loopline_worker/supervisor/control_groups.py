@@ -1,9 +1,9 @@
-"""One slot's control groups (cgroups(7)): limits that the kernel keeps for us, whatever a task does.
+"""Control groups of one slot (cgroups(7)): limits that the kernel enforces, whatever a task does.
 
-``delegation.py`` finds out which *places* there are: folders of the agent's own, by what can be done there. A guard
+``launch/delegation.py`` finds the *places*: folders of the agent's own, by what can be done there. A supervisor
 makes a group below them and enters it for good: what it starts is born there, which costs nothing, while entering
-costs more than a short task. So what the guard itself takes is added to limits and subtracted from what is used. The
-launcher removes the group when the guard is gone. Where a place is missing, callers do with less.
+costs more than a short task. So what the supervisor itself uses is added to limits and subtracted from usage. The
+zygote removes the group when the supervisor is gone. Where a place is missing, callers do with less.
 
 ========= ======================================= ======================================
 ``core``  freeze without any signal               version 2, with or without controllers
@@ -12,7 +12,7 @@ launcher removes the group when the guard is gone. Where a place is missing, cal
 ``cpu``   idle weight, all slots in one           version 1; in version 2 ``core`` may have it
 ========= ======================================= ======================================
 
-What is to stand still is moved into a group below, which is frozen, for the guard must not stop with it.
+What is to be frozen is moved into a group below, because the supervisor itself must go on.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ import os
 from contextlib import suppress
 
 from loopline_worker.supervisor import processes
+from loopline_worker.supervisor.orders import Breach
 
 TYPE_CHECKING = False  # typing is not light
 if TYPE_CHECKING:
@@ -30,22 +31,22 @@ Places = dict[str, str]
 Hits = tuple[int, int]
 """How often memory ran out, and how often another process was refused."""
 
-_LEFT = "frozen"
+_FROZEN = "frozen"
 _COUNTERS = {"memory": ("memory.events", "memory.oom_control"), "pids": ("pids.events",)}
-_GUARD_PROCESSES = 1
-_GUARD_BYTES = 2**19
+_OWN_PROCESSES = 1
+_OWN_BYTES = 2**19
 _LEAST_BYTES = 2**24
-"""A smaller limit on memory is watched: the kernel might find the guard larger than the task, and kill that."""
+"""A smaller limit on memory is watched: the kernel might kill the supervisor, as the larger process."""
 _MOST_LEFT_BYTES = _LEAST_BYTES // 2
 
 
-def name_of(guard: int) -> str:
-    """Of a guard's group."""
-    return f"guard-{guard}"
+def name_of(supervisor: int) -> str:
+    """Return the name of a supervisor's group."""
+    return f"supervisor-{supervisor}"
 
 
-class Group:
-    """Of a guard with all that it starts, below the ``places``. Without places it is nowhere, and does nothing."""
+class ControlGroup:
+    """The group of a supervisor with all that it starts, below the ``places``. It is inactive without places."""
 
     def __init__(self, places: Places, name: str) -> None:
         self._folders: dict[str, str] = {
@@ -54,7 +55,7 @@ class Group:
         self._entered = {self._folders[kind] for kind in ("memory", "pids") if kind in places}
         if "cpu" in places:
             self._entered.add(places["cpu"])
-        self._still = f"{self._folders['core']}/{_LEFT}" if "core" in places else ""
+        self._frozen = f"{self._folders['core']}/{_FROZEN}" if "core" in places else ""
         self._limits: tuple[int | None, int | None] = None, None
         self._counters: dict[str, int] | None = None  # open files
         self._counted: list[bytes] = []
@@ -62,68 +63,69 @@ class Group:
         self._usage: int | None = None  # an open file
 
     def make(self) -> None:
-        """OSError where it cannot be had."""
-        for folder in (*set(self._folders.values()), self._still):
+        """Make its folders. Raises OSError."""
+        for folder in (*set(self._folders.values()), self._frozen):
             if folder:
                 with suppress(FileExistsError):
                     os.mkdir(folder)  # noqa: PTH102 - pathlib is not light
 
     def enter(self) -> None:
-        """For the calling process and all that it starts from now on."""
+        """Put the calling process into the group, with all that it starts from now on."""
         for folder in self._entered:
             processes.write(f"{folder}/cgroup.procs", b"0")
 
     def limit(self, memory_bytes: int | None, most_processes: int | None) -> None:
-        """Of the next task, if they are not those of the last one. OSError."""
+        """Set the limits of the next task, unless the last task had the same. Raises OSError."""
         wanted = memory_bytes, most_processes
         if wanted == self._limits:
             return
         if memory_bytes != self._limits[0]:
-            self._limit_memory(None if memory_bytes is None else max(memory_bytes, _LEAST_BYTES) + _GUARD_BYTES)
+            self._limit_memory(None if memory_bytes is None else max(memory_bytes, _LEAST_BYTES) + _OWN_BYTES)
         if most_processes != self._limits[1]:
-            self._set("pids", "pids.max", "max" if most_processes is None else most_processes + _GUARD_PROCESSES)
+            self._set("pids", "pids.max", "max" if most_processes is None else most_processes + _OWN_PROCESSES)
         self._limits = wanted
 
-    def hold(self, pid: int) -> None:
-        """Have a process stand still; OSError where that has to be done by a signal."""
-        if not self._still:
-            raise OSError("there is no group for what stands still")
-        processes.write(f"{self._still}/cgroup.procs", str(pid).encode())
+    def add_to_frozen(self, pid: int) -> None:
+        """Move a process to the part that can be frozen. Raises OSError if only a signal can stop it."""
+        if not self._frozen:
+            raise OSError("there is no group for frozen processes")
+        processes.write(f"{self._frozen}/cgroup.procs", str(pid).encode())
 
     def freeze(self, frozen: bool) -> bool:
-        """All that is held stops, or goes on; False where that has to be done by signals."""
+        """Freeze or thaw the frozen part. False if that has to be done by signals."""
         try:
-            self._freeze(frozen)
+            if self._frozen:
+                processes.write(f"{self._frozen}/cgroup.freeze", b"1" if frozen else b"0")
         except OSError:
             return False
-        return bool(self._still)
+        return bool(self._frozen)
 
-    def is_told_to_freeze(self) -> bool:
-        """Whether what it holds stands, or is about to, by our own word."""
-        return bool(self._still) and processes.read(f"{self._still}/cgroup.freeze").strip() == b"1"
+    def is_set_to_freeze(self) -> bool:
+        """True if the frozen part is frozen by this class, or about to be."""
+        return bool(self._frozen) and processes.read(f"{self._frozen}/cgroup.freeze").strip() == b"1"
 
-    def standing(self) -> set[int]:
-        """The processes that it holds, once all of them have stopped."""
-        if not self._still or not _numbers(processes.read(f"{self._still}/cgroup.events")).get("frozen"):
+    def stopped(self) -> set[int]:
+        """Return the processes of the frozen part, once all of them have stopped; empty before."""
+        if not self._frozen or not _numbers(processes.read(f"{self._frozen}/cgroup.events")).get("frozen"):
             return set()
-        return set(map(int, processes.read(f"{self._still}/cgroup.procs").split()))
+        return set(map(int, processes.read(f"{self._frozen}/cgroup.procs").split()))
 
     def memory_bytes(self) -> int | None:
-        """What cannot be dropped: anonymous memory, and files in memory; without the guard's."""
+        """Return the memory that cannot be dropped, less the supervisor's; None if it is unknown."""
         stat = self._stat("memory", "memory.stat")
         if not stat:
             return None
         old = "total_rss" in stat
         used = stat["total_rss"] + stat.get("total_shmem", 0) if old else stat["anon"] + stat.get("shmem", 0)
-        return max(0, used - _GUARD_BYTES)
+        return max(0, used - _OWN_BYTES)
 
     def processes(self) -> int | None:
-        """With their threads, without the guard."""
+        """Return the number of processes and threads, less the supervisor; None if it is unknown."""
         number = _number(self._read("pids", "pids.current"))
-        return None if number is None else max(0, number - _GUARD_PROCESSES)
+        return None if number is None else max(0, number - _OWN_PROCESSES)
 
     def hits(self) -> Hits:
-        """Of all tasks in it until now. OSError where that cannot be looked at."""
+        """Return how often all tasks in it have hit limits. Raises OSError if that cannot be read."""
         if self._counters is None:
             opened = {kind: self._open(kind, *files) for kind, files in _COUNTERS.items()}
             self._counters = {kind: file for kind, file in opened.items() if file >= 0}
@@ -135,8 +137,9 @@ class Group:
         return self._hits
 
     def is_spent(self) -> bool:
-        """Whether tasks that are gone left memory behind (files in /dev/shm), which the next one would answer for.
-        OSError where that cannot be looked at.
+        """True if ended tasks left memory behind (files in /dev/shm) that would count against the next one.
+
+        Raises OSError if that cannot be read.
         """
         if self._usage is None:
             self._usage = self._open("memory", "memory.current", "memory.usage_in_bytes")
@@ -146,27 +149,23 @@ class Group:
         return with_cache_bytes > _MOST_LEFT_BYTES and (self.memory_bytes() or 0) > _MOST_LEFT_BYTES
 
     def close(self) -> None:
-        """The files that are open for ``hits``: whoever asks for more ends with its group."""
+        """Close the files that are open for ``hits``; the supervisor keeps its others until it exits."""
         for file in (self._counters or {}).values():
             os.close(file)
         self._counters = None
 
     def remove(self) -> bool:
-        """False where the kernel still clears up in it."""
-        gone = [_remove(folder) for folder in (self._still, *set(self._folders.values())) if folder]
+        """Remove its folders. False if the kernel still clears up in them."""
+        gone = [_remove(folder) for folder in (self._frozen, *set(self._folders.values())) if folder]
         return all(gone)
 
     def _open(self, kind: str, *files: str) -> int:
-        """The first of them that there is, opened; -1: none."""
+        """Open the first of these files that exists; -1 if none does."""
         for file in files:
             path = f"{self._folders.get(kind)}/{file}"
             if os.access(path, os.R_OK):
                 return os.open(path, os.O_RDONLY)
         return -1
-
-    def _freeze(self, frozen: bool) -> None:
-        if self._still:
-            processes.write(f"{self._still}/cgroup.freeze", b"1" if frozen else b"0")
 
     def _limit_memory(self, limit_bytes: int | None) -> None:
         is_v2 = os.access(f"{self._folders.get('memory')}/memory.max", os.W_OK)
@@ -193,22 +192,22 @@ class Group:
         return processes.read(f"{self._folders[kind]}/{file}") if kind in self._folders else b""
 
 
-def breach(before: Hits, after: Hits) -> str:
-    """Which limit was hit in between: ``memory``, ``processes``, or none."""
+def breach(before: Hits, after: Hits) -> Breach | None:
+    """Return the limit that was hit in between, or None."""
     if after[0] > before[0]:
-        return "memory"
-    return "processes" if after[1] > before[1] else ""
+        return Breach.MEMORY
+    return Breach.PROCESSES if after[1] > before[1] else None
 
 
 def remove_places(folders: Iterable[str]) -> bool:
-    """With the groups of guards in them. False where there is still somebody in one of them."""
-    gone = [_remove(left) for folder in folders for left in _from_inside(folder)]
+    """Remove these folders with the groups in them. False if there still is a process in one of them."""
+    gone = [_remove(left) for folder in folders for left in _deepest_first(folder)]
     return all(gone)
 
 
-def _from_inside(folder: str) -> list[str]:
-    """A folder and all below it, the deepest first."""
-    return [*(left for inner in _folders_in(folder) for left in _from_inside(inner)), folder]
+def _deepest_first(folder: str) -> list[str]:
+    """Return a folder and all below it, the deepest first."""
+    return [*(left for inner in _folders_in(folder) for left in _deepest_first(inner)), folder]
 
 
 def _folders_in(folder: str) -> list[str]:

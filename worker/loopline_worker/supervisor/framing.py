@@ -1,4 +1,7 @@
-"""What the agent and its guards say to each other: marshalled, for both run the same Python and it costs least."""
+"""Framing of the messages between the agent and its supervisors.
+
+Messages are marshalled, which costs least: both ends run the same Python.
+"""
 
 from __future__ import annotations
 
@@ -12,24 +15,26 @@ _SIZE_BYTES = 4
 
 
 def pack(message: Any) -> bytes:
+    """Return the message as bytes, its size first."""
     body = marshal.dumps(message)
     return len(body).to_bytes(_SIZE_BYTES, "big") + body
 
 
 class Unpacker:
-    """Bytes in, messages out."""
+    """Turns received bytes back into messages."""
 
     def __init__(self) -> None:
-        self._heard = b""
+        self._received = b""
 
     def feed(self, part: bytes) -> None:
-        self._heard += part
+        """Add bytes that were received."""
+        self._received += part
 
     def next(self) -> Any:
-        """None: it is not there yet, as a whole."""
-        size = int.from_bytes(self._heard[:_SIZE_BYTES], "big") + _SIZE_BYTES
-        if not self._heard or len(self._heard) < size:
+        """Return the next message; None until it has arrived as a whole."""
+        size = int.from_bytes(self._received[:_SIZE_BYTES], "big") + _SIZE_BYTES
+        if not self._received or len(self._received) < size:
             return None
-        message = marshal.loads(self._heard[_SIZE_BYTES:size])  # noqa: S302 - from our own processes alone
-        self._heard = self._heard[size:]
+        message = marshal.loads(self._received[_SIZE_BYTES:size])  # noqa: S302 - from our own processes alone
+        self._received = self._received[size:]
         return message

@@ -1,6 +1,6 @@
-"""Whether anything was done in folders: inotify(7) tells at once, where looking through them takes ten times as long.
+"""Changes in folders, by inotify(7): it answers at once, where looking through the folders takes ten times as long.
 
-Where there is none it is never known: elsewhere than on Linux, or where the user has as many as there may be.
+Where inotify is missing, changes are never known: elsewhere than on Linux, or if the user has no instance left.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ _FOLDERS_ONLY, _NO_LINK, _ONCE = 0x1000000, 0x2000000, 0x80000000
 _PART_BYTES = 4096
 
 
-class Sentry:
-    """Over folders, whatever they are renamed to; what is done in one of them is told once."""
+class FolderWatcher:
+    """Watches folders, whatever they are renamed to, and reports the first change in each."""
 
     def __init__(self) -> None:
         self._file = -1
 
     def watch(self, *folders: str) -> bool:
-        """False where that cannot be."""
+        """Start watching these folders. False if that is impossible."""
         if libc and self._file < 0:
             self._file = libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
         return self._file >= 0 and all(self._watches(folder) for folder in folders)
 
     def saw_nothing(self) -> bool:
-        """Since it was last asked, in any of the folders that it ever watched."""
+        """True if no watched folder has changed since the last call."""
         try:
             return not os.read(self._file, _PART_BYTES)
         except BlockingIOError:

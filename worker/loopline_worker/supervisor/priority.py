@@ -1,16 +1,16 @@
 """The lowest priority that really yields to the owner of the computer.
 
-``nice`` alone is a no-op on a desktop: there every session is a scheduling group of its own (sched(7), "The
-autogroup feature"), and nice only ranks processes within one group. So the launcher opens *one* session, gives its
-group the nice value 19, and all guards and tasks stay in it, themselves nice 19 and SCHED_IDLE: a guard lowers itself
-once, and its tasks inherit that. What has to be killed in time, however busy the owner is, the agent kills, which is
-not low. Why one session and not one per task: an unprivileged process may lower a group only ten times a second,
+``nice`` alone has no effect on a desktop: there every session is a scheduling group of its own (sched(7), "The
+autogroup feature"), and nice only ranks processes within one group. So the zygote opens *one* session and gives its
+group the nice value 19. All supervisors and tasks stay in it, themselves nice 19 and SCHED_IDLE: a supervisor lowers
+itself once, and its tasks inherit that. The agent, whose priority is not low, kills what has to be killed in time.
+Why one session instead of one for each task: an unprivileged process may lower a group only ten times a second,
 counted over the whole machine. A session that a task opens for itself is lowered when the task is next measured
-(``tree.PosixTree``).
+(``process_tree.PosixTree``).
 
-SCHED_IDLE brings the idle I/O class with it (ioprio_set(2)), which is set all the same: it stays when a task changes
-its scheduling class. Where systemd groups by slice instead of by session, only the weight of its slice helps: that is
-for the installer. On macOS it is background QoS, all that ``taskpolicy -b`` sets.
+SCHED_IDLE implies the idle I/O class (ioprio_set(2)), which is set all the same: it stays when a task changes its
+scheduling class. Where systemd groups by slice instead of by session, only the weight of the slice helps, which the
+installer sets. On macOS the priority is background QoS, all that ``taskpolicy -b`` sets.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ from loopline_worker.supervisor.processes import read, write
 
 LOWEST = 19
 _IOPRIO_SET = {"x86_64": 251, "aarch64": 30, "riscv64": 30, "armv7l": 314, "i686": 289, "ppc64le": 273, "s390x": 282}
-"""The system call's number: the C library has no function for it."""
+"""Numbers of the system call, by machine: the C library has no function for it."""
 _IDLE_IO_CLASS = 3 << 13
 _DARWIN_PROCESS, _DARWIN_BACKGROUND = 4, 0x1000  # of setpriority(2) on macOS
 _PATIENCE_S = 1.0
-_PERIL = "/proc/self/oom_score_adj"
+_OOM_SCORE = "/proc/self/oom_score_adj"
 
 
 def lower_session(pid: int | str = "self") -> bool:
-    """Lower the group of a process's whole session; False where others just did so: try again later."""
+    """Lower the group of a process's whole session. False if others just did so: try again later."""
     try:
         write(f"/proc/{pid}/autogroup", str(LOWEST).encode())
     except BlockingIOError:
@@ -44,19 +44,19 @@ def lower_session(pid: int | str = "self") -> bool:
 
 
 def lower_own_session() -> None:
-    """``lower_session`` for good: waits for its turn."""
+    """Lower the group of this process's session; wait until the kernel accepts it."""
     give_up = time.monotonic() + _PATIENCE_S
     while not lower_session() and time.monotonic() < give_up:
         time.sleep(0.02)
 
 
-class Peril:
-    """Of being killed first when memory runs out: what is started within it is, and not who starts it."""
+class RaisedOomScore:
+    """Context in which what is started becomes the first victim when memory runs out; the starter stays protected."""
 
     def __init__(self) -> None:
-        self._before, self._file = read(_PERIL).strip(), -1
+        self._before, self._file = read(_OOM_SCORE).strip(), -1
         with suppress(OSError):
-            self._file = os.open(_PERIL, os.O_WRONLY)
+            self._file = os.open(_OOM_SCORE, os.O_WRONLY)
 
     def __enter__(self) -> None:
         self._set(b"900")
@@ -71,7 +71,7 @@ class Peril:
 
 
 def yield_to_owner() -> None:
-    """Make this process, and all that it starts, the last to be run."""
+    """Give this process, and all that it starts, the lowest priority."""
     os.setpriority(os.PRIO_PROCESS, 0, LOWEST)
     if hasattr(os, "SCHED_IDLE"):
         with suppress(OSError):
@@ -84,10 +84,11 @@ def yield_to_owner() -> None:
 
 
 def knows_disk_call() -> bool:
+    """True if the number of ``ioprio_set`` is known for this machine."""
     return os.uname().machine in _IOPRIO_SET
 
 
 def lower_disk_access() -> None:
-    """Give this process the idle I/O class, where this machine's number for that is known."""
+    """Give this process the idle I/O class, if this machine's system call for that is known."""
     if knows_disk_call() and subreaper.libc:
         subreaper.libc.syscall(_IOPRIO_SET[os.uname().machine], 1, 0, _IDLE_IO_CLASS)

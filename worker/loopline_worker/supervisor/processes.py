@@ -1,4 +1,4 @@
-"""Processes as Linux shows them in /proc. Elsewhere nothing is seen here, and callers do with less."""
+"""Processes as Linux shows them in /proc. On other systems nothing is found, and callers do with less."""
 
 from __future__ import annotations
 
@@ -8,36 +8,36 @@ import os
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 100
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 4096
 _SHORTAGES = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
-"""Ours, not the process's: raised, lest what cannot be looked at now is taken for gone."""
+"""Errors of the reader, not of the process: raised, so that a process that cannot be read is not taken for gone."""
 
 
 class Process:
-    """One process, as it is now."""
+    """Process as it was when its ``stat`` was read."""
 
     __slots__ = ("cpu_s", "memory_bytes", "parent", "pid", "session", "state", "terminal", "threads", "waited_cpu_s")
 
     def __init__(self, pid: int, stat: bytes) -> None:
-        fields = stat[stat.rindex(b")") + 2 :].split()  # the name before may hold anything, brackets included
+        fields = stat[stat.rindex(b")") + 2 :].split()  # the name before it may hold anything, brackets included
         user, system, waited_user, waited_system = (int(ticks) / _TICKS_PER_S for ticks in fields[11:15])
         self.pid = pid
         self.state = fields[0].decode()
         self.parent = int(fields[1])
         self.session = int(fields[3])
-        self.terminal = _device(int(fields[4]))  # that it is controlled by; 0: none
+        self.terminal = _device(int(fields[4]))  # the terminal that controls it; 0: none
         self.threads = int(fields[17])
         self.cpu_s = user + system
         self.waited_cpu_s = waited_user + waited_system  # of children that have ended, and of theirs
         self.memory_bytes = int(fields[21]) * _PAGE_BYTES
 
 
-def look(pid: int) -> Process | None:
-    """None where there is none, and where /proc is not."""
+def status(pid: int) -> Process | None:
+    """Return the process with this number, or None."""
     stat = read(f"/proc/{pid}/stat")
     return Process(pid, stat) if stat else None
 
 
 def own_memory_bytes(pid: int) -> int:
-    """What a process uses, memory that it shares divided among those that share it; slow, 0 where it is not told."""
+    """Return the memory of a process, with its share of shared memory; 0 if the kernel does not say. Slow."""
     for line in read(f"/proc/{pid}/smaps_rollup").splitlines():
         if line.startswith(b"Pss:"):
             return int(line.split()[1]) * 1024
@@ -45,7 +45,7 @@ def own_memory_bytes(pid: int) -> int:
 
 
 def threads_of_user() -> int:
-    """Of all processes of our user: what RLIMIT_NPROC is measured against. 0 where /proc is not."""
+    """Count the threads of all processes of this user, as RLIMIT_NPROC does; 0 without /proc."""
     user, count = os.getuid(), 0
     for pid in _pids("/proc"):
         try:
@@ -58,7 +58,7 @@ def threads_of_user() -> int:
 
 
 def descendants(pid: int) -> list[int]:
-    """Children, their children and so on; empty where there are none, and where /proc is not."""
+    """Return children, their children and so on; empty without /proc."""
     found = children(pid)
     for child in found:
         found += children(child)
@@ -66,14 +66,15 @@ def descendants(pid: int) -> list[int]:
 
 
 def children(pid: int) -> list[int]:
+    """Return the processes that this one is the parent of."""
     if not _LISTS_CHILDREN:
-        return [child for child in _pids("/proc") if (process := look(child)) and process.parent == pid]
+        return [child for child in _pids("/proc") if (process := status(child)) and process.parent == pid]
     threads = _pids(f"/proc/{pid}/task")
     return [int(child) for thread in threads for child in read(f"/proc/{pid}/task/{thread}/children").split()]
 
 
 def read(path: str) -> bytes:
-    """A small file whole; empty where it cannot be read, OSError where we have no file descriptor left for it."""
+    """Return a small file's content, empty if it cannot be read. Raises OSError if no file descriptor is left."""
     try:
         fd = os.open(path, os.O_RDONLY)
     except OSError as error:
@@ -92,6 +93,7 @@ def read(path: str) -> bytes:
 
 
 def write(path: str, content: bytes) -> None:
+    """Write to a file that exists, in one call. Raises OSError."""
     fd = os.open(path, os.O_WRONLY)
     try:
         os.write(fd, content)
@@ -110,7 +112,7 @@ def _pids(folder: str) -> list[int]:
 
 
 def _device(number: int) -> int:
-    """As os.stat tells of a device; the kernel writes it here in another form."""
+    """Return the device's number as ``os.stat`` has it; the kernel writes another form to /proc."""
     return os.makedev(number >> 8 & 0xFFF, number & 0xFF | number >> 12 & 0xFFF00) if number else 0
 
 

@@ -1,9 +1,9 @@
-"""What a task writes to stdout and stderr, on its way through its guard.
+"""The pump that carries a task's output, stdout and stderr, through its supervisor to the agent.
 
-What is short is kept until the task ends and goes along with that news. What is long, or is being read along, is
-passed on as it comes, and from then on nothing is kept: the pipe of a task whose reader is slow is full, as it should
-be. Each task has pipes of its own, for what it does to them must not meet the next one. We keep them open for writing
-as well: that a task closes them, mostly by ending, is nothing to wake up for.
+Short output is kept until the task ends and travels with the report of the end. Long output, or output that
+somebody follows, is passed on as it comes, and from then on nothing is kept: if the reader is slow the task's pipe
+fills up, as it should. Each task has its own pipes, for what it does to them must not affect the next one. The
+supervisor keeps the ends for writing open, too: that a task closes them, mostly by ending, is no reason to wake up.
 """
 
 from __future__ import annotations
@@ -14,29 +14,29 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from loopline_worker.supervisor.selector import Wakeup
+    from loopline_worker.supervisor.selector import Selector
 
 MOST_KEPT_BYTES = 4096
-"""Of both together."""
+"""Limit for stdout and stderr together."""
 _PART_BYTES = 65536
 _MOST_PARTS = 16
-"""As much as a pipe holds that a task has made as long as it may."""
+"""Together as much as a pipe holds that a task has made as long as it may."""
 
 
-class Relay:
-    """Of one task; ``pass_on`` is given what was written to stdout, and to stderr."""
+class Pump:
+    """Pumps the output of one task; ``pass_on`` receives what was written to stdout, and to stderr."""
 
-    def __init__(self, wakeup: Wakeup, pass_on: Callable[[bytes, bytes], None]) -> None:
-        self._wakeup = wakeup
+    def __init__(self, selector: Selector, pass_on: Callable[[bytes, bytes], None]) -> None:
+        self._selector = selector
         self._pass_on = pass_on
         self._kept = bytearray(), bytearray()
-        self._reads: dict[int, bytearray] = {}  # ends that we read from
+        self._reads: dict[int, bytearray] = {}  # ends to read from
         self._writes: list[int] = []
         self._is_watched = False
         self._is_followed = False
 
     def open(self) -> list[int]:
-        """The ends to write to. OSError where there can be none."""
+        """Return the ends that the task writes to. Raises OSError if there are no file descriptors left."""
         for kept in self._kept:
             read, write = os.pipe()
             self._reads[read] = kept
@@ -45,27 +45,30 @@ class Relay:
         return self._writes
 
     def watch(self) -> None:
-        """From now on, what is written wakes up. What is written earlier is read all the same."""
+        """Have output wake up the supervisor from now on. Earlier output is read all the same."""
         if not self._is_watched:
             self._is_watched = True
             for end in self._reads:
-                self._wakeup.watch(end)
+                self._selector.watch(end)
 
     def follow(self) -> None:
-        """Keep nothing back any more."""
+        """Pass all output on at once from now on."""
         self._is_followed = True
         self.watch()
         self._flow()
 
     def read(self, ready: list[int]) -> None:
-        """What these files have, as far as they are ours."""
+        """Read from those of these files that are this pump's."""
         for end in ready:
             if end in self._reads:
                 self._read(end)
                 self._flow()
 
     def close(self) -> tuple[bytes, bytes]:
-        """What is left, once nobody of the task writes any more; whoever else still might is not waited for."""
+        """Close the pipes and return the rest, once no process of the task writes any more.
+
+        Writers outside the task, who were handed its stdout, are not waited for.
+        """
         for end in self._writes:
             os.close(end)
         for end in self._reads:
@@ -74,12 +77,12 @@ class Relay:
                     break
                 self._flow()
             if self._is_watched:
-                self._wakeup.forget(end)
+                self._selector.unwatch(end)
             os.close(end)
         return self._take()
 
     def _read(self, end: int) -> bool:
-        """Whether there may be more."""
+        """Read one part. True if there may be more."""
         try:
             part = os.read(end, _PART_BYTES)
         except BlockingIOError:

@@ -1,7 +1,7 @@
-"""Scratch folders as a guard makes them: what a task left as it found it serves the next one, under its name.
+"""Scratch folders made by a supervisor: a folder that a task left as it found it is renamed for the next task.
 
-Making and removing two folders takes ten times as long as renaming one. Whether it is as it was is looked
-at the first time; from the second task on a sentry says so.
+Making and removing two folders takes ten times as long as renaming one. The first time the supervisor looks into the
+folder for changes; from the second task on, inotify answers.
 """
 
 from __future__ import annotations
@@ -9,59 +9,61 @@ from __future__ import annotations
 import os
 from contextlib import suppress
 
-from loopline_worker.supervisor.inotify import Sentry
+from loopline_worker.supervisor.inotify import FolderWatcher
 
 TEMPORARY = ".tmp"
 
 
-class Folders:
-    """Of one guard; at most one of them is spare."""
+class ScratchFolders:
+    """The scratch folders of one supervisor; at most one of them is spare."""
 
     def __init__(self) -> None:
         self._spare = ""
-        self._looks: list[tuple[int, ...]] = []  # of a folder and the one in it, when they were made
-        self._sentry = Sentry()
+        self._fingerprints: list[tuple[int, ...]] = []  # of a folder and the one in it, when they were made
+        self._watcher = FolderWatcher()
         self._is_watched = False
 
     @property
     def has_spare(self) -> bool:
+        """True if a folder waits for the next task."""
         return bool(self._spare)
 
     def make(self, folder: str) -> None:
-        """An empty one, with an empty one in it for temporary files. OSError where there is no room."""
+        """Make an empty folder that holds an empty one for temporary files. Raises OSError if there is no room."""
         spare, self._spare = self._spare, ""
         inner = f"{folder}/{TEMPORARY}"
         if spare:
             with suppress(OSError):
                 os.rename(spare, folder)  # noqa: PTH104 - pathlib is not light
-                self._is_watched = self._is_watched or self._sentry.watch(folder, inner)
+                self._is_watched = self._is_watched or self._watcher.watch(folder, inner)
                 return
         os.makedirs(inner)  # noqa: PTH103
-        self._looks, self._is_watched = [_look(folder), _look(inner)], False
+        self._fingerprints, self._is_watched = [_fingerprint(folder), _fingerprint(inner)], False
 
-    def take_back(self, folder: str) -> bool:
-        """Whether it is done with: False leaves it to others, for there is something in it."""
+    def recycle(self, folder: str) -> bool:
+        """Keep an unchanged folder for the next task. False leaves it to others, because something is in it."""
         with suppress(OSError):
-            self._is_watched = self._is_watched and self._sentry.saw_nothing()
-            is_itself = _look(folder) == self._looks[0]  # it may have been moved, and another put in its place
-            if is_itself and (self._is_watched or self._is_as_it_was(folder)):
+            self._is_watched = self._is_watched and self._watcher.saw_nothing()
+            is_itself = _fingerprint(folder) == self._fingerprints[0]  # it may have been replaced by another
+            if is_itself and (self._is_watched or self._is_unchanged(folder)):
                 self._spare = folder
         return self._spare == folder
 
     def clear(self) -> None:
-        """Remove the spare one."""
+        """Remove the spare folder."""
         spare, self._spare = self._spare, ""
         if spare:
-            with suppress(OSError):  # there is something in it after all: for the next agent's sweep
+            with suppress(OSError):  # there is something in it after all: the next agent removes it
                 os.rmdir(f"{spare}/{TEMPORARY}")  # noqa: PTH106
                 os.rmdir(spare)  # noqa: PTH106
 
-    def _is_as_it_was(self, folder: str) -> bool:
+    def _is_unchanged(self, folder: str) -> bool:
         inner = f"{folder}/{TEMPORARY}"
-        return os.listdir(folder) == [TEMPORARY] and _look(inner) == self._looks[1] and not os.listdir(inner)  # noqa: PTH208
+        is_inner_same = os.listdir(folder) == [TEMPORARY] and _fingerprint(inner) == self._fingerprints[1]  # noqa: PTH208
+        return is_inner_same and not os.listdir(inner)  # noqa: PTH208
 
 
-def _look(folder: str) -> tuple[int, ...]:
-    """What a task may have changed of a folder that is empty."""
+def _fingerprint(folder: str) -> tuple[int, ...]:
+    """Return what a task may have changed of an empty folder."""
     status = os.lstat(folder)
     return status.st_mode, status.st_uid, status.st_gid, status.st_dev, status.st_ino

@@ -1,7 +1,7 @@
-"""From a guard to its task: ``posix_spawn``, which copies nothing of the guard.
+"""Starting a task from its supervisor by ``posix_spawn``, which copies nothing of the supervisor.
 
-What the task needs to be it inherits: the guard stands in the task's folder, has its limits, is low and in the
-control groups of its slot. So there is nothing left to be done between the copy and the program.
+The task inherits what it needs: the supervisor works in the task's folder, has its limits and the lowest priority,
+and is in the control groups of its slot. So nothing is left to do between the copy and the program.
 """
 
 from __future__ import annotations
@@ -13,60 +13,53 @@ import signal
 
 TYPE_CHECKING = False  # typing is not light
 if TYPE_CHECKING:
-    from typing import TypedDict
+    from loopline_worker.supervisor.orders import TaskOrder
 
-    class Order(TypedDict):
-        command: list[str]
-        sandbox: list[str]  # a program that runs the command in one, and its options; empty: none
-        folder: str
-        makes_folder: bool
-        environment: dict[str, str]
-        limits: dict[str, int | None]
-
-    Places = list[tuple[int, int, int]]
+    FileActions = list[tuple[int, int, int]]
 
 _TRACES = ("LOOPLINE_SCRATCH",)
-"""By which a later agent finds what is left of this one; ours to set, not the job's."""
+"""Variables by which a later agent finds what is left of this one; the agent sets them, not the job."""
 _OPTIONS_FILE = 3
 _DEFAULT_SIGNALS = [int(signum) for signum in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}]
-"""What is ignored here would be so there. Of one that is not named, the C library first asks how it is."""
-_limits: dict[str, int | None] = {}
+"""All signals: the task would inherit what is ignored here, and naming all spares the C library from asking."""
+_current_limits: dict[str, int | None] = {}
 
 
-def dump_no_core() -> None:
+def disable_core_dumps() -> None:
+    """Forbid core dumps to this process and to all that it starts."""
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
-def spawn(order: Order, stdout: int, stderr: int) -> int:
-    """Start the task and return its process id once it really runs; OSError or ValueError says why it cannot."""
-    start = _spawn_walled if order["sandbox"] else _search
-    places = [(os.POSIX_SPAWN_DUP2, stdout, 1), (os.POSIX_SPAWN_DUP2, stderr, 2)]
-    user_threads = order["limits"].get("user_threads")
+def spawn(order: TaskOrder, stdout: int, stderr: int) -> int:
+    """Start the task and return its process id once it runs. Raises OSError or ValueError if it cannot be run."""
+    start = _spawn_in_sandbox if order.sandbox else _spawn_from_path
+    actions = [(os.POSIX_SPAWN_DUP2, stdout, 1), (os.POSIX_SPAWN_DUP2, stderr, 2)]
+    user_threads = order.user_threads
     _limit("RLIMIT_NPROC", user_threads)
     try:
-        return start(order, places)
+        return start(order, actions)
     except BlockingIOError:
         if user_threads is None:
             raise
-    _limit("RLIMIT_NPROC", None)  # others have started so many: watching has to do
-    return start(order, places)
+    _limit("RLIMIT_NPROC", None)  # other programs have so many processes: the agent's watch has to do
+    return start(order, actions)
 
 
-def _search(order: Order, places: Places) -> int:
-    """As execvp(3) does, in the PATH that the job asks for."""
-    _limit("RLIMIT_FSIZE", order["limits"].get("file_bytes"))
-    command, environment = order["command"], order["environment"]
+def _spawn_from_path(order: TaskOrder, actions: FileActions) -> int:
+    """Start the command as execvp(3) does, by the PATH that the job asks for."""
+    _limit("RLIMIT_FSIZE", order.file_bytes)
+    command, environment = order.command, order.environment
     if not command:
         raise ValueError("there is none")
     if "/" in command[0]:
-        return _spawn(command[0], command, environment, places)
+        return _spawn(command[0], command, environment, actions)
     refused: OSError | None = None
     for folder in environment.get("PATH", os.defpath).split(os.pathsep):
         program = f"{folder}/{command[0]}" if folder else command[0]
         if not os.access(program, os.F_OK):
             continue
         try:
-            return _spawn(program, command, environment, places)
+            return _spawn(program, command, environment, actions)
         except (FileNotFoundError, NotADirectoryError):
             continue
         except OSError as error:
@@ -74,31 +67,31 @@ def _search(order: Order, places: Places) -> int:
     raise refused or FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
 
 
-def _spawn_walled(order: Order, places: Places) -> int:
-    """By way of its sandbox.
+def _spawn_in_sandbox(order: TaskOrder, actions: FileActions) -> int:
+    """Start the command by the program that makes its sandbox.
 
-    The sandbox itself must not have the task's environment, for LD_PRELOAD there would run whatever it likes outside.
-    It reads that, with its other options, from a file: a command line is for everybody to see.
+    That program must not have the task's environment, for LD_PRELOAD would run code outside of the sandbox. It reads
+    the environment from a file, with its other options: everybody can read a command line.
     """
-    program, *options = order["sandbox"]
+    program, *options = order.sandbox
     _limit("RLIMIT_FSIZE", None)
     file = _file_of(options)
     try:
-        _limit("RLIMIT_FSIZE", order["limits"].get("file_bytes"))
-        minimal = {name: order["environment"][name] for name in _TRACES if name in order["environment"]}
-        command = [program, "--args", str(_OPTIONS_FILE), "--", *order["command"]]
-        return _spawn(program, command, minimal, [*places, (os.POSIX_SPAWN_DUP2, file, _OPTIONS_FILE)])
+        _limit("RLIMIT_FSIZE", order.file_bytes)
+        minimal = {name: order.environment[name] for name in _TRACES if name in order.environment}
+        command = [program, "--args", str(_OPTIONS_FILE), "--", *order.command]
+        return _spawn(program, command, minimal, [*actions, (os.POSIX_SPAWN_DUP2, file, _OPTIONS_FILE)])
     finally:
         os.close(file)
 
 
-def _spawn(program: str, command: list[str], environment: dict[str, str], places: Places) -> int:
-    """In a process group of its own, but in the launcher's session: see priority.py."""
+def _spawn(program: str, command: list[str], environment: dict[str, str], actions: FileActions) -> int:
+    """Start a program in a process group of its own, but in the zygote's session: see priority.py."""
     return os.posix_spawn(
         program,
         command,
         environment,
-        file_actions=places,
+        file_actions=actions,
         setpgroup=0,
         setsigmask=(),
         setsigdef=_DEFAULT_SIGNALS,
@@ -106,7 +99,7 @@ def _spawn(program: str, command: list[str], environment: dict[str, str], places
 
 
 def _file_of(options: list[str]) -> int:
-    """An open file without a name, with each option ended by a NUL; ValueError for one that has a NUL in it."""
+    """Write each option, ended by a NUL, to an open file without a name. Raises ValueError if an option has a NUL."""
     if any("\0" in option for option in options):
         raise ValueError("embedded null byte")
     file = os.memfd_create("options")
@@ -117,14 +110,14 @@ def _file_of(options: list[str]) -> int:
 
 
 def _limit(name: str, limit: int | None) -> None:
-    """What the system keeps for each process: the size of a file, how many processes its user has.
+    """Set a resource limit of the supervisor, which the task inherits: the size of a file, the user's processes.
 
-    Of the guard, which the task inherits: so only the soft limit, which can be raised again for the next task.
+    Only the soft limit is set, which can be raised again for the next task.
     """
-    if _limits.get(name) == limit:
+    if _current_limits.get(name) == limit:
         return
     kind = getattr(resource, name)
     _, hard = resource.getrlimit(kind)
     soft = hard if limit is None else limit if hard == resource.RLIM_INFINITY else min(limit, hard)
     resource.setrlimit(kind, (soft, hard))
-    _limits[name] = limit
+    _current_limits[name] = limit

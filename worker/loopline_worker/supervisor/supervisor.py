@@ -1,16 +1,17 @@
-"""The guard of one slot: starts task after task, and sees to it that nothing of a task outlives it.
+"""The supervisor of one slot: it starts task after task, and ensures that no process of a task outlives the task.
 
-It speaks with the agent over its own connection. In: orders, each a task with a number, perhaps with two open files
-for it to write to; then, for one of them, ``kill``, ``follow`` (pass on what it writes as it comes) and ``ask`` (say
-so when it runs). After an order comes its ticket (see ``claims.py``): once that is drawn, it begins. Where several
-are lined up, the next begins the moment that nothing is left of the last. Hanging up, or dying, is the agent's order
-to kill and to go.
+It talks with the agent over its own connection. In: orders, each a task with a number, perhaps with two open files
+for the task to write to; then requests for one of them: ``kill``, ``follow`` (pass on output as it comes) and
+``confirm`` (report that it runs). After an order comes its claim token (see ``claims.py``): the order starts once
+the supervisor has claimed it. Of several prefetched orders, the next starts as soon as nothing of the last is left.
+When the agent hangs up, or dies, the supervisor kills its task and ends.
 
-Out: ``guard`` at first, who it is; ``runs`` where it was asked; what the task writes, as ``stdout`` and ``stderr``;
-and when nothing of the task is left, how it went, with what it wrote last. A task that could not be started ends with
-``errno`` and ``reason``, or with ``trouble``. News of an end waits a moment for the next one, where one is under way.
+Out: ``supervisor`` first, its process id; ``runs`` if that was requested; the task's output as ``stdout`` and
+``stderr``; and when nothing of the task is left, the report of its end with the last output. The report of a task
+that could not be started has ``errno`` and ``reason``, or ``trouble``. It waits a moment for the report of the next
+task.
 
-What a task inherits is set once, in the guard: the lowest priority, the control groups (see ``spawn.py``).
+What a task inherits is set once, in the supervisor: the lowest priority, the control groups (see ``spawn.py``).
 """
 
 from __future__ import annotations
@@ -24,77 +25,76 @@ import time
 from contextlib import suppress
 
 from loopline_worker.supervisor import priority, processes, subreaper
-from loopline_worker.supervisor.claims import draw
-from loopline_worker.supervisor.control_groups import Group, breach, name_of
+from loopline_worker.supervisor.claims import claim
+from loopline_worker.supervisor.control_groups import ControlGroup, breach, name_of
 from loopline_worker.supervisor.framing import Unpacker, pack
-from loopline_worker.supervisor.pump import Relay
-from loopline_worker.supervisor.scratch_folders import Folders
-from loopline_worker.supervisor.selector import Wakeup
-from loopline_worker.supervisor.spawn import dump_no_core, spawn
+from loopline_worker.supervisor.intervals import END_BATCH_S, KEEP_FOLDER_S, OUTPUT_QUIET_S, RETRY_S
+from loopline_worker.supervisor.orders import Breach, TaskOrder
+from loopline_worker.supervisor.pump import Pump
+from loopline_worker.supervisor.scratch_folders import ScratchFolders
+from loopline_worker.supervisor.selector import Selector
+from loopline_worker.supervisor.spawn import disable_core_dumps, spawn
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from loopline_worker.supervisor.control_groups import Places
-    from loopline_worker.supervisor.spawn import Order
 
 FILES = 2
-_RETRY_S = 0.02
-_KEEP_FOLDER_S = 0.05
-_QUIET_S = 0.003
-"""What a task writes in the beginning waits in its pipe: many have ended by then, and all is read at once."""
-_NEWS_WAIT_S = 0.008
-"""So long, and for as long as tasks are short, the agent need not know of an end: it hears of several at once."""
+"""Number of files in a request to the zygote, and with an order whose task has files of its own to write to."""
 _DEAD = "ZX"
 _MAXRSS_UNIT = 1 if sys.platform == "darwin" else 1024
 
 
-class Guard:
-    def __init__(self, connection: int, tickets: int, yields: bool, places: Places) -> None:
+class Supervisor:
+    """Serves one connection of the agent until that is closed."""
+
+    def __init__(self, connection: int, claims: int, yields: bool, places: Places) -> None:
         self._agent = socket.socket(fileno=connection)
         self._connection = connection
-        self._tickets = tickets
+        self._claims = claims
         self._yields = yields
-        self._group = Group(places, name_of(os.getpid()))
-        self._wakeup = Wakeup(connection)
-        self._folders = Folders()
-        self._heard = Unpacker()
-        self._orders: dict[int, Order] = {}
+        self._group = ControlGroup(places, name_of(os.getpid()))
+        self._selector = Selector(connection)
+        self._folders = ScratchFolders()
+        self._unpacker = Unpacker()
+        self._orders: dict[int, TaskOrder] = {}
         self._files: list[int] = []  # that came with the order
-        self._asked = 0  # of which order it is to be said that it runs
-        self._followed = 0  # of which order it is wanted at once what it writes
-        self._doomed = 0  # which order is to end
-        self._unsaid = b""
-        self._unsaid_since = 0.0
+        self._to_confirm = 0  # the number of the order to report when it runs
+        self._to_follow = 0  # the number of the order whose output is passed on at once
+        self._to_kill = 0  # the number of the order to kill
+        self._unsent = b""
+        self._unsent_since = 0.0
         self._is_over = False  # the agent hung up
         self._is_spent = False
         self._hits = 0, 0
-        self._peril = priority.Peril()
+        self._oom_score = priority.RaisedOomScore()
         self._cpu_s = time.process_time()  # until the last task ended
-        self._forget()
+        self._reset()
 
     def run(self) -> None:
+        """Serve orders until the agent hangs up."""
         subreaper.adopt_orphans()
         try:
-            self._settle()
+            self._set_up()
         except OSError as error:
-            self._say({"trouble": f"cannot start a process: {error.strerror}"})
+            self._send({"trouble": f"cannot start a process: {error.strerror}"})
             return
-        self._say({"guard": os.getpid(), "session": os.getsid(0)})
+        self._send({"supervisor": os.getpid(), "session": os.getsid(0)})
         while order := self._next_order():
             self._serve(order)
-            self._forget()
+            self._reset()
         self._folders.clear()
 
-    def _settle(self) -> None:
-        """Become what every task is to be."""
-        dump_no_core()
+    def _set_up(self) -> None:
+        """Take on what every task is to inherit."""
+        disable_core_dumps()
         if self._yields:
             priority.yield_to_owner()
         self._group.make()
         self._group.enter()
 
-    def _forget(self) -> None:
-        """There is no task."""
+    def _reset(self) -> None:
+        """Forget the last task."""
         self._number = 0
         self._task = 0
         self._status: int | None = None  # of the task, once it ended
@@ -103,37 +103,38 @@ class Guard:
         self._strays = 0
         self._user_s = self._system_s = 0.0
         self._peak_memory = 0
-        self._relay = Relay(self._wakeup, self._pass_on)
+        self._pump = Pump(self._selector, self._pass_on)
 
-    def _serve(self, order: Order) -> None:
-        began_s = time.monotonic()
+    def _serve(self, order: TaskOrder) -> None:
+        """Run one task from its start to the report of its end."""
+        started_s = time.monotonic()
         end = self._start(order)
         if not end:
             self._watch()
-            end = {"elapsed_s": time.monotonic() - began_s}
-            self._clear(is_walled=bool(order["sandbox"]))
+            end = {"elapsed_s": time.monotonic() - started_s}
+            self._kill_rest(in_sandbox=bool(order.sandbox))
             self._account(end)
-        end["folder_is_left"] = not (order["makes_folder"] and self._folders.take_back(order["folder"]))
+        end["folder_is_left"] = not (order.makes_folder and self._folders.recycle(order.folder))
         before_s, self._cpu_s = self._cpu_s, time.process_time()
         end["overhead_s"] = self._cpu_s - before_s
-        self._tell_of_end(*self._relay.close(), end)
+        self._report_end(*self._pump.close(), end)
 
     # The task.
 
-    def _start(self, order: Order) -> dict[str, object]:
-        """Empty, or why it could not be."""
+    def _start(self, order: TaskOrder) -> dict[str, object]:
+        """Start the task. Return an empty report, or the reason why it could not be started."""
         given, self._files = self._files, []
         try:
-            if order["makes_folder"]:
-                self._folders.make(order["folder"])
-            os.chdir(order["folder"])
-            files = given or self._relay.open()
-            self._group.limit(order["limits"].get("memory_bytes"), order["limits"].get("processes"))
+            if order.makes_folder:
+                self._folders.make(order.folder)
+            os.chdir(order.folder)
+            files = given or self._pump.open()
+            self._group.limit(order.memory_bytes, order.processes)
         except OSError as error:
             _close(given)
             return {"trouble": f"cannot run a task here: {error}"}
         try:
-            with self._peril:
+            with self._oom_score:
                 self._task = spawn(order, *files)
         except (OSError, ValueError) as error:
             return {"errno": getattr(error, "errno", errno.EINVAL), "reason": _reason(error)}
@@ -142,23 +143,23 @@ class Guard:
         return {}
 
     def _watch(self) -> None:
-        """Until the task ended or has to. It may be killed by the agent's own hand, which has said so just before."""
-        self._answer()
-        quiet_until, is_quiet = time.monotonic() + _QUIET_S, True
+        """Wait until the task has ended or has to. The agent may kill it itself, after it has sent that request."""
+        self._handle_requests()
+        quiet_until, is_quiet = time.monotonic() + OUTPUT_QUIET_S, True
         while self._status is None and not self._killed:
-            ready = self._wakeup.wait(max(0.0, quiet_until - time.monotonic()) if is_quiet else None)
+            ready = self._selector.wait(max(0.0, quiet_until - time.monotonic()) if is_quiet else None)
             if is_quiet and time.monotonic() >= quiet_until:
                 is_quiet = False
-                self._relay.watch()
-                self._say_all()
+                self._pump.watch()
+                self._flush()
             if self._connection in ready:
-                self._hear()
-            self._relay.read(ready)
-            if self._wakeup.has_rung:
+                self._receive()
+            self._pump.read(ready)
+            if self._selector.child_ended:
                 self._reap()
 
-    def _clear(self, is_walled: bool) -> None:
-        """Kill all that there is of the task, until the kernel says that we have no children left.
+    def _kill_rest(self, in_sandbox: bool) -> None:
+        """Kill all that is left of the task, until the kernel says that this process has no children.
 
         A killed process can fork no more, and its children become ours: every round leaves fewer.
         """
@@ -166,24 +167,24 @@ class Guard:
             return
         if not self._killed:
             with suppress(OSError):
-                self._strays = self._count_strays(is_walled)
+                self._strays = self._count_strays(in_sandbox)
         with suppress(OSError):
-            os.killpg(self._task, signal.SIGKILL)  # at one stroke; off Linux, all that can be found
+            os.killpg(self._task, signal.SIGKILL)  # all at once; off Linux, all that can be found
         while self._reap():
             with suppress(OSError):  # no file descriptor left: soon again
                 for pid in processes.descendants(os.getpid()):
                     with suppress(OSError):
                         os.kill(pid, signal.SIGKILL)
-            self._wakeup.pause(_RETRY_S)
+            self._selector.wait_for_child(RETRY_S)
 
-    def _count_strays(self, is_walled: bool) -> int:
-        """What the task has left running; not the first process of its sandbox, below which all of it is."""
-        first = set(processes.children(os.getpid())) if is_walled else set()
-        found = (processes.look(pid) for pid in processes.descendants(os.getpid()) if pid not in first)
+    def _count_strays(self, in_sandbox: bool) -> int:
+        """Count what the task left running, without the first process of its sandbox, the parent of the rest."""
+        first = set(processes.children(os.getpid())) if in_sandbox else set()
+        found = (processes.status(pid) for pid in processes.descendants(os.getpid()) if pid not in first)
         return sum(process is not None and process.state not in _DEAD for process in found)
 
     def _reap(self) -> bool:
-        """Take leave of every child that ended; False when none is left."""
+        """Reap every child that ended. False if none is left."""
         self._has_children = True
         try:
             while True:
@@ -200,6 +201,7 @@ class Guard:
         return self._has_children
 
     def _account(self, end: dict[str, object]) -> None:
+        """Add to the report how the task ended and what it used."""
         assert self._status is not None
         end |= {
             "exit_code": os.waitstatus_to_exitcode(self._status),
@@ -211,13 +213,13 @@ class Guard:
             end["killed"] = True
         if self._strays:
             end["strays"] = self._strays
-        self._note_breach(self._status, end)
+        self._add_breach(self._status, end)
         with suppress(OSError):  # no file descriptor left
             if self._group.is_spent():
-                end["is_spent"] = self._is_spent = True  # the next task is another guard's
+                end["is_spent"] = self._is_spent = True  # the next task goes to another supervisor
 
-    def _note_breach(self, status: int, end: dict[str, object]) -> None:
-        """The limit that a task hit which did not end well, and how often limits were hit, where that is news."""
+    def _add_breach(self, status: int, end: dict[str, object]) -> None:
+        """Add the limit that a failed task hit, and how often limits were hit if that has changed."""
         before = self._hits
         with suppress(OSError):  # no file descriptor left
             self._hits = self._group.hits()
@@ -227,127 +229,127 @@ class Guard:
             return
         hit = breach(before, self._hits)
         if os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGXFSZ:
-            hit = "scratch"
+            hit = Breach.SCRATCH
         if hit:
-            end["breach"] = hit
+            end["breach"] = hit.value
 
     # The agent.
 
-    def _next_order(self) -> Order | None:
-        """The next that may begin; None where there will be none any more: the agent hung up.
+    def _next_order(self) -> TaskOrder | None:
+        """Wait for the next order and claim it; None once the agent has hung up.
 
-        If it did so just now, that is heard as soon as the task has begun, which ends it.
+        If the agent hangs up at the same moment, the task starts and is then killed.
         """
         while not self._is_over:
-            if not self._is_spent and (order := self._draw()):
+            if not self._is_spent and (order := self._claim()):
                 return order
             self._await_orders()
         return None
 
     def _await_orders(self) -> None:
-        """Until there is something to do, or to hear."""
+        """Wait until there is an order to claim or a message to read; tidy up if nothing comes."""
         if not self._is_spent:
-            self._wakeup.watch(self._tickets)
-        ready = self._wakeup.wait(self._pause_s())
+            self._selector.watch(self._claims)
+        ready = self._selector.wait(self._pause_s())
         if not self._is_spent:
-            self._wakeup.forget(self._tickets)
+            self._selector.unwatch(self._claims)
         if self._connection in ready:
-            self._hear()
-        elif not ready and not self._wakeup.has_rung:
-            self._rest()
+            self._receive()
+        elif not ready and not self._selector.child_ended:
+            self._tidy_up()
 
     def _pause_s(self) -> float | None:
-        if self._unsaid:
+        if self._unsent:
             return 0.0
-        return _KEEP_FOLDER_S if self._folders.has_spare else None
+        return KEEP_FOLDER_S if self._folders.has_spare else None
 
-    def _rest(self) -> None:
-        """There is nothing to do."""
-        if self._unsaid:
-            self._say_all()
+    def _tidy_up(self) -> None:
+        """Send what is unsent, or else remove the spare folder: there is no order."""
+        if self._unsent:
+            self._flush()
         else:
             self._folders.clear()
 
-    def _draw(self) -> Order | None:
-        """None where the agent has just taken it back."""
-        self._number = number = draw(self._tickets)
+    def _claim(self) -> TaskOrder | None:
+        """Claim the next order; None if the agent has just retracted it."""
+        self._number = number = claim(self._claims)
         while number and number not in self._orders and not self._is_over:
-            if self._wakeup.has(self._connection):
-                self._hear()
-            else:  # it will not come, and waiting for it would be deaf to all else
-                self._say({"trouble": f"order {number} was to begin and is not there", "is_spent": True})
+            if self._selector.is_readable(self._connection):
+                self._receive()
+            else:  # it will not come, and waiting for it would ignore all else
+                self._send({"trouble": f"order {number} was to start and is not there", "is_spent": True})
                 self._is_over = True
         order = self._orders.get(number)
         self._orders = {later: order for later, order in self._orders.items() if later > number}
         return order
 
-    def _hear(self) -> None:
+    def _receive(self) -> None:
         part = b""
         with suppress(OSError):
             part, files, _, _ = socket.recv_fds(self._agent, 65536, FILES)
             for file in files:
                 os.set_inheritable(file, False)
             self._files += files
-        self._heard.feed(part)
+        self._unpacker.feed(part)
         if not part:
             self._is_over = self._killed = True
-        while (message := self._heard.next()) is not None:
-            number, said = message
-            if isinstance(said, str):
-                self._heed(number, said)
+        while (message := self._unpacker.next()) is not None:
+            number, content = message
+            if isinstance(content, str):
+                self._note_request(number, content)
             else:
-                self._orders[number] = said
+                self._orders[number] = TaskOrder.from_tuple(content)
 
-    def _heed(self, number: int, word: str) -> None:
-        if word == "kill":
-            self._doomed = number
-        elif word == "ask":
-            self._asked = number
-        elif word == "follow":
-            self._followed = number
+    def _note_request(self, number: int, request: str) -> None:
+        if request == "kill":
+            self._to_kill = number
+        elif request == "confirm":
+            self._to_confirm = number
+        elif request == "follow":
+            self._to_follow = number
         if self._task:
-            self._answer()
+            self._handle_requests()
 
-    def _answer(self) -> None:
-        """Do what the agent asked for, once the task runs; what it asked for of earlier ones is past."""
-        if self._doomed == self._number:
+    def _handle_requests(self) -> None:
+        """Do what the agent requested for the task that runs; requests for earlier ones no longer matter."""
+        if self._to_kill == self._number:
             self._killed = self._status is None
-        if self._asked == self._number:
-            self._asked = 0
-            self._say({"runs": True})
-        if self._followed == self._number:
-            self._followed = 0
-            self._relay.follow()
+        if self._to_confirm == self._number:
+            self._to_confirm = 0
+            self._send({"runs": True})
+        if self._to_follow == self._number:
+            self._to_follow = 0
+            self._pump.follow()
 
-    def _tell_of_end(self, stdout: bytes, stderr: bytes, end: dict[str, object]) -> None:
-        """At once, or with the next one's, where that has a moment yet."""
+    def _report_end(self, stdout: bytes, stderr: bytes, end: dict[str, object]) -> None:
+        """Send the report now, or together with the next task's if the oldest unsent report may wait."""
         now = time.monotonic()
-        if not self._unsaid:
-            self._unsaid_since = now
-        self._unsaid += pack(_with_output(stdout, stderr, end))
-        if now >= self._unsaid_since + _NEWS_WAIT_S:
-            self._say_all()
+        if not self._unsent:
+            self._unsent_since = now
+        self._unsent += pack(_with_output(stdout, stderr, end))
+        if now >= self._unsent_since + END_BATCH_S:
+            self._flush()
 
     def _pass_on(self, stdout: bytes, stderr: bytes) -> None:
-        self._say(_with_output(stdout, stderr, {}))
+        self._send(_with_output(stdout, stderr, {}))
 
-    def _say(self, message: dict[str, object]) -> None:
-        self._unsaid += pack(message)
-        self._say_all()
+    def _send(self, message: dict[str, object]) -> None:
+        self._unsent += pack(message)
+        self._flush()
 
-    def _say_all(self) -> None:
-        unsaid, self._unsaid = self._unsaid, b""
-        if unsaid:
-            with suppress(OSError):  # the agent is gone: nobody to tell
-                self._agent.sendall(unsaid)
+    def _flush(self) -> None:
+        unsent, self._unsent = self._unsent, b""
+        if unsent:
+            with suppress(OSError):  # the agent is gone
+                self._agent.sendall(unsent)
 
 
-def _with_output(stdout: bytes, stderr: bytes, news: dict[str, object]) -> dict[str, object]:
+def _with_output(stdout: bytes, stderr: bytes, message: dict[str, object]) -> dict[str, object]:
     if stdout:
-        news["stdout"] = stdout
+        message["stdout"] = stdout
     if stderr:
-        news["stderr"] = stderr
-    return news
+        message["stderr"] = stderr
+    return message
 
 
 def _close(files: list[int]) -> None:

@@ -1,7 +1,7 @@
-"""The launcher's program: forks a guard for every connection it is handed. The agent starts it by ``posix.py``.
+"""The zygote: a small process, started by ``launch/posix.py``, that forks a supervisor for each slot.
 
-What it is handed is one byte, the guard's connection to the agent, and its tickets. It outlives neither the agent nor
-the last guard, and kills what a guard that was itself killed left behind.
+A request is one byte, the supervisor's connection to the agent, and its claim tokens. The zygote ends when the agent
+and the last supervisor have ended, and kills what a supervisor that was itself killed left behind.
 """
 
 from __future__ import annotations
@@ -14,62 +14,64 @@ import time
 from contextlib import suppress
 
 from loopline_worker.supervisor import priority, processes, subreaper
-from loopline_worker.supervisor.control_groups import Group, name_of, remove_places
+from loopline_worker.supervisor.control_groups import ControlGroup, name_of, remove_places
 from loopline_worker.supervisor.framing import pack
-from loopline_worker.supervisor.selector import Wakeup
-from loopline_worker.supervisor.supervisor import FILES, Guard
+from loopline_worker.supervisor.intervals import RETRY_S
+from loopline_worker.supervisor.selector import Selector
+from loopline_worker.supervisor.supervisor import FILES, Supervisor
 
-_RETRY_S = 0.02
 _TRIES = 100
 
 
 def main(fd: int, yields: int, *places: str) -> None:
-    """``places``: folders for control groups with what each is for, ``memory=/sys/...``; empty when all is over."""
+    """Run the zygote. ``places``: folders for control groups with their purpose, such as ``memory=/sys/...``."""
     agent = socket.socket(fileno=fd)
     for signum in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(signum, signal.SIG_IGN)  # the agent decides when it is over
     subreaper.adopt_orphans()
     if yields:
         priority.lower_own_session()
-    gc.freeze()  # what exists now is shared with every guard and never collected: no needless copies of its pages
+    gc.freeze()  # what exists now is shared with every supervisor and never collected: its pages are not copied
     Zygote(agent, bool(yields), dict(place.split("=", 1) for place in places)).run()
 
 
 class Zygote:
+    """Forks supervisors and reaps them."""
+
     def __init__(self, agent: socket.socket, yields: bool, places: dict[str, str]) -> None:
         self._agent = agent
         self._yields = yields
         self._places = places
-        self._guards: set[int] = set()
-        self._left: set[int] = set()  # guards that are gone, but not their groups
+        self._supervisors: set[int] = set()
+        self._groups_left: set[int] = set()  # supervisors that are gone, while their groups are not
 
     def run(self) -> None:
+        """Serve until the agent hangs up; return when every supervisor and every control group is gone."""
         self._serve()
         self._agent.close()
-        while self._reap(0):  # each guard has seen the agent go as well, and ends
+        while self._reap(0):  # each supervisor has seen the agent go as well, and ends
             pass
-        for _ in range(_TRIES):  # the dead may stay in them for a moment
+        for _ in range(_TRIES):  # dead processes may stay in the groups for a moment
             if remove_places(set(self._places.values())):
                 return
-            time.sleep(_RETRY_S)
+            time.sleep(RETRY_S)
 
     def _serve(self) -> None:
-        """Fork guards until the agent hangs up."""
-        wakeup = Wakeup(self._agent.fileno())
+        selector = Selector(self._agent.fileno())
         while True:
-            if wakeup.wait():
-                connection = self._receive()
-                if connection is None:
+            if selector.wait():
+                request = self._receive()
+                if request is None:
                     return
-                if len(connection) == FILES:
-                    self._fork_guard(*connection)
-                for file in connection:
+                if len(request) == FILES:
+                    self._fork_supervisor(*request)
+                for file in request:
                     os.close(file)
             while self._reap(os.WNOHANG):
                 pass
 
     def _receive(self) -> list[int] | None:
-        """What one guard has of the agent; less where this process may not open more, None at the end."""
+        """Return the files of a request, fewer if descriptors are short; None at the end."""
         try:
             byte, files, _, _ = socket.recv_fds(self._agent, 1, FILES)
         except OSError:
@@ -78,18 +80,18 @@ class Zygote:
             os.set_inheritable(file, False)
         return files if byte else None
 
-    def _fork_guard(self, connection: int, tickets: int) -> None:
+    def _fork_supervisor(self, connection: int, claims: int) -> None:
         try:
             pid = os.fork()
         except OSError as error:
             os.write(connection, pack({"trouble": f"cannot start a process: {error.strerror}"}))
             return
         if pid:
-            self._guards.add(pid)
+            self._supervisors.add(pid)
             return
         try:
             self._agent.close()
-            Guard(connection, tickets, self._yields, self._places).run()
+            Supervisor(connection, claims, self._yields, self._places).run()
         except BaseException:
             import traceback  # rarely needed, and copied with every fork otherwise
 
@@ -98,17 +100,24 @@ class Zygote:
         os._exit(0)
 
     def _reap(self, options: int) -> bool:
-        """Take leave of one child that ended, and kill what is ours without being a guard: its guard was killed."""
+        """Reap one child. False if there is none to reap.
+
+        Children that are no supervisors are killed: they were left behind by a supervisor that was killed.
+        """
         with suppress(OSError):  # no file descriptor left: soon again
             for pid in processes.children(os.getpid()):
-                if pid not in self._guards:
+                if pid not in self._supervisors:
                     os.kill(pid, signal.SIGKILL)
         try:
             pid, _ = os.waitpid(-1, options)
         except ChildProcessError:
             return False
-        if pid in self._guards:
-            self._guards.discard(pid)
-            self._left.add(pid)
-        self._left = {guard for guard in self._left if not Group(self._places, name_of(guard)).remove()}
+        if pid in self._supervisors:
+            self._supervisors.discard(pid)
+            self._groups_left.add(pid)
+        self._groups_left = {
+            supervisor
+            for supervisor in self._groups_left
+            if not ControlGroup(self._places, name_of(supervisor)).remove()
+        }
         return pid != 0

@@ -1,1 +1,1 @@
-"""What runs in a task's own interpreter: standard library only, for it is copied there alone."""
+"""Code that runs in a task's own interpreter: one file, which is copied there, and imports no other of ours."""

@@ -1,14 +1,14 @@
-"""What a warm interpreter runs: makes the calls that it is told of, one at a time.
+"""The program of an interpreter: it runs the calls that it receives, one at a time.
 
-It runs under whatever Python the worker is set to, 3.9 or newer, with the standard library and cloudpickle, and
-nothing of ours. It is told of calls over the socket that is its stdout: a line of JSON for each task, perhaps with
-the function's pickle and that of the arguments as open files, and it answers by a line. The first line brings two
-files for good: stdout, and the one to which it appends what calls come to. (stderr it has from its beginning.) What
-one call returned, or raised, and is long, is written to a file in the call's own folder. With a file named on its
-command line it makes the calls of that one task and ends.
+It runs under the Python that the worker is set to, 3.9 or newer, and imports the standard library and cloudpickle
+only. It receives calls over the socket that is its stdout: a line of JSON for each task, perhaps with the pickles
+of the function and of the arguments as open files, and replies by a line. The first line brings two files for good:
+stdout, and the file to which it appends results. (It has stderr from its start.) A long result of a single call is
+written to a file in the call's own folder. With a file on its command line it runs the calls of that one task and
+ends.
 
-A task makes one call, or several (``chunk``), whose arguments and ends are written as protocol/chunks.py says: one
-end after the other, as they come, so that those before a crash are not lost.
+A task has one call, or several (a ``chunk``). The arguments and results of a chunk are written as protocol/chunks.py
+says: one result after the other, as they come, so that those before a crash are kept.
 """
 
 from __future__ import annotations
@@ -39,15 +39,16 @@ _LONGEST_REASON = 400
 _ARGUMENTS, _END = struct.Struct("<I"), struct.Struct("<BfI")
 _RETURNED, _RAISED = 0, 1
 _PLAIN = (int, float, str, bytes, bool, type(None))
-"""Whose pickles need no cloudpickle."""
+"""Types whose pickles need no cloudpickle."""
 _GROWTH_KIB = 1024
 _LONG_BYTES = 1024
 _libc = ctypes.CDLL(None) if ctypes and os.name == "posix" else None
-_places: dict[bytes, Any] = {}  # of variables, for the C library
-_functions: dict[str, Callable[..., Any]] = {}  # by hash: a session's modules are imported once
+_buffers: dict[bytes, Any] = {}  # of variables, for the C library
+_functions: dict[str, Callable[..., Any]] = {}  # by hash, so that a session imports its modules once
 
 
 def main() -> None:
+    """Run calls until the agent closes the socket."""
     sys.path[0] = ""  # not where this file is, but the folder of the call
     faulthandler.enable()
     import cloudpickle  # noqa: F401 - before it says that it is ready
@@ -55,27 +56,27 @@ def main() -> None:
     if len(sys.argv) > 1:
         sys.exit(_call_once(sys.argv[1]))
     agent = socket.socket(fileno=os.dup(1))
-    _, (stdout, ends) = _hear(agent)
+    _, (stdout, results) = _receive(agent)
     outputs = (stdout, os.dup(2))
-    _print_to(outputs)
-    _say(agent, {"ready": os.getpid()})
-    while _serve(agent, outputs, ends):
+    _redirect_output(outputs)
+    _send(agent, {"ready": os.getpid()})
+    while _serve(agent, outputs, results):
         pass
 
 
-def _serve(agent: socket.socket, outputs: tuple[int, int], ends: int) -> bool:
-    """One task; False where there will be no more."""
-    line, files = _hear(agent)
+def _serve(agent: socket.socket, outputs: tuple[int, int], results: int) -> bool:
+    """Run one task. False if no more will come."""
+    line, files = _receive(agent)
     if not line:
         return False
     task = json.loads(line)
     contents = dict(zip(task["brings"], map(_read, files)))  # noqa: B905 - of Python 3.9
-    answer = _make(task, contents.get("function", b""), contents.get("arguments", b""), ends)
+    answer = _run(task, contents.get("function", b""), contents.get("arguments", b""), results)
     _flush()
-    _print_to(outputs)  # whatever was made of them: before another file takes their places
+    _redirect_output(outputs)  # before another file takes their numbers: the function may have closed them
     answer["is_clean"] = _is_clean(task["folder"])
     answer["is_loaded"] = task["function"] in _functions
-    _say(agent, {**answer, **_used()})
+    _send(agent, {**answer, **_used()})
     return True
 
 
@@ -87,37 +88,37 @@ def _call_once(file: str) -> int:
         with open(path, "rb") as stream:  # noqa: PTH123
             contents.append(stream.read())
     function, *arguments = contents
-    return int(_make(task, function, b"".join(arguments))["exit_code"])
+    return int(_run(task, function, b"".join(arguments))["exit_code"])
 
 
-def _make(task: dict[str, Any], function: bytes, arguments: bytes = b"", ends: int = -1) -> dict[str, Any]:
-    """Exit code 0, or 1 where a call did not succeed, and why not."""
+def _run(task: dict[str, Any], function: bytes, arguments: bytes = b"", results: int = -1) -> dict[str, Any]:
+    """Run a task. Return exit code 0, or 1 if a call failed, with the reason."""
     try:
         os.chdir(task["folder"])
-        _become(task["environment"])
+        _set_environment(task["environment"])
         arguments = arguments or base64.b64decode(task["arguments"])
         if task["chunk"]:
-            return _make_all(task, function, arguments, ends)
+            return _run_chunk(task, function, arguments, results)
         how, content, reason = _call(task["function"], function, arguments, has_names=True)
-        if ends >= 0 and len(content) <= task["inline"]:
-            _write(ends, content)
+        if results >= 0 and len(content) <= task["inline"]:
+            _write(results, content)
         else:
             _write_file(task["value"], content)
     except (OSError, ValueError, struct.error) as error:
-        how, reason = _RAISED, f"its arguments cannot be read, or what it returned not be written: {error}"
+        how, reason = _RAISED, f"cannot read the arguments, or write the result: {error}"
     return {"exit_code": how, "reason": reason}
 
 
-def _make_all(task: dict[str, Any], function: bytes, arguments: bytes, ends: int) -> dict[str, Any]:
-    """The calls of a chunk, but for the first ``skip`` of them. What one raises is no concern of the others."""
+def _run_chunk(task: dict[str, Any], function: bytes, arguments: bytes, results: int) -> dict[str, Any]:
+    """Run the calls of a chunk after the first ``skip`` of them; a call that raises does not affect the others."""
     calls = list(_split(arguments))
     failed, first = 0, ""
-    if ends < 0:
-        ends = os.open(task["value"], os.O_CREAT | os.O_WRONLY | os.O_APPEND | getattr(os, "O_BINARY", 0), 0o600)
+    if results < 0:
+        results = os.open(task["value"], os.O_CREAT | os.O_WRONLY | os.O_APPEND | getattr(os, "O_BINARY", 0), 0o600)
     for call in calls[task["skip"] :]:
         began = time.perf_counter()
         how, content, reason = _call(task["function"], function, call, has_names=False)
-        _write(ends, _END.pack(how, time.perf_counter() - began, len(content)) + content)
+        _write(results, _END.pack(how, time.perf_counter() - began, len(content)) + content)
         if how != _RETURNED:
             failed, first = failed + 1, first or reason
     if failed and len(calls) > 1:
@@ -126,20 +127,23 @@ def _make_all(task: dict[str, Any], function: bytes, arguments: bytes, ends: int
 
 
 def _call(name: str, function: bytes, arguments: bytes, has_names: bool) -> tuple[int, bytes, str]:
-    """How it went, the pickle of the value or of (the exception's own pickle, its traceback), and why."""
+    """Run one call. Return how it ended, a pickle, and the reason of a failure.
+
+    The pickle is that of the value, or of a failure: the exception's own pickle and its traceback.
+    """
     own = os.getpid()
     try:
-        make = _functions.get(name)
-        if make is None:
-            make = _functions[name] = pickle.loads(function)  # noqa: S301
+        callable_ = _functions.get(name)
+        if callable_ is None:
+            callable_ = _functions[name] = pickle.loads(function)  # noqa: S301
         if has_names:
             positional, named = pickle.loads(arguments)  # noqa: S301
-            end = _RETURNED, _pickled(make(*positional, **named)), ""
+            end = _RETURNED, _pickled(callable_(*positional, **named)), ""
         else:
-            end = _RETURNED, _pickled(make(*pickle.loads(arguments))), ""  # noqa: S301
+            end = _RETURNED, _pickled(callable_(*pickle.loads(arguments))), ""  # noqa: S301
     except BaseException as error:
         end = _RAISED, _failure(error), _reason(error)
-    if os.getpid() != own:  # forked by the function: only one of the two is ours
+    if os.getpid() != own:  # forked by the function: only one of the two goes on
         os._exit(0)
     return end
 
@@ -151,8 +155,8 @@ def _pickled(value: Any) -> bytes:
 
 
 def _failure(error: BaseException) -> bytes:
-    """The traceback is there even where the exception cannot be pickled, or not be unpickled."""
-    frames = error.__traceback__ and error.__traceback__.tb_next  # without our own
+    """Return the pickle of a failure, whose traceback survives an exception that cannot be pickled."""
+    frames = error.__traceback__ and error.__traceback__.tb_next  # without this file's
     text = "".join(traceback.format_exception(type(error), error, frames))
     try:
         of_error = sys.modules["cloudpickle"].dumps(error.with_traceback(None))
@@ -173,8 +177,8 @@ def _split(arguments: bytes) -> Iterator[bytes]:
         yield arguments[at - length : at]
 
 
-def _become(environment: dict[str, str]) -> None:
-    """The environment of this call; where temporary files go is remembered by its module."""
+def _set_environment(environment: dict[str, str]) -> None:
+    """Set the variables of this call, and have ``tempfile`` forget the last call's folder."""
     for name, value in environment.items():
         if _libc and isinstance(os.environ, os._Environ):
             _set(os.fsencode(name), os.fsencode(value))
@@ -185,29 +189,29 @@ def _become(environment: dict[str, str]) -> None:
 
 
 def _set(name: bytes, value: bytes) -> None:
-    """A variable, for Python and for C, always in the same place: ``setenv`` would keep every value for ever."""
-    entry, place = name + b"=" + value, _places.get(name)
-    if place is None or len(place) <= len(entry):
-        place = _places[name] = ctypes.create_string_buffer(max(_LONG_BYTES, 2 * len(entry)))
-        ctypes.pythonapi.Py_IncRef(ctypes.py_object(place))  # the C library may read it to the very end
-    place.value = entry
+    """Set a variable, for Python and for C, in one buffer: ``setenv`` would keep every value for ever."""
+    entry, buffer = name + b"=" + value, _buffers.get(name)
+    if buffer is None or len(buffer) <= len(entry):
+        buffer = _buffers[name] = ctypes.create_string_buffer(max(_LONG_BYTES, 2 * len(entry)))
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(buffer))  # the C library may read it to the very end
+    buffer.value = entry
     assert _libc
-    _libc.putenv(place)
+    _libc.putenv(buffer)
     os.environ._data[name] = value  # type: ignore[attr-defined]
 
 
 def _is_clean(folder: str) -> bool:
-    """Nothing was left in the call's folder: another one may have it."""
+    """True if nothing was left in the call's folder, so that another call may have it."""
     try:
         return os.listdir(folder) == [".tmp"] and not os.listdir(folder + "/.tmp")  # noqa: PTH208
     except OSError:
         return False
 
 
-# Files, and the line to the agent.
+# Files, and the socket to the agent.
 
 
-def _hear(agent: socket.socket) -> tuple[bytes, list[int]]:
+def _receive(agent: socket.socket) -> tuple[bytes, list[int]]:
     line, files = b"", list[int]()
     while not line.endswith(b"\n"):
         part, more, _, _ = socket.recv_fds(agent, 65536, _MOST_FILES)
@@ -219,12 +223,12 @@ def _hear(agent: socket.socket) -> tuple[bytes, list[int]]:
     return line, files
 
 
-def _say(agent: socket.socket, message: dict[str, Any]) -> None:
+def _send(agent: socket.socket, message: dict[str, Any]) -> None:
     agent.sendall(json.dumps(message).encode() + b"\n")
 
 
 def _read(file: int) -> bytes:
-    """A whole file, from its beginning: others may have read it through the same handle."""
+    """Return a whole file, from its beginning: others may have read it through the same handle."""
     os.lseek(file, 0, os.SEEK_SET)
     with os.fdopen(file, "rb") as stream:
         return stream.read()
@@ -241,14 +245,14 @@ def _write_file(name: str, content: bytes) -> None:
         stream.write(content)
 
 
-def _print_to(outputs: tuple[int, int]) -> None:
-    """From now on."""
+def _redirect_output(outputs: tuple[int, int]) -> None:
+    """Write stdout and stderr to these files from now on."""
     for place, file in enumerate(outputs, 1):
         os.dup2(file, place)
 
 
 def _flush() -> None:
-    """What has been printed, from C as well."""
+    """Flush what has been printed, by C libraries too."""
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
@@ -258,20 +262,20 @@ def _flush() -> None:
         _libc.fflush(None)
 
 
-# What it used.
+# Usage.
 
 
-_peak_kib = 0  # that the system still knows of calls before
+_peak_kib = 0  # that the system still knows of earlier calls
 
 
 def _used() -> dict[str, Any]:
-    """CPU time since the interpreter began, with children that it has waited for; the largest memory of this call."""
+    """Return the CPU time since the start, with children that were waited for, and the peak memory of this call."""
     global _peak_kib  # noqa: PLW0603
     import resource
 
     own, children = resource.getrusage(resource.RUSAGE_SELF), resource.getrusage(resource.RUSAGE_CHILDREN)
     unit = 1 if sys.platform == "darwin" else 1024
-    if own.ru_maxrss > _peak_kib + _GROWTH_KIB:  # the next call need not answer for it
+    if own.ru_maxrss > _peak_kib + _GROWTH_KIB:  # it must not count against the next call
         _forget_peak()
         _peak_kib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     cpu_s = own.ru_utime + own.ru_stime + children.ru_utime + children.ru_stime
@@ -283,7 +287,7 @@ def _forget_peak() -> None:
         with open("/proc/self/clear_refs", "w") as stream:  # noqa: PTH123
             stream.write("5")
     except OSError:
-        pass  # then it is the largest so far
+        pass  # then it is the peak of all calls so far
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Guards, kept for task after task: what one task does reaches no other, and whoever is killed, nothing is left."""
+"""Supervisors, kept for task after task: what one task does reaches no other, and nothing is left of a kill."""
 
 from __future__ import annotations
 
@@ -19,17 +19,18 @@ from loopline_shared.protocol.messages import Run
 from loopline_worker.launch import process_tree
 from loopline_worker.supervisor import processes
 from loopline_worker.supervisor.framing import Unpacker, pack
-from loopline_worker.supervisor.inotify import Sentry
-from loopline_worker.supervisor.scratch_folders import Folders
+from loopline_worker.supervisor.inotify import FolderWatcher
+from loopline_worker.supervisor.orders import TaskOrder
+from loopline_worker.supervisor.scratch_folders import ScratchFolders
 from tests.worker.bench import Bench, processes_of, python, run_of, until
 
-pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="Windows has no guards")
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="Windows has no supervisors")
 
 PARENT = "import os; print(os.getppid())"
 GATED = "echo > begun; while [ ! -e go ]; do sleep 0.01; done"
 
 
-def guards(bench: Bench) -> list[int]:
+def supervisors(bench: Bench) -> list[int]:
     assert bench.launcher._process
     return processes.children(bench.launcher._process.pid)
 
@@ -38,23 +39,23 @@ def number(task: int, *command: str, **options: object) -> Run:
     return run_of(*command, task=task, **options)
 
 
-async def test_one_guard_serves_one_task_after_the_other(bench: Bench) -> None:
+async def test_one_supervisor_serves_one_task_after_the_other(bench: Bench) -> None:
     parents = {(await bench.result(python(PARENT, task=task))).stdout.data for task in range(1, 5)}
-    assert parents == {f"{guard}\n".encode() for guard in guards(bench)}
+    assert parents == {f"{supervisor}\n".encode() for supervisor in supervisors(bench)}
     assert len(parents) == 1
 
 
-async def test_a_refused_command_costs_no_guard(bench: Bench) -> None:
+async def test_a_refused_command_costs_no_supervisor(bench: Bench) -> None:
     await bench.result(run_of("no-such-program"))
-    (guard,) = guards(bench)
-    assert (await bench.result(python(PARENT, task=2))).stdout.data == f"{guard}\n".encode()
+    (supervisor,) = supervisors(bench)
+    assert (await bench.result(python(PARENT, task=2))).stdout.data == f"{supervisor}\n".encode()
 
 
-async def test_tasks_at_the_same_time_have_guards_of_their_own(bench: Bench) -> None:
+async def test_tasks_at_the_same_time_have_supervisors_of_their_own(bench: Bench) -> None:
     runs = [number(task, "sh", "-c", GATED) for task in (1, 2, 3)]
     for run in runs:
         await bench.begins(run)
-    assert len(guards(bench)) == 3
+    assert len(supervisors(bench)) == 3
     for run in runs:
         (bench.scratch / str(run.attempt) / "go").touch()
     assert {(await bench.end_of(run)).outcome for run in runs} == {Outcome.SUCCEEDED}
@@ -164,51 +165,51 @@ async def test_a_kill_that_comes_too_late_is_not_the_next_task_s(bench: Bench) -
     assert (await bench.result(number(99, "sh", "-c", "sleep 0.1; echo fine"))).stdout.data == b"fine\n"
 
 
-async def test_a_kill_before_its_guard_is_known_is_nobody_else_s(
+async def test_a_kill_before_its_supervisor_is_known_is_nobody_else_s(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its number is 0 until then, and of that number everybody is a descendant."""
     asked = list[int]()
-    monkeypatch.setattr(process_tree, "signal_all", lambda guard, signum: asked.append(guard))
+    monkeypatch.setattr(process_tree, "signal_all", lambda supervisor, signum: asked.append(supervisor))
     run = number(1, "sleep", "100")
     bench.runner.start(run)
     attempt = bench.runner._attempts[run.attempt]
     while attempt._tree is None:
         await asyncio.sleep(0)
-    assert attempt._tree._guard == 0  # type: ignore[attr-defined]
+    assert attempt._tree._supervisor == 0  # type: ignore[attr-defined]
     bench.runner.cancel(run.attempt)
     assert (await bench.end_of(run)).outcome is Outcome.CANCELLED
     assert asked == []
 
 
-async def test_an_idle_guard_that_is_killed_is_replaced(bench: Bench) -> None:
+async def test_an_idle_supervisor_that_is_killed_is_replaced(bench: Bench) -> None:
     await bench.result(number(1, "true"))
-    (guard,) = guards(bench)
-    os.kill(guard, signal.SIGKILL)
-    await until(lambda: not bench.launcher._lines)
+    (supervisor,) = supervisors(bench)
+    os.kill(supervisor, signal.SIGKILL)
+    await until(lambda: not bench.launcher._links)
     assert (await bench.result(number(2, "echo", "fine"))).stdout.data == b"fine\n"
-    assert guards(bench) != [guard]
+    assert supervisors(bench) != [supervisor]
 
 
-async def test_guards_that_have_nothing_to_do_go_home(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("loopline_worker.launch.posix._IDLE_S", 0.05)
+async def test_supervisors_that_have_nothing_to_do_end(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("loopline_worker.launch.posix.SUPERVISOR_IDLE_S", 0.05)
     await bench.result(number(1, "true"))
-    await until(lambda: not guards(bench))
+    await until(lambda: not supervisors(bench))
     assert (await bench.result(number(2, "echo", "fine"))).stdout.data == b"fine\n"
 
 
-async def test_the_task_of_a_killed_guard_is_given_back_and_its_group_goes(bench: Bench) -> None:
+async def test_the_task_of_a_killed_supervisor_is_given_back_and_its_group_goes(bench: Bench) -> None:
     run = number(1, "sh", "-c", "setsid sleep 100 & echo > begun; sleep 100")
     await bench.begins(run)
-    (guard,) = guards(bench)
-    places = [Path(place, f"guard-{guard}") for place in bench.launcher._places.values()]
-    os.kill(guard, signal.SIGKILL)
+    (supervisor,) = supervisors(bench)
+    places = [Path(place, f"supervisor-{supervisor}") for place in bench.launcher._places.values()]
+    os.kill(supervisor, signal.SIGKILL)
     assert (await bench.end_of(run)).outcome is Outcome.GIVEN_BACK
     await until(lambda: not processes_of(bench.folder))
     await until(lambda: not any(place.exists() for place in places))
 
 
-async def test_memory_that_runs_out_kills_the_task_not_its_guard(bench: Bench) -> None:
+async def test_memory_that_runs_out_kills_the_task_not_its_supervisor(bench: Bench) -> None:
     """However small it is, or however many small ones are."""
     if "memory" not in bench.launcher._places:
         pytest.skip("no control groups are handed over to us here")
@@ -239,12 +240,12 @@ async def test_memory_that_a_task_left_behind_is_not_the_next_one_s(bench: Bench
         left.unlink(missing_ok=True)
 
 
-async def test_a_guard_starts_no_more_than_its_task(bench: Bench) -> None:
+async def test_a_supervisor_starts_no_more_than_its_task(bench: Bench) -> None:
     """Nothing of ours is a child of the task's parent: what the agent signals below it is the task alone."""
     run = number(1, "sh", "-c", GATED)
     await bench.begins(run)
-    (guard,) = guards(bench)
-    assert [child.name() for child in psutil.Process(guard).children()] == ["sh"]
+    (supervisor,) = supervisors(bench)
+    assert [child.name() for child in psutil.Process(supervisor).children()] == ["sh"]
     (bench.scratch / "1.1.1" / "go").touch()
     await bench.end_of(run)
 
@@ -267,18 +268,18 @@ async def test_an_empty_folder_goes_as_soon_as_no_task_wants_it(bench: Bench) ->
 
 
 def test_an_untouched_folder_is_the_next_one(tmp_path: Path) -> None:
-    folders, first, second = Folders(), tmp_path / "1", tmp_path / "2"
+    folders, first, second = ScratchFolders(), tmp_path / "1", tmp_path / "2"
     folders.make(str(first))
     inode = first.stat().st_ino
-    assert folders.take_back(str(first))
+    assert folders.recycle(str(first))
     folders.make(str(second))
     assert (first.exists(), second.stat().st_ino) == (False, inode)
     (second / ".tmp" / "left").touch()
-    assert not folders.take_back(str(second))
+    assert not folders.recycle(str(second))
     folders.make(str(first))
     assert first.stat().st_ino != inode
     (first / ".tmp").chmod(0o700)
-    assert not folders.take_back(str(first))
+    assert not folders.recycle(str(first))
     assert not folders.has_spare
 
 
@@ -300,42 +301,42 @@ CHANGES: dict[str, Callable[[Path], object]] = {
 @pytest.mark.parametrize("before", [0, 1, 3])
 def test_whatever_was_done_in_a_folder_is_noticed(tmp_path: Path, change: str, before: int) -> None:
     """``before``: so many tasks have had it, and left it as it was."""
-    folders, names = Folders(), [str(tmp_path / str(number)) for number in range(before + 2)]
+    folders, names = ScratchFolders(), [str(tmp_path / str(number)) for number in range(before + 2)]
     for name in names[:before]:
         folders.make(name)
-        assert folders.take_back(name)
+        assert folders.recycle(name)
     folders.make(names[before])
     CHANGES[change](Path(names[before]))
-    assert not folders.take_back(names[before])
+    assert not folders.recycle(names[before])
     folders.make(names[-1])
     assert list(Path(names[-1]).iterdir()) == [Path(names[-1], ".tmp")]
-    assert folders.take_back(names[-1])
+    assert folders.recycle(names[-1])
 
 
-@pytest.mark.parametrize("has_sentry", [True, False])
+@pytest.mark.parametrize("has_inotify", [True, False])
 def test_what_is_empty_again_is_the_next_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, has_sentry: bool
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, has_inotify: bool
 ) -> None:
-    if not has_sentry:
-        monkeypatch.setattr(Sentry, "watch", lambda *_: False)
-    folders, inodes = Folders(), set()
+    if not has_inotify:
+        monkeypatch.setattr(FolderWatcher, "watch", lambda *_: False)
+    folders, inodes = ScratchFolders(), set()
     for name in map(str, range(9)):
         folders.make(str(tmp_path / name))
         inodes.add((tmp_path / name).stat().st_ino)
         (tmp_path / name / "for a while").touch()
         (tmp_path / name / "for a while").unlink()
-        assert folders.take_back(str(tmp_path / name))
+        assert folders.recycle(str(tmp_path / name))
     assert len(inodes) == 1
 
 
 def test_a_folder_that_is_a_link_now_is_not_taken_back(tmp_path: Path) -> None:
-    folders, folder, other = Folders(), tmp_path / "1", tmp_path / "other"
+    folders, folder, other = ScratchFolders(), tmp_path / "1", tmp_path / "other"
     (other / ".tmp").mkdir(parents=True)
     folders.make(str(folder))
     (folder / ".tmp").rmdir()
     folder.rmdir()
     folder.symlink_to(other)
-    assert not folders.take_back(str(folder))
+    assert not folders.recycle(str(folder))
     assert other.exists()
 
 
@@ -350,3 +351,13 @@ def test_messages_arrive_in_whatever_parts() -> None:
         while (message := unpacker.next()) is not None:
             heard.append(message)
     assert heard == messages
+
+
+def test_an_order_arrives_with_every_field() -> None:
+    """Each field has a value of its own, so that two that are swapped show."""
+    values = {name: name for name in TaskOrder.__slots__}
+    order = TaskOrder(**values)  # type: ignore[arg-type]
+    unpacker = Unpacker()
+    unpacker.feed(pack(order.to_tuple()))
+    arrived = TaskOrder.from_tuple(unpacker.next())
+    assert {name: getattr(arrived, name) for name in values} == values

@@ -1,4 +1,4 @@
-"""Orders that are lined up at guards: each begins the moment that one before it has ended, or not at all."""
+"""Tasks that are prefetched at supervisors: each starts when the one before it has ended, or not at all."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ import pytest
 from loopline_shared.model import AttemptId, Outcome
 from loopline_shared.protocol.messages import Run
 from loopline_worker.core.owner_policy import Consent
-from loopline_worker.launch.duration_estimate import Pace
+from loopline_worker.launch.duration_estimate import DurationEstimate
 from loopline_worker.owner import owner_monitor
 from loopline_worker.supervisor import processes
-from loopline_worker.supervisor.claims import Tickets, draw
+from loopline_worker.supervisor.claims import Claims, claim
 from tests.worker.bench import Bench, processes_of, run_of, until
 from tests.worker.small_master import SmallMaster
 from tests.worker.test_agent import Start, Started, begun, start
@@ -29,14 +29,14 @@ from tests.worker.test_yielding import is_stopped
 
 __all__ = ["start"]  # a fixture
 
-pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="Windows has no guards")
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="Windows has no supervisors")
 
 
 @pytest.fixture(autouse=True)
 def behind_anything(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever runs is taken for a short task."""
-    monkeypatch.setattr(Pace, "in_a_moment", lambda pace: 8)
-    monkeypatch.setattr("loopline_worker.launch.posix._LONG_S", 3600)
+    monkeypatch.setattr(DurationEstimate, "prefetch_depth", lambda estimate: 8)
+    monkeypatch.setattr("loopline_worker.launch.posix.SLOW_TASK_S", 3600)
 
 
 def gated(bench: Bench, task: int, **options: object) -> Run:
@@ -70,11 +70,13 @@ def let_go(agent: Started, run: Run) -> None:
     (agent.folder / f"go-{run.attempt.task}").touch()
 
 
-async def one_and_what_follows(bench: Bench, *, lined_up: int = 2, guards: int = 1) -> tuple[list[Run], list[Run]]:
-    """That run, and that are lined up behind these."""
-    first = [gated(bench, task) for task in range(1, guards + 1)]
+async def one_and_what_follows(
+    bench: Bench, *, prefetched: int = 2, supervisors: int = 1
+) -> tuple[list[Run], list[Run]]:
+    """Return runs that have started, and those that are prefetched behind them."""
+    first = [gated(bench, task) for task in range(1, supervisors + 1)]
     await begins(bench, *first)
-    then = [gated(bench, task) for task in range(guards + 1, guards + 1 + lined_up)]
+    then = [gated(bench, task) for task in range(supervisors + 1, supervisors + 1 + prefetched)]
     for run in then:
         bench.runner.line_up(run)
     await asyncio.sleep(0)  # it has gone off
@@ -138,12 +140,12 @@ async def test_time_counts_from_its_own_beginning(bench: Bench) -> None:
 async def test_they_are_lined_up_behind_what_is_short(bench: Bench) -> None:
     first, second = gated(bench, 1), gated(bench, 2)
     await begins(bench, first, second)
-    long, short = sorted(bench.launcher._lines, key=lambda line: line.began_at)
+    long, short = sorted(bench.launcher._links, key=lambda link: link.started_at)
     assert long.first
-    long.first.began_at = -math.inf
+    long.first.started_at = -math.inf
     for task in (3, 4):
         bench.runner.line_up(run_of("true", task=task))
-    assert (long.lined_up, short.lined_up) == (0, 2)
+    assert (long.prefetched, short.prefetched) == (0, 2)
 
 
 async def test_recalled_they_do_not_begin(bench: Bench) -> None:
@@ -159,16 +161,16 @@ async def test_recalled_they_do_not_begin(bench: Bench) -> None:
 
 
 async def test_behind_what_takes_long_after_all_they_do_not_wait_while_others_end(bench: Bench) -> None:
-    (first, second), (third,) = await one_and_what_follows(bench, guards=2, lined_up=1)
-    line = next(line for line in bench.launcher._lines if line.lined_up)
-    assert line.first
-    line.first.began_at = -math.inf
-    let(bench, first if line.first.name == second.attempt else second)
+    (first, second), (third,) = await one_and_what_follows(bench, supervisors=2, prefetched=1)
+    link = next(link for link in bench.launcher._links if link.prefetched)
+    assert link.first
+    link.first.started_at = -math.inf
+    let(bench, first if link.first.name == second.attempt else second)
     await until(lambda: bench.returned == [third.attempt.task])
 
 
-async def test_recalled_from_several_guards_they_come_as_they_were_lined_up(bench: Bench) -> None:
-    _, then = await one_and_what_follows(bench, lined_up=4, guards=2)
+async def test_recalled_from_several_supervisors_they_come_as_they_were_lined_up(bench: Bench) -> None:
+    _, then = await one_and_what_follows(bench, prefetched=4, supervisors=2)
     returned: list[AttemptId] = []
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(bench.runner, "_on_return", lambda attempts: returned.append(list(attempts)))
@@ -176,14 +178,14 @@ async def test_recalled_from_several_guards_they_come_as_they_were_lined_up(benc
     assert [sorted(attempts) for attempts in returned] == [[run.attempt for run in then]], "all at once"
 
 
-async def test_recalled_before_its_guard_has_begun_it_a_task_keeps_its_turn(
+async def test_recalled_before_its_supervisor_has_begun_it_a_task_keeps_its_turn(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its guard gets the processor in the middle of it: as one of the lowest priority may at any time."""
+    """Its supervisor gets the processor in the middle of it: as one of the lowest priority may at any time."""
     first, *then = (run_of("echo", f"this is {task}", task=task) for task in (1, 2, 3))
     await bench.result(run_of("true", task=9))
-    (line,) = bench.launcher._lines
-    os.kill(line.guard, signal.SIGSTOP)
+    (link,) = bench.launcher._links
+    os.kill(link.supervisor, signal.SIGSTOP)
     bench.runner.start(first)
     for run in then:
         bench.runner.line_up(run)
@@ -193,7 +195,7 @@ async def test_recalled_before_its_guard_has_begun_it_a_task_keeps_its_turn(
     def read_and_let_it_go_on(file: int, size_bytes: int) -> bytes:
         monkeypatch.setattr(os, "read", read)
         found = read(file, size_bytes)
-        os.kill(line.guard, signal.SIGCONT)
+        os.kill(link.supervisor, signal.SIGCONT)
         while select.select([file], [], [], 0)[0]:  # it draws what is left
             time.sleep(0.001)
         return found
@@ -204,14 +206,14 @@ async def test_recalled_before_its_guard_has_begun_it_a_task_keeps_its_turn(
     assert bench.returned == [2, 3]
 
 
-async def test_a_guard_that_cannot_begin_what_it_is_to_begin_goes(bench: Bench) -> None:
+async def test_a_supervisor_that_cannot_begin_what_it_is_to_begin_goes(bench: Bench) -> None:
     """In place of waiting for an order that nobody has sent."""
-    (first,), _ = await one_and_what_follows(bench, lined_up=0)
-    (line,) = bench.launcher._lines
-    line._tickets.put([999])
+    (first,), _ = await one_and_what_follows(bench, prefetched=0)
+    (link,) = bench.launcher._links
+    link._claims.offer([999])
     let(bench, first)
     await bench.end_of(first)
-    await until(lambda: line not in bench.launcher._lines, within_s=10)
+    await until(lambda: link not in bench.launcher._links, within_s=10)
     assert (await bench.result(run_of("true", task=2))).outcome is Outcome.SUCCEEDED
 
 
@@ -235,12 +237,12 @@ async def test_cancelled_before_its_turn_it_never_runs(bench: Bench) -> None:
     assert not has_begun(bench, second)
 
 
-async def test_the_guard_is_killed(bench: Bench) -> None:
+async def test_the_supervisor_is_killed(bench: Bench) -> None:
     """What it was at is given back; what was lined up can begin elsewhere."""
     (first,), (second, third) = await one_and_what_follows(bench)
     assert bench.launcher._process
-    (guard,) = processes.children(bench.launcher._process.pid)
-    os.kill(guard, signal.SIGKILL)
+    (supervisor,) = processes.children(bench.launcher._process.pid)
+    os.kill(supervisor, signal.SIGKILL)
     assert (await bench.end_of(first)).outcome is Outcome.GIVEN_BACK
     assert bench.returned == [2, 3]
     await until(lambda: not processes_of(bench.folder))
@@ -254,9 +256,9 @@ async def test_the_agent_hangs_up(bench: Bench) -> None:
     """As it does when it is killed: what runs dies, what is lined up never begins."""
     (first,), (second, _) = await one_and_what_follows(bench)
     assert bench.launcher._process
-    (line,) = bench.launcher._lines
+    (link,) = bench.launcher._links
     let(bench, first, second)
-    line.close()
+    link.close()
     launcher = psutil.Process(bench.launcher._process.pid)
     await until(lambda: not launcher.children())
     assert not has_begun(bench, second)
@@ -314,13 +316,13 @@ async def test_closing_gives_back_what_runs_by_now(bench: Bench) -> None:
     assert processes_of(bench.folder) == []
 
 
-async def test_of_a_guard_that_is_killed_then_each_has_one_result(bench: Bench) -> None:
+async def test_of_a_supervisor_that_is_killed_then_each_has_one_result(bench: Bench) -> None:
     (first,), (second, _) = await one_and_what_follows(bench)
     let(bench, first)
     wait_unheard(bench, second)
     assert bench.launcher._process
-    (guard,) = processes.children(bench.launcher._process.pid)
-    os.kill(guard, signal.SIGKILL)
+    (supervisor,) = processes.children(bench.launcher._process.pid)
+    os.kill(supervisor, signal.SIGKILL)
     assert (await bench.end_of(second)).outcome is Outcome.GIVEN_BACK
     assert first.attempt in bench.results
     assert bench.returned == [3]
@@ -334,7 +336,7 @@ async def test_of_a_guard_that_is_killed_then_each_has_one_result(bench: Bench) 
 async def test_a_slot_that_falls_free_takes_what_is_lined_up_elsewhere(
     master: SmallMaster, start: Start, outputs: tuple[str, ...]
 ) -> None:
-    """Also where no guard has been at work there that could say so."""
+    """Also where no supervisor has been at work there that could say so."""
     agent = start(slots=2)
     first, second, *then = (held_up(agent, task, outputs=outputs if task == 1 else ()) for task in range(1, 5))
     await master.say(first, second)
@@ -369,7 +371,7 @@ async def test_where_fewer_are_allowed_none_begins_in_the_place_of_what_is_given
 # What it rests on.
 
 
-@pytest.mark.parametrize("missing", ["socket.socketpair", "loopline_worker.launch.posix.Tickets"])
+@pytest.mark.parametrize("missing", ["socket.socketpair", "loopline_worker.launch.posix.Claims"])
 async def test_without_file_descriptors_left_none_is_lost(
     bench: Bench, monkeypatch: pytest.MonkeyPatch, missing: str
 ) -> None:
@@ -386,26 +388,26 @@ async def test_without_file_descriptors_left_none_is_lost(
     assert psutil.Process().num_fds() == before
 
 
-def test_a_ticket_is_drawn_or_taken_back() -> None:
-    tickets = Tickets()
-    tickets.put([1, 2, 300])
-    assert draw(tickets.drawn_from) == 1
-    assert tickets.take_back() == [2, 300]
-    assert tickets.take_back() == []
+def test_an_order_is_claimed_or_retracted() -> None:
+    claims = Claims()
+    claims.offer([1, 2, 300])
+    assert claim(claims.supervisors_end) == 1
+    assert claims.retract() == [2, 300]
+    assert claims.retract() == []
     if sys.platform == "linux":
         with pytest.raises(OSError, match="No such device"):
-            os.open(f"/proc/self/fd/{tickets.drawn_from}", os.O_RDONLY)  # as a task could its guard's
-    assert draw(tickets.drawn_from) == 0
-    tickets.close()
+            os.open(f"/proc/self/fd/{claims.supervisors_end}", os.O_RDONLY)  # as a task could its supervisor's
+    assert claim(claims.supervisors_end) == 0
+    claims.close()
 
 
 def test_as_much_is_lined_up_as_a_moment_takes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.undo()
-    pace = Pace()
-    assert pace.in_a_moment() == 0, "nothing is known of these tasks"
+    durations = DurationEstimate()
+    assert durations.prefetch_depth() == 0, "nothing is known of these tasks"
     for seconds, expected in ((0.001, 16), (0.0035, 5), (60.0, 0), (0.001, 16)):
         for _ in range(50):
-            pace.took(seconds)
-        assert pace.in_a_moment() == expected
-    pace.took(3600.0)
-    assert pace.in_a_moment() == 0, "one that is long is enough"
+            durations.add(seconds)
+        assert durations.prefetch_depth() == expected
+    durations.add(3600.0)
+    assert durations.prefetch_depth() == 0, "one that is long is enough"

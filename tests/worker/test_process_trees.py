@@ -11,7 +11,7 @@ import pytest
 
 from loopline_shared.model import Outcome
 from loopline_shared.protocol.messages import Run
-from loopline_worker.launch.family import UsedByTree, _signal_without_proc, tree_of
+from loopline_worker.launch.family import TreeCpuTime, _signal_without_proc, tree_of
 from loopline_worker.launch.process_tree import PosixTree
 from loopline_worker.launch.windows_launcher import WindowsTree
 from loopline_worker.supervisor import processes
@@ -44,7 +44,7 @@ async def daemon_of(bench: Bench, run: Run) -> psutil.Process:
     return psutil.Process(int(file.read_text()))
 
 
-def guards(bench: Bench) -> list[int]:
+def supervisors(bench: Bench) -> list[int]:
     assert bench.launcher._process
     return processes.children(bench.launcher._process.pid)
 
@@ -73,13 +73,13 @@ async def test_a_tree_that_ignores_sigterm_and_keeps_forking_dies(bench: Bench) 
     assert processes_of(bench.folder) == []
 
 
-async def test_a_killed_guard_takes_its_attempt_with_it(bench: Bench) -> None:
+async def test_a_killed_supervisor_takes_its_attempt_with_it(bench: Bench) -> None:
     run = daemonising("time.sleep(100)")
     bench.runner.start(run)
     daemon = await daemon_of(bench, run)
-    os.kill(guards(bench)[0], signal.SIGKILL)
+    os.kill(supervisors(bench)[0], signal.SIGKILL)
     result = await bench.end_of(run)
-    assert (result.outcome, result.reason) == (Outcome.GIVEN_BACK, "its guard was killed")
+    assert (result.outcome, result.reason) == (Outcome.GIVEN_BACK, "its supervisor was killed")
     await until(lambda: not daemon.is_running())
     await until(lambda: not processes_of(bench.folder))
     assert (await bench.result(run_of("true", task=2))).outcome is Outcome.SUCCEEDED
@@ -132,13 +132,13 @@ async def test_without_file_descriptors_nothing_is_still_and_no_thaw_is_forgotte
     run = run_of("sh", "-c", "echo > begun; while :; do sleep 0.01; done")
     await bench.begins(run)
     attempt = bench.runner._attempts[run.attempt]
-    await until(lambda: attempt._tree and attempt._tree._guard)  # type: ignore[attr-defined]
+    await until(lambda: attempt._tree and attempt._tree._supervisor)  # type: ignore[attr-defined]
     tree = attempt._tree
     assert isinstance(tree, PosixTree)
 
     def stands() -> bool:
-        tree_now, standing = tree_of(tree._guard), tree._group.standing()
-        return bool(tree_now) and all(process.state in "Tt" or process.pid in standing for process in tree_now)
+        tree_now, stopped = tree_of(tree._supervisor), tree._group.stopped()
+        return bool(tree_now) and all(process.state in "Tt" or process.pid in stopped for process in tree_now)
 
     with monkeypatch.context() as short:
         short.setattr(os, "open", short_of_files)
@@ -169,7 +169,7 @@ def process(pid: int, parent: int, cpu_s: int, waited_s: int) -> processes.Proce
 
 
 def test_the_time_of_children_that_nobody_waits_for_is_not_lost() -> None:
-    used = UsedByTree()
+    used = TreeCpuTime()
     assert used.cpu_s(process(1, 0, 0, 0), [process(2, 1, 3, 0), process(3, 2, 5, 0), process(4, 2, 2, 0)]) == 10
     assert (
         used.cpu_s(process(1, 0, 0, 0), [process(2, 1, 4, 0), process(4, 2, 2, 0)]) == 11
@@ -182,26 +182,26 @@ def test_the_time_of_children_that_nobody_waits_for_is_not_lost() -> None:
 async def test_without_proc_a_tree_is_stopped_by_groups_and_one_by_one(pause: str) -> None:
     """As on macOS (by signals) and Windows (where suspensions are counted)."""
     code = "sleep 100 & setsid sleep 100 & wait"
-    guard = psutil.Popen(["setsid", "sh", "-c", f"setsid sh -c '{code}' & wait"])
+    supervisor = psutil.Popen(["setsid", "sh", "-c", f"setsid sh -c '{code}' & wait"])
     try:
-        await until(lambda: len(guard.children(recursive=True)) == 3)
-        below = guard.children(recursive=True)
+        await until(lambda: len(supervisor.children(recursive=True)) == 3)
+        below = supervisor.children(recursive=True)
         await until(lambda: [child.name() for child in below].count("sleep") == 2)
-        tree = WindowsTree(guard, None)  # type: ignore[arg-type]
+        tree = WindowsTree(supervisor, None)  # type: ignore[arg-type]
         freeze, thaw = tree.freeze, tree.thaw
         if pause == "stop":
             freeze, thaw = (
-                partial(_signal_without_proc, guard.pid, what) for what in (signal.SIGSTOP, signal.SIGCONT)
+                partial(_signal_without_proc, supervisor.pid, what) for what in (signal.SIGSTOP, signal.SIGCONT)
             )
         freeze()
         await until(lambda: all(child.status() == psutil.STATUS_STOPPED for child in below))
-        await until(lambda: (guard.status() == psutil.STATUS_STOPPED) == (pause == "suspend"))
+        await until(lambda: (supervisor.status() == psutil.STATUS_STOPPED) == (pause == "suspend"))
         thaw()
-        await until(lambda: not any(child.status() == psutil.STATUS_STOPPED for child in [guard, *below]))
+        await until(lambda: not any(child.status() == psutil.STATUS_STOPPED for child in [supervisor, *below]))
     finally:
-        for child in [*guard.children(recursive=True), guard]:
+        for child in [*supervisor.children(recursive=True), supervisor]:
             child.kill()
-        guard.wait()
+        supervisor.wait()
 
 
 def test_on_windows_each_process_is_suspended_once_and_resumed_once(monkeypatch: pytest.MonkeyPatch) -> None:

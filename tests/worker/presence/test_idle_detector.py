@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loopline_worker.presence.idle_detector import Desk, InputClock, judge
+from loopline_worker.presence.idle_detector import IdleDetector, InputClock, judge
 from loopline_worker.presence.macos import MacOS
 from loopline_worker.presence.probe import Reading
 from loopline_worker.presence.windows_input import SessionInfo, Windows, session_idle_s, tick_idle_s
@@ -52,14 +52,14 @@ def test_whether_it_was_asked_for_just_now_is_told() -> None:
 
 async def test_a_desk_is_looked_at_through_its_probes() -> None:
     hand = Hand(3.0)
-    desk = Desk([hand, Hand(None)])
+    detector = IdleDetector([hand, Hand(None)])
     async with Crew() as crew:
-        desk.listen(crew)
+        detector.listen(crew)
         await asyncio.sleep(0)
-    assert (desk.look().idle_s, desk.look().by) == (3.0, "hand")
+    assert (detector.look().idle_s, detector.look().by) == (3.0, "hand")
     hand.idle_s = None
-    assert desk.look().idle_s is None
-    desk.close()
+    assert detector.look().idle_s is None
+    detector.close()
 
 
 def test_ticks_of_windows_begin_anew() -> None:

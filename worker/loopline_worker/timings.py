@@ -1,0 +1,35 @@
+"""Times that depend on one another in the agent's process. ``supervisor/intervals.py`` has those of supervisors.
+
+From short to long: a supervisor reports a task's end (``END_BATCH_S``) before its prefetched tasks are used up
+(``PREFETCH_S``), and a task that runs longer than those (``SLOW_TASK_S``) keeps others from being prefetched behind
+it.
+"""
+
+from __future__ import annotations
+
+from loopline_worker.supervisor.intervals import END_BATCH_S
+
+PREFETCH_S = 0.02
+"""So much work is prefetched at a supervisor at most: more would only be missing elsewhere.
+
+It is longer than ``END_BATCH_S``, else a slot would wait for the agent between two short tasks.
+"""
+SLOW_TASK_S = 0.03
+"""Nothing is prefetched behind a task that has run for so long, because it may run for as long again.
+
+It is longer than ``PREFETCH_S``: a task that is as long as the work behind it is no exception.
+"""
+LONGEST_COUNTED_S = 0.1
+"""A longer task counts as this in the estimate of durations, so that a few short ones correct the estimate."""
+LAST_TASK_SHARE = 0.2
+"""The last task's share of the estimate. One slow task ends prefetching, for its share alone is ``PREFETCH_S``."""
+SUPERVISOR_IDLE_S = 30.0
+"""A supervisor without tasks is kept for so long."""
+INTERPRETER_PAUSE_AFTER_S = 0.1
+"""An interpreter without calls is paused (frozen) after so long; most calls are followed by another one sooner."""
+INTERPRETER_IDLE_S = 60.0
+"""An interpreter without calls is kept for so long: longer than ``SUPERVISOR_IDLE_S``, for it is dearer to start."""
+
+assert END_BATCH_S < PREFETCH_S < SLOW_TASK_S < LONGEST_COUNTED_S
+assert LAST_TASK_SHARE * LONGEST_COUNTED_S >= PREFETCH_S
+assert INTERPRETER_PAUSE_AFTER_S < SUPERVISOR_IDLE_S < INTERPRETER_IDLE_S
