@@ -8,11 +8,13 @@ from typing import Any
 import pytest
 
 from loopline_master.core.entities import Worker
-from loopline_master.core.events import JobSubmitted
+from loopline_master.core.events import JobSubmitted, SchedulerSettings
 from loopline_master.core.policies import REGISTRY, Later, Placement, Policy, TaskFirst, WorkerFirst, register
 from loopline_master.core.policies.view import View
 from loopline_master.core.policies.worker_index import Candidate, ReadyTask
 from loopline_shared.model import Order
+from loopline_simulator.fast.hosts import Steady
+from loopline_simulator.fast.world import Arrival, FastWorld, Host
 from tests.scheduling.driver import START, Grid, facts, spec
 
 NIGHT = START + 100.0
@@ -135,6 +137,14 @@ def test_a_task_waits_for_its_worker_and_takes_another_when_its_time_is_over(mon
     assert grid.scheduler.wake_at == START + 10.0
     grid.wait(10.0)
     assert len(grid.running("slow")) == 1
+
+
+def test_the_simulator_asks_again_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(REGISTRY, "tried", AtNight)
+    hosts, arrivals = [Host("a", facts(), Steady(1.0))], [Arrival(5.0, spec(1, 30.0)), Arrival(50.0, spec(1, 30.0))]
+    world = FastWorld(SchedulerSettings("tried", lease_s=1e9), hosts, arrivals)
+    world.run()
+    assert world.kernel.now == NIGHT + 60.0
 
 
 # --- prefetching ------------------------------------------------------------------------------------------------

@@ -1,5 +1,7 @@
-"""What was sent ahead is taken back where it would wait in vain: its worker goes away, its job is paused, or another
-worker is idle and would be done with it earlier. Nothing of it has run, so that nothing is lost.
+"""Retracting: a prefetched attempt is taken back from a worker where it would wait in vain.
+
+Its worker goes away, its job is paused, or another worker is idle and would be done with it earlier. Nothing of it
+has run, so that nothing is lost.
 """
 
 from __future__ import annotations
@@ -19,8 +21,9 @@ _OFFER_TO = 8
 
 
 def relieve(state: State, prefetch: Prefetch, *, unless_ready: bool) -> None:
-    """Have idle workers begin what only waits elsewhere; ``unless_ready``: none that could start something else, for
-    that is the policy's affair. (What has not begun at all comes before replicas.)
+    """Have idle workers begin attempts that only wait elsewhere. (These come before replicas.)
+
+    ``unless_ready``: leave out workers that could start something else, for that is the policy's affair.
     """
     for name in [entry[-1] for entry in state.index.room.idle.order[:_OFFER_TO]]:
         worker = state.workers[name]
@@ -43,6 +46,7 @@ def take_back_of(state: State, job: Job, reason: str) -> None:
 
 
 def _could_start(state: State, worker: Worker) -> bool:
+    """True if some job has a task to start that fits the worker now."""
     keys = state.index.demand.served_in(state.index.room.free_slots(worker), worker.name)
     return any(key in state.index.ready for key in keys)
 
@@ -56,7 +60,7 @@ def _move(state: State, attempt: Attempt, worker: Worker) -> None:
 
 
 def _worth_moving(state: State, prefetch: Prefetch, worker: Worker) -> Attempt | None:
-    """The attempt that would begin last of those that this idle worker would be done with clearly earlier."""
+    """Return the attempt that would begin last of those that this idle worker would finish clearly earlier."""
     for wait_ms, name in state.index.room.laden.order[:_LOOK_AT]:
         donor, queue = state.workers[name], state.index.attempts.queues.of_worker[name]
         last = state.attempts[state.index.attempts.queues.latest_on(name)]
@@ -72,6 +76,6 @@ def _worth_moving(state: State, prefetch: Prefetch, worker: Worker) -> Attempt |
 
 
 def _until_free_s(state: State, worker: Worker) -> float:
-    """Until the first of its slots falls free."""
+    """Seconds until the first slot of the worker falls free."""
     seated = state.index.attempts.seated_on(worker.name)
     return min((measure.left_of(state.grid, state.jobs[a.job], worker, a) for a in seated), default=0.0)

@@ -79,9 +79,14 @@ class Scheduler:
 
     @property
     def wake_at(self) -> float | None:
-        """When a step is due although nothing has happened; None: never."""
+        """Time at which a step is due although nothing has happened; None if none is."""
         times = (membership.wake_at(self.state), self._placer.wake_at)
         return min((at for at in times if at is not None), default=None)
+
+    @property
+    def ask_again_at(self) -> float | None:
+        """Time at which the policy asked to be asked again; ``wake_at`` is never later. None if it did not."""
+        return self._placer.wake_at
 
     def _settle(self) -> None:
         """What one Report brings bears on what another means only where a job ends with it: so many are settled as

@@ -84,7 +84,7 @@ class _Turn:
         return None
 
     def _express(self) -> Placement | None:
-        """A job that has never run gets a task started at once: its largest, or on a slow worker its smallest."""
+        """Return a task of a job that has never run: its largest, or on a slow worker its smallest."""
         for job in self._index.in_turn(self._keys, self._index.new, most=_LOOK_AHEAD):
             task = self._index.largest(job, inf) if self._is_fast else self._index.smallest(job)
             if task is not None:
@@ -92,7 +92,7 @@ class _Turn:
         return None
 
     def _serve(self) -> Placement | None:
-        """The first job in turn whose expected end an attempt here would not delay."""
+        """Return a task of the first job in turn whose expected end an attempt here would not delay."""
         before = 0.0
         for job in self._index.in_turn(self._keys, self._index.ready, self._index.tails, most=_LOOK_AHEAD):
             before += self._index.unassigned(job)
@@ -113,8 +113,9 @@ class _Turn:
         return task
 
     def _start(self, job: Job, ends_in: float) -> int | None:
-        """Its largest task that a fast worker takes in any case, a slow one if it is done by then; or if it could
-        have been done since anything was last started: those that are faster do not come free.
+        """Return the job's largest task: on a slow worker, the largest that it would finish in ``ends_in`` seconds.
+
+        Or that it could have finished since anything was last started: faster workers do not come free then.
         """
         waited = self._view.grid.now - self._view.grid.last_start
         task = self._index.largest(job, inf if self._is_fast else max(ends_in, waited) * self._speed)
@@ -123,7 +124,7 @@ class _Turn:
         return task
 
     def _rescue(self, job: Job, ends_in: float) -> int | None:
-        """All its tasks are started: the one with most time left, if that is too much and a copy is worth it."""
+        """Return the running task with most time left, if all are started and a copy is worth it."""
         if self._index.smallest(job) is not None:
             return None
         left, task = max(((self._index.left(job, a), a.task) for a in self._index.extremes(job)), default=(0.0, 0))

@@ -45,7 +45,7 @@ class FairIndex:
             self.place_job(job)
 
     def place_grid(self) -> None:
-        """What workers' benchmarks are worth has changed: so has every speed."""
+        """Enter every worker anew: the worth of benchmarks has changed, and so has every speed."""
         self.share = self.view.grid.share
         for worker in self.view.workers.values():
             self.place_worker(worker)
@@ -91,7 +91,7 @@ class FairIndex:
         toggle_under(self.tails, key, turn, has_alone and not is_ready, SortedSet)
 
     def fastest_idle(self) -> Iterator[Worker]:
-        """Workers with free slots, the fastest first. One that was given nothing is not offered again."""
+        """Return workers with free slots, fastest first. A worker that was given nothing is not offered again."""
         passed_over = None
         while (entry := self.idle.next_after(passed_over)) is not None:
             worker = self.view.workers[entry[1]]
@@ -105,17 +105,17 @@ class FairIndex:
         return self.view.index.demand.served_in(self.view.index.room.free_slots(worker) or 1, worker.name)
 
     def keys(self) -> set[Key]:
-        """The requirements of all jobs for which anything could be done."""
+        """Requirement classes of all jobs for which anything could be done."""
         return self.ready.keys() | self.tails.keys()
 
     def in_turn(self, keys: Sequence[Key], *families: Families, most: int) -> Iterator[Job]:
-        """Jobs of these requirements, in the order of fair sharing: at most so many of each family."""
+        """Return jobs of these classes in the order of fair sharing: at most so many of each family."""
         found = [members for family in families if (members := _members(family, keys))]
         for _, arrival in _merged([islice(_merged(members), most) for members in found]):
             yield self.view.index.live[arrival]
 
     def unassigned(self, job: Job) -> float:
-        """Work of its tasks that wait to be started, the held one included; reference CPU-seconds."""
+        """Work of the job's tasks that wait to be started, the held one included; reference CPU-seconds."""
         by_size = self.sizes[job.id]
         if by_size is not None:
             return by_size.work
@@ -123,28 +123,28 @@ class FairIndex:
         return count * measure.mean_work(self.view.grid, job)
 
     def largest(self, job: Job, limit: float) -> int | None:
-        """The largest of its tasks that may be started, of a size of at most ``limit``."""
+        """Return the largest task of the job that may be started, of a size of at most ``limit``."""
         by_size = self.sizes[job.id]
         if by_size is not None:
             return by_size.largest(limit, but=self._held_back(job))
         return self._any_startable(job) if measure.mean_work(self.view.grid, job) <= limit else None
 
     def smallest(self, job: Job) -> int | None:
-        """The smallest of its tasks that may be started."""
+        """Return the smallest task of the job that may be started."""
         by_size = self.sizes[job.id]
         if by_size is not None:
             return by_size.smallest(but=self._held_back(job))
         return self._any_startable(job)
 
     def extremes(self, job: Job) -> list[Attempt]:
-        """Of its attempts that run alone, the one that is longest overdue and the one that is to end last."""
+        """Return two of the job's attempts that run alone: the longest overdue, and the one to end last."""
         if job.id not in self.alone:
             return []
         order = self.alone[job.id].order
         return [self._alive(job.task_id(number))[0] for _, number in (order[0], order[-1])]
 
     def left(self, job: Job, attempt: Attempt) -> float:
-        """Seconds that one of its attempts is expected to take still."""
+        """Seconds that an attempt of the job is expected to take still."""
         return measure.left_of(self.view.grid, job, self.view.workers[attempt.worker], attempt)
 
     def _alive(self, task: TaskId) -> list[Attempt]:
@@ -173,12 +173,12 @@ def _members(family: Families, keys: Sequence[Key]) -> list[Iterable[Turn]]:
 
 
 def _merged(turns: Sequence[Iterable[Turn]]) -> Iterable[Turn]:
-    """In order, as each of them is."""
+    """Return all of them in order, as each of them is."""
     return merge(*turns) if len(turns) > 1 else turns[0] if turns else ()
 
 
 def _differing_sizes(job: Job) -> list[float]:
-    """Of all its tasks, the mean standing in where none is given; empty: they are all the same."""
+    """Return the sizes of all the job's tasks, the mean for those that have none; nothing if all are equal."""
     given = [task.size for task in job.spec.tasks or () if task.size is not None]
     if not given or (len(given) == job.task_count and min(given) == max(given)):
         return []
