@@ -104,7 +104,10 @@ class FastWorld:
         """Ask the policy again when it wants; leases are as good as endless here, and need no alarm."""
         if at is not None and at != self._asks_at:
             self._asks_at = at
-            self.kernel.at(max(at, self.kernel.now), lambda: self._step([]))
+            self.kernel.at(max(at, self.kernel.now), self._ask_again)
+
+    def _ask_again(self) -> None:
+        self._step([])
 
     def _obey(self, name: str, assign: Assign) -> list[Event]:
         host = self._hosts[name]
