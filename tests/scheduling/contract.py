@@ -76,7 +76,7 @@ class Watched(Grid):
         assert not attempt.replica, f"{attempt.id} is a replica, and waits"
         assert len(queue) <= self.settings.max_ahead, f"{attempt.id}: too many wait on {attempt.worker}"
         work_s = sum(a.expected_s for a in queue) / self.store.workers[attempt.worker].offered
-        most_s = REGISTRY[self.settings.policy].ahead_s or self.settings.ahead_s  # a policy may have its own
+        most_s = REGISTRY[self.settings.policy].prefetch_s or self.settings.ahead_s  # a policy may have its own
         assert work_s <= most_s + 0.01, f"{attempt.id}: too much waits on {attempt.worker}"
 
     def _may_complete(self, job: Job) -> None:
@@ -196,7 +196,7 @@ class Twin(Watched):
         effects = super().step(*events, deliver=deliver)
         if snapshot is not None:
             twin = Scheduler(snapshot)
-            twin.govern(self.settings)
+            twin.set_policy(self.settings)
             assert twin.step(events, self.now) == effects, "a restart would have decided otherwise"
         return effects
 

@@ -7,12 +7,12 @@ import pytest
 from loopline_master.core.effects import Effects
 from loopline_master.core.entities import Attempt
 from loopline_master.core.events import JobPaused, JobResumed, JobSubmitted, WorkerDrained
-from loopline_master.core.policies import REGISTRY
+from loopline_master.core.policies import REGISTRY, WorkerFirst
 from loopline_shared.model import AttemptId, AttemptState, Outcome
 from loopline_shared.spec import MAX_RUN_CHARACTERS
 from tests.scheduling.driver import Grid, facts, result, spec
 
-QUEUEING = sorted(name for name, policy in REGISTRY.items() if policy.ahead is not None and policy.ahead_s is None)
+QUEUEING = sorted(name for name, policy in REGISTRY.items() if issubclass(policy, WorkerFirst) and policy.prefetches)
 ONE_S = 1.0  # a slot of a worker that nobody has measured does one reference CPU-second a second
 
 

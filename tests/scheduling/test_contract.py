@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import count, cycle, product
+from math import inf, nan
 from random import Random
 
 import pytest
 
-from loopline_master.core.policies import REGISTRY, Policy
-from loopline_master.core.policies.view import Placement, View
+from loopline_master.core.entities import Job, Worker
+from loopline_master.core.policies import REGISTRY, Later, Placement, Policy, TaskFirst, WorkerFirst
+from loopline_master.core.policies.view import View
+from loopline_master.core.policies.worker_index import Candidate, ReadyTask
 from tests.scheduling.contract import CONTRACT, SAFETY, Clause, Watched, grid_of
 from tests.scheduling.driver import facts
 
@@ -23,9 +26,19 @@ def test_policies_keep_the_contract(policy: str, clause: Clause) -> None:
 # --- policies that mean harm -----------------------------------------------------------------------------------
 
 
+def jobs(view: View) -> list[Job]:
+    """Return all that are live, by arrival."""
+    return list(view.index.live.values())
+
+
+def workers(view: View) -> list[Worker]:
+    """Return all that are available, by name."""
+    return [view.workers[name] for name in sorted(view.index.demand.available)]
+
+
 def wishes_for_what_is_not_there(view: View) -> Iterator[Placement]:
-    for job in view.jobs():
-        for worker in view.workers():
+    for job in jobs(view):
+        for worker in workers(view):
             yield Placement(job.id + 1000, 1, worker.name)
             yield Placement(job.id, 0, worker.name)
             yield Placement(job.id, -1, worker.name)
@@ -36,20 +49,20 @@ def wishes_for_what_is_not_there(view: View) -> Iterator[Placement]:
 def wishes_for_all_tasks_ended_ones_too(view: View) -> Iterator[Placement]:
     for job_id in range(1, 50):
         for task in (1, 2, 3, 4):
-            for worker in view.workers():
+            for worker in workers(view):
                 yield Placement(job_id, task, worker.name)
 
 
 def wishes_for_held_tasks_again_and_again(view: View) -> Iterator[Placement]:
-    held = [(job.id, task) for job in view.jobs() if view.is_held(job) for task in view.fresh(job)]
-    workers = [worker.name for worker in view.workers()]
-    for (job, task), worker in cycle(product(held, workers)):  # nothing at all where there is no worker
+    held = [(job.id, task) for job in jobs(view) if view.index.is_held(job) for task in view.fresh(job)]
+    names = [worker.name for worker in workers(view)]
+    for (job, task), worker in cycle(product(held, names)):  # nothing at all where there is no worker
         yield Placement(job, task, worker)
 
 
 def wishes_all_on_one_worker(view: View) -> Iterator[Placement]:
-    names = sorted(worker.name for worker in view.workers())
-    for job in view.jobs():
+    names = sorted(worker.name for worker in workers(view))
+    for job in jobs(view):
         for task in range(1, job.task_count + 1):
             for _ in range(5):
                 yield Placement(job.id, task, names[0] if names else "nobody")
@@ -57,8 +70,8 @@ def wishes_all_on_one_worker(view: View) -> Iterator[Placement]:
 
 def wishes_without_end(view: View) -> Iterator[Placement]:
     for number in count():
-        for job in view.jobs():
-            for worker in view.workers():
+        for job in jobs(view):
+            for worker in workers(view):
                 yield Placement(job.id, 1 + number % job.task_count, worker.name)
         yield Placement(0, 0, "")
 
@@ -69,38 +82,81 @@ def wishes_nothing(view: View) -> Iterator[Placement]:
 
 def wishes_for_the_latest_and_the_last_first(view: View) -> Iterator[Placement]:
     """The worst for the order: late jobs first, each from its end, with as many replicas as can be had."""
-    for job in reversed(view.jobs()):
+    for job in reversed(jobs(view)):
         for task in range(job.task_count, 0, -1):
-            for worker in view.workers():
+            for worker in workers(view):
                 yield Placement(job.id, task, worker.name)
 
 
 def wishes_wildly(view: View) -> Iterator[Placement]:
-    draw = Random(f"{view.now} {view.pointer}")
-    jobs, workers = view.jobs(), view.workers()
-    for _ in range(20 if jobs and workers else 0):
-        job = draw.choice(jobs)
-        yield Placement(job.id, draw.randint(0, job.task_count + 1), draw.choice(workers).name)
+    draw = Random(f"{view.grid.now} {view.grid.pointer}")
+    live, there = jobs(view), workers(view)
+    for _ in range(20 if live and there else 0):
+        job = draw.choice(live)
+        yield Placement(job.id, draw.randint(0, job.task_count + 1), draw.choice(there).name)
 
 
-HOSTILE: list[Policy] = [
-    wishes_for_what_is_not_there,
-    wishes_for_all_tasks_ended_ones_too,
-    wishes_for_held_tasks_again_and_again,
-    wishes_all_on_one_worker,
-    wishes_without_end,
-    wishes_nothing,
-    wishes_for_the_latest_and_the_last_first,
-    wishes_wildly,
+class Careless(WorkerFirst):
+    """Answers whoever asks with any task for any worker, and asks to be asked again in the past, now and for ever."""
+
+    replicates = True
+
+    def next_task(self, view: View, worker: Worker) -> Placement | Later | None:
+        chance = Random(f"{view.grid.now} {view.grid.pointer} {view.grid.sequence} {worker.name}")
+        job = chance.choice(jobs(view))
+        answers = [
+            Later(view.grid.now + chance.choice([-1.0, 0.0])),
+            Placement(job.id, chance.randint(-1, job.task_count + 1), worker.name),
+            Placement(job.id, job.task_count, chance.choice(workers(view)).name, spent=self._any_turns(view, worker)),
+            None,
+        ]
+        return chance.choice(answers)
+
+    def _any_turns(self, view: View, worker: Worker) -> tuple[Placement, ...]:
+        return tuple(Placement(job.id, task, worker.name) for job in jobs(view) for task in (1, job.task_count))
+
+
+class Senseless(TaskFirst):
+    """Has costs that are no numbers, and candidates that it never wants."""
+
+    def cost(self, view: View, task: ReadyTask, candidate: Candidate) -> float | Later:
+        costs = [nan, inf, -inf, 0.0, -1e308, Later(view.grid.now - 1.0)]
+        return Random(f"{view.grid.sequence} {task.number} {candidate.name}").choice(costs)
+
+
+def policy_of(plan: Callable[[View], Iterator[Placement]]) -> type[Policy]:
+    """Return a policy of neither kind, which proposes what it likes."""
+
+    class Hostile(Policy):
+        def plan(self, view: View) -> Iterator[Placement]:
+            return plan(view)
+
+        def prefetch(self, view: View) -> Iterator[Placement]:
+            return plan(view)
+
+    Hostile.__name__ = plan.__name__
+    return Hostile
+
+
+HOSTILE: list[type[Policy]] = [
+    policy_of(wishes_for_what_is_not_there),
+    policy_of(wishes_for_all_tasks_ended_ones_too),
+    policy_of(wishes_for_held_tasks_again_and_again),
+    policy_of(wishes_all_on_one_worker),
+    policy_of(wishes_without_end),
+    policy_of(wishes_nothing),
+    policy_of(wishes_for_the_latest_and_the_last_first),
+    policy_of(wishes_wildly),
+    Careless,
+    Senseless,
 ]
 
 
-@pytest.fixture(params=HOSTILE, ids=lambda plan: plan.__name__)
+@pytest.fixture(params=HOSTILE, ids=lambda policy: policy.__name__)
 def hostile(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """The name under which a hostile policy is registered for one test."""
-    plan = request.param
-    monkeypatch.setitem(REGISTRY, plan.__name__, Policy(plan))  # type: ignore[arg-type]
-    return plan.__name__
+    monkeypatch.setitem(REGISTRY, request.param.__name__, request.param)
+    return str(request.param.__name__)
 
 
 @pytest.mark.parametrize("clause", SAFETY, ids=lambda clause: clause.__name__)
@@ -113,13 +169,14 @@ def test_a_hostile_policy_cannot_hold_a_step_up(hostile: str, monkeypatch: pytes
     drawn = 0
     policy = REGISTRY[hostile]
 
-    def counted(view: View) -> Iterator[Placement]:
-        nonlocal drawn
-        for wish in policy.plan(view):
-            drawn += 1
-            yield wish
+    class Counted(policy):  # type: ignore[misc, valid-type]
+        def plan(self, view: View) -> Iterator[Placement | Later]:
+            nonlocal drawn
+            for wish in super().plan(view):
+                drawn += 1
+                yield wish
 
-    monkeypatch.setitem(REGISTRY, hostile, Policy(counted))  # type: ignore[arg-type]
+    monkeypatch.setitem(REGISTRY, hostile, Counted)
     grid = Watched(policy=hostile)
     for _ in range(10):
         grid.submit(2, 1.0)

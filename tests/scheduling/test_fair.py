@@ -233,7 +233,7 @@ def test_it_decides_from_rows_alone(seed: int) -> None:
         name, attempt = chance.choice(running)
         grid.report(name, result(attempt, wall_s=chance.random() * 9))
         twin = type(grid.scheduler)(grid.store.snapshot())
-        twin.govern(grid.settings)
+        twin.set_policy(grid.settings)
         assert twin.state.own == grid.scheduler.state.own
 
 

@@ -8,11 +8,14 @@ from typing import Any
 
 import pytest
 
+from loopline_master.core.entities import Job
 from loopline_master.core.policies.chance import draw
 from loopline_master.core.policies.turnaround import Turnaround
 from loopline_master.core.policies.view import View
+from loopline_master.core.policies.worker_index import ReadyTask, WorkerIndex
+from loopline_master.core.state import State
 from loopline_shared.model import AttemptId, Load, Order
-from tests.scheduling.driver import Grid, facts, result
+from tests.scheduling.driver import Grid, facts, result, spec
 
 ALTERNATIVES = ["random", "cyclic", "shortest-queue", "most-throughput"]
 
@@ -168,13 +171,21 @@ def test_the_papers_turnaround_term_by_term(row: Term) -> None:
     grid = worker_of(row)
     state = grid.scheduler.state
     worker = state.workers[row.name]
-    index = Turnaround(state)
-    (group,) = index.groups.values()
-    (best,) = index.best_of(group, group.idle or group.busy, 24.0)
-    assert 24.0 / index.speed_of(worker) == pytest.approx(row.run_s)
-    due_s = index.view.free_at(worker) - grid.now if row.began_s is not None else 0.0
+    view = View(state)
+    policy = Turnaround(view)
+    (workers,) = policy.index.classes.values()
+    (best,) = policy.index.best_of(workers, busy=row.began_s is not None)
+    of_24 = Job(9, "user", spec(1, 24.0), 1, 24.0, Order.NONE, 1, 1, 9, grid.now)
+    cost = policy.cost(view, ReadyTask(of_24, 1, 24.0), best)
+    assert 24.0 / policy.speed(view, worker) == pytest.approx(row.run_s)
+    due_s = view.prefetch.free_at(worker) - grid.now if row.began_s is not None else 0.0
     assert abs(due_s) == pytest.approx(row.until_s), "late by so much counts as so much still to come"
-    assert best.cost[0] == pytest.approx(row.total_s, abs=0.011), "in hundredths of a second"
+    assert cost == pytest.approx(row.total_s, abs=0.011), "in hundredths of a second"
+
+
+def speed_of(state: State, name: str) -> float:
+    view = View(state)
+    return Turnaround(view).speed(view, state.workers[name])
 
 
 @pytest.mark.parametrize("left", [1.0, 0.5, 0.25])
@@ -189,9 +200,9 @@ def test_what_the_owner_takes_counts_once_however_much_was_learnt(left: float) -
         said = result(grid.running("a")[0], wall_s=wall_s, cpu_s=10.0)
         grid.report("a", said, spare_cpu=left)
     state = grid.scheduler.state
-    assert Turnaround(state).speed_of(state.workers["a"]) == pytest.approx(2.0 * left, rel=0.03)
+    assert speed_of(state, "a") == pytest.approx(2.0 * left, rel=0.03)
     owner_leaves(grid, "a", 1.0)
-    assert Turnaround(state).speed_of(state.workers["a"]) == pytest.approx(2.0, rel=0.03), "when he has gone"
+    assert speed_of(state, "a") == pytest.approx(2.0, rel=0.03), "when he has gone"
 
 
 # --- the alternatives -------------------------------------------------------------------------------------------
@@ -270,7 +281,7 @@ def test_whoever_came_first_a_frozen_task_goes_to_the_same_worker(
             grid.join(name, replace(facts(labels=[name]), speed=0.1))
         assert place_of(grid, job) == ["frozen"]
         with monkeypatch.context() as patch:
-            patch.setattr(View, "to_start", lambda view, job: iter(()))  # as where many stand still before it
+            patch.setattr(WorkerIndex, "to_start", lambda index, job: iter(()))  # as where many stand still before it
             grid.report("frozen", frozen=True)
         found.append(place_of(grid, job))
     assert found[0] == found[1]

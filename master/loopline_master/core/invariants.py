@@ -6,6 +6,8 @@ from collections import Counter
 from dataclasses import fields
 
 from loopline_master.core.entities import LIVE, UNRELEASED
+from loopline_master.core.policies import REGISTRY
+from loopline_master.core.policies.view import View
 from loopline_master.core.rules.quarantine import BOTTOM, TOP
 from loopline_master.core.state import State
 from loopline_shared.model import AttemptState, JobState, Order, TaskState
@@ -15,7 +17,8 @@ def check(state: State) -> None:
     """AssertionError names the first thing that is wrong. Costs O(everything)."""
     _index_is_a_function_of_entities(state)
     if state.own is not None:
-        assert state.own == type(state.own)(state), "the policy's own index is not what it must be"
+        rebuilt = REGISTRY[state.settings.policy](View(state)).index
+        assert state.own == rebuilt, "the policy's own index is not what it must be"
     for job in state.jobs.values():
         _counts_agree(state, job.id)
     _attempts_are_in_order(state)

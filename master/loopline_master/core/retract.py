@@ -1,13 +1,15 @@
-"""What was sent ahead is taken back where it would wait in vain: its worker goes away, its job is paused, or another
-worker is idle and would be done with it earlier. Nothing of it has run, so that nothing is lost.
+"""Retracting: a prefetched attempt is taken back from a worker where it would wait in vain.
+
+Its worker goes away, its job is paused, or another worker is idle and would be done with it earlier. Nothing of it
+has run, so that nothing is lost.
 """
 
 from __future__ import annotations
 
-from loopline_master.core import lifecycle
+from loopline_master.core import eligibility, lifecycle
 from loopline_master.core.entities import Attempt, Job, Worker
 from loopline_master.core.estimates import measure
-from loopline_master.core.policies.view import View
+from loopline_master.core.prefetch import Prefetch
 from loopline_master.core.state import State
 
 _CLEARLY_S = 0.05
@@ -18,15 +20,16 @@ _OFFER_TO = 8
 """... and so many idle workers at each step."""
 
 
-def relieve(state: State, view: View, *, unless_ready: bool) -> None:
-    """Have idle workers begin what only waits elsewhere; ``unless_ready``: none that could start something else, for
-    that is the policy's affair. (What has not begun at all comes before replicas.)
+def relieve(state: State, prefetch: Prefetch, *, unless_ready: bool) -> None:
+    """Have idle workers begin attempts that only wait elsewhere. (These come before replicas.)
+
+    ``unless_ready``: leave out workers that could start something else, for that is the policy's affair.
     """
     for name in [entry[-1] for entry in state.index.room.idle.order[:_OFFER_TO]]:
         worker = state.workers[name]
-        if unless_ready and any(key in state.index.ready for key in view.keys_met(worker)):
+        if unless_ready and _could_start(state, worker):
             continue
-        while state.index.room.free_slots(worker) > 0 and (attempt := _worth_moving(state, view, worker)):
+        while state.index.room.free_slots(worker) > 0 and (attempt := _worth_moving(state, prefetch, worker)):
             _move(state, attempt, worker)
 
 
@@ -42,6 +45,12 @@ def take_back_of(state: State, job: Job, reason: str) -> None:
                 lifecycle.take_back(state, attempt, reason)
 
 
+def _could_start(state: State, worker: Worker) -> bool:
+    """True if some job has a task to start that fits the worker now."""
+    keys = state.index.demand.served_in(state.index.room.free_slots(worker), worker.name)
+    return any(key in state.index.ready for key in keys)
+
+
 def _move(state: State, attempt: Attempt, worker: Worker) -> None:
     job = state.jobs[attempt.job]
     lifecycle.cancel_attempt(state, attempt, f"worker {worker.name} could begin it earlier")
@@ -50,8 +59,8 @@ def _move(state: State, attempt: Attempt, worker: Worker) -> None:
     state.settle_queues()
 
 
-def _worth_moving(state: State, view: View, worker: Worker) -> Attempt | None:
-    """The attempt that would begin last of those that this idle worker would be done with clearly earlier."""
+def _worth_moving(state: State, prefetch: Prefetch, worker: Worker) -> Attempt | None:
+    """Return the attempt that would begin last of those that this idle worker would finish clearly earlier."""
     for wait_ms, name in state.index.room.laden.order[:_LOOK_AT]:
         donor, queue = state.workers[name], state.index.attempts.queues.of_worker[name]
         last = state.attempts[state.index.attempts.queues.latest_on(name)]
@@ -59,14 +68,14 @@ def _worth_moving(state: State, view: View, worker: Worker) -> Attempt | None:
         there_s = (
             (-wait_ms - queue[last.id] / max(1, donor.offered)) / 1e3 + _until_free_s(state, donor) + last.expected_s
         )
-        is_better = view.expected_s(job, last.task, worker) + _CLEARLY_S < there_s
-        may_run = view.fits(job, worker) and not view.is_on(job, last.task, worker)
-        if is_better and may_run and not view.should_go_elsewhere(job, last.task, worker):
+        is_better = prefetch.expected_s(job, last.task, worker) + _CLEARLY_S < there_s
+        may_run = eligibility.fits(state, job, worker) and not state.index.on_worker(last.task_id, worker.name)
+        if is_better and may_run and not eligibility.should_go_elsewhere(state, job, last.task, worker):
             return last
     return None
 
 
 def _until_free_s(state: State, worker: Worker) -> float:
-    """Until the first of its slots falls free."""
+    """Seconds until the first slot of the worker falls free."""
     seated = state.index.attempts.seated_on(worker.name)
     return min((measure.left_of(state.grid, state.jobs[a.job], worker, a) for a in seated), default=0.0)

@@ -19,9 +19,8 @@ from loopline_shared.model import AttemptId, TaskId
 
 
 class PolicyIndex(Protocol):
-    """What a policy looks up that is not in Index. Made from a State, and told of the workers placed anew there."""
+    """A policy's own index, made from a View for what is not in Index, and told of the workers placed anew."""
 
-    def __init__(self, state: State) -> None: ...
     def place_worker(self, worker: Worker) -> None: ...
 
 

@@ -71,6 +71,7 @@ class FastWorld:
         self._observe = observe
         self._hosts = {host.name: host for host in hosts}
         self._to_come = 0  # jobs
+        self._asks_at: float | None = None  # the policy again, whatever happens until then
         self._begin(settings)
         for arrival in arrivals:
             self._to_come += 1
@@ -96,7 +97,17 @@ class FastWorld:
         follow_ups = [report for name, assign in effects.assigns.items() for report in self._obey(name, assign)]
         if follow_ups:
             self._step(follow_ups)
+        self._ask_again_at(self.scheduler.ask_again_at)
         return effects
+
+    def _ask_again_at(self, at: float | None) -> None:
+        """Ask the policy again when it wants; leases are as good as endless here, and need no alarm."""
+        if at is not None and at != self._asks_at:
+            self._asks_at = at
+            self.kernel.at(max(at, self.kernel.now), self._ask_again)
+
+    def _ask_again(self) -> None:
+        self._step([])
 
     def _obey(self, name: str, assign: Assign) -> list[Event]:
         host = self._hosts[name]

@@ -1,50 +1,52 @@
-"""The policies: one algorithm a file, one line each in the registry.
+"""The policies: which task goes to which worker next.
 
-A policy only orders wishes. It is a function from the View to placements, asked again at every step; each wish
-is granted or refused before the next is drawn, so the View always shows what came of it. What it wishes can
-never break the order guarantee, the replica limit or a worker's requirements: the scheduler checks.
+**Whose turn.** In each step the scheduler takes in its events and then asks the policy in force for proposals: an
+attempt at this task on this worker (``Placement``). Each is accepted or refused before the next is drawn, so the
+``View`` always shows what came of it. A policy orders proposals, and does nothing else.
+
+**Two kinds, one method each.** A ``WorkerFirst`` policy answers a free worker that asks for a task:
+``next_task(view, worker)``. A ``TaskFirst`` policy answers a task that asks for a worker, in the order in which jobs
+arrived: ``cost(view, task, candidate)``, and the least cost wins. Choose the first where jobs share workers (whose
+turn is it?), the second where workers differ and the question is which one suits the task.
+
+**What the scheduler checks.** That the task is in its job's ready set (fresh, to retry, or one that may have a
+replica), the replica limit and the budget, that the worker is eligible (it meets the requirements, is not draining
+or in quarantine) and has the slots, and that it has no other attempt of the task. The hold, which keeps jobs in
+order, is not the policy's: the last task of a job may be proposed at any time, and while it is held that only spends
+the job's turn. So a policy may be slow or unfair, but it breaks no promise. If it leaves a whole grid idle, the
+scheduler starts one task itself, unless it was asked to wait.
+
+**Prefetching.** Short tasks are sent to wait at workers whose slots are all busy, so that they need no round trip to
+begin. The same method says which: ``next_task`` is asked for the busy worker too, ``cost`` for busy candidates beside
+free ones. The scheduler accepts only what may wait: a task to start, of one slot, known to be short, within
+``ahead_s`` of work for each slot (``loopline_master.core.prefetch``).
+
+**Requirement class and worker class.** Jobs with equal requirements are one requirement class (``Key``): it is
+matched against workers once, not job by job. Workers with equal facts and about the same speed are one worker class
+(``WorkerClass``). A TaskFirst policy ranks the workers of a class (``rank``), so that only the best of each class is
+priced, and a decision costs a logarithm of the number of workers.
+
+**Nothing now.** ``Later(at)`` instead of a placement asks again at that time (``Scheduler.wake_at``): a worker waits
+for a cheaper hour, a task for a slot near its data.
+
+**Where more would go.** *Data*: the time that a candidate needs to fetch missing inputs is a term of ``cost``, in the
+same seconds. *Shares of users*: whose turn it is among users is decided before the policy, in the order of
+``View.jobs_to_start`` and of the jobs that ask in ``TaskFirst.plan``; no policy changes. *Gangs*: a task that needs N
+workers at once asks as a third kind beside these two, and ``Placement`` names them all, to be accepted all or none.
+
+One file in this package adds a policy: its decorator ``register(name)`` enters it, and every module here is imported.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from importlib import import_module
+from pkgutil import iter_modules
 
-from loopline_master.core.policies import (
-    at_random,
-    cyclic,
-    fair,
-    first_come,
-    most_throughput,
-    round_robin,
-    shortest_queue,
-    space_partition,
-    turnaround,
-)
-from loopline_master.core.policies.fair_index import FairIndex
-from loopline_master.core.policies.view import Placement, View
-from loopline_master.core.state import PolicyIndex, State
+from loopline_master.core.policies.policy import REGISTRY, Later, Placement, Policy, register
+from loopline_master.core.policies.task_first import TaskFirst
+from loopline_master.core.policies.worker_first import WorkerFirst
 
+__all__ = ["REGISTRY", "Later", "Placement", "Policy", "TaskFirst", "WorkerFirst", "register"]
 
-@dataclass(frozen=True, slots=True)
-class Policy:
-    plan: Callable[[View], Iterator[Placement]]
-    index: Callable[[State], PolicyIndex] | None = None  # what it looks things up in, beside the View
-    ahead: Callable[[View], Iterator[Placement]] | None = None
-    """Wishes for what is to wait at workers at work in all their slots (View.workers_with_room): what it would
-    start there next. None: nothing."""
-    ahead_s: float | None = None
-    """So much expected work may wait at a worker, a slot, where the settings let any; None: as they say."""
-
-
-REGISTRY: Mapping[str, Policy] = {
-    "round-robin": Policy(round_robin.plan, ahead=round_robin.ahead),
-    "first-come": Policy(first_come.plan, ahead=first_come.ahead),
-    "space-partition": Policy(space_partition.plan),
-    "fair": Policy(fair.plan, FairIndex, ahead=fair.ahead),
-    "turnaround": Policy(turnaround.plan, turnaround.Turnaround, ahead_s=turnaround.AHEAD_S),
-    "random": Policy(at_random.plan, at_random.Anybody),
-    "cyclic": Policy(cyclic.plan, cyclic.Cycle),
-    "shortest-queue": Policy(shortest_queue.plan, shortest_queue.Queues),
-    "most-throughput": Policy(most_throughput.plan, most_throughput.Rates),
-}
+for _module in iter_modules(__path__):
+    import_module(f"{__name__}.{_module.name}")

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-from loopline_master.core.policies.view import Placement, View
-from loopline_master.core.policies.worker_index import Candidates, tasks_in_order
-
-
-def plan(view: View) -> Iterator[Placement]:
-    return tasks_in_order(view, view.own(Anybody))
+from loopline_master.core.policies.policy import register
+from loopline_master.core.policies.task_first import TaskFirst
+from loopline_master.core.policies.view import View
+from loopline_master.core.policies.worker_index import Candidate, ReadyTask
 
 
-class Anybody(Candidates):
-    """All are equally good."""
+@register("random")
+class AtRandom(TaskFirst):
+    """All workers are equally good, and among equals one is drawn."""
+
+    def cost(self, view: View, task: ReadyTask, candidate: Candidate) -> float:
+        return 0.0

@@ -30,7 +30,7 @@ class BySize:
 
     @property
     def work(self) -> float:
-        """Of all startable tasks together, in reference CPU-seconds."""
+        """Work of all startable tasks together, in reference CPU-seconds."""
         return self._micro / _MICRO
 
     def place(self, number: int, startable: bool) -> None:
@@ -46,19 +46,19 @@ class BySize:
             self._micro -= change
 
     def place_all(self, numbers: Ranges) -> None:
-        """These are startable, and no others."""
+        """Make these tasks startable, and no others."""
         self._startable = Ranges.of(sorted(self._rank[number - 1] for number in numbers))
         self._micro = sum(round(self._sizes[rank] * _MICRO) for rank in self._startable)
 
     def largest(self, limit: float, but: int | None = None) -> int | None:
-        """The largest task whose size is at most ``limit``, other than ``but``."""
+        """Return the largest task whose size is at most ``limit``, other than ``but``."""
         rank = self._startable.last_up_to(bisect_right(self._sizes, limit) - 1)
         if rank is not None and self._number[rank] == but:
             rank = self._startable.last_up_to(rank - 1)
         return None if rank is None else self._number[rank]
 
     def smallest(self, but: int | None = None) -> int | None:
-        """The smallest task, other than ``but``."""
+        """Return the smallest task, other than ``but``."""
         rank = self._startable.first_after(-1)
         if rank is not None and self._number[rank] == but:
             rank = self._startable.first_after(rank)

@@ -28,7 +28,7 @@ class Capacity:
     __hash__ = None  # type: ignore[assignment]
 
     def place(self, worker: str, speed: float, slots: int) -> None:
-        """So many slots of this speed; 0: the worker is not there."""
+        """Enter a worker with so many slots of this speed; 0 if it is away."""
         old = self._of.get(worker)
         if old == (speed, slots):
             return
@@ -45,7 +45,7 @@ class Capacity:
         return self._total / _MICRO
 
     def is_fast(self, speed: float) -> bool:
-        """Whether a worker of this speed belongs to the faster half."""
+        """True if a worker of this speed belongs to the faster half."""
         return _level(speed) >= self._median_level()
 
     @property
@@ -54,7 +54,7 @@ class Capacity:
         return _slowest_of(self._median_level())
 
     def _median_level(self) -> int:
-        """The highest below which no more than half is delivered."""
+        """Return the highest level below which at most half is delivered."""
         at, below, half, levels = self._median, self._below, self._total // 2, self._levels
         while below > half:
             at -= 1

@@ -6,7 +6,7 @@ _MASK = 2**64 - 1
 
 
 def draw(*seeds: int) -> float:
-    """A number from 0 up to 1, as if at random, but always the same for the same seeds (SplitMix64)."""
+    """Return a number from 0 up to 1, as if at random, but always the same for the same seeds (SplitMix64)."""
     mixed = 0
     for seed in seeds:
         mixed = (mixed + seed + 0x9E3779B97F4A7C15) & _MASK

@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Sequence
 
-from loopline_master.core.policies.view import Placement, View
-from loopline_master.core.policies.worker_index import Best, Candidates, Entry, Group, tasks_in_order
-
-
-def plan(view: View) -> Iterator[Placement]:
-    return tasks_in_order(view, view.own(Cycle))
+from loopline_master.core.policies.policy import register
+from loopline_master.core.policies.task_first import TaskFirst
+from loopline_master.core.policies.view import View
+from loopline_master.core.policies.worker_index import Candidate, Ranked, ReadyTask
 
 
-class Cycle(Candidates):
-    """The next by name after the one whose turn was last."""
+@register("cyclic")
+class Cyclic(TaskFirst):
+    """The next worker by name after the one whose turn was last; behind the last name, the first."""
 
-    def best_of(self, group: Group, order: list[Entry], work: float) -> Iterator[Best]:
-        at = bisect_right(order, (0.0, self.state.grid.last_worker))
-        at = at if at < len(order) else 0
-        yield Best(self._turn(order[at][1]), order, at, 1, order is group.busy)
+    draws = False
 
-    def _turn(self, name: str) -> tuple[float, str]:
-        """Those after the last one first, then round again from the first."""
-        return (float(name <= self.state.grid.last_worker), name)
+    def cost(self, view: View, task: ReadyTask, candidate: Candidate) -> float:
+        return float(candidate.name <= view.grid.last_worker)
+
+    def places(self, view: View, ranked: Ranked, *, busy: bool) -> Sequence[int]:
+        at = bisect_right(ranked, (0.0, view.grid.last_worker))
+        return (at if at < len(ranked) else 0,)

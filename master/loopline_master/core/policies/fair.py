@@ -14,7 +14,9 @@ from loopline_master.core.entities import Job, Worker
 from loopline_master.core.estimates import measure
 from loopline_master.core.index.requirements import Key
 from loopline_master.core.policies.fair_index import FairIndex
-from loopline_master.core.policies.view import Placement, View
+from loopline_master.core.policies.policy import Placement, register
+from loopline_master.core.policies.view import View
+from loopline_master.core.policies.worker_first import WorkerFirst
 
 _WORTH = 0.7
 """A copy has to take less than this part of what its original is expected to take still."""
@@ -22,33 +24,41 @@ _LOOK_AHEAD = 100
 """So many jobs with tasks to start are looked at for one worker, and so many others."""
 
 
-def plan(view: View) -> Iterator[Placement]:
-    index = view.own(FairIndex)
-    in_vain: set[Key] = set()  # requirements for which a faster worker found nothing to do: neither will others
-    for worker in index.fastest_idle():
-        keys = [key for key in view.keys_met(worker) if key not in in_vain]
-        turn = _Turn(view, index, worker, keys)
-        wish = turn.wish() if keys else None
-        if wish is not None:
-            yield wish
-        elif not turn.is_barred:
-            in_vain.update(keys)
-        if index.keys() <= in_vain:
-            return
+@register("fair")
+class Fair(WorkerFirst):
+    """The task that the worker can run without delaying the expected end of an earlier job in the order of tags."""
 
+    replicates = True
 
-def ahead(view: View) -> Iterator[Placement]:
-    """What a worker would be given next if one of its slots fell free."""
-    index = view.own(FairIndex)
-    for worker in view.workers_with_room():
-        wish = _Turn(view, index, worker, view.keys_met_by(worker)).next()
-        if wish is not None:
-            yield wish
+    def __init__(self, view: View) -> None:
+        self.index: FairIndex = FairIndex(view)
+        self._in_vain: set[Key] = set()
+        """Requirement classes for which a faster worker found nothing to do in this step: no slower one will."""
+
+    def free_workers(self, view: View) -> Iterator[Worker]:
+        """Return free workers, the fastest first, until there is nothing to do for any."""
+        self._in_vain = set()
+        for worker in self.index.fastest_idle():
+            yield worker
+            if self.index.keys() <= self._in_vain:
+                return
+
+    def next_task(self, view: View, worker: Worker) -> Placement | None:
+        keys = self.index.keys_met(worker)
+        if not view.is_free(worker):
+            return _Turn(view, self.index, worker, keys).to_wait()
+        keys = [key for key in keys if key not in self._in_vain]
+        turn = _Turn(view, self.index, worker, keys)
+        found = turn.to_start() if keys else None
+        if found is None and not turn.is_barred:
+            self._in_vain.update(keys)
+        return found
 
 
 class _Turn:
-    """One idle worker, and the requirements it meets. It is *barred* where another one could do what it may not:
-    run an attempt of a task of which it has one.
+    """One worker, and the requirement classes it serves.
+
+    ``is_barred``: it could not take the best task because it has an attempt of it already; another worker could.
     """
 
     def __init__(self, view: View, index: FairIndex, worker: Worker, keys: Sequence[Key]) -> None:
@@ -57,14 +67,15 @@ class _Turn:
         self._is_fast = index.capacity.is_fast(self._speed)
         self.is_barred = False
 
-    def wish(self) -> Placement | None:
+    def to_start(self) -> Placement | None:
+        """Return a placement for a free worker."""
         return self._express() or self._serve()
 
-    def next(self) -> Placement | None:
-        """The first job in turn whose expected end a start here would not delay, and its task to start."""
+    def to_wait(self) -> Placement | None:
+        """Return the task to start of the first job in turn whose expected end that would not delay."""
         before = 0.0
         for job in self._index.in_turn(self._keys, self._index.ready, most=_LOOK_AHEAD):
-            if self._is_fast and self._view.is_too_long(job, self._worker):
+            if self._is_fast and self._view.prefetch.is_too_long(job, self._worker):
                 return None  # a fast worker takes the first job's task in any case
             before += self._index.unassigned(job)
             task = self._start(job, self._ends_in(job, before))
@@ -73,7 +84,7 @@ class _Turn:
         return None
 
     def _express(self) -> Placement | None:
-        """A job that has never run gets a task started at once: its largest, or on a slow worker its smallest."""
+        """Return a task of a job that has never run: its largest, or on a slow worker its smallest."""
         for job in self._index.in_turn(self._keys, self._index.new, most=_LOOK_AHEAD):
             task = self._index.largest(job, inf) if self._is_fast else self._index.smallest(job)
             if task is not None:
@@ -81,7 +92,7 @@ class _Turn:
         return None
 
     def _serve(self) -> Placement | None:
-        """The first job in turn whose expected end an attempt here would not delay."""
+        """Return a task of the first job in turn whose expected end an attempt here would not delay."""
         before = 0.0
         for job in self._index.in_turn(self._keys, self._index.ready, self._index.tails, most=_LOOK_AHEAD):
             before += self._index.unassigned(job)
@@ -96,30 +107,31 @@ class _Turn:
         return before / capacity.total + measure.mean_work(self._view.grid, job) / capacity.median
 
     def _shadow(self, job: Job) -> int | None:
-        """A task of which all that runs stands still."""
-        task = self._view.first_stranded(job, self._worker)
-        self.is_barred |= task is None and self._view.has_stranded(job)
+        """Return a task all of whose attempts are frozen."""
+        task = self._view.first_stalled(job, self._worker)
+        self.is_barred |= task is None and bool(self._view.index.to_shadow(job))
         return task
 
     def _start(self, job: Job, ends_in: float) -> int | None:
-        """Its largest task that a fast worker takes in any case, a slow one if it is done by then; or if it could
-        have been done since anything was last started: those that are faster do not come free.
+        """Return the job's largest task: on a slow worker, the largest that it would finish in ``ends_in`` seconds.
+
+        Or that it could have finished since anything was last started: faster workers do not come free then.
         """
-        waited = self._view.now - self._view.grid.last_start
+        waited = self._view.grid.now - self._view.grid.last_start
         task = self._index.largest(job, inf if self._is_fast else max(ends_in, waited) * self._speed)
         if task is not None and self._view.should_go_elsewhere(job, task, self._worker):
             return self._view.first_startable(job, self._worker)
         return task
 
     def _rescue(self, job: Job, ends_in: float) -> int | None:
-        """All its tasks are started: the one with most time left, if that is too much and a copy is worth it."""
+        """Return the running task with most time left, if all are started and a copy is worth it."""
         if self._index.smallest(job) is not None:
             return None
         left, task = max(((self._index.left(job, a), a.task) for a in self._index.extremes(job)), default=(0.0, 0))
         copy_takes = measure.work_of(self._view.grid, job, max(1, task)) / self._speed
         if left <= ends_in or copy_takes >= _WORTH * left:
             return None
-        is_here = self._view.is_on(job, task, self._worker)
+        is_here = self._view.index.on_worker(job.task_id(task), self._worker.name)
         self.is_barred |= is_here
         return None if is_here else task
 

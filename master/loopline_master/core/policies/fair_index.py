@@ -1,4 +1,4 @@
-"""What policy ``fair`` looks things up in: like Index, a function of the entities as they are."""
+"""The index of policy ``fair``: like Index, a function of the entities as they are."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from loopline_master.core.index.ranking import LongRanking, Ranking
 from loopline_master.core.index.requirements import Key
 from loopline_master.core.policies.by_size import BySize
 from loopline_master.core.policies.capacity import Capacity
-from loopline_master.core.state import State
+from loopline_master.core.policies.view import View
 from loopline_shared.model import JobState, TaskId
 
 Turn = tuple[float, int]
@@ -26,7 +26,7 @@ Families = dict[Key, SortedSet[Turn]]
 
 @dataclass(slots=True)
 class FairIndex:
-    state: State = field(compare=False, repr=False)
+    view: View = field(compare=False, repr=False)
     share: float = 1.0
     capacity: Capacity = field(default_factory=Capacity)
     idle: Ranking[str, tuple[float, str]] = field(default_factory=Ranking)  # (-speed, worker)
@@ -39,34 +39,34 @@ class FairIndex:
 
     def __post_init__(self) -> None:
         self.place_grid()
-        for task in self.state.tasks.values():
+        for task in self.view.tasks.values():
             self.place_task(task)
-        for job in self.state.jobs.values():
+        for job in self.view.jobs.values():
             self.place_job(job)
 
     def place_grid(self) -> None:
-        """What workers' benchmarks are worth has changed: so has every speed."""
-        self.share = self.state.grid.share
-        for worker in self.state.workers.values():
+        """Enter every worker anew: the worth of benchmarks has changed, and so has every speed."""
+        self.share = self.view.grid.share
+        for worker in self.view.workers.values():
             self.place_worker(worker)
 
     def place_worker(self, worker: Worker) -> None:
-        if self.share != self.state.grid.share:
+        if self.share != self.view.grid.share:
             self.place_grid()
             return
-        speed = measure.speed_of(self.state.grid, worker)
+        speed = measure.speed_of(self.view.grid, worker)
         self.capacity.place(worker.name, speed, worker.offered if worker.is_available else 0)
-        is_idle = worker.name in self.state.index.room.idle.keys
+        is_idle = worker.name in self.view.index.room.idle.keys
         self.idle.place(worker.name, (-speed, worker.name) if is_idle else None)
 
     def place_task(self, task: Task) -> None:
-        job, pool = self.state.jobs[task.job], self.state.index.pools[task.job]
+        job, pool = self.view.jobs[task.job], self.view.index.pools[task.job]
         if not job.is_live:
             return
         by_size = self.sizes.get(job.id)
         if by_size is not None:
             is_waiting = task.number in pool.waiting
-            by_size.place(task.number, is_waiting or task.number in self.state.fresh[job.id])
+            by_size.place(task.number, is_waiting or task.number in self.view.fresh(job))
         alive = self._alive(task.id) if task.number in pool.replicable else []
         runs = len(alive) == 1 and not alive[0].waiting
         ends = (alive[0].since + alive[0].expected_s, task.number) if runs else None
@@ -78,88 +78,92 @@ class FairIndex:
             del self.alone[job.id]
 
     def place_job(self, job: Job) -> None:
-        key, turn = self.state.index.demand.key_of(job), (job.tag, job.arrival)
+        key, turn = self.view.index.demand.key_of(job), (job.tag, job.arrival)
         if not job.is_live:
             self.sizes.pop(job.id, None)
             self.alone.pop(job.id, None)
         elif job.id not in self.sizes:
             self.sizes[job.id] = self._by_size(job)
-        is_ready = job.arrival in self.state.index.ready.get(key, ())
-        has_alone = job.id in self.alone and not job.paused and self.state.index.may_replicate(job)
+        is_ready = job.arrival in self.view.index.ready.get(key, ())
+        has_alone = job.id in self.alone and not job.paused and self.view.index.may_replicate(job)
         toggle_under(self.new, key, turn, is_ready and job.state is JobState.QUEUED, SortedSet)
         toggle_under(self.ready, key, turn, is_ready, SortedSet)
         toggle_under(self.tails, key, turn, has_alone and not is_ready, SortedSet)
 
     def fastest_idle(self) -> Iterator[Worker]:
-        """Workers with free slots, the fastest first. One that was given nothing is not offered again."""
+        """Return workers with free slots, fastest first. A worker that was given nothing is not offered again."""
         passed_over = None
         while (entry := self.idle.next_after(passed_over)) is not None:
-            worker = self.state.workers[entry[1]]
-            free = self.state.index.room.free_slots(worker)
+            worker = self.view.workers[entry[1]]
+            free = self.view.index.room.free_slots(worker)
             yield worker
-            if self.state.index.room.free_slots(worker) == free:
+            if self.view.index.room.free_slots(worker) == free:
                 passed_over = entry
 
+    def keys_met(self, worker: Worker) -> Sequence[Key]:
+        """Requirement classes that the worker serves as it is now; of one slot if it is busy."""
+        return self.view.index.demand.served_in(self.view.index.room.free_slots(worker) or 1, worker.name)
+
     def keys(self) -> set[Key]:
-        """The requirements of all jobs for which anything could be done."""
+        """Requirement classes of all jobs for which anything could be done."""
         return self.ready.keys() | self.tails.keys()
 
     def in_turn(self, keys: Sequence[Key], *families: Families, most: int) -> Iterator[Job]:
-        """Jobs of these requirements, in the order of fair sharing: at most so many of each family."""
+        """Return jobs of these classes in the order of fair sharing: at most so many of each family."""
         found = [members for family in families if (members := _members(family, keys))]
         for _, arrival in _merged([islice(_merged(members), most) for members in found]):
-            yield self.state.index.live[arrival]
+            yield self.view.index.live[arrival]
 
     def unassigned(self, job: Job) -> float:
-        """Work of its tasks that wait to be started, the held one included; reference CPU-seconds."""
+        """Work of the job's tasks that wait to be started, the held one included; reference CPU-seconds."""
         by_size = self.sizes[job.id]
         if by_size is not None:
             return by_size.work
-        count = len(self.state.fresh[job.id]) + len(self.state.index.pools[job.id].waiting)
-        return count * measure.mean_work(self.state.grid, job)
+        count = len(self.view.fresh(job)) + len(self.view.index.pools[job.id].waiting)
+        return count * measure.mean_work(self.view.grid, job)
 
     def largest(self, job: Job, limit: float) -> int | None:
-        """The largest of its tasks that may be started, of a size of at most ``limit``."""
+        """Return the largest task of the job that may be started, of a size of at most ``limit``."""
         by_size = self.sizes[job.id]
         if by_size is not None:
             return by_size.largest(limit, but=self._held_back(job))
-        return self._any_startable(job) if measure.mean_work(self.state.grid, job) <= limit else None
+        return self._any_startable(job) if measure.mean_work(self.view.grid, job) <= limit else None
 
     def smallest(self, job: Job) -> int | None:
-        """The smallest of its tasks that may be started."""
+        """Return the smallest task of the job that may be started."""
         by_size = self.sizes[job.id]
         if by_size is not None:
             return by_size.smallest(but=self._held_back(job))
         return self._any_startable(job)
 
     def extremes(self, job: Job) -> list[Attempt]:
-        """Of its attempts that run alone, the one that is longest overdue and the one that is to end last."""
+        """Return two of the job's attempts that run alone: the longest overdue, and the one to end last."""
         if job.id not in self.alone:
             return []
         order = self.alone[job.id].order
         return [self._alive(job.task_id(number))[0] for _, number in (order[0], order[-1])]
 
     def left(self, job: Job, attempt: Attempt) -> float:
-        """Seconds that one of its attempts is expected to take still."""
-        return measure.left_of(self.state.grid, job, self.state.workers[attempt.worker], attempt)
+        """Seconds that an attempt of the job is expected to take still."""
+        return measure.left_of(self.view.grid, job, self.view.workers[attempt.worker], attempt)
 
     def _alive(self, task: TaskId) -> list[Attempt]:
-        return [a for a in self.state.index.attempts.of_task.get(task, {}).values() if a.state in LIVE]
+        return [a for a in self.view.index.attempts.of_task.get(task, {}).values() if a.state in LIVE]
 
     def _held_back(self, job: Job) -> int | None:
-        return self.state.fresh[job.id].first_after(0) if self.state.index.is_held(job) else None
+        return self.view.fresh(job).first_after(0) if self.view.index.is_held(job) else None
 
     def _any_startable(self, job: Job) -> int | None:
-        waiting = next(iter(self.state.index.pools[job.id].waiting), None)
-        return waiting or (None if self.state.index.is_held(job) else self.state.fresh[job.id].first_after(0))
+        waiting = next(iter(self.view.index.pools[job.id].waiting), None)
+        return waiting or (None if self.view.index.is_held(job) else self.view.fresh(job).first_after(0))
 
     def _by_size(self, job: Job) -> BySize | None:
         sizes = _differing_sizes(job)
         if not sizes:
             return None
         by_size = BySize(sizes)
-        by_size.place_all(self.state.fresh[job.id])
-        for number in self.state.index.pools[job.id].waiting:
+        by_size.place_all(self.view.fresh(job))
+        for number in self.view.index.pools[job.id].waiting:
             by_size.place(number, True)
         return by_size
 
@@ -169,12 +173,12 @@ def _members(family: Families, keys: Sequence[Key]) -> list[Iterable[Turn]]:
 
 
 def _merged(turns: Sequence[Iterable[Turn]]) -> Iterable[Turn]:
-    """In order, as each of them is."""
+    """Return all of them in order, as each of them is."""
     return merge(*turns) if len(turns) > 1 else turns[0] if turns else ()
 
 
 def _differing_sizes(job: Job) -> list[float]:
-    """Of all its tasks, the mean standing in where none is given; empty: they are all the same."""
+    """Return the sizes of all the job's tasks, the mean for those that have none; nothing if all are equal."""
     given = [task.size for task in job.spec.tasks or () if task.size is not None]
     if not given or (len(given) == job.task_count and min(given) == max(given)):
         return []

@@ -2,29 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from loopline_master.core.entities import Worker
-from loopline_master.core.policies.view import Placement, View
+from loopline_master.core.policies.policy import Placement, register
+from loopline_master.core.policies.view import View
+from loopline_master.core.policies.worker_first import WorkerFirst
 
 
-def plan(view: View) -> Iterator[Placement]:
-    for worker in view.idle_workers(replicas=False):
-        wish = _first(view, worker)
-        if wish is not None:
-            yield wish
+@register("first-come")
+class FirstCome(WorkerFirst):
+    """The first task to start of the first job."""
 
-
-def ahead(view: View) -> Iterator[Placement]:
-    for job, worker in view.jobs_ahead(after=lambda: 0):
-        task = view.next_ahead(job, worker)
-        if task is not None:
-            yield Placement(job.id, task, worker.name)
-
-
-def _first(view: View, worker: Worker) -> Placement | None:
-    for job in view.ready_jobs(worker):
-        task = view.first_startable(job, worker)
-        if task is not None:
-            return Placement(job.id, task, worker.name)
-    return None
+    def next_task(self, view: View, worker: Worker) -> Placement | None:
+        for job in view.jobs_to_start(worker):
+            task = view.first_startable(job, worker)
+            if task is not None:
+                return Placement(job.id, task, worker.name)
+            if not view.is_free(worker):
+                return None  # no job passes the first one in a worker's queue
+        return None

@@ -6,42 +6,46 @@ somewhere, it is given a replica elsewhere. A job whose turn falls on its held l
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-
 from loopline_master.core.entities import Worker
-from loopline_master.core.policies.view import Placement, View
+from loopline_master.core.policies.policy import Placement, register
+from loopline_master.core.policies.view import View
+from loopline_master.core.policies.worker_first import WorkerFirst
 
 _ROUNDS = 2  # a job whose turn was spent on its held task has another one in the next round
 
 
-def plan(view: View) -> Iterator[Placement]:
-    for worker in view.idle_workers(replicas=True):
-        yield from _turns(view, worker)
+@register("round-robin")
+class RoundRobin(WorkerFirst):
+    """The next task of the job whose turn it is."""
+
+    replicates = True
+
+    def next_task(self, view: View, worker: Worker) -> Placement | None:
+        return _next_in_round(view, worker) if view.is_free(worker) else _next_to_wait(view, worker)
 
 
-def ahead(view: View) -> Iterator[Placement]:
-    """The next job in the round that has a task to start: if that one may not wait, none may pass it."""
-    for job, worker in view.jobs_ahead(after=lambda: view.pointer):
-        task = view.next_ahead(job, worker, after=job.cursor)
-        if task is not None:
-            yield Placement(job.id, task, worker.name)
+def _next_in_round(view: View, worker: Worker) -> Placement | None:
+    """Return the first task in the round that may start, and with it the turns that held tasks spent before it.
 
-
-def _turns(view: View, worker: Worker) -> Iterable[Placement]:
-    """Wishes for one worker: the first that may be granted, after those in vain of the jobs whose turn it was
-    before. If nothing may be granted, nobody's turn is spent: a report without news changes nothing.
+    If nothing may start, nobody's turn is spent: a Report without news changes nothing.
     """
     spent: dict[int, Placement] = {}
     for _ in range(_ROUNDS):
-        for job in view.round_of_jobs(worker, after=view.pointer):
+        for job in view.jobs_in_turn(worker, after=view.grid.pointer):
             task = view.next_in_queue(job, worker, after=spent[job.id].task if job.id in spent else job.cursor)
             if task is None:
                 continue
-            wish = Placement(job.id, task, worker.name)
-            if view.is_held(job) and task in view.fresh(job):
-                spent[job.id] = wish
+            if view.index.is_held(job) and task in view.fresh(job):
+                spent[job.id] = Placement(job.id, task, worker.name)
             else:
-                return (*spent.values(), wish)
+                return Placement(job.id, task, worker.name, tuple(spent.values()))
         if not spent:
             break
-    return ()
+    return None
+
+
+def _next_to_wait(view: View, worker: Worker) -> Placement | None:
+    """Return the next task to start of the first job in the round: if it may not wait, no other passes it."""
+    job = next(view.jobs_to_start(worker, after=view.grid.pointer), None)
+    task = view.first_startable(job, worker, after=job.cursor) if job is not None else None
+    return Placement(job.id, task, worker.name) if job is not None and task is not None else None

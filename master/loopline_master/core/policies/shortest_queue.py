@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from loopline_master.core.entities import Worker
-from loopline_master.core.policies.view import Placement, View
-from loopline_master.core.policies.worker_index import Candidates, tasks_in_order
+from loopline_master.core.policies.policy import register
+from loopline_master.core.policies.task_first import TaskFirst
+from loopline_master.core.policies.view import View
+from loopline_master.core.policies.worker_index import Candidate, ReadyTask
 
 
-def plan(view: View) -> Iterator[Placement]:
-    return tasks_in_order(view, view.own(Queues))
+@register("shortest-queue")
+class ShortestQueue(TaskFirst):
+    """The cost of a worker is the number of attempts that each of its slots has in hand."""
 
+    def cost(self, view: View, task: ReadyTask, candidate: Candidate) -> float:
+        return candidate.rank
 
-class Queues(Candidates):
-    """By what each slot has in hand."""
-
-    def rank(self, worker: Worker) -> float:
-        return self.view.in_hand(worker) / max(1, worker.offered)
+    def rank(self, view: View, worker: Worker) -> float:
+        return view.index.attempts.in_hand(worker.name) / max(1, worker.offered)

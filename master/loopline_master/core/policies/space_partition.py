@@ -8,30 +8,37 @@ serves only its owner, so it idles in its owner's tail.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
 from functools import partial
 
 from loopline_master.core.entities import Job, Worker
-from loopline_master.core.policies.view import Placement, View
+from loopline_master.core.policies.policy import Placement, register
+from loopline_master.core.policies.view import View
+from loopline_master.core.policies.worker_first import WorkerFirst
 
 
-def plan(view: View) -> Iterator[Placement]:
-    for worker in view.idle_workers(replicas=False):
-        owner = view.remember("partition", partial(_partition, view)).get(worker.name)
+@register("space-partition")
+class SpacePartition(WorkerFirst):
+    """The first task to start of the job that owns the worker; nothing waits at busy workers."""
+
+    prefetches = False
+
+    def next_task(self, view: View, worker: Worker) -> Placement | None:
+        owner = view.memo("partition", partial(_partition, view)).get(worker.name)
         task = view.first_startable(owner, worker) if owner is not None else None
-        if owner is not None and task is not None and view.fits(owner, worker):
-            yield Placement(owner.id, task, worker.name)
+        return Placement(owner.id, task, worker.name) if owner is not None and task is not None else None
 
 
 def _partition(view: View) -> dict[str, Job]:
-    """Which job each worker serves."""
+    """Return the job that each worker serves."""
     types: dict[object, list[Worker]] = defaultdict(list)
-    for worker in view.workers():
-        types[worker.facts.model, view.demands_met(worker)].append(worker)
-    jobs = [job for job in view.jobs() if not job.paused]
+    demand = view.index.demand
+    for name in sorted(demand.available):
+        worker = demand.available[name]
+        types[worker.facts.model, frozenset(demand.served_by(name))].append(worker)
+    jobs = [job for job in view.index.live.values() if not job.paused]
     owners = {}
     for workers in types.values():
-        runnable = [job for job in jobs if view.could_run(job, workers[0])]
+        runnable = [job for job in jobs if demand.fits(job, workers[0])]
         share = -(-len(workers) // max(1, len(runnable)))
         for place, worker in enumerate(workers):
             if place // share < len(runnable):

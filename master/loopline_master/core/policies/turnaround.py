@@ -10,50 +10,47 @@ the time until a slot of it falls free, and what waits there already. Among the 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Sequence
 
 from loopline_master.core.entities import Worker
 from loopline_master.core.estimates import measure
-from loopline_master.core.policies.view import Placement, View
-from loopline_master.core.policies.worker_index import Best, Candidates, Entry, Group, tasks_in_order
+from loopline_master.core.policies.policy import register
+from loopline_master.core.policies.task_first import TaskFirst
+from loopline_master.core.policies.view import View
+from loopline_master.core.policies.worker_index import Candidate, Ranked, ReadyTask
 
-AHEAD_S = 3600.0
-"""So much expected work may wait at a worker for each of its slots."""
 _STEP_S = 0.01
 """Delays, and times until workers are free, are told apart to so much: machines of one kind are equally good."""
 
 
-def plan(view: View) -> Iterator[Placement]:
-    return tasks_in_order(view, view.own(Turnaround))
+@register("turnaround")
+class Turnaround(TaskFirst):
+    """Rank of a free worker: its delay; of a busy one: the time from which a task could start there; in steps."""
 
+    prefetch_s = 3600.0
+    least_share = measure.LEAST_LEFT
 
-class Turnaround(Candidates):
-    """Workers with a free slot by their delay; others by the moment from which a task could start there."""
+    def cost(self, view: View, task: ReadyTask, candidate: Candidate) -> float:
+        """Return seconds until the task would be done. A worker that is late will be late as long again."""
+        wait = abs(candidate.rank - _steps(view.grid.now)) if candidate.is_busy else candidate.rank
+        return task.work / candidate.speed + wait * _STEP_S
 
-    def rank(self, worker: Worker) -> float:
+    def rank(self, view: View, worker: Worker) -> float:
         delay_s = (worker.load and worker.load.delay_s) or 0.0
-        if worker.name in self.state.index.room.idle.keys:
-            return _steps(delay_s)
-        return _steps(self.view.free_at(worker) + delay_s)
+        return _steps(delay_s if view.is_free(worker) else view.prefetch.free_at(worker) + delay_s)
 
-    def speed_of(self, worker: Worker) -> float:
-        return super().speed_of(worker) * measure.share_left(worker)
+    def speed(self, view: View, worker: Worker) -> float:
+        return measure.speed_of(view.grid, worker) * measure.share_left(worker)
 
-    def fastest(self, level: int) -> float:
-        return super().fastest(level) / measure.LEAST_LEFT
-
-    def best_of(self, group: Group, order: list[Entry], work: float) -> Iterator[Best]:
-        run_s = work / group.speed
-        if order is group.idle:
-            yield self._from(group, order, 0, run_s + order[0][0] * _STEP_S)
-            return
-        now = _steps(self.state.now)
-        next_at = bisect_left(order, (now, ""))
-        if next_at < len(order):
-            yield self._from(group, order, next_at, run_s + (order[next_at][0] - now) * _STEP_S)
-        if next_at:  # all others are late: the least of them, which is taken to last as long again as it is late
-            late_at = bisect_left(order, (order[next_at - 1][0], ""))
-            yield self._from(group, order, late_at, run_s + (now - order[late_at][0]) * _STEP_S)
+    def places(self, view: View, ranked: Ranked, *, busy: bool) -> Sequence[int]:
+        """Return, of busy workers, the first to be free from now on and the least late of those that should be."""
+        if not busy:
+            return (0,)
+        next_at = bisect_left(ranked, (_steps(view.grid.now), ""))
+        if not next_at:
+            return (0,)
+        late_at = bisect_left(ranked, (ranked[next_at - 1][0], ""))
+        return (next_at, late_at) if next_at < len(ranked) else (late_at,)
 
 
 def _steps(seconds: float) -> float:

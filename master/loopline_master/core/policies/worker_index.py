@@ -1,198 +1,225 @@
-"""Workers that could take one more task, for policies that take the next one and look for its worker.
+"""WorkerIndex: workers that could take one more task, for policies that look for the worker of a task.
 
-Those with a free slot, and those at work in all slots where a task may wait, each kept by *type* of machine, in the
-order of the policy's rank: so the best is found by looking at the first of each type, not at every worker.
+Free workers, and busy ones where a task may wait, are kept by *class*: same facts that requirements ask for, same
+level of speed. Within a class they stand in the order of the policy's rank. So the best is found by looking at the
+first of each class, not at every worker, and a change moves one worker in one list.
 """
 
 from __future__ import annotations
 
 import math
 from bisect import bisect_left, insort
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
+from typing import Protocol
 
 from loopline_master.core.entities import Job, Worker
 from loopline_master.core.estimates import measure
 from loopline_master.core.index.requirements import Key, meets, slots_of
 from loopline_master.core.policies.chance import draw
-from loopline_master.core.policies.view import Placement, View
-from loopline_master.core.state import State
+from loopline_master.core.policies.policy import Later, Placement, Proposal
+from loopline_master.core.policies.view import View
 from loopline_shared.model import Facts
 
-Type = tuple[object, ...]
-"""What machines have in common that serve the same jobs, at the same level of speed."""
-Entry = tuple[float, str]
+ClassKey = tuple[object, ...]
+"""What workers have in common that serve the same jobs at the same level of speed."""
+Ranked = list[tuple[float, str]]
+"""Workers of one class, as (rank, name)."""
 
 _LOOK_AT = 32
-"""So many of one list are asked at most: a few already have an attempt of the task, or it has failed there."""
+"""So many of one list are tried at most: a few already run the task, or it failed there."""
 _STEPS = 8
 """Speeds are told apart to one part in so many of a factor of two, ..."""
 _MEMORY_STEPS = 2
-"""... amounts of memory to so many: each type is looked at for each task."""
-_MOST = 512
-"""Wishes in one step: those for whom they are granted will be heard of again soon."""
+"""... amounts of memory to so many: every class is looked at for each task."""
+_MOST_STALLED = 8
+"""So many tasks that need another attempt are tried for each job."""
+_LAST = "\U0010ffff"
+"""Sorts behind every name."""
 
 
 @dataclass(slots=True)
-class Group:
-    """Workers of one type, by (rank, name)."""
+class WorkerClass:
+    """Workers that serve the same jobs at the same level of speed."""
 
     facts: Facts = field(compare=False)
     most_bytes: int  # of memory; whether a worker itself has enough is looked at when it is its turn
-    level: int  # of speed
+    speed: float  # reference CPU-seconds a second, of each slot
     longest: float  # work of a task that may wait at some worker of it
-    idle: list[Entry] = field(default_factory=list)
-    busy: list[Entry] = field(default_factory=list)  # where a task may wait
-
-    @property
-    def speed(self) -> float:
-        return float(2.0 ** (self.level / _STEPS))
+    free: Ranked = field(default_factory=list)
+    busy: Ranked = field(default_factory=list)  # where a task may wait
 
 
 @dataclass(slots=True)  # not frozen: some are made for each attempt
-class Best:
-    """Workers from place ``at`` on in a list, ``ties`` of them as good as the first."""
+class ReadyTask:
+    """A task that asks for a worker."""
 
-    cost: tuple[float, str]
-    order: list[Entry]
+    job: Job
+    number: int
+    work: float  # expected, in reference CPU-seconds
+
+
+@dataclass(slots=True)
+class Candidate:
+    """The best worker of a class, and ``ties`` of them with the same rank, from place ``at`` on in their list."""
+
+    name: str
+    rank: float
+    speed: float
+    is_busy: bool
+    ranked: Ranked
     at: int
     ties: int
-    ahead: bool
-
-    @property
-    def first(self) -> str:
-        return self.order[self.at][1]
+    cost: float = 0.0
 
 
-class Candidates:
-    """A policy's own index; what it ranks by, its subclass says."""
+class CostModel(Protocol):
+    """The part of a TaskFirst policy that WorkerIndex asks."""
 
-    def __init__(self, state: State) -> None:
-        self.state, self.view = state, View(state)
-        self.groups: dict[Type, Group] = {}
-        self._serving: dict[Key, list[Group]] = {}  # of them, worked out so far
-        self._share = state.grid.share
-        self._placed: dict[str, tuple[Type, bool, float]] = {}
-        self._kinds: dict[str, tuple[Facts, Type]] = {}  # by worker: what its type has of its facts
-        for worker in state.workers.values():
+    least_share: float
+    draws: bool
+
+    def cost(self, view: View, task: ReadyTask, candidate: Candidate) -> float | Later: ...
+    def rank(self, view: View, worker: Worker) -> float: ...
+    def speed(self, view: View, worker: Worker) -> float: ...
+    def places(self, view: View, ranked: Ranked, *, busy: bool) -> Sequence[int]: ...
+
+
+class WorkerIndex:
+    """A function of the workers as they are, like every index: it is placed anew whenever one changes."""
+
+    def __init__(self, view: View, policy: CostModel) -> None:
+        self.classes: dict[ClassKey, WorkerClass] = {}
+        self._view, self._policy = view, policy
+        self._serving: dict[Key, list[WorkerClass]] = {}  # of them, computed so far
+        self._share = view.grid.share
+        self._placed: dict[str, tuple[ClassKey, bool, float]] = {}
+        self._kinds: dict[str, tuple[Facts, ClassKey]] = {}  # by worker: the part of its class that its facts tell
+        for worker in view.workers.values():
             self._place(worker)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Candidates) and self.groups == other.groups
+        return isinstance(other, WorkerIndex) and self.classes == other.classes
 
     __hash__ = None  # type: ignore[assignment]
 
-    # --- what a policy says -------------------------------------------------------------------------------------
-
-    def rank(self, worker: Worker) -> float:
-        """In which order workers of one type stand; of those with a free slot, and of those without, apart."""
-        return 0.0
-
-    def speed_of(self, worker: Worker) -> float:
-        """Reference CPU-seconds that one slot of it is expected to deliver in a second."""
-        return measure.speed_of(self.state.grid, worker)
-
-    def fastest(self, level: int) -> float:
-        """No worker of this level of speed does more in a second."""
-        return float(2.0 ** ((level + 1) / _STEPS))
-
-    def best_of(self, group: Group, order: list[Entry], work: float) -> Iterator[Best]:
-        """The place in this list of the best for a task of so much work, and what it would cost there."""
-        yield self._from(group, order, 0, order[0][0])
-
-    # --- PolicyIndex --------------------------------------------------------------------------------------------
-
     def place_worker(self, worker: Worker) -> None:
-        if self._share == self.state.grid.share:
+        """Enter a worker as it is now; all of them if the worth of benchmarks changed, and so every speed."""
+        if self._share == self._view.grid.share:
             self._place(worker)
             return
-        self._share = self.state.grid.share  # what benchmarks are worth has changed: so has every speed
-        for each in self.state.workers.values():
+        self._share = self._view.grid.share
+        for each in self._view.workers.values():
             self._place(each)
 
     # --- asking -------------------------------------------------------------------------------------------------
 
-    def wish(self, job: Job) -> Placement | None:
-        """The first of the job's tasks to start for which there is a worker, on the best."""
-        for task in self.view.to_start(job):
-            wish = self._wish(job, task)
-            if wish is not None:
-                return wish
-        return self._elsewhere(job)
+    def best(self, job: Job) -> Proposal | None:
+        """Return the placement of the job's first task for which there is a worker; Later if there only will be."""
+        later: Later | None = None
+        for number in self.to_start(job):
+            answer = self._best_for(job, number)
+            if isinstance(answer, Placement):
+                return answer
+            later = _earlier(later, answer)
+        return self._elsewhere(job) or later
+
+    def to_start(self, job: Job) -> Iterator[int]:
+        """Return the first of the job's tasks to start again and of the fresh ones, and a few that are stalled."""
+        index = self._view.index
+        fresh = None if index.is_held(job) else self._view.fresh(job).first_after(0)
+        again = index.pools[job.id].waiting.first_after(0)
+        yield from sorted(number for number in (again, fresh) if number is not None)
+        yield from islice(index.to_shadow(job), _MOST_STALLED)
 
     def _elsewhere(self, job: Job) -> Placement | None:
-        """One of the other tasks that need an attempt beside those that they have, on who has none of them."""
-        for _, name in sorted(group.idle[0] for group in self.groups.values() if group.idle):
-            worker = self.state.workers[name]
-            task = self.view.first_stranded(job, worker) if self.view.fits(job, worker) else None
-            if task is not None and self._takes(job, task, name, ahead=False):
+        """Return a placement of one of the other stalled tasks, on a worker that has none of its attempts."""
+        view = self._view
+        if not view.index.to_shadow(job).starts:
+            return None
+        for _, name in sorted(each.free[0] for each in self.classes.values() if each.free):
+            worker = view.workers[name]
+            task = view.first_stalled(job, worker)
+            if task is not None and view.accepts(job, task, worker):
                 return Placement(job.id, task, name)
         return None
 
-    def _wish(self, job: Job, task: int) -> Placement | None:
-        work = measure.work_of(self.state.grid, job, task)
-        bests = self._bests(self.state.index.demand.key_of(job), work)
-        found = sorted(bests, key=lambda best: (best.cost, best.first))
+    def _best_for(self, job: Job, number: int) -> Proposal | None:
+        task = ReadyTask(job, number, measure.work_of(self._view.grid, job, number))
+        found, later = self._candidates(task)
         if not found:
-            return None
-        drawn = self._drawn(job, task, [best for best in found if best.cost <= found[0].cost])
-        if drawn is not None:
-            return drawn
-        for best in found:
-            for _, name in best.order[best.at : best.at + _LOOK_AT]:
-                if self._takes(job, task, name, best.ahead):
-                    return Placement(job.id, task, name, best.ahead)
-        return self._wide(job, task)
+            return later
+        found.sort(key=lambda candidate: (candidate.cost, candidate.name))
+        name = self._drawn(task, found) or self._first_that_takes(task, found) or self._wide(job, number)
+        return Placement(job.id, number, name) if name is not None else later
 
-    def _drawn(self, job: Job, task: int, least: list[Best]) -> Placement | None:
-        """One of those that are equally good, at random: by the task and how often it was tried."""
-        known = self.state.tasks.get(job.task_id(task))
-        chance = draw(job.id, task, known.attempts if known else 0)
-        place = int(chance * sum(best.ties for best in least))
-        for best in least:
-            if place < best.ties:
-                name = best.order[best.at + place][1]
-                return Placement(job.id, task, name, best.ahead) if self._takes(job, task, name, best.ahead) else None
-            place -= best.ties
+    def _candidates(self, task: ReadyTask) -> tuple[list[Candidate], Later | None]:
+        """Return the best of every class that may take the task, at their cost."""
+        key, work = self._view.index.demand.key_of(task.job), task.work
+        may_wait, found, later = slots_of(key) == 1, [], None
+        for each in self._classes_for(key):
+            candidates = self.best_of(each, busy=False) if each.free else []
+            if may_wait and work <= each.longest and each.busy:
+                candidates += self.best_of(each, busy=True)
+            for candidate in candidates:
+                cost = self._policy.cost(self._view, task, candidate)
+                if isinstance(cost, Later):
+                    later = _earlier(later, cost)
+                else:
+                    candidate.cost = cost
+                    found.append(candidate)
+        return found, later
+
+    def best_of(self, each: WorkerClass, *, busy: bool) -> list[Candidate]:
+        """Return the candidates of a class that has free (or busy) workers: as a rule the first of its rank."""
+        ranked = each.busy if busy else each.free
+        candidates = []
+        for at in self._policy.places(self._view, ranked, busy=busy):
+            rank, name = ranked[at]
+            ties = max(1, bisect_left(ranked, (rank, _LAST)) - at)
+            candidates.append(Candidate(name, rank, each.speed, busy, ranked, at, ties))
+        return candidates
+
+    def _drawn(self, task: ReadyTask, found: list[Candidate]) -> str | None:
+        """Return one of the equally good workers, drawn by task and attempt; None if it may not have the task."""
+        least, job = found[0].cost, task.job
+        best = [candidate for candidate in found if candidate.cost <= least]
+        known = self._view.tasks.get(job.task_id(task.number))
+        chance = draw(job.id, task.number, known.attempts if known else 0) if self._policy.draws else 0.0
+        place = int(chance * sum(candidate.ties for candidate in best))
+        for candidate in best:
+            if place < candidate.ties:
+                name = candidate.ranked[candidate.at + place][1]
+                return name if self._view.accepts(job, task.number, self._view.workers[name]) else None
+            place -= candidate.ties
         return None
 
-    def _wide(self, job: Job, task: int) -> Placement | None:
-        """A task of several slots: whoever has most of them free."""
-        slots = job.slots
-        for free, _, name in self.state.index.room.idle.order if slots > 1 else ():
+    def _first_that_takes(self, task: ReadyTask, found: list[Candidate]) -> str | None:
+        view = self._view
+        for candidate in found:
+            for _, name in candidate.ranked[candidate.at : candidate.at + _LOOK_AT]:
+                if view.accepts(task.job, task.number, view.workers[name]):
+                    return name
+        return None
+
+    def _wide(self, job: Job, number: int) -> str | None:
+        """Return the worker with most slots free that takes a task of several slots."""
+        slots, view = job.slots, self._view
+        for free, _, name in view.index.room.idle.order if slots > 1 else ():
             if -free < slots:
                 break
-            if self._takes(job, task, name, ahead=False):
-                return Placement(job.id, task, name)
+            if view.accepts(job, number, view.workers[name]):
+                return name
         return None
 
-    def _takes(self, job: Job, task: int, name: str, ahead: bool) -> bool:
-        worker, view = self.state.workers[name], self.view
-        if ahead:
-            return view.may_wait(job, task, worker)
-        may_run = view.fits(job, worker) and not view.is_on(job, task, worker)
-        return may_run and not view.should_go_elsewhere(job, task, worker)
-
-    def _bests(self, key: Key, work: float) -> Iterator[Best]:
-        may_wait = slots_of(key) == 1
-        for group in self._groups_for(key):
-            if group.idle:
-                yield from self.best_of(group, group.idle, work)
-            if may_wait and work <= group.longest and group.busy:
-                yield from self.best_of(group, group.busy, work)
-
-    def _groups_for(self, key: Key) -> list[Group]:
+    def _classes_for(self, key: Key) -> list[WorkerClass]:
         found = self._serving.get(key)
         if found is None:
             found = self._serving[key] = [
-                group for group in self.groups.values() if meets(group.facts, key, group.most_bytes)
+                each for each in self.classes.values() if meets(each.facts, key, each.most_bytes)
             ]
         return found
-
-    def _from(self, group: Group, order: list[Entry], at: int, cost: float) -> Best:
-        """The worker at this place, and those of the same rank."""
-        end = bisect_left(order, (order[at][0], "\U0010ffff"))
-        return Best((cost, ""), order, at, max(1, end - at), order is group.busy)
 
     # --- placing ------------------------------------------------------------------------------------------------
 
@@ -201,37 +228,47 @@ class Candidates:
         if old == new:
             return
         if old is not None:
-            kind, is_idle, rank = old
-            group = self.groups[kind]
-            order = group.idle if is_idle else group.busy
-            del order[bisect_left(order, (rank, name))]
+            key, is_free, rank = old
+            each = self.classes[key]
+            ranked = each.free if is_free else each.busy
+            del ranked[bisect_left(ranked, (rank, name))]
             del self._placed[name]
-            if not group.idle and not group.busy:
-                del self.groups[kind]
+            if not each.free and not each.busy:
+                del self.classes[key]
                 self._serving.clear()
         if new is not None:
-            kind, is_idle, rank = self._placed[name] = new
-            if kind not in self.groups:
-                level = _level(self.speed_of(worker))
-                longest = self.state.ahead_s * self.fastest(level)
-                self.groups[kind] = Group(worker.facts, _most_bytes(worker.facts), level, longest)
+            key, is_free, rank = self._placed[name] = new
+            if key not in self.classes:
+                self.classes[key] = self._class_of(worker)
                 self._serving.clear()
-            insort(self.groups[kind].idle if is_idle else self.groups[kind].busy, (rank, name))
+            insort(self.classes[key].free if is_free else self.classes[key].busy, (rank, name))
 
-    def _placing(self, worker: Worker) -> tuple[Type, bool, float] | None:
-        is_idle = worker.name in self.state.index.room.idle.keys
-        if not is_idle and not self.view.has_room(worker):
+    def _placing(self, worker: Worker) -> tuple[ClassKey, bool, float] | None:
+        is_free = self._view.is_free(worker)
+        if not is_free and not self._view.prefetch.has_room(worker):
             return None
-        return self._type(worker), is_idle, self.rank(worker)
+        return self._key_of(worker), is_free, self._policy.rank(self._view, worker)
 
-    def _type(self, worker: Worker) -> Type:
+    def _key_of(self, worker: Worker) -> ClassKey:
         facts, kind = self._kinds.get(worker.name, (None, ()))
         if facts is not worker.facts:
             facts = worker.facts
             labels = frozenset(facts.labels)
             kind = (facts.os, _memory_level(facts), labels, facts.slots, facts.network, facts.functions)
             self._kinds[worker.name] = facts, kind
-        return (kind, worker.is_trusted, _level(self.speed_of(worker)))
+        return (kind, worker.is_trusted, _level(self._policy.speed(self._view, worker)))
+
+    def _class_of(self, worker: Worker) -> WorkerClass:
+        level = _level(self._policy.speed(self._view, worker))
+        fastest = float(2.0 ** ((level + 1) / _STEPS)) / self._policy.least_share
+        longest = self._view.prefetch.limit_s * fastest
+        return WorkerClass(worker.facts, _most_bytes(worker.facts), float(2.0 ** (level / _STEPS)), longest)
+
+
+def _earlier(one: Later | None, other: Later | None) -> Later | None:
+    if one is None or (other is not None and other.at < one.at):
+        return other
+    return one
 
 
 def _memory_level(facts: Facts) -> int:
@@ -239,26 +276,9 @@ def _memory_level(facts: Facts) -> int:
 
 
 def _most_bytes(facts: Facts) -> int:
-    """As much as any of the type may have."""
+    """Memory that no worker of the same level exceeds."""
     return int(2.0 ** ((_memory_level(facts) + 1) / _MEMORY_STEPS)) + 1
 
 
 def _level(speed: float) -> int:
     return math.floor(_STEPS * math.log2(speed))
-
-
-def tasks_in_order(view: View, index: Candidates, most_in_vain: int = 16) -> Iterator[Placement]:
-    """Tasks in the order in which their jobs came, each on the best worker for it, until nobody can take more.
-
-    After so many jobs of the same requirements in vain, the others of these are not asked.
-    """
-    in_vain: dict[Key, int] = {}
-    arrival, left = 0, _MOST
-    while left and index.groups and (job := view.next_to_start(arrival, in_vain, most_in_vain)) is not None:
-        wish = index.wish(job)
-        if wish is not None:
-            left -= 1
-            yield wish
-        if wish is None or not view.is_on(job, wish.task, view.worker(wish.worker)):
-            key = view.key_of(job)
-            in_vain[key], arrival = in_vain.get(key, 0) + 1, job.arrival
