@@ -199,10 +199,17 @@ def test_an_old_service_is_recognised_with_its_arguments(kind: str, tmp_path: Pa
         assert found.user == ("ann" if kind == "system" else "")
 
 
-def test_a_service_of_the_console_script_is_a_current_one(tmp_path: Path) -> None:
-    plan = plans.for_user(["/opt/venv/bin/loopline", "worker", "--slots", "2"], tmp_path, "ann")
+@pytest.mark.parametrize("command", [["/opt/venv/bin/loopline", "worker"], ["/usr/bin/env", "loopline", "worker"]])
+def test_a_service_of_the_loopline_command_is_a_current_one(tmp_path: Path, command: list[str]) -> None:
+    plan = plans.for_user([*command, "--slots", "2"], tmp_path, "ann")
     written(plan)
     assert installed.find(plan.files) == installed.Installed(("--slots", "2"), is_outdated=False)
+
+
+def test_a_service_of_another_program_is_none_of_ours(tmp_path: Path) -> None:
+    plan = plans.for_user(["/usr/bin/sleep", "1"], tmp_path, "ann")
+    written(plan)
+    assert installed.find(plan.files) is None
 
 
 @linux_only

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 _TASK = "{http://schemas.microsoft.com/windows/2004/02/mit/task}"
+_WORKERS = ("worker", "loopline_worker")
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +77,7 @@ def _read_task(content: bytes) -> Installed | None:
 
 def _installed(words: list[str], user: str = "") -> Installed | None:
     """Tell `loopline worker ...` and `python -m loopline worker ...` from `python -m worker ...`."""
-    module = words.index("-m") + 1 if "-m" in words[:3] else 0
-    if words[module:][:1] in ([], ["worker"], ["loopline_worker"]):
-        return Installed(tuple(words[module + 1 :]), True, user)
-    return Installed(tuple(words[module + 2 :]), False, user)
+    place = next((place for place, word in enumerate(words) if word in _WORKERS), 0)
+    if not place:
+        return None
+    return Installed(tuple(words[place + 1 :]), words[place - 1] == "-m", user)
