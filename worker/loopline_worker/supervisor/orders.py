@@ -9,7 +9,7 @@ TYPE_CHECKING = False  # typing is not light
 if TYPE_CHECKING:
     from typing import Any
 
-_FIELDS = (
+_FIELDS = (  # in the order of the parameters of ``TaskOrder``
     "command", "folder", "environment", "sandbox", "makes_folder",
     "memory_bytes", "processes", "file_bytes", "user_threads",
 )  # fmt: skip
@@ -38,7 +38,6 @@ class TaskOrder:
         command: list[str],
         folder: str,
         environment: dict[str, str],
-        *,
         sandbox: list[str],
         makes_folder: bool,
         memory_bytes: int | None = None,
@@ -63,4 +62,4 @@ class TaskOrder:
     @classmethod
     def from_tuple(cls, fields: tuple[Any, ...]) -> TaskOrder:
         """Return the order that ``to_tuple`` made these fields of."""
-        return cls(**dict(zip(_FIELDS, fields, strict=True)))
+        return cls(*fields)
