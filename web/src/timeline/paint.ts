@@ -1,23 +1,11 @@
 /** The chart, painted with any brush: on the screen, as PNG and as SVG it is the same. */
 import { ticks } from "./axis";
 import type { Brush } from "./brush";
-import type { Scheme } from "./colours";
-import { AXIS_PX, type Layout, Scale } from "./layout";
+import { AXIS_PX, Scale } from "./layout";
 import { paintBars } from "./paintBars";
 import { paintJobs } from "./paintJobs";
-import type { Group, Scene } from "./scene";
-import type { Window } from "./window";
-
-export interface Picture {
-  scene: Scene;
-  layout: Layout;
-  window: Window;
-  now: number;
-  scrolled: number;
-  scheme: Scheme;
-  /** The bar under the pointer: others of its job stand out. */
-  chosen: number | null;
-}
+import type { Picture } from "./picture";
+import type { Group } from "./scene";
 
 const NAME_PX = 12;
 const HALF_LABEL_PX = 20;

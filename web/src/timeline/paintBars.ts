@@ -4,7 +4,7 @@ import { Batch } from "./batch";
 import type { Brush, Rects } from "./brush";
 import { colourOf, textOn } from "./colours";
 import { AXIS_PX, type Scale } from "./layout";
-import type { Picture } from "./paint";
+import type { Picture } from "./picture";
 import { firstEndingAfter, type Row } from "./rows";
 
 const FAINT = 0.26;

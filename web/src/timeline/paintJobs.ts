@@ -2,7 +2,7 @@
 import type { Brush } from "./brush";
 import { colourOf } from "./colours";
 import { jobsShown, type Scale } from "./layout";
-import type { Picture } from "./paint";
+import type { Picture } from "./picture";
 
 export function paintJobs({ scene, layout, scheme, now }: Picture, scale: Scale, brush: Brush): void {
   if (!layout.jobCount) return;
