@@ -35,7 +35,7 @@ class Estimate:
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class RegressionLine:
     """The straight line with the least squares through points, and how near to it they lie."""
 
     slope: float
@@ -49,14 +49,14 @@ def moments(values: Sequence[float]) -> Moments:
     return Moments(mean, fmean((value - mean) ** 2 for value in values))
 
 
-def line(xs: Sequence[float], ys: Sequence[float]) -> Line:
+def line(xs: Sequence[float], ys: Sequence[float]) -> RegressionLine:
     """Of one run's points."""
     of_x, of_y = moments(xs), moments(ys)
     together = fmean((x - of_x.mean) * (y - of_y.mean) for x, y in zip(xs, ys, strict=True))
     slope = together / of_x.variance if of_x.variance else 0.0
     residual = math.sqrt(max(0.0, of_y.variance - slope * together))
     spread = math.sqrt(of_x.variance * of_y.variance)
-    return Line(slope, of_y.mean - slope * of_x.mean, together / spread if spread else 0.0, residual)
+    return RegressionLine(slope, of_y.mean - slope * of_x.mean, together / spread if spread else 0.0, residual)
 
 
 def estimate(values: Sequence[float]) -> Estimate:

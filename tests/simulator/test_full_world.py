@@ -68,7 +68,7 @@ def test_planted_bugs_are_caught(
 
 
 def test_a_run_says_what_was_broken(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("loopline_simulator.full.world.check", _complain)
+    monkeypatch.setattr("loopline_simulator.full.grid_world.check", _complain)
     at_once, later = (run(1, SchedulerSettings(), replace(ROUGH, machines=2, check_every=every)) for every in (1, 20))
     assert at_once.broken == later.broken == "as planted"
     assert at_once.steps == 0

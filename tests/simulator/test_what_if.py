@@ -15,8 +15,8 @@ from loopline_simulator.fast.world import Arrival, FastWorld, Host
 from loopline_simulator.streams import stream
 from loopline_simulator.whatif.log import batches
 from loopline_simulator.whatif.recording import Reported, record
+from loopline_simulator.whatif.replay_world import WhatIfWorld
 from loopline_simulator.whatif.tally import Tally
-from loopline_simulator.whatif.world import WhatIfWorld
 from tests.simulator.recorded import Recorded, RecordedChanging
 
 PATTERN = Pattern(to_loaded=1 / 100, to_steady=1 / 10, steady=(0.8, 1.0), loaded=(0.0, 0.2))

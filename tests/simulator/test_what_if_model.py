@@ -24,8 +24,8 @@ from loopline_shared.spec import JobSpec, Range, TaskSpec
 from loopline_simulator.whatif.durations import A_MINUTE, Durations
 from loopline_simulator.whatif.log import batches
 from loopline_simulator.whatif.recording import record
+from loopline_simulator.whatif.replay_world import WhatIfWorld
 from loopline_simulator.whatif.tally import Tally, passings
-from loopline_simulator.whatif.world import WhatIfWorld
 
 BEGAN = 1_700_000_000.0
 

@@ -8,8 +8,8 @@ from statistics import fmean
 
 from loopline_master.core.effects import Effects
 from loopline_shared.model import JobState, Order
-from loopline_simulator.dynamic_load.scenario import Information, Machines, Programs, Run, Sizes
-from loopline_simulator.dynamic_load.world import DynamicWorld
+from loopline_simulator.dynamic_load.dynamic_world import DynamicWorld
+from loopline_simulator.dynamic_load.scenario import Information, Machines, ProgramRun, Programs, SizeKnowledge
 from loopline_simulator.fast.trial import settings
 
 _WARM_UP = 0.2
@@ -17,20 +17,20 @@ _WARM_UP = 0.2
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
+class DynamicCase:
     """The same case gives the same answer, on every machine and in every process."""
 
     seed: int
     policy: str
     order: Order = Order.NONE
-    sizes: Sizes = Sizes.PREDICTED
+    sizes: SizeKnowledge = SizeKnowledge.PREDICTED
     information: Information = Information.PIGGYBACK
     machines: Machines = field(default_factory=Machines)
     programs: Programs = field(default_factory=Programs)
 
 
 @dataclass(frozen=True, slots=True)
-class Measures:
+class DynamicMeasures:
     turnaround: float  # mean, in seconds from submission to completion
     p95: float
     slowdown: float  # mean of turnaround over what the fastest machine would take alone
@@ -38,14 +38,14 @@ class Measures:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
-    case: Case
-    measures: Measures
+class DynamicAnswer:
+    case: DynamicCase
+    measures: DynamicMeasures
     events: int
 
 
 @dataclass(slots=True)
-class _Recorder:
+class _EndRecorder:
     """When each job was over."""
 
     finished: dict[int, float] = field(default_factory=dict)
@@ -60,9 +60,9 @@ class _Recorder:
                 self.departures.append((job.departure, job.arrival, job.weight))
 
 
-def run(case: Case) -> Answer:
+def run(case: DynamicCase) -> DynamicAnswer:
     """RuntimeError if not every job came to its end."""
-    hosts, recorder = case.machines.hosts(case.seed), _Recorder()
+    hosts, recorder = case.machines.hosts(case.seed), _EndRecorder()
     runs = case.programs.arrivals(case.seed, case.machines.capacity)
     delays_s = {host.name: case.machines.delay_s(case.seed, host.name) for host in hosts}
     rules = dataclasses.replace(settings(case.policy, case.order), max_replicas=1, ahead_s=1.0)
@@ -70,14 +70,14 @@ def run(case: Case) -> Answer:
     world.run()
     if (ended := len(recorder.finished)) < len(runs):
         raise RuntimeError(f"{case.policy}, seed {case.seed}: only {ended} of {len(runs)} jobs ended")
-    return Answer(case, _measures(case, runs, recorder), world.kernel.events)
+    return DynamicAnswer(case, _measures(case, runs, recorder), world.kernel.events)
 
 
-def _measures(case: Case, runs: list[Run], recorder: _Recorder) -> Measures:
+def _measures(case: DynamicCase, runs: list[ProgramRun], recorder: _EndRecorder) -> DynamicMeasures:
     first = int(_WARM_UP * len(runs))
     took = [recorder.finished[number] - run.at for number, run in enumerate(runs, 1)][first:]
     alone = [run.work / max(case.machines.speeds) for run in runs][first:]
-    return Measures(
+    return DynamicMeasures(
         turnaround=fmean(took),
         p95=sorted(took)[int(0.95 * len(took))],
         slowdown=fmean(t / a for t, a in zip(took, alone, strict=True)),

@@ -14,7 +14,7 @@ from loopline_master.core.events import Event, JobSubmitted, SchedulerSettings, 
 from loopline_shared.model import AttemptId, Held, Load, Outcome, Result
 from loopline_shared.protocol.attempt_ranges import stretches
 from loopline_shared.protocol.messages import Assign, Report
-from loopline_simulator.dynamic_load.scenario import Information, Run, Sizes
+from loopline_simulator.dynamic_load.scenario import Information, ProgramRun, SizeKnowledge
 from loopline_simulator.fast.world import FastWorld, Host
 from loopline_simulator.kernel import Appointment
 
@@ -39,8 +39,8 @@ class DynamicWorld(FastWorld):
         settings: SchedulerSettings,
         hosts: Sequence[Host],
         delays_s: Mapping[str, float],
-        runs: Sequence[Run],
-        sizes: Sizes,
+        runs: Sequence[ProgramRun],
+        sizes: SizeKnowledge,
         information: Information,
         observe: Callable[[Effects], None] = lambda effects: None,
     ) -> None:
@@ -54,7 +54,7 @@ class DynamicWorld(FastWorld):
         if information is Information.PERIODIC:
             self.kernel.at(MEASURED_OVER_S, self._tell_all)
 
-    def _arrive(self, run: Run, sizes: Sizes) -> None:
+    def _arrive(self, run: ProgramRun, sizes: SizeKnowledge) -> None:
         self._to_come -= 1
         self._work[self.scheduler.state.grid.next_job] = run.work
         self._step([JobSubmitted(run.user, run.spec(sizes))])

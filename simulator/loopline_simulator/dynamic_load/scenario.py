@@ -17,7 +17,7 @@ OWNERS = Pattern(to_loaded=1 / 300, to_steady=1 / 100, steady=(0.9, 1.0), loaded
 """How owners use their computers: busy for 100 s in the mean, a quarter of the time, leaving a quarter over."""
 
 
-class Sizes(StrEnum):
+class SizeKnowledge(StrEnum):
     """What the master is told of a job's size."""
 
     PREDICTED = "predicted"  # nothing: it predicts from earlier runs of the program
@@ -69,7 +69,7 @@ class Programs:
     within: float = 0.3  # ... and of runs of one program
     load: float = 0.7  # work that arrives, as a share of what all machines can do
 
-    def arrivals(self, seed: int, capacity: float) -> list[Run]:
+    def arrivals(self, seed: int, capacity: float) -> list[ProgramRun]:
         interval, now, runs = self.mean_work / (self.load * capacity), 0.0, []
         typical = self._typical(seed)
         for number in range(self.jobs):
@@ -77,7 +77,7 @@ class Programs:
             now += float(random.exponential(interval))
             user, program = int(random.integers(self.users)), int(random.integers(self.of_each))
             work = typical[user][program] * _factor(random, self.within)
-            runs.append(Run(now, f"user-{user}", f"program-{program}", work))
+            runs.append(ProgramRun(now, f"user-{user}", f"program-{program}", work))
         return runs
 
     def _typical(self, seed: int) -> list[list[float]]:
@@ -96,7 +96,7 @@ def _factor(random: Generator, sigma: float) -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class ProgramRun:
     """One job: when it is submitted, whose and which program it is, and how much work that truly takes."""
 
     at: float
@@ -104,6 +104,6 @@ class Run:
     program: str
     work: float
 
-    def spec(self, sizes: Sizes) -> JobSpec:
-        size = self.work if sizes is Sizes.GIVEN else None
+    def spec(self, sizes: SizeKnowledge) -> JobSpec:
+        size = self.work if sizes is SizeKnowledge.GIVEN else None
         return JobSpec(name=self.program, folder=f"/home/{self.user}", command=[self.program], size=size)

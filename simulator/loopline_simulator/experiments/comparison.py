@@ -25,7 +25,7 @@ class Cell:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class PolicyRow:
     """One policy under one workload. Passings are summed over all runs; shares are of one."""
 
     policy: str
@@ -43,16 +43,16 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class PolicyComparison:
     """All policies under one workload."""
 
     table: int | None  # of the paper
     interval: float
     load: float
-    rows: list[Row]
+    rows: list[PolicyRow]
 
 
-def compare(answers: Sequence[Answer], *, as_in_paper: bool) -> list[Comparison]:
+def compare(answers: Sequence[Answer], *, as_in_paper: bool) -> list[PolicyComparison]:
     """One comparison a workload. ``as_in_paper``: all but fit and interval is Table 2's, so figures may be set
     beside the paper's.
     """
@@ -64,7 +64,7 @@ def _interval(answer: Answer) -> float:
     return answer.case.workload.interval
 
 
-def _comparison(answers: Sequence[Answer], as_in_paper: bool) -> Comparison:
+def _comparison(answers: Sequence[Answer], as_in_paper: bool) -> PolicyComparison:
     case = answers[0].case
     interval = case.workload.interval
     groups: dict[tuple[str, str], list[Measures]] = {}
@@ -76,12 +76,12 @@ def _comparison(answers: Sequence[Answer], as_in_paper: bool) -> Comparison:
     for (policy, order), runs in groups.items():
         known = paper.MEASURED.get((interval, policy)) if table and order == paper.order_of(policy) else None
         rows.append(_row(policy, order, runs, known or {}, None if policy == BASE else base))
-    return Comparison(table, interval, case.workload.load_on(case.park.capacity), rows)
+    return PolicyComparison(table, interval, case.workload.load_on(case.park.capacity), rows)
 
 
 def _row(
     policy: str, order: str, runs: Sequence[Measures], known: Mapping[str, Moments], base: Sequence[Measures] | None
-) -> Row:
+) -> PolicyRow:
     def over_seeds(value: Callable[[Measures], float]) -> Estimate:
         return estimate([value(run) for run in runs])
 
@@ -92,7 +92,7 @@ def _row(
         }
 
     times = paper.TIMES
-    return Row(
+    return PolicyRow(
         policy=policy,
         order=str(order),
         means=cells("mean"),

@@ -29,7 +29,7 @@ _SHOWN = 10  # broken runs
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Life:
+class WorldRun:
     """One run to be made."""
 
     seed: int
@@ -38,8 +38,8 @@ class Life:
     scenario: Scenario
 
 
-def live(life: Life) -> Summary:
-    return run(life.seed, SchedulerSettings(policy=life.policy, order=life.order), life.scenario)
+def run_world(world: WorldRun) -> Summary:
+    return run(world.seed, SchedulerSettings(policy=world.policy, order=world.order), world.scenario)
 
 
 def full(
@@ -67,9 +67,9 @@ def full(
     """
     scenario = Scenario(machines=machines, jobs=jobs)
     chosen = tuple(dict.fromkeys(map(known_policy, policies)))
-    lives = [Life(seed, policy, order, scenario) for seed in runs.seed_numbers for policy in chosen]
-    with progress_bar("worlds", len(lives), lambda summary: summary.events) as shown:
-        summaries = sweep(live, lives, runs.executor(), shown)
+    worlds = [WorldRun(seed, policy, order, scenario) for seed in runs.seed_numbers for policy in chosen]
+    with progress_bar("worlds", len(worlds), lambda summary: summary.events) as shown:
+        summaries = sweep(run_world, worlds, runs.executor(), shown)
     if runs.json:
         print(json_format.dumps([dataclasses.asdict(summary) for summary in summaries], indent=1))
     else:

@@ -15,9 +15,9 @@ from loopline_simulator.experiments.answers import effort, wide_console, without
 from loopline_simulator.experiments.options import MANY_RUNS, ManyRuns, Several, SweepOptions, usage
 from loopline_simulator.papers.global_computing.comparison import compare, traffic_of
 from loopline_simulator.papers.global_computing.files import READINGS, TABLES, paper_scenarios, read_scenarios, trace
-from loopline_simulator.papers.global_computing.scenario import Scenario, known_scheduler
+from loopline_simulator.papers.global_computing.queueing_trial import QueueingAnswer, QueueingCase, run
+from loopline_simulator.papers.global_computing.scenario import QueueingScenario, known_scheduler
 from loopline_simulator.papers.global_computing.traffic import OnOff, Poisson, Traffic
-from loopline_simulator.papers.global_computing.trial import Answer, Case, run
 from loopline_simulator.progress import progress_bar
 from loopline_simulator.sweep import sweep
 
@@ -64,7 +64,7 @@ def global_computing(
     settings = [(None, "", each) for each in read_scenarios(scenario)] if scenario else list(_paper(tables, readings))
     others = _traffics(traffic, trace_file)
     cases = [
-        Case(seed, scheduler, each.with_traffic(other), table, reading)
+        QueueingCase(seed, scheduler, each.with_traffic(other), table, reading)
         for other in others
         for table, reading, each in settings
         for scheduler in (chosen or _schedulers(each))
@@ -90,18 +90,18 @@ def _known(scheduler: str) -> str:
         raise usage(str(error)) from None
 
 
-def _paper(tables: Sequence[int], readings: Sequence[str]) -> Iterator[tuple[int, str, Scenario]]:
+def _paper(tables: Sequence[int], readings: Sequence[str]) -> Iterator[tuple[int, str, QueueingScenario]]:
     for table in sorted(set(tables)) or TABLES:
         for reading in (reading for reading in READINGS if reading in readings):
             for each in paper_scenarios(table, reading):
                 yield table, reading, each
 
 
-def _schedulers(scenario: Scenario) -> Sequence[str]:
+def _schedulers(scenario: QueueingScenario) -> Sequence[str]:
     return scenario.schedulers if len(scenario.servers) > 1 else _OF_ONE_SERVER
 
 
-def _show(answers: Sequence[Answer], runs: SweepOptions, took_s: float) -> None:
+def _show(answers: Sequence[QueueingAnswer], runs: SweepOptions, took_s: float) -> None:
     settings = compare(answers)
     if runs.json:
         document = {
@@ -119,7 +119,7 @@ def _show(answers: Sequence[Answer], runs: SweepOptions, took_s: float) -> None:
     console.print(effort(len(answers), sum(answer.events for answer in answers), took_s), soft_wrap=True)
 
 
-def _run(answer: Answer) -> dict[str, Any]:
+def _run(answer: QueueingAnswer) -> dict[str, Any]:
     case = answer.case
     paper = {"table": case.table, "reading": case.reading}
     head = {**paper, "title": case.scenario.title, "traffic": traffic_of(case), "scheduler": case.scheduler}

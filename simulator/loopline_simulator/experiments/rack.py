@@ -17,8 +17,8 @@ from loopline_simulator.experiments.answers import effort, wide_console, without
 from loopline_simulator.experiments.options import RUNS, Count, Positive, Several, SweepOptions, usage
 from loopline_simulator.papers.rack.algorithms import PAPERS, algorithm
 from loopline_simulator.papers.rack.rack import Rack
+from loopline_simulator.papers.rack.rack_trial import RackAnswer, RackCase, run
 from loopline_simulator.papers.rack.ranking import SCENARIOS
-from loopline_simulator.papers.rack.trial import Answer, Case, run
 from loopline_simulator.papers.rack.workload import Drawn, Logged, Sides
 from loopline_simulator.progress import progress_bar
 from loopline_simulator.sweep import sweep
@@ -131,7 +131,7 @@ def rack(
         algorithm(name)
     workloads: Sequence[Drawn | Logged] = jobs.drawn() if log.swf is None else log.logged(log.swf, jobs)
     seeds = runs.seed_numbers if log.swf is None else runs.seed_numbers[:1]  # a log is the same for every seed
-    cases = [Case(seed, name, jobs.rack(), each) for seed in seeds for each in workloads for name in chosen]
+    cases = [RackCase(seed, name, jobs.rack(), each) for seed in seeds for each in workloads for name in chosen]
     began = time.monotonic()
     with progress_bar("runs", len(cases), lambda answer: answer.events) as shown:
         answers = sweep(run, cases, runs.executor(), shown)
@@ -148,7 +148,7 @@ def _once(values: Sequence[Any]) -> tuple[Any, ...]:
     return tuple(dict.fromkeys(values))
 
 
-def _show(answers: Sequence[Answer], took_s: float) -> None:
+def _show(answers: Sequence[RackAnswer], took_s: float) -> None:
     from loopline_simulator.papers.rack import tables
     from loopline_simulator.papers.rack.ranking import Results
 
@@ -158,20 +158,20 @@ def _show(answers: Sequence[Answer], took_s: float) -> None:
     console.print(effort(len(answers), sum(answer.events for answer in answers), took_s), soft_wrap=True)
 
 
-def _document(answers: Sequence[Answer]) -> dict[str, Any]:
+def _document(answers: Sequence[RackAnswer]) -> dict[str, Any]:
     """Each run's own figures; no time that it took, which differs from run to run."""
     case = answers[0].case
     workload = {name: value for name, value in asdict(case.workload).items() if name not in ("used", "load", "file")}
     return {"experiment": "rack", "rack": asdict(case.rack), "workload": workload, "runs": list(map(_run, answers))}
 
 
-def _run(answer: Answer) -> dict[str, Any]:
+def _run(answer: RackAnswer) -> dict[str, Any]:
     case = answer.case
     head = {"seed": case.seed, "used": case.used, "load": case.workload.load, "algorithm": case.algorithm}
     return {**head, "jobs": answer.jobs, "events": answer.events, **asdict(answer.measures)}
 
 
-def _draw(folder: Path, cases: Sequence[Case]) -> None:
+def _draw(folder: Path, cases: Sequence[RackCase]) -> None:
     from loopline_simulator.papers.rack import pictures
 
     console = Console(stderr=True, highlight=False)

@@ -10,7 +10,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from loopline_simulator.experiments.comparison import BASE, Cell, Comparison, Row
+from loopline_simulator.experiments.comparison import BASE, Cell, PolicyComparison, PolicyRow
 from loopline_simulator.experiments.paper import TIMES
 from loopline_simulator.statistics import Estimate
 
@@ -20,7 +20,7 @@ _CLOSE, _NEAR = 0.08, 0.25
 """How far from the paper's figure is close (green) or near (yellow); beyond, it is not reproduced."""
 
 
-def picture(comparisons: Sequence[Comparison]) -> RenderableType:
+def picture(comparisons: Sequence[PolicyComparison]) -> RenderableType:
     tables = [_times(comparison) for comparison in comparisons]
     return Group(*spaced([*tables, _promises(comparisons), _legend(comparisons)]))
 
@@ -31,7 +31,7 @@ def spaced(parts: Sequence[RenderableType]) -> Iterator[RenderableType]:
         yield Text()
 
 
-def _times(comparison: Comparison) -> Table:
+def _times(comparison: PolicyComparison) -> Table:
     beside_paper = any(cell.paper is not None for row in comparison.rows for cell in row.means.values())
     table = bare_table(_title(comparison))
     table.add_column("", no_wrap=True, min_width=15)
@@ -52,7 +52,7 @@ def bare_table(title: str) -> Table:
     return Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), show_edge=False)
 
 
-def _title(comparison: Comparison) -> str:
+def _title(comparison: PolicyComparison) -> str:
     known = f"Table {comparison.table}: " if comparison.table else ""
     return f"[bold]{known}a job every {comparison.interval:.4g} s[/] [dim](load {comparison.load:.2f})[/]"
 
@@ -73,7 +73,7 @@ def colour(ratio: float) -> str:
     return "green" if off <= _CLOSE else "yellow" if off <= _NEAR else "red"
 
 
-def _promises(comparisons: Sequence[Comparison]) -> Table:
+def _promises(comparisons: Sequence[PolicyComparison]) -> Table:
     table = bare_table("[bold]What each promises, and its price[/]")
     for title in ("every", "", "order"):
         table.add_column(title)
@@ -86,7 +86,7 @@ def _promises(comparisons: Sequence[Comparison]) -> Table:
     return table
 
 
-def _promise(row: Row) -> Iterator[RenderableType]:
+def _promise(row: PolicyRow) -> Iterator[RenderableType]:
     yield Text(row.policy, "bold cyan")
     yield row.order
     yield Text(f"{row.passed:,}", "red" if row.passed else "green")
@@ -100,7 +100,7 @@ def _promise(row: Row) -> Iterator[RenderableType]:
     yield number(row.worst_slowdown)
 
 
-def _legend(comparisons: Sequence[Comparison]) -> Text:
+def _legend(comparisons: Sequence[PolicyComparison]) -> Text:
     lines = [
         "waiting, execution, total: seconds per job; below them their variances over the jobs of a run.",
         "±: half the width of the 95 % interval over the seeds.",

@@ -11,7 +11,7 @@ from loopline_master.core.effects import Effects
 from loopline_master.core.entities import Attempt, Job
 from loopline_shared.model import AttemptId, AttemptState
 from loopline_simulator.fast.hosts import Speed
-from loopline_simulator.fast.passings import Course, count
+from loopline_simulator.fast.passings import JobSpan, count
 from loopline_simulator.fast.world import Host
 from loopline_simulator.statistics import Moments, moments
 
@@ -160,8 +160,8 @@ def _record(job: Job) -> JobRecord:
     )
 
 
-def _course(job: JobRecord) -> Course:
-    return Course(job.submitted, job.size, math.inf if job.finished is None else job.finished)
+def _course(job: JobRecord) -> JobSpan:
+    return JobSpan(job.submitted, job.size, math.inf if job.finished is None else job.finished)
 
 
 def _between(start: float | None, end: float | None) -> float:

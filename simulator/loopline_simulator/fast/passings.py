@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Course:
+class JobSpan:
     """What counts of a job. One that never completes is in the grid for ever: its end is infinite."""
 
     submitted: float
@@ -21,14 +21,14 @@ class Course:
 
 
 @dataclass(frozen=True, slots=True)
-class Passings:
+class PassingCount:
     passed: int  # pairs
     passable: int
 
 
-def count(jobs: Sequence[Course]) -> Passings:
+def count(jobs: Sequence[JobSpan]) -> PassingCount:
     """``jobs`` in the order of their submission. O(n log n)."""
-    return Passings(_passed(jobs), _passable(jobs))
+    return PassingCount(_passed(jobs), _passable(jobs))
 
 
 class _Counter:
@@ -51,7 +51,7 @@ class _Counter:
         return total
 
 
-def _passable(jobs: Sequence[Course]) -> int:
+def _passable(jobs: Sequence[JobSpan]) -> int:
     """At each submission: the jobs present that are not larger."""
     sizes = sorted(job.size for job in jobs)
     present, leaving, total = _Counter(len(jobs)), 0, 0
@@ -65,7 +65,7 @@ def _passable(jobs: Sequence[Course]) -> int:
     return total
 
 
-def _passed(jobs: Sequence[Course]) -> int:
+def _passed(jobs: Sequence[JobSpan]) -> int:
     """Pairs in the same order by arrival, by size and by completion from the last to the first. Of the three pairs
     of orders, two jobs agree in all three or in just one; hence three counts for two orders give that for three.
     """

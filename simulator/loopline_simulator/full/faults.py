@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from loopline_simulator.full.agent import FAREWELL_S, Agent
-from loopline_simulator.full.network import Ends, Network
+from loopline_simulator.full.network import FrameListener, Network
 from loopline_simulator.kernel import Call, Kernel
 from loopline_simulator.streams import Generator, stream
 
@@ -54,7 +54,7 @@ class Disasters:
         faults: Faults,
         agents: Sequence[Agent],
         network: Network,
-        ends: Ends,
+        ends: FrameListener,
         is_over: Callable[[], bool],
     ) -> None:
         self.counts: Counter[str] = Counter()

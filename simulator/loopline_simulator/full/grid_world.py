@@ -42,7 +42,7 @@ CRASHES = ("before step", "before commit", "before release")
 """Where in its turn a master may crash."""
 
 
-class World:
+class GridWorld:
     """A master, its machines, and the links between them."""
 
     def __init__(

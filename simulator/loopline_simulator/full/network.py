@@ -13,8 +13,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
+from loopline_simulator.full.grid_world import GridWorld
 from loopline_simulator.full.machine import Link
-from loopline_simulator.full.world import World
 from loopline_simulator.kernel import Kernel
 from loopline_simulator.streams import Generator
 
@@ -29,7 +29,7 @@ class Conditions:
     duplication: float = 0.0  # share of frames that arrive twice
 
 
-class Ends(Protocol):
+class FrameListener(Protocol):
     """Who is told that a frame has come."""
 
     def master_heard(self) -> None: ...
@@ -49,7 +49,12 @@ class Network:
     """Has every frame arrive in due time. Whoever has sent some says so: ``forward``."""
 
     def __init__(
-        self, kernel: Kernel, world: World, ends: Ends, conditions: Conditions, randoms: Mapping[str, Generator]
+        self,
+        kernel: Kernel,
+        world: GridWorld,
+        ends: FrameListener,
+        conditions: Conditions,
+        randoms: Mapping[str, Generator],
     ) -> None:
         """``randoms``: the stream of each machine's links, so that no link's fate depends on another's frames."""
         self._kernel, self._world, self._ends = kernel, world, ends

@@ -15,10 +15,10 @@ from loopline_shared.sweep import size_at
 from loopline_simulator.fast.world import Arrival, Host
 from loopline_simulator.full.agent import Agent
 from loopline_simulator.full.faults import Disasters, Faults
+from loopline_simulator.full.grid_world import CRASHES, GridWorld
 from loopline_simulator.full.machine import Machine
 from loopline_simulator.full.network import Conditions, Network
 from loopline_simulator.full.users import Users
-from loopline_simulator.full.world import CRASHES, World
 from loopline_simulator.kernel import Appointment, Kernel
 from loopline_simulator.streams import stream
 
@@ -45,7 +45,7 @@ class TimedWorld:
         self._seed, self._faults, self._is_over = seed, faults, False
         self._hosts = {host.name: host for host in hosts}
         machines = [Machine(host.name, host.facts, lambda: self.kernel.now) for host in hosts]
-        self.world = World(settings, machines, now=0.0, check_every=check_every)
+        self.world = GridWorld(settings, machines, now=0.0, check_every=check_every)
         randoms = {name: stream(seed, "link", name) for name in self._hosts}
         self.network = Network(self.kernel, self.world, self, conditions, randoms)
         self._agents = {machine.name: self._agent(machine) for machine in machines}

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 
 from loopline_shared.spec import JobSpec
 from loopline_simulator.fast.world import Arrival
-from loopline_simulator.full.network import Ends
-from loopline_simulator.full.world import World
+from loopline_simulator.full.grid_world import GridWorld
+from loopline_simulator.full.network import FrameListener
 from loopline_simulator.kernel import Call, Kernel
 from loopline_simulator.streams import stream
 
@@ -19,7 +19,9 @@ _ASK_AGAIN_S = 5.0
 class Users:
     """All of them together; ``are_content`` when every job has been taken in."""
 
-    def __init__(self, seed: int, kernel: Kernel, world: World, ends: Ends, arrivals: Iterable[Arrival]) -> None:
+    def __init__(
+        self, seed: int, kernel: Kernel, world: GridWorld, ends: FrameListener, arrivals: Iterable[Arrival]
+    ) -> None:
         self._kernel, self._world, self._ends = kernel, world, ends
         self._random = stream(seed, "users")
         self._to_come = 0

@@ -24,7 +24,7 @@ _NAME: TypeAdapter[str] = TypeAdapter(Name)
 
 
 @dataclass(slots=True)
-class Machine:
+class TracedMachine:
     """One host's stays, in order and disjoint; its speed, where the file says so."""
 
     stays: list[Interval] = field(default_factory=list)
@@ -41,7 +41,7 @@ class _Row:
     is_dated: bool
 
 
-def read_machines(lines: Iterable[str]) -> dict[str, Machine]:
+def read_machines(lines: Iterable[str]) -> dict[str, TracedMachine]:
     """By name, in the order of first mention. LooplineError names the line that is no interval."""
     rows = _rows(lines)
     kinds = {row.is_dated for row in rows}
@@ -60,12 +60,12 @@ def to_lines(machines: Mapping[str, Iterable[Interval]]) -> list[str]:
     return ["host,start,end", *rows]
 
 
-def _machine(rows: list[_Row], zero: float) -> Machine:
+def _machine(rows: list[_Row], zero: float) -> TracedMachine:
     rows = sorted(rows, key=lambda row: row.start)
     stays = merged(Interval(row.start - zero, row.end - zero) for row in rows)
     known = [(row.start - zero, row.speed) for row in rows if row.speed is not None]
     speed = Piecewise([at for at, _ in known], [speed for _, speed in known]) if known else None
-    return Machine(stays, speed)
+    return TracedMachine(stays, speed)
 
 
 def _rows(lines: Iterable[str]) -> list[_Row]:

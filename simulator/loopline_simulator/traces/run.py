@@ -18,7 +18,7 @@ from loopline_simulator.fast.metrics import Measures, Recorder
 from loopline_simulator.fast.world import Arrival, Host
 from loopline_simulator.streams import stream
 from loopline_simulator.traces.files import named, opened
-from loopline_simulator.traces.intervals import Machine, read_machines
+from loopline_simulator.traces.intervals import TracedMachine, read_machines
 from loopline_simulator.traces.swf import Selection, arrivals, read_jobs
 
 _STAYS = 10_000
@@ -74,7 +74,7 @@ def load_jobs(file: Path, selection: Selection) -> list[Arrival]:
     return jobs
 
 
-def load_machines(file: Path) -> dict[str, Machine]:
+def load_machines(file: Path) -> dict[str, TracedMachine]:
     with opened(file) as lines, named(file):
         return read_machines(lines)
 

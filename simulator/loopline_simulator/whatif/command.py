@@ -22,8 +22,8 @@ from loopline_simulator.whatif.forecast import forecasts
 from loopline_simulator.whatif.jobfile import read_job
 from loopline_simulator.whatif.log import batches, broken
 from loopline_simulator.whatif.recording import Recording, rebased, record
+from loopline_simulator.whatif.replay_world import WhatIfWorld
 from loopline_simulator.whatif.tally import Tally
-from loopline_simulator.whatif.world import WhatIfWorld
 
 
 def what_if(

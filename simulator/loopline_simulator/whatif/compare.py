@@ -16,7 +16,7 @@ SHOWN = 30
 
 
 @dataclass(frozen=True, slots=True)
-class Course:
+class JobTimes:
     """One job's, in seconds; None: it has not come to that. ``end_s`` counts from the log's beginning."""
 
     state: str
@@ -48,12 +48,12 @@ class JobRow:
     job: int
     name: str
     size: float | None
-    recorded: Course
-    what_if: Course | None  # None: there was no room for it
+    recorded: JobTimes
+    what_if: JobTimes | None  # None: there was no room for it
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class WhatIfComparison:
     recorded: Overall
     what_if: Overall
     jobs: list[JobRow]
@@ -64,7 +64,7 @@ class Comparison:
 
 def compare(
     recording: Recording, other: Tally, settings: SchedulerSettings, jobs_as: Mapping[int, int]
-) -> Comparison:
+) -> WhatIfComparison:
     """``settings``: those of the what-if; ``jobs_as``: its numbers of the recording's jobs."""
     rows = [
         JobRow(job.id, job.spec.name, job.size, _course(job, recording.began), _course_of(other, jobs_as.get(job.id)))
@@ -73,10 +73,10 @@ def compare(
     both = [row for row in rows if row.what_if and None not in (row.recorded.end_s, row.what_if.end_s)]
     recorded = _overall(recording.tally, recording.settings, [row.recorded for row in both], recording.began)
     what_if = _overall(other, settings, [row.what_if for row in both if row.what_if], 0.0)
-    return Comparison(recorded, what_if, rows)
+    return WhatIfComparison(recorded, what_if, rows)
 
 
-def text(comparison: Comparison) -> str:
+def text(comparison: WhatIfComparison) -> str:
     """For people."""
     lines = [f"{'':24}{'recorded':>18}{'what if':>18}{'change':>10}"]
     lines += _overall_lines(comparison.recorded, comparison.what_if)
@@ -87,13 +87,13 @@ def text(comparison: Comparison) -> str:
     return "\n".join(lines)
 
 
-def _course_of(tally: Tally, job: int | None) -> Course | None:
+def _course_of(tally: Tally, job: int | None) -> JobTimes | None:
     return None if job is None else _course(tally.jobs[job], 0.0)
 
 
-def _course(job: Job, began: float) -> Course:
+def _course(job: Job, began: float) -> JobTimes:
     end = job.finished_at if job.state in COMPLETED else None
-    return Course(
+    return JobTimes(
         job.state.value,
         _between(job.submitted_at, job.started_at),
         _between(job.started_at, end),
@@ -102,7 +102,7 @@ def _course(job: Job, began: float) -> Course:
     )
 
 
-def _overall(tally: Tally, settings: SchedulerSettings, courses: Iterable[Course], began: float) -> Overall:
+def _overall(tally: Tally, settings: SchedulerSettings, courses: Iterable[JobTimes], began: float) -> Overall:
     listed = list(courses)
     found = passings(tally)
     completed = [job for job in tally.jobs.values() if job.state in COMPLETED]

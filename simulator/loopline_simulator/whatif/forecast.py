@@ -126,7 +126,7 @@ class ForecastWorld(ChangingWorld):
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class ForecastRun:
     """Of one seed; times in seconds from now, None: never."""
 
     start: float | None
@@ -138,7 +138,7 @@ class Run:
 
 def forecast(
     recording: Recording, durations: Durations, spec: JobSpec, settings: SchedulerSettings, seed: int
-) -> Run:
+) -> ForecastRun:
     luck = Luck(recording, durations, seed, spec)
     without, with_it = Tally(), Tally()
     ForecastWorld(recording, luck, settings, without).run()
@@ -146,7 +146,7 @@ def forecast(
     new = world.submit(spec)
     waits_for = _waits_for(world.scheduler.state, new)
     world.run()
-    return Run(
+    return ForecastRun(
         start=_since(world.now, new.started_at),
         end=_since(world.now, new.finished_at),
         delays={
@@ -161,7 +161,7 @@ def forecast(
 
 def forecasts(
     recording: Recording, durations: Durations, spec: JobSpec, settings: SchedulerSettings, seeds: int
-) -> list[Run]:
+) -> list[ForecastRun]:
     """One a seed; a single one where there is nothing to draw."""
     first = forecast(recording, durations, spec, settings, 1)
     more = range(2, seeds + 1) if not first.is_certain else ()

@@ -9,7 +9,7 @@ from statistics import fmean, median
 from loopline_master.core.events import SchedulerSettings
 from loopline_shared.spec import JobSpec
 from loopline_simulator.whatif.compare import seconds
-from loopline_simulator.whatif.forecast import Run
+from loopline_simulator.whatif.forecast import ForecastRun
 from loopline_simulator.whatif.recording import Recording
 
 NOTICED_S = 0.5
@@ -17,7 +17,7 @@ NOTICED_S = 0.5
 
 
 @dataclass(frozen=True, slots=True)
-class Range:
+class QuantileRange:
     """Of the seeds in which it came to pass, in seconds."""
 
     median: float
@@ -44,8 +44,8 @@ class Outlook:
     order: str
     runs: int  # 1: nothing had to be drawn
     ended: int  # runs in which it ended
-    start: Range | None
-    end: Range | None
+    start: QuantileRange | None
+    end: QuantileRange | None
     waits_for: list[int]  # jobs that it may not pass
     delays: list[Delay]  # of the jobs that would end, the longest first
     stopped: list[int]  # jobs that in some run would no longer end
@@ -54,7 +54,7 @@ class Outlook:
         return asdict(self)
 
 
-def outlook(recording: Recording, new: JobSpec, settings: SchedulerSettings, runs: Sequence[Run]) -> Outlook:
+def outlook(recording: Recording, new: JobSpec, settings: SchedulerSettings, runs: Sequence[ForecastRun]) -> Outlook:
     jobs = sorted({job for run in runs for job in run.delays})
     delays = [_delay(recording, job, runs) for job in jobs]
     return Outlook(
@@ -103,19 +103,19 @@ def _delay_lines(found: Outlook) -> list[str]:
     return lines or ["  would delay nobody"]
 
 
-def _delay(recording: Recording, job: int, runs: Sequence[Run]) -> Delay | None:
+def _delay(recording: Recording, job: int, runs: Sequence[ForecastRun]) -> Delay | None:
     known = [delay for run in runs if (delay := run.delays.get(job)) is not None]
     if not known:
         return None
     return Delay(job, recording.tally.jobs[job].spec.name, fmean(known), max(known))
 
 
-def _range(values: Iterable[float | None]) -> Range | None:
+def _range(values: Iterable[float | None]) -> QuantileRange | None:
     known = [value for value in values if value is not None]
-    return Range(median(known), min(known), max(known)) if known else None
+    return QuantileRange(median(known), min(known), max(known)) if known else None
 
 
-def _range_text(found: Range | None) -> str:
+def _range_text(found: QuantileRange | None) -> str:
     if found is None:
         return "never, on the machines there are"
     if found.most - found.least < NOTICED_S:

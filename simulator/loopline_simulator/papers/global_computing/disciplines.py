@@ -15,14 +15,14 @@ class FirstCome(Part):
     kind: Literal["first-come"] = "first-come"
 
     def server(self, kernel: Kernel, speed: float) -> servers.Server:
-        return servers.FirstCome(kernel, speed)
+        return servers.FirstComeServer(kernel, speed)
 
 
 class ProcessorSharing(Part):
     kind: Literal["processor-sharing"] = "processor-sharing"
 
     def server(self, kernel: Kernel, speed: float) -> servers.Server:
-        return servers.ProcessorSharing(kernel, speed)
+        return servers.ProcessorSharingServer(kernel, speed)
 
 
 class RoundRobin(Part):
@@ -30,7 +30,7 @@ class RoundRobin(Part):
     quantum_s: Positive
 
     def server(self, kernel: Kernel, speed: float) -> servers.Server:
-        return servers.RoundRobin(kernel, speed, self.quantum_s)
+        return servers.RoundRobinServer(kernel, speed, self.quantum_s)
 
 
 Discipline = Annotated[FirstCome | ProcessorSharing | RoundRobin, Field(discriminator="kind")]

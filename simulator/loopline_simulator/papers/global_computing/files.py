@@ -11,21 +11,21 @@ from typing import Any
 from pydantic import ValidationError
 
 from loopline_shared.errors import LooplineError
-from loopline_simulator.papers.global_computing.scenario import Scenario
-from loopline_simulator.papers.global_computing.traffic import Trace, Traffic, read_trace
+from loopline_simulator.papers.global_computing.scenario import QueueingScenario
+from loopline_simulator.papers.global_computing.traffic import TraceTraffic, Traffic, read_trace
 
 TABLES = (1, 2, 3, 4)
 READINGS = ("text", "fitted")
 """The paper's own words, and what its published figures imply."""
 
 
-def paper_scenarios(table: int, reading: str) -> list[Scenario]:
+def paper_scenarios(table: int, reading: str) -> list[QueueingScenario]:
     """The settings of one of the paper's tables."""
     name = f"table-{table}-{reading}.toml"
     return _scenarios(name, files(__package__).joinpath("scenarios", name).read_text("utf-8"))
 
 
-def read_scenarios(file: Path) -> list[Scenario]:
+def read_scenarios(file: Path) -> list[QueueingScenario]:
     """Every variant in a file; LooplineError says what is wrong with it, and where."""
     try:
         scenarios = _scenarios(str(file), file.read_text("utf-8"))
@@ -36,7 +36,7 @@ def read_scenarios(file: Path) -> list[Scenario]:
     return [_with_traces(scenario, file.parent) for scenario in scenarios]
 
 
-def _scenarios(name: str, text: str) -> list[Scenario]:
+def _scenarios(name: str, text: str) -> list[QueueingScenario]:
     document = tomllib.loads(text)
     variants = document.pop("variants", [{}])
     if not isinstance(variants, list) or not variants or not all(isinstance(variant, dict) for variant in variants):
@@ -57,9 +57,9 @@ def _changed(old: Any, new: Any) -> Any:
     return merged(old, new) if new.get("kind", old.get("kind")) == old.get("kind") else new
 
 
-def _scenario(name: str, content: Mapping[str, Any]) -> Scenario:
+def _scenario(name: str, content: Mapping[str, Any]) -> QueueingScenario:
     try:
-        return Scenario.model_validate(content)
+        return QueueingScenario.model_validate(content)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         place = ".".join(str(part) for part in first["loc"])
@@ -70,17 +70,19 @@ def _scenario(name: str, content: Mapping[str, Any]) -> Scenario:
         raise LooplineError("usage", message, "docs/global-computing.md says what a scenario is made of") from None
 
 
-def _with_traces(scenario: Scenario, folder: Path) -> Scenario:
+def _with_traces(scenario: QueueingScenario, folder: Path) -> QueueingScenario:
     """Its traces found, beside the file that names them."""
 
     def found(traffic: Traffic) -> Traffic:
-        return trace(folder / traffic.file, absolute=traffic.absolute) if isinstance(traffic, Trace) else traffic
+        return (
+            trace(folder / traffic.file, absolute=traffic.absolute) if isinstance(traffic, TraceTraffic) else traffic
+        )
 
     networks = [network.model_copy(update={"traffic": found(network.traffic)}) for network in scenario.networks]
     return scenario.model_copy(update={"networks": networks})
 
 
-def trace(file: Path, *, absolute: bool = False) -> Trace:
+def trace(file: Path, *, absolute: bool = False) -> TraceTraffic:
     """LooplineError says what is wrong with the file."""
     read_trace(str(file.absolute()))
-    return Trace(file=str(file.absolute()), absolute=absolute)
+    return TraceTraffic(file=str(file.absolute()), absolute=absolute)

@@ -21,7 +21,7 @@ _MEMORY = 40.0
 """After so many relaxation times of the queue, how full it is has the same law whatever it was (to e ** -40)."""
 
 
-class Network:
+class PacketNetwork:
     """Advances only when it is asked: what passed meanwhile is made up for then, as far back as it matters."""
 
     def __init__(self, packets: Packets, bandwidth: float, places: int, packet_bytes: float) -> None:
@@ -91,7 +91,7 @@ class Network:
         self._times, self._sizes = self._packets.window(number)
 
 
-class Line:
+class PacketQueue:
     """What a client has to send, or is sent, packet after packet: the one at the head tries at each moment of a
     Poisson process (or whatever ``gaps`` are) to enter its network.
     """
@@ -102,7 +102,7 @@ class Line:
         self._since = 0.0
 
     def send(
-        self, network: Network, packets: int, arrived: Callable[[], None], sent: Callable[[float], None]
+        self, network: PacketNetwork, packets: int, arrived: Callable[[], None], sent: Callable[[float], None]
     ) -> None:
         """Call ``sent`` of each of the ``packets`` with how long it stood at the head, and ``arrived`` when the last
         has left the network.
@@ -140,7 +140,7 @@ class Line:
 
 @dataclass(slots=True)
 class _Data:
-    network: Network
+    network: PacketNetwork
     packets: int  # that have not yet entered it
     arrived: Callable[[], None]
     sent: Callable[[float], None]

@@ -8,9 +8,8 @@ from functools import partial
 
 from loopline_simulator.kernel import Kernel
 from loopline_simulator.papers.global_computing.laws import draws
-from loopline_simulator.papers.global_computing.network import Line, Network
-from loopline_simulator.papers.global_computing.scenario import KB, Client, Scenario, site_of
-from loopline_simulator.papers.global_computing.scenario import Server as ServerPart
+from loopline_simulator.papers.global_computing.network import PacketNetwork, PacketQueue
+from loopline_simulator.papers.global_computing.scenario import KB, ClientPart, QueueingScenario, ServerPart, site_of
 from loopline_simulator.papers.global_computing.schedulers import SCHEDULERS
 from loopline_simulator.papers.global_computing.servers import Server
 from loopline_simulator.papers.global_computing.traffic import Packets
@@ -45,10 +44,10 @@ class Lately:
         self.mean += max(1 / self.seen, _NEWS) * (value - self.mean)
 
 
-class World:
+class QueueingWorld:
     """Is what a scheduler sees of it: ``schedulers.Grid``. Every object draws from a stream of its own."""
 
-    def __init__(self, scenario: Scenario, scheduler: str, seed: int) -> None:
+    def __init__(self, scenario: QueueingScenario, scheduler: str, seed: int) -> None:
         self.kernel = Kernel()
         self.ended: list[Request] = []
         self.servers: list[Server] = []
@@ -124,22 +123,22 @@ class World:
 
         self.kernel.at(next(intervals), come)
 
-    def _network(self, site: str, server: str, way: str) -> Network:
+    def _network(self, site: str, server: str, way: str) -> PacketNetwork:
         part, packet_bytes = self._scenario.network(site, server), self._scenario.packet_kb * KB
         mean = part.traffic_bytes_s
         rate = part.traffic.rate(mean, stream(self._seed, "traffic", site, server, way))
         others = Packets(rate, mean, packet_bytes, part.sizes, self._seed, "packets", site, server, way)
-        return Network(others, part.bandwidth_kb_s * KB, part.places(self._scenario.packet_kb), packet_bytes)
+        return PacketNetwork(others, part.bandwidth_kb_s * KB, part.places(self._scenario.packet_kb), packet_bytes)
 
-    def _line(self, client: Client, way: str) -> Line:
+    def _line(self, client: ClientPart, way: str) -> PacketQueue:
         """Sends at the rate of equation (4): a packet's size by the bandwidth of the client's fastest network."""
         scenario = self._scenario
         bandwidth = max(scenario.network(site_of(client), part.name).bandwidth_kb_s for part in scenario.servers)
         random = stream(self._seed, "line", client.name, way)
         gaps = draws(scenario.packet_intervals, scenario.packet_kb / bandwidth, random)
-        return Line(self.kernel, gaps, scenario.packet_kb * KB)
+        return PacketQueue(self.kernel, gaps, scenario.packet_kb * KB)
 
-    def _add_client(self, number: int, client: Client) -> None:
+    def _add_client(self, number: int, client: ClientPart) -> None:
         law = (client.requests or self._scenario.requests).intervals
         intervals = draws(law, self._scenario.interval_s(client), stream(self._seed, "client", client.name))
 

@@ -19,7 +19,7 @@ KB = 1000.0
 Several = Annotated[list[Name], Field(min_length=1, max_length=1000)]
 
 
-class Requests(Part):
+class RequestsPart(Part):
     """How often a client asks: the mean interval is what a request is expected to take and ``pause_s`` more (sections
     4.1 and 5.1). Expected is ``expected_s``; left out, what it would take alone on the server that is worst for it.
     """
@@ -29,16 +29,16 @@ class Requests(Part):
     expected_s: Seconds | None = None
 
 
-class Client(Part):
+class ClientPart(Part):
     """Clients of one ``site`` share its networks; left out, the client is a site of its own."""
 
     name: Name
     site: Name | None = None
     program: Program | None = None
-    requests: Requests | None = None
+    requests: RequestsPart | None = None
 
 
-class Server(Part):
+class ServerPart(Part):
     """``utilisation``: the share of its time that jobs of others take, which come as ``intervals`` and ``sizes`` say,
     with ``job_mop`` in the mean.
     """
@@ -52,7 +52,7 @@ class Server(Part):
     sizes: Law = Exponential()
 
 
-class Network(Part):
+class NetworkPart(Part):
     """Joins every one of ``sites`` with every one of ``servers`` (left out: all), each pair by queues of its own,
     there and back. ``throughput_kb_s`` is what a request is to get of the bandwidth: the rest is traffic.
     """
@@ -84,7 +84,7 @@ class Network(Part):
         return (self.bandwidth_kb_s / self.throughput_kb_s - 1) * self.bandwidth_kb_s * KB
 
 
-class Scenario(Part):
+class QueueingScenario(Part):
     """One setting. A run ends with the completion of the ``completions``-th request, and counts those alone."""
 
     title: Name
@@ -93,10 +93,10 @@ class Scenario(Part):
     packet_kb: Positive = 100.0
     packet_intervals: Law = Exponential()
     program: Program
-    requests: Requests
-    clients: Annotated[list[Client], Field(min_length=1, max_length=1000)]
-    servers: Annotated[list[Server], Field(min_length=1, max_length=1000)]
-    networks: Annotated[list[Network], Field(min_length=1, max_length=1000)]
+    requests: RequestsPart
+    clients: Annotated[list[ClientPart], Field(min_length=1, max_length=1000)]
+    servers: Annotated[list[ServerPart], Field(min_length=1, max_length=1000)]
+    networks: Annotated[list[NetworkPart], Field(min_length=1, max_length=1000)]
     schedulers: Several = Field(default=list(SCHEDULERS))
     round_robin_from: Name | None = None
 
@@ -120,7 +120,7 @@ class Scenario(Part):
                 self.network(site, server)
         return self
 
-    def network(self, site: str, server: str) -> Network:
+    def network(self, site: str, server: str) -> NetworkPart:
         """ValueError where there is none, or more than one."""
         found = [network for network in self.networks if network.joins(site, server)]
         if len(found) != 1:
@@ -128,21 +128,21 @@ class Scenario(Part):
             raise ValueError(f"{how_many} the site {site} and the server {server}: there must be one")
         return found[0]
 
-    def program_of(self, client: Client) -> Program:
+    def program_of(self, client: ClientPart) -> Program:
         return client.program or self.program
 
-    def packets_of(self, client: Client) -> tuple[int, int]:
+    def packets_of(self, client: ClientPart) -> tuple[int, int]:
         """There and back."""
         program, size = self.program_of(client), self.packet_kb * KB
         return packets(program.out_bytes, size), packets(program.back_bytes, size)
 
-    def interval_s(self, client: Client) -> float:
+    def interval_s(self, client: ClientPart) -> float:
         """Mean time between two requests of this client."""
         requests = client.requests or self.requests
         worst = max(self._alone_s(client, server) for server in self.servers)
         return (worst if requests.expected_s is None else requests.expected_s) + requests.pause_s
 
-    def _alone_s(self, client: Client, server: Server) -> float:
+    def _alone_s(self, client: ClientPart, server: ServerPart) -> float:
         program, network = self.program_of(client), self.network(site_of(client), server.name)
         sending = (program.out_bytes + program.back_bytes) / (network.throughput_kb_s * KB)
         return float(sending + program.work_mop / server.speed_mops)
@@ -155,7 +155,7 @@ class Scenario(Part):
         return self.model_copy(update={"networks": networks})
 
 
-def site_of(client: Client) -> str:
+def site_of(client: ClientPart) -> str:
     return client.site or client.name
 
 
@@ -166,7 +166,7 @@ def known_scheduler(name: str) -> str:
     return name
 
 
-def _unique(kind: str, parts: Sequence[Client | Server]) -> list[str]:
+def _unique(kind: str, parts: Sequence[ClientPart | ServerPart]) -> list[str]:
     names = [part.name for part in parts]
     for name in names:
         if names.count(name) > 1:

@@ -1,6 +1,6 @@
 """Who names a server for each request: the paper's three (section 5), and two that know the network.
 
-A scheduler sees a ``Grid`` at the moment of the request. One algorithm a class, one line in ``SCHEDULERS``.
+A scheduler sees a ``ServerView`` at the moment of the request. One algorithm a class, one line in ``SCHEDULERS``.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from loopline_simulator.papers.global_computing.servers import Server
 from loopline_simulator.streams import Generator
 
 
-class Grid(Protocol):
+class ServerView(Protocol):
     """What there is to be known."""
 
     @property
@@ -36,8 +36,8 @@ class Grid(Protocol):
         """D: the same at the pace of the packets lately sent; before the first, at full bandwidth."""
 
 
-class Scheduler(Protocol):
-    def choose(self, client: int, grid: Grid) -> int:
+class RequestScheduler(Protocol):
+    def choose(self, client: int, grid: ServerView) -> int:
         """The server for a request of the client's, now."""
 
 
@@ -47,7 +47,7 @@ class LocalRoundRobin:
     def __init__(self, random: Generator) -> None:
         self._turns: Counter[int] = Counter()
 
-    def choose(self, client: int, grid: Grid) -> int:
+    def choose(self, client: int, grid: ServerView) -> int:
         self._turns[client] += 1
         return (grid.first_server + self._turns[client] - 1) % len(grid.servers)
 
@@ -58,21 +58,21 @@ class GlobalRoundRobin:
     def __init__(self, random: Generator) -> None:
         self._local = LocalRoundRobin(random)
 
-    def choose(self, client: int, grid: Grid) -> int:
+    def choose(self, client: int, grid: ServerView) -> int:
         return self._local.choose(0, grid)
 
 
-class Load:
+class LeastLoad:
     """LOAD: least (jobs there + 1) / speed; of equals the first. It knows nothing of networks."""
 
     def __init__(self, random: Generator) -> None: ...
 
-    def choose(self, client: int, grid: Grid) -> int:
+    def choose(self, client: int, grid: ServerView) -> int:
         loads = [(server.jobs + 1) / server.speed for server in grid.servers]
         return loads.index(min(loads))
 
 
-class Turnaround:
+class ExpectedTurnaround:
     """Least expected turnaround T = J / c + D + W + R, as in the paper on dynamic load sharing; of equals any. W, the
     work that the server has before it, is of this moment, so R is left with what is on its way. What the client's own
     data waits for before it is sent is the same wherever it goes, and therefore left out.
@@ -81,30 +81,30 @@ class Turnaround:
     def __init__(self, random: Generator) -> None:
         self._random = random
 
-    def choose(self, client: int, grid: Grid) -> int:
+    def choose(self, client: int, grid: ServerView) -> int:
         times = [self._turnaround_s(client, server, grid) for server in range(len(grid.servers))]
         least = [server for server, time in enumerate(times) if time == min(times)]
         return least[0] if len(least) == 1 else least[int(self._random.integers(len(least)))]
 
-    def _turnaround_s(self, client: int, server: int, grid: Grid) -> float:
+    def _turnaround_s(self, client: int, server: int, grid: ServerView) -> float:
         waiting = grid.servers[server].unfinished_s + grid.promised_s(server)
         return grid.computing_s(client, server) + self._delay_s(client, server, grid) + waiting
 
-    def _delay_s(self, client: int, server: int, grid: Grid) -> float:
+    def _delay_s(self, client: int, server: int, grid: ServerView) -> float:
         return grid.transfer_s(client, server)
 
 
-class SeenTurnaround(Turnaround):
+class ObservedTurnaround(ExpectedTurnaround):
     """The same, told nothing about networks: D is by how packets got on lately."""
 
-    def _delay_s(self, client: int, server: int, grid: Grid) -> float:
+    def _delay_s(self, client: int, server: int, grid: ServerView) -> float:
         return grid.seen_transfer_s(client, server)
 
 
-SCHEDULERS: dict[str, Callable[[Generator], Scheduler]] = {
+SCHEDULERS: dict[str, Callable[[Generator], RequestScheduler]] = {
     "LRR": LocalRoundRobin,
     "GRR": GlobalRoundRobin,
-    "LOAD": Load,
-    "DWR": Turnaround,
-    "DWR-seen": SeenTurnaround,
+    "LOAD": LeastLoad,
+    "DWR": ExpectedTurnaround,
+    "DWR-seen": ObservedTurnaround,
 }

@@ -59,7 +59,7 @@ class Server(ABC):
             self._unfinished = 0.0
 
 
-class FirstCome(Server):
+class FirstComeServer(Server):
     """One after another."""
 
     def __init__(self, kernel: Kernel, speed: float) -> None:
@@ -81,7 +81,7 @@ class FirstCome(Server):
         self._finish(done)
 
 
-class RoundRobin(Server):
+class RoundRobinServer(Server):
     """Each in turn, for at most ``quantum_s``."""
 
     def __init__(self, kernel: Kernel, speed: float, quantum_s: float) -> None:
@@ -109,7 +109,7 @@ class RoundRobin(Server):
             self._finish(done)
 
 
-class ProcessorSharing(Server):
+class ProcessorSharingServer(Server):
     """All at once, each with an equal share of the speed."""
 
     def __init__(self, kernel: Kernel, speed: float) -> None:

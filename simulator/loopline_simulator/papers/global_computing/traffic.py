@@ -94,7 +94,7 @@ class OnOff(Part):
             now += next(periods) * (self.on_s if on else self.off_s)
 
 
-class Trace(Part):
+class TraceTraffic(Part):
     """What somebody measured: a CSV whose columns are ``time,bytes`` (bytes that passed from then until the next
     line) or ``time,rate`` (bytes per second from then on). It is repeated for ever, each network beginning somewhere
     in it, and scaled to the mean rate that is asked for, unless it is to be taken as it is (``absolute``).
@@ -114,7 +114,7 @@ class Trace(Part):
         return Rate((at, rate * factor) for at, rate in chain.from_iterable(rounds))
 
 
-Traffic = Annotated[Poisson | OnOff | Trace, Field(discriminator="kind")]
+Traffic = Annotated[Poisson | OnOff | TraceTraffic, Field(discriminator="kind")]
 
 
 @lru_cache

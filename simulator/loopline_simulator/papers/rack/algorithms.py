@@ -19,7 +19,7 @@ _POWERS = re.compile(r"powers:([1-9]\d{0,4}),([1-9]\d{0,2}),([1-9]\d{0,3})")
 
 
 @dataclass(frozen=True, slots=True)
-class Outlook:
+class ScanContext:
     """What is known when a job is scanned for."""
 
     backlog: float  # work of the waiting jobs by their limits, in steps of time of the whole rack
@@ -47,7 +47,7 @@ class Algorithm:
     choice: Choice
     thrifty: bool = False
 
-    def lattice(self, outlook: Outlook) -> Lattice:
+    def lattice(self, outlook: ScanContext) -> Lattice:
         choice = self.choice
         while isinstance(choice, Pick):
             choice = choice.above if getattr(outlook, choice.by) > choice.limit else choice.below

@@ -7,15 +7,15 @@ from dataclasses import dataclass
 from statistics import fmean
 
 from loopline_simulator.papers.rack.rack import Rack
-from loopline_simulator.papers.rack.world import Life
-from loopline_simulator.statistics import Line, line
+from loopline_simulator.papers.rack.rack_world import JobHistory
+from loopline_simulator.statistics import RegressionLine, line
 
 _SETTLED = 0.2
 """Utilisation is measured from this share of the arrivals' span on, until the last arrival."""
 
 
 @dataclass(frozen=True, slots=True)
-class Measures:
+class RackMeasures:
     """Of one run. Times in steps."""
 
     utilisation: float
@@ -34,39 +34,45 @@ class Measures:
     soonest: float  # ... at most
 
 
-def measure(lives: Sequence[Life], rack: Rack, calls: int, needed: int) -> Measures:
-    fit = fairness(lives)
-    waits = [life.wait for life in lives]
-    gains = [life.told[0][1].start - life.plan.start for life in lives]
-    moves = sum(len(life.told) - 1 for life in lives)
-    return Measures(
-        utilisation=utilisation(lives, rack, *window(lives)),
+def measure(histories: Sequence[JobHistory], rack: Rack, calls: int, needed: int) -> RackMeasures:
+    fit = fairness(histories)
+    waits = [history.wait for history in histories]
+    gains = [history.plans[0][1].start - history.plan.start for history in histories]
+    moves = sum(len(history.plans) - 1 for history in histories)
+    return RackMeasures(
+        utilisation=utilisation(histories, rack, *window(histories)),
         correlation=fit.correlation,
         residual=fit.residual,
         largest_wait=max(waits),
         mean_wait=fmean(waits),
         calls=calls,
         needed=needed,
-        moved=fmean(len(life.told) > 1 for life in lives),
-        moves=moves / len(lives),
+        moved=fmean(len(history.plans) > 1 for history in histories),
+        moves=moves / len(histories),
         step=sum(gains) / moves if moves else 0.0,
         sooner=fmean(gains),
         soonest=max(gains),
     )
 
 
-def fairness(lives: Sequence[Life]) -> Line:
+def fairness(histories: Sequence[JobHistory]) -> RegressionLine:
     """The line of waits over nodes."""
-    return line([life.job.nodes for life in lives], [life.wait for life in lives])
+    return line([history.job.nodes for history in histories], [history.wait for history in histories])
 
 
-def window(lives: Sequence[Life]) -> tuple[float, float]:
+def window(histories: Sequence[JobHistory]) -> tuple[float, float]:
     """When the rack is neither filling nor running empty; all the time where all jobs come at once."""
-    first, last = min(life.job.arrival for life in lives), max(life.job.arrival for life in lives)
-    return (first + _SETTLED * (last - first), last) if last > first else (first, max(life.end for life in lives))
+    first, last = min(history.job.arrival for history in histories), max(history.job.arrival for history in histories)
+    return (
+        (first + _SETTLED * (last - first), last)
+        if last > first
+        else (first, max(history.end for history in histories))
+    )
 
 
-def utilisation(lives: Sequence[Life], rack: Rack, start: float, end: float) -> float:
+def utilisation(histories: Sequence[JobHistory], rack: Rack, start: float, end: float) -> float:
     """The share of nodes in use from ``start`` to ``end``."""
-    used = sum(life.job.nodes * max(0.0, min(end, life.end) - max(start, life.plan.start)) for life in lives)
+    used = sum(
+        history.job.nodes * max(0.0, min(end, history.end) - max(start, history.plan.start)) for history in histories
+    )
     return used / (rack.nodes * (end - start))

@@ -8,7 +8,7 @@ so what it has to hear of is what was given back after it in the last pass, and 
 from __future__ import annotations
 
 from loopline_simulator.papers.rack.rack import doublings
-from loopline_simulator.papers.rack.workload import Job
+from loopline_simulator.papers.rack.workload import RackJob
 
 Times = int
 """A set of times, one bit each."""
@@ -36,7 +36,7 @@ class Memory:
         self._given_back.append((start, end))
         self._so_far |= self._times(start, end)
 
-    def recall(self, job: Job) -> Times:
+    def recall(self, job: RackJob) -> Times:
         """At which it cannot start; counted from this pass's moment."""
         when, known, mark = self._known[job.number]
         doubtful = self._later[mark] | self._so_far
@@ -44,10 +44,10 @@ class Memory:
             doubtful |= doubtful >> step
         return (known >> (self._now - when)) & ~doubtful
 
-    def remember(self, job: Job, now: int, known: Times) -> None:
+    def remember(self, job: RackJob, now: int, known: Times) -> None:
         self._known[job.number] = (now, known, len(self._given_back))
 
-    def drop(self, job: Job) -> None:
+    def drop(self, job: RackJob) -> None:
         del self._known[job.number]
 
     def _times(self, start: int, end: int) -> Times:

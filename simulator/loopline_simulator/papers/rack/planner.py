@@ -13,7 +13,7 @@ from loopline_simulator.papers.rack.lattice import Lattice
 from loopline_simulator.papers.rack.memory import Memory, Times
 from loopline_simulator.papers.rack.rack import Place, Rack
 from loopline_simulator.papers.rack.timetable import Timetable
-from loopline_simulator.papers.rack.workload import Job
+from loopline_simulator.papers.rack.workload import RackJob
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class Planner:
         self._timetable = Timetable()
         self._memory = Memory()
 
-    def plan(self, job: Job, now: int, lattice: Lattice) -> Plan:
+    def plan(self, job: RackJob, now: int, lattice: Lattice) -> Plan:
         """Of a job that has just come."""
         self._timetable.forget(now)
         horizon = lattice.not_before(max(0, self._timetable.last - now)) + 1
@@ -47,7 +47,7 @@ class Planner:
         self._timetable.forget(now)
         self._memory.begin_pass(now)
 
-    def move_forward(self, job: Job, plan: Plan, now: int, lattice: Lattice) -> Plan:
+    def move_forward(self, job: RackJob, plan: Plan, now: int, lattice: Lattice) -> Plan:
         """A better plan of a waiting job, or the one that it has."""
         known, horizon = self._memory.recall(job), plan.start - now
         if not lattice.before(horizon) & ~known:
@@ -61,17 +61,17 @@ class Planner:
         self._take(job, found or plan)
         return found or plan
 
-    def start(self, job: Job) -> None:
+    def start(self, job: RackJob) -> None:
         """From now on its place is its own."""
         self._memory.drop(job)
 
-    def end(self, job: Job, plan: Plan, now: int) -> None:
+    def end(self, job: RackJob, plan: Plan, now: int) -> None:
         """It may have ended before its limit."""
         if now < plan.start + job.limit:
             self._timetable.give_back(now, plan.start + job.limit, self._cells(job, plan))
             self._memory.give_back(now, plan.start + job.limit)
 
-    def _scan(self, job: Job, now: int, lattice: Lattice, horizon: int, known: Times) -> Plan | None:
+    def _scan(self, job: RackJob, now: int, lattice: Lattice, horizon: int, known: Times) -> Plan | None:
         """The first time of the lattice before now + ``horizon`` at which the job fits, and where."""
         untried, found = lattice.before(horizon) & ~known, None
         while untried and found is None:
@@ -86,13 +86,13 @@ class Planner:
         self._memory.remember(job, now, known)
         return found
 
-    def _fit(self, job: Job, start: int) -> Plan | None:
+    def _fit(self, job: RackJob, start: int) -> Plan | None:
         taken = self._timetable.taken(start, start + job.limit)
         place = self._rack.bottom_left(taken, job.width, job.height)
         return None if place is None else Plan(start, place)
 
-    def _take(self, job: Job, plan: Plan) -> None:
+    def _take(self, job: RackJob, plan: Plan) -> None:
         self._timetable.take(plan.start, plan.start + job.limit, self._cells(job, plan))
 
-    def _cells(self, job: Job, plan: Plan) -> int:
+    def _cells(self, job: RackJob, plan: Plan) -> int:
         return self._rack.rectangle(plan.place, job.width, job.height)

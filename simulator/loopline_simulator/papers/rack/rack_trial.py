@@ -6,15 +6,15 @@ import time
 from dataclasses import dataclass
 
 from loopline_simulator.papers.rack.algorithms import algorithm
-from loopline_simulator.papers.rack.measures import Measures, measure
+from loopline_simulator.papers.rack.measures import RackMeasures, measure
 from loopline_simulator.papers.rack.rack import Rack
+from loopline_simulator.papers.rack.rack_world import JobHistory, RackWorld
 from loopline_simulator.papers.rack.workload import Drawn, Logged
-from loopline_simulator.papers.rack.world import Life, RackWorld
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
-    """The same case gives the same lives, on every machine and in every process."""
+class RackCase:
+    """The same case gives the same histories, on every machine and in every process."""
 
     seed: int
     algorithm: str
@@ -28,32 +28,32 @@ class Case:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
-    case: Case
+class RackAnswer:
+    case: RackCase
     jobs: int
-    measures: Measures
+    measures: RackMeasures
     events: int  # calls that the kernel made
     took_s: float  # of computing; differs from run to run
 
 
-def run(case: Case) -> Answer:
+def run(case: RackCase) -> RackAnswer:
     world = world_of(case)
     began = time.process_time()
     world.run()
     took_s = time.process_time() - began
-    lives = list(world.lives.values())
+    histories = list(world.histories.values())
     calls = world.planner.needed if algorithm(case.algorithm).thrifty else world.planner.calls
-    measures = measure(lives, case.rack, calls, world.planner.needed)
-    return Answer(case, len(lives), measures, world.kernel.events, took_s)
+    measures = measure(histories, case.rack, calls, world.planner.needed)
+    return RackAnswer(case, len(histories), measures, world.kernel.events, took_s)
 
 
-def lives_of(case: Case) -> list[Life]:
+def histories_of(case: RackCase) -> list[JobHistory]:
     """What every job was told, and when it ran."""
     world = world_of(case)
     world.run()
-    return list(world.lives.values())
+    return list(world.histories.values())
 
 
-def world_of(case: Case) -> RackWorld:
+def world_of(case: RackCase) -> RackWorld:
     """The world of a case, before anything happened."""
     return RackWorld(case.rack, algorithm(case.algorithm), case.workload.of(case.seed, case.rack))

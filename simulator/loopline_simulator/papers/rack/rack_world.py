@@ -9,24 +9,24 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from loopline_simulator.kernel import Appointment, Kernel
-from loopline_simulator.papers.rack.algorithms import Algorithm, Outlook
+from loopline_simulator.papers.rack.algorithms import Algorithm, ScanContext
 from loopline_simulator.papers.rack.lattice import Lattice
 from loopline_simulator.papers.rack.planner import Plan, Planner
 from loopline_simulator.papers.rack.rack import Rack
-from loopline_simulator.papers.rack.workload import Job
+from loopline_simulator.papers.rack.workload import RackJob
 
 
 @dataclass(slots=True)
-class Life:
+class JobHistory:
     """Of one job: what its user was told, and when; the last that was told is what came true."""
 
-    job: Job
-    told: list[tuple[int, Plan]] = field(default_factory=list)
+    job: RackJob
+    plans: list[tuple[int, Plan]] = field(default_factory=list)
     starting: Appointment | None = None
 
     @property
     def plan(self) -> Plan:
-        return self.told[-1][1]
+        return self.plans[-1][1]
 
     @property
     def end(self) -> int:
@@ -40,31 +40,31 @@ class Life:
 class RackWorld:
     """One run: ``jobs`` by ``algorithm`` on ``rack``."""
 
-    def __init__(self, rack: Rack, algorithm: Algorithm, jobs: Sequence[Job]) -> None:
+    def __init__(self, rack: Rack, algorithm: Algorithm, jobs: Sequence[RackJob]) -> None:
         self.kernel = Kernel()
-        self.lives = {job.number: Life(job) for job in jobs}
+        self.histories = {job.number: JobHistory(job) for job in jobs}
         self.planner = Planner(rack)
         self._nodes = rack.nodes
         self._algorithm = algorithm
-        self._waiting: dict[int, Life] = {}
-        self._arrived: list[Life] = []
-        self._ended: list[Life] = []
+        self._waiting: dict[int, JobHistory] = {}
+        self._arrived: list[JobHistory] = []
+        self._ended: list[JobHistory] = []
         self._backlog = 0  # nodes x steps by their limits, of those that wait
         self._ran = self._limits = 0  # nodes x steps, of those that ended
         self._came = self._came_limits = 0  # jobs, and steps by their limits
 
     def run(self) -> None:
-        for life in self.lives.values():
-            self.kernel.at(life.job.arrival, partial(self._note_arrival, life))
+        for history in self.histories.values():
+            self.kernel.at(history.job.arrival, partial(self._note_arrival, history))
         self.kernel.run()
 
-    def _note_arrival(self, life: Life) -> None:
+    def _note_arrival(self, history: JobHistory) -> None:
         self._decide_soon()
-        self._arrived.append(life)
+        self._arrived.append(history)
 
-    def _note_end(self, life: Life) -> None:
+    def _note_end(self, history: JobHistory) -> None:
         self._decide_soon()
-        self._ended.append(life)
+        self._ended.append(history)
 
     def _decide_soon(self) -> None:
         """All that comes at one moment is known before anything is decided."""
@@ -75,46 +75,46 @@ class RackWorld:
         now = int(self.kernel.now)
         ended, arrived = self._ended, self._arrived
         self._ended, self._arrived = [], []
-        for life in ended:
-            self._end(life, now)
+        for history in ended:
+            self._end(history, now)
         if ended:
             self._move_forward(now)
-        for life in arrived:
-            self._come(life)
-            self._tell(life, self.planner.plan(life.job, now, self._lattice(life, now)), now)
+        for history in arrived:
+            self._come(history)
+            self._tell(history, self.planner.plan(history.job, now, self._lattice(history, now)), now)
 
-    def _come(self, life: Life) -> None:
-        self._waiting[life.job.number] = life
-        self._backlog += life.job.nodes * life.job.limit
+    def _come(self, history: JobHistory) -> None:
+        self._waiting[history.job.number] = history
+        self._backlog += history.job.nodes * history.job.limit
         self._came += 1
-        self._came_limits += life.job.limit
+        self._came_limits += history.job.limit
 
-    def _end(self, life: Life, now: int) -> None:
-        self.planner.end(life.job, life.plan, now)
-        self._ran += life.job.nodes * life.job.runs
-        self._limits += life.job.nodes * life.job.limit
+    def _end(self, history: JobHistory, now: int) -> None:
+        self.planner.end(history.job, history.plan, now)
+        self._ran += history.job.nodes * history.job.runs
+        self._limits += history.job.nodes * history.job.limit
 
     def _move_forward(self, now: int) -> None:
         self.planner.begin_pass(now)
-        for life in sorted(self._waiting.values(), key=lambda life: (life.plan.start, life.job.number)):
-            plan = self.planner.move_forward(life.job, life.plan, now, self._lattice(life, now))
-            if plan is not life.plan:
-                self._tell(life, plan, now)
+        for history in sorted(self._waiting.values(), key=lambda history: (history.plan.start, history.job.number)):
+            plan = self.planner.move_forward(history.job, history.plan, now, self._lattice(history, now))
+            if plan is not history.plan:
+                self._tell(history, plan, now)
 
-    def _tell(self, life: Life, plan: Plan, now: int) -> None:
+    def _tell(self, history: JobHistory, plan: Plan, now: int) -> None:
         """The user, and the rack: the job will start then."""
-        life.told.append((now, plan))
-        if life.starting is not None:
-            life.starting.cancel()
-        life.starting = self.kernel.at(plan.start, partial(self._start, life))
+        history.plans.append((now, plan))
+        if history.starting is not None:
+            history.starting.cancel()
+        history.starting = self.kernel.at(plan.start, partial(self._start, history))
 
-    def _start(self, life: Life) -> None:
-        del self._waiting[life.job.number]
-        self.planner.start(life.job)
-        self._backlog -= life.job.nodes * life.job.limit
-        self.kernel.at(life.end, partial(self._note_end, life))
+    def _start(self, history: JobHistory) -> None:
+        del self._waiting[history.job.number]
+        self.planner.start(history.job)
+        self._backlog -= history.job.nodes * history.job.limit
+        self.kernel.at(history.end, partial(self._note_end, history))
 
-    def _lattice(self, life: Life, now: int) -> Lattice:
+    def _lattice(self, history: JobHistory, now: int) -> Lattice:
         used = self._ran / self._limits if self._limits else 1.0
-        waited = (now - life.job.arrival) * self._came / self._came_limits
-        return self._algorithm.lattice(Outlook(self._backlog / self._nodes, used, waited))
+        waited = (now - history.job.arrival) * self._came / self._came_limits
+        return self._algorithm.lattice(ScanContext(self._backlog / self._nodes, used, waited))

@@ -8,7 +8,7 @@ from enum import StrEnum
 from itertools import combinations, pairwise
 from statistics import fmean
 
-from loopline_simulator.papers.rack.trial import Answer
+from loopline_simulator.papers.rack.rack_trial import RackAnswer
 from loopline_simulator.statistics import Estimate, difference
 
 MORE_IS_BETTER = {"utilisation": True, "correlation": True, "residual": False, "largest_wait": False, "calls": False}
@@ -31,7 +31,7 @@ ROW_OF = {
 _GRADES = "×△○◎"
 
 
-class Outcome(StrEnum):
+class Verdict(StrEnum):
     """Of a paired interval: on the better side of nothing, on the worse, or about it."""
 
     BETTER = "better"
@@ -46,14 +46,14 @@ Loads = Sequence[float | None]
 class Results:
     """Answers by scenario (the share of limits used; None: as logged), load, algorithm and seed."""
 
-    def __init__(self, answers: Sequence[Answer]) -> None:
+    def __init__(self, answers: Sequence[RackAnswer]) -> None:
         self.algorithms = list(dict.fromkeys(answer.case.algorithm for answer in answers))
         self.scenarios = list(dict.fromkeys(answer.case.used for answer in answers))
         self.loads = list(dict.fromkeys(answer.case.workload.load for answer in answers))
         self.seeds = list(dict.fromkeys(answer.case.seed for answer in answers))
         self._by_case = {_key(answer): answer for answer in answers}
 
-    def of(self, used: float | None, algorithm: str, loads: Loads) -> list[Answer]:
+    def of(self, used: float | None, algorithm: str, loads: Loads) -> list[RackAnswer]:
         return [self._by_case[seed, used, load, algorithm] for seed in self.seeds for load in loads]
 
     def values(self, measure: str, used: float | None, algorithm: str, loads: Loads) -> list[float]:
@@ -74,24 +74,24 @@ class Results:
         text = best[0][0]
         for better, worse in pairwise(best):
             found = outcome(measure, self.against(measure, used, better, worse, loads))
-            text += (">" if found is Outcome.BETTER else "=") + worse[0]
+            text += (">" if found is Verdict.BETTER else "=") + worse[0]
         return text
 
-    def agreement(self, measure: str, used: float, loads: Loads) -> Outcome:
+    def agreement(self, measure: str, used: float, loads: Loads) -> Verdict:
         """With Table 1: better where every pair that it ranks comes out so, worse where one comes out reversed."""
         outcomes = [
             outcome(measure, self.against(measure, used, better, worse, loads))
             for better, worse in ranked_pairs(used, ROW_OF[measure])
         ]
-        if Outcome.WORSE in outcomes:
-            return Outcome.WORSE
-        return Outcome.SAME if Outcome.SAME in outcomes else Outcome.BETTER
+        if Verdict.WORSE in outcomes:
+            return Verdict.WORSE
+        return Verdict.SAME if Verdict.SAME in outcomes else Verdict.BETTER
 
 
-def outcome(measure: str, found: Estimate) -> Outcome:
+def outcome(measure: str, found: Estimate) -> Verdict:
     if math.isnan(found.half_width) or 0.0 in found:
-        return Outcome.SAME
-    return Outcome.BETTER if (found.mean > 0) is MORE_IS_BETTER[measure] else Outcome.WORSE
+        return Verdict.SAME
+    return Verdict.BETTER if (found.mean > 0) is MORE_IS_BETTER[measure] else Verdict.WORSE
 
 
 def ranked_pairs(used: float, row: str) -> Iterator[tuple[str, str]]:
@@ -102,5 +102,5 @@ def ranked_pairs(used: float, row: str) -> Iterator[tuple[str, str]]:
             yield better[1], worse[1]
 
 
-def _key(answer: Answer) -> tuple[int, float | None, float | None, str]:
+def _key(answer: RackAnswer) -> tuple[int, float | None, float | None, str]:
     return answer.case.seed, answer.case.used, answer.case.workload.load, answer.case.algorithm

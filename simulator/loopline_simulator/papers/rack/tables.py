@@ -17,16 +17,16 @@ from loopline_simulator.papers.rack.ranking import (
     SCENARIOS,
     TABLE_1,
     Loads,
-    Outcome,
     Results,
+    Verdict,
     outcome,
 )
 from loopline_simulator.statistics import Estimate, estimate
 
 BASE = "current"
 """What the others are set against."""
-_COLOURS = {Outcome.BETTER: "green", Outcome.WORSE: "red", Outcome.SAME: "dim"}
-_AGREEMENT = {Outcome.BETTER: "green", Outcome.WORSE: "red", Outcome.SAME: "yellow"}
+_COLOURS = {Verdict.BETTER: "green", Verdict.WORSE: "red", Verdict.SAME: "dim"}
+_AGREEMENT = {Verdict.BETTER: "green", Verdict.WORSE: "red", Verdict.SAME: "yellow"}
 _TITLES = {"largest_wait": "largest wait"}
 
 
@@ -162,7 +162,7 @@ def _tally(results: Results, used: float | None, name: str) -> str:
         for measure in MORE_IS_BETTER
         for load in results.loads
     ]
-    return f"{outcomes.count(Outcome.BETTER)}/{outcomes.count(Outcome.WORSE)}"
+    return f"{outcomes.count(Verdict.BETTER)}/{outcomes.count(Verdict.WORSE)}"
 
 
 def _legend() -> Text:

@@ -18,7 +18,7 @@ from loopline_simulator.traces.swf import SwfJob, read_jobs
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
+class RackJob:
     """A rectangle of nodes. Times in steps; it runs for ``runs``, which nobody knows, and at most for ``limit``."""
 
     number: int
@@ -53,18 +53,18 @@ class Drawn:
     load: float = 0.9  # work that arrives, as a share of what the rack can do
     sides: Sides = Sides.UNIFORM
 
-    def of(self, seed: int, rack: Rack) -> list[Job]:
+    def of(self, seed: int, rack: Rack) -> list[RackJob]:
         """The jobs of the run ``seed``. Loads and shares change neither their shapes nor their limits."""
         times = arrival_times(Arrivals.POISSON, seed, self.count, self._interval(rack))
         return [self._job(seed, number, int(time)) for number, time in enumerate(times)]
 
-    def _job(self, seed: int, number: int, arrival: int) -> Job:
+    def _job(self, seed: int, number: int, arrival: int) -> RackJob:
         random = stream(seed, "rectangle", number)
         width, height = self._side(random), self._side(random)
         limit = int(random.integers(1, self.longest + 1))
         least, most = self._shares
         share = least + (most - least) * (1.0 - float(random.random()))
-        return Job(number, arrival, width, height, limit, max(1, math.ceil(share * limit)))
+        return RackJob(number, arrival, width, height, limit, max(1, math.ceil(share * limit)))
 
     def _side(self, random: Generator) -> int:
         if self.sides is Sides.UNIFORM:
@@ -105,7 +105,7 @@ class Logged:
     first: int | None = None  # so many jobs
     load: float | None = None
 
-    def of(self, seed: int, rack: Rack) -> list[Job]:
+    def of(self, seed: int, rack: Rack) -> list[RackJob]:
         """The same ones for every seed."""
         with opened(self.file) as lines, named(self.file):
             jobs = list(islice(_rectangles(read_jobs(lines), rack, self.step_s), self.first))
@@ -114,7 +114,7 @@ class Logged:
             raise LooplineError("trace", f"{self.file}: no job in it can run", hint)
         return self._stretched(sorted(jobs, key=lambda job: (job.arrival, job.number)), rack)
 
-    def _stretched(self, jobs: list[Job], rack: Rack) -> list[Job]:
+    def _stretched(self, jobs: list[RackJob], rack: Rack) -> list[RackJob]:
         first = jobs[0].arrival
         factor = 1.0 if self.load is None else load_of(jobs, rack) / self.load
         times = [int((job.arrival - first) * factor) for job in jobs]
@@ -124,13 +124,13 @@ class Logged:
         ]
 
 
-def load_of(jobs: Sequence[Job], rack: Rack) -> float:
+def load_of(jobs: Sequence[RackJob], rack: Rack) -> float:
     """Work that arrives, as a share of what the rack can do meanwhile."""
     span = max(job.arrival for job in jobs) - min(job.arrival for job in jobs)
     return sum(job.nodes * job.runs for job in jobs) / (rack.nodes * max(1, span))
 
 
-def _rectangles(jobs: Iterable[SwfJob], rack: Rack, step_s: float) -> Iterator[Job]:
+def _rectangles(jobs: Iterable[SwfJob], rack: Rack, step_s: float) -> Iterator[RackJob]:
     for job in jobs:
         count = job.requested_processors or job.processors
         if not count or not job.run_time:
@@ -139,7 +139,7 @@ def _rectangles(jobs: Iterable[SwfJob], rack: Rack, step_s: float) -> Iterator[J
         if count <= rack.nodes and height <= rack.height:
             limit = math.ceil((job.requested_time or job.run_time) / step_s)
             runs = min(limit, math.ceil(job.run_time / step_s))
-            yield Job(job.number, int(job.submitted / step_s), width, height, limit, runs)
+            yield RackJob(job.number, int(job.submitted / step_s), width, height, limit, runs)
 
 
 def squarest(count: int, rack: Rack) -> tuple[int, int]:
