@@ -44,7 +44,7 @@ def test_on_steady_machines_all_is_certain_and_exact():
     found = ask(busy(), job(size=30, tasks=3))
     assert (found.runs, found.ended, found.waits_for, found.delays[0].mean_s) == (1, 1, [], 0.0)
     assert (found.start.median, found.end.median) == (pytest.approx(16), pytest.approx(16 + 20))
-    assert "would delay nobody" in text(found)
+    assert "would delay no job" in text(found)
 
 
 def test_an_equal_job_waits_and_the_guarantee_holds():

@@ -101,7 +101,7 @@ def test_a_timetable_knows_what_is_taken_when(bookings: list[tuple[int, int, int
             continue
         timetable.take(start, start + length, bit)
         if given_back:
-            timetable.give_back(start, start + length, bit)
+            timetable.free(start, start + length, bit)
         else:
             for time in span:
                 literal[time] |= bit

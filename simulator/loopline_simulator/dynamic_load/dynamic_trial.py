@@ -1,4 +1,4 @@
-"""One run, and what is measured of it: how long jobs take from submission to completion."""
+"""A run of dynamic load sharing, and its measures: how long jobs take from submission to completion."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from loopline_simulator.dynamic_load.scenario import Information, Machines, Prog
 from loopline_simulator.fast.trial import settings
 
 _WARM_UP = 0.2
-"""So many of the first jobs are left out: nobody has seen their programs yet."""
+"""Share of the first jobs that the measures leave out, because their programs are still unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class DynamicCase:
-    """The same case gives the same answer, on every machine and in every process."""
+    """Everything that a run depends on. The same case gives the same answer on every machine and in every process."""
 
     seed: int
     policy: str
@@ -46,7 +46,7 @@ class DynamicAnswer:
 
 @dataclass(slots=True)
 class _EndRecorder:
-    """When each job was over."""
+    """Observer that records when each job ended."""
 
     finished: dict[int, float] = field(default_factory=dict)
     departures: list[tuple[int, int, float]] = field(default_factory=list)  # departure, arrival, weight
@@ -61,7 +61,7 @@ class _EndRecorder:
 
 
 def run(case: DynamicCase) -> DynamicAnswer:
-    """RuntimeError if not every job came to its end."""
+    """Run the case. Raises RuntimeError if a job did not end."""
     hosts, recorder = case.machines.hosts(case.seed), _EndRecorder()
     runs = case.programs.arrivals(case.seed, case.machines.capacity)
     delays_s = {host.name: case.machines.delay_s(case.seed, host.name) for host in hosts}
@@ -86,7 +86,7 @@ def _measures(case: DynamicCase, runs: list[ProgramRun], recorder: _EndRecorder)
 
 
 def _passings(departures: list[tuple[int, int, float]]) -> int:
-    """Of those that were both in the grid: a later arrival, no lighter, with an earlier departure."""
+    """Count pairs of jobs in the grid together: a later arrival, at least as heavy, with an earlier departure."""
     ordered = sorted(departures)
     return sum(
         arrival < of_earlier and weight <= weight_of_earlier

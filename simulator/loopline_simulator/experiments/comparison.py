@@ -1,4 +1,4 @@
-"""From the answers of many runs to the rows of a table: policies beside one another, and beside the paper."""
+"""Rows of a table from the answers of many runs: policies beside one another, and beside the paper."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from loopline_simulator.fast.trial import Answer
 from loopline_simulator.statistics import Estimate, Moments, estimate, ratio
 
 BASE = "first-come"
-"""What every policy's mean total is compared with, on the same seeds."""
+"""The policy whose mean total the others are compared with, on the same seeds."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """A figure over the seeds; the paper's, and ours as a share of it."""
+    """A figure over the seeds; the paper's figure, and ours as a share of it."""
 
     ours: Estimate
     paper: float | None = None
@@ -26,7 +26,7 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class PolicyRow:
-    """One policy under one workload. Passings are summed over all runs; shares are of one."""
+    """Results of a policy under one workload. Passings are summed over all runs; shares are between 0 and 1."""
 
     policy: str
     order: str
@@ -44,7 +44,7 @@ class PolicyRow:
 
 @dataclass(frozen=True, slots=True)
 class PolicyComparison:
-    """All policies under one workload."""
+    """Results of all policies under one workload."""
 
     table: int | None  # of the paper
     interval: float
@@ -53,8 +53,9 @@ class PolicyComparison:
 
 
 def compare(answers: Sequence[Answer], *, as_in_paper: bool) -> list[PolicyComparison]:
-    """One comparison a workload. ``as_in_paper``: all but fit and interval is Table 2's, so figures may be set
-    beside the paper's.
+    """Return a comparison for each workload.
+
+    ``as_in_paper`` is True if only fit and interval differ from the paper's Table 2, so that its figures apply.
     """
     by_workload = groupby(sorted(answers, key=_interval), key=_interval)
     return [_comparison(list(group), as_in_paper) for _, group in by_workload]
@@ -109,6 +110,6 @@ def _row(
 
 
 def cell(values: Sequence[float], reference: float | None = None) -> Cell:
-    """From one value a seed, beside the paper's figure where it has one."""
+    """Return the estimate from one value per seed, beside the paper's figure if there is one."""
     ours = estimate(values)
     return Cell(ours) if reference is None else Cell(ours, reference, ours.over(reference))

@@ -1,4 +1,4 @@
-"""``loopline simulate dynamic-load``: where to send a job whose size nobody gave, on machines that are unlike."""
+"""``loopline simulate dynamic-load``: choose machines of different speeds for jobs of unknown size."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _INFORMED = (
     (Information.PERIODIC, SizeKnowledge.PREDICTED),
     (Information.PIGGYBACK, SizeKnowledge.PREDICTED),
 )
-"""What the master knows, from the most to what the paper has."""
+"""Levels of the master's knowledge, from full knowledge down to the paper's."""
 
 Loads = Annotated[tuple[Annotated[float, Parameter(validator=Number(gt=0, lt=1))], ...], Several]
 
@@ -38,20 +38,20 @@ Loads = Annotated[tuple[Annotated[float, Parameter(validator=Number(gt=0, lt=1))
 @Parameter(name="*", group=Group("Jobs and machines", sort_key=1))
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class DynamicSetting:
-    """What is submitted, and what it runs on.
+    """Jobs and machines of the experiment.
 
     Parameters
     ----------
     jobs
-        How many, of one task each.
+        Number of jobs, each of one task.
     loads
         Work that arrives, as a share of what all machines can do; a table for each.
     pcs
-        How many machines, in equal shares of each speed.
+        Number of machines, in equal shares of each speed.
     speeds
-        Of their benchmarks, in reference CPU-seconds per second.
+        Benchmark speeds of the machines, in reference CPU-seconds per second.
     order
-        What all policies promise about the order of completions.
+        Order guarantee that all policies give.
     """
 
     jobs: Count = 1000
@@ -73,16 +73,16 @@ def dynamic_load(
     setting: DynamicSetting = DynamicSetting(),
     runs: SweepOptions = RUNS,
 ) -> int:
-    """Shirotani et al.: the least expected turnaround against the paper's other ways of choosing a machine.
+    """Compare the least expected turnaround with the paper's other ways to choose a machine (Shirotani et al.).
 
-    Users submit runs of their programs to machines of unlike speed, used by their owners. Nobody says how large a
-    job is: the master predicts it from earlier runs of the same program. Two tables for each load: the policies, with
-    what the paper's master knows; and policy turnaround with more and less knowledge.
+    Users submit runs of their programs to machines of different speeds, which their owners use too. The master
+    predicts the size of a job from earlier runs of the same program. Two tables for each load: the policies, with the
+    knowledge of the paper's master; and policy turnaround with more and less knowledge.
 
     Parameters
     ----------
     policies
-        Which to compare.
+        Policies to compare.
     """
     chosen = tuple(dict.fromkeys(map(known_policy, policies)))
     cases = list(dict.fromkeys(_cases(chosen, setting, runs)))

@@ -1,4 +1,4 @@
-"""What came of a run: an observer of the fast world that keeps jobs and, where asked, attempts."""
+"""Measures of a run: an observer of the fast world that records jobs and, on request, attempts."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from loopline_simulator.statistics import Moments, moments
 
 @dataclass(frozen=True, slots=True)
 class JobRecord:
-    """One job's course. Times are seconds of the run; one that has not come is None."""
+    """Times and size of a job. Times are seconds of the run; None for an event still to come."""
 
     id: int
     arrival: int
@@ -46,15 +46,16 @@ class JobRecord:
         return self.held[1] - self.held[0] if self.held else 0.0
 
     def slowdown(self, capacity: float, fastest: float) -> float:
-        """Its total time, in times that it needs at least where it is alone: all hosts together do its work, or the
-        fastest one does its longest task, all at the mean speeds given.
+        """Return the total time as a multiple of the least time that the job needs alone.
+
+        Alone, all hosts together do its work, or the fastest one does its longest task, at the mean speeds given.
         """
         return self.total / max(self.size / capacity, self.longest_task / fastest)
 
 
 @dataclass(frozen=True, slots=True)
 class AttemptRecord:
-    """One bar of a Gantt chart."""
+    """An attempt as a bar of a Gantt chart."""
 
     id: AttemptId
     worker: str
@@ -67,7 +68,7 @@ class AttemptRecord:
 
 @dataclass(frozen=True, slots=True)
 class Measures:
-    """What tables are made of. ``lost_*``: the share spent in attempts whose result was not used."""
+    """Figures of a run for the tables. ``lost_*`` is the share spent in attempts whose result was not used."""
 
     waiting: Moments
     execution: Moments
@@ -85,7 +86,9 @@ class Measures:
 
 
 class Recorder:
-    """``FastWorld(..., observe=recorder)``. Attempts are kept only where ``attempts`` says so: they are many."""
+    """Observer for ``FastWorld(..., observe=recorder)``. Attempts are recorded on request only, since they
+    are many.
+    """
 
     def __init__(self, hosts: Sequence[Host], *, attempts: bool = False) -> None:
         self.attempts: list[AttemptRecord] = []
@@ -97,17 +100,19 @@ class Recorder:
         self._replicas = 0
 
     def __call__(self, effects: Effects) -> None:
-        self._jobs.update(effects.jobs)  # a job's row keeps all that is asked for; only its last state counts
+        self._jobs.update(effects.jobs)  # only the last state of a job's row counts
         for attempt in effects.attempts.values():
             if attempt.ended_at is not None:
                 self._ended(attempt, attempt.ended_at)
 
     def jobs(self) -> list[JobRecord]:
-        """In order of arrival."""
+        """Return the jobs in order of arrival."""
         return [_record(job) for job in sorted(self._jobs.values(), key=lambda job: job.arrival)]
 
     def measures(self, capacity: float, fastest: float) -> Measures:
-        """Of the jobs that have finished; ``capacity`` and ``fastest`` as in JobRecord.slowdown."""
+        """Return the measures of the jobs that have finished; ``capacity`` and ``fastest`` as in
+        JobRecord.slowdown.
+        """
         jobs = self.jobs()
         ended = [job for job in jobs if job.finished is not None]
         if not ended:

@@ -1,4 +1,4 @@
-"""A grid and its jobs, drawn from a seed: small enough to see many of them through, with everything in them."""
+"""A grid and its jobs, drawn from a seed: small enough for many runs, with every kind of load and fault."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ROUGH_NETWORK = Conditions(delay_s=0.005, jitter_s=0.1, loss=0.01, duplication=0
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """What a run is made of. ``Scenario()`` is far worse than any real grid."""
+    """Parameters of a run. ``Scenario()`` is far worse than any real grid."""
 
     machines: int = 5
     max_slots: int = 2

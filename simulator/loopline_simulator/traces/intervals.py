@@ -1,4 +1,4 @@
-"""When machines were there: a CSV of intervals, one a line.
+"""Availability of machines: a CSV of intervals, one on each line.
 
 Columns are named in the first line, in any order: ``host,start,end`` and, where it is known, ``speed`` (reference
 CPU-seconds per second in that interval). Without such a line they come in this order. Times are seconds, or ISO 8601
@@ -25,7 +25,7 @@ _NAME: TypeAdapter[str] = TypeAdapter(Name)
 
 @dataclass(slots=True)
 class TracedMachine:
-    """One host's stays, in order and disjoint; its speed, where the file says so."""
+    """Stays of one host, sorted and disjoint, and its speed if the file says it."""
 
     stays: list[Interval] = field(default_factory=list)
     speed: Piecewise | None = None
@@ -42,7 +42,7 @@ class _Row:
 
 
 def read_machines(lines: Iterable[str]) -> dict[str, TracedMachine]:
-    """By name, in the order of first mention. LooplineError names the line that is no interval."""
+    """Return the machines by name, in the order of first mention. Raises LooplineError with the line of a mistake."""
     rows = _rows(lines)
     kinds = {row.is_dated for row in rows}
     if len(kinds) > 1:
@@ -85,7 +85,7 @@ def _rows(lines: Iterable[str]) -> list[_Row]:
 
 
 def _cells(lines: Iterable[str]) -> Iterator[tuple[int, list[str]]]:
-    """(line, its cells) of all that is neither blank nor a comment."""
+    """Yield the line number and cells of each line; blank lines and comments are left out."""
     for number, line in enumerate(lines, 1):
         try:
             cells = [cell.strip() for cell in next(csv.reader([line]), [])]

@@ -1,4 +1,4 @@
-"""One run of a trace, and all that it depends on. Cases travel to other processes: they name their files."""
+"""A run of a trace, and everything that it depends on. Cases travel to other processes: they name their files."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from loopline_simulator.traces.intervals import TracedMachine, read_machines
 from loopline_simulator.traces.swf import Selection, arrivals, read_jobs
 
 _STAYS = 10_000
-"""Drawn for a host at most."""
+"""Largest number of stays drawn for a host."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,10 +36,10 @@ class TraceCase:
     availability: Path | None = None
     absence: Absence = Absence.LOSES
     lease_s: float = 300.0
-    stay_s: float | None = None  # mean time for which hosts are there, where no file says it; None: always
-    away_s: float = 3600.0  # ... and for which they are not
+    stay_s: float | None = None  # mean stay of hosts, without an availability file; None: always
+    away_s: float = 3600.0  # mean absence of hosts
     presence: Path | None = None
-    share: float = 0.0  # of its speed that a host has left over while its owner uses it
+    share: float = 0.0  # of a host's speed that is left while its owner uses it
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class TraceAnswer:
 
 
 def run(case: TraceCase) -> TraceAnswer:
-    """LooplineError where a file cannot be used, or where nothing ever finished."""
+    """Run the case. Raises LooplineError if a file is unusable or no job finished."""
     jobs = load_jobs(case.swf, case.selection)
     hosts, stays = _hosts(case)
     recorder = Recorder(hosts)
@@ -85,7 +85,7 @@ def _settings(case: TraceCase) -> SchedulerSettings:
 
 
 def _hosts(case: TraceCase) -> tuple[list[Host], dict[str, list[Interval]]]:
-    """Those of the park; or those that the file names, with its speeds, or the park's where it says none."""
+    """Return the hosts of the park or of the availability file, with the file's speeds where it says them."""
     hosts, stays = _machines(case)
     present = load_machines(case.presence) if case.presence is not None else {}
     strangers = present.keys() - {host.name for host in hosts}

@@ -1,4 +1,4 @@
-"""A recording and what would have been instead, side by side."""
+"""A recording beside its replay under other decisions."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from loopline_simulator.whatif.recording import Recording
 from loopline_simulator.whatif.tally import COMPLETED, Tally, passings
 
 SHOWN = 30
-"""Jobs that are listed for people; programs get all."""
+"""Number of jobs listed in the text; JSON has all of them."""
 
 
 @dataclass(frozen=True, slots=True)
 class JobTimes:
-    """One job's, in seconds; None: it has not come to that. ``end_s`` counts from the log's beginning."""
+    """Times of a job in seconds; None for an event still to come. ``end_s`` counts from the log's beginning."""
 
     state: str
     wait_s: float | None
@@ -28,7 +28,7 @@ class JobTimes:
 
 @dataclass(frozen=True, slots=True)
 class Overall:
-    """Means are over the jobs that completed in both."""
+    """Figures of one side. Means are over the jobs that completed on both sides."""
 
     policy: str
     order: str
@@ -37,10 +37,10 @@ class Overall:
     total_s: float | None
     end_s: float | None  # of the last job to complete
     completed: int
-    passings: int  # without those that are excused: the job passed was paused or stalled
+    passings: int  # except excused ones, which passed a paused or stalled job
     excused: int
-    lost_s: float  # slot-seconds computed in vain
-    lost_share: float  # of all that was computed
+    lost_s: float  # slot-seconds of attempts without an accepted result
+    lost_share: float  # lost_s as a share of all slot-seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class JobRow:
     name: str
     size: float | None
     recorded: JobTimes
-    what_if: JobTimes | None  # None: there was no room for it
+    what_if: JobTimes | None  # None: the replay had no room for it
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,9 @@ class WhatIfComparison:
 def compare(
     recording: Recording, other: Tally, settings: SchedulerSettings, jobs_as: Mapping[int, int]
 ) -> WhatIfComparison:
-    """``settings``: those of the what-if; ``jobs_as``: its numbers of the recording's jobs."""
+    """Compare the recording with its replay under ``settings``; ``jobs_as`` maps recorded job numbers to replayed
+    ones.
+    """
     rows = [
         JobRow(job.id, job.spec.name, job.size, _course(job, recording.began), _course_of(other, jobs_as.get(job.id)))
         for job in sorted(recording.tally.jobs.values(), key=lambda job: job.id)
@@ -77,7 +79,7 @@ def compare(
 
 
 def text(comparison: WhatIfComparison) -> str:
-    """For people."""
+    """Return the comparison as text."""
     lines = [f"{'':24}{'recorded':>18}{'what if':>18}{'change':>10}"]
     lines += _overall_lines(comparison.recorded, comparison.what_if)
     lines += ["", f"{'job':>6}  {'name':16}{'wait':>20}{'execution':>22}{'total':>22}{'end':>22}"]

@@ -1,4 +1,4 @@
-"""A job from a file, as ``POST /api/v1/jobs`` takes it: JSON, TOML or, where a reader for it is installed, YAML."""
+"""A job from a file, as ``POST /api/v1/jobs`` takes it: JSON, TOML or, if a reader for it is installed, YAML."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from loopline_shared.spec import JobSpec
 
 
 def read_job(file: Path) -> JobSpec:
-    """LooplineError says what is wrong with the file."""
+    """Read the job. Raises LooplineError with the file's mistake."""
     reader = _READERS.get(file.suffix.lower())
     if reader is None:
         raise _unusable(file, "a job file ends in .json, .toml or .yaml")

@@ -1,4 +1,4 @@
-"""The event log as lines of JSON, one batch each: what ``loopline replay DATABASE --events`` writes."""
+"""The event log as lines of JSON, a batch on each line: the output of ``loopline replay DATABASE --events``."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from loopline_shared.errors import LooplineError
 
 
 def batches(lines: Iterable[bytes]) -> Iterator[Batch]:
-    """One after the other, never all at once. LooplineError names the line that is none, or an empty log."""
+    """Yield the batches one by one. Raises LooplineError with the number of an invalid line, or for an empty log."""
     number = 0
     for number, line in enumerate(lines, 1):
         batch = _batch(number, line)

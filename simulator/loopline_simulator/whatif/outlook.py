@@ -1,4 +1,4 @@
-"""What the forecasts of several seeds come to, for programs and for people."""
+"""Summary of the forecasts of several seeds, as JSON and as text."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from loopline_simulator.whatif.forecast import ForecastRun
 from loopline_simulator.whatif.recording import Recording
 
 NOTICED_S = 0.5
-"""A shorter delay than this is not spoken of."""
+"""Shortest delay that is mentioned."""
 
 
 @dataclass(frozen=True, slots=True)
 class QuantileRange:
-    """Of the seeds in which it came to pass, in seconds."""
+    """Median and extremes in seconds, over the seeds in which the event occurred."""
 
     median: float
     least: float
@@ -35,19 +35,19 @@ class Delay:
 
 @dataclass(frozen=True, slots=True)
 class Outlook:
-    """``start`` and ``end`` are counted from now; None: in no run."""
+    """Forecast over all seeds. ``start`` and ``end`` count from now; None if no run came to them."""
 
     name: str
     tasks: int
     size: float | None
     policy: str
     order: str
-    runs: int  # 1: nothing had to be drawn
+    runs: int  # 1: no random draws
     ended: int  # runs in which it ended
     start: QuantileRange | None
     end: QuantileRange | None
-    waits_for: list[int]  # jobs that it may not pass
-    delays: list[Delay]  # of the jobs that would end, the longest first
+    waits_for: list[int]  # jobs that it must not pass
+    delays: list[Delay]  # of jobs that would still end, the longest first
     stopped: list[int]  # jobs that in some run would no longer end
 
     def to_json(self) -> dict[str, object]:
@@ -74,7 +74,7 @@ def outlook(recording: Recording, new: JobSpec, settings: SchedulerSettings, run
 
 
 def text(found: Outlook) -> str:
-    """For people."""
+    """Return the forecast as text."""
     tasks = "1 task" if found.tasks == 1 else f"{found.tasks:,} tasks"
     size = "of unknown size" if found.size is None else f"size {seconds(found.size)}"
     lines = [f"{found.name or 'the job'} ({tasks}, {size}), submitted now under {found.policy}, order {found.order}:"]
@@ -84,11 +84,11 @@ def text(found: Outlook) -> str:
             f"  in {found.runs - found.ended} of {found.runs} runs it would not end on the machines there are"
         )
     if found.waits_for:
-        lines.append(f"  may not pass    {_jobs(found.waits_for)}: its last task is kept back for them")
+        lines.append(f"  may not pass    {_jobs(found.waits_for)}: its last task is held for them")
     else:
         lines.append("  need not wait for any job")
     lines += _delay_lines(found)
-    drawn = "nothing had to be drawn" if found.runs == 1 else f"{found.runs} runs, each with other luck"
+    drawn = "no random draws" if found.runs == 1 else f"{found.runs} runs with different random draws"
     return "\n".join([*lines, f"  ({drawn})"])
 
 
@@ -100,7 +100,7 @@ def _delay_lines(found: Outlook) -> list[str]:
         for delay in later
     ]
     lines += [f"  would keep      job {job} from ending" for job in found.stopped]
-    return lines or ["  would delay nobody"]
+    return lines or ["  would delay no job"]
 
 
 def _delay(recording: Recording, job: int, runs: Sequence[ForecastRun]) -> Delay | None:

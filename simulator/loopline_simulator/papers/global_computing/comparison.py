@@ -1,4 +1,4 @@
-"""From the answers of many runs to rows: schedulers beside one another, and beside the paper."""
+"""Rows from the answers of many runs: schedulers beside one another, and beside the paper."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from loopline_simulator.statistics import Estimate, estimate, ratio
 Figures = TypeVar("Figures")
 
 BASES = ("GRR", "LOAD")
-"""What every scheduler's mean total is compared with, on the same seeds."""
+"""Schedulers whose mean total the others are compared with, on the same seeds."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClientRow:
-    """What one client got."""
+    """Results of one client."""
 
     client: str
     throughput: Cell  # KB/s
@@ -34,7 +34,7 @@ class ClientRow:
 
 @dataclass(frozen=True, slots=True)
 class SchedulerRow:
-    """One scheduler in one setting."""
+    """Results of one scheduler in one setting."""
 
     scheduler: str
     times: dict[str, Cell]  # seconds, by TIMES
@@ -46,7 +46,7 @@ class SchedulerRow:
 
 @dataclass(frozen=True, slots=True)
 class QueueingSetting:
-    """All schedulers in one setting."""
+    """Results of all schedulers in one setting."""
 
     table: int | None  # of the paper
     reading: str
@@ -58,7 +58,7 @@ class QueueingSetting:
 
 
 def compare(answers: Sequence[QueueingAnswer]) -> list[QueueingSetting]:
-    """One setting for each that the answers are of, in their order."""
+    """Return a setting for each that occurs in the answers, in their order."""
     return [_setting(list(group)) for _, group in groupby(answers, key=lambda answer: _key(answer.case))]
 
 
@@ -67,7 +67,7 @@ def _key(case: QueueingCase) -> tuple[int | None, str, str, str]:
 
 
 def traffic_of(case: QueueingCase) -> str:
-    """The kinds of traffic on its networks."""
+    """Return the kinds of traffic on the case's networks."""
     return ", ".join(sorted({network.traffic.kind for network in case.scenario.networks}))
 
 
@@ -124,5 +124,5 @@ def _client_row(case: QueueingCase, number: int, name: str, runs: Sequence[Queue
 def _known(
     case: QueueingCase, tables: dict[int, dict[tuple[str, str], Figures]], key: tuple[str, str]
 ) -> Figures | None:
-    """The paper's figures, where the case is the paper's in everything."""
+    """Return the paper's figures if everything in the case is the paper's."""
     return tables.get(case.table, {}).get(key) if case.table and traffic_of(case) == "poisson" else None

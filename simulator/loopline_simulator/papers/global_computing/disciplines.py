@@ -1,4 +1,4 @@
-"""How a server of a scenario shares its time (the paper's section 3.1.3: first come, and others as future work)."""
+"""Queueing disciplines of a scenario's servers (the paper's section 3.1.3: first come; others as future work)."""
 
 from __future__ import annotations
 

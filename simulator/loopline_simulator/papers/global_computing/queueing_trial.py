@@ -1,4 +1,4 @@
-"""One run of a scenario, and what it comes to. Cases travel to other processes."""
+"""A run of a scenario, and its measures. Cases travel to other processes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from loopline_simulator.papers.global_computing.scenario import KB, QueueingScen
 
 @dataclass(frozen=True, slots=True)
 class QueueingCase:
-    """The same case gives the same answer, on every machine and in every process."""
+    """Everything that a run depends on. The same case gives the same answer on every machine and in every process."""
 
     seed: int
     scheduler: str
@@ -24,7 +24,7 @@ class QueueingCase:
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """One client's: what it got of the network, and of the whole."""
+    """Throughput and performance of one client."""
 
     throughput_kb_s: float
     performance_mflops: float
@@ -32,8 +32,9 @@ class Rates:
 
 @dataclass(frozen=True, slots=True)
 class QueueingMeasures:
-    """Means over the requests that counted; communication includes the wait for the client's own earlier data, and
-    computing that for the server.
+    """Means over the requests that counted.
+
+    Communication includes the wait for the client's own earlier data, and computing the wait for the server.
     """
 
     communication_s: float

@@ -1,4 +1,4 @@
-"""One run: requests on their way from the client, through a network, a server and a network, back."""
+"""A run: requests travel from the client through a network to a server, and through a network back."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ from loopline_simulator.papers.global_computing.traffic import Packets
 from loopline_simulator.streams import stream
 
 _NEWS = 0.05
-"""Weight of the last packet, once there have been many, in what is believed of a network."""
+"""Weight of the latest packet in the estimate of a network, once there have been many."""
 _WAYS = ("out", "back")
 
 
 @dataclass(slots=True)
 class Request:
-    """All moments in seconds."""
+    """A request and its times in seconds."""
 
     client: int
     server: int
     issued: float
-    arrived: float = 0.0  # its data, at the server
+    arrived: float = 0.0  # arrival of its data at the server
     computed: float = 0.0
     ended: float = 0.0
 
 
 @dataclass(slots=True)
 class Lately:
-    """A mean in which what is old fades; before anything has been seen, what is believed instead."""
+    """A mean in which old values fade; before the first value, a prior belief."""
 
     mean: float
     seen: int = 0
@@ -45,7 +45,10 @@ class Lately:
 
 
 class QueueingWorld:
-    """Is what a scheduler sees of it: ``schedulers.Grid``. Every object draws from a stream of its own."""
+    """Clients, networks and servers in virtual time, seen by a scheduler as a ``schedulers.ServerView``.
+
+    Every object draws from its own stream.
+    """
 
     def __init__(self, scenario: QueueingScenario, scheduler: str, seed: int) -> None:
         self.kernel = Kernel()
@@ -75,7 +78,7 @@ class QueueingWorld:
             self._add_client(number, client)
 
     def run(self) -> None:
-        """Until the last completion that counts."""
+        """Run until the last completion that counts."""
         try:
             self.kernel.run()
         except _Enough:
@@ -83,7 +86,7 @@ class QueueingWorld:
 
     @property
     def events(self) -> int:
-        """Calls made, and packets of others that passed."""
+        """Number of calls made and of foreign packets that passed."""
         return self.kernel.events + sum(network.passed for network in self._networks.values())
 
     def computing_s(self, client: int, server: int) -> float:
@@ -108,7 +111,7 @@ class QueueingWorld:
     # Parts
 
     def _add_server(self, part: ServerPart) -> None:
-        """With the jobs of others: equation (9)."""
+        """Add a server and the jobs of others on it: equation (9)."""
         server = part.discipline.server(self.kernel, part.speed_mops)
         self.servers.append(server)
         if not part.utilisation:
@@ -131,7 +134,9 @@ class QueueingWorld:
         return PacketNetwork(others, part.bandwidth_kb_s * KB, part.places(self._scenario.packet_kb), packet_bytes)
 
     def _line(self, client: ClientPart, way: str) -> PacketQueue:
-        """Sends at the rate of equation (4): a packet's size by the bandwidth of the client's fastest network."""
+        """Return the client's queue, which sends at the rate of equation (4): packet size over its fastest
+        bandwidth.
+        """
         scenario = self._scenario
         bandwidth = max(scenario.network(site_of(client), part.name).bandwidth_kb_s for part in scenario.servers)
         random = stream(self._seed, "line", client.name, way)
@@ -148,7 +153,7 @@ class QueueingWorld:
 
         self.kernel.at(next(intervals), issue)
 
-    # The way of a request
+    # The path of a request
 
     def _send(self, client: int) -> None:
         server = self._scheduler.choose(client, self)
@@ -179,8 +184,8 @@ class QueueingWorld:
 
 
 class _Enough(Exception):  # noqa: N818  # not an error
-    """So many requests have been completed as were to be."""
+    """Signal that the last completion to count has come."""
 
 
 def _nothing() -> None:
-    """The end of somebody else's job."""
+    """Ignore the end of another user's job."""

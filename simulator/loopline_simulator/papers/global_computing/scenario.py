@@ -1,4 +1,4 @@
-"""A scenario: who computes what where. Written in TOML; see docs/global-computing.md."""
+"""A scenario: clients, networks, servers and programs. It is written in TOML; see docs/global-computing.md."""
 
 from __future__ import annotations
 
@@ -20,8 +20,10 @@ Several = Annotated[list[Name], Field(min_length=1, max_length=1000)]
 
 
 class RequestsPart(Part):
-    """How often a client asks: the mean interval is what a request is expected to take and ``pause_s`` more (sections
-    4.1 and 5.1). Expected is ``expected_s``; left out, what it would take alone on the server that is worst for it.
+    """Frequency of a client's requests: the mean interval is the expected time of a request plus ``pause_s``.
+
+    The expected time is ``expected_s`` or, by default, the time alone on the client's worst server (sections 4.1 and
+    5.1).
     """
 
     intervals: Law = Exponential()
@@ -30,7 +32,7 @@ class RequestsPart(Part):
 
 
 class ClientPart(Part):
-    """Clients of one ``site`` share its networks; left out, the client is a site of its own."""
+    """A client. Clients of one ``site`` share its networks; without a site, the client is a site of its own."""
 
     name: Name
     site: Name | None = None
@@ -39,8 +41,9 @@ class ClientPart(Part):
 
 
 class ServerPart(Part):
-    """``utilisation``: the share of its time that jobs of others take, which come as ``intervals`` and ``sizes`` say,
-    with ``job_mop`` in the mean.
+    """A server. Jobs of others take the share ``utilisation`` of its time.
+
+    Those jobs come as ``intervals`` and ``sizes`` say, with a mean of ``job_mop``.
     """
 
     name: Name
@@ -53,8 +56,9 @@ class ServerPart(Part):
 
 
 class NetworkPart(Part):
-    """Joins every one of ``sites`` with every one of ``servers`` (left out: all), each pair by queues of its own,
-    there and back. ``throughput_kb_s`` is what a request is to get of the bandwidth: the rest is traffic.
+    """Networks that join each of ``sites`` with each of ``servers`` (default: all), each pair by its own two queues.
+
+    ``throughput_kb_s`` is the part of the bandwidth that a request gets: the rest is traffic.
     """
 
     sites: Several | None = None
@@ -75,7 +79,7 @@ class NetworkPart(Part):
         return site in (self.sites or [site]) and server in (self.servers or [server])
 
     def places(self, packet_kb: float) -> int:
-        """N of equation (8), the packet that is being sent included."""
+        """Return N of equation (8), including the packet being sent."""
         return max(2, round(self.latency_s * self.bandwidth_kb_s / packet_kb))
 
     @property
@@ -85,7 +89,9 @@ class NetworkPart(Part):
 
 
 class QueueingScenario(Part):
-    """One setting. A run ends with the completion of the ``completions``-th request, and counts those alone."""
+    """A setting. A run ends with the completion of the ``completions``-th request, and counts the requests
+    up to it.
+    """
 
     title: Name
     assumptions: list[str] = Field(default=[])
@@ -121,7 +127,7 @@ class QueueingScenario(Part):
         return self
 
     def network(self, site: str, server: str) -> NetworkPart:
-        """ValueError where there is none, or more than one."""
+        """Return the network that joins site and server. Raises ValueError unless there is exactly one."""
         found = [network for network in self.networks if network.joins(site, server)]
         if len(found) != 1:
             how_many = f"{len(found)} networks join" if found else "no network joins"
@@ -132,12 +138,12 @@ class QueueingScenario(Part):
         return client.program or self.program
 
     def packets_of(self, client: ClientPart) -> tuple[int, int]:
-        """There and back."""
+        """Return the number of packets there and back."""
         program, size = self.program_of(client), self.packet_kb * KB
         return packets(program.out_bytes, size), packets(program.back_bytes, size)
 
     def interval_s(self, client: ClientPart) -> float:
-        """Mean time between two requests of this client."""
+        """Return the mean time between two requests of this client."""
         requests = client.requests or self.requests
         worst = max(self._alone_s(client, server) for server in self.servers)
         return (worst if requests.expected_s is None else requests.expected_s) + requests.pause_s
@@ -148,7 +154,7 @@ class QueueingScenario(Part):
         return float(sending + program.work_mop / server.speed_mops)
 
     def with_traffic(self, traffic: Traffic | None) -> Self:
-        """The same with this on every network; None: as it is."""
+        """Return the scenario with this traffic on every network; unchanged if None."""
         if traffic is None:
             return self
         networks = [network.model_copy(update={"traffic": traffic}) for network in self.networks]
@@ -160,7 +166,7 @@ def site_of(client: ClientPart) -> str:
 
 
 def known_scheduler(name: str) -> str:
-    """ValueError names the nearest where there is none of that name."""
+    """Return the name. Raises ValueError with the nearest name if there is no such scheduler."""
     if name not in SCHEDULERS:
         raise ValueError(f"there is no scheduler {name!r}: {meant(name, SCHEDULERS)}")
     return name

@@ -1,6 +1,7 @@
-"""Who names a server for each request: the paper's three (section 5), and two that know the network.
+"""Schedulers that choose a server for each request: the paper's three (section 5), and two that know the network.
 
-A scheduler sees a ``ServerView`` at the moment of the request. One algorithm a class, one line in ``SCHEDULERS``.
+A scheduler sees a ``ServerView`` at the moment of the request. Each algorithm is a class and a line in
+``SCHEDULERS``.
 """
 
 from __future__ import annotations
@@ -14,35 +15,37 @@ from loopline_simulator.streams import Generator
 
 
 class ServerView(Protocol):
-    """What there is to be known."""
+    """Knowledge that a scheduler may use."""
 
     @property
     def servers(self) -> Sequence[Server]: ...
 
     @property
     def first_server(self) -> int:
-        """Where going round begins."""
+        """Server at which round robin begins."""
 
     def computing_s(self, client: int, server: int) -> float:
-        """J / c: the request's work alone on that server."""
+        """Return J / c: the request's work alone on that server."""
 
     def promised_s(self, server: int) -> float:
-        """R: the work of requests sent to it that have not yet arrived there."""
+        """Return R: the work of requests that are on their way to the server."""
 
     def transfer_s(self, client: int, server: int) -> float:
-        """D: the request's data, there and back, at the throughput that the scenario states."""
+        """Return D: the transfer of the request's data, there and back, at the throughput that the scenario
+        states.
+        """
 
     def seen_transfer_s(self, client: int, server: int) -> float:
-        """D: the same at the pace of the packets lately sent; before the first, at full bandwidth."""
+        """Return D as measured on recent packets; before the first packet, at full bandwidth."""
 
 
 class RequestScheduler(Protocol):
     def choose(self, client: int, grid: ServerView) -> int:
-        """The server for a request of the client's, now."""
+        """Return the server for a request that the client makes now."""
 
 
 class LocalRoundRobin:
-    """LRR: each client goes round the servers by itself, all from the same one (the worst case)."""
+    """LRR: each client takes the servers in turn, all from the same one (the worst case)."""
 
     def __init__(self, random: Generator) -> None:
         self._turns: Counter[int] = Counter()
@@ -53,7 +56,7 @@ class LocalRoundRobin:
 
 
 class GlobalRoundRobin:
-    """GRR: the servers in turn, whoever asks."""
+    """GRR: all requests take the servers in turn."""
 
     def __init__(self, random: Generator) -> None:
         self._local = LocalRoundRobin(random)
@@ -63,7 +66,7 @@ class GlobalRoundRobin:
 
 
 class LeastLoad:
-    """LOAD: least (jobs there + 1) / speed; of equals the first. It knows nothing of networks."""
+    """LOAD: least (jobs there + 1) / speed; the first of equals. It ignores networks."""
 
     def __init__(self, random: Generator) -> None: ...
 
@@ -73,9 +76,10 @@ class LeastLoad:
 
 
 class ExpectedTurnaround:
-    """Least expected turnaround T = J / c + D + W + R, as in the paper on dynamic load sharing; of equals any. W, the
-    work that the server has before it, is of this moment, so R is left with what is on its way. What the client's own
-    data waits for before it is sent is the same wherever it goes, and therefore left out.
+    """Least expected turnaround T = J / c + D + W + R (the paper on dynamic load sharing); a random one of equals.
+
+    W, the server's unfinished work, is of this moment, so R is the work on its way. The wait for the client's own
+    earlier data is the same for all servers, and therefore left out.
     """
 
     def __init__(self, random: Generator) -> None:
@@ -95,7 +99,7 @@ class ExpectedTurnaround:
 
 
 class ObservedTurnaround(ExpectedTurnaround):
-    """The same, told nothing about networks: D is by how packets got on lately."""
+    """Least expected turnaround with D measured on recent packets."""
 
     def _delay_s(self, client: int, server: int, grid: ServerView) -> float:
         return grid.seen_transfer_s(client, server)

@@ -1,4 +1,4 @@
-"""Settings as tables for people, in at most 100 columns."""
+"""Settings as tables of at most 100 columns."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from loopline_simulator.papers.global_computing.published import TIMES
 from loopline_simulator.statistics import Estimate
 
 _OF_CLIENTS = (1, 2)
-"""Tables about what clients get; all others are about schedulers."""
+"""Tables about clients; all others are about schedulers."""
 
 
 def picture(settings: Sequence[QueueingSetting]) -> RenderableType:
@@ -76,7 +76,7 @@ def _is_known(setting: QueueingSetting) -> bool:
 
 
 def _choices(settings: Sequence[QueueingSetting]) -> Table:
-    """What became of the servers, and what was gained."""
+    """Show the use of servers, the requests sent to each, and total times over those of the base schedulers."""
     table = bare_table("[bold]Servers in use, requests sent to each, total time over others' on the same seeds[/]")
     servers = settings[0].servers[:_MOST_SERVERS]
     for title in ("setting", ""):

@@ -1,4 +1,4 @@
-"""What a run is judged by: the paper's utilisation, fairness and computing cost, and how promises moved."""
+"""Measures of a run: the paper's utilisation, fairness and computing cost, and the changes of promised starts."""
 
 from __future__ import annotations
 
@@ -11,27 +11,25 @@ from loopline_simulator.papers.rack.rack_world import JobHistory
 from loopline_simulator.statistics import RegressionLine, line
 
 _SETTLED = 0.2
-"""Utilisation is measured from this share of the arrivals' span on, until the last arrival."""
+"""Share of the arrivals' span after which utilisation is measured, until the last arrival."""
 
 
 @dataclass(frozen=True, slots=True)
 class RackMeasures:
-    """Of one run. Times in steps."""
+    """Measures of one run. Times are in steps."""
 
     utilisation: float
-    correlation: float  # of waits with nodes: 1 is as fair as can be
-    residual: float  # what the line of waits over nodes leaves, root of the mean square
+    correlation: float  # of waits with nodes: 1 is the fairest
+    residual: float  # root mean square distance from the line of waits over nodes
     largest_wait: float
     mean_wait: float
-    calls: (
-        float  # of Bottom-Left, as the paper counts them; of a thrifty algorithm, those whose answer it did not know
-    )
-    needed: float  # of these, those whose answer was not known
-    moved: float  # share of the jobs whose promise moved
-    moves: float  # of a promise, in the mean over all jobs
-    step: float  # by which a promise moves at once, in the mean
-    sooner: float  # than first promised a job starts, in the mean over all jobs
-    soonest: float  # ... at most
+    calls: float  # of Bottom-Left, as the paper counts them; of a thrifty algorithm, those whose answer was unknown
+    needed: float  # of these, those whose answer was unknown
+    moved: float  # share of jobs whose promise moved
+    moves: float  # mean number of moves of a promise, over all jobs
+    step: float  # mean distance of one move
+    sooner: float  # mean time by which a job starts before its first promise
+    soonest: float  # largest such time
 
 
 def measure(histories: Sequence[JobHistory], rack: Rack, calls: int, needed: int) -> RackMeasures:
@@ -56,12 +54,12 @@ def measure(histories: Sequence[JobHistory], rack: Rack, calls: int, needed: int
 
 
 def fairness(histories: Sequence[JobHistory]) -> RegressionLine:
-    """The line of waits over nodes."""
+    """Fit the line of waits over nodes."""
     return line([history.job.nodes for history in histories], [history.wait for history in histories])
 
 
 def window(histories: Sequence[JobHistory]) -> tuple[float, float]:
-    """When the rack is neither filling nor running empty; all the time where all jobs come at once."""
+    """Return the time between filling and emptying the rack; the whole run if all jobs arrive at once."""
     first, last = min(history.job.arrival for history in histories), max(history.job.arrival for history in histories)
     return (
         (first + _SETTLED * (last - first), last)
@@ -71,7 +69,7 @@ def window(histories: Sequence[JobHistory]) -> tuple[float, float]:
 
 
 def utilisation(histories: Sequence[JobHistory], rack: Rack, start: float, end: float) -> float:
-    """The share of nodes in use from ``start`` to ``end``."""
+    """Return the share of nodes in use from ``start`` to ``end``."""
     used = sum(
         history.job.nodes * max(0.0, min(end, history.end) - max(start, history.plan.start)) for history in histories
     )

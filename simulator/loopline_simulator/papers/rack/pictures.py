@@ -1,4 +1,4 @@
-"""Single runs as pictures, algorithm beside algorithm: the rack, waits over nodes, utilisation over time."""
+"""Pictures of single runs, one panel per algorithm: the rack, waits over nodes, utilisation over time."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _FREE, _GREY = "#eeeeee", "#666666"
 
 @dataclass(frozen=True, slots=True)
 class Show:
-    """What is drawn: one seed's jobs, as each algorithm planned them."""
+    """Contents of the pictures: one seed's jobs, as each algorithm planned them."""
 
     title: str
     rack: Rack
@@ -45,7 +45,7 @@ class Show:
 
 
 def draw(cases: Sequence[RackCase], folder: Path) -> list[Path]:
-    """Per scenario, the highest load: ``rack``, ``waits`` and ``utilisation``, as PNG."""
+    """Draw ``frames``, ``waits`` and ``utilisation`` for each scenario at the highest load, as PNG."""
     files = []
     for used, group in groupby(cases, key=lambda case: case.used):
         show = _show(list(group), used)
@@ -63,7 +63,7 @@ def _show(cases: Sequence[RackCase], used: float | None) -> Show:
 
 
 def _racks(show: Show) -> Any:
-    """A row an algorithm, a frame every quarter of the longest limit, from the middle of the run on."""
+    """Draw a row for each algorithm and a frame every quarter of the longest limit, from the middle of the run on."""
     from matplotlib.colors import Normalize
     from matplotlib.figure import Figure
 
@@ -118,7 +118,7 @@ def _share(rack: Rack, histories: Sequence[JobHistory], now: int) -> float:
 
 
 def _waits(show: Show) -> Any:
-    """Waits over nodes with their line, a panel an algorithm."""
+    """Draw waits over nodes with their line, a panel for each algorithm."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(11.5, 4.4), layout="constrained")
@@ -143,7 +143,7 @@ def _waits(show: Show) -> Any:
 
 
 def _utilisations(show: Show) -> Any:
-    """Above the share of nodes in use, over the longest limit's time; below what waits."""
+    """Draw the share of nodes in use, averaged over the longest limit, and below the number of waiting jobs."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(11.5, 5.6), layout="constrained")

@@ -1,4 +1,4 @@
-"""One run, and all that it depends on. Cases travel to other processes, so they are small."""
+"""A run of the rack, and everything that it depends on. Cases travel to other processes, so they are small."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ from loopline_simulator.papers.rack.workload import Drawn, Logged
 
 @dataclass(frozen=True, slots=True)
 class RackCase:
-    """The same case gives the same histories, on every machine and in every process."""
+    """Everything that a run depends on. The same case gives the same histories on every machine and in every
+    process.
+    """
 
     seed: int
     algorithm: str
@@ -23,7 +25,7 @@ class RackCase:
 
     @property
     def used(self) -> float | None:
-        """Which share of their limits jobs run for; None where a log says it."""
+        """Mean share of their limits that jobs run for; None if a log decides it."""
         return self.workload.used if isinstance(self.workload, Drawn) else None
 
 
@@ -48,12 +50,12 @@ def run(case: RackCase) -> RackAnswer:
 
 
 def histories_of(case: RackCase) -> list[JobHistory]:
-    """What every job was told, and when it ran."""
+    """Return the plans of every job, and the times at which it ran."""
     world = world_of(case)
     world.run()
     return list(world.histories.values())
 
 
 def world_of(case: RackCase) -> RackWorld:
-    """The world of a case, before anything happened."""
+    """Return the world of a case at its beginning."""
     return RackWorld(case.rack, algorithm(case.algorithm), case.workload.of(case.seed, case.rack))

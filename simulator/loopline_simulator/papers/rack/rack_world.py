@@ -1,5 +1,7 @@
-"""The rack in virtual time. In one moment: ends; if there were any, one pass over the waiting jobs in the order of
-their planned starts, in which a job may only move forward; arrivals; starts.
+"""The rack in virtual time.
+
+In one moment: ends; after any end, one pass over the waiting jobs in the order of their planned starts, in which a
+job may only move forward; arrivals; starts.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ from loopline_simulator.papers.rack.workload import RackJob
 
 @dataclass(slots=True)
 class JobHistory:
-    """Of one job: what its user was told, and when; the last that was told is what came true."""
+    """Plans that the user of one job was told, with the times; the last plan came true."""
 
     job: RackJob
     plans: list[tuple[int, Plan]] = field(default_factory=list)
@@ -38,7 +40,7 @@ class JobHistory:
 
 
 class RackWorld:
-    """One run: ``jobs`` by ``algorithm`` on ``rack``."""
+    """A run of ``jobs`` planned by ``algorithm`` on ``rack``."""
 
     def __init__(self, rack: Rack, algorithm: Algorithm, jobs: Sequence[RackJob]) -> None:
         self.kernel = Kernel()
@@ -67,7 +69,7 @@ class RackWorld:
         self._ended.append(history)
 
     def _decide_soon(self) -> None:
-        """All that comes at one moment is known before anything is decided."""
+        """Decide after all events of this moment are known."""
         if not self._arrived and not self._ended:
             self.kernel.at(self.kernel.now, self._decide)
 
@@ -102,7 +104,7 @@ class RackWorld:
                 self._tell(history, plan, now)
 
     def _tell(self, history: JobHistory, plan: Plan, now: int) -> None:
-        """The user, and the rack: the job will start then."""
+        """Tell the user and the rack when the job will start."""
         history.plans.append((now, plan))
         if history.starting is not None:
             history.starting.cancel()

@@ -1,4 +1,4 @@
-"""Algorithms beside one another on the same seeds: in their order beside that of Table 1, and against one of them."""
+"""Algorithms compared on the same seeds: their order beside that of Table 1, and differences from one of them."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from loopline_simulator.papers.rack.rack_trial import RackAnswer
 from loopline_simulator.statistics import Estimate, difference
 
 MORE_IS_BETTER = {"utilisation": True, "correlation": True, "residual": False, "largest_wait": False, "calls": False}
-"""The measures that decide."""
+"""Measures that decide the order."""
 PAPERS = ("naive", "current", "bold")
 
 SCENARIOS = {1.0: 1, 0.5: 2}
-"""Of the paper, by the share of limits used."""
+"""Scenarios of the paper, by the share of limits used."""
 TABLE_1: dict[float, dict[str, str]] = {  # by the share of limits used: per algorithm
     1.0: {"utilisation": "◎○△", "fairness": "△◎×", "speed": "×○◎"},
     0.5: {"utilisation": "△○◎", "fairness": "◎◎×", "speed": "×○◎"},
@@ -32,7 +32,7 @@ _GRADES = "×△○◎"
 
 
 class Verdict(StrEnum):
-    """Of a paired interval: on the better side of nothing, on the worse, or about it."""
+    """Position of a paired interval: on the better side of zero, on the worse side, or around it."""
 
     BETTER = "better"
     WORSE = "worse"
@@ -40,7 +40,7 @@ class Verdict(StrEnum):
 
 
 Loads = Sequence[float | None]
-"""None: as logged. Of several, a seed's value is their mean."""
+"""Loads to average over; None: as logged."""
 
 
 class Results:
@@ -57,18 +57,18 @@ class Results:
         return [self._by_case[seed, used, load, algorithm] for seed in self.seeds for load in loads]
 
     def values(self, measure: str, used: float | None, algorithm: str, loads: Loads) -> list[float]:
-        """One a seed."""
+        """Return one value per seed."""
         return [
             fmean(getattr(self._by_case[seed, used, load, algorithm].measures, measure) for load in loads)
             for seed in self.seeds
         ]
 
     def against(self, measure: str, used: float | None, one: str, other: str, loads: Loads) -> Estimate:
-        """What ``one`` has more than ``other``, over the seeds."""
+        """Return the excess of ``one`` over ``other``, over the seeds."""
         return difference(self.values(measure, used, one, loads), self.values(measure, used, other, loads))
 
     def order(self, measure: str, used: float | None, loads: Loads, names: Sequence[str]) -> str:
-        """Best first, by their initials: ``n=c>b``; ``=`` where a paired interval does not tell neighbours apart."""
+        """Return the initials, best first: ``n=c>b``; ``=`` where a paired interval cannot separate neighbours."""
         sign = -1 if MORE_IS_BETTER[measure] else 1
         best = sorted(names, key=lambda name: sign * fmean(self.values(measure, used, name, loads)))
         text = best[0][0]
@@ -78,7 +78,7 @@ class Results:
         return text
 
     def agreement(self, measure: str, used: float, loads: Loads) -> Verdict:
-        """With Table 1: better where every pair that it ranks comes out so, worse where one comes out reversed."""
+        """Compare with Table 1: better if every pair that it ranks comes out so, worse if one is reversed."""
         outcomes = [
             outcome(measure, self.against(measure, used, better, worse, loads))
             for better, worse in ranked_pairs(used, ROW_OF[measure])
@@ -95,7 +95,7 @@ def outcome(measure: str, found: Estimate) -> Verdict:
 
 
 def ranked_pairs(used: float, row: str) -> Iterator[tuple[str, str]]:
-    """Of the paper's algorithms, those that Table 1 grades differently: the better first."""
+    """Yield pairs of the paper's algorithms that Table 1 grades differently, the better one first."""
     for one, other in combinations(zip(TABLE_1[used][row], PAPERS, strict=True), 2):
         if one[0] != other[0]:
             better, worse = sorted((one, other), key=lambda pair: -_GRADES.index(pair[0]))
