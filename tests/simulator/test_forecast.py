@@ -10,7 +10,7 @@ from loopline_shared.model import Order, Outcome, Result
 from loopline_shared.spec import JobSpec, Range
 from loopline_simulator.whatif.durations import Durations
 from loopline_simulator.whatif.forecast import forecasts
-from loopline_simulator.whatif.jobfile import read_job
+from loopline_simulator.whatif.inputs import read_job
 from loopline_simulator.whatif.outlook import outlook, text
 from tests.simulator.test_what_if_model import Log
 

@@ -13,7 +13,7 @@ from loopline_simulator.fast.availability import Absence, Interrupted, absences,
 from loopline_simulator.fast.hosts import Pattern, Steady
 from loopline_simulator.fast.world import Arrival, FastWorld, Host
 from loopline_simulator.streams import stream
-from loopline_simulator.whatif.log import batches
+from loopline_simulator.whatif.inputs import batches
 from loopline_simulator.whatif.recording import Reported, record
 from loopline_simulator.whatif.replay_world import WhatIfWorld
 from loopline_simulator.whatif.tally import Tally

@@ -22,7 +22,7 @@ from loopline_shared.model import AttemptId, Facts, Held, JobState, Load, Order,
 from loopline_shared.protocol.messages import Report
 from loopline_shared.spec import JobSpec, Range, TaskSpec
 from loopline_simulator.whatif.durations import A_MINUTE, Durations
-from loopline_simulator.whatif.log import batches
+from loopline_simulator.whatif.inputs import batches
 from loopline_simulator.whatif.recording import record
 from loopline_simulator.whatif.replay_world import WhatIfWorld
 from loopline_simulator.whatif.tally import Tally, passings

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Annotated, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
 from loopline_shared.settings_source import meant
-from loopline_simulator.papers.global_computing.disciplines import Discipline, FirstCome
+from loopline_simulator.kernel import Kernel
+from loopline_simulator.papers.global_computing import servers
 from loopline_simulator.papers.global_computing.laws import Exponential, Law
 from loopline_simulator.papers.global_computing.part import Name, Part, Positive, Seconds
 from loopline_simulator.papers.global_computing.programs import Program, packets
@@ -17,6 +18,37 @@ from loopline_simulator.papers.global_computing.traffic import Poisson, Traffic
 
 KB = 1000.0
 Several = Annotated[list[Name], Field(min_length=1, max_length=1000)]
+
+
+class FirstCome(Part):
+    """Queueing discipline: one job after another (the paper's section 3.1.3)."""
+
+    kind: Literal["first-come"] = "first-come"
+
+    def server(self, kernel: Kernel, speed: float) -> servers.Server:
+        return servers.FirstComeServer(kernel, speed)
+
+
+class ProcessorSharing(Part):
+    """Queueing discipline: all jobs at once (future work in the paper)."""
+
+    kind: Literal["processor-sharing"] = "processor-sharing"
+
+    def server(self, kernel: Kernel, speed: float) -> servers.Server:
+        return servers.ProcessorSharingServer(kernel, speed)
+
+
+class RoundRobin(Part):
+    """Queueing discipline: jobs in turn, for a quantum each (future work in the paper)."""
+
+    kind: Literal["round-robin"] = "round-robin"
+    quantum_s: Positive
+
+    def server(self, kernel: Kernel, speed: float) -> servers.Server:
+        return servers.RoundRobinServer(kernel, speed, self.quantum_s)
+
+
+Discipline = Annotated[FirstCome | ProcessorSharing | RoundRobin, Field(discriminator="kind")]
 
 
 class RequestsPart(Part):
