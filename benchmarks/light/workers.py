@@ -16,7 +16,7 @@ from typing import Any
 import aiohttp
 
 from loopline_shared.model import AttemptId, Facts
-from loopline_shared.protocol.attempt_ranges import stretches
+from loopline_shared.protocol.attempt_ranges import ranges_of
 from loopline_shared.protocol.session import WorkerSession
 
 STDOUT = {"size_bytes": 5, "data": "ZG9uZQo="}
@@ -91,7 +91,7 @@ class LightWorker:
         results = [_result(self._held.popleft()) for _ in range(done)]
         held = list(self._held)
         holding = [{"attempt": one, "wall_s": 0.0, "cpu_s": 0.0, "frozen": False} for one in held[: self._slots]]
-        waiting = stretches(map(AttemptId.parse, held[self._slots :]))
+        waiting = ranges_of(map(AttemptId.parse, held[self._slots :]))
         report = {"seq": self._seq, "seen": self._seen, "holding": holding, "results": results, "load": self._load}
         report["waiting"] = waiting
         await socket.send_bytes(json.dumps(report | {"kind": "report"}, separators=(",", ":")).encode())

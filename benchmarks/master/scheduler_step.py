@@ -47,7 +47,7 @@ from loopline_master.core.policies import REGISTRY
 from loopline_master.core.scheduler import Scheduler
 from loopline_master.core.snapshot import Snapshot
 from loopline_shared.model import AttemptId, AttemptState, Facts, Held, Load, Order, Outcome, Result, TaskState
-from loopline_shared.protocol.attempt_ranges import stretches
+from loopline_shared.protocol.attempt_ranges import ranges_of
 from loopline_shared.protocol.messages import Assign, Report, Run
 from loopline_shared.spec import JobSpec, Range, TaskSpec
 
@@ -136,7 +136,7 @@ class Swarm:
     def report(self, name: str, results: tuple[Result, ...] = ()) -> WorkerReported:
         self.seq[name] += 1
         seq, held, slots = self.seq[name], list(self.holding[name]), self.case.slots
-        holding, waiting = tuple(map(Held, held[:slots])), stretches(held[slots:])
+        holding, waiting = tuple(map(Held, held[:slots])), ranges_of(held[slots:])
         return WorkerReported(name, 1, Report(seq, seq, holding, results, self.load, waiting))
 
 

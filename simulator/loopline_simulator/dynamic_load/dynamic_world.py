@@ -12,7 +12,7 @@ from functools import partial
 from loopline_master.core.effects import Effects
 from loopline_master.core.events import Event, JobSubmitted, SchedulerSettings, WorkerReported
 from loopline_shared.model import AttemptId, Held, Load, Outcome, Result
-from loopline_shared.protocol.attempt_ranges import stretches
+from loopline_shared.protocol.attempt_ranges import ranges_of
 from loopline_shared.protocol.messages import Assign, Report
 from loopline_simulator.dynamic_load.scenario import Information, ProgramRun, SizeKnowledge
 from loopline_simulator.fast.world import FastWorld, Host
@@ -128,7 +128,7 @@ class DynamicWorld(FastWorld):
         holding = [Held(attempt, now - since) for attempt, (since, _) in host.running.items()]
         holding += [Held(attempt, wall_s) for attempt, wall_s in queued.ended.items()]
         load = Load(host.facts.slots, spare_cpu=self._spare(host), delay_s=2 * queued.delay_s)
-        report = Report(host.seq, host.seen, tuple(holding), tuple(results), load, stretches(queued.queue))
+        report = Report(host.seq, host.seen, tuple(holding), tuple(results), load, ranges_of(queued.queue))
         return WorkerReported(host.name, host.session, report)
 
     def _spare(self, host: Host) -> float:

@@ -21,7 +21,7 @@ from loopline_master.core.events import (
 )
 from loopline_master.core.scheduler import Scheduler
 from loopline_shared.model import AttemptId, Facts, Held, Load, Outcome, Result
-from loopline_shared.protocol.attempt_ranges import stretches
+from loopline_shared.protocol.attempt_ranges import ranges_of
 from loopline_shared.protocol.messages import Assign, Report
 from loopline_shared.spec import JobSpec
 from loopline_shared.sweep import size_at
@@ -154,5 +154,5 @@ class FastWorld:
         host.seq += 1
         holding = tuple(Held(attempt, self.kernel.now - since) for attempt, (since, _) in host.running.items())
         load = Load(host.facts.slots if host.offered is None else host.offered)
-        report = Report(host.seq, host.seen, holding, tuple(results), load, stretches(host.waiting))
+        report = Report(host.seq, host.seen, holding, tuple(results), load, ranges_of(host.waiting))
         return WorkerReported(host.name, host.session, report)
