@@ -26,7 +26,7 @@ MAX_RESULTS = 400
 
 @dataclass
 class Tally:
-    """What the swarm has brought home, until it is as much as was wanted."""
+    """Results that the swarm has delivered, until they are as many as wanted."""
 
     wanted: int
     taken: int = 0
@@ -44,7 +44,7 @@ class Tally:
             await self._moved.wait()
 
     def take(self, most: int) -> int:
-        """So many more results may be brought, and will be."""
+        """Reserve at most this many further results to deliver; return their number."""
         taken = min(most, self.wanted - self.taken)
         self.taken += taken
         return taken
@@ -61,7 +61,7 @@ class LightWorker:
         self._load = {"slots": slots, "spare_cpu": slots, "memory_available_bytes": 2**32, "disk_free_bytes": 2**34}
 
     async def run(self, http: aiohttp.ClientSession, url: str, headers: dict[str, str]) -> None:
-        """Until the connection ends."""
+        """Work until the connection ends."""
         async with http.ws_connect(f"{url}/api/v1/link", headers=headers, max_msg_size=0) as socket:
             await socket.send_bytes(WorkerSession(self.name, "boot", self._facts).hello())
             await socket.receive()

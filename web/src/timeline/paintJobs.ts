@@ -1,4 +1,4 @@
-/** Below the workers, a row a job, by arrival: its computation, and in black when its last task was held. */
+/** Paints a row for each job below the workers, by arrival: its run, and in black its hold. */
 import type { Brush } from "./brush";
 import { colourOf } from "./colours";
 import { jobsShown, type Scale } from "./layout";
