@@ -81,7 +81,7 @@ def _draw_hosts(axes: Any, chart: Chart, colours: dict[int, Any]) -> None:
     sizes = [end - start for start, end in pairwise(ends)]
     axes.set_yticks(middles, [f"{size} PCs\nspeed {kind}" for size, kind in zip(sizes, kinds, strict=True)])
     axes.tick_params(axis="y", length=0)
-    axes.set_ylabel("a row a PC")
+    axes.set_ylabel("one row per PC")
 
 
 def _add_bars(axes: Any, bars: Iterable[tuple[int, float, float, Any]], *, won: bool) -> None:
@@ -107,7 +107,7 @@ def _draw_jobs(axes: Any, chart: Chart, colours: dict[int, Any]) -> None:
             axes.broken_barh([(job.held[0], job.held_for)], (row - 0.17, 0.34), facecolors="black")
     axes.set_ylim(len(chart.jobs) - 0.5, -0.5)
     axes.set_xlim(0, max(job.finished or 0.0 for job in chart.jobs) * 1.01)
-    axes.set_ylabel("a row a job,\nby arrival")
+    axes.set_ylabel("one row per job,\nby arrival")
     axes.set_yticks([0, len(chart.jobs) - 1], ["1", str(len(chart.jobs))])
     axes.set_xlabel("time (s)")
     axes.xaxis.set_major_formatter("{x:,.0f}")

@@ -59,7 +59,7 @@ function WorkerTallies({ all }: { all: WorkerView[] }) {
     <dl class="tallies">
       <Tally label="Connected" value={sum.connected} note={`of ${sum.known} known`} />
       <Tally label="Slots in use" value={sum.used} note={`of ${sum.slots} offered`} />
-      <Tally label="Spare CPU" value={decimal(sum.spareCpu)} note="cores unused by owners now" />
+      <Tally label="Spare CPU" value={decimal(sum.spareCpu)} note="unused cores" />
       <Tally
         label="In use by owners"
         value={sum.inUse}
