@@ -71,7 +71,7 @@ def a_report(policy: str) -> float:
         sent[0] += 1
         results = (Result(held[name].popleft(), Outcome.SUCCEEDED, 0, wall_s=0.5, cpu_s=0.5),) if ends else ()
         begun, waiting = [*held[name]][:1], [*held[name]][1:]
-        said = Report(sent[0], sent[0], tuple(map(Held, begun)), results, Load(1, 1.0), ranges_of(waiting))
+        said = Report(sent[0], sent[0], tuple(map(Held, begun)), results, Load(1, 1.0), waiting=ranges_of(waiting))
         return WorkerReported(name, 1, said)
 
     step(MasterStarted(SchedulerSettings(policy, ahead_s=1.0, max_ahead=4)))
@@ -94,7 +94,9 @@ def a_report_with_20_results() -> float:
     output = Output(6, data=b"hello\n")
     results = [Result(AttemptId(1, n, 1), Outcome.SUCCEEDED, 0, "", 0.01, 0.01, 10**6, output) for n in range(20)]
     holding = tuple(Held(AttemptId(1, n, 1)) for n in (20, 21))
-    report = Report(7, 6, holding, tuple(results), Load(2), ranges_of(AttemptId(1, n, 1) for n in range(22, 42)))
+    report = Report(
+        7, 6, holding, tuple(results), Load(2), waiting=ranges_of(AttemptId(1, n, 1) for n in range(22, 42))
+    )
     codec.decode_from_worker(codec.encode(report))
     return counted(lambda: codec.decode_from_worker(codec.encode(report)))
 

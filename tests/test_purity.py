@@ -90,7 +90,12 @@ def a_life(policy: str) -> list[str]:
 def _machines() -> list[Machine]:
     kinds = [(2, ("fast", "gpu")), (1, ()), (3, ("fast",)), (1, ("slow",))]
     return [
-        Machine(f"worker-{place}", Facts("linux", "x86_64", "3.11", "0", "model", slots, 10**9, slots, labels))
+        Machine(
+            f"worker-{place}",
+            Facts(
+                "linux", "x86_64", "3.11", "0", "model", cpus=slots, memory_bytes=10**9, slots=slots, labels=labels
+            ),
+        )
         for place, (slots, labels) in enumerate(kinds)
     ]
 

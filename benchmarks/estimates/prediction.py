@@ -100,7 +100,9 @@ def _one(history: list[float], errors: dict[str, list[float]], within: list[bool
             prediction = program_history.predict(program)
             assert prediction is not None
             within.append(prediction.p10 <= work <= prediction.p90)
-        program_history.learn(program, Observation(float(place), "pc", work, work, work, 0.0, 0))
+        program_history.learn(
+            program, Observation(float(place), "pc", work, wall_s=work, cpu_s=work, system_s=0.0, peak_memory_bytes=0)
+        )
 
 
 def main() -> None:

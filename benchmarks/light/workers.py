@@ -54,7 +54,9 @@ class LightWorker:
     def __init__(self, name: str, slots: int, tally: Tally) -> None:
         self.name = name
         self._slots, self._tally = slots, tally
-        self._facts = Facts("linux", "x86_64", "3.11.7", "0.1.0", "light", slots, memory_bytes=2**33, slots=slots)
+        self._facts = Facts(
+            "linux", "x86_64", "3.11.7", "0.1.0", "light", cpus=slots, memory_bytes=2**33, slots=slots
+        )
         self._held: deque[str] = deque()
         self._seq = self._seen = 0
         self._unanswered: dict[int, int] = {}  # results in Reports that no Assign has answered

@@ -137,7 +137,7 @@ class Swarm:
         self.seq[name] += 1
         seq, held, slots = self.seq[name], list(self.holding[name]), self.case.slots
         holding, waiting = tuple(map(Held, held[:slots])), ranges_of(held[slots:])
-        return WorkerReported(name, 1, Report(seq, seq, holding, results, self.load, waiting))
+        return WorkerReported(name, 1, Report(seq, seq, holding, results, self.load, waiting=waiting))
 
 
 class Loopline(Swarm):
@@ -193,7 +193,9 @@ class Prototype(Swarm):
 
 
 def _facts(slots: int, speed: float) -> Facts:
-    return Facts("linux", "x86_64", "3.11", "0", "pc", slots, 8 * 10**9, slots, (), speed)
+    return Facts(
+        "linux", "x86_64", "3.11", "0", "pc", cpus=slots, memory_bytes=8 * 10**9, slots=slots, labels=(), speed=speed
+    )
 
 
 def rates(swarm: Swarm, reports: int) -> dict[int, float]:

@@ -6,7 +6,7 @@ The classes are frozen dataclasses with slots: cheap in the pure parts, and vali
 from __future__ import annotations
 
 from binascii import a2b_base64, b2a_base64
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from enum import StrEnum
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self
 
@@ -202,6 +202,7 @@ class Facts:
     python: Annotated[str, Field(max_length=20, pattern=NO_NUL)]  # 3.11.7
     agent: Annotated[str, Field(max_length=40, pattern=NO_NUL)]  # Loopline's version
     model: ShortText  # the processor's name; PCs of one model are one type
+    _: KW_ONLY
     cpus: Annotated[int, Field(ge=1, le=65536)]
     memory_bytes: Count
     slots: Annotated[int, Field(ge=1, le=65536)]  # the most it will ever offer
@@ -231,6 +232,7 @@ class Observation:
     at: Seconds  # since 1970
     worker: str
     work: float  # reference CPU-seconds: time x speed x available share of the processor
+    _: KW_ONLY
     wall_s: Seconds
     cpu_s: Seconds
     system_s: Seconds  # of these
@@ -263,6 +265,7 @@ class Load:
     spare_cpu: Seconds = 0.0  # cores that the owner does not use, our own processes excluded
     memory_available_bytes: Count = 0
     disk_free_bytes: Count = 0
+    _: KW_ONLY
     cpu_pressure: Percent | None = None  # of the last 10 s, in which something waited for it; null: not measured
     memory_pressure: Percent | None = None
     io_pressure: Percent | None = None

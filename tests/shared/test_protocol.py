@@ -262,7 +262,7 @@ def test_what_is_no_task_id(text: str) -> None:
 
 # --- sessions ---------------------------------------------------------------------------------------------------
 
-FACTS = Facts("linux", "x86_64", "3.11", "0.1", "model", 1, 1, 1)
+FACTS = Facts("linux", "x86_64", "3.11", "0.1", "model", cpus=1, memory_bytes=1, slots=1)
 
 
 def opened() -> tuple[WorkerSession, MasterSession]:

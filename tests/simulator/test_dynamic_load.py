@@ -46,7 +46,13 @@ def test_programs_that_are_known_are_as_good_as_sizes_that_are_given() -> None:
 @pytest.mark.parametrize("policy", ["turnaround", "random", "cyclic", "shortest-queue", "most-throughput"])
 def test_under_the_hold_nobody_is_passed(policy: str, information: Information) -> None:
     case = DynamicCase(
-        3, policy, Order.HOLD, SizeKnowledge.GIVEN, information, Machines(6), Programs(jobs=60, load=0.7)
+        3,
+        policy,
+        Order.HOLD,
+        sizes=SizeKnowledge.GIVEN,
+        information=information,
+        machines=Machines(6),
+        programs=Programs(jobs=60, load=0.7),
     )
     assert run(case).measures.passings == 0
 

@@ -36,7 +36,7 @@ def racks_and_jobs(draw: st.DrawFn) -> tuple[Rack, list[RackJob]]:
         arrival += draw(st.integers(0, 3))
         width, height = draw(st.integers(1, rack.width)), draw(st.integers(1, rack.height))
         limit = draw(st.integers(1, 9))
-        jobs.append(RackJob(number, arrival, width, height, limit, draw(st.integers(1, limit))))
+        jobs.append(RackJob(number, arrival, width, height, limit=limit, runs=draw(st.integers(1, limit))))
     return rack, jobs
 
 
@@ -133,7 +133,7 @@ def test_times_are_counted_as_they_come(lattice: Lattice, offset: int) -> None:
 
 
 ALL = Rack(4, 4)
-WHOLE = [RackJob(0, 0, 4, 4, 10, 4), RackJob(1, 1, 4, 4, 5, 5)]
+WHOLE = [RackJob(0, 0, 4, 4, limit=10, runs=4), RackJob(1, 1, 4, 4, limit=5, runs=5)]
 
 
 @pytest.mark.parametrize(
@@ -151,10 +151,10 @@ def test_a_promise_is_kept_early_when_the_rack_is_left_early(name: str, promised
 
 def test_small_jobs_fill_the_gap_that_a_large_one_leaves() -> None:
     jobs = [
-        RackJob(0, 0, 3, 4, 10, 10),
-        RackJob(1, 1, 4, 4, 2, 2),
-        RackJob(2, 2, 1, 2, 8, 8),
-        RackJob(3, 2, 1, 2, 9, 9),
+        RackJob(0, 0, 3, 4, limit=10, runs=10),
+        RackJob(1, 1, 4, 4, limit=2, runs=2),
+        RackJob(2, 2, 1, 2, limit=8, runs=8),
+        RackJob(3, 2, 1, 2, limit=9, runs=9),
     ]
     assert told(lived(ALL, jobs, algorithm("naive"))) == [
         (0, 0, 0, 0, 0),
@@ -166,7 +166,11 @@ def test_small_jobs_fill_the_gap_that_a_large_one_leaves() -> None:
 
 def test_a_job_never_moves_back_and_a_gap_goes_to_the_earliest_plan() -> None:
     """When 0 ends early both 1 and 2 would like its place: 1 is planned to start sooner, and gets it."""
-    jobs = [RackJob(0, 0, 4, 4, 10, 3), RackJob(1, 1, 4, 3, 6, 6), RackJob(2, 1, 4, 2, 6, 6)]
+    jobs = [
+        RackJob(0, 0, 4, 4, limit=10, runs=3),
+        RackJob(1, 1, 4, 3, limit=6, runs=6),
+        RackJob(2, 1, 4, 2, limit=6, runs=6),
+    ]
     assert told(lived(ALL, jobs, algorithm("naive"))) == [
         (0, 0, 0, 0, 0),
         (1, 1, 10, 0, 0),
@@ -231,7 +235,11 @@ def test_what_a_blend_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_utilisation_and_fairness_by_hand() -> None:
-    jobs = [RackJob(0, 0, 1, 2, 10, 10), RackJob(1, 5, 2, 2, 4, 4), RackJob(2, 10, 1, 1, 3, 3)]
+    jobs = [
+        RackJob(0, 0, 1, 2, limit=10, runs=10),
+        RackJob(1, 5, 2, 2, limit=4, runs=4),
+        RackJob(2, 10, 1, 1, limit=3, runs=3),
+    ]
     histories: list[JobHistory] = list(lived(Rack(2, 2), jobs, algorithm("naive")).histories.values())
     assert [history.wait for history in histories] == [0, 5, 4]
     assert utilisation(histories, Rack(2, 2), 10, 12) == 1.0
@@ -250,7 +258,9 @@ def test_utilisation_and_fairness_by_hand() -> None:
 def test_jobs_that_all_come_at_once_are_measured_until_the_last_ends() -> None:
     histories = list(
         lived(
-            Rack(2, 2), [RackJob(0, 3, 2, 1, 4, 4), RackJob(1, 3, 2, 2, 4, 4)], algorithm("naive")
+            Rack(2, 2),
+            [RackJob(0, 3, 2, 1, limit=4, runs=4), RackJob(1, 3, 2, 2, limit=4, runs=4)],
+            algorithm("naive"),
         ).histories.values()
     )
     assert measure(histories, Rack(2, 2), 0, 0).utilisation == 0.75

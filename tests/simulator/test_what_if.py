@@ -24,7 +24,7 @@ BEGAN = 1_700_000_000.0
 
 
 def facts(slots=1):
-    return Facts("linux", "x86_64", "3.11", "0", "model", slots, 10**9, slots)
+    return Facts("linux", "x86_64", "3.11", "0", "model", cpus=slots, memory_bytes=10**9, slots=slots)
 
 
 def arrivals(seed=1, jobs=12, tasks=15):

@@ -57,7 +57,7 @@ class Log:
         self.sessions[name], self.seq[name] = self.sessions.get(name, 0) + 1, 0
         self.holding.setdefault(name, [])
         self.slots[name] = slots
-        facts = Facts("linux", "x86_64", "3", "0", "model", slots, 10**9, slots, speed=speed)
+        facts = Facts("linux", "x86_64", "3", "0", "model", cpus=slots, memory_bytes=10**9, slots=slots, speed=speed)
         self.step(WorkerJoined(name, self.sessions[name], boot, facts))
         self.report(name)
 

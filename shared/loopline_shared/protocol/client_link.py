@@ -8,7 +8,7 @@ unanswered submissions under their old keys, and follows on from the last ``curs
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Annotated, Literal
 
 from pydantic import Field, TypeAdapter, ValidationError
@@ -74,6 +74,7 @@ class Refusal:
     status: int
     code: str
     message: str
+    _: KW_ONLY
     hint: str = ""
     errors: list[FieldError] = field(default_factory=list)
     kind: Literal["refusal"] = "refusal"
@@ -86,6 +87,7 @@ class TaskEnd:
     number: int
     state: TaskState
     worker: str | None
+    _: KW_ONLY
     exit_code: int | None
     reason: str
     value: Output | None

@@ -6,7 +6,7 @@ reboot and restart without recovery code (docs/design/architecture.md).
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Annotated, Literal
 
 from pydantic import Field
@@ -91,6 +91,7 @@ class Report:
     holding: tuple[Held, ...]  # attempts that have begun
     results: Annotated[tuple[Result, ...], Field(max_length=MAX_RESULTS_PER_REPORT)]
     load: Load
+    _: KW_ONLY
     waiting: AttemptRanges = ()  # for a slot, in the order in which it came
     kind: Literal["report"] = "report"
 
@@ -130,6 +131,7 @@ class Assign:
     seen: Sequence
     run: tuple[Run, ...] = ()
     cancel: tuple[AttemptId, ...] = ()
+    _: KW_ONLY
     held_s: Seconds | None = None  # from the arrival of Report ``seen`` until now; None: it was answered before
     probation: Probation | None = None  # quarantine, shown to the PC's owner; None: it is healthy
     kind: Literal["assign"] = "assign"

@@ -62,7 +62,9 @@ class WorkerSession:
     ) -> tuple[int, bytes]:
         """Return the next Report's number and frame."""
         self._sent += 1
-        report = Report(self._sent, self._inbound.last, tuple(holding), tuple(results), load, ranges_of(waiting))
+        report = Report(
+            self._sent, self._inbound.last, tuple(holding), tuple(results), load, waiting=ranges_of(waiting)
+        )
         return self._sent, codec.encode(report)
 
     def report_of(
@@ -70,7 +72,7 @@ class WorkerSession:
     ) -> tuple[int, bytes]:
         """The same of results that are written already (result_text.py)."""
         self._sent += 1
-        report = Report(self._sent, self._inbound.last, tuple(holding), (), load, ranges_of(waiting))
+        report = Report(self._sent, self._inbound.last, tuple(holding), (), load, waiting=ranges_of(waiting))
         return self._sent, result_text.with_results(codec.encode(report), results)
 
 

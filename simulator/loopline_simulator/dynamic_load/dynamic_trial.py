@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from statistics import fmean
 
 from loopline_master.core.effects import Effects
@@ -23,6 +23,7 @@ class DynamicCase:
     seed: int
     policy: str
     order: Order = Order.NONE
+    _: KW_ONLY
     sizes: SizeKnowledge = SizeKnowledge.PREDICTED
     information: Information = Information.PIGGYBACK
     machines: Machines = field(default_factory=Machines)
@@ -66,7 +67,9 @@ def run(case: DynamicCase) -> DynamicAnswer:
     runs = case.programs.arrivals(case.seed, case.machines.capacity)
     delays_s = {host.name: case.machines.delay_s(case.seed, host.name) for host in hosts}
     rules = dataclasses.replace(settings(case.policy, case.order), max_replicas=1, ahead_s=1.0)
-    world = DynamicWorld(rules, hosts, delays_s, runs, case.sizes, case.information, recorder)
+    world = DynamicWorld(
+        rules, hosts, delays_s, runs=runs, sizes=case.sizes, information=case.information, observe=recorder
+    )
     world.run()
     if (ended := len(recorder.finished)) < len(runs):
         raise RuntimeError(f"{case.policy}, seed {case.seed}: only {ended} of {len(runs)} jobs ended")

@@ -41,6 +41,7 @@ class DynamicWorld(FastWorld):
         settings: SchedulerSettings,
         hosts: Sequence[Host],
         delays_s: Mapping[str, float],
+        *,
         runs: Sequence[ProgramRun],
         sizes: SizeKnowledge,
         information: Information,
@@ -128,7 +129,7 @@ class DynamicWorld(FastWorld):
         holding = [Held(attempt, now - since) for attempt, (since, _) in host.running.items()]
         holding += [Held(attempt, wall_s) for attempt, wall_s in queued.ended.items()]
         load = Load(host.facts.slots, spare_cpu=self._spare(host), delay_s=2 * queued.delay_s)
-        report = Report(host.seq, host.seen, tuple(holding), tuple(results), load, ranges_of(queued.queue))
+        report = Report(host.seq, host.seen, tuple(holding), tuple(results), load, waiting=ranges_of(queued.queue))
         return WorkerReported(host.name, host.session, report)
 
     def _spare(self, host: Host) -> float:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from enum import StrEnum
 
 from loopline_shared.spec import JobSpec
@@ -65,6 +65,7 @@ class Programs:
     """Jobs of one task each. A job is a run of a user's program; runs of one program are alike, programs differ."""
 
     jobs: int = 1000
+    _: KW_ONLY
     users: int = 5
     of_each: int = 4
     mean_work: float = 60.0  # reference CPU-seconds of a job

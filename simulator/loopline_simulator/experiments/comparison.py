@@ -24,7 +24,7 @@ class Cell:
     ratio: Estimate | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyRow:
     """Results of a policy under one workload. Passings are summed over all runs; shares are between 0 and 1."""
 

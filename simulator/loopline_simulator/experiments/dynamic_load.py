@@ -64,7 +64,9 @@ class DynamicSetting:
         self, seed: int, policy: str, load: float, information: Information, sizes: SizeKnowledge
     ) -> DynamicCase:
         machines, programs = Machines(self.pcs, self.speeds), Programs(self.jobs, load=load)
-        return DynamicCase(seed, policy, self.order, sizes, information, machines, programs)
+        return DynamicCase(
+            seed, policy, self.order, sizes=sizes, information=information, machines=machines, programs=programs
+        )
 
 
 def dynamic_load(

@@ -83,7 +83,14 @@ class JobOptions:
 
     def _at(self, interval: float) -> Workload:
         return Workload(
-            self.jobs, self.tasks, self.smallest, self.largest, self.sizes, self.decades, self.arrivals, interval
+            self.jobs,
+            self.tasks,
+            self.smallest,
+            largest=self.largest,
+            sizes=self.sizes,
+            decades=self.decades,
+            arrivals=self.arrivals,
+            interval=interval,
         )
 
 

@@ -71,7 +71,9 @@ class TraceOptions:
 
     def selection(self) -> Selection:
         until = math.inf if self.until is None else self.until
-        return Selection(self.first, self.since, until, self.stretch, self.tasks_from, self.size_from)
+        return Selection(
+            self.first, self.since, until, stretch=self.stretch, tasks_from=self.tasks_from, size_from=self.size_from
+        )
 
 
 @Parameter(name="*", group=Group("Coming and going", sort_key=1))
@@ -157,7 +159,7 @@ def trace(
         if file is not None:
             load_machines(file)
     cases = [
-        owners.of(TraceCase(seed, policy, order, swf, selection, park))
+        owners.of(TraceCase(seed, policy, order, swf=swf, selection=selection, park=park))
         for seed in runs.seed_numbers
         for policy in chosen
     ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from statistics import fmean
 
 from loopline_master.core.effects import Effects
@@ -23,6 +23,7 @@ class JobRecord:
     id: int
     arrival: int
     size: float
+    _: KW_ONLY
     longest_task: float
     submitted: float
     started: float | None  # its first task
@@ -60,13 +61,14 @@ class AttemptRecord:
     id: AttemptId
     worker: str
     start: float
+    _: KW_ONLY
     end: float
     state: AttemptState
     accepted: bool  # its result is the task's
     replica: bool
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Measures:
     """Figures of a run for the tables. ``lost_*`` is the share spent in attempts whose result was not used."""
 
@@ -144,7 +146,11 @@ class Recorder:
             self._lost.add(end - start, work)
         if self._keep:
             state, accepted, replica = attempt.state, attempt.accepted, attempt.replica
-            self.attempts.append(AttemptRecord(attempt.id, attempt.worker, start, end, state, accepted, replica))
+            self.attempts.append(
+                AttemptRecord(
+                    attempt.id, attempt.worker, start, end=end, state=state, accepted=accepted, replica=replica
+                )
+            )
 
 
 @dataclass(slots=True)
@@ -161,7 +167,14 @@ def _record(job: Job) -> JobRecord:
     sizes = [task.size or 0.0 for task in job.spec.tasks or []] or [(job.size or 0.0) / job.task_count]
     held = None if job.held_at is None or job.released_at is None else (job.held_at, job.released_at)
     return JobRecord(
-        job.id, job.arrival, job.weight, max(sizes), job.submitted_at, job.started_at, job.finished_at, held
+        job.id,
+        job.arrival,
+        job.weight,
+        longest_task=max(sizes),
+        submitted=job.submitted_at,
+        started=job.started_at,
+        finished=job.finished_at,
+        held=held,
     )
 
 

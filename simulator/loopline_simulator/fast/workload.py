@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from enum import StrEnum
 
 from loopline_shared.spec import JobSpec, TaskSpec
@@ -38,6 +38,7 @@ class Workload:
     jobs: int = 32
     tasks: int = 128
     smallest: float = 200.0
+    _: KW_ONLY
     largest: float = 600.0
     sizes: Sizes = Sizes.EQUAL
     decades: float = 2.0

@@ -7,7 +7,7 @@ a master meets (loopline_simulator/full).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from functools import partial
 
 from loopline_master.core.effects import Effects
@@ -44,6 +44,7 @@ class Host:
     name: str
     facts: Facts
     speed: Speed
+    _: KW_ONLY
     seq: int = 0
     seen: int = 0
     running: dict[AttemptId, tuple[float, Appointment]] = field(default_factory=dict)  # since when, until its end
@@ -154,5 +155,5 @@ class FastWorld:
         host.seq += 1
         holding = tuple(Held(attempt, self.kernel.now - since) for attempt, (since, _) in host.running.items())
         load = Load(host.facts.slots if host.offered is None else host.offered)
-        report = Report(host.seq, host.seen, holding, tuple(results), load, ranges_of(host.waiting))
+        report = Report(host.seq, host.seen, holding, tuple(results), load, waiting=ranges_of(host.waiting))
         return WorkerReported(host.name, host.session, report)

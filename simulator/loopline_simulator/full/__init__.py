@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 
 from loopline_master.core.events import SchedulerSettings
 from loopline_shared.model import AttemptState
@@ -38,6 +38,7 @@ class Summary:
     seed: int
     policy: str
     order: str
+    _: KW_ONLY
     jobs: int = 0
     tasks: int = 0  # that were ever started
     attempts: int = 0

@@ -13,7 +13,7 @@ from loopline_simulator.kernel import Call, Kernel
 from loopline_simulator.streams import Generator, stream
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Faults:
     """Frequency (mean pause, exponential; 0: never) and mean duration of each disaster."""
 
@@ -52,6 +52,7 @@ class Disasters:
         seed: int,
         kernel: Kernel,
         faults: Faults,
+        *,
         agents: Sequence[Agent],
         network: Network,
         ends: FrameListener,

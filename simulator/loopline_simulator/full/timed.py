@@ -60,7 +60,13 @@ class TimedWorld:
             agent.start()
         self._users = Users(seed, self.kernel, self.world, self, arrivals)
         self.disasters = Disasters(
-            seed, self.kernel, faults, list(self._agents.values()), self.network, self, self.is_over
+            seed,
+            self.kernel,
+            faults,
+            agents=list(self._agents.values()),
+            network=self.network,
+            ends=self,
+            is_over=self.is_over,
         )
         self.disasters.recur(faults.crash_every_s, self._crashes, self._prepare_crash)
         self.disasters.recur(faults.steer_every_s, stream(seed, "steer"), self._users.steer_one)

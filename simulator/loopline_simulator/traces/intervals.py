@@ -10,7 +10,7 @@ from __future__ import annotations
 import csv
 import math
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from datetime import UTC, datetime
 
 from pydantic import TypeAdapter, ValidationError
@@ -36,6 +36,7 @@ class _Row:
     line: int
     host: str
     start: float
+    _: KW_ONLY
     end: float
     speed: float | None
     is_dated: bool
@@ -116,7 +117,7 @@ def _row(line: int, cells: list[str], columns: Mapping[str, int]) -> _Row:
     if end < start:
         raise _wrong(line, f"it ends ({found['end']}) before it starts ({found['start']})")
     speed = _speed(line, found["speed"]) if found.get("speed") else None
-    return _Row(line, _name(line, found["host"]), start, end, speed, is_dated)
+    return _Row(line, _name(line, found["host"]), start, end=end, speed=speed, is_dated=is_dated)
 
 
 def _name(line: int, text: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from itertools import islice
 from pathlib import Path
 
@@ -30,6 +30,7 @@ class TraceCase:
     seed: int
     policy: str
     order: Order
+    _: KW_ONLY
     swf: Path
     selection: Selection
     park: Park

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from enum import StrEnum
 
 from loopline_shared.errors import LooplineError
@@ -22,7 +22,7 @@ _LEAST, _FIELDS = 5, 18
 _LARGEST_SIZE = 1e15
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SwfJob:
     """Fields used of a line; None for -1. Times are in seconds, ``submitted`` since the log's start."""
 
@@ -61,6 +61,7 @@ class Selection:
     first: int | None = None  # number of usable jobs
     since: float = 0.0  # earliest submission, in the file's seconds; it becomes time 0
     until: float = math.inf  # latest submission (excluded)
+    _: KW_ONLY
     stretch: float = 1.0  # factor on the times between arrivals: 0.5 doubles the load
     tasks_from: TasksFrom = TasksFrom.ALLOCATED
     size_from: SizeFrom = SizeFrom.RUN_TIME

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import KW_ONLY, asdict, dataclass
 from statistics import fmean
 
 from loopline_master.core.entities import Job
@@ -33,6 +33,7 @@ class Overall:
     policy: str
     order: str
     wait_s: float | None
+    _: KW_ONLY
     execution_s: float | None
     total_s: float | None
     end_s: float | None  # of the last job to complete
@@ -113,14 +114,14 @@ def _overall(tally: Tally, settings: SchedulerSettings, courses: Iterable[JobTim
         settings.policy,
         settings.order.value,
         _mean(course.wait_s for course in listed),
-        _mean(course.execution_s for course in listed),
-        _mean(course.total_s for course in listed),
-        max((_between(began, job.finished_at) or 0.0 for job in completed), default=None),
-        len(completed),
-        found.count - found.excused,
-        found.excused,
-        tally.lost_s,
-        tally.lost_s / computed if computed else 0.0,
+        execution_s=_mean(course.execution_s for course in listed),
+        total_s=_mean(course.total_s for course in listed),
+        end_s=max((_between(began, job.finished_at) or 0.0 for job in completed), default=None),
+        completed=len(completed),
+        passings=found.count - found.excused,
+        excused=found.excused,
+        lost_s=tally.lost_s,
+        lost_share=tally.lost_s / computed if computed else 0.0,
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import KW_ONLY, asdict, dataclass
 from statistics import fmean, median
 
 from loopline_master.core.events import SchedulerSettings
@@ -40,6 +40,7 @@ class Outlook:
     name: str
     tasks: int
     size: float | None
+    _: KW_ONLY
     policy: str
     order: str
     runs: int  # 1: no random draws
@@ -61,15 +62,15 @@ def outlook(recording: Recording, new: JobSpec, settings: SchedulerSettings, run
         new.name,
         new.task_count,
         new.known_size,
-        settings.policy,
-        settings.order.value,
-        len(runs),
-        sum(run.end is not None for run in runs),
-        _range(run.start for run in runs),
-        _range(run.end for run in runs),
-        runs[0].waits_for,
-        sorted((delay for delay in delays if delay is not None), key=lambda delay: (-delay.mean_s, delay.job)),
-        [job for job in jobs if any(run.delays.get(job, 0.0) is None for run in runs)],
+        policy=settings.policy,
+        order=settings.order.value,
+        runs=len(runs),
+        ended=sum(run.end is not None for run in runs),
+        start=_range(run.start for run in runs),
+        end=_range(run.end for run in runs),
+        waits_for=runs[0].waits_for,
+        delays=sorted((delay for delay in delays if delay is not None), key=lambda delay: (-delay.mean_s, delay.job)),
+        stopped=[job for job in jobs if any(run.delays.get(job, 0.0) is None for run in runs)],
     )
 
 

@@ -74,7 +74,7 @@ class Span:
     outcome: Outcome
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class Recording:
     """A log in numbers. Times are in seconds since ``began`` (seconds since 1970)."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from itertools import groupby
 from typing import TypeVar
 
@@ -32,7 +32,7 @@ class ClientRow:
     performance: Cell  # Mflops
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SchedulerRow:
     """Results of one scheduler in one setting."""
 
@@ -51,6 +51,7 @@ class QueueingSetting:
     table: int | None  # of the paper
     reading: str
     title: str
+    _: KW_ONLY
     traffic: str
     assumptions: list[str]
     servers: list[str]
@@ -79,7 +80,9 @@ def _setting(answers: Sequence[QueueingAnswer]) -> QueueingSetting:
     table, reading, title, traffic = _key(case)
     servers = [server.name for server in case.scenario.servers]
     rows = [_row(case, scheduler, runs) for scheduler in runs]
-    return QueueingSetting(table, reading, title, traffic, case.scenario.assumptions, servers, rows)
+    return QueueingSetting(
+        table, reading, title, traffic=traffic, assumptions=case.scenario.assumptions, servers=servers, rows=rows
+    )
 
 
 def _row(case: QueueingCase, scheduler: str, runs: dict[str, list[QueueingMeasures]]) -> SchedulerRow:

@@ -30,7 +30,7 @@ class Rates:
     performance_mflops: float
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class QueueingMeasures:
     """Means over the requests that counted.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from functools import partial
 
 from loopline_simulator.kernel import Kernel
@@ -27,6 +27,7 @@ class Request:
     client: int
     server: int
     issued: float
+    _: KW_ONLY
     arrived: float = 0.0  # arrival of its data at the server
     computed: float = 0.0
     ended: float = 0.0

@@ -14,7 +14,7 @@ _SETTLED = 0.2
 """Share of the arrivals' span after which utilisation is measured, until the last arrival."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RackMeasures:
     """Measures of one run. Times are in steps."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from enum import StrEnum
 from itertools import islice
 from pathlib import Path
@@ -27,6 +27,7 @@ class RackJob:
     arrival: int
     width: int
     height: int
+    _: KW_ONLY
     limit: int
     runs: int
 
@@ -53,6 +54,7 @@ class Drawn:
     count: int = 600
     largest_side: int = 8
     longest: int = 20  # limits are uniform from 1 to it
+    _: KW_ONLY
     used: float = 1.0
     load: float = 0.9  # work that arrives, as a share of what the rack can do
     sides: Sides = Sides.UNIFORM
@@ -68,7 +70,7 @@ class Drawn:
         limit = int(random.integers(1, self.longest + 1))
         least, most = self._shares
         share = least + (most - least) * (1.0 - float(random.random()))
-        return RackJob(number, arrival, width, height, limit, max(1, math.ceil(share * limit)))
+        return RackJob(number, arrival, width, height, limit=limit, runs=max(1, math.ceil(share * limit)))
 
     def _side(self, random: Generator) -> int:
         if self.sides is Sides.UNIFORM:
@@ -144,7 +146,7 @@ def _rectangles(jobs: Iterable[SwfJob], rack: Rack, step_s: float) -> Iterator[R
         if count <= rack.nodes and height <= rack.height:
             limit = math.ceil((job.requested_time or job.run_time) / step_s)
             runs = min(limit, math.ceil(job.run_time / step_s))
-            yield RackJob(job.number, int(job.submitted / step_s), width, height, limit, runs)
+            yield RackJob(job.number, int(job.submitted / step_s), width, height, limit=limit, runs=runs)
 
 
 def squarest(count: int, rack: Rack) -> tuple[int, int]:
