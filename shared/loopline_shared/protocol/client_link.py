@@ -109,7 +109,7 @@ class Ends:
 
 @dataclass(frozen=True, slots=True)
 class Over:
-    """Master to client: the job has ended without further results; ``state`` is None if the job is unknown."""
+    """Master to client: the job has ended and all results are sent; ``state`` is None if the job is unknown."""
 
     job: int
     state: JobState | None
