@@ -1,8 +1,9 @@
-"""Run the short form of every benchmark, one after the other, and write what they say to `benchmarks/results.md`,
-with the machine, the versions, the date and the command of each.
+"""Run the short form of every benchmark and write the output to `benchmarks/results.md`.
 
-One that fails, or that takes far too long, is told and does not stop the others; the exit code is then 1. Figures are
-worth something on a computer that does nothing else.
+It comes with the machine, the versions, the date and the command of each.
+
+A benchmark that fails or takes far too long is reported; the others go on, and the exit code is 1. Figures are
+meaningful only on an otherwise idle computer.
 
     python benchmarks/run_all.py [NAME ...] [--output benchmarks/results.md]
 """
@@ -42,9 +43,9 @@ SHORT = {
     "spawn": ["--tasks", "500", "--rounds", "2"],
     "swarm": ["--short"],
 }
-"""What those are given whose short form is not what they do by themselves."""
+"""Arguments of benchmarks whose short form differs from their default."""
 NEEDS = {"owner_return": ["Xvfb", "xdotool"], "page": ["chromium"]}
-"""Programs without which one cannot be run."""
+"""Programs that a benchmark requires."""
 MODULES = {
     file.stem: f"benchmarks.{subject}.{file.stem}" for subject in SUBJECTS for file in FOLDER.glob(f"{subject}/*.py")
 }

@@ -25,7 +25,7 @@ from loopline_master.core.events import JobSubmitted, MasterStarted, SchedulerSe
 from loopline_master.core.scheduler import Scheduler
 from loopline_shared.model import AttemptId, Held, Load, Outcome, Output, Result
 from loopline_shared.protocol import codec
-from loopline_shared.protocol.attempt_ranges import stretches
+from loopline_shared.protocol.attempt_ranges import ranges_of
 from loopline_shared.protocol.messages import Assign, Report, Run
 from tests.scheduling.driver import facts, spec
 
@@ -71,7 +71,7 @@ def a_report(policy: str) -> float:
         sent[0] += 1
         results = (Result(held[name].popleft(), Outcome.SUCCEEDED, 0, wall_s=0.5, cpu_s=0.5),) if ends else ()
         begun, waiting = [*held[name]][:1], [*held[name]][1:]
-        said = Report(sent[0], sent[0], tuple(map(Held, begun)), results, Load(1, 1.0), stretches(waiting))
+        said = Report(sent[0], sent[0], tuple(map(Held, begun)), results, Load(1, 1.0), waiting=ranges_of(waiting))
         return WorkerReported(name, 1, said)
 
     step(MasterStarted(SchedulerSettings(policy, ahead_s=1.0, max_ahead=4)))
@@ -94,7 +94,9 @@ def a_report_with_20_results() -> float:
     output = Output(6, data=b"hello\n")
     results = [Result(AttemptId(1, n, 1), Outcome.SUCCEEDED, 0, "", 0.01, 0.01, 10**6, output) for n in range(20)]
     holding = tuple(Held(AttemptId(1, n, 1)) for n in (20, 21))
-    report = Report(7, 6, holding, tuple(results), Load(2), stretches(AttemptId(1, n, 1) for n in range(22, 42)))
+    report = Report(
+        7, 6, holding, tuple(results), Load(2), waiting=ranges_of(AttemptId(1, n, 1) for n in range(22, 42))
+    )
     codec.decode_from_worker(codec.encode(report))
     return counted(lambda: codec.decode_from_worker(codec.encode(report)))
 

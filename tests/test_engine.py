@@ -28,7 +28,7 @@ from loopline_shared.model import Facts, Held, JobState, Load, Outcome, Result
 from loopline_shared.protocol.messages import Report
 from loopline_shared.spec import JobSpec
 
-FACTS = Facts("linux", "x86_64", "3.11", "0", "model", 2, 10**9, 2)
+FACTS = Facts("linux", "x86_64", "3.11", "0", "model", cpus=2, memory_bytes=10**9, slots=2)
 SUBMISSION = JobSubmitted("ann", JobSpec(command=["work"]))
 
 

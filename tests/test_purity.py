@@ -44,7 +44,7 @@ from loopline_master.core.scheduler import Scheduler
 from loopline_shared.model import Facts, Outcome
 from loopline_shared.rest.bodies import Explanation, Reason
 from loopline_shared.spec import JobSpec, Range, Requirements
-from loopline_simulator.full import world
+from loopline_simulator.full import grid_world
 from tests.properties.world import Machine, World
 
 ROOT = Path(__file__).parent.parent
@@ -79,18 +79,23 @@ def a_life(policy: str) -> list[str]:
             log.append(repr(effects))
             return effects
 
-    original, world.Scheduler = world.Scheduler, Witnessed
+    original, grid_world.Scheduler = grid_world.Scheduler, Witnessed
     try:
         _live(World(SchedulerSettings(policy, lease_s=20.0, stall_after_s=30.0), _machines()), log)
     finally:
-        world.Scheduler = original
+        grid_world.Scheduler = original
     return log
 
 
 def _machines() -> list[Machine]:
     kinds = [(2, ("fast", "gpu")), (1, ()), (3, ("fast",)), (1, ("slow",))]
     return [
-        Machine(f"worker-{place}", Facts("linux", "x86_64", "3.11", "0", "model", slots, 10**9, slots, labels))
+        Machine(
+            f"worker-{place}",
+            Facts(
+                "linux", "x86_64", "3.11", "0", "model", cpus=slots, memory_bytes=10**9, slots=slots, labels=labels
+            ),
+        )
         for place, (slots, labels) in enumerate(kinds)
     ]
 

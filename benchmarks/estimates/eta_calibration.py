@@ -1,5 +1,5 @@
-"""How often ETAs hold: jobs of the simulator under each policy, forecast at their first finished task and when a
-quarter, half and three quarters of their tasks were over, and held against when they completed.
+"""Calibration of ETAs: jobs of the simulator under each policy, with ETAs at several moments, compared with their
+ends. The moments are the first finished task, and a quarter, half and three quarters of the tasks.
 
 Computers and their owners are those of the no-passing paper; jobs come at random (Poisson) and differ in size by a
 factor of ten. *known*: their sizes were given. *unknown*: the master learns how long tasks take as they finish. The
@@ -40,7 +40,7 @@ DEFAULT = "round-robin"
 
 
 class BlindWorld(FastWorld):
-    """Its machines know how large tasks are; its master does not."""
+    """A world whose machines know the sizes of tasks, while its master does not."""
 
     def __init__(self, *arguments: object, sizes: list[JobSpec], **more: object) -> None:
         self._sizes = sizes
@@ -93,7 +93,7 @@ class Judge:
         return None if moment is None or any(known >= moment for known in self._open[job.id]) else moment
 
     def forget_what_was_held(self) -> None:
-        """From now on the record is looked back on."""
+        """Start the statistics anew from here on."""
         self.held.clear()
         self.errors.clear()
         self.is_fresh = False

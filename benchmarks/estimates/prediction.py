@@ -1,4 +1,4 @@
-"""How well the size of a program's next run is predicted from the runs before it, by kind of program.
+"""Accuracy of the predicted size of a program's next run, by kind of program.
 
     python benchmarks/estimates/prediction.py [--seeds 200] [--runs 60] [--json]
 
@@ -58,7 +58,7 @@ def changed(draw: random.Random, runs: int) -> list[float]:
 
 
 def new(draw: random.Random, runs: int) -> list[float]:
-    """Its first runs only; each user's program scatters as it does."""
+    """Return a program's first runs only; each user's program scatters as it does."""
     spread = draw.choice([0.05, 0.3, 0.8])
     return [100.0 * draw.lognormvariate(0, spread) for _ in range(6)]
 
@@ -100,7 +100,9 @@ def _one(history: list[float], errors: dict[str, list[float]], within: list[bool
             prediction = program_history.predict(program)
             assert prediction is not None
             within.append(prediction.p10 <= work <= prediction.p90)
-        program_history.learn(program, Observation(float(place), "pc", work, work, work, 0.0, 0))
+        program_history.learn(
+            program, Observation(float(place), "pc", work, wall_s=work, cpu_s=work, system_s=0.0, peak_memory_bytes=0)
+        )
 
 
 def main() -> None:

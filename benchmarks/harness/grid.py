@@ -1,5 +1,5 @@
-"""What benchmarks share: a real grid in a folder of its own, other programs to hold it against, what they all use of
-the processor, and rounds in which all of them take turns.
+"""Parts that benchmarks share: a real grid in its own folder, competing programs, their CPU use, and rounds in which
+all of them take turns.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ Run = Callable[[], Awaitable[Figures]]
 
 
 def cpu_s(pid: int) -> float:
-    """Of one process, in user and system mode, without its children."""
+    """Return the CPU time of one process, in user and system mode, without its children."""
     return sum(_ticks(pid)[:2]) / _TICKS_PER_S
 
 
 def tree_cpu_s(pid: int) -> float:
-    """Of a process and all below it, those included that have ended and were waited for."""
+    """Return the CPU time of a process and its descendants, including those that have ended and were waited for."""
     return sum(sum(_ticks(each)) for each in [pid, *processes.descendants(pid)]) / _TICKS_PER_S
 
 
@@ -65,7 +65,7 @@ def tree_memory_bytes(pid: int) -> int:
 
 
 def fsync_s(folder: Path, times: int = 200) -> list[float]:
-    """How long a file that has grown by a page takes to be on disk: what a commit costs at least."""
+    """Return the time until a file grown by a page is on disk: the least cost of a commit."""
     seconds = []
     with (folder / "fsync").open("ab") as file:
         for _ in range(times):
@@ -95,7 +95,9 @@ class Grid:
         self.url = (await self.until_said("master", "serves at ")).split()[0]
 
     async def start_worker(self, name: str = "w1", *flags: str, slots: int = 2, dedicated: bool = True) -> None:
-        """Without waiting for it. ``dedicated``: it yields to nobody, and so not to the other programs measured."""
+        """Start a worker without waiting for it. A ``dedicated`` worker never yields, not even to the programs
+        measured. ``dedicated``: it yields to nobody, and so not to the other programs measured.
+        """
         token = self.folder / "master" / "tokens" / "worker"
         own = ["--master", self.url, "--token-file", str(token), "--name", name, "--slots", str(slots)]
         await self.run(name, "loopline_worker", *own, *(["--dedicated"] if dedicated else []), *flags)
@@ -111,7 +113,7 @@ class Grid:
         return self.programs[name]
 
     async def until_said(self, name: str, words: str) -> str:
-        """What follows these words in a program's log."""
+        """Wait for these words in a program's log, and return the text that follows them."""
         give_up = time.monotonic() + START_LIMIT_S
         while words not in (said := self.log(name).read_text("utf-8", "replace")):
             if self.programs[name].returncode is not None or time.monotonic() > give_up:
@@ -129,7 +131,7 @@ class Grid:
         return AsyncClient(self.url, self.token())
 
     def cpu_by_role(self) -> dict[str, float]:
-        """Of the master, of agents, of what runs below agents (guards, interpreters, tasks), and of this client."""
+        """Return the CPU time of the master, of agents, of processes below agents, and of this client."""
         workers = [program.pid for name, program in self.programs.items() if name != "master"]
         agents = sum(map(cpu_s, workers))
         return {
@@ -146,7 +148,7 @@ class Grid:
         self.programs.clear()
 
     async def kill(self) -> None:
-        """As a power cut does it, but for what the kernel still has to write."""
+        """Kill the grid as a power cut would, except that the kernel still writes its buffers."""
         for program in self.programs.values():
             program.kill()
             await program.wait()
@@ -187,15 +189,15 @@ async def ended(process: Process) -> None:
 
 @dataclass(frozen=True)
 class Way:
-    """One way to do the same work."""
+    """A way to do the same work."""
 
     name: str
     durable: str
-    """Whether submissions and results are on disk before anybody is told of them: yes, no, or - (nobody is told)."""
+    """Durability of submissions and results before they are acknowledged: yes, no, or - (no acknowledgement)."""
     start: Callable[[], AbstractAsyncContextManager[Run]]
-    """Ready to run when it is open, and gone when it is closed."""
+    """Context that is open while the way is ready to run."""
     rounds: int = 1000
-    """At most."""
+    """Maximum number of rounds."""
 
 
 @asynccontextmanager
@@ -243,8 +245,8 @@ async def _said(process: Process) -> Figures:
 
 
 def _adopt_orphans(yes: bool) -> None:
-    """Whatever loses its parent below this process becomes its child, and so is found: some peers start workers that
-    leave their parents and their sessions.
+    """Make this process the parent of its orphaned descendants: some peers start workers that leave their
+    sessions.
     """
     ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, int(yes), 0, 0, 0)
 
@@ -275,7 +277,7 @@ class _Own:
                 os.kill(pid, signal.SIGKILL)
 
     def _reap(self) -> None:
-        """Those whose parents have ended are our children now."""
+        """Reap adopted children, whose parents have ended."""
         for pid in self.pids():
             with suppress(ChildProcessError):
                 os.waitpid(pid, os.WNOHANG)

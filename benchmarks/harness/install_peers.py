@@ -1,6 +1,5 @@
-"""Install what benchmarks are held against into `.bench/`, beside the project and not into it: from PyPI, and from
-Debian what is not there (Redis for Celery, GNU parallel), which is unpacked and not installed, so that nobody need be
-root.
+"""Install the competing programs into `.bench/`, beside the project: from PyPI and from Debian. Debian packages
+(Redis for Celery, GNU parallel) are unpacked rather than installed, so that root rights are unnecessary.
 
     python benchmarks/harness/install_peers.py
 """
@@ -39,7 +38,7 @@ def main() -> None:
 
 
 def _unpack(packages: list[str]) -> bool:
-    """False where this is not Debian, or the packages cannot be had."""
+    """Unpack Debian packages; False if the system or the packages are unsuitable."""
     if not shutil.which("apt-get") or not shutil.which("dpkg"):
         return False
     print(f"from Debian: {', '.join(packages)} ...", flush=True)

@@ -1,4 +1,4 @@
-"""What benchmarks hold everything against that needs nothing installed: bare loops, and the floor."""
+"""Yardsticks that need no installation: bare loops, and the floor."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ FLOOR = "the floor"
 
 
 def spawn_loops(tasks: int, slots: int, folder: Path, *, silent: bool = False) -> list[Way]:
-    """In Python, and in C where there is a compiler; ``folder`` is for what is compiled."""
+    """Return loops in Python and, if there is a compiler, in C; ``folder`` holds the compiled program."""
     size = [str(tasks), str(slots), *(["silent"] if silent else [])]
     ways = [Way(LOOP, "-", partial(yardstick, sys.executable, "-I", "-S", YARDSTICKS / "spawn_loop.py", *size))]
     if program := compiled("spawn_loop", folder):
@@ -30,7 +30,7 @@ def floor(kind: str, tasks: int, slots: int = 2, *, silent: bool = False) -> Way
 
 
 def compiled(name: str, folder: Path, *flags: str) -> Path | None:
-    """None where there is no compiler."""
+    """Return the compiled program; None without a compiler."""
     compiler = shutil.which("cc")
     if compiler is None:
         return None

@@ -1,8 +1,8 @@
-"""What a user might pick instead, each in its best honest configuration, in an environment of its own.
+"""Competing programs, each in its best honest configuration, in its own environment.
 
-``ways`` are rows for a benchmark's table, taken in turns with ours. Where `make bench-peers` has
-not been run they are left out, and ``hint`` says so. How each is used is in ``yardsticks/``: one program for each,
-which imports nothing of Loopline.
+``ways`` are rows for a benchmark's table, taken in turns with ours. They are left out until
+`make bench-peers` has installed them, and ``hint`` says so. ``yardsticks/`` has a program for each, which is
+independent of Loopline.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Peer:
     calls_per_s: int = 1000
     kinds: frozenset[str] = ALL
     program: str = ""
-    """That it needs, besides Python."""
+    """A program that it needs, besides Python."""
 
 
 PEERS = (
@@ -56,7 +56,9 @@ OF_PYTHON = (
     Peer("ProcessPoolExecutor", "no", "with_pools.py", "executor", 2000, 500_000, ALL),
     Peer("multiprocessing.Pool", "no", "with_pools.py", "pool", 2000, 500_000, ALL - {PROCESSES, ONE_PROCESS}),
 )
-"""What everybody has: no grid, but quick. Pools make many calls at a time, as their documentation advises."""
+"""Programs that are always there: they form no grid, but are quick. Pools make many calls at a time, as their
+documentation advises. Pools make many calls at a time, as their documentation advises.
+"""
 
 
 def is_installed() -> bool:
@@ -64,8 +66,8 @@ def is_installed() -> bool:
 
 
 def ways(kind: str, tasks: int, slots: int = 2, *, silent: bool = False, seconds: float = 3.0) -> list[Way]:
-    """Of this kind, all that are there. Where so many tasks would take one much longer than ``seconds``, it has
-    fewer, and the figures say how many: ``{"tasks": ..., "seconds": ...}``, of ``one-...`` ``{"each_s": [...]}``.
+    """Return all installed peers of this kind. A peer that would take much longer than ``seconds`` gets fewer tasks,
+    and the figures say how many: ``{"tasks": ..., "seconds": ...}``, of ``one-...`` ``{"each_s": [...]}``.
     """
     chosen = [*OF_PYTHON, *(PEERS if is_installed() else ())]
     return [
@@ -93,7 +95,7 @@ def _share(peer: Peer, kind: str, tasks: int, seconds: float) -> int:
 
 
 def environment() -> dict[str, str]:
-    """Where peers find their own programs."""
+    """Return the environment in which peers find their own programs."""
     libraries = [str(path) for path in (DEBIAN / "usr" / "lib").glob("*-linux-gnu*")]
     path = [str(FOLDER / "bin"), str(DEBIAN / "usr" / "bin"), os.environ.get("PATH", os.defpath)]
     return {
@@ -104,7 +106,7 @@ def environment() -> dict[str, str]:
 
 
 def versions() -> dict[str, str]:
-    """Of what is installed, for the record."""
+    """Return the installed versions, for the record."""
     found: dict[str, str] = {}
     for info in sorted(Path(FOLDER, "lib").glob("python3*/site-packages/*.dist-info")):
         name, _, version = info.name.removesuffix(".dist-info").partition("-")

@@ -1,4 +1,4 @@
-"""How benchmarks are asked and answer: a short form and a full one, a table or JSON, progress beside it."""
+"""Input and output of benchmarks: a short form and a full one, a table or JSON, progress beside it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["answer", "count", "machine", "median", "milliseconds", "parser", "pr
 
 
 def parser(doc: str | None) -> argparse.ArgumentParser:
-    """Its description is the module's docstring."""
+    """Return a parser whose description is the module's docstring."""
     style = argparse.RawDescriptionHelpFormatter
     asking = argparse.ArgumentParser(description=(doc or "").strip(), formatter_class=style)
     asking.add_argument("--full", action="store_true", help="the long form; the short one takes less than a minute")
@@ -73,7 +73,7 @@ def share(one: float, of: float | None) -> str:
 
 
 def machine() -> dict[str, str]:
-    """Where figures come from, so that they can be compared with others."""
+    """Describe the machine, so that figures can be compared with others."""
     return {
         "processor": f"{_processor()}; {len(os.sched_getaffinity(0))} cores",
         "memory": f"{os.sysconf('SC_PAGE_SIZE') * os.sysconf('SC_PHYS_PAGES') / 2**30:.1f} GiB",

@@ -36,7 +36,7 @@ async def as_worker(url: str, sha256: str, folder: Path) -> None:
 
 
 def plainly(port: int, folder: Path) -> None:
-    """What comes, into a file that is not known by anything."""
+    """Download the response into a file without checking it."""
     folder.mkdir(parents=True)
     buffer = memoryview(bytearray(_PIECE_BYTES))
     began_s = _wait()

@@ -16,7 +16,7 @@ from typing import Any
 import aiohttp
 
 from loopline_shared.model import AttemptId, Facts
-from loopline_shared.protocol.attempt_ranges import stretches
+from loopline_shared.protocol.attempt_ranges import ranges_of
 from loopline_shared.protocol.session import WorkerSession
 
 STDOUT = {"size_bytes": 5, "data": "ZG9uZQo="}
@@ -26,7 +26,7 @@ MAX_RESULTS = 400
 
 @dataclass
 class Tally:
-    """What the swarm has brought home, until it is as much as was wanted."""
+    """Results that the swarm has delivered, until they are as many as wanted."""
 
     wanted: int
     taken: int = 0
@@ -44,7 +44,7 @@ class Tally:
             await self._moved.wait()
 
     def take(self, most: int) -> int:
-        """So many more results may be brought, and will be."""
+        """Reserve at most this many further results to deliver; return their number."""
         taken = min(most, self.wanted - self.taken)
         self.taken += taken
         return taken
@@ -54,14 +54,16 @@ class LightWorker:
     def __init__(self, name: str, slots: int, tally: Tally) -> None:
         self.name = name
         self._slots, self._tally = slots, tally
-        self._facts = Facts("linux", "x86_64", "3.11.7", "0.1.0", "light", slots, memory_bytes=2**33, slots=slots)
+        self._facts = Facts(
+            "linux", "x86_64", "3.11.7", "0.1.0", "light", cpus=slots, memory_bytes=2**33, slots=slots
+        )
         self._held: deque[str] = deque()
         self._seq = self._seen = 0
         self._unanswered: dict[int, int] = {}  # results in Reports that no Assign has answered
         self._load = {"slots": slots, "spare_cpu": slots, "memory_available_bytes": 2**32, "disk_free_bytes": 2**34}
 
     async def run(self, http: aiohttp.ClientSession, url: str, headers: dict[str, str]) -> None:
-        """Until the connection ends."""
+        """Work until the connection ends."""
         async with http.ws_connect(f"{url}/api/v1/link", headers=headers, max_msg_size=0) as socket:
             await socket.send_bytes(WorkerSession(self.name, "boot", self._facts).hello())
             await socket.receive()
@@ -91,7 +93,7 @@ class LightWorker:
         results = [_result(self._held.popleft()) for _ in range(done)]
         held = list(self._held)
         holding = [{"attempt": one, "wall_s": 0.0, "cpu_s": 0.0, "frozen": False} for one in held[: self._slots]]
-        waiting = stretches(map(AttemptId.parse, held[self._slots :]))
+        waiting = ranges_of(map(AttemptId.parse, held[self._slots :]))
         report = {"seq": self._seq, "seen": self._seen, "holding": holding, "results": results, "load": self._load}
         report["waiting"] = waiting
         await socket.send_bytes(json.dumps(report | {"kind": "report"}, separators=(",", ":")).encode())

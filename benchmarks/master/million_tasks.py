@@ -1,4 +1,4 @@
-"""What a job of a million tasks costs its master: the time until it is accepted, memory, how long a restart takes.
+"""Cost of a job of a million tasks to its master: time until it is accepted, memory, duration of a restart.
 
 A master with its default settings runs on this computer. It is given the job twice: as a grid, which is a rule, and
 as a row file, whose lines are read one by one. Then it is started again, with all of them queued; the yardstick is
@@ -60,7 +60,7 @@ class All:
 
 @contextmanager
 def master(folder: Path) -> Iterator[tuple[psutil.Process, str]]:
-    """Its process, and where it serves."""
+    """Start a master; yield its process and its address."""
     environment = {k: v for k, v in os.environ.items() if not k.startswith(("LOOPLINE", "XDG"))}
     environment |= {"HOME": str(folder)}
     command = [sys.executable, "-m", "loopline_master", "--port", "0", "--data-dir", str(folder / "master")]

@@ -1,4 +1,4 @@
-"""How quick the page's timeline is: in headless Chromium, which draws by software here, with bars made up.
+"""Speed of the page's timeline in headless Chromium, which draws by software here, with generated bars.
 
 The page is the one that the master serves (built by `make web`), under the same policy; its
 questions are answered from here. First draw: from the last byte of the answer to bars on the canvas, reading it
@@ -202,7 +202,7 @@ async def _update(page: Page, grid: Grid, seen: int) -> float:
 
 
 async def _drawn(page: Page, seen: int) -> Json:
-    """Of the first drawing after more than ``seen`` answers."""
+    """Return the times of the first drawing after more than ``seen`` answers."""
     give_up = time.monotonic() + 30
     while time.monotonic() < give_up:
         drawn: Json | None = await page.evaluate(_DRAWN_AFTER)

@@ -1,4 +1,4 @@
-"""How many Reports a second the pure scheduler works off, and whether that depends on how much there is.
+"""Reports per second that the pure scheduler handles, and their dependence on the size of the grid.
 
     python benchmarks/master/scheduler_step.py [--policy NAME ...] [--growth] [--reports 2000] [--json]
 
@@ -47,7 +47,7 @@ from loopline_master.core.policies import REGISTRY
 from loopline_master.core.scheduler import Scheduler
 from loopline_master.core.snapshot import Snapshot
 from loopline_shared.model import AttemptId, AttemptState, Facts, Held, Load, Order, Outcome, Result, TaskState
-from loopline_shared.protocol.attempt_ranges import stretches
+from loopline_shared.protocol.attempt_ranges import ranges_of
 from loopline_shared.protocol.messages import Assign, Report, Run
 from loopline_shared.spec import JobSpec, Range, TaskSpec
 
@@ -71,7 +71,7 @@ class Case:
 
     @property
     def spec(self) -> JobSpec:
-        """Of each of its jobs."""
+        """Specification of each job."""
         count = self.tasks // self.jobs
         if self.listed:
             tasks = [TaskSpec(parameters={"i": n}, size=self.task_s * (1 + n % 3)) for n in range(count)]
@@ -105,14 +105,14 @@ class Swarm:
         raise NotImplementedError
 
     def work(self, reports: int, batch: int) -> None:
-        """So many Reports, in steps of ``batch``, each of the next worker in turn."""
+        """Send this many Reports, in steps of ``batch``, each from the next worker in turn."""
         names = self._in_turn()
         for _ in range(reports // batch):
             self.now += 0.01
             self.step([self._end(next(names)) for _ in range(batch)])
 
     def step(self, events: Sequence[Event]) -> bool:
-        """Whether anybody was told anything."""
+        """Step the scheduler; True if it sent any Assign."""
         began = time.process_time()
         assigns = self.assigns_of(events)
         self.cpu_s += time.process_time() - began
@@ -136,8 +136,8 @@ class Swarm:
     def report(self, name: str, results: tuple[Result, ...] = ()) -> WorkerReported:
         self.seq[name] += 1
         seq, held, slots = self.seq[name], list(self.holding[name]), self.case.slots
-        holding, waiting = tuple(map(Held, held[:slots])), stretches(held[slots:])
-        return WorkerReported(name, 1, Report(seq, seq, holding, results, self.load, waiting))
+        holding, waiting = tuple(map(Held, held[:slots])), ranges_of(held[slots:])
+        return WorkerReported(name, 1, Report(seq, seq, holding, results, self.load, waiting=waiting))
 
 
 class Loopline(Swarm):
@@ -193,14 +193,16 @@ class Prototype(Swarm):
 
 
 def _facts(slots: int, speed: float) -> Facts:
-    return Facts("linux", "x86_64", "3.11", "0", "pc", slots, 8 * 10**9, slots, (), speed)
+    return Facts(
+        "linux", "x86_64", "3.11", "0", "pc", cpus=slots, memory_bytes=8 * 10**9, slots=slots, labels=(), speed=speed
+    )
 
 
 def rates(swarm: Swarm, reports: int) -> dict[int, float]:
     """The best of the rounds, in which the batches take turns: others may be at work on this computer."""
     case = swarm.case
     reports = min(reports, (case.tasks // case.results - 3 * case.workers * case.slots) // len(BATCHES))
-    swarm.work(case.workers * case.slots, 1)  # whoever has begun now is in the midst of it
+    swarm.work(case.workers * case.slots, 1)  # from here on every worker is in the middle of its work
     found: dict[int, float] = {}
     for _ in range(ROUNDS):
         for batch in BATCHES:

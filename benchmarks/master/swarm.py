@@ -1,4 +1,4 @@
-"""What a task costs its master: ``python -m benchmarks.master.swarm [--short] [--json]``.
+"""Cost of a task to its master: ``python -m benchmarks.master.swarm [--short] [--json]``.
 
 A real master (its own process, SQLite with synchronous=FULL, its default settings) and a swarm of light workers over
 real sockets (benchmarks/light). Measured is the processor time of the master alone, from the coming of the workers
@@ -55,7 +55,7 @@ class Row:
 def master(
     folder: Path, *flags: str, delay_s: float = 0.0, profile: str = ""
 ) -> Iterator[tuple[psutil.Process, str]]:
-    """Its process, and where it serves."""
+    """Start a master; yield its process and its address."""
     environment = {k: v for k, v in os.environ.items() if not k.startswith(("LOOPLINE", "XDG"))}
     environment |= {"HOME": str(folder), "PYTHONPATH": str(ROOT)}
     program = ["benchmarks.light.slow_disk", str(delay_s)] if delay_s else ["loopline_master"]
@@ -107,8 +107,8 @@ async def measure(
 
 
 async def measure_lone(tasks: int, profile: str = "") -> dict[str, float]:
-    """One task at a time, each submitted when the result of the last is acknowledged to its worker: milliseconds of
-    the master's processor a task, and how long each took from request to acknowledgement.
+    """Measure single tasks, each submitted after the previous result is acknowledged to its worker. Returns the
+    master's CPU time per task in milliseconds, and the times from request to acknowledgement.
     """
     with tempfile.TemporaryDirectory() as folder, master(Path(folder), profile=profile) as (process, url):
         async with AsyncClient(url, None) as client:
@@ -152,7 +152,7 @@ async def measure_floor(workers: int, tasks: int) -> Row:
 
 
 def grid(short: bool) -> Iterator[tuple[str, int, int]]:
-    """What is measured: (what, workers, queued)."""
+    """Return the measurements to make: (name, workers, queued)."""
     for workers in (1, 100) if short else (1, 10, 100, 1000):
         yield "workers", workers, 100_000
     for queued in (1_000_000,) if short else (10_000, 1_000_000):

@@ -1,4 +1,4 @@
-"""How long a master takes to answer ``GET /timeline``: query, packing, zipping; and how its database looks.
+"""Response time of ``GET /timeline``: query, packing, compression; and the state of its database.
 
 A history of so many attempts in ten days on 60 workers is written to an empty database, by default one in a temporary
 folder. Nothing is deleted of another one.

@@ -1,4 +1,5 @@
-"""How fast a file comes from the master to four workers: ``python -m benchmarks.rates.files [--size MB] [--json]``.
+"""Speed of a file's transfer from the master to four workers: ``python -m benchmarks.rates.files [--size MB]
+[--json]``.
 
 A real master serves the file, and four processes fetch it at once, each with the worker's own cache: written to disk,
 checked, under its name. The yardstick, in turn in the same run: a loop of sendfile to four processes that write what
@@ -48,7 +49,7 @@ class Took:
 
 
 def fetch(commands: list[list[str]], watch: Callable[[], None] = lambda: None) -> Took:
-    """What all of them took together."""
+    """Return the time that all fetches took together."""
     processes = [subprocess.Popen(one, cwd=ROOT, text=True, stdin=-1, stdout=-1) for one in commands]
     for process in processes:
         assert process.stdout

@@ -1,5 +1,5 @@
-"""How many Python calls in a second, and how long does one take? A master and a worker with two slots and warm
-interpreters; every submission and every result is on disk before anybody is told of it.
+"""Python calls per second, and the latency of one: a master and a worker with two slots and warm interpreters. Every
+submission and every result is on disk before it is acknowledged.
 
     map                   Executor.map of so many calls, with its own settings
     map, chunksize=1      each call a task of its own
@@ -80,7 +80,7 @@ class Pool:
 
 
 def many(way: Ours | Pool, calls: int, chunksize: int | None) -> Figures:
-    """From the call of map to the last value; all of them right."""
+    """Return the time from the call of map to the last value, after checking all values."""
     before, memory, began = way.cpu_s(), way.memory_bytes(), time.perf_counter()
     right = sum(value == number for number, value in enumerate(way.map(calls, chunksize)))
     seconds = time.perf_counter() - began
@@ -115,7 +115,7 @@ def pool() -> Iterator[Pool]:
 
 
 def measure(options: Any, one: Grid) -> dict[str, Any]:
-    """In turns, so that what else the computer does strikes all alike."""
+    """Measure all ways in turns, so that disturbances hit all of them alike."""
     questions: dict[str, Callable[[Ours | Pool], Figures]] = {
         "map": lambda way: many(way, options.calls, None),
         "map, chunksize=1": lambda way: many(way, options.single, 1),

@@ -1,4 +1,4 @@
-"""How long one task takes, one after the other: from its submission until its result is known.
+"""Latency of single tasks, one after the other: from submission until the result is known.
 
 A process with a line of stdout, submitted and awaited by Loopline's asynchronous client; a function, by its Executor.
 Nothing else is going on. Beside it, in every round, the disk is measured: F is how long an fsync takes, of which a
@@ -137,7 +137,7 @@ def show(rows: list[Figures]) -> str:
 
 
 def _budget(rows: list[Figures]) -> list[str]:
-    """What both kinds take beside the floor, and beside what the disk takes of it."""
+    """Return the time that both kinds take beyond the floor, and beyond the disk's part of it."""
     said = []
     for kind in KINDS.values():
         p50_s = {row["way"]: row["p50_s"] for row in rows if row["task"] == kind}

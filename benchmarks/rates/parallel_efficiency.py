@@ -36,7 +36,7 @@ LOOK_EVERY_S = 0.1  # when a job is over, the master's own clock says
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """One bag on so many workers."""
+    """A bag of tasks on a number of workers."""
 
     task_s: float
     tasks: int
@@ -84,7 +84,7 @@ async def measure(client: AsyncClient, task_s: float, tasks: int, counts: list[i
 
 
 async def _run(client: AsyncClient, task_s: float, tasks: int, count: int) -> float:
-    """From submission until the last result is on the master's disk."""
+    """Return the time from submission until the last result is on the master's disk."""
     spec = JobSpec(
         name=f"wait-{task_s:g}-on-{count}",
         command=["sleep", f"{task_s:g}"],
@@ -100,7 +100,7 @@ async def _run(client: AsyncClient, task_s: float, tasks: int, count: int) -> fl
 
 
 def _cpu_s() -> float:
-    """Of all processors, since the computer was started."""
+    """Return the CPU time of all processors since the computer started."""
     import psutil
 
     times = psutil.cpu_times()

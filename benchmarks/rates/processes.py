@@ -1,4 +1,4 @@
-"""How many real processes a second: from one submission until all results are known, on two slots.
+"""Real processes per second: from one submission until all results are known, on two slots.
 
 A master and a worker with their own settings, SQLite with synchronous=FULL, everything through REST; each task is
 /bin/echo with a line of stdout, which is kept and compared, or /bin/true. The limit is a loop that does nothing but
@@ -33,7 +33,7 @@ WARM_UP = 50
 
 
 async def all_results(one: Grid, tasks: int, *, silent: bool) -> Figures:
-    """From one submission until every result has been received; all of them right."""
+    """Return the time from one submission until every result has arrived, after checking all results."""
     command, expected = (["/bin/true"], "") if silent else (["/bin/echo", LINE], LINE + "\n")
     async with one.client() as client:
         await client.whoami()

@@ -1,4 +1,4 @@
-"""How long from nothing to the first result: a master and a worker are started, and a process is run.
+"""Time from nothing to the first result: a master and a worker are started, and a process is run.
 
 In a fresh folder, in which all has to be made first; and on what an earlier one left, stopped in order or killed.
 The client is there already, as a peer's is, and what is read from disk is in the page cache. A peer's first result

@@ -85,7 +85,7 @@ async def until(client: AsyncClient, job: int, succeeded: int) -> JobDetail:
 
 
 async def large(megabytes: int, folder: Path) -> dict[str, Any]:
-    """One file to four workers at once; and plain HTTP, four times at once, into files."""
+    """Measure one file sent to four workers at once; and plain HTTP, four times at once, into files."""
     file = folder / "large.bin"
     with file.open("wb") as stream:
         for _ in range(megabytes):

@@ -1,4 +1,4 @@
-"""What a task costs the agent beside its process: the link, the core, the journal, the log.
+"""Cost of a task to the agent beside its process: the link, the core, the journal, the log.
 
 The agent is the real one; in place of its runner is one whose tasks end as soon as they begin. A master in another
 process keeps ``--window`` runs ahead of it and acknowledges whatever comes. Only the agent's CPU time counts.

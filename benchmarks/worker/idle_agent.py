@@ -1,4 +1,4 @@
-"""What a worker costs before it does anything: to start, and then idle, its owner's protection included.
+"""Cost of a worker before its first task: at its start, and then idle, with its owner's protection.
 
 A master and a worker with its default settings run on this computer; the worker is measured as it connects, then left
 in peace, and measured again. Beside it, in the same run, what bare Python takes.
@@ -84,7 +84,7 @@ def measure(seconds: float) -> dict[str, float]:
 
 
 def yardstick(code: str) -> dict[str, float]:
-    """Of a Python that has done no more than this: its memory, and the CPU time that it took."""
+    """Return memory and CPU time of a Python process that does only this."""
     command = [sys.executable, "-c", f"{code}\nprint(flush=True); input()"]
     with subprocess.Popen(command, stdin=-1, stdout=-1, text=True) as process:
         assert process.stdout
@@ -100,7 +100,9 @@ def _mib(sizes_bytes: Iterable[int]) -> float:
 
 
 def _cpu_s(pid: int) -> float:
-    """To the nanosecond, of all its threads: an idle agent uses less than a tick of the usual clock."""
+    """Return the CPU time of all its threads in nanoseconds: an idle agent uses less than a tick of the
+    usual clock.
+    """
     tasks = Path(f"/proc/{pid}/task").iterdir()
     return sum(int(processes.read(f"{task}/schedstat").split()[0]) for task in tasks) / 1e9
 

@@ -1,4 +1,4 @@
-"""How soon an owner who comes back has the computer: from their input until the tasks stand still.
+"""Delay until a returning owner has the computer: from their input until the tasks are frozen.
 
 A real master, a real worker on two slots under a real X server without a screen, two tasks that do nothing but
 compute. In each round the mouse is moved by xdotool, and this program, not the worker, watches from outside when a
@@ -29,7 +29,7 @@ OWNER = {"LOOPLINE_IDLE_S": "2", "LOOPLINE_LEAVE_MEMORY_BYTES": "0", "LOOPLINE_O
 OWNER |= {"LOOPLINE_HEED_LOAD": "0", "LOOPLINE_GRACE_S": "3600"}
 TASKS = 2
 QUIET_S = 0.4
-"""Without any processor time for so long, a task stands still."""
+"""Time without CPU after which a task counts as frozen."""
 HOG = f"exec {sys.executable} -I -S -c 'while True: pass'"
 
 

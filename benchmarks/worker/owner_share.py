@@ -1,4 +1,4 @@
-"""What is left to the owner of a busy computer: their share of the CPU beside tasks on every core.
+"""CPU share left to the owner of a busy computer, beside tasks on every core.
 
 Owner's programs that never rest, one to a core, against as many tasks that never rest: started by Loopline's own
 launcher, by ``nice -n 19 setsid``, which is what most grids do, and by nothing at all. 100 % is a computer on which
@@ -75,7 +75,7 @@ async def ours(with_groups: bool) -> AsyncIterator[list[int]]:
 
 
 def _hogs_below(pid: int) -> list[int]:
-    """Those that have become the task's program, and are nobody's guard."""
+    """Return the processes below that run the task's program, supervisors excluded."""
     is_hog = b"while True: pass"
     return [child for child in processes.descendants(pid) if is_hog in processes.read(f"/proc/{child}/cmdline")]
 

@@ -1,4 +1,4 @@
-"""How close a worker's own launching comes to a bare loop of ``posix_spawn``: no master, no network, no disk.
+"""Overhead of a worker's launching over a bare loop of ``posix_spawn``, without master, network and disk.
 
 The bare loop is a small Python that starts ``/bin/true`` and waits for it, as many at a time as there are slots. Ours
 runs the same by the worker's runner: a guard, a scratch folder, an environment, kept output, limits and control
@@ -74,7 +74,7 @@ class Pool:
         await self._none_left.wait()
 
     def _fill(self) -> None:
-        """As the agent does it: slots that are free, and then a few more that are lined up."""
+        """Start tasks as the agent does: in free slots, and then a few prefetched ones."""
         for _ in range(min(self._free, len(self._runs))):
             self._free -= 1
             self.runner.start(self._runs.pop())
@@ -150,7 +150,7 @@ def _now(pool: Pool, launcher: PosixLauncher) -> tuple[float, float, float, floa
 
 
 def measure(options: argparse.Namespace) -> dict[str, dict[str, float]]:
-    """Of each, the round that took least: what disturbs only ever adds."""
+    """Return the fastest round of each: disturbances only ever add time."""
     command = shlex.split(options.command)
     found: dict[str, list[dict[str, float]]] = {"bare loop": [], "worker": []}
     for _ in range(options.rounds):

@@ -45,7 +45,7 @@ def framed(message: object) -> bytes:
 
 
 class Line:
-    """One end of a connection, for the client and the workers, which wait for nothing else."""
+    """Blocking end of a connection, for the client and the workers."""
 
     def __init__(self, port: int) -> None:
         self._socket = socket.create_connection(("127.0.0.1", port))
@@ -128,7 +128,7 @@ class Master:
         self._database.execute("COMMIT")
 
     def _speak(self, submitted: list[Any], results: list[Any]) -> None:
-        """Of what is on disk now."""
+        """Send acknowledgements of everything that is on disk now."""
         for job, content, client in submitted:
             self._clients[job] = client
             if isinstance(content, list):

@@ -24,7 +24,7 @@ def silent(tasks, slots):
 
 
 def kept(tasks, slots):
-    """What a task prints goes into a file in memory, one for each slot, and is read once it has ended."""
+    """Run tasks whose output goes into a file in memory, one for each slot, which is read at their end."""
     files = [os.memfd_create("stdout") for _ in range(slots)]
     place_of, kept_lines, begun = {}, [], 0
     free = list(range(slots))

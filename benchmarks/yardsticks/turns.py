@@ -1,4 +1,4 @@
-"""How a yardstick is asked: it says that it is ready, and measures once for each line that it is sent.
+"""Protocol of a yardstick: it reports that it is ready, and measures once for each line that it receives.
 
 Yardsticks are programs of their own, so that each is measured in processes of its own, and runs under whichever
 Python has what it needs. Nothing of Loopline is imported here.
@@ -21,7 +21,9 @@ KINDS = ("processes", "calls", "one-process", "one-call", "start")
 
 
 def arguments() -> argparse.Namespace:
-    """What to measure: ``one-...`` is one task after the other; ``start``, until the first result of a new system."""
+    """Return the kind to measure: ``one-...`` is one task after the other; ``start``, until the first result of a new
+    system.
+    """
     parser = argparse.ArgumentParser()
     parser.add_argument("kind", choices=KINDS)
     parser.add_argument("--tasks", type=int, default=1000)
@@ -32,7 +34,7 @@ def arguments() -> argparse.Namespace:
 
 
 def take_turns(run: Callable[[], dict[str, object]]) -> None:
-    """Until no more lines come."""
+    """Measure for each line until the input ends."""
     say({"ready": True})
     for _ in sys.stdin:
         say(run())
@@ -50,7 +52,7 @@ def timed(work: Callable[[], object], tasks: int = 1) -> dict[str, object]:
 
 
 def each_timed(work: Callable[[int], object], count: int) -> dict[str, object]:
-    """One after the other, each timed."""
+    """Time each call, one after the other."""
     moments = [time.perf_counter()]
     for number in range(count):
         work(number)

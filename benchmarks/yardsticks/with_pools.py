@@ -1,4 +1,5 @@
-"""What comes with Python: multiprocessing.Pool, ProcessPoolExecutor, asyncio's subprocesses; and xargs, GNU parallel.
+"""Pools that come with Python: multiprocessing.Pool, ProcessPoolExecutor, asyncio's subprocesses; and xargs, GNU
+parallel.
 
 python with_pools.py KIND --variant pool|executor|asyncio|xargs|parallel
 """
@@ -66,7 +67,7 @@ def pools(options: argparse.Namespace) -> None:
 
 
 def of(is_call: bool, options: argparse.Namespace) -> tuple[Callable[..., object], Callable[..., None]]:
-    """What a task does, and what looks at all the results."""
+    """Return the work of a task, and a check of all results."""
     if is_call:
         return increment, lambda found: check([sum(found)], options.tasks * (options.tasks + 1) // 2, 1)
     task, line = (run_silent, b"") if options.silent else (run_line, LINE[1].encode() + b"\n")
@@ -109,7 +110,9 @@ def asyncio_loop(options: argparse.Namespace) -> None:
 
 
 async def watched_by_descriptors() -> None:
-    """As Python does it by itself since 3.12; before, there was a thread for every process."""
+    """Watch processes by descriptors, as Python 3.12 does by default; earlier versions use a thread for each
+    process.
+    """
     if sys.version_info < (3, 12) and hasattr(os, "pidfd_open"):
         watcher = asyncio.PidfdChildWatcher()
         watcher.attach_loop(asyncio.get_running_loop())

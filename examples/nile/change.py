@@ -19,12 +19,12 @@ values = list(flow.values())
 
 
 def drop(series):
-    """How much less it is after the split than before."""
+    """Return the decrease of the mean at the split."""
     return fmean(series[:split]) - fmean(series[split:])
 
 
 def unexplained(series):
-    """What two levels, one before the split and one after it, leave over (the sum of squares)."""
+    """Return the sum of squares that two levels, one before and one after the split, leave unexplained."""
     parts = series[:split], series[split:]
     return sum((x - mean) ** 2 for part, mean in zip(parts, map(fmean, parts), strict=True) for x in part)
 

@@ -1,3 +1,3 @@
-"""What master, worker and clients agree on. Imports nothing of theirs."""
+"""Types and formats that master, worker and clients share. It imports none of them."""
 
 __version__ = "0.1.0"

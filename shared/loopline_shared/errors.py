@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 class LooplineError(Exception):
-    """What went wrong and what to do about it. Shown as problem+json by REST, and plainly by the CLI."""
+    """An error and the next step: shown as problem+json by REST, and as plain text by the CLI."""
 
     def __init__(self, code: str, message: str, hint: str = "", status: int = 400) -> None:
         super().__init__(message)
@@ -15,4 +15,4 @@ class LooplineError(Exception):
 
 
 class ProtocolError(Exception):
-    """The other end of a worker link said something it must not: that link is closed, nothing else."""
+    """A violation of the link's protocol by the other end. It closes that link only."""

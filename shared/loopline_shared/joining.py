@@ -1,8 +1,8 @@
-"""Joining a grid: the one line that a new computer is given, and what it keeps of it.
+"""Joining a grid: the one line that a new computer is given, and the membership that it keeps.
 
-A computer makes up its worker's token itself and keeps it on disk *before* it asks to be let in: the master is told
-the token's SHA-256 only. So it does not matter if either dies half-way, or if the answer is lost: asking again with
-the same line lets the same token in, and counts once.
+A computer generates its worker's token and keeps it on disk *before* it asks to join: the master receives only the
+token's SHA-256. So it does not matter if either crashes half-way, or if the answer is lost: asking again with the
+same line admits the same token, and counts once.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ import platformdirs
 from loopline_shared.errors import LooplineError
 
 _LINE = re.compile(
-    r"(?P<master>https?://[^\s#]+)#(?P<secret>lj_[0-9a-f]+_[A-Za-z0-9_-]+)"  # where, and what lets in
-    r"(?:\.(?P<print>[0-9a-f]{64}))?"  # whom to believe
+    r"(?P<master>https?://[^\s#]+)#(?P<secret>lj_[0-9a-f]+_[A-Za-z0-9_-]+)"  # the master's address and the secret
+    r"(?:\.(?P<print>[0-9a-f]{64}))?"  # SHA-256 of the master's certificate
 )
 _PORTS = {"http": 80, "https": 443}
 
@@ -40,7 +40,7 @@ class JoinLine:
 
     @classmethod
     def parse(cls, text: str) -> JoinLine:
-        """ValueError where it is none."""
+        """Read a line. Raises ValueError if it is malformed."""
         found = _LINE.fullmatch(text.strip().removeprefix("loopline join ").strip())
         master = normal_address(found["master"]) if found else ""
         if not found or not master:
@@ -50,7 +50,7 @@ class JoinLine:
 
 @dataclass(frozen=True, slots=True)
 class Membership:
-    """What this computer's worker keeps: where it belongs, under which name, and its own token."""
+    """Membership of this computer's worker in a grid: the master, the worker's name, and its own token."""
 
     master: str
     name: str
@@ -59,7 +59,7 @@ class Membership:
 
     @classmethod
     def read(cls, file: Path | None = None) -> Membership | None:
-        """None where this computer has not joined. LooplineError for what cannot be read."""
+        """Return the membership; None before joining. Raises LooplineError if the file cannot be read."""
         file = file or membership_file()
         try:
             return cls(**json.loads(file.read_text("utf-8")))
@@ -70,7 +70,7 @@ class Membership:
             raise LooplineError("membership", f"cannot read {file}: {error}", hint) from None
 
     def write(self, file: Path | None = None) -> Path:
-        """For this user's eyes only; whole or not at all, and on disk when it returns."""
+        """Write the file atomically, readable by this user only; it is on disk on return."""
         file = file or membership_file()
         part = file.with_name(f".{file.name}.{secrets.token_hex(4)}")
         try:
@@ -87,7 +87,7 @@ class Membership:
 
     @staticmethod
     def confirm() -> Path:
-        """What was asked for is granted: from now on it is what counts."""
+        """Replace the membership by the requested one, which the master has granted."""
         file = membership_file()
         try:
             pending_file().replace(file)
@@ -101,15 +101,12 @@ def membership_file() -> Path:
 
 
 def pending_file() -> Path:
-    """What was asked for, until the master has answered: what was granted before stays good meanwhile."""
+    """Return the file of a requested membership, which leaves the present one valid until the master has answered."""
     return membership_file().with_name("membership.pending.json")
 
 
 def normal_address(url: str) -> str:
-    """A master's address in one way of writing: the host in lower case, no port that goes without saying.
-
-    Empty where it is none.
-    """
+    """Normalize a master's address: host in lower case, default port left out. Empty if the address is invalid."""
     try:
         parts = urlsplit(url)
         host, port = parts.hostname or "", parts.port
@@ -131,5 +128,5 @@ def token_id(token: str) -> str:
 
 
 def hash_of(secret: str) -> str:
-    """What a master keeps of a token."""
+    """Return the hash of a token that a master keeps."""
     return hashlib.sha256(secret.encode(errors="surrogateescape")).hexdigest()

@@ -1,7 +1,7 @@
-"""The manifest: a file that lists what the tasks of a job find in their scratch folders, itself named by its content.
+"""The manifest: a file that lists the inputs of a job's tasks, itself named by its content.
 
-A job may have thousands of inputs: a worker fetches the list once, and a Run only names it. It is JSON, always
-written the same way: ``{"data/x.csv": {"sha256": "...", "size_bytes": 12, "executable": false}}``.
+A job may have thousands of inputs: a worker fetches the list once, and a Run only names it. It is JSON in one
+canonical form: ``{"data/x.csv": {"sha256": "...", "size_bytes": 12, "executable": false}}``.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from loopline_shared.paths import RelativePath
 
 MAX_FILES = 10_000
 MAX_BYTES = 32 * 2**20
-"""More than the longest: so many files, with the longest paths."""
+"""Upper bound on the longest manifest: the maximum number of files, with the longest paths."""
 
 Manifest = Mapping[str, InputFile]
 _adapter = TypeAdapter(dict[RelativePath, InputFile], config=ConfigDict(defer_build=True))
@@ -26,7 +26,7 @@ def encode(files: Manifest) -> bytes:
 
 
 def decode(content: bytes) -> dict[str, InputFile]:
-    """ValueError where it is none that a master may have written."""
+    """Read a manifest. Raises ValueError unless a master may have written it."""
     files = _adapter.validate_json(content)
     if len(files) > MAX_FILES:
         raise ValueError(f"{len(files):,} files are more than the limit of {MAX_FILES:,}")

@@ -1,12 +1,12 @@
-"""The words of Loopline: ids, states, and what a worker says of itself and of what it ran.
+"""The vocabulary of Loopline: ids, states, and a worker's reports about itself and its attempts.
 
-Frozen, slotted dataclasses: cheap in the pure parts, and validated by pydantic wherever they cross an edge.
+The classes are frozen dataclasses with slots: cheap in the pure parts, and validated by pydantic at every edge.
 """
 
 from __future__ import annotations
 
 from binascii import a2b_base64, b2a_base64
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from enum import StrEnum
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self
 
@@ -16,32 +16,32 @@ from pydantic_core import CoreSchema, core_schema
 from loopline_shared.paths import RelativePath
 
 INLINE_LIMIT_BYTES = 4096
-"""Output up to this long travels inside its result; longer output is a blob named by its SHA-256."""
+"""Longest output that travels inside its result; longer output is a blob named by its SHA-256."""
 MAX_INLINE_BYTES = 64 * 1024
-"""The same of what the calls of one task returned, where it makes several."""
+"""Longest return values inside the result of a task that makes several calls."""
 MAX_CHUNK = 1_000_000
-"""Calls that one task may make."""
+"""Maximum number of calls of one task."""
 
 MAX_OWN_INPUTS = 100
-"""Input files of one task's own, beside those that its job's tasks have in common."""
+"""Maximum number of a task's own input files, beside those that its job's tasks share."""
 MAX_OUTPUT_PATTERNS = 100
 MAX_OUTPUT_FILES = 1000
-"""That one attempt may bring back: their names travel inside its result."""
+"""Maximum number of files that an attempt brings back: their names travel inside its result."""
 MAX_OUTPUT_NAMES = 100_000
-"""Characters of their names altogether."""
+"""Maximum number of characters of those names altogether."""
 
 MAX_ID = 2**53 - 1
 """Largest number that survives every JSON reader."""
 
 
 class _DottedId:
-    """Shared by the ids: written as dotted numbers (``12.3.1``) in JSON, URLs and logs."""
+    """Base of the ids, written as dotted numbers (``12.3.1``) in JSON, URLs and logs."""
 
     __slots__ = ()
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Read ``"12.3.1"``; ValueError names what was expected."""
+        """Read ``"12.3.1"``. Raises ValueError that names the expected form."""
         parts = text.split(".")
         fields: tuple[str, ...] = cls._fields  # type: ignore[attr-defined]
         if len(parts) != len(fields) or not all(p.isascii() and p.isdigit() and len(p) < 17 for p in parts):
@@ -50,7 +50,7 @@ class _DottedId:
 
     @classmethod
     def _of_numbers(cls, text: str) -> Self:
-        """Of text that is known to be as it should."""
+        """Read text that is known to be valid."""
         return cls._make(map(int, text.split(".")))  # type: ignore[attr-defined, no-any-return]
 
     @classmethod
@@ -126,23 +126,23 @@ class AttemptState(StrEnum):
 
 
 class Order(StrEnum):
-    """What is promised about the order of completions; stamped on a job when it is submitted."""
+    """Order guarantee about completions; stamped on a job when it is submitted."""
 
-    HOLD = "hold"  # its last task is not computed before those jobs have completed that it may not pass
-    DELIVER = "deliver"  # it is computed freely, and completes when they have
+    HOLD = "hold"  # its last task starts after the jobs have completed that it must not pass
+    DELIVER = "deliver"  # it is computed freely, and completes after them
     NONE = "none"
 
 
 class SizeSource(StrEnum):
-    """Who says how large a job is; stamped on it, with its size, when it is submitted."""
+    """Source of a job's size; stamped on the job, with the size, when it is submitted."""
 
     GIVEN = "given"  # its user
-    PREDICTED = "predicted"  # what the grid knows of its program
-    UNKNOWN = "unknown"  # nobody: it counts as larger than any
+    PREDICTED = "predicted"  # the program's past runs
+    UNKNOWN = "unknown"  # unknown: it counts as larger than any other
 
 
 class SpeedSource(StrEnum):
-    """How a worker came to know the speed of its computer's cores."""
+    """Source of the speed of a worker's cores."""
 
     BENCHMARK = "benchmark"  # measured as the agent started
     KEPT = "kept"  # measured by an earlier start, on the same computer and Python
@@ -150,12 +150,12 @@ class SpeedSource(StrEnum):
 
 
 class Outcome(StrEnum):
-    """How an attempt ended, as its worker saw it."""
+    """End of an attempt, as its worker saw it."""
 
     SUCCEEDED = "succeeded"
-    FAILED = "failed"  # the task's own doing: burns one of its max_attempts
+    FAILED = "failed"  # because of the task: uses up one of its max_attempts
     CANCELLED = "cancelled"  # killed because the master asked
-    GIVEN_BACK = "given_back"  # the worker's or its owner's doing: burns nothing
+    GIVEN_BACK = "given_back"  # preempted by the worker or its owner: uses up no attempt
 
 
 def _bytes_from_json(value: object) -> object:
@@ -174,16 +174,16 @@ Data = Annotated[
 """Raw bytes; base64 in JSON."""
 
 Stream = Literal["stdout", "stderr"]
-"""What a task writes to."""
+"""Output stream of a task."""
 STREAMS: tuple[Stream, ...] = ("stdout", "stderr")
 
 NO_NUL = r"^[^\x00]*$"
-"""What no database keeps."""
+"""Pattern of text without NUL, which databases reject."""
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 Name = Annotated[str, Field(min_length=1, max_length=100, pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
-"""A worker's, label's or user's name: safe in a URL, a shell and a file system."""
+"""Name of a worker, label or user: safe in a URL, a shell and a file system."""
 PythonVersion = Annotated[str, Field(pattern=r"^\d{1,3}\.\d{1,3}$", examples=["3.11"])]
-"""Major and minor: pickles of functions hold for these alone."""
+"""Major and minor version of Python: pickles of functions are valid for one of them only."""
 FileName = Annotated[
     str, Field(pattern=r"^sha256:[0-9a-f]{64}$", description="an uploaded file, by its content", examples=[])
 ]
@@ -195,52 +195,54 @@ Percent = Annotated[float, Field(ge=0, le=100)]
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What a worker's computer is: static for as long as the agent runs."""
+    """Facts about a worker's computer, constant while the agent runs."""
 
     os: Annotated[str, Field(max_length=20, pattern=NO_NUL)]  # linux, macos, windows
     arch: Annotated[str, Field(max_length=20, pattern=NO_NUL)]  # x86_64, arm64
     python: Annotated[str, Field(max_length=20, pattern=NO_NUL)]  # 3.11.7
     agent: Annotated[str, Field(max_length=40, pattern=NO_NUL)]  # Loopline's version
     model: ShortText  # the processor's name; PCs of one model are one type
+    _: KW_ONLY
     cpus: Annotated[int, Field(ge=1, le=65536)]
     memory_bytes: Count
     slots: Annotated[int, Field(ge=1, le=65536)]  # the most it will ever offer
     labels: tuple[Name, ...] = ()
     speed: Annotated[float, Field(ge=1e-6, le=1e6)] = 1.0  # reference CPU-seconds per second
-    network: bool = True  # tasks that ask for the network have it
-    functions: PythonVersion | None = None  # that functions run under; None: it can run none
+    network: bool = True  # tasks that request the network get it
+    functions: PythonVersion | None = None  # for functions; None: it cannot run functions
     speed_source: SpeedSource = SpeedSource.ASSUMED
     speed_measured_at: Seconds | None = None  # since 1970
 
 
 @dataclass(frozen=True, slots=True)
 class Prediction:
-    """Work of one task to come of a program, in reference CPU-seconds, from its runs so far."""
+    """Predicted work of a program's next task, in reference CPU-seconds, from its runs so far."""
 
-    work: Seconds  # as likely less as more
-    mean: Seconds  # so much a task, where many are added up
-    p10: Seconds  # less than this in one case of ten ...
-    p90: Seconds  # ... more than this in another
-    runs: Count  # it is known from
+    work: Seconds  # median
+    mean: Seconds  # mean, for sums over many tasks
+    p10: Seconds  # 10th percentile
+    p90: Seconds  # 90th percentile
+    runs: Count  # that the prediction is based on
 
 
 @dataclass(slots=True)  # not frozen: one is made for each result
 class Observation:
-    """One run of a task to its success."""
+    """A task's successful run, as observed."""
 
     at: Seconds  # since 1970
     worker: str
-    work: float  # reference CPU-seconds: time x speed x share of the processor that it could have
+    work: float  # reference CPU-seconds: time x speed x available share of the processor
+    _: KW_ONLY
     wall_s: Seconds
     cpu_s: Seconds
     system_s: Seconds  # of these
     peak_memory_bytes: Count
-    share: float = 1.0  # that it had of its slots; work without it is work / share
+    share: float = 1.0  # share of its slots that it had; at full share the work is work / share
 
 
 @dataclass(frozen=True, slots=True)
 class Probation:
-    """A worker is given nothing new for a while, and why; for the owner of its computer."""
+    """Quarantine of a worker: the end of it and the reason, shown to the PC's owner."""
 
     until: Seconds  # since 1970
     reason: ShortText
@@ -248,7 +250,7 @@ class Probation:
 
 @dataclass(frozen=True, slots=True)
 class Yielded:
-    """How soon tasks stood still after the owner's input, since the agent started: measured, never estimated."""
+    """Measured delays from the owner's input to frozen tasks, since the agent started."""
 
     count: Count = 0
     p50_s: Seconds = 0.0
@@ -257,18 +259,19 @@ class Yielded:
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What a worker says about itself on every report: the piggybacked load information."""
+    """Load of a worker, piggybacked on every report."""
 
     slots: Annotated[int, Field(ge=0, le=65536)]  # offered now, running attempts included
-    spare_cpu: Seconds = 0.0  # cores that the owner leaves over, measured without our own processes
+    spare_cpu: Seconds = 0.0  # cores that the owner does not use, our own processes excluded
     memory_available_bytes: Count = 0
     disk_free_bytes: Count = 0
+    _: KW_ONLY
     cpu_pressure: Percent | None = None  # of the last 10 s, in which something waited for it; null: not measured
     memory_pressure: Percent | None = None
     io_pressure: Percent | None = None
     on_battery: bool = False
-    in_use: bool = False  # somebody is at the desk, or nobody can tell
-    idle_s: Seconds | None = None  # since the last input; null: nobody looks, or nobody can tell
+    in_use: bool = False  # the owner is at the PC, or this is unknown
+    idle_s: Seconds | None = None  # since the last input; null: unknown
     withheld: ShortText = ""  # why fewer slots are offered than there are
     yielded: Yielded = Yielded()
     delay_s: Seconds | None = None  # of the network, there and back; null: not known yet
@@ -280,17 +283,17 @@ class Held:
     """An attempt that has begun at a worker, until its result is reported."""
 
     attempt: AttemptId
-    wall_s: Seconds = 0.0  # for which it ran: what it stood frozen is left out
+    wall_s: Seconds = 0.0  # run time, frozen time excluded
     cpu_s: Seconds = 0.0
-    frozen: bool = False  # it stands still, for the owner's sake: a replica elsewhere may be quicker
+    frozen: bool = False  # frozen for the owner's sake: a replica elsewhere may be quicker
 
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """What an attempt wrote to stdout or stderr.
+    """Output of an attempt on stdout or stderr.
 
-    ``size_bytes`` is what it wrote, of which at most the worker's cap was kept (``cut`` says that some was
-    dropped). Kept bytes are in ``data``, or, where they are too many, in the blob ``sha256``.
+    ``size_bytes`` is the whole output's size, of which the worker's cap was kept (``cut`` is true if some was
+    dropped). Kept bytes are in ``data`` or, where they are too many, in the blob ``sha256``.
     """
 
     size_bytes: Count = 0
@@ -310,7 +313,7 @@ Printed = Annotated[Output, AfterValidator(_is_short)]
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """What every task of a job calls, in place of a command: a pickle, for one version of Python only."""
+    """Function that the tasks of a job call instead of a command: a pickle, for one version of Python only."""
 
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
 
@@ -327,16 +330,16 @@ class Function:
 
 @dataclass(frozen=True, slots=True)
 class InputFile:
-    """A file that a task finds in its scratch folder, by its content."""
+    """An input file in a task's scratch folder, named by its content."""
 
     sha256: Sha256
-    size_bytes: Count | None = None  # None: whoever has it knows
+    size_bytes: Count | None = None  # None: unknown here
     executable: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class OutputFile:
-    """A file that a task left in its scratch folder, and that its job wants back."""
+    """A file left in a task's scratch folder that matches the job's outputs."""
 
     path: RelativePath
     sha256: Sha256
@@ -345,18 +348,18 @@ class OutputFile:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """How an attempt ended: written to the worker's spool before it is sent."""
+    """End of an attempt with its output, written to the worker's spool before it is sent."""
 
     attempt: AttemptId
     outcome: Outcome
     exit_code: Annotated[int, Field(ge=-(2**31), le=2**32)] | None = None  # negative: killed by that signal
-    reason: ShortText = ""  # for people, where the exit code does not say it all
+    reason: ShortText = ""  # explanation beyond the exit code
     wall_s: Seconds = 0.0
     cpu_s: Seconds = 0.0  # user + system, of the whole process tree
     peak_memory_bytes: Count = 0
     stdout: Printed = Output()
     stderr: Printed = Output()
     outputs: Annotated[tuple[OutputFile, ...], Field(max_length=MAX_OUTPUT_FILES)] = ()
-    value: Output | None = None  # what a function returned, or raised: a pickle
-    system_s: Seconds = 0.0  # of cpu_s, what the system spent on its behalf; 0: not told apart
+    value: Output | None = None  # a function's return value or exception: a pickle
+    system_s: Seconds = 0.0  # system part of cpu_s; 0: unknown
     agent_died: bool = False  # while it ran, without its computer: that may have been the task's doing

@@ -1,7 +1,7 @@
-"""Names of files in a task's scratch folder: relative, portable, and never a way out of it.
+"""Names of files in a task's scratch folder: relative, portable, and confined to it.
 
-Checked wherever one comes from outside: from a user's job, from a worker's result, from a master's answer. Paths are
-POSIX paths (``data/x.csv``) on every system.
+They are checked wherever they come from outside: from a user's job, from a worker's result, from a master's answer.
+Paths are POSIX paths (``data/x.csv``) on every system.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from pydantic import AfterValidator, Field
 MAX_PATH_CHARACTERS = 500
 MAX_DEPTH = 40
 MAX_NAME_BYTES = 255
-"""What a file system takes as the name of one file or folder."""
+"""Longest name of a file or folder that file systems accept."""
 
 ANY_FOLDERS = "**"
 MAX_ANY_FOLDERS = 2
-"""In one pattern: matching takes steps for each, and for each name that is looked at."""
+"""Maximum number of ``**`` in a pattern: each one multiplies the steps of matching."""
 
 TEMPORARY = ".tmp"
-"""A task's folder for temporary files: in its scratch folder, and nobody else's business."""
+"""Name of a task's private folder for temporary files, inside its scratch folder."""
 
 _FORBIDDEN = re.compile(r"[\x00-\x1f\x7f\\]")
 _DRIVE = re.compile(r"[A-Za-z]:")
@@ -31,7 +31,7 @@ _WILD = re.compile(r"[*?\[\]]")
 
 
 def _check(path: str) -> str:
-    """ValueError says what is wrong with it."""
+    """Return the path. Raises ValueError that names the mistake."""
     shown = repr(path[:80])
     if found := _FORBIDDEN.search(path):
         raise ValueError(f"{shown} has the character {found[0]!r} in it: only plain names, with / between them")
@@ -69,26 +69,28 @@ RelativePath = Annotated[
     Field(min_length=1, max_length=MAX_PATH_CHARACTERS, description="relative, with / between names"),
     AfterValidator(_check),
 ]
-"""Of a file in a scratch folder."""
+"""Path of a file in a scratch folder."""
 Pattern = Annotated[RelativePath, AfterValidator(_check_pattern)]
-"""The same with wildcards: ``*``, ``?`` and ``[abc]`` within a name; ``**`` as a name stands for any folders."""
+"""Path with wildcards: ``*``, ``?`` and ``[abc]`` within a name; ``**`` as a name stands for any folders."""
 
 
 def is_wild(pattern: str) -> bool:
-    """Whether it may stand for several files, or none."""
+    """True if the pattern contains a wildcard."""
     return _WILD.search(pattern) is not None
 
 
 @dataclass(frozen=True, slots=True)
 class Tree:
-    """Files, and the folders that they are in."""
+    """Files and the folders that contain them."""
 
     files: frozenset[str] = frozenset()
     folders: frozenset[str] = frozenset()
 
 
 def tree_of(paths: Iterable[str], beside: Tree = Tree()) -> Tree:
-    """Of these files alone; ValueError where one, or one of those beside, would be a file and a folder at once."""
+    """Return the tree of these files. Raises ValueError if a path would be file and folder, also together with
+    ``beside``.
+    """
     files = frozenset(paths)
     folders = {folder: path for path in files for folder in _folders_of(path)}
     for folder, path in folders.items():
@@ -101,7 +103,7 @@ def tree_of(paths: Iterable[str], beside: Tree = Tree()) -> Tree:
 
 
 def alike(paths: Iterable[str]) -> tuple[str, str] | None:
-    """Two that Windows and macOS take for one, if there are any."""
+    """Return two paths that Windows and macOS take for the same; None if all differ."""
     seen: dict[str, str] = {}
     for path in paths:
         other = seen.setdefault(path.casefold(), path)

@@ -1,4 +1,4 @@
-"""Rows of a sweep as the lines of a file (NDJSON): one JSON object of parameters a line, in UTF-8."""
+"""Rows of a sweep as lines of a file (NDJSON): each line is a JSON object of parameters, in UTF-8."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from loopline_shared.scalar import Scalar
 from loopline_shared.spec import MAX_RUN_CHARACTERS, Row
 
 MAX_LINE_BYTES = 12 * MAX_RUN_CHARACTERS
-"""A character takes at most so many bytes, escaped; no row has more of them."""
+"""Longest line: an escaped character takes at most 12 bytes."""
 
 _ROW: TypeAdapter[dict[str, Scalar]] = TypeAdapter(Row, config=ConfigDict(strict=True))
 _MOST_TOLD = 3
@@ -20,7 +20,7 @@ ABOUT_NAMES = "a name is letters, digits and underscores, and does not begin wit
 
 
 def read_row(line: bytes) -> dict[str, Scalar]:
-    """What a line says; ValueError for people, where it is none of a row."""
+    """Read a line. Raises ValueError with a readable message if it is no row."""
     if len(line) > MAX_LINE_BYTES:
         raise ValueError(f"it has more than {MAX_LINE_BYTES:,} bytes")
     if not line.strip():
@@ -32,7 +32,7 @@ def read_row(line: bytes) -> dict[str, Scalar]:
 
 
 def check_row(row: object) -> dict[str, Scalar]:
-    """The same of a row that is not yet written."""
+    """Check a row that is still to be written. Raises ValueError like ``read_row``."""
     try:
         return _ROW.validate_python(row)
     except ValidationError as error:
@@ -40,7 +40,7 @@ def check_row(row: object) -> dict[str, Scalar]:
 
 
 def write_row(row: Mapping[str, Scalar]) -> bytes:
-    """Its line."""
+    """Return the line of a row."""
     return to_json(row) + b"\n"
 
 
@@ -50,6 +50,6 @@ def _mistakes(error: ValidationError) -> str:
 
 
 def _mistake(loc: tuple[int | str, ...], message: str) -> str:
-    """The parameter and what is wrong with it: what kinds of values were tried is nobody's concern."""
+    """Return the parameter and its mistake, without the kinds of values that were tried."""
     said = ABOUT_NAMES if loc[-1:] == ("[key]",) else message
     return f"{loc[0]}: {said}" if loc else said

@@ -1,4 +1,4 @@
-"""A parameter's value: what JSON, a command line and every language's reader agree on."""
+"""Value of a parameter: the values that JSON, command lines and all languages share."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Exact = Annotated[int, Field(ge=-(2**53), le=2**53)]
 
 
 def _scalar_kind(value: object) -> str:
-    """Which of the kinds a value is judged as, so that an error speaks of one kind only."""
+    """Return the kind that a value is validated as, so that an error mentions one kind only."""
     return {bool: "bool", int: "int", float: "float"}.get(type(value), "text")
 
 
@@ -33,4 +33,4 @@ Scalar = Annotated[
         }
     ),
 ]
-"""A parameter's value."""
+"""Value of a parameter."""

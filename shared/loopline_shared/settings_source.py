@@ -1,7 +1,7 @@
-"""Where settings come from, for every program: flags over environment over TOML over defaults.
+"""Sources of every program's settings: flags over environment over TOML over defaults.
 
-The environment is ``LOOPLINE_<NAME>``. The TOML file is what LOOPLINE_CONFIG names, else ``loopline.toml`` in the
-working folder, else the one in the platform's configuration folder; each program reads its own table of it.
+The environment is ``LOOPLINE_<NAME>``. The TOML file is the one that LOOPLINE_CONFIG names, else ``loopline.toml`` in
+the working folder, else the one in the platform's configuration folder; each program reads its own table of it.
 """
 
 from __future__ import annotations
@@ -23,14 +23,16 @@ TABLES = ("master", "worker", "client")
 
 
 class Settings(BaseModel):
-    """Base of one program's settings; ``table`` names its table in the TOML file."""
+    """Base of a program's settings; ``table`` names its table in the TOML file."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True)
     table: ClassVar[str]
 
     @classmethod
     def load(cls, **flags: Any) -> Self:
-        """Settings as they are now; a flag that is None was not given. LooplineError says what is wrong where."""
+        """Load the present settings; a flag of None counts as absent. Raises LooplineError with the mistake and its
+        place.
+        """
         given = {name: value for name, value in flags.items() if value is not None}
         try:
             return cls(**_over(_over(read_table(cls.table), _from_environment(cls)), given))
@@ -39,7 +41,7 @@ class Settings(BaseModel):
 
 
 def config_file() -> Path | None:
-    """The TOML file in use, if there is one; one that LOOPLINE_CONFIG names is in use whether it exists or not."""
+    """Return the TOML file in use, or None. The file that LOOPLINE_CONFIG names is in use even if it is missing."""
     if named := os.environ.get(f"{ENV_PREFIX}CONFIG"):
         return Path(named)
     places = (Path(), platformdirs.user_config_path("loopline", appauthor=False))
@@ -47,7 +49,7 @@ def config_file() -> Path | None:
 
 
 def read_table(name: str) -> dict[str, Any]:
-    """One program's table of the TOML file; LooplineError for a file that cannot be read or has unknown tables."""
+    """Return a program's table of the TOML file. Raises LooplineError for an unreadable file or unknown tables."""
     file = config_file()
     if file is None:
         return {}
@@ -57,7 +59,7 @@ def read_table(name: str) -> dict[str, Any]:
         document = tomllib.loads(file.read_text("utf-8"))
     except (OSError, ValueError) as error:
         raise LooplineError(
-            "settings", f"cannot read settings from {file}: {error}", "mend it or move it away"
+            "settings", f"cannot read settings from {file}: {error}", "fix it or move it away"
         ) from None
     for table in document:
         if table not in TABLES:
@@ -69,7 +71,7 @@ def read_table(name: str) -> dict[str, Any]:
 
 
 def _from_environment(settings: type[BaseModel], prefix: str = ENV_PREFIX) -> dict[str, Any]:
-    """``LOOPLINE_<NAME>``, in whatever case; of a table also ``LOOPLINE_<TABLE>__<NAME>``."""
+    """Return settings from ``LOOPLINE_<NAME>``, in any case, and ``LOOPLINE_<TABLE>__<NAME>`` of tables."""
     variables = {name.upper(): text for name, text in os.environ.items()}
     found: dict[str, Any] = {}
     for name, field in settings.model_fields.items():
@@ -85,7 +87,7 @@ def _from_environment(settings: type[BaseModel], prefix: str = ENV_PREFIX) -> di
 
 
 def _value(variable: str, field: FieldInfo, text: str) -> Any:
-    """Of a list or a table: JSON, unless the setting has a way of its own to write it."""
+    """Return the setting's value. Lists and tables are JSON, unless the setting has its own notation."""
     is_plain = not _is_table(field) and get_origin(field.annotation) not in (list, dict, tuple)
     if is_plain or any(isinstance(part, BeforeValidator) for part in field.metadata):
         return text
@@ -100,13 +102,13 @@ def _is_table(field: FieldInfo) -> bool:
 
 
 def _over(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
-    """The one over the other, tables within tables too."""
+    """Merge two mappings, tables within tables too; ``above`` overrides ``below``."""
     both = {name for name in above if isinstance(above[name], dict) and isinstance(below.get(name), dict)}
     return {**below, **above, **{name: _over(below[name], above[name]) for name in both}}
 
 
 def _explain(settings: type[Settings], error: ValidationError, flags: dict[str, Any]) -> LooplineError:
-    """The first mistake: which setting, from where, what is wrong, what to write."""
+    """Describe the first mistake: the setting, its source, the problem, and what to write."""
     first = error.errors(include_url=False)[0]
     path = [str(part) for part in first["loc"]]
     place = _place(path, flags)
@@ -126,7 +128,7 @@ def _place(path: list[str], flags: dict[str, Any]) -> str:
 
 
 def _known(settings: type[BaseModel], tables: list[str]) -> Iterable[str]:
-    """The settings there are, in the table at the end of this path."""
+    """Return the names of the settings in the table at the end of this path."""
     model: Any = settings
     for table in tables:
         model = model.model_fields[table].annotation
@@ -134,7 +136,7 @@ def _known(settings: type[BaseModel], tables: list[str]) -> Iterable[str]:
 
 
 def meant(wrong: str, right: Iterable[str]) -> str:
-    """What somebody may have meant who wrote something wrong."""
+    """Return a hint that names the nearest known word, or all of them."""
     import difflib  # hardly ever
 
     close = difflib.get_close_matches(wrong, list(right), n=1, cutoff=0.5)

@@ -1,4 +1,4 @@
-"""What a user asks for: a job as submitted over REST and as kept by the master; one model for both."""
+"""Specification of a job, as submitted over REST and as kept by the master; one model for both."""
 
 from __future__ import annotations
 
@@ -35,19 +35,19 @@ from loopline_shared.paths import Pattern, RelativePath, tree_of
 from loopline_shared.scalar import Exact, Scalar
 
 MAX_TASKS = 100_000_000
-"""Hard ceiling on the tasks of one job; a master's own limit (a setting) is lower."""
+"""Hard limit on the tasks of one job; a master's own limit (a setting) is lower."""
 
 MAX_AFTER = 1000
-"""Jobs that one job may wait for."""
+"""Maximum number of jobs that one job may depend on."""
 
 MAX_RUN_CHARACTERS = 200_000
-"""What one task is started with, parameters put in; a frame to a worker holds many of them."""
+"""Longest command, parameters and environment of one task; a frame to a worker holds many of them."""
 
 MAX_INPUTS = MAX_FILES
-"""Files that the tasks of one job have in common."""
+"""Maximum number of files that the tasks of one job share."""
 
 PLACEHOLDER = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]{0,63})\}")
-"""What a parameter is put in place of, in a command's arguments."""
+"""Placeholder of a parameter in a command's arguments."""
 
 ParameterName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,63}$")]
 Argument = Annotated[str, Field(max_length=100_000, pattern=NO_NUL)]
@@ -71,13 +71,13 @@ else:  # one kind of mistake, in one place: not one for each member of a union
 
 
 class Spec(BaseModel):
-    """Base of all that a user writes: an unknown key is an error, never ignored."""
+    """Base of everything that a user writes: an unknown key is an error."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
 
 class Range(Spec):
-    """Whole numbers from first to last, *both included*, and the step between them."""
+    """Whole numbers from first to last, *both included*, with an optional step."""
 
     range: Annotated[list[Exact], Field(min_length=2, max_length=3)]
 
@@ -101,7 +101,7 @@ class Range(Spec):
 
     @property
     def values(self) -> Sequence[int]:
-        """In order."""
+        """The numbers of the range, in order."""
         return range(self.range[0], self.range[0] + len(self) * self.step, self.step or 1)
 
 
@@ -109,13 +109,13 @@ Row = Annotated[dict[ParameterName, Scalar], Field(max_length=50)]
 
 
 class Table(Spec):
-    """One task per row."""
+    """A table of parameters with a task for each row."""
 
     rows: Annotated[list[Row], Field(min_length=1, max_length=1_000_000, fail_fast=True)]
 
 
 class RowFile(Spec):
-    """One task per line of an uploaded file, whose lines are rows as JSON objects (NDJSON)."""
+    """An uploaded file with a task for each line, whose lines are rows as JSON objects (NDJSON)."""
 
     file: Annotated[str, Field(pattern=r"^sha256:[0-9a-f]{64}$", description="uploaded to /files before")]
     count: Annotated[int, Field(ge=1, le=MAX_TASKS, description="of its lines; the master counts them")] | None = None
@@ -135,12 +135,13 @@ Values = Annotated[
     Discriminator(_values_kind),
 ]
 Grid = Annotated[dict[ParameterName, Values], Field(min_length=1, max_length=50)]
-"""One task per element of the product of all values; the last name varies fastest."""
+"""Lists of values with a task for each combination; the last name varies fastest."""
 
 
 def parameters_kind(value: object) -> str:
-    """``{"rows": [{...}]}`` is a table and ``{"file": "..."}`` a row file, unless what stands in them are values of
-    parameters called so.
+    """Return the kind of parameters: ``{"rows": [{...}]}`` is a table, ``{"file": "..."}`` a row file.
+
+    Parameters that are called ``rows`` or ``file`` and have plain values form a grid.
     """
     given = value if isinstance(value, dict) else {}
     rows = given.get("rows")
@@ -156,7 +157,7 @@ Parameters = Annotated[
 
 
 class Input(Spec):
-    """An uploaded file as tasks find it."""
+    """An uploaded file with its name in the scratch folder."""
 
     file: FileName
     executable: bool = False
@@ -168,17 +169,17 @@ def _input_kind(value: object) -> str:
 
 Inputs = dict[RelativePath, Annotated[Annotated[Input, Tag("file")] | Annotated[FileName, Tag("name")],
                                       Discriminator(_input_kind)]]  # fmt: skip
-"""Files by where they are in the scratch folder: ``"sha256:..."``, or more of it."""
+"""Files by their path in the scratch folder: ``"sha256:..."``, or an object with more details."""
 
 
 def staged(inputs: Inputs) -> dict[str, InputFile]:
-    """As workers are told of them."""
+    """Return the inputs in the form that workers receive."""
     files = {path: one if isinstance(one, Input) else Input(file=one) for path, one in inputs.items()}
     return {path: InputFile(one.file[len("sha256:") :], None, one.executable) for path, one in files.items()}
 
 
 def named_files(spec: JobSpec) -> set[str]:
-    """SHA-256 of every file that a job's spec names; not of those that the lines of its row file may name."""
+    """Return the SHA-256 of every file that a job's spec names, except those named by lines of its row file."""
     names = {spec.parameters.file} if isinstance(spec.parameters, RowFile) else set()
     names |= {spec.function.file} if spec.function else set()
     for inputs in (spec.inputs, *(task.inputs for task in spec.tasks or ())):
@@ -187,7 +188,7 @@ def named_files(spec: JobSpec) -> set[str]:
 
 
 class Requirements(Spec):
-    """What a worker must be to run a job's tasks."""
+    """Requirements on a worker that runs the job's tasks."""
 
     os: Literal["linux", "macos", "windows"] | None = None
     memory_bytes: Annotated[int, Field(ge=0, le=2**60, description="of one task, which may use no more")] = 0
@@ -198,7 +199,7 @@ class Requirements(Spec):
 
 
 class Notify(Spec):
-    """Who is told that the job is over: a URL, by a signed POST; or a command that the master's settings name."""
+    """Notification of a job's end: a signed POST to a URL, or a command that the master's settings name."""
 
     webhook: Annotated[str, Field(max_length=2000, pattern=r"^https?://[^\s\x00]+$")] | None = None
     command: Name | None = None
@@ -216,7 +217,7 @@ class Notify(Spec):
 
 
 class TaskSpec(Spec):
-    """One listed task: whatever it leaves out is its job's."""
+    """A listed task; its job provides everything that it leaves out."""
 
     command: Command | None = None
     parameters: Row = {}
@@ -225,7 +226,7 @@ class TaskSpec(Spec):
 
 
 class JobSpec(Spec):
-    """A job: one command, run once for every task. All but the command is optional."""
+    """A job: a command that is run once for every task. Everything except the command is optional."""
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -316,7 +317,7 @@ class JobSpec(Spec):
 
     @property
     def known_size(self) -> float | None:
-        """The whole job's size: as given, else the sum of its tasks' where every one is given."""
+        """Size of the whole job: as given, else the sum of its tasks' sizes if all are given."""
         if self.size == "unknown":
             return None
         if self.size is not None or self.tasks is None:
@@ -325,13 +326,13 @@ class JobSpec(Spec):
         return None if None in sizes else sum(size for size in sizes if size is not None)
 
     def to_json(self) -> dict[str, JsonValue]:
-        """As a user would write it: only what was given."""
+        """Return the document as a user would write it, without defaults."""
         document: dict[str, JsonValue] = self.model_dump(mode="json", exclude_defaults=True)
         return document
 
 
 _INPUT_CHARACTERS = 130
-"""What a task's own input takes beside its path."""
+"""Characters of a task's own input beside its path."""
 
 
 def _check_function(spec: JobSpec) -> None:
@@ -348,12 +349,12 @@ def _check_function(spec: JobSpec) -> None:
 
 
 def run_length(spec: JobSpec, lengths: Mapping[str, int]) -> int:
-    """So many characters has what a task is started with whose parameters have values of these lengths."""
+    """Return the number of characters that a task is started with, for parameter values of these lengths."""
     return _environment_length(spec) + _run_length(spec.command or [], lengths)
 
 
 def _longest_run(spec: JobSpec) -> int:
-    """At most so many characters has what one task of the job is started with."""
+    """Return an upper bound on the characters that any task of the job is started with."""
     if spec.tasks is None:
         return run_length(spec, _longest_values(spec.parameters))
     return _environment_length(spec) + max(

@@ -1,6 +1,6 @@
-"""A sweep is kept as its rule; the n-th task is worked out when it is needed.
+"""Sweeps, kept as a rule: the n-th task is computed on demand.
 
-``task_at`` answers for a task or two; who works out many of one job reads its rule once (``Sweep``).
+``task_at`` serves single tasks; callers that need many tasks of one job read its rule once (``Sweep``).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from loopline_shared.spec import PLACEHOLDER, JobSpec, Range, RowFile, Table
 
 @dataclass(frozen=True, slots=True)
 class TaskPlan:
-    """One task, worked out: what to run, with which parameters, how large (reference CPU-seconds)."""
+    """Command, parameters and size (reference CPU-seconds) of one task."""
 
     command: tuple[str, ...]
     parameters: dict[str, Scalar]
@@ -41,7 +41,7 @@ class Sweep:
         self._axes = [] if rule is None or isinstance(rule, Table | RowFile) else _axes(rule)
 
     def command_at(self, number: int, parameters: Mapping[str, Scalar]) -> tuple[str, ...]:
-        """What the task runs, with these parameters put in."""
+        """Return the task's command with these parameters filled in."""
         own = self._tasks[number - 1].command if self._tasks else None
         return fill(own, parameters) if own else self._command.fill(parameters)
 
@@ -56,21 +56,21 @@ class Sweep:
         return parameters
 
     def size_at(self, number: int) -> float | None:
-        """Size of one task: its own, else an equal share of its job's."""
+        """Return the size of one task: its own, else an equal share of its job's."""
         own = self._tasks[number - 1].size if self._tasks else None
         return self._share if own is None else own
 
     @property
     def is_uniform(self) -> bool:
-        """All its tasks are of one size, given or not."""
+        """True if all tasks are of one size, known or unknown."""
         return not self._tasks
 
 
 def task_at(spec: JobSpec, number: int, row: Mapping[str, Scalar] | None = None) -> TaskPlan:
-    """The ``number``-th task (from 1) of a job; IndexError outside its tasks.
+    """Return the ``number``-th task (from 1) of a job. Raises IndexError outside its tasks.
 
-    ``row`` is its line of the job's row file; without it, a task of such a job has no parameters, and its command
-    is yet to be filled in.
+    ``row`` is its line of the job's row file; without it, a task of such a job has no parameters, and its command is
+    unfilled.
     """
     sweep = Sweep(spec)
     if not 1 <= number <= sweep.count:
@@ -81,7 +81,7 @@ def task_at(spec: JobSpec, number: int, row: Mapping[str, Scalar] | None = None)
 
 
 def size_at(spec: JobSpec, number: int) -> float | None:
-    """Size of one task: its own, else an equal share of its job's."""
+    """Return the size of one task: its own, else an equal share of its job's."""
     own = spec.tasks[number - 1].size if spec.tasks else None
     if own is not None or spec.size is None or spec.size == "unknown":
         return own
@@ -89,19 +89,19 @@ def size_at(spec: JobSpec, number: int) -> float | None:
 
 
 def fill(command: Iterable[str], parameters: Mapping[str, Scalar]) -> tuple[str, ...]:
-    """Put parameters in place of ``{name}``; braces that name none stay, so shell and JSON pass through."""
+    """Replace ``{name}`` by parameters; other braces stay, so that shell and JSON pass through."""
     return _Template(command).fill(parameters)
 
 
 def placeholders(spec: JobSpec) -> list[str]:
-    """Names in braces in a job's own command, each once. ``${NAME}`` is the shell's."""
+    """Return the names in braces in a job's own command, each once. ``${NAME}`` is the shell's."""
     return list(dict.fromkeys(name for argument in spec.command or () for name in _OURS.findall(argument)))
 
 
 def unknown_names(spec: JobSpec, known: Collection[str] | None = None) -> list[str]:
-    """Warnings about names in braces that no parameter of a sweep has: most likely they are misspelt.
+    """Return warnings about names in braces that match no parameter: they are most likely misspelt.
 
-    ``known``: the parameters' names, where they are in a row file.
+    ``known`` gives the parameters' names if they are in a row file.
     """
     if spec.parameters is None or (known is None and isinstance(spec.parameters, RowFile)):
         return []
@@ -126,7 +126,9 @@ def _unknown(name: str, known: Collection[str]) -> str:
 
 
 def _axes(parameters: Mapping[str, Range | list[Scalar]]) -> list[tuple[str, Sequence[Scalar], int, int]]:
-    """Of each parameter of a grid: its values, for how many tasks on end it keeps one, how many values there are."""
+    """Return for each parameter of a grid its name, its values, the tasks for which it keeps one, and their
+    number.
+    """
     axes: list[tuple[str, Sequence[Scalar], int, int]] = []
     stride = 1
     for name, rule in reversed(list(parameters.items())):
@@ -137,7 +139,7 @@ def _axes(parameters: Mapping[str, Range | list[Scalar]]) -> list[tuple[str, Seq
 
 
 class _Template:
-    """A command, taken apart at its parameters."""
+    """A command, split at its placeholders."""
 
     __slots__ = ("_command", "_open")
 

@@ -21,18 +21,18 @@ _INSTALL = "install them: pip install 'loopline[sim]'"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one experiment; its exit code."""
+    """Run one experiment and return its exit code."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     try:
         return _run(words)
     except CycloptsError as error:
-        problem = LooplineError("usage", str(error), "`loopline simulate EXPERIMENT --help` shows what it takes")
+        problem = LooplineError("usage", str(error), "`loopline simulate EXPERIMENT --help` shows its options")
     except LooplineError as error:
         problem = error
     except BrokenExecutor:
         problem = LooplineError("killed", "a process of the sweep was killed", "fewer --processes need less memory")
     except ImportError as error:
-        missing = error.__cause__ or error  # of a command that cannot be loaded, the true one is the cause
+        missing = error.__cause__ or error  # if a command cannot be loaded, the cause is the true error
         if not isinstance(missing, ModuleNotFoundError):
             raise
         problem = LooplineError("not_installed", f"the simulator needs {missing.name}, which is missing", _INSTALL)
@@ -52,7 +52,7 @@ def _run(words: list[str]) -> int:
 
 
 def _app(chosen: str | None) -> App:
-    """With the ``chosen`` experiment's own docstring as its help; nothing of the others is loaded."""
+    """Return the command-line application; only the ``chosen`` experiment is loaded, for its help."""
     app = App(
         name="loopline simulate",
         help="Experiments in virtual time, with the master's own scheduler and policies.",

@@ -1,4 +1,4 @@
-"""Figures as files, of the same bytes every time."""
+"""Figures written to files, with the same bytes every time."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _STYLE: Any = {"svg.hashsalt": "loopline", "font.family": "DejaVu Sans", "font.s
 
 
 def save(make_figure: Callable[[], Any], stem: Path, *, kinds: Sequence[str], dpi: int) -> list[Path]:
-    """The files written: ``stem`` with .png, .svg or both. The folder is made if it is not there."""
+    """Return the files written: ``stem`` with each of ``kinds`` as its suffix. A missing folder is created."""
     import matplotlib as mpl
 
     with mpl.rc_context(_STYLE):
@@ -28,5 +28,5 @@ def save(make_figure: Callable[[], Any], stem: Path, *, kinds: Sequence[str], dp
 
 
 def _metadata(file: Path) -> dict[str, None]:
-    """Neither the date nor the library's version: they would change the bytes."""
+    """Leave out the date and the library's version, which would change the bytes."""
     return {"Date": None, "Creator": None} if file.suffix == ".svg" else {"Software": None}

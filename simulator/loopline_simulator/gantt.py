@@ -20,7 +20,7 @@ _FAINT = 0.28
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """What is drawn: a row a host, a bar an attempt, below them a row a job with its wait and its hold."""
+    """Contents of a chart: a row for each host, a bar for each attempt, and below a row for each job."""
 
     title: str
     hosts: Sequence[tuple[str, str]]  # name and type
@@ -29,7 +29,7 @@ class Chart:
 
 
 def draw_case(case: Case, folder: Path) -> list[Path]:
-    """Run it, and write ``gantt-POLICY-every-INTERVAL.png`` and ``.svg``."""
+    """Run the case and write ``gantt-POLICY-every-INTERVAL.png`` and ``.svg``."""
     recorder, _ = record(case, attempts=True)
     hosts = [(host.name, f"{peak:g}") for host, peak in _by_speed(case)]
     order = f"order {case.order}"
@@ -44,7 +44,7 @@ def _by_speed(case: Case) -> list[tuple[Any, float]]:
 
 
 def draw(chart: Chart, stem: Path) -> list[Path]:
-    """The files written: ``stem`` with .png and with .svg."""
+    """Return the files written: ``stem`` with .png and with .svg."""
     return save(lambda: _figure(chart), stem, kinds=("png", "svg"), dpi=_DPI)
 
 
@@ -62,7 +62,7 @@ def _figure(chart: Chart) -> Any:
 
 
 def _colour(place: int, count: int) -> tuple[float, float, float]:
-    """Hues in the order of arrival, so that neighbours in time are told apart by turns of lightness."""
+    """Return a hue by order of arrival; the lightness alternates so that neighbouring jobs can be told apart."""
     return colorsys.hls_to_rgb(0.88 * place / max(1, count), (0.42, 0.58, 0.5)[place % 3], 0.68)
 
 
@@ -81,7 +81,7 @@ def _draw_hosts(axes: Any, chart: Chart, colours: dict[int, Any]) -> None:
     sizes = [end - start for start, end in pairwise(ends)]
     axes.set_yticks(middles, [f"{size} PCs\nspeed {kind}" for size, kind in zip(sizes, kinds, strict=True)])
     axes.tick_params(axis="y", length=0)
-    axes.set_ylabel("a row a PC")
+    axes.set_ylabel("one row per PC")
 
 
 def _add_bars(axes: Any, bars: Iterable[tuple[int, float, float, Any]], *, won: bool) -> None:
@@ -107,7 +107,7 @@ def _draw_jobs(axes: Any, chart: Chart, colours: dict[int, Any]) -> None:
             axes.broken_barh([(job.held[0], job.held_for)], (row - 0.17, 0.34), facecolors="black")
     axes.set_ylim(len(chart.jobs) - 0.5, -0.5)
     axes.set_xlim(0, max(job.finished or 0.0 for job in chart.jobs) * 1.01)
-    axes.set_ylabel("a row a job,\nby arrival")
+    axes.set_ylabel("one row per job,\nby arrival")
     axes.set_yticks([0, len(chart.jobs) - 1], ["1", str(len(chart.jobs))])
     axes.set_xlabel("time (s)")
     axes.xaxis.set_major_formatter("{x:,.0f}")

@@ -1,4 +1,4 @@
-"""Virtual time: calls in the order of their time; those of one moment in the order in which they were made."""
+"""Virtual time: calls run in order of their time; calls due at the same time run in the order they were made."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ Call = Callable[[], None]
 
 
 class Appointment:
-    """A call that is still to come, until it is cancelled."""
+    """A call that is due later and can be cancelled."""
 
     __slots__ = ("call",)
 
@@ -21,7 +21,7 @@ class Appointment:
 
 
 class Kernel:
-    """A heap of (time, sequence, call). Deterministic: nothing but its calls decides what comes next."""
+    """A heap of (time, sequence, call). The order of calls is deterministic."""
 
     def __init__(self, start: float = 0.0) -> None:
         self.now = start
@@ -30,7 +30,7 @@ class Kernel:
         self._heap: list[tuple[float, int, Appointment]] = []
 
     def at(self, time: float, call: Call) -> Appointment:
-        """Have ``call`` made at ``time``; ValueError where that has passed (or is no number)."""
+        """Schedule ``call`` at ``time``. Raises ValueError if ``time`` is in the past or not a number."""
         if not time >= self.now:
             raise ValueError(f"{time} is before now, {self.now}")
         appointment = Appointment(call)
@@ -39,7 +39,7 @@ class Kernel:
         return appointment
 
     def run(self, until: float = float("inf")) -> None:
-        """Make the calls up to and at ``until``, as long as there are any."""
+        """Run all calls due up to and at ``until``."""
         while self._heap and self._heap[0][0] <= until:
             time, _, appointment = heappop(self._heap)
             if appointment.call is not None:

@@ -1,4 +1,4 @@
-"""How far a sweep has come, on a terminal; nothing anywhere else."""
+"""The progress of a sweep, shown on a terminal only."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 def progress_bar(
     what: str, total: int, events_of: Callable[[Any], int] = lambda answer: 0
 ) -> Iterator[Callable[[Any], None]]:
-    """Show each answer to what it yields. ``events_of`` an answer are added up and shown per second."""
+    """Yield a function that advances the bar by one answer; ``events_of`` an answer are summed and shown per
+    second.
+    """
     console, events = Console(stderr=True), 0
     times = (TimeElapsedColumn(), TextColumn("left"), TimeRemainingColumn(compact=True))
     rate = TextColumn("{task.fields[rate]}", style="dim")
@@ -33,7 +35,7 @@ def progress_bar(
 
 
 def peak_memory_bytes() -> int:
-    """The most that this process or one of those that it waited for ever held; 0 where the system does not say."""
+    """Return the peak memory of this process and its finished children; 0 where the system does not say."""
     if sys.platform == "win32":
         return 0
     import resource

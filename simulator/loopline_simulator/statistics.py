@@ -1,4 +1,4 @@
-"""Means, variances, and how sure they are: Student's t over the seeds."""
+"""Means and variances, and confidence intervals by Student's t over the seeds."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ CONFIDENCE = 0.95
 
 @dataclass(frozen=True, slots=True)
 class Moments:
-    """Mean and variance of one run's values (the values are all there are: the variance divides by their number)."""
+    """Mean and variance of one run's values. The values are the whole population: the variance divides by their
+    number.
+    """
 
     mean: float
     variance: float
@@ -21,7 +23,7 @@ class Moments:
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """The mean over the seeds, and half the width of its 95 % interval (NaN from a single seed)."""
+    """Mean over the seeds, and half the width of its 95 % interval (NaN for a single seed)."""
 
     mean: float
     half_width: float
@@ -30,18 +32,18 @@ class Estimate:
         return abs(value - self.mean) <= self.half_width
 
     def over(self, reference: float) -> Estimate:
-        """The ratio to a number that is certain."""
+        """Return the ratio to a number that is known exactly."""
         return Estimate(self.mean / reference, self.half_width / abs(reference))
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
-    """The straight line with the least squares through points, and how near to it they lie."""
+class RegressionLine:
+    """Least-squares line through points, and how close the points lie to it."""
 
     slope: float
     intercept: float
     correlation: float  # Pearson's; 0 where all points have the same x or the same y
-    residual: float  # root of the mean square of what is left of y
+    residual: float  # root mean square distance of the points from the line
 
 
 def moments(values: Sequence[float]) -> Moments:
@@ -49,18 +51,18 @@ def moments(values: Sequence[float]) -> Moments:
     return Moments(mean, fmean((value - mean) ** 2 for value in values))
 
 
-def line(xs: Sequence[float], ys: Sequence[float]) -> Line:
-    """Of one run's points."""
+def line(xs: Sequence[float], ys: Sequence[float]) -> RegressionLine:
+    """Fit a line to the points of one run."""
     of_x, of_y = moments(xs), moments(ys)
     together = fmean((x - of_x.mean) * (y - of_y.mean) for x, y in zip(xs, ys, strict=True))
     slope = together / of_x.variance if of_x.variance else 0.0
     residual = math.sqrt(max(0.0, of_y.variance - slope * together))
     spread = math.sqrt(of_x.variance * of_y.variance)
-    return Line(slope, of_y.mean - slope * of_x.mean, together / spread if spread else 0.0, residual)
+    return RegressionLine(slope, of_y.mean - slope * of_x.mean, together / spread if spread else 0.0, residual)
 
 
 def estimate(values: Sequence[float]) -> Estimate:
-    """From one value a seed."""
+    """Estimate a mean from one value per seed."""
     mean, count = fmean(values), len(values)
     if count < 2:
         return Estimate(mean, math.nan)
@@ -69,13 +71,14 @@ def estimate(values: Sequence[float]) -> Estimate:
 
 
 def difference(ours: Sequence[float], theirs: Sequence[float]) -> Estimate:
-    """Of two policies on the same seeds: what they have in common falls out, so it is sharper than either."""
+    """Estimate the difference of two policies on the same seeds. Pairing removes the variance that they share."""
     return estimate([one - other for one, other in zip(ours, theirs, strict=True)])
 
 
 def ratio(ours: Sequence[float], theirs: Sequence[float]) -> Estimate:
-    """The ratio of the means of two policies on the same seeds; its interval is that of the paired residuals
-    ours - ratio * theirs (the delta method).
+    """Return the ratio of the means of two policies on the same seeds.
+
+    Its interval is that of the paired residuals ours - ratio * theirs (the delta method).
     """
     base = fmean(theirs)
     quotient = fmean(ours) / base

@@ -1,7 +1,7 @@
-"""Many runs at once, on any ``concurrent.futures.Executor``: all cores, a Dask cluster, or a grid.
+"""Many runs at once on any ``concurrent.futures.Executor``: all cores, a Dask cluster, or a Loopline grid.
 
-What is run must be a module's own function, and its arguments such as can be pickled. Results come in the order of
-the items, whatever finishes first: the same seeds give the same bytes on any number of processes.
+The function to run must be a module's own and its arguments must be picklable. Results come in the order of the
+items, whichever finishes first: the same seeds give the same bytes on any number of processes.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from loopline_shared.errors import LooplineError
 Item = TypeVar("Item")
 Answer = TypeVar("Answer")
 MakeExecutor = Callable[[], AbstractContextManager[Executor]]
-"""Opens an executor, and closes it on leaving: ``lambda: some_executor`` will do."""
+"""A function that opens an executor as a context manager: ``lambda: some_executor`` will do."""
 
 
 def sweep(
@@ -30,8 +30,9 @@ def sweep(
     make_executor: MakeExecutor,
     progress: Callable[[Answer], None] = lambda answer: None,
 ) -> list[Answer]:
-    """``run`` of every item; ``progress`` is shown each answer as it comes. Interrupted, it leaves nothing
-    running.
+    """Return ``run`` of every item; ``progress`` is called with each answer as it comes.
+
+    An interrupted sweep cancels everything that it started.
     """
     done: SimpleQueue[Future[Answer]] = SimpleQueue()
     with make_executor() as executor:
@@ -51,29 +52,29 @@ def sweep(
 
 
 def on_cores(processes: int | None = None) -> MakeExecutor:
-    """This computer's cores, or as many processes; a single one is a thread of this one."""
+    """Run on this computer's cores, or in ``processes`` processes; a single one runs as a thread of this process."""
     count = processes or available_cores()
     return lambda: ThreadPoolExecutor(1) if count == 1 else _pool(count)
 
 
 def on_dask(address: str) -> MakeExecutor:
-    """A Dask cluster, by its scheduler's address (``tcp://...:8786``)."""
+    """Run on a Dask cluster, given its scheduler's address (``tcp://...:8786``)."""
     return lambda: _dask(address)
 
 
 def on_grid(master: str | None = None) -> MakeExecutor:
-    """A Loopline grid, by its master's address; as whom and, by default, where: as every command of its client."""
+    """Run on a Loopline grid, by default the one that every client command uses."""
     return lambda: _grid(master)
 
 
 def available_cores() -> int:
-    """Those that this process may use."""
+    """Return the number of cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 @contextmanager
 def _pool(processes: int) -> Iterator[Executor]:
-    """New processes that share nothing with this one; when interrupted, they are ended rather than waited for."""
+    """Open fresh worker processes; an interruption terminates them instead of waiting."""
     before = set(multiprocessing.active_children())
     spawn = multiprocessing.get_context("spawn")
     pool = ProcessPoolExecutor(processes, spawn, initializer=_leave_interrupts_to_the_parent)
@@ -89,11 +90,13 @@ def _pool(processes: int) -> Iterator[Executor]:
 
 @contextmanager
 def _interrupted_only_afterwards() -> Iterator[None]:
-    """An interruption waits until what is done here is done. One that strikes an executor as it takes something in
-    leaves a lock of its queue taken for ever, and a process that it has just begun unknown to it.
+    """Delay an interruption until the block has ended.
+
+    An interruption that strikes an executor while it accepts work would leave a queue's lock held for ever, and a
+    process that the executor does not know of.
     """
     if threading.current_thread() is not threading.main_thread():
-        yield  # interruptions strike elsewhere
+        yield  # signals reach the main thread only
         return
     struck: list[int] = []
     handler = signal.signal(signal.SIGINT, lambda number, frame: struck.append(number))
@@ -111,12 +114,12 @@ def _leave_interrupts_to_the_parent() -> None:
 
 @contextmanager
 def _grid(master: str | None) -> Iterator[Executor]:
-    from loopline import Executor as GridExecutor  # the client, and nothing of the daemons
+    from loopline import Executor as GridExecutor  # only the client is imported
 
     with GridExecutor(master, name="simulate") as executor:
         try:
             yield executor
-        except BaseException:  # nothing of it goes on over there
+        except BaseException:  # cancel the calls on the grid
             executor.shutdown(cancel_futures=True)
             raise
 

@@ -61,7 +61,7 @@ class Executor(RemoteExecutor):
         for info in active_jobs:
             try:
                 info.aux["job"].cancel()
-            except loopline.LooplineError as error:  # most of them: it has ended meanwhile
+            except loopline.LooplineError as error:  # usually the job has ended meanwhile
                 self.logger.debug(error.message)
 
     def shutdown(self) -> None:

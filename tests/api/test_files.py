@@ -15,8 +15,8 @@ from blake3 import blake3
 
 from loopline_master.files import blobs
 from loopline_master.files.blobs import Blobs
+from loopline_shared.checksums import HEADER
 from loopline_shared.errors import LooplineError
-from loopline_shared.seals import HEADER
 from tests.api.bench import Answer, Bench, running_master, until
 
 CONTENT = bytes(range(256)) * 5000

@@ -17,7 +17,7 @@ from loopline_master.core.rules import quorum
 from loopline_master.core.rules.hold import HoldIndex
 from loopline_master.core.state import State
 from loopline_shared.model import AttemptState, Result
-from loopline_simulator.full import world
+from loopline_simulator.full import grid_world
 from tests.properties.test_world import WorldMachine
 
 Patch = pytest.MonkeyPatch
@@ -35,7 +35,7 @@ HUNT = settings(
 
 def hold_ignores_ties(patch: Patch) -> None:
     """Found by the audit of the rows alone: the invariants, which would see it sooner, look away."""
-    patch.setattr(world, "check", lambda grid: None)
+    patch.setattr(grid_world, "check", lambda grid: None)
     original = HoldIndex.witness
     patch.setattr(HoldIndex, "witness", lambda self, arrival, weight: original(self, arrival, weight * (1 - 1e-12)))
 

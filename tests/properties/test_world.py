@@ -40,7 +40,18 @@ specs = st.builds(
 
 
 def facts(slots: int, labels: tuple[str, ...], speed: float = 1.0) -> Facts:
-    return Facts("linux", "x86_64", "3.11", "0", "model", slots, 10**9, slots, labels, speed)
+    return Facts(
+        "linux",
+        "x86_64",
+        "3.11",
+        "0",
+        "model",
+        cpus=slots,
+        memory_bytes=10**9,
+        slots=slots,
+        labels=labels,
+        speed=speed,
+    )
 
 
 class WorldMachine(RuleBasedStateMachine):

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from loopline_shared.model import Outcome
+from loopline_simulator.full.grid_world import GridWorld
 from loopline_simulator.full.machine import Machine
-from loopline_simulator.full.world import World as FullWorld
 
 __all__ = ["Machine", "World"]
 
 
-class World(FullWorld):
+class World(GridWorld):
     def settle(self) -> None:
         """Heal everything, let every process end well, and see that nothing is left.
 

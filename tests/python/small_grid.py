@@ -219,7 +219,10 @@ class SmallGrid:
         while True:
             fresh, begin = job.results[begin:], len(job.results)
             if fresh:
-                ends = [TaskEnd(r.number, r.state, r.worker, r.exit_code, r.reason, r.value) for r in fresh]
+                ends = [
+                    TaskEnd(r.number, r.state, r.worker, exit_code=r.exit_code, reason=r.reason, value=r.value)
+                    for r in fresh
+                ]
                 await socket.send_bytes(encode_to_client(Ends(number, fresh[-1].cursor, ends)))
             if job.state is not JobState.RUNNING:
                 await socket.send_bytes(encode_to_client(Over(number, job.state)))
@@ -278,7 +281,9 @@ class SmallGrid:
         views = [
             WorkerView(
                 name=f"w{number}", connected=True, draining=False, load=None, slots=2, slots_used=0, running=[],
-                facts=Facts("linux", "x86_64", "3.11.7", "0", "cpu", 2, 2**33, 2, functions=python),
+                facts=Facts(
+                    "linux", "x86_64", "3.11.7", "0", "cpu", cpus=2, memory_bytes=2**33, slots=2, functions=python
+                ),
                 joined_at=0.0, reported_at=None, lease_until=0.0,
             )
             for number, python in enumerate(self.pythons)

@@ -28,7 +28,7 @@ from loopline_master.core.events import (
 from loopline_master.core.invariants import check
 from loopline_master.core.scheduler import Scheduler
 from loopline_shared.model import AttemptId, Facts, Held, JobState, Load, Outcome, Result, TaskId
-from loopline_shared.protocol.attempt_ranges import stretches
+from loopline_shared.protocol.attempt_ranges import ranges_of
 from loopline_shared.protocol.messages import Assign, Report, Run
 from loopline_shared.spec import JobSpec, Range, Requirements
 from loopline_simulator.full.store import MemoryStore
@@ -45,7 +45,9 @@ def spec(count: int = 1, size: float | None = None, requires: dict[str, Any] | N
 
 
 def facts(slots: int = 1, *, os: str = "linux", memory_bytes: int = 8 * 10**9, labels: Iterable[str] = ()) -> Facts:
-    return Facts(os, "x86_64", "3.11.0", "0", "model", slots, memory_bytes, slots, tuple(labels))
+    return Facts(
+        os, "x86_64", "3.11.0", "0", "model", cpus=slots, memory_bytes=memory_bytes, slots=slots, labels=tuple(labels)
+    )
 
 
 def result(attempt: AttemptId, outcome: Outcome = Outcome.SUCCEEDED, **more: Any) -> Result:
@@ -214,7 +216,7 @@ class Grid:
                 agent.facts.slots if slots is None else slots,
                 spare_cpu=float(agent.facts.slots) if spare_cpu is None else spare_cpu,
             ),
-            stretches(a for a in held if a in waiting),
+            waiting=ranges_of(a for a in held if a in waiting),
         )
         return self.step(WorkerReported(name, agent.session, said), deliver=deliver)
 

@@ -1,5 +1,6 @@
 """What is sent ahead, to wait at a worker for a slot: what may be, how much, and how it is taken back."""
 
+import dataclasses
 from typing import Any
 
 import pytest
@@ -159,7 +160,7 @@ def test_what_waits_moves_to_a_worker_that_falls_idle_in_one_step() -> None:
 
 
 def test_nothing_moves_to_where_it_would_be_done_later() -> None:
-    slow = facts().__class__("linux", "x86_64", "3.11", "0", "model", 1, 10**9, 1, speed=0.25)
+    slow = dataclasses.replace(facts(), memory_bytes=10**9, speed=0.25)
     queueing = grid()
     queueing.workers("a")
     queueing.submit(2, 2.0)

@@ -16,7 +16,7 @@ from loopline_shared.spec import JobSpec, TaskSpec
 
 
 def seen(work: float, worker: str = "a", at: float = 1.0) -> Observation:
-    return Observation(at, worker, work, work, work, 0.0, 0)
+    return Observation(at, worker, work, wall_s=work, cpu_s=work, system_s=0.0, peak_memory_bytes=0)
 
 
 def program_of(*works: float) -> Program:
@@ -102,7 +102,19 @@ def with_shares(wall_s: float, *shares: float) -> Program:
     """Runs of so long each, by another worker, of the processor's share."""
     program = Program("ann", "pi", "/home/ann", 0.0, 0.0)
     for share in shares:
-        program_history.learn(program, Observation(1.0, "b", wall_s * share, wall_s, wall_s * share, 0.0, 0, share))
+        program_history.learn(
+            program,
+            Observation(
+                1.0,
+                "b",
+                wall_s * share,
+                wall_s=wall_s,
+                cpu_s=wall_s * share,
+                system_s=0.0,
+                peak_memory_bytes=0,
+                share=share,
+            ),
+        )
     return program
 
 
@@ -115,7 +127,10 @@ def test_of_a_program_that_waits_the_share_of_the_processor_says_nothing() -> No
 def test_of_a_program_that_computes_it_says_all() -> None:
     program = Program("ann", "pi", "/home/ann", 0.0, 0.0)
     for share in [1.0, 0.1, 0.5, 0.2] * 4:
-        program_history.learn(program, Observation(1.0, "b", 2.0, 2.0 / share, 2.0, 0.0, 0, share))
+        program_history.learn(
+            program,
+            Observation(1.0, "b", 2.0, wall_s=2.0 / share, cpu_s=2.0, system_s=0.0, peak_memory_bytes=0, share=share),
+        )
     prediction = program_history.predict(program)
     assert prediction is not None
     assert prediction.work == 2.0
@@ -165,7 +180,10 @@ def test_of_many_runs_that_end_in_a_moment_the_first_is_learnt_from_once_enough_
     program = Program("ann", "pi", "/", first_run_at=0.0, used_at=0.0)
     for second in range(program_history.WINDOW):
         assert program_history.is_news(program, 1.0), "the window is not full yet"
-        program_history.learn(program, Observation(1.0, "a", 1.0 + second / 100, 1.0, 1.0, 0.0, 0))
+        program_history.learn(
+            program,
+            Observation(1.0, "a", 1.0 + second / 100, wall_s=1.0, cpu_s=1.0, system_s=0.0, peak_memory_bytes=0),
+        )
     assert not program_history.is_news(program, 1.0)
     assert not program_history.is_news(program, 1.05)
     assert program_history.is_news(program, 1.1)

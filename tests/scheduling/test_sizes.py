@@ -140,7 +140,10 @@ def test_the_longest_unused_program_is_forgotten() -> None:
 def shown(wall_s: float, cpu_s: float, spare_cpu: float, slots: int = 1, speed: float = 2.0) -> float:
     grid = Grid(policy="first-come")
     own = facts(4)
-    grid.join("a", Facts(own.os, own.arch, own.python, "0", "m", 4, own.memory_bytes, 4, speed=speed))
+    grid.join(
+        "a",
+        Facts(own.os, own.arch, own.python, "0", "m", cpus=4, memory_bytes=own.memory_bytes, slots=4, speed=speed),
+    )
     grid.submit(1, requires={"slots": slots})
     attempt = grid.scheduler.state.attempts[grid.running("a")[0]]
     attempt.wall_s, attempt.cpu_s = wall_s, cpu_s

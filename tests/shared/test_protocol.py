@@ -24,7 +24,7 @@ from loopline_shared.model import (
     TaskId,
 )
 from loopline_shared.protocol import codec
-from loopline_shared.protocol.attempt_ranges import stretches
+from loopline_shared.protocol.attempt_ranges import ranges_of
 from loopline_shared.protocol.messages import (
     MAX_FRAME_BYTES,
     MAX_RESULTS_PER_REPORT,
@@ -101,7 +101,7 @@ reports = st.builds(
     holding=st.lists(st.builds(Held, attempt=ids, wall_s=seconds, cpu_s=seconds), max_size=3).map(tuple),
     results=st.lists(results, max_size=3).map(tuple),
     load=loads,
-    waiting=st.lists(ids, max_size=9).map(stretches),
+    waiting=st.lists(ids, max_size=9).map(ranges_of),
     kind=st.just("report"),
 )
 scalars = st.one_of(
@@ -262,7 +262,7 @@ def test_what_is_no_task_id(text: str) -> None:
 
 # --- sessions ---------------------------------------------------------------------------------------------------
 
-FACTS = Facts("linux", "x86_64", "3.11", "0.1", "model", 1, 1, 1)
+FACTS = Facts("linux", "x86_64", "3.11", "0.1", "model", cpus=1, memory_bytes=1, slots=1)
 
 
 def opened() -> tuple[WorkerSession, MasterSession]:

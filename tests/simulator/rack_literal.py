@@ -8,12 +8,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 
-from loopline_simulator.papers.rack.workload import Job
+from loopline_simulator.papers.rack.workload import RackJob
 
 
 @dataclass
 class Box:
-    job: Job
+    job: RackJob
     start: int
     x: int
     y: int
@@ -31,7 +31,7 @@ class LiteralRack:
     told: list[tuple[int, int, int, int, int]] = field(default_factory=list)
     calls: int = 0
 
-    def run(self, jobs: Sequence[Job]) -> None:
+    def run(self, jobs: Sequence[RackJob]) -> None:
         running: set[int] = set()
         waiting: set[int] = set()
         done: set[int] = set()
@@ -60,7 +60,7 @@ class LiteralRack:
             if not self._place(old.job, now, old.start):
                 self.boxes[number] = old
 
-    def _place(self, job: Job, now: int, before: int | None) -> bool:
+    def _place(self, job: RackJob, now: int, before: int | None) -> bool:
         for offset in self._offsets():
             start = now + offset
             if before is not None and start >= before:
@@ -82,7 +82,7 @@ class LiteralRack:
                 offset += step
             step *= base
 
-    def _bottom_left(self, job: Job, start: int) -> tuple[int, int] | None:
+    def _bottom_left(self, job: RackJob, start: int) -> tuple[int, int] | None:
         for y in range(self.height - job.height + 1):
             for x in range(self.width - job.width + 1):
                 if all(self._clear(job, x, y, start, box) for box in self.boxes.values()):
@@ -90,7 +90,7 @@ class LiteralRack:
         return None
 
     @staticmethod
-    def _clear(job: Job, x: int, y: int, start: int, box: Box) -> bool:
+    def _clear(job: RackJob, x: int, y: int, start: int, box: Box) -> bool:
         apart_in_time = box.end <= start or start + job.limit <= box.start
         beside = box.x + box.job.width <= x or x + job.width <= box.x
         above = box.y + box.job.height <= y or y + job.height <= box.y

@@ -32,7 +32,7 @@ SETTINGS = SchedulerSettings(policy="first-come", order=Order.NONE, lease_s=10.0
 
 
 def facts(speed: float = 1.0, slots: int = 1) -> Facts:
-    return Facts("linux", "x86_64", "3.11", "0", "model", slots, 10**9, slots, speed=speed)
+    return Facts("linux", "x86_64", "3.11", "0", "model", cpus=slots, memory_bytes=10**9, slots=slots, speed=speed)
 
 
 def job(*sizes: float) -> JobSpec:

@@ -8,15 +8,15 @@ import pytest
 
 from loopline_shared.model import Order
 from loopline_simulator.__main__ import main
-from loopline_simulator.dynamic_load.scenario import Information, Machines, Programs, Sizes
-from loopline_simulator.dynamic_load.trial import Case, run
+from loopline_simulator.dynamic_load.dynamic_trial import DynamicCase, run
+from loopline_simulator.dynamic_load.scenario import Information, Machines, Programs, SizeKnowledge
 
 SMALL = Programs(jobs=150, load=0.5)
 WORDS = ["dynamic-load", "--jobs", "60", "--loads", "0.6", "--seeds", "2", "--json"]
 
 
 def turnaround(policy: str, **more: object) -> float:
-    return sum(run(Case(seed, policy, programs=SMALL, **more)).measures.turnaround for seed in (1, 2))  # type: ignore[arg-type]
+    return sum(run(DynamicCase(seed, policy, programs=SMALL, **more)).measures.turnaround for seed in (1, 2))  # type: ignore[arg-type]
 
 
 def test_the_same_bytes_on_any_number_of_processes(capsys: pytest.CaptureFixture[str]) -> None:
@@ -38,14 +38,22 @@ def test_choosing_by_turnaround_beats_choosing_blindly() -> None:
 
 
 def test_programs_that_are_known_are_as_good_as_sizes_that_are_given() -> None:
-    given = turnaround("turnaround", sizes=Sizes.GIVEN)
+    given = turnaround("turnaround", sizes=SizeKnowledge.GIVEN)
     assert turnaround("turnaround") < 1.2 * given
 
 
 @pytest.mark.parametrize("information", Information)
 @pytest.mark.parametrize("policy", ["turnaround", "random", "cyclic", "shortest-queue", "most-throughput"])
 def test_under_the_hold_nobody_is_passed(policy: str, information: Information) -> None:
-    case = Case(3, policy, Order.HOLD, Sizes.GIVEN, information, Machines(6), Programs(jobs=60, load=0.7))
+    case = DynamicCase(
+        3,
+        policy,
+        Order.HOLD,
+        sizes=SizeKnowledge.GIVEN,
+        information=information,
+        machines=Machines(6),
+        programs=Programs(jobs=60, load=0.7),
+    )
     assert run(case).measures.passings == 0
 
 

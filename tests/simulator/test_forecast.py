@@ -10,7 +10,7 @@ from loopline_shared.model import Order, Outcome, Result
 from loopline_shared.spec import JobSpec, Range
 from loopline_simulator.whatif.durations import Durations
 from loopline_simulator.whatif.forecast import forecasts
-from loopline_simulator.whatif.jobfile import read_job
+from loopline_simulator.whatif.inputs import read_job
 from loopline_simulator.whatif.outlook import outlook, text
 from tests.simulator.test_what_if_model import Log
 
@@ -44,7 +44,7 @@ def test_on_steady_machines_all_is_certain_and_exact():
     found = ask(busy(), job(size=30, tasks=3))
     assert (found.runs, found.ended, found.waits_for, found.delays[0].mean_s) == (1, 1, [], 0.0)
     assert (found.start.median, found.end.median) == (pytest.approx(16), pytest.approx(16 + 20))
-    assert "would delay nobody" in text(found)
+    assert "would delay no job" in text(found)
 
 
 def test_an_equal_job_waits_and_the_guarantee_holds():

@@ -32,6 +32,6 @@ def test_what_is_broken_is_named(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     found = dataclasses.replace(Summary(seed=7, policy="round-robin", order=order), **change)
-    monkeypatch.setattr(full, "live", lambda life: found)
+    monkeypatch.setattr(full, "run_world", lambda world: found)
     assert main([*ONE, "--order", order]) == code
     assert ("seed 7, round-robin: " in capsys.readouterr().out) == bool(code)

@@ -68,7 +68,7 @@ def test_planted_bugs_are_caught(
 
 
 def test_a_run_says_what_was_broken(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("loopline_simulator.full.world.check", _complain)
+    monkeypatch.setattr("loopline_simulator.full.grid_world.check", _complain)
     at_once, later = (run(1, SchedulerSettings(), replace(ROUGH, machines=2, check_every=every)) for every in (1, 20))
     assert at_once.broken == later.broken == "as planted"
     assert at_once.steps == 0
@@ -118,7 +118,7 @@ def test_without_faults_and_delays_it_is_the_fast_world(policy: str, order: Orde
 
 def test_a_delay_costs_a_round_trip() -> None:
     """An Assign goes down, a Report comes up: a lone task ends that much later than in the fast world."""
-    facts = Facts("linux", "x86_64", "3.11", "0", "model", 1, 10**9, 1)
+    facts = Facts("linux", "x86_64", "3.11", "0", "model", cpus=1, memory_bytes=10**9, slots=1)
     arrival = Arrival(100.0, JobSpec(command=["work"], size=30.0))
     conditions = Conditions(delay_s=0.25)
     world = TimedWorld(1, SchedulerSettings(), [Host("ant", facts, Steady(2.0))], [arrival], conditions=conditions)
@@ -131,7 +131,7 @@ def test_a_delay_costs_a_round_trip() -> None:
 
 def test_a_machine_that_is_cut_off_is_given_up_and_adopted_again() -> None:
     """Longer than the lease: its task is lost to the master, but computes on, and its result is taken."""
-    facts = Facts("linux", "x86_64", "3.11", "0", "model", 1, 10**9, 1)
+    facts = Facts("linux", "x86_64", "3.11", "0", "model", cpus=1, memory_bytes=10**9, slots=1)
     arrival = Arrival(1.0, JobSpec(command=["work"], size=300.0))
     world = TimedWorld(1, SchedulerSettings(lease_s=30.0), [Host("ant", facts, Steady(1.0))], [arrival])
     lost: list[int] = []

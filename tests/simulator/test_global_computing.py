@@ -14,20 +14,20 @@ from rich.console import Console
 from loopline_shared.errors import LooplineError
 from loopline_simulator.__main__ import main
 from loopline_simulator.papers.global_computing import published
-from loopline_simulator.papers.global_computing.comparison import Setting, compare
+from loopline_simulator.papers.global_computing.comparison import QueueingSetting, compare
 from loopline_simulator.papers.global_computing.files import READINGS, TABLES, merged, paper_scenarios, read_scenarios
+from loopline_simulator.papers.global_computing.queueing_trial import QueueingCase, run
 from loopline_simulator.papers.global_computing.schedulers import SCHEDULERS
 from loopline_simulator.papers.global_computing.tables import picture
-from loopline_simulator.papers.global_computing.trial import Case, run
 from loopline_simulator.streams import stream
 from loopline_simulator.sweep import on_cores, sweep
 
 DOCS = Path(__file__).parents[2] / "docs" / "global-computing.md"
 
 
-def settings(table: int, reading: str, seeds: int) -> dict[str, Setting]:
+def settings(table: int, reading: str, seeds: int) -> dict[str, QueueingSetting]:
     cases = [
-        Case(seed, scheduler, scenario, table, reading)
+        QueueingCase(seed, scheduler, scenario, table, reading)
         for scenario in paper_scenarios(table, reading)
         for scheduler in scenario.schedulers
         for seed in range(seeds)
@@ -36,21 +36,23 @@ def settings(table: int, reading: str, seeds: int) -> dict[str, Setting]:
 
 
 @pytest.fixture(scope="module")
-def table_3() -> dict[str, Setting]:
+def table_3() -> dict[str, QueueingSetting]:
     return settings(3, "fitted", 4)
 
 
 @pytest.fixture(scope="module")
-def table_4() -> dict[str, Setting]:
+def table_4() -> dict[str, QueueingSetting]:
     return settings(4, "fitted", 6)
 
 
-def over(setting: Setting, scheduler: str, base: str) -> float:
+def over(setting: QueueingSetting, scheduler: str, base: str) -> float:
     rows = {row.scheduler: row for row in setting.rows}
     return rows[scheduler].total_over[base].mean
 
 
-def test_where_networks_differ_only_who_knows_them_does_better_than_going_round(table_3: dict[str, Setting]) -> None:
+def test_where_networks_differ_only_who_knows_them_does_better_than_going_round(
+    table_3: dict[str, QueueingSetting],
+) -> None:
     assert over(table_3["homogeneous"], "LOAD", "GRR") == pytest.approx(1, abs=0.15)
     assert over(table_3["heterogeneous"], "LOAD", "GRR") > 1.3
     for scheduler in ("DWR", "DWR-seen"):
@@ -59,7 +61,7 @@ def test_where_networks_differ_only_who_knows_them_does_better_than_going_round(
 
 
 def test_where_servers_differ_who_knows_the_load_does_better_and_networks_do_not_spoil_it(
-    table_4: dict[str, Setting],
+    table_4: dict[str, QueueingSetting],
 ) -> None:
     assert 2 < 1 / over(table_4["heterogeneous"], "LOAD", "GRR") < 4
     assert over(table_4["homogeneous"], "LOAD", "GRR") > 1.02
@@ -69,7 +71,9 @@ def test_where_servers_differ_who_knows_the_load_does_better_and_networks_do_not
             assert over(setting, scheduler, "LOAD") < 1
 
 
-def test_tables_3_and_4_are_near_the_papers(table_3: dict[str, Setting], table_4: dict[str, Setting]) -> None:
+def test_tables_3_and_4_are_near_the_papers(
+    table_3: dict[str, QueueingSetting], table_4: dict[str, QueueingSetting]
+) -> None:
     for setting in (table_3["homogeneous"], table_4["homogeneous"], table_4["heterogeneous"]):
         for row in setting.rows:
             share = row.times["total"].ratio
@@ -80,7 +84,7 @@ def test_tables_3_and_4_are_near_the_papers(table_3: dict[str, Setting], table_4
 def test_tables_1_and_2_are_near_the_papers() -> None:
     for table, title in ((1, "n = 600, packets of 100 KB"), (2, "n = 600")):
         scenario = next(each for each in paper_scenarios(table, "fitted") if each.title == title)
-        (setting,) = compare([run(Case(seed, "GRR", scenario, table, "fitted")) for seed in range(2)])
+        (setting,) = compare([run(QueueingCase(seed, "GRR", scenario, table, "fitted")) for seed in range(2)])
         for row in setting.rows[0].clients:
             for cell in (row.throughput, row.performance):
                 assert cell.ratio is not None
@@ -101,7 +105,9 @@ def test_every_figure_of_the_paper_has_its_place() -> None:
             assert communication + computing == pytest.approx(total, abs=0.002)
 
 
-def test_what_is_printed_fits_into_100_columns(table_3: dict[str, Setting], table_4: dict[str, Setting]) -> None:
+def test_what_is_printed_fits_into_100_columns(
+    table_3: dict[str, QueueingSetting], table_4: dict[str, QueueingSetting]
+) -> None:
     console = Console(width=100, record=True, file=open("/dev/null", "w"))  # noqa: SIM115, PTH123
     console.print(picture([*table_3.values(), *table_4.values()]))
     printed = console.export_text()

@@ -10,8 +10,13 @@ from hypothesis import strategies as st
 
 from loopline_simulator.kernel import Kernel
 from loopline_simulator.papers.global_computing.laws import Exponential, Numbers, draws
-from loopline_simulator.papers.global_computing.network import Line, Network
-from loopline_simulator.papers.global_computing.servers import FirstCome, ProcessorSharing, RoundRobin, Server
+from loopline_simulator.papers.global_computing.network import PacketNetwork, PacketQueue
+from loopline_simulator.papers.global_computing.servers import (
+    FirstComeServer,
+    ProcessorSharingServer,
+    RoundRobinServer,
+    Server,
+)
 from loopline_simulator.papers.global_computing.traffic import Packets, Rate
 from loopline_simulator.streams import stream
 
@@ -33,7 +38,7 @@ def in_system(use: float, places: int) -> list[float]:
 def test_transfer_times_and_losses_are_those_of_m_m_1_n(places: int, use: float) -> None:
     """Packets of one a second are served; one in six of those that come is ours."""
     random, count = stream(2, "ours"), 500_000
-    network = Network(steady(use * 5 / 6, f"m/m/1/{places}"), PACKET, places, PACKET)
+    network = PacketNetwork(steady(use * 5 / 6, f"m/m/1/{places}"), PACKET, places, PACKET)
     times = random.exponential(6 / use, count).cumsum().tolist()
     sizes = (random.standard_exponential(count) * PACKET).tolist()
     transfers = [
@@ -50,8 +55,8 @@ def test_transfer_times_and_losses_are_those_of_m_m_1_n(places: int, use: float)
 def test_a_line_that_is_never_empty_gets_what_the_paper_lets_expect() -> None:
     """T_act * (1 - P_0), with T_act a tenth of the bandwidth."""
     kernel, times = Kernel(), []
-    network = Network(steady(9.0, "line"), PACKET, 2, PACKET)
-    line = Line(kernel, draws(Exponential(), 1.0, stream(3, "line")), PACKET)
+    network = PacketNetwork(steady(9.0, "line"), PACKET, 2, PACKET)
+    line = PacketQueue(kernel, draws(Exponential(), 1.0, stream(3, "line")), PACKET)
     line.send(network, 20_000, lambda: None, times.append)
     kernel.run()
     assert 20_000 / kernel.now == pytest.approx(0.1 * (1 - in_system(10.0, 2)[0]), rel=0.02)
@@ -59,9 +64,9 @@ def test_a_line_that_is_never_empty_gets_what_the_paper_lets_expect() -> None:
 
 
 DISCIPLINES: dict[str, Callable[[Kernel], Server]] = {
-    "first-come": lambda kernel: FirstCome(kernel, 2.0),
-    "processor-sharing": lambda kernel: ProcessorSharing(kernel, 2.0),
-    "round-robin": lambda kernel: RoundRobin(kernel, 2.0, 0.125),
+    "first-come": lambda kernel: FirstComeServer(kernel, 2.0),
+    "processor-sharing": lambda kernel: ProcessorSharingServer(kernel, 2.0),
+    "round-robin": lambda kernel: RoundRobinServer(kernel, 2.0, 0.125),
 }
 
 
@@ -127,9 +132,9 @@ def test_round_robin_is_what_ticks_make_of_it(jobs: list[tuple[int, int]], quant
                 done[queue.popleft()[0]] = now
                 had = 0
     floats = [(float(at), float(work)) for at, work in jobs]
-    assert ends_of(lambda kernel: RoundRobin(kernel, 1.0, float(quantum)), floats)[0] == done
+    assert ends_of(lambda kernel: RoundRobinServer(kernel, 1.0, float(quantum)), floats)[0] == done
     if quantum >= 20:
-        assert ends_of(lambda kernel: FirstCome(kernel, 1.0), floats)[0] == done
+        assert ends_of(lambda kernel: FirstComeServer(kernel, 1.0), floats)[0] == done
 
 
 @given(jobs_in_ticks)
@@ -172,10 +177,10 @@ moments = st.integers(0, 4000).map(lambda n: n / 64)
 packet_lists = st.lists(st.tuples(moments, st.sampled_from([0.25, 0.5, 1.0, 2.0])), max_size=80).map(sorted)
 
 
-def never_forgetting(packets: Given | Packets, bandwidth: float, places: int) -> Network:
+def never_forgetting(packets: Given | Packets, bandwidth: float, places: int) -> PacketNetwork:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("loopline_simulator.papers.global_computing.network._MEMORY", 1e12)
-        return Network(packets, bandwidth, places, bandwidth)
+        return PacketNetwork(packets, bandwidth, places, bandwidth)
 
 
 @settings(max_examples=200, deadline=None)
@@ -200,7 +205,7 @@ def test_what_passed_long_ago_does_not_matter() -> None:
     """Asked now and then, it skips what is too old to count: how full it is found is what the formula says."""
     for use, places in ((1.0, 3), (4.0, 2)):
         others, asked = steady(use, f"{use}"), [500.0 * n for n in range(1, 4001)]
-        network = Network(others, PACKET, places, PACKET)
+        network = PacketNetwork(others, PACKET, places, PACKET)
         found = sum(network.offer(at, PACKET) is not None for at in asked) / len(asked)
         assert found == pytest.approx(1 - in_system(use, places)[-1], abs=0.025)
         assert 0 < network.passed < use * asked[-1] / 5

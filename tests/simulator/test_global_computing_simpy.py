@@ -7,14 +7,14 @@ import pytest
 import simpy
 
 from loopline_simulator.papers.global_computing.laws import draws
-from loopline_simulator.papers.global_computing.scenario import KB, Requests, Scenario
+from loopline_simulator.papers.global_computing.queueing_world import QueueingWorld
+from loopline_simulator.papers.global_computing.scenario import KB, QueueingScenario, RequestsPart
 from loopline_simulator.papers.global_computing.traffic import Packets
-from loopline_simulator.papers.global_computing.world import World
 from loopline_simulator.streams import stream
 
 Steps = Iterator[simpy.Event]
 
-SCENARIO = Scenario.model_validate(
+SCENARIO = QueueingScenario.model_validate(
     {
         "title": "two clients at one site, one elsewhere, two servers",
         "completions": 40,
@@ -140,7 +140,7 @@ def test_simpy_finds_the_same_moments(seed: int, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(
         "loopline_simulator.papers.global_computing.network._MEMORY", 1e12
     )  # SimPy skips nothing either
-    world = World(SCENARIO, "GRR", seed)
+    world = QueueingWorld(SCENARIO, "GRR", seed)
     world.run()
     ours = [[r.issued, r.arrived, r.computed, r.ended] for r in world.ended]
     theirs = ByHand(seed).ended
@@ -150,6 +150,6 @@ def test_simpy_finds_the_same_moments(seed: int, monkeypatch: pytest.MonkeyPatch
 
 
 def test_what_has_arrived_is_no_longer_promised() -> None:
-    world = World(SCENARIO.model_copy(update={"requests": Requests(pause_s=10_000)}), "DWR", 1)
+    world = QueueingWorld(SCENARIO.model_copy(update={"requests": RequestsPart(pause_s=10_000)}), "DWR", 1)
     world.run()
     assert [world.promised_s(server) for server in (0, 1)] == pytest.approx([0, 0])

@@ -15,7 +15,7 @@ def job(at: float, *sizes: float) -> Arrival:
 
 
 def lived(policy: str, order: Order, speeds: list[float], *arrivals: Arrival) -> Recorder:
-    facts = Facts("linux", "x86_64", "3", "0", "model", 1, 2**30, 1)
+    facts = Facts("linux", "x86_64", "3", "0", "model", cpus=1, memory_bytes=2**30, slots=1)
     hosts = [Host(f"h{n}", facts, Steady(speed)) for n, speed in enumerate(speeds)]
     recorder = Recorder(hosts, attempts=True)
     FastWorld(settings(policy, order), hosts, arrivals, observe=recorder).run()

@@ -12,7 +12,7 @@ from rich.console import Console
 from loopline_shared.model import Order
 from loopline_simulator.__main__ import main
 from loopline_simulator.experiments import EXPERIMENTS, paper, tables
-from loopline_simulator.experiments.comparison import Comparison, compare
+from loopline_simulator.experiments.comparison import PolicyComparison, compare
 from loopline_simulator.experiments.no_passing import default_policies, is_as_in_paper
 from loopline_simulator.experiments.options import read_pattern
 from loopline_simulator.fast.machines import PATTERN_1, Park
@@ -24,7 +24,7 @@ SEEDS = (3, 4)
 
 
 @pytest.fixture(scope="module")
-def table_5() -> Comparison:
+def table_5() -> PolicyComparison:
     cases = [
         Case(seed, policy, paper.order_of(policy), Workload(interval=200.0), Park())
         for seed in SEEDS
@@ -34,7 +34,7 @@ def table_5() -> Comparison:
     return comparison
 
 
-def test_table_5_is_near_the_papers(table_5: Comparison) -> None:
+def test_table_5_is_near_the_papers(table_5: PolicyComparison) -> None:
     assert (table_5.table, table_5.interval) == (5, 200.0)
     for row in table_5.rows:
         for time in ("execution", "total"):
@@ -51,7 +51,7 @@ def test_table_5_is_near_the_papers(table_5: Comparison) -> None:
     assert by_policy["round-robin"].total_to_base.mean > 1.4
 
 
-def test_what_is_printed_fits_into_100_columns(table_5: Comparison) -> None:
+def test_what_is_printed_fits_into_100_columns(table_5: PolicyComparison) -> None:
     console = Console(width=100, record=True, file=open("/dev/null", "w"))  # noqa: SIM115, PTH123
     console.print(tables.picture([table_5]))
     printed = console.export_text()

@@ -22,7 +22,9 @@ def job(*sizes: float) -> JobSpec:
 
 
 def host(name: str, speed: float) -> Host:
-    return Host(name, Facts("linux", "x86_64", "3", "0", f"speed {speed}", 1, 2**30, 1), Steady(speed))
+    return Host(
+        name, Facts("linux", "x86_64", "3", "0", f"speed {speed}", cpus=1, memory_bytes=2**30, slots=1), Steady(speed)
+    )
 
 
 def first_come(hosts: list[Host], arrivals: list[Arrival]) -> tuple[list[JobRecord], Recorder]:

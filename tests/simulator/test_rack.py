@@ -13,34 +13,34 @@ from loopline_simulator.papers.rack.algorithms import (
     OURS,
     PAPERS,
     Algorithm,
-    Outlook,
+    ScanContext,
     algorithm,
 )
 from loopline_simulator.papers.rack.lattice import Lattice
 from loopline_simulator.papers.rack.measures import fairness, measure, utilisation, window
 from loopline_simulator.papers.rack.memory import Memory
 from loopline_simulator.papers.rack.rack import Rack
+from loopline_simulator.papers.rack.rack_world import JobHistory, RackWorld
 from loopline_simulator.papers.rack.timetable import Timetable
-from loopline_simulator.papers.rack.workload import Drawn, Job
-from loopline_simulator.papers.rack.world import Life, RackWorld
+from loopline_simulator.papers.rack.workload import Drawn, RackJob
 from tests.simulator.rack_literal import LiteralRack
 
 LATTICES = [Lattice(1), Lattice(7), Lattice(2, 2, 3), Lattice(1, 3, 2), Lattice(2, 2, 8)]
 
 
 @st.composite
-def racks_and_jobs(draw: st.DrawFn) -> tuple[Rack, list[Job]]:
+def racks_and_jobs(draw: st.DrawFn) -> tuple[Rack, list[RackJob]]:
     rack = Rack(draw(st.integers(1, 5)), draw(st.integers(1, 5)))
     jobs, arrival = [], 0
     for number in range(draw(st.integers(1, 14))):
         arrival += draw(st.integers(0, 3))
         width, height = draw(st.integers(1, rack.width)), draw(st.integers(1, rack.height))
         limit = draw(st.integers(1, 9))
-        jobs.append(Job(number, arrival, width, height, limit, draw(st.integers(1, limit))))
+        jobs.append(RackJob(number, arrival, width, height, limit=limit, runs=draw(st.integers(1, limit))))
     return rack, jobs
 
 
-def lived(rack: Rack, jobs: list[Job], chosen: Algorithm) -> RackWorld:
+def lived(rack: Rack, jobs: list[RackJob], chosen: Algorithm) -> RackWorld:
     world = RackWorld(rack, chosen, jobs)
     world.run()
     return world
@@ -49,13 +49,15 @@ def lived(rack: Rack, jobs: list[Job], chosen: Algorithm) -> RackWorld:
 def told(world: RackWorld) -> list[tuple[int, ...]]:
     """Job, when it was told, start, x, y: as the literal rack has it, but by job."""
     return [
-        (number, when, plan.start, *plan.place) for number, life in world.lives.items() for when, plan in life.told
+        (number, when, plan.start, *plan.place)
+        for number, history in world.histories.items()
+        for when, plan in history.plans
     ]
 
 
 @settings(max_examples=300, deadline=None)
 @given(racks_and_jobs(), st.sampled_from(LATTICES))
-def test_it_agrees_with_the_literal_rack_move_for_move(case: tuple[Rack, list[Job]], lattice: Lattice) -> None:
+def test_it_agrees_with_the_literal_rack_move_for_move(case: tuple[Rack, list[RackJob]], lattice: Lattice) -> None:
     rack, jobs = case
     literal = LiteralRack(rack.width, rack.height, (lattice.first, lattice.base, lattice.count))
     literal.run(jobs)
@@ -67,7 +69,7 @@ def test_it_agrees_with_the_literal_rack_move_for_move(case: tuple[Rack, list[Jo
 
 @settings(max_examples=100, deadline=None)
 @given(racks_and_jobs(), st.sampled_from(sorted(PAPERS | OURS)))
-def test_what_is_remembered_changes_no_plan(case: tuple[Rack, list[Job]], name: str) -> None:
+def test_what_is_remembered_changes_no_plan(case: tuple[Rack, list[RackJob]], name: str) -> None:
     rack, jobs = case
     world = lived(rack, jobs, algorithm(name))
     with pytest.MonkeyPatch.context() as patch:
@@ -99,7 +101,7 @@ def test_a_timetable_knows_what_is_taken_when(bookings: list[tuple[int, int, int
             continue
         timetable.take(start, start + length, bit)
         if given_back:
-            timetable.give_back(start, start + length, bit)
+            timetable.free(start, start + length, bit)
         else:
             for time in span:
                 literal[time] |= bit
@@ -131,7 +133,7 @@ def test_times_are_counted_as_they_come(lattice: Lattice, offset: int) -> None:
 
 
 ALL = Rack(4, 4)
-WHOLE = [Job(0, 0, 4, 4, 10, 4), Job(1, 1, 4, 4, 5, 5)]
+WHOLE = [RackJob(0, 0, 4, 4, limit=10, runs=4), RackJob(1, 1, 4, 4, limit=5, runs=5)]
 
 
 @pytest.mark.parametrize(
@@ -142,13 +144,18 @@ def test_a_promise_is_kept_early_when_the_rack_is_left_early(name: str, promised
     world = lived(ALL, WHOLE, algorithm(name))
     assert told(world) == [(0, 0, 0, 0, 0), (1, 1, promised, 0, 0), (1, 4, 4, 0, 0)]
     assert world.planner.calls == calls
-    found = measure(list(world.lives.values()), ALL, calls, world.planner.needed)
+    found = measure(list(world.histories.values()), ALL, calls, world.planner.needed)
     assert (found.moved, found.moves, found.step, found.sooner) == (0.5, 0.5, promised - 4, (promised - 4) / 2)
     assert (found.largest_wait, found.mean_wait, found.soonest) == (3, 1.5, promised - 4)
 
 
 def test_small_jobs_fill_the_gap_that_a_large_one_leaves() -> None:
-    jobs = [Job(0, 0, 3, 4, 10, 10), Job(1, 1, 4, 4, 2, 2), Job(2, 2, 1, 2, 8, 8), Job(3, 2, 1, 2, 9, 9)]
+    jobs = [
+        RackJob(0, 0, 3, 4, limit=10, runs=10),
+        RackJob(1, 1, 4, 4, limit=2, runs=2),
+        RackJob(2, 2, 1, 2, limit=8, runs=8),
+        RackJob(3, 2, 1, 2, limit=9, runs=9),
+    ]
     assert told(lived(ALL, jobs, algorithm("naive"))) == [
         (0, 0, 0, 0, 0),
         (1, 1, 10, 0, 0),
@@ -159,7 +166,11 @@ def test_small_jobs_fill_the_gap_that_a_large_one_leaves() -> None:
 
 def test_a_job_never_moves_back_and_a_gap_goes_to_the_earliest_plan() -> None:
     """When 0 ends early both 1 and 2 would like its place: 1 is planned to start sooner, and gets it."""
-    jobs = [Job(0, 0, 4, 4, 10, 3), Job(1, 1, 4, 3, 6, 6), Job(2, 1, 4, 2, 6, 6)]
+    jobs = [
+        RackJob(0, 0, 4, 4, limit=10, runs=3),
+        RackJob(1, 1, 4, 3, limit=6, runs=6),
+        RackJob(2, 1, 4, 2, limit=6, runs=6),
+    ]
     assert told(lived(ALL, jobs, algorithm("naive"))) == [
         (0, 0, 0, 0, 0),
         (1, 1, 10, 0, 0),
@@ -174,16 +185,16 @@ def test_a_job_never_moves_back_and_a_gap_goes_to_the_earliest_plan() -> None:
 def test_no_two_jobs_overlap_and_none_leaves_the_rack(name: str, used: float) -> None:
     rack = Rack(8, 6)
     jobs = Drawn(count=150, largest_side=6, used=used, load=1.2).of(1, rack)
-    lives = list(lived(rack, jobs, algorithm(name)).lives.values())
-    assert len(lives) == 150
-    for life in lives:
-        x, y = life.plan.place
-        assert 0 <= x <= rack.width - life.job.width
-        assert 0 <= y <= rack.height - life.job.height
-        starts = [plan.start for _, plan in life.told]
+    histories = list(lived(rack, jobs, algorithm(name)).histories.values())
+    assert len(histories) == 150
+    for history in histories:
+        x, y = history.plan.place
+        assert 0 <= x <= rack.width - history.job.width
+        assert 0 <= y <= rack.height - history.job.height
+        starts = [plan.start for _, plan in history.plans]
         assert starts == sorted(set(starts), reverse=True)
-        assert starts[-1] >= life.told[-1][0] >= life.told[0][0] == life.job.arrival
-    for one, other in combinations(lives, 2):
+        assert starts[-1] >= history.plans[-1][0] >= history.plans[0][0] == history.job.arrival
+    for one, other in combinations(histories, 2):
         in_time = one.plan.start < other.end and other.plan.start < one.end
         across = overlap(one.plan.place[0], one.job.width, other.plan.place[0], other.job.width)
         along = overlap(one.plan.place[1], one.job.height, other.plan.place[1], other.job.height)
@@ -204,11 +215,11 @@ def test_the_thrifty_plan_alike(name: str) -> None:
 
 def test_a_blend_looks_at_limits_and_age_and_another_at_the_backlog() -> None:
     blend, by_load = algorithm("blend"), algorithm("by-load")
-    assert blend.lattice(Outlook(99.0, 0.76, 99.0)) is CURRENT
-    assert blend.lattice(Outlook(99.0, 0.75, 2.0)) is BOLD
-    assert blend.lattice(Outlook(0.0, 0.75, 2.1)) is NAIVE
-    assert by_load.lattice(Outlook(20.0, 0.1, 99.0)) is CURRENT
-    assert by_load.lattice(Outlook(20.1, 1.0, 0.0)) is BOLD
+    assert blend.lattice(ScanContext(99.0, 0.76, 99.0)) is CURRENT
+    assert blend.lattice(ScanContext(99.0, 0.75, 2.0)) is BOLD
+    assert blend.lattice(ScanContext(0.0, 0.75, 2.1)) is NAIVE
+    assert by_load.lattice(ScanContext(20.0, 0.1, 99.0)) is CURRENT
+    assert by_load.lattice(ScanContext(20.1, 1.0, 0.0)) is BOLD
 
 
 def test_where_limits_are_good_the_blend_plans_as_current() -> None:
@@ -217,29 +228,39 @@ def test_where_limits_are_good_the_blend_plans_as_current() -> None:
 
 
 def test_what_a_blend_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    seen: list[Outlook] = []
+    seen: list[ScanContext] = []
     monkeypatch.setattr(Algorithm, "lattice", lambda self, outlook: seen.append(outlook) or NAIVE)
     lived(ALL, WHOLE, algorithm("naive"))
-    assert seen == [Outlook(10.0, 1.0, 0.0), Outlook(5.0, 1.0, 0.0), Outlook(5.0, 0.4, 3 / 7.5)]
+    assert seen == [ScanContext(10.0, 1.0, 0.0), ScanContext(5.0, 1.0, 0.0), ScanContext(5.0, 0.4, 3 / 7.5)]
 
 
 def test_utilisation_and_fairness_by_hand() -> None:
-    jobs = [Job(0, 0, 1, 2, 10, 10), Job(1, 5, 2, 2, 4, 4), Job(2, 10, 1, 1, 3, 3)]
-    lives: list[Life] = list(lived(Rack(2, 2), jobs, algorithm("naive")).lives.values())
-    assert [life.wait for life in lives] == [0, 5, 4]
-    assert utilisation(lives, Rack(2, 2), 10, 12) == 1.0
-    found = measure(lives, Rack(2, 2), 7, 3)
-    assert window(lives) == (2.0, 10)
+    jobs = [
+        RackJob(0, 0, 1, 2, limit=10, runs=10),
+        RackJob(1, 5, 2, 2, limit=4, runs=4),
+        RackJob(2, 10, 1, 1, limit=3, runs=3),
+    ]
+    histories: list[JobHistory] = list(lived(Rack(2, 2), jobs, algorithm("naive")).histories.values())
+    assert [history.wait for history in histories] == [0, 5, 4]
+    assert utilisation(histories, Rack(2, 2), 10, 12) == 1.0
+    found = measure(histories, Rack(2, 2), 7, 3)
+    assert window(histories) == (2.0, 10)
     assert found.utilisation == 0.5  # by the first alone
     assert (found.correlation, found.residual) == (
         pytest.approx(0.371154, abs=1e-6),
         pytest.approx(2.005944, abs=1e-6),
     )
-    fit = fairness(lives)
+    fit = fairness(histories)
     assert (fit.slope, fit.intercept) == (pytest.approx(9 / 14), pytest.approx(1.5))
     assert (found.calls, found.needed, found.moved) == (7, 3, 0.0)
 
 
 def test_jobs_that_all_come_at_once_are_measured_until_the_last_ends() -> None:
-    lives = list(lived(Rack(2, 2), [Job(0, 3, 2, 1, 4, 4), Job(1, 3, 2, 2, 4, 4)], algorithm("naive")).lives.values())
-    assert measure(lives, Rack(2, 2), 0, 0).utilisation == 0.75
+    histories = list(
+        lived(
+            Rack(2, 2),
+            [RackJob(0, 3, 2, 1, limit=4, runs=4), RackJob(1, 3, 2, 2, limit=4, runs=4)],
+            algorithm("naive"),
+        ).histories.values()
+    )
+    assert measure(histories, Rack(2, 2), 0, 0).utilisation == 0.75

@@ -9,10 +9,10 @@ from rich.console import Console
 
 from loopline_simulator.__main__ import main
 from loopline_simulator.papers.rack import tables
-from loopline_simulator.papers.rack.measures import Measures
+from loopline_simulator.papers.rack.measures import RackMeasures
 from loopline_simulator.papers.rack.rack import Rack
-from loopline_simulator.papers.rack.ranking import Outcome, Results, ranked_pairs
-from loopline_simulator.papers.rack.trial import Answer, Case
+from loopline_simulator.papers.rack.rack_trial import RackAnswer, RackCase
+from loopline_simulator.papers.rack.ranking import Results, Verdict, ranked_pairs
 from loopline_simulator.papers.rack.workload import Drawn
 from tests.simulator.test_rack_workload import LOG
 
@@ -52,8 +52,8 @@ def answers(**values: dict[str, list[float]]) -> Results:
     for name in ("naive", "current", "bold"):
         for seed in range(3):
             told = {measure: by_name.get(name, [1.0] * 3)[seed] for measure, by_name in values.items()}
-            measures = Measures(**(dict.fromkeys(Measures.__slots__, 1.0) | told))
-            found.append(Answer(Case(seed, name, Rack(), Drawn()), 1, measures, 1, 1.0))
+            measures = RackMeasures(**(dict.fromkeys(RackMeasures.__slots__, 1.0) | told))
+            found.append(RackAnswer(RackCase(seed, name, Rack(), Drawn()), 1, measures, 1, 1.0))
     return Results(found)
 
 
@@ -67,11 +67,11 @@ def test_orders_are_told_by_paired_seeds() -> None:
     loads = results.loads
     names = results.algorithms
     assert results.order("utilisation", 1.0, loads, names) == "n=c>b"
-    assert results.agreement("utilisation", 1.0, loads) is Outcome.SAME
+    assert results.agreement("utilisation", 1.0, loads) is Verdict.SAME
     assert results.order("calls", 1.0, loads, names) == "b>c>n"
-    assert results.agreement("calls", 1.0, loads) is Outcome.BETTER
+    assert results.agreement("calls", 1.0, loads) is Verdict.BETTER
     assert results.order("largest_wait", 1.0, loads, names) == "b>n>c"
-    assert results.agreement("largest_wait", 1.0, loads) is Outcome.WORSE
+    assert results.agreement("largest_wait", 1.0, loads) is Verdict.WORSE
     assert results.against("utilisation", 1.0, "current", "bold", loads).mean == pytest.approx(0.1)
 
 

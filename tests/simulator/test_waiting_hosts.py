@@ -47,7 +47,10 @@ def test_all_comes_to_its_end_wherever_it_waits(policy: str) -> None:
     def watch(effects: Effects) -> None:
         ended.update((attempt.id, attempt.state) for attempt in effects.attempts.values())
 
-    facts = [Facts("linux", "x86_64", "3.11", "0", "m", n, 10**9, n, speed=float(n)) for n in (1, 2)]
+    facts = [
+        Facts("linux", "x86_64", "3.11", "0", "m", cpus=n, memory_bytes=10**9, slots=n, speed=float(n))
+        for n in (1, 2)
+    ]
     hosts = [Host(f"pc-{n}", own, Steady(own.speed)) for n, own in enumerate(facts)]
     settings = SchedulerSettings(policy, lease_s=1e9, ahead_s=2.0, max_ahead=5)
     world = Watched(settings, hosts, arrivals(), watch)

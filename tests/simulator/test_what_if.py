@@ -13,10 +13,10 @@ from loopline_simulator.fast.availability import Absence, Interrupted, absences,
 from loopline_simulator.fast.hosts import Pattern, Steady
 from loopline_simulator.fast.world import Arrival, FastWorld, Host
 from loopline_simulator.streams import stream
-from loopline_simulator.whatif.log import batches
+from loopline_simulator.whatif.inputs import batches
 from loopline_simulator.whatif.recording import Reported, record
+from loopline_simulator.whatif.replay_world import WhatIfWorld
 from loopline_simulator.whatif.tally import Tally
-from loopline_simulator.whatif.world import WhatIfWorld
 from tests.simulator.recorded import Recorded, RecordedChanging
 
 PATTERN = Pattern(to_loaded=1 / 100, to_steady=1 / 10, steady=(0.8, 1.0), loaded=(0.0, 0.2))
@@ -24,7 +24,7 @@ BEGAN = 1_700_000_000.0
 
 
 def facts(slots=1):
-    return Facts("linux", "x86_64", "3.11", "0", "model", slots, 10**9, slots)
+    return Facts("linux", "x86_64", "3.11", "0", "model", cpus=slots, memory_bytes=10**9, slots=slots)
 
 
 def arrivals(seed=1, jobs=12, tasks=15):

@@ -22,10 +22,10 @@ from loopline_shared.model import AttemptId, Facts, Held, JobState, Load, Order,
 from loopline_shared.protocol.messages import Report
 from loopline_shared.spec import JobSpec, Range, TaskSpec
 from loopline_simulator.whatif.durations import A_MINUTE, Durations
-from loopline_simulator.whatif.log import batches
+from loopline_simulator.whatif.inputs import batches
 from loopline_simulator.whatif.recording import record
+from loopline_simulator.whatif.replay_world import WhatIfWorld
 from loopline_simulator.whatif.tally import Tally, passings
-from loopline_simulator.whatif.world import WhatIfWorld
 
 BEGAN = 1_700_000_000.0
 
@@ -57,7 +57,7 @@ class Log:
         self.sessions[name], self.seq[name] = self.sessions.get(name, 0) + 1, 0
         self.holding.setdefault(name, [])
         self.slots[name] = slots
-        facts = Facts("linux", "x86_64", "3", "0", "model", slots, 10**9, slots, speed=speed)
+        facts = Facts("linux", "x86_64", "3", "0", "model", cpus=slots, memory_bytes=10**9, slots=slots, speed=speed)
         self.step(WorkerJoined(name, self.sessions[name], boot, facts))
         self.report(name)
 

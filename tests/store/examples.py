@@ -11,7 +11,18 @@ from loopline_master.store import Store
 from loopline_shared.model import AttemptState, Facts, Load, Order, Output, TaskState
 from loopline_shared.spec import JobSpec, Range
 
-FACTS = Facts("linux", "x86_64", "3.11.7", "0.1", "a processor", 4, 2**33, 4, ("fast",), 1.5)
+FACTS = Facts(
+    "linux",
+    "x86_64",
+    "3.11.7",
+    "0.1",
+    "a processor",
+    cpus=4,
+    memory_bytes=2**33,
+    slots=4,
+    labels=("fast",),
+    speed=1.5,
+)
 LOAD = Load(4, 2.5, 2**30, 2**40)
 
 

@@ -14,7 +14,8 @@ from tests.store.examples import a_job, a_task, a_worker, an_attempt, ended, kee
 
 def a_program(name: str = "pi", used_at: float = 5.0, *works: float, owner: str = "ann") -> Program:
     window = tuple(
-        Observation(9.0, f"w{place % 2}", work, work, work, 0.5, 10**6) for place, work in enumerate(works)
+        Observation(9.0, f"w{place % 2}", work, wall_s=work, cpu_s=work, system_s=0.5, peak_memory_bytes=10**6)
+        for place, work in enumerate(works)
     )
     return Program(owner, name, "/home/ann", 1.0, used_at, len(window), window, strange=1, recorded=3.0)
 

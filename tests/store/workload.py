@@ -26,7 +26,7 @@ def lived_through(seed: int, turns: int = 60) -> World:
         max_attempts=2,
         max_replicas=random.choice([1, 2, None]),
     )
-    facts = Facts("linux", "x86_64", "3.11", "0", "model", 2, 10**9, 2)
+    facts = Facts("linux", "x86_64", "3.11", "0", "model", cpus=2, memory_bytes=10**9, slots=2)
     world = World(settings, [Machine(name, facts) for name in NAMES])
     for _ in range(turns):
         _turn(world, random)

@@ -184,7 +184,7 @@ async def test_what_a_task_writes_is_there_while_it_writes(visit: Visit, grid: G
     try:
         job = await grid.submit(f"echo one; {first.wait}; echo two; {second.wait}; echo three", max_replicas=1)
         await visit.show(f"/jobs/{job}/tasks/1")
-        printed = page.get_by_role("region", name="Printed")
+        printed = page.get_by_role("region", name="Output")
         await expect(printed).to_contain_text("as it is written")
         await expect(printed.get_by_text("one", exact=True)).to_be_visible()
         first.open()
@@ -239,11 +239,11 @@ async def test_the_master_says_beforehand_what_would_come_of_a_job(visit: Visit,
     await page.get_by_label("Command").fill("simulate --seed {seed}")
     await page.get_by_label("Size").fill("20s")
     tasks = page.get_by_role("region", name="Tasks")
-    await expect(tasks.get_by_text(re.compile("^Submitted now, over in .* as likely as not"))).to_be_visible()
+    await expect(tasks.get_by_text(re.compile("^If submitted now: 50 % likely to end within"))).to_be_visible()
     await page.get_by_text("Requirements, environment").click()
     await page.get_by_label("Labels").fill("matlab")
     await expect(tasks.get_by_text(re.compile("no worker", re.IGNORECASE))).to_be_visible()
-    await page.get_by_label("After jobs").fill("999999")
+    await page.get_by_label("Depends on jobs").fill("999999")
     jobs = len([job async for job in grid.client().jobs()])
     await page.get_by_role("button", name="Submit 1 task").click()
     await expect(page.get_by_role("alert")).to_contain_text("999999")
@@ -310,7 +310,7 @@ async def test_a_reader_looks_and_touches_nothing(browser: Browser, grid: Grid) 
             assert await page.get_by_role("button", name=re.compile("^(cancel|pause) job")).count() == 0
             assert await page.get_by_role("link", name="Submit", exact=True).count() == 0
             await visit.open("/submit")
-            await expect(page.get_by_text("lets you look, not submit")).to_be_visible()
+            await expect(page.get_by_text("Your token is read-only")).to_be_visible()
             visit.check()
 
 

@@ -6,11 +6,11 @@ from dataclasses import dataclass, field
 
 from aiohttp import WSMsgType, web
 
+from loopline_shared.checksums import HEADER
 from loopline_shared.model import AttemptId, Probation, Result
 from loopline_shared.protocol import codec
 from loopline_shared.protocol.messages import Assign, Hello, Refused, Report, Run, Welcome
 from loopline_shared.protocol.session import MasterSession
-from loopline_shared.seals import HEADER
 from tests.worker.bench import until
 
 
@@ -35,7 +35,7 @@ class SmallMaster:
     gate: asyncio.Event = field(default_factory=asyncio.Event)  # downloads wait for it
     breaks_off_after: int = 0  # bytes of a download
     tells_lengths: bool = True  # of downloads
-    seals: dict[str, str] = field(default_factory=dict)  # that it vouches for, by name
+    checksums: dict[str, str] = field(default_factory=dict)  # that it vouches for, by name
     _socket: web.WebSocketResponse | None = None
     _seq: int = 0
     _runner: web.AppRunner | None = None
@@ -136,7 +136,7 @@ class SmallMaster:
         if start >= len(content) > 0 and start:
             return web.Response(status=416)
         piece = content[start : start + self.breaks_off_after] if self.breaks_off_after else content[start:]
-        headers = {HEADER: self.seals[sha256]} if sha256 in self.seals else {}
+        headers = {HEADER: self.checksums[sha256]} if sha256 in self.checksums else {}
         if request.method == "HEAD" or len(piece) == len(content) - start:
             answer = web.Response(body=piece, status=206 if start else 200, headers=headers)
             if not self.tells_lengths:

@@ -15,7 +15,7 @@ from loopline_worker.link.conversation import Talk
 from loopline_worker.link.websocket import LostError
 from tests.worker.bench import until
 
-FACTS = Facts("linux", "x86_64", "3.11.7", "0", "cpu", 1, 1, 1)
+FACTS = Facts("linux", "x86_64", "3.11.7", "0", "cpu", cpus=1, memory_bytes=1, slots=1)
 
 
 class Socket:

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from blake3 import blake3
 
-from loopline_shared import manifest, seals
+from loopline_shared import checksums, manifest
 from loopline_shared.model import AttemptId, InputFile, Outcome, OutputFile, Result
 from loopline_shared.protocol.messages import Run
 from loopline_worker.attempts import scratch
@@ -82,7 +82,7 @@ async def test_one_that_breaks_off_is_gone_on_with(
 ) -> None:
     name = master.holds(CONTENT)
     if is_sealed:
-        master.seals[name] = seal_of(CONTENT)
+        master.checksums[name] = checksum_of(CONTENT)
     master.breaks_off_after = 900_000
     assert await read(cache, name) == CONTENT
     assert goes_on(downloads_of(master, name))
@@ -122,10 +122,10 @@ async def test_what_comes_is_checked(master: SmallMaster, cache: Cache) -> None:
 
 async def test_a_seal_is_what_is_checked(master: SmallMaster, cache: Cache) -> None:
     name = master.holds(CONTENT)
-    master.seals[name] = seal_of(CONTENT[::-1])
+    master.checksums[name] = checksum_of(CONTENT[::-1])
     with pytest.raises(DownloadError, match="does not match its hash"):
         await read(cache, name)
-    master.seals[name] = seal_of(CONTENT)
+    master.checksums[name] = checksum_of(CONTENT)
     master.blobs[name] = CONTENT[:-1] + b"x"
     with pytest.raises(DownloadError, match="does not match its hash"):
         await read(cache, name)
@@ -133,12 +133,12 @@ async def test_a_seal_is_what_is_checked(master: SmallMaster, cache: Cache) -> N
     assert await read(cache, name) == CONTENT
 
 
-@pytest.mark.parametrize("seal", ["", "blake3:", "blake4:" + "0" * 64, "blake3:" + "g" * 64, "0" * 1000])
+@pytest.mark.parametrize("checksum", ["", "blake3:", "blake4:" + "0" * 64, "blake3:" + "g" * 64, "0" * 1000])
 async def test_where_there_is_no_seal_that_is_one_its_name_is_checked(
-    master: SmallMaster, cache: Cache, seal: str
+    master: SmallMaster, cache: Cache, checksum: str
 ) -> None:
     name = master.holds(CONTENT)
-    master.seals[name] = seal
+    master.checksums[name] = checksum
     master.blobs[name] = CONTENT[:-1] + b"x"
     with pytest.raises(DownloadError, match="does not match its hash"):
         await read(cache, name)
@@ -149,13 +149,13 @@ async def test_where_there_is_no_seal_that_is_one_its_name_is_checked(
 async def test_a_worker_without_blake3_checks_the_name(
     master: SmallMaster, cache: Cache, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(seals, "_blake3", None)
+    monkeypatch.setattr(checksums, "_blake3", None)
     name = master.holds(CONTENT)
-    master.seals[name] = seal_of(CONTENT[::-1])
+    master.checksums[name] = checksum_of(CONTENT[::-1])
     assert await read(cache, name) == CONTENT
 
 
-def seal_of(content: bytes) -> str:
+def checksum_of(content: bytes) -> str:
     return f"blake3:{blake3(content).hexdigest()}"
 
 

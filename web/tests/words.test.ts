@@ -3,7 +3,7 @@ import { url } from "../src/api/client";
 import type { JobView } from "../src/api/types";
 import { summed } from "../src/guarantee/ledger";
 import { pieces } from "../src/jobs/pieces";
-import { ordered, standing } from "../src/jobs/jobs";
+import { ordered, stateOf } from "../src/jobs/jobs";
 import { inOrder } from "../src/jobs/steady";
 import { encodedPath, kindOf } from "../src/jobs/outputs";
 import { ago, amount, between, duration, percent } from "../src/text/human";
@@ -70,9 +70,9 @@ describe("jobs", () => {
   });
 
   it("are called by what holds them up", () => {
-    expect(standing(job(1, { held: true, paused: true }))).toBe("paused");
-    expect(standing(job(1, { held: true }))).toBe("held");
-    expect(standing(job(1, { held: true, finished_at: 5, state: "succeeded" }))).toBe("succeeded");
+    expect(stateOf(job(1, { held: true, paused: true }))).toBe("paused");
+    expect(stateOf(job(1, { held: true }))).toBe("held");
+    expect(stateOf(job(1, { held: true, finished_at: 5, state: "succeeded" }))).toBe("succeeded");
   });
 
   it("are linked where a sentence names them", () => {

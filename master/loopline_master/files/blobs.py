@@ -2,8 +2,8 @@
 
 What is on its way in is in ``incoming``, under the name that it will have: an upload that breaks off, even by the
 death of the master, can be gone on with. A file that is about to be named is *kept*: its time is set to now, and
-collecting (retention.py) leaves young files alone. Its seal (seals.py) is an extended attribute of the file, put
-there before the file has its name.
+collecting (retention.py) leaves young files alone. Its BLAKE3 checksum (checksums.py) is an extended attribute of the
+file, put there before the file has its name.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from pathlib import Path
 from typing import IO
 from uuid import uuid4
 
+from loopline_shared.checksums import ContentDigests
 from loopline_shared.errors import LooplineError
 from loopline_shared.model import Output
-from loopline_shared.seals import Sealing
 
 _DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _BLOCK_BYTES = 2**20
@@ -105,14 +105,14 @@ class Blobs:
 
     def write(self, content: bytes) -> str:
         """Take in content of the master's own; the name of the file, which is on disk on return."""
-        sealing = Sealing()
-        sealing.update(content)
-        if self.keep(sealing.sha256) is None:
-            part = self._incoming / f"{sealing.sha256}.{uuid4().hex}"
+        digests = ContentDigests()
+        digests.update(content)
+        if self.keep(digests.sha256) is None:
+            part = self._incoming / f"{digests.sha256}.{uuid4().hex}"
             with _told_when_full(), part.open("xb") as file:
                 file.write(content)
-                _settle(file, part, self._path(sealing.sha256), sealing.seal)
-        return sealing.sha256
+                _settle(file, part, self._path(digests.sha256), digests.blake3)
+        return digests.sha256
 
     def unfinished_bytes(self, sha256: str) -> int:
         """How much of it has come in; 0: nothing that could be gone on with."""
@@ -150,18 +150,18 @@ class Blobs:
 
     async def _take_in(self, sha256: str, content: AsyncIterable[bytes], part: Path, start: int) -> None:
         with part.open("r+b" if start else "wb") as file:
-            sealing = await asyncio.to_thread(_resume, file, start)
+            digests = await asyncio.to_thread(_resume, file, start)
             try:
-                await self._write(file, sealing, content, start)
+                await self._write(file, digests, content, start)
             except (LooplineError, OSError) as error:
                 if not isinstance(error, ConnectionError):  # nobody need go on with it
                     part.unlink(missing_ok=True)
                 raise
-            if sealing.sha256 != sha256:
+            if digests.sha256 != sha256:
                 part.unlink(missing_ok=True)
-                message = f"this content has the SHA-256 {sealing.sha256}, not {sha256}"
+                message = f"this content has the SHA-256 {digests.sha256}, not {sha256}"
                 raise LooplineError("wrong_hash", message, "put it under the name of its content", status=422)
-            await asyncio.to_thread(_settle, file, part, self._path(sha256), sealing.seal)
+            await asyncio.to_thread(_settle, file, part, self._path(sha256), digests.blake3)
 
     @contextmanager
     def _part(self, sha256: str, span: Span) -> Iterator[Path]:
@@ -184,19 +184,21 @@ class Blobs:
         finally:
             self._writing.discard(sha256)
 
-    async def _write(self, file: IO[bytes], sealing: Sealing, content: AsyncIterable[bytes], start: int) -> None:
+    async def _write(
+        self, file: IO[bytes], digests: ContentDigests, content: AsyncIterable[bytes], start: int
+    ) -> None:
         """Write what comes, within the limits."""
         size_bytes = start
         async for piece in content:
             size_bytes += len(piece)
             self._check(size_bytes)
-            await asyncio.to_thread(self._take, file, sealing, piece)
+            await asyncio.to_thread(self._take, file, digests, piece)
 
-    def _take(self, file: IO[bytes], sealing: Sealing, piece: bytes) -> None:
+    def _take(self, file: IO[bytes], digests: ContentDigests, piece: bytes) -> None:
         """While there is room, which is seen every time: others write as well."""
         if shutil.disk_usage(self.folder).free < self._disk_reserve_bytes + len(piece):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        _take(file, sealing, piece)
+        _take(file, digests, piece)
 
     def _check(self, size_bytes: int) -> None:
         if size_bytes > self._max_file_bytes:
@@ -230,25 +232,25 @@ def _told_when_full() -> Iterator[None]:
         raise LooplineError("disk_full", message, "free some space on it, then try again", status=507) from error
 
 
-def _resume(file: IO[bytes], start: int) -> Sealing:
+def _resume(file: IO[bytes], start: int) -> ContentDigests:
     """To where writing goes on; told of what is before."""
-    sealing, left = Sealing(), start
+    digests, left = ContentDigests(), start
     while left and (piece := file.read(min(left, _BLOCK_BYTES))):
-        sealing.update(piece)
+        digests.update(piece)
         left -= len(piece)
     file.truncate(start)
     file.seek(start)
-    return sealing
+    return digests
 
 
-def _take(file: IO[bytes], sealing: Sealing, piece: bytes) -> None:
-    sealing.update(piece)
+def _take(file: IO[bytes], digests: ContentDigests, piece: bytes) -> None:
+    digests.update(piece)
     file.write(piece)
     file.flush()  # what has come is gone on with, even where this process is killed
 
 
 def _settle(file: IO[bytes], part: Path, path: Path, seal: str) -> None:
-    """Give a finished file its seal and its name, so that a power cut keeps all or nothing."""
+    """Give a finished file its checksum and its name, so that a power cut keeps all or nothing."""
     file.flush()
     if seal:
         with suppress(OSError, AttributeError):  # not every disk, or system, keeps such a thing

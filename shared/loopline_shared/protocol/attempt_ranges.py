@@ -1,4 +1,4 @@
-"""Attempts at tasks that follow one another, said in one breath: hundreds of short tasks may wait at a worker."""
+"""Ranges of attempts at consecutive tasks: a short form for the hundreds of tasks that may wait at a worker."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from pydantic import AfterValidator, Field
 from loopline_shared.model import MAX_ID, AttemptId
 
 MAX_ATTEMPTS = 100_000
-"""That stretches may stand for altogether."""
+"""Maximum number of attempts that a message's ranges stand for."""
 
 _Number = Annotated[int, Field(ge=0, le=MAX_ID)]
 
 
-class Stretch(NamedTuple):
+class AttemptRange(NamedTuple):
     """The ``number``-th attempts at tasks ``first`` to ``last`` of a job."""
 
     job: _Number
@@ -24,19 +24,19 @@ class Stretch(NamedTuple):
     number: _Number
 
 
-def _bounded(stretches: tuple[Stretch, ...]) -> tuple[Stretch, ...]:
-    if any(one.first > one.last for one in stretches):
-        raise ValueError("a stretch that ends before it begins")
-    if sum(one.last - one.first + 1 for one in stretches) > MAX_ATTEMPTS:
+def _bounded(ranges: tuple[AttemptRange, ...]) -> tuple[AttemptRange, ...]:
+    if any(one.first > one.last for one in ranges):
+        raise ValueError("a range of attempts ends before it begins")
+    if sum(one.last - one.first + 1 for one in ranges) > MAX_ATTEMPTS:
         raise ValueError(f"more than {MAX_ATTEMPTS:,} attempts")
-    return stretches
+    return ranges
 
 
-Stretches = Annotated[tuple[Stretch, ...], AfterValidator(_bounded)]
+AttemptRanges = Annotated[tuple[AttemptRange, ...], AfterValidator(_bounded)]
 
 
-def stretches(attempts: Iterable[AttemptId]) -> tuple[Stretch, ...]:
-    """These attempts, in as few stretches as their order allows."""
+def ranges_of(attempts: Iterable[AttemptId]) -> tuple[AttemptRange, ...]:
+    """Return the attempts as the fewest ranges that keep their order."""
     firsts, lasts, follower = list[AttemptId](), list[AttemptId](), None
     for attempt in attempts:
         if attempt == follower:
@@ -45,13 +45,15 @@ def stretches(attempts: Iterable[AttemptId]) -> tuple[Stretch, ...]:
             firsts.append(attempt)
             lasts.append(attempt)
         follower = (attempt.job, attempt.task + 1, attempt.number)
-    return tuple(Stretch(one.job, one.task, last.task, one.number) for one, last in zip(firsts, lasts, strict=True))
+    return tuple(
+        AttemptRange(one.job, one.task, last.task, one.number) for one, last in zip(firsts, lasts, strict=True)
+    )
 
 
-def attempts_of(stretches: Iterable[Stretch]) -> list[tuple[int, int, int]]:
-    """As plain tuples, which equal their ids and are found where those are: hundreds are said again and again."""
+def attempts_of(ranges: Iterable[AttemptRange]) -> list[tuple[int, int, int]]:
+    """Return the attempts as plain tuples, which equal their ids: they are cheaper, and built again and again."""
     attempts: list[tuple[int, int, int]] = []
-    for job, first, last, number in stretches:
+    for job, first, last, number in ranges:
         if first == last:
             attempts.append((job, first, number))
         else:

@@ -1,14 +1,14 @@
-"""What travels between a client that calls functions and the master: submissions up, results down, on one link.
+"""Messages between a client that calls functions and the master: submissions up, results down, on one link.
 
-A WebSocket with JSON in it. The master follows each job that was submitted on the link, and each that it is told to
-(Follow), and sends every result of it as soon as that is on its disk. Whoever lost the link opens another one, sends
-again what was not answered, under the key that it had, and follows on from the last ``cursor``.
+The link is a WebSocket with JSON. The master follows each job that was submitted on the link, and each named by a
+Follow, and sends every result as soon as it is on disk. A client that lost the link opens another one, repeats its
+unanswered submissions under their old keys, and follows on from the last ``cursor``.
 """
 
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Annotated, Literal
 
 from pydantic import Field, TypeAdapter, ValidationError
@@ -24,7 +24,7 @@ Cursor = Annotated[str, Field(pattern=r"^(\d{1,15}\.\d{1,12}@\d{1,15})?$")]
 
 @dataclass(frozen=True, slots=True)
 class Submit:
-    """Client to master. ``number`` is from 1, one more each time; ``again``: the key that it had on another link."""
+    """Client to master. ``number`` counts from 1; ``again`` is the key that the submission had on another link."""
 
     number: Number
     job: JobSpec
@@ -43,7 +43,7 @@ class Follow:
 
 @dataclass(frozen=True, slots=True)
 class Drop:
-    """Client to master: nobody wants to hear of this job any more."""
+    """Client to master: stop following this job."""
 
     job: Annotated[int, Field(ge=1, le=MAX_ID)]
     kind: Literal["drop"] = "drop"
@@ -51,7 +51,7 @@ class Drop:
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """Master to client, first: what this link is called. Each is called otherwise."""
+    """Master to client, first: the unique name of this link."""
 
     link: str
     kind: Literal["opened"] = "opened"
@@ -68,12 +68,13 @@ class Submitted:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Master to client: the submission is declined, and nothing came of it."""
+    """Master to client: the submission is declined and has no effect."""
 
     number: Number
     status: int
     code: str
     message: str
+    _: KW_ONLY
     hint: str = ""
     errors: list[FieldError] = field(default_factory=list)
     kind: Literal["refusal"] = "refusal"
@@ -81,11 +82,12 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True)
 class TaskEnd:
-    """How a task ended: what ``TaskResult`` says of it, without what its client knows."""
+    """End of a task: the part of ``TaskResult`` that its client does not know."""
 
     number: int
     state: TaskState
     worker: str | None
+    _: KW_ONLY
     exit_code: int | None
     reason: str
     value: Output | None
@@ -93,8 +95,9 @@ class TaskEnd:
 
 @dataclass(frozen=True, slots=True)
 class Ends:
-    """Master to client: tasks of a job that have finished, in the order of ``cursor``, which goes on after them.
-    ``over``: so the job has ended, and these were the last.
+    """Master to client: finished tasks of a job, up to ``cursor``.
+
+    ``over`` is the state of the job if it has ended with these tasks.
     """
 
     job: int
@@ -106,7 +109,7 @@ class Ends:
 
 @dataclass(frozen=True, slots=True)
 class Over:
-    """Master to client: the job is over, and has no more results; ``state`` is None where there is no such job."""
+    """Master to client: the job has ended and all results are sent; ``state`` is None if the job is unknown."""
 
     job: int
     state: JobState | None
@@ -134,19 +137,19 @@ def encode_to_client(message: Opened | Submitted | Refusal | Ends | Over) -> byt
 
 
 def number_of(frame: bytes | str) -> int | None:
-    """Of a submission in which something is not valid; None: it is none."""
+    """Return the number of an invalid submission; None for any other frame."""
     with suppress(ValidationError):
         return _numbered.validate_json(frame).number
     return None
 
 
 def decode_from_client(frame: bytes | str) -> Submit | Follow | Drop:
-    """ValidationError where it is none: what is wrong with a submission is told to whoever made it."""
+    """Read a client's frame. Raises ValidationError, which is reported to the submitter."""
     return _to_master.validate_json(frame)
 
 
 def decode_from_master(frame: bytes | str) -> Opened | Submitted | Refusal | Ends | Over:
-    """ProtocolError where the frame is none that a master may send."""
+    """Read a master's frame. Raises ProtocolError if it is invalid."""
     try:
         return _to_client.validate_json(frame)
     except ValidationError as error:
@@ -155,5 +158,5 @@ def decode_from_master(frame: bytes | str) -> Opened | Submitted | Refusal | End
 
 
 def key_of(link: str, number: int) -> str:
-    """The Idempotency-Key of a submission: however often it comes, there is one job."""
+    """Return the Idempotency-Key of a submission: repeated submissions create one job."""
     return f"{link}.{number}"

@@ -1,4 +1,4 @@
-"""Messages to bytes and back: JSON, validated. The only place that knows how a frame looks."""
+"""Conversion of messages to bytes and back: validated JSON. Only this module knows the format of a frame."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ def encode(message: Hello | Report | Wrote | Welcome | Refused | Assign | Read) 
 
 
 def decode_from_worker(frame: bytes) -> Hello | Report | Wrote:
-    """ProtocolError where the frame is none that a worker may send."""
+    """Read a worker's frame. Raises ProtocolError if it is invalid."""
     return _decode(_from_worker, frame)
 
 
 def decode_from_master(frame: bytes) -> Welcome | Refused | Assign | Read:
-    """ProtocolError where the frame is none that a master may send."""
+    """Read a master's frame. Raises ProtocolError if it is invalid."""
     return _decode(_from_master, frame)
 
 

@@ -1,12 +1,12 @@
-"""What travels on a worker link. Two frames a task in steady state: a Report up, an Assign down.
+"""Messages on a worker link. In steady state a task takes two frames: a Report up, an Assign down.
 
-The link is level-triggered: a Report says all that the worker holds, so that loss, reboot and restart are
-mended by the next Report and need no recovery code of their own (docs/design/architecture.md, "The way of one task").
+The link is level-triggered: a Report names everything that the worker holds, so that the next Report repairs loss,
+reboot and restart without recovery code (docs/design/architecture.md).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Annotated, Literal
 
 from pydantic import Field
@@ -33,7 +33,7 @@ from loopline_shared.model import (
     Stream,
 )
 from loopline_shared.paths import Pattern, RelativePath
-from loopline_shared.protocol.attempt_ranges import Stretches
+from loopline_shared.protocol.attempt_ranges import AttemptRanges
 from loopline_shared.scalar import Scalar
 
 PROTOCOL_VERSION = 3
@@ -51,7 +51,7 @@ Sequence = Annotated[int, Field(ge=0, le=MAX_ID)]
 
 @dataclass(frozen=True, slots=True)
 class Hello:
-    """Worker to master, once, first: who is calling."""
+    """Worker to master, once, first: the identity of the worker."""
 
     version: int
     worker: Name
@@ -71,7 +71,7 @@ class Welcome:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """Master to worker: the link will not open, and why; ``hint`` is the next step for a person."""
+    """Master to worker: the link is refused, with the reason; ``hint`` is the next step for a person."""
 
     code: Annotated[str, Field(max_length=50)]
     message: ShortText
@@ -81,23 +81,24 @@ class Refused:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """Worker to master: everything it holds, results not yet sent in this session, and its load.
+    """Worker to master: everything that it holds, results not yet sent in this session, and its load.
 
-    ``seen`` is the last Assign it has carried out. Each Report is answered by an Assign.
+    ``seen`` is the last Assign that it has carried out. Each Report is answered by an Assign.
     """
 
     seq: Sequence
     seen: Sequence
-    holding: tuple[Held, ...]  # what has begun
+    holding: tuple[Held, ...]  # attempts that have begun
     results: Annotated[tuple[Result, ...], Field(max_length=MAX_RESULTS_PER_REPORT)]
     load: Load
-    waiting: Stretches = ()  # for a slot, in the order in which it came
+    _: KW_ONLY
+    waiting: AttemptRanges = ()  # for a slot, in the order in which it came
     kind: Literal["report"] = "report"
 
 
-@dataclass(slots=True)  # not frozen: that makes the making of one three times as dear
+@dataclass(slots=True)  # not frozen: freezing triples the cost of creation
 class Run:
-    """Start this attempt."""
+    """Order to start an attempt."""
 
     attempt: AttemptId
     command: tuple[str, ...]
@@ -106,37 +107,41 @@ class Run:
     job_name: str = ""
     slots: Annotated[int, Field(ge=1)] = 1
     timeout_s: Seconds | None = None
-    memory_bytes: Annotated[int, Field(ge=1, le=2**60)] | None = None  # it may use no more; None: the worker's share
-    network: bool = False  # its job asks for it; where there is no sandbox, every task has it
+    memory_bytes: Annotated[int, Field(ge=1, le=2**60)] | None = None  # limit; None: the worker's share
+    network: bool = False  # requested by its job; without a sandbox, every task has it
     inputs: Sha256 | None = None  # of a file that lists those of its job's tasks (loopline_shared/manifest.py)
-    own_inputs: OwnInputs = field(default_factory=dict)  # of this task; they come over those
+    own_inputs: OwnInputs = field(default_factory=dict)  # of this task; they override the job's
     outputs: Annotated[tuple[Pattern, ...], Field(max_length=MAX_OUTPUT_PATTERNS)] = ()  # files to bring back
-    function: Function | None = None  # to be called in place of a command; its session is its owner's alone
+    function: Function | None = None  # called in place of a command; its session is its user's alone
     row_file: Sha256 | None = None
-    """Whose line holds its parameters. The master puts them in before it sends the Run; one that comes with this all
-    the same cannot be run, because the file is gone.
+    """Row file that holds the task's parameters. The master fills them in before it sends the Run.
+
+    A Run that arrives with this field cannot be run, because the file is gone.
     """
 
 
-@dataclass(slots=True)  # not frozen: that makes the making of one three times as dear
+@dataclass(slots=True)  # not frozen: freezing triples the cost of creation
 class Assign:
     """Master to worker: start these, end those; Reports up to ``seen`` are on the master's disk.
 
-    A run for which no slot is free waits at the worker, in order of arrival.
+    A run without a free slot waits at the worker, in order of arrival.
     """
 
     seq: Sequence
     seen: Sequence
     run: tuple[Run, ...] = ()
     cancel: tuple[AttemptId, ...] = ()
-    held_s: Seconds | None = None  # from the coming of Report ``seen`` to this; None: it was answered before
-    probation: Probation | None = None  # for whoever owns the computer; None: it is in good standing
+    _: KW_ONLY
+    held_s: Seconds | None = None  # from the arrival of Report ``seen`` until now; None: it was answered before
+    probation: Probation | None = None  # quarantine, shown to the PC's owner; None: it is healthy
     kind: Literal["assign"] = "assign"
 
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """Master to worker: what has this attempt written from this byte on? Answered once there is some, or no more."""
+    """Master to worker: request for an attempt's output from this byte on. The answer comes once there is some, or no
+    more.
+    """
 
     number: Sequence  # of the question, on this link
     attempt: AttemptId
@@ -147,7 +152,9 @@ class Read:
 
 @dataclass(frozen=True, slots=True)
 class Wrote:
-    """Worker to master: the answer to a Read. ``is_over``: nothing will follow, or the attempt is not here."""
+    """Worker to master: the answer to a Read. ``is_over`` is true if nothing will follow, or the attempt is
+    not here.
+    """
 
     number: Sequence
     data: Annotated[Data, Field(max_length=MAX_WROTE_BYTES)]

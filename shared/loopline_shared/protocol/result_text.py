@@ -1,4 +1,4 @@
-"""Results as they are written: once for the worker's disk and its Report, which brings them as they stand there."""
+"""Results as text: serialized once, for the worker's disk and for its Report, which embeds them unchanged."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ def write(result: Result) -> bytes:
 
 
 def read(text: bytes) -> Result:
-    """ValidationError where it is none."""
+    """Read a result. Raises ValidationError if it is invalid."""
     return _result.validate_json(text)
 
 
 def with_results(report: bytes, results: list[bytes]) -> bytes:
-    """The frame of a Report without results, with these put in; nothing before them in it is a text of others."""
+    """Insert these results into the frame of a Report without results, at the first empty list of that name."""
     return report.replace(_NONE, b'"results":[%s]' % b",".join(results), 1)

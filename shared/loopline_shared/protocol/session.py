@@ -1,9 +1,9 @@
-"""Both ends of a worker link without I/O: frames in, messages out, and the other way round.
+"""Both ends of a worker link without I/O: frames in, messages out, and the reverse.
 
-A session lives as long as one connection. It opens with Hello / Welcome; afterwards Reports and
-Assigns are numbered 1, 2, 3, ...: a number seen before is a duplicate and dropped; a gap means that frames were lost,
-which closes the link (ProtocolError), and the next session's first Report tells all. A Read and its answer, Wrote,
-are asked again by whoever still wants to know.
+A session lives as long as one connection. It opens with Hello / Welcome; afterwards Reports and Assigns are numbered
+1, 2, 3, ...: a repeated number is a duplicate and is dropped; a gap means that frames were lost, which closes the
+link (ProtocolError), and the next session's first Report restores the state. A Read and its answer, Wrote, are
+repeated by the reader if it still needs them.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from collections.abc import Iterable, Sequence
 from loopline_shared.errors import ProtocolError
 from loopline_shared.model import AttemptId, Facts, Held, Load, Result
 from loopline_shared.protocol import codec, result_text
-from loopline_shared.protocol.attempt_ranges import stretches
+from loopline_shared.protocol.attempt_ranges import ranges_of
 from loopline_shared.protocol.messages import PROTOCOL_VERSION, Assign, Hello, Read, Refused, Report, Welcome, Wrote
 
 
 class _Inbound:
-    """Checks the numbering of what comes in."""
+    """Check of the numbers of incoming frames."""
 
     def __init__(self) -> None:
         self.last = 0
@@ -45,7 +45,7 @@ class WorkerSession:
         return codec.encode(self._hello)
 
     def receive(self, frame: bytes) -> Welcome | Refused | Assign | Read | None:
-        """The message in a frame; None for a duplicate; ProtocolError closes the link."""
+        """Return the message in a frame; None for a duplicate. Raises ProtocolError, which closes the link."""
         message = codec.decode_from_master(frame)
         if isinstance(message, Assign | Read):
             if self.welcome is None:
@@ -60,9 +60,11 @@ class WorkerSession:
     def report(
         self, holding: Sequence[Held], results: Sequence[Result], load: Load, waiting: Iterable[AttemptId] = ()
     ) -> tuple[int, bytes]:
-        """The next Report's number and frame."""
+        """Return the next Report's number and frame."""
         self._sent += 1
-        report = Report(self._sent, self._inbound.last, tuple(holding), tuple(results), load, stretches(waiting))
+        report = Report(
+            self._sent, self._inbound.last, tuple(holding), tuple(results), load, waiting=ranges_of(waiting)
+        )
         return self._sent, codec.encode(report)
 
     def report_of(
@@ -70,19 +72,19 @@ class WorkerSession:
     ) -> tuple[int, bytes]:
         """The same of results that are written already (result_text.py)."""
         self._sent += 1
-        report = Report(self._sent, self._inbound.last, tuple(holding), (), load, stretches(waiting))
+        report = Report(self._sent, self._inbound.last, tuple(holding), (), load, waiting=ranges_of(waiting))
         return self._sent, result_text.with_results(codec.encode(report), results)
 
 
 class MasterSession:
-    """The master's end. Assigns are numbered by the scheduler, which waits for them to be seen."""
+    """The master's end. The scheduler numbers the Assigns, and waits until the worker has seen them."""
 
     def __init__(self) -> None:
         self.hello: Hello | None = None
         self._inbound = _Inbound()
 
     def receive(self, frame: bytes) -> Hello | Report | Wrote | None:
-        """The message in a frame; None for a duplicate; ProtocolError closes the link."""
+        """Return the message in a frame; None for a duplicate. Raises ProtocolError, which closes the link."""
         message = codec.decode_from_worker(frame)
         if isinstance(message, Report | Wrote):
             if self.hello is None:
@@ -94,7 +96,7 @@ class MasterSession:
         return message
 
     def refusal(self) -> Refused | None:
-        """Why this worker cannot join, or None: only versions that understand each other may talk."""
+        """Return the reason for refusing this worker, or None: both ends must speak the same version."""
         if self.hello is None or self.hello.version == PROTOCOL_VERSION:
             return None
         return Refused(

@@ -1,4 +1,4 @@
-"""REST bodies about access: tokens, the lines that let computers join, and who one is."""
+"""Bodies of the REST API about access: tokens, join lines, and the identity of the caller."""
 
 from __future__ import annotations
 

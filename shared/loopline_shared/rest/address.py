@@ -1,4 +1,4 @@
-"""Where a master's REST API is, for those that need not know what it says."""
+"""Address of a master's REST API, for modules that need no more than that."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bodies of the REST API that are drawn rather than read: a list a column, so that many values stay small.
+"""Bodies of the REST API for charts: a list for each column, which keeps many values small.
 
 All columns of one body are equally long; times are seconds since 1970.
 """
@@ -32,7 +32,7 @@ class Bars(Body):
 
 
 class HeldTime(Body):
-    """While a job's last task (or its delivery) was kept back by the order guarantee."""
+    """Time for which the order guarantee held a job's last task (or its delivery)."""
 
     job: int
     since: float
@@ -40,7 +40,7 @@ class HeldTime(Body):
 
 
 class Timeline(Body):
-    """What ran where between two moments; ``truncated``: there was more, of which the latest is here."""
+    """Attempts between two moments; ``truncated`` is true if only the latest of them are included."""
 
     since: float
     until: float
@@ -63,8 +63,9 @@ class TraceEvent(Body):
 
 
 class Trace(Body):
-    """The same as Chrome's trace-event JSON, which Perfetto and speedscope open: workers are processes, their slots
-    threads.
+    """The timeline as Chrome's trace-event JSON, which Perfetto and speedscope open.
+
+    Workers are processes, their slots are threads.
     """
 
     traceEvents: list[TraceEvent]  # noqa: N815 Chrome's own name
@@ -72,16 +73,16 @@ class Trace(Body):
 
 
 class Samples(Body):
-    """What workers said of themselves, a point every ``every_s``: means of that time; of several workers, sums."""
+    """Load of workers over time, a point every ``every_s``: means of that time; of several workers, sums."""
 
     every_s: float
     at: list[float]  # where each point begins
     workers: list[float]  # that reported
-    spare_cpu: list[float]  # cores that the owner leaves over
+    spare_cpu: list[float]  # cores that the owner does not use
     slots: list[float]  # offered
     used: list[float]  # of the slots, by attempts; those that wait at a worker for a slot are not counted
     in_use: list[float]  # of the workers, by their owners
-    frozen: list[float]  # of the slots in use, by attempts that stand still
+    frozen: list[float]  # slots in use by frozen attempts
 
 
 class QueuedJob(Body):

@@ -1,3 +1,4 @@
-"""Shirotani et al.'s dynamic load sharing (docs/design/dynamic-load.md): unlike machines, users' programs whose sizes
-nobody gives, and load that is known only from what rides on results.
+"""Dynamic load sharing after Shirotani et al. (docs/design/dynamic-load.md).
+
+Machines differ in speed, users' programs have unknown sizes, and load is known only from reports that carry results.
 """

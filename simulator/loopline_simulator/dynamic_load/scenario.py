@@ -1,10 +1,10 @@
-"""What is submitted, and on which machines: everything that a run depends on but its seed and its policy."""
+"""Jobs and machines of a run: everything that it depends on except its seed and its policy."""
 
 from __future__ import annotations
 
 import dataclasses
 import math
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from enum import StrEnum
 
 from loopline_shared.spec import JobSpec
@@ -14,18 +14,19 @@ from loopline_simulator.fast.world import Host
 from loopline_simulator.streams import Generator, stream
 
 OWNERS = Pattern(to_loaded=1 / 300, to_steady=1 / 100, steady=(0.9, 1.0), loaded=(0.1, 0.4))
-"""How owners use their computers: busy for 100 s in the mean, a quarter of the time, leaving a quarter over."""
+"""Use of the computers by their owners: 100 s on average, a quarter of the time, leaving a quarter of the CPU unused.
+"""
 
 
-class Sizes(StrEnum):
-    """What the master is told of a job's size."""
+class SizeKnowledge(StrEnum):
+    """Knowledge that the master has of a job's size."""
 
-    PREDICTED = "predicted"  # nothing: it predicts from earlier runs of the program
-    GIVEN = "given"  # the truth
+    PREDICTED = "predicted"  # none: the master predicts it from earlier runs of the program
+    GIVEN = "given"  # the true size
 
 
 class Information(StrEnum):
-    """When the master hears of the load of a machine."""
+    """Occasions at which the master learns of a machine's load."""
 
     PIGGYBACK = "piggyback"  # with results, as in the paper
     PERIODIC = "periodic"  # also every 10 s
@@ -34,7 +35,9 @@ class Information(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Machines:
-    """In equal shares of each speed (of its benchmark; owners take their part), behind links of unlike delay."""
+    """Machines in equal shares of each benchmark speed, behind links of different delays. Owners use part of the
+    speed.
+    """
 
     count: int = 20
     speeds: tuple[float, ...] = (1.0, 2.0, 4.0)  # reference CPU-seconds per second
@@ -53,15 +56,16 @@ class Machines:
 
     @property
     def capacity(self) -> float:
-        """Reference CPU-seconds per second that all deliver together, in the mean."""
+        """Reference CPU-seconds per second that all machines deliver together on average."""
         return OWNERS.mean_share * sum(self.speeds[n % len(self.speeds)] for n in range(self.count))
 
 
 @dataclass(frozen=True, slots=True)
 class Programs:
-    """Jobs of one task. Each is a run of some user's program; runs of one program are alike, programs are not."""
+    """Jobs of one task each. A job is a run of a user's program; runs of one program are alike, programs differ."""
 
     jobs: int = 1000
+    _: KW_ONLY
     users: int = 5
     of_each: int = 4
     mean_work: float = 60.0  # reference CPU-seconds of a job
@@ -69,7 +73,7 @@ class Programs:
     within: float = 0.3  # ... and of runs of one program
     load: float = 0.7  # work that arrives, as a share of what all machines can do
 
-    def arrivals(self, seed: int, capacity: float) -> list[Run]:
+    def arrivals(self, seed: int, capacity: float) -> list[ProgramRun]:
         interval, now, runs = self.mean_work / (self.load * capacity), 0.0, []
         typical = self._typical(seed)
         for number in range(self.jobs):
@@ -77,11 +81,11 @@ class Programs:
             now += float(random.exponential(interval))
             user, program = int(random.integers(self.users)), int(random.integers(self.of_each))
             work = typical[user][program] * _factor(random, self.within)
-            runs.append(Run(now, f"user-{user}", f"program-{program}", work))
+            runs.append(ProgramRun(now, f"user-{user}", f"program-{program}", work))
         return runs
 
     def _typical(self, seed: int) -> list[list[float]]:
-        """Work of a run of each user's programs; in the mean over all programs it is ``mean_work``."""
+        """Return the typical work of each user's programs; its mean over all programs is ``mean_work``."""
         drawn = [
             [_factor(stream(seed, "program", user, number), self.between) for number in range(self.of_each)]
             for user in range(self.users)
@@ -91,19 +95,19 @@ class Programs:
 
 
 def _factor(random: Generator, sigma: float) -> float:
-    """Lognormal, of mean 1."""
+    """Draw a lognormal factor of mean 1."""
     return float(random.lognormal(-(sigma**2) / 2, sigma))
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
-    """One job: when it is submitted, whose and which program it is, and how much work that truly takes."""
+class ProgramRun:
+    """A job: the time of its submission, its user and program, and its true work."""
 
     at: float
     user: str
     program: str
     work: float
 
-    def spec(self, sizes: Sizes) -> JobSpec:
-        size = self.work if sizes is Sizes.GIVEN else None
+    def spec(self, sizes: SizeKnowledge) -> JobSpec:
+        size = self.work if sizes is SizeKnowledge.GIVEN else None
         return JobSpec(name=self.program, folder=f"/home/{self.user}", command=[self.program], size=size)

@@ -1,6 +1,6 @@
-"""The experiments that ``loopline simulate`` knows: where each one's command is, and what it shows.
+"""Experiments that ``loopline simulate`` offers: the command of each and a summary.
 
-Nothing of an experiment is loaded before it is chosen.
+An experiment is loaded when it is chosen.
 """
 
 EXPERIMENTS: dict[str, tuple[str, str]] = {
@@ -10,15 +10,15 @@ EXPERIMENTS: dict[str, tuple[str, str]] = {
     ),
     "full": (
         "loopline_simulator.experiments.full:full",
-        "The full world: master crashes, reboots, a network that loses; does every promise hold?",
+        "The full world: master crashes, reboots, a lossy network; checks that every guarantee holds.",
     ),
     "what-if": (
         "loopline_simulator.whatif.command:what_if",
-        "A live master's event log, lived through again with another policy or one job more.",
+        "A live master's event log, replayed under another policy or with one more job.",
     ),
     "trace": (
         "loopline_simulator.experiments.trace:trace",
-        "A workload that others wrote (SWF), on machines as others saw them come and go.",
+        "A recorded workload (SWF), on machines with recorded or random availability.",
     ),
     "rack": (
         "loopline_simulator.experiments.rack:rack",
@@ -26,10 +26,10 @@ EXPERIMENTS: dict[str, tuple[str, str]] = {
     ),
     "dynamic-load": (
         "loopline_simulator.experiments.dynamic_load:dynamic_load",
-        "Shirotani et al.: where to send jobs of predicted size on unlike machines, and what stale load costs.",
+        "Shirotani et al.: placing jobs of predicted size on machines of different speeds; the cost of stale load.",
     ),
     "global-computing": (
         "loopline_simulator.experiments.global_computing:global_computing",
-        "Takefusa et al.'s clients, networks and servers: Tables 1 to 4 beside the paper's, and scenarios of yours.",
+        "Takefusa et al.'s clients, networks and servers: Tables 1 to 4 beside the paper's, and your scenarios.",
     ),
 }

@@ -1,4 +1,4 @@
-"""How every experiment answers: on a console of one width, with what it cost, and as JSON that has no NaN."""
+"""Output that all experiments share: a console of one width, the computing effort, and JSON without NaN."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ _WIDTH = 100
 
 
 def wide_console() -> Console:
-    """100 columns, or what the terminal has."""
+    """Return a console of 100 columns, or of the terminal's width if that is less."""
     return Console(highlight=False, width=min(_WIDTH, Console().width) if Console().is_terminal else _WIDTH)
 
 
 def effort(runs: int, events: int, took_s: float) -> str:
-    """How much was done in what time, and with what memory."""
+    """Return a line that says how much was computed, in what time and with what memory."""
     peak = peak_memory_bytes()
     memory = f"; at most {peak / 1e6:,.0f} MB in a process" if peak else ""
     return f"{runs} runs, {events:,} events in {took_s:.1f} s: {events / took_s:,.0f} events per second{memory}"
 
 
 def without_nan(value: Any) -> Any:
-    """For JSON, which knows neither NaN nor infinity: null in their place."""
+    """Replace NaN and infinity by null, as JSON requires."""
     if isinstance(value, dict):
         return {key: without_nan(item) for key, item in value.items()}
     if isinstance(value, list | tuple):

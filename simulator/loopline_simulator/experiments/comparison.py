@@ -1,4 +1,4 @@
-"""From the answers of many runs to the rows of a table: policies beside one another, and beside the paper."""
+"""Rows of a table from the answers of many runs: policies beside one another, and beside the paper."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from loopline_simulator.fast.trial import Answer
 from loopline_simulator.statistics import Estimate, Moments, estimate, ratio
 
 BASE = "first-come"
-"""What every policy's mean total is compared with, on the same seeds."""
+"""The policy whose mean total the others are compared with, on the same seeds."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """A figure over the seeds; the paper's, and ours as a share of it."""
+    """A figure over the seeds; the paper's figure, and ours as a share of it."""
 
     ours: Estimate
     paper: float | None = None
     ratio: Estimate | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
-    """One policy under one workload. Passings are summed over all runs; shares are of one."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PolicyRow:
+    """Results of a policy under one workload. Passings are summed over all runs; shares are between 0 and 1."""
 
     policy: str
     order: str
@@ -43,18 +43,19 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
-    """All policies under one workload."""
+class PolicyComparison:
+    """Results of all policies under one workload."""
 
     table: int | None  # of the paper
     interval: float
     load: float
-    rows: list[Row]
+    rows: list[PolicyRow]
 
 
-def compare(answers: Sequence[Answer], *, as_in_paper: bool) -> list[Comparison]:
-    """One comparison a workload. ``as_in_paper``: all but fit and interval is Table 2's, so figures may be set
-    beside the paper's.
+def compare(answers: Sequence[Answer], *, as_in_paper: bool) -> list[PolicyComparison]:
+    """Return a comparison for each workload.
+
+    ``as_in_paper`` is True if only fit and interval differ from the paper's Table 2, so that its figures apply.
     """
     by_workload = groupby(sorted(answers, key=_interval), key=_interval)
     return [_comparison(list(group), as_in_paper) for _, group in by_workload]
@@ -64,7 +65,7 @@ def _interval(answer: Answer) -> float:
     return answer.case.workload.interval
 
 
-def _comparison(answers: Sequence[Answer], as_in_paper: bool) -> Comparison:
+def _comparison(answers: Sequence[Answer], as_in_paper: bool) -> PolicyComparison:
     case = answers[0].case
     interval = case.workload.interval
     groups: dict[tuple[str, str], list[Measures]] = {}
@@ -76,12 +77,12 @@ def _comparison(answers: Sequence[Answer], as_in_paper: bool) -> Comparison:
     for (policy, order), runs in groups.items():
         known = paper.MEASURED.get((interval, policy)) if table and order == paper.order_of(policy) else None
         rows.append(_row(policy, order, runs, known or {}, None if policy == BASE else base))
-    return Comparison(table, interval, case.workload.load_on(case.park.capacity), rows)
+    return PolicyComparison(table, interval, case.workload.load_on(case.park.capacity), rows)
 
 
 def _row(
     policy: str, order: str, runs: Sequence[Measures], known: Mapping[str, Moments], base: Sequence[Measures] | None
-) -> Row:
+) -> PolicyRow:
     def over_seeds(value: Callable[[Measures], float]) -> Estimate:
         return estimate([value(run) for run in runs])
 
@@ -92,7 +93,7 @@ def _row(
         }
 
     times = paper.TIMES
-    return Row(
+    return PolicyRow(
         policy=policy,
         order=str(order),
         means=cells("mean"),
@@ -109,6 +110,6 @@ def _row(
 
 
 def cell(values: Sequence[float], reference: float | None = None) -> Cell:
-    """From one value a seed, beside the paper's figure where it has one."""
+    """Return the estimate from one value per seed, beside the paper's figure if there is one."""
     ours = estimate(values)
     return Cell(ours) if reference is None else Cell(ours, reference, ours.over(reference))

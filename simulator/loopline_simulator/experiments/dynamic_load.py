@@ -1,4 +1,4 @@
-"""``loopline simulate dynamic-load``: where to send a job whose size nobody gave, on machines that are unlike."""
+"""``loopline simulate dynamic-load``: choose machines of different speeds for jobs of unknown size."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 from loopline_shared.model import Order
-from loopline_simulator.dynamic_load.scenario import Information, Machines, Programs, Sizes
-from loopline_simulator.dynamic_load.trial import Answer, Case, Measures, run
+from loopline_simulator.dynamic_load.dynamic_trial import DynamicAnswer, DynamicCase, DynamicMeasures, run
+from loopline_simulator.dynamic_load.scenario import Information, Machines, Programs, SizeKnowledge
 from loopline_simulator.experiments.answers import effort, wide_console, without_nan
 from loopline_simulator.experiments.options import RUNS, Count, Positives, Several, SweepOptions, known_policy
 from loopline_simulator.progress import progress_bar
@@ -24,30 +24,34 @@ from loopline_simulator.sweep import sweep
 
 BASE = "turnaround"
 POLICIES = (BASE, "cyclic", "random", "shortest-queue", "most-throughput", "first-come")
-_INFORMED = ((Information.ORACLE, Sizes.GIVEN), (Information.ORACLE, Sizes.PREDICTED),
-             (Information.PERIODIC, Sizes.PREDICTED), (Information.PIGGYBACK, Sizes.PREDICTED))  # fmt: skip
-"""What the master knows, from the most to what the paper has."""
+_INFORMED = (
+    (Information.ORACLE, SizeKnowledge.GIVEN),
+    (Information.ORACLE, SizeKnowledge.PREDICTED),
+    (Information.PERIODIC, SizeKnowledge.PREDICTED),
+    (Information.PIGGYBACK, SizeKnowledge.PREDICTED),
+)
+"""Levels of the master's knowledge, from full knowledge down to the paper's."""
 
 Loads = Annotated[tuple[Annotated[float, Parameter(validator=Number(gt=0, lt=1))], ...], Several]
 
 
 @Parameter(name="*", group=Group("Jobs and machines", sort_key=1))
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Setting:
-    """What is submitted, and what it runs on.
+class DynamicSetting:
+    """Jobs and machines of the experiment.
 
     Parameters
     ----------
     jobs
-        How many, of one task each.
+        Number of jobs, each of one task.
     loads
         Work that arrives, as a share of what all machines can do; a table for each.
     pcs
-        How many machines, in equal shares of each speed.
+        Number of machines, in equal shares of each speed.
     speeds
-        Of their benchmarks, in reference CPU-seconds per second.
+        Benchmark speeds of the machines, in reference CPU-seconds per second.
     order
-        What all policies promise about the order of completions.
+        Order guarantee that all policies give.
     """
 
     jobs: Count = 1000
@@ -56,27 +60,31 @@ class Setting:
     speeds: Positives = (1.0, 2.0, 4.0)
     order: Order = Order.NONE
 
-    def case(self, seed: int, policy: str, load: float, information: Information, sizes: Sizes) -> Case:
+    def case(
+        self, seed: int, policy: str, load: float, information: Information, sizes: SizeKnowledge
+    ) -> DynamicCase:
         machines, programs = Machines(self.pcs, self.speeds), Programs(self.jobs, load=load)
-        return Case(seed, policy, self.order, sizes, information, machines, programs)
+        return DynamicCase(
+            seed, policy, self.order, sizes=sizes, information=information, machines=machines, programs=programs
+        )
 
 
 def dynamic_load(
     *,
     policies: Annotated[tuple[str, ...], Several] = POLICIES,
-    setting: Setting = Setting(),
+    setting: DynamicSetting = DynamicSetting(),
     runs: SweepOptions = RUNS,
 ) -> int:
-    """Shirotani et al.: the least expected turnaround against the paper's other ways of choosing a machine.
+    """Compare the least expected turnaround with the paper's other ways to choose a machine (Shirotani et al.).
 
-    Users submit runs of their programs to machines of unlike speed, used by their owners. Nobody says how large a
-    job is: the master predicts it from earlier runs of the same program. Two tables for each load: the policies, with
-    what the paper's master knows; and policy turnaround with more and less knowledge.
+    Users submit runs of their programs to machines of different speeds, which their owners use too. The master
+    predicts the size of a job from earlier runs of the same program. Two tables for each load: the policies, with the
+    knowledge of the paper's master; and policy turnaround with more and less knowledge.
 
     Parameters
     ----------
     policies
-        Which to compare.
+        Policies to compare.
     """
     chosen = tuple(dict.fromkeys(map(known_policy, policies)))
     cases = list(dict.fromkeys(_cases(chosen, setting, runs)))
@@ -97,8 +105,8 @@ def dynamic_load(
     return 0
 
 
-def _cases(chosen: Sequence[str], setting: Setting, runs: SweepOptions) -> list[Case]:
-    as_in_paper = (Information.PIGGYBACK, Sizes.PREDICTED)
+def _cases(chosen: Sequence[str], setting: DynamicSetting, runs: SweepOptions) -> list[DynamicCase]:
+    as_in_paper = (Information.PIGGYBACK, SizeKnowledge.PREDICTED)
     return [
         setting.case(seed, policy, load, information, sizes)
         for load in setting.loads
@@ -108,10 +116,10 @@ def _cases(chosen: Sequence[str], setting: Setting, runs: SweepOptions) -> list[
     ]
 
 
-def _of_policies(chosen: Sequence[str], answers: Sequence[Answer], load: float) -> Table:
+def _of_policies(chosen: Sequence[str], answers: Sequence[DynamicAnswer], load: float) -> Table:
     columns = ("policy", "mean turnaround", f"over {BASE}", "95 % within", "slowdown", "passings")
     made = _table(f"policies at load {load:g}; seconds", columns)
-    groups = {policy: _measures(answers, policy, Information.PIGGYBACK, Sizes.PREDICTED) for policy in chosen}
+    groups = {policy: _measures(answers, policy, Information.PIGGYBACK, SizeKnowledge.PREDICTED) for policy in chosen}
     for policy, measured in groups.items():
         base = groups.get(BASE)
         over = "" if base is None or policy == BASE else _sure(_ratio(measured, base), 2)
@@ -123,7 +131,7 @@ def _of_policies(chosen: Sequence[str], answers: Sequence[Answer], load: float) 
     return made
 
 
-def _of_knowledge(answers: Sequence[Answer], load: float) -> Table:
+def _of_knowledge(answers: Sequence[DynamicAnswer], load: float) -> Table:
     made = _table(
         f"{BASE} at load {load:g}, by what the master knows", ("load", "sizes", "mean turnaround", "over all")
     )
@@ -135,7 +143,9 @@ def _of_knowledge(answers: Sequence[Answer], load: float) -> Table:
     return made
 
 
-def _measures(answers: Sequence[Answer], policy: str, information: Information, sizes: Sizes) -> list[Measures]:
+def _measures(
+    answers: Sequence[DynamicAnswer], policy: str, information: Information, sizes: SizeKnowledge
+) -> list[DynamicMeasures]:
     return [
         answer.measures
         for answer in answers
@@ -143,11 +153,11 @@ def _measures(answers: Sequence[Answer], policy: str, information: Information, 
     ]
 
 
-def _mean(measured: Sequence[Measures], value: Callable[[Measures], float]) -> Estimate:
+def _mean(measured: Sequence[DynamicMeasures], value: Callable[[DynamicMeasures], float]) -> Estimate:
     return estimate([value(one) for one in measured])
 
 
-def _ratio(ours: Sequence[Measures], theirs: Sequence[Measures]) -> Estimate:
+def _ratio(ours: Sequence[DynamicMeasures], theirs: Sequence[DynamicMeasures]) -> Estimate:
     return ratio([one.turnaround for one in ours], [one.turnaround for one in theirs])
 
 
@@ -162,7 +172,7 @@ def _table(title: str, columns: Sequence[str]) -> Table:
     return made
 
 
-def _run(answer: Answer) -> dict[str, Any]:
+def _run(answer: DynamicAnswer) -> dict[str, Any]:
     case = answer.case
     return {
         "seed": case.seed, "load": case.programs.load, "policy": case.policy, "order": case.order.value,

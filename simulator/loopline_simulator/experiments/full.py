@@ -1,4 +1,4 @@
-"""``loopline simulate full``: the full world, seed after seed, in search of one that breaks a promise."""
+"""``loopline simulate full``: the full world, seed after seed, in search of a seed that breaks a guarantee."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ _SHOWN = 10  # broken runs
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Life:
-    """One run to be made."""
+class WorldRun:
+    """Everything that a run of the full world depends on."""
 
     seed: int
     policy: str
@@ -38,8 +38,8 @@ class Life:
     scenario: Scenario
 
 
-def live(life: Life) -> Summary:
-    return run(life.seed, SchedulerSettings(policy=life.policy, order=life.order), life.scenario)
+def run_world(world: WorldRun) -> Summary:
+    return run(world.seed, SchedulerSettings(policy=world.policy, order=world.order), world.scenario)
 
 
 def full(
@@ -50,26 +50,27 @@ def full(
     jobs: Annotated[int, Parameter(validator=Number(gte=1, lte=100_000))] = 12,
     runs: SweepOptions = RUNS,
 ) -> int:
-    """The live scheduler, sessions and worker cores among crashes, reboots and a network that loses and repeats.
+    """Run the live scheduler, sessions and worker cores among crashes, reboots and a network that loses frames.
 
-    After each step everything is checked that must hold. Exit code 1 where a seed breaks a promise; it is named.
+    All invariants are checked after each step. The exit code is 1 if a seed breaks a guarantee; the output
+    names the seed.
 
     Parameters
     ----------
     policies
-        Each lives through every seed.
+        Policies to run with every seed.
     order
-        What is promised about the order of completions.
+        Order guarantee of the jobs.
     machines
-        How many there are.
+        Number of machines.
     jobs
-        How many are submitted.
+        Number of jobs submitted.
     """
     scenario = Scenario(machines=machines, jobs=jobs)
     chosen = tuple(dict.fromkeys(map(known_policy, policies)))
-    lives = [Life(seed, policy, order, scenario) for seed in runs.seed_numbers for policy in chosen]
-    with progress_bar("worlds", len(lives), lambda summary: summary.events) as shown:
-        summaries = sweep(live, lives, runs.executor(), shown)
+    worlds = [WorldRun(seed, policy, order, scenario) for seed in runs.seed_numbers for policy in chosen]
+    with progress_bar("worlds", len(worlds), lambda summary: summary.events) as shown:
+        summaries = sweep(run_world, worlds, runs.executor(), shown)
     if runs.json:
         print(json_format.dumps([dataclasses.asdict(summary) for summary in summaries], indent=1))
     else:

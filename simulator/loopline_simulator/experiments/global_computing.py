@@ -1,4 +1,4 @@
-"""``loopline simulate global-computing``: Takefusa et al.'s Tables 1 to 4, and scenarios of one's own."""
+"""``loopline simulate global-computing``: Tables 1 to 4 of Takefusa et al., and scenarios of your own."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from loopline_simulator.experiments.answers import effort, wide_console, without
 from loopline_simulator.experiments.options import MANY_RUNS, ManyRuns, Several, SweepOptions, usage
 from loopline_simulator.papers.global_computing.comparison import compare, traffic_of
 from loopline_simulator.papers.global_computing.files import READINGS, TABLES, paper_scenarios, read_scenarios, trace
-from loopline_simulator.papers.global_computing.scenario import Scenario, known_scheduler
+from loopline_simulator.papers.global_computing.queueing_trial import QueueingAnswer, QueueingCase, run
+from loopline_simulator.papers.global_computing.scenario import QueueingScenario, known_scheduler
 from loopline_simulator.papers.global_computing.traffic import OnOff, Poisson, Traffic
-from loopline_simulator.papers.global_computing.trial import Answer, Case, run
 from loopline_simulator.progress import progress_bar
 from loopline_simulator.sweep import sweep
 
 _OF_ONE_SERVER = ("GRR",)
-"""Where there is a single server, whoever schedules does the same."""
+"""The scheduler that stands for all others where a scenario has a single server."""
 _TRAFFIC: dict[str, Traffic | None] = {"poisson": Poisson(), "self-similar": OnOff()}
 
 
@@ -36,27 +36,27 @@ def global_computing(
     trace_file: Annotated[Path | None, Parameter(name="--trace")] = None,
     runs: ManyRuns = MANY_RUNS,
 ) -> int:
-    """Tables 1 to 4 of the paper on global computing beside the paper's own figures, or a scenario of yours.
+    """Show Tables 1 to 4 of the global computing paper beside the paper's own figures, or run a scenario of yours.
 
-    Clients, networks and servers are queues that others' packets and jobs fill too. Each assumption that the paper
-    leaves to its readers is printed below its table.
+    Clients, networks and servers are queues, which foreign packets and jobs fill too. Assumptions that the paper
+    leaves to its readers are printed below each table.
 
     Parameters
     ----------
     tables
-        Which of the paper's; by default all.
+        Tables of the paper (default: all).
     readings
         Assumptions: the paper's own words, or what its published figures imply.
     scenario
         A TOML file, in place of the paper's tables; docs/global-computing.md says how to write one.
     schedulers
-        Which to compare: LRR, GRR, LOAD (the paper's), DWR (least expected turnaround, with the network in it),
-        DWR-seen (the same, told nothing about networks); by default those of the scenario.
+        Schedulers to compare: LRR, GRR, LOAD (the paper's), DWR (least expected turnaround, networks included),
+        DWR-seen (the same, with measured transfer times); default: those of the scenario.
     traffic
-        What fills the networks in place of what the scenario says: poisson packets (the paper), self-similar ones
+        Traffic on the networks in place of the scenario's: poisson packets (the paper), self-similar ones
         (Pareto on/off sources); with both, one after the other.
     trace_file
-        ... or traffic as measured: a CSV of time,bytes or time,rate, scaled to the same mean.
+        Measured traffic in place of the scenario's: a CSV of time,bytes or time,rate, scaled to the same mean.
     """
     chosen = tuple(map(_known, dict.fromkeys(schedulers)))
     if scenario is not None and tables:
@@ -64,7 +64,7 @@ def global_computing(
     settings = [(None, "", each) for each in read_scenarios(scenario)] if scenario else list(_paper(tables, readings))
     others = _traffics(traffic, trace_file)
     cases = [
-        Case(seed, scheduler, each.with_traffic(other), table, reading)
+        QueueingCase(seed, scheduler, each.with_traffic(other), table, reading)
         for other in others
         for table, reading, each in settings
         for scheduler in (chosen or _schedulers(each))
@@ -78,7 +78,7 @@ def global_computing(
 
 
 def _traffics(names: Sequence[str], trace_file: Path | None) -> list[Traffic | None]:
-    """What fills the networks, one after the other; None: what the scenario says."""
+    """Return the kinds of traffic to run one after the other; None stands for the scenario's own."""
     chosen = [_TRAFFIC[name] for name in dict.fromkeys(names)]
     return [*chosen, *([trace(trace_file)] if trace_file else [])] or [None]
 
@@ -90,18 +90,18 @@ def _known(scheduler: str) -> str:
         raise usage(str(error)) from None
 
 
-def _paper(tables: Sequence[int], readings: Sequence[str]) -> Iterator[tuple[int, str, Scenario]]:
+def _paper(tables: Sequence[int], readings: Sequence[str]) -> Iterator[tuple[int, str, QueueingScenario]]:
     for table in sorted(set(tables)) or TABLES:
         for reading in (reading for reading in READINGS if reading in readings):
             for each in paper_scenarios(table, reading):
                 yield table, reading, each
 
 
-def _schedulers(scenario: Scenario) -> Sequence[str]:
+def _schedulers(scenario: QueueingScenario) -> Sequence[str]:
     return scenario.schedulers if len(scenario.servers) > 1 else _OF_ONE_SERVER
 
 
-def _show(answers: Sequence[Answer], runs: SweepOptions, took_s: float) -> None:
+def _show(answers: Sequence[QueueingAnswer], runs: SweepOptions, took_s: float) -> None:
     settings = compare(answers)
     if runs.json:
         document = {
@@ -119,7 +119,7 @@ def _show(answers: Sequence[Answer], runs: SweepOptions, took_s: float) -> None:
     console.print(effort(len(answers), sum(answer.events for answer in answers), took_s), soft_wrap=True)
 
 
-def _run(answer: Answer) -> dict[str, Any]:
+def _run(answer: QueueingAnswer) -> dict[str, Any]:
     case = answer.case
     paper = {"table": case.table, "reading": case.reading}
     head = {**paper, "title": case.scenario.title, "traffic": traffic_of(case), "scheduler": case.scheduler}

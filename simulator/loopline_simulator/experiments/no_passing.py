@@ -1,4 +1,4 @@
-"""``loopline simulate no-passing``: the experiment of the no-passing paper's section 4."""
+"""``loopline simulate no-passing``: the experiment in section 4 of the no-passing paper."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def no_passing(
     machines: MachineOptions = MACHINES,
     runs: SweepOptions = RUNS,
 ) -> int:
-    """Tables 3, 4 and 5 of the no-passing paper beside the paper's own figures.
+    """Show Tables 3, 4 and 5 of the no-passing paper beside the paper's own figures.
 
     The master's own scheduler and policies run in virtual time, on PCs whose speed fluctuates as their owners use
     them. Every parameter of the paper's Table 2 is an option, and its defaults are the paper's.
@@ -53,10 +53,10 @@ def no_passing(
     Parameters
     ----------
     policies
-        Which to compare.
+        Policies to compare.
     order
-        What all of them promise about the order of completions; by default as in the paper: the hold, but first-come
-        and space-partition nothing.
+        Order guarantee of all policies; default as in the paper: the hold, and no guarantee for first-come and
+        space-partition.
     gantt
         Draw one run of each policy (Figures 2 to 4) into this folder, as PNG and SVG.
     """
@@ -99,7 +99,7 @@ def _show(answers: list[Answer], runs: SweepOptions, took_s: float) -> None:
 
 
 def is_as_in_paper(case: Case) -> bool:
-    """All but the interval, the seed, the policy and the fit is the paper's."""
+    """True if only the interval, the seed, the policy and the fit differ from the paper's."""
     same_jobs = dataclasses.replace(case.workload, interval=100.0) == dataclasses.replace(Workload(), interval=100.0)
     return same_jobs and dataclasses.replace(case.park, fit=FITTED) == type(case.park)()
 
@@ -113,7 +113,7 @@ def _fit(case: Case) -> str:
 
 
 def _document(answers: list[Answer], comparisons: list[Any]) -> dict[str, Any]:
-    """All figures, and each run's own."""
+    """Return all figures, and those of each run."""
     case = answers[0].case
     document = {
         "experiment": "no-passing",

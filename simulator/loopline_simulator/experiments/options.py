@@ -1,4 +1,4 @@
-"""Options that experiments share: which jobs, which machines, how many runs, and where they run."""
+"""Options that experiments share: jobs, machines, the number of runs, and where they run."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def usage(message: str, hint: str = "") -> LooplineError:
 
 
 def known_policy(name: str) -> str:
-    """The policy's name; LooplineError with the nearest one where there is none of that name."""
+    """Return the policy's name. Raises LooplineError with the nearest name if the policy is unknown."""
     if name in REGISTRY:
         return name
     close = difflib.get_close_matches(name, REGISTRY, n=1)
@@ -40,28 +40,28 @@ def known_policy(name: str) -> str:
 @Parameter(name="*", group=Group("Jobs", sort_key=1))
 @dataclass(frozen=True, kw_only=True)
 class JobOptions:
-    """What is submitted.
+    """Jobs that are submitted.
 
     Parameters
     ----------
     jobs
-        How many are submitted.
+        Number of jobs.
     tasks
-        Of each job.
+        Number of tasks of each job.
     smallest
-        A task, in reference CPU-seconds (10,000 instructions of the paper).
+        Size of the smallest task, in reference CPU-seconds (10,000 instructions of the paper).
     largest
-        A task, in reference CPU-seconds.
+        Size of the largest task, in reference CPU-seconds.
     sizes
-        How jobs differ: not at all, or by a factor of mean 1.
+        Distribution of job sizes: equal, or a random factor of mean 1.
     decades
-        Over which unequal jobs spread (lognormal: 95 % of them).
+        Decades over which unequal jobs spread (lognormal: 95 % of them).
     arrivals
-        Whether jobs come at equal intervals or as a Poisson process.
+        Arrivals at equal intervals, or as a Poisson process.
     intervals
         Mean times between two arrivals; a table for each.
     load
-        In place of intervals: work that arrives, as a share of the work that all machines can do in the mean.
+        Load in place of intervals: work that arrives, as a share of the mean work that all machines can do.
     """
 
     jobs: Count = 32
@@ -83,26 +83,33 @@ class JobOptions:
 
     def _at(self, interval: float) -> Workload:
         return Workload(
-            self.jobs, self.tasks, self.smallest, self.largest, self.sizes, self.decades, self.arrivals, interval
+            self.jobs,
+            self.tasks,
+            self.smallest,
+            largest=self.largest,
+            sizes=self.sizes,
+            decades=self.decades,
+            arrivals=self.arrivals,
+            interval=interval,
         )
 
 
 @Parameter(name="*", group=Group("Machines", sort_key=2))
 @dataclass(frozen=True, kw_only=True)
 class MachineOptions:
-    """What it runs on.
+    """Machines that the jobs run on.
 
     Parameters
     ----------
     pcs
-        How many, in equal shares of each peak speed.
+        Number of PCs, in equal shares of each peak speed.
     peaks
         Peak speeds, in reference CPU-seconds per second.
     fit
-        All speeds are multiplied by it: the one number fitted to the paper's mean totals; 1: as the paper says.
+        Factor on all speeds: the one number fitted to the paper's mean totals; 1: as the paper says.
     patterns
-        How owners load their PCs, one of these at random for each PC: 1 and 2 are the paper's; another is written
-        TO_LOADED/TO_STEADY/STEADY_LOW-HIGH/LOADED_LOW-HIGH (as 1: 0.001/0.01/0.95-1/0-0.05); `steady`: not at all.
+        Patterns of owners' use, one of these at random for each PC: 1 and 2 are the paper's; another is written
+        TO_LOADED/TO_STEADY/STEADY_LOW-HIGH/LOADED_LOW-HIGH (as 1: 0.001/0.01/0.95-1/0-0.05); `steady`: no use at all.
     """
 
     pcs: Count = 128
@@ -116,7 +123,7 @@ class MachineOptions:
 
 
 def read_pattern(text: str) -> Pattern:
-    """``1``, ``2``, or the four parts of a pattern; LooplineError says what is wrong with them."""
+    """Read ``1``, ``2``, or the four parts of a pattern. Raises LooplineError with the mistake."""
     if text in ("1", "2"):
         return PATTERN_1 if text == "1" else PATTERN_2
     try:
@@ -140,22 +147,22 @@ def _bounds(text: str) -> tuple[float, float]:
 @Parameter(name="*", group=Group("Runs", sort_key=3))
 @dataclass(frozen=True, kw_only=True)
 class SweepOptions:
-    """How often, and where.
+    """Number of runs, and where they run.
 
     Parameters
     ----------
     seeds
         Runs of each setting; the 95 % intervals are over them.
     first_seed
-        The first of them; the others follow it.
+        Number of the first seed; the others follow it.
     processes
-        On this computer; by default one on each core. The answer does not depend on it.
+        Processes on this computer (default: one for each core). The answer does not depend on it.
     dask
         Run on the Dask cluster whose scheduler has this address, such as tcp://127.0.0.1:8786.
     grid
         Run on the Loopline grid that LOOPLINE_MASTER or loopline.toml names; its workers' Python needs loopline[sim].
     json
-        Answer with JSON on stdout, and nothing else.
+        Answer with JSON only, on stdout.
     """
 
     seeds: Count = 10
@@ -180,10 +187,10 @@ class SweepOptions:
 @Parameter(name="*", group=Group("Runs", sort_key=3))
 @dataclass(frozen=True, kw_only=True)
 class ManyRuns(SweepOptions):
-    """The same, with the 30 replications of the older papers."""
+    """Sweep options with the 30 replications of the older papers."""
 
     seeds: Count = 30
 
 
 JOBS, MACHINES, RUNS, MANY_RUNS = JobOptions(), MachineOptions(), SweepOptions(), ManyRuns()
-"""What holds where nothing is said."""
+"""Defaults of the options."""

@@ -1,4 +1,4 @@
-"""What the no-passing paper measured: Tables 3, 4 and 5, mean and variance over the 32 jobs of one setting."""
+"""Figures of the no-passing paper: Tables 3, 4 and 5, mean and variance over the 32 jobs of one setting."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from loopline_simulator.statistics import Moments
 
 TABLE_OF_INTERVAL = {50.0: 3, 100.0: 4, 200.0: 5}
 BASELINES = ("first-come", "space-partition")
-"""They promise nothing about the order of completions."""
+"""Policies without a guarantee about the order of completions."""
 POLICIES = ("round-robin", *BASELINES)
 TIMES = ("waiting", "execution", "total")
 
@@ -28,5 +28,5 @@ MEASURED: dict[tuple[float, str], dict[str, Moments]] = {
 
 
 def order_of(policy: str) -> Order:
-    """What a policy promised there: the baselines nothing, all others the hold."""
+    """Return the guarantee that a policy gave in the paper: none for the baselines, the hold for all others."""
     return Order.NONE if policy in BASELINES else Order.HOLD

@@ -1,4 +1,4 @@
-"""``loopline simulate rack``: Table 1 of the supercomputer paper, and what its authors left for later."""
+"""``loopline simulate rack``: Table 1 of the supercomputer paper, and the extensions that its authors propose."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from loopline_simulator.experiments.answers import effort, wide_console, without
 from loopline_simulator.experiments.options import RUNS, Count, Positive, Several, SweepOptions, usage
 from loopline_simulator.papers.rack.algorithms import PAPERS, algorithm
 from loopline_simulator.papers.rack.rack import Rack
+from loopline_simulator.papers.rack.rack_trial import RackAnswer, RackCase, run
 from loopline_simulator.papers.rack.ranking import SCENARIOS
-from loopline_simulator.papers.rack.trial import Answer, Case, run
 from loopline_simulator.papers.rack.workload import Drawn, Logged, Sides
 from loopline_simulator.progress import progress_bar
 from loopline_simulator.sweep import sweep
@@ -32,7 +32,7 @@ _LOADS = (0.7, 0.8, 0.9, 1.0, 1.1, 1.2)
 @Parameter(name="*", group=Group("Rack and jobs", sort_key=1))
 @dataclass(frozen=True, kw_only=True)
 class RackOptions:
-    """The rack, and what comes to it.
+    """The rack and the jobs that arrive.
 
     Parameters
     ----------
@@ -41,19 +41,19 @@ class RackOptions:
     height
         Nodes from bottom to top.
     jobs
-        How many rectangles arrive (a Poisson process).
+        Number of rectangles that arrive (a Poisson process).
     largest_side
-        Of a rectangle; by default half the rack's smaller side.
+        Largest side of a rectangle (default: half the rack's smaller side).
     sides
-        Uniform from 1 on, or powers of two.
+        Distribution of sides: uniform from 1 on, or powers of two.
     longest
-        Time limit, in steps; limits are uniform from 1 on.
+        Longest time limit, in steps; limits are uniform from 1 on.
     scenarios
-        1: jobs run for as long as their limit; 2: for about half of it in the mean.
+        1: jobs run for as long as their limit; 2: for about half of it on average.
     used
-        In place of scenarios: the mean share of its limit that a job runs for.
+        Mean share of its limit that a job runs for, in place of scenarios.
     loads
-        Work that arrives, as a share of what the rack can do; by default from 0.7 to 1.2, and of a log as it is.
+        Work that arrives, as a share of what the rack can do (default: from 0.7 to 1.2; a log's own load).
     """
 
     width: Side = 16
@@ -81,14 +81,14 @@ class RackOptions:
 @Parameter(name="*", group=Group("Jobs of a log", sort_key=2))
 @dataclass(frozen=True, kw_only=True)
 class LogOptions:
-    """Jobs that others ran, in place of drawn ones.
+    """Jobs of a log, in place of drawn ones.
 
     Parameters
     ----------
     swf
-        In the Standard Workload Format; may be packed by gzip. With --loads the times between arrivals are stretched.
+        A file in the Standard Workload Format; may be packed by gzip. --loads stretches the times between arrivals.
     first
-        Only so many jobs.
+        Use only this many jobs.
     step
         Seconds of one step of time.
     """
@@ -100,7 +100,7 @@ class LogOptions:
     def logged(self, file: Path, options: RackOptions) -> list[Logged]:
         loads = _once(options.loads) or (None,)
         workloads = [Logged(file, self.step, self.first, load) for load in loads]
-        workloads[0].of(0, options.rack())  # what is wrong with the file is said once, and at once
+        workloads[0].of(0, options.rack())  # report mistakes in the file once, before the sweep
         return workloads
 
 
@@ -112,18 +112,18 @@ def rack(
     log: LogOptions = LogOptions(),
     runs: SweepOptions = RUNS,
 ) -> int:
-    """Rectangles in a supercomputer's rack: utilisation, fairness and cost beside the paper's Table 1.
+    """Compare algorithms for a supercomputer's rack: utilisation, fairness and cost beside the paper's Table 1.
 
-    Each job is told at its arrival when it will start; whenever one ends, those that wait may move forward. Planned
-    by the times that an algorithm tries, with Bottom-Left at each.
+    Each job is promised its start when it arrives; whenever a job ends, waiting jobs may move forward. An algorithm
+    chooses the times to try, with Bottom-Left at each.
 
     Parameters
     ----------
     algorithms
-        Which to compare: naive, current, bold; by-load, by-limits, ...; powers:FIRST,BASE,COUNT; thrifty- before any
-        of them for the same plans with fewer calls.
+        Algorithms to compare: naive, current, bold; by-load, by-limits, ...; powers:FIRST,BASE,COUNT; thrifty- before
+        any of them for the same plans with fewer calls.
     pictures
-        Draw the first seed's run at the highest load, per scenario, into this folder: the rack over time, waits
+        Draw the first seed's run at the highest load, for each scenario, into this folder: the rack over time, waits
         over nodes, utilisation over time.
     """
     chosen = _once(algorithms)
@@ -131,7 +131,7 @@ def rack(
         algorithm(name)
     workloads: Sequence[Drawn | Logged] = jobs.drawn() if log.swf is None else log.logged(log.swf, jobs)
     seeds = runs.seed_numbers if log.swf is None else runs.seed_numbers[:1]  # a log is the same for every seed
-    cases = [Case(seed, name, jobs.rack(), each) for seed in seeds for each in workloads for name in chosen]
+    cases = [RackCase(seed, name, jobs.rack(), each) for seed in seeds for each in workloads for name in chosen]
     began = time.monotonic()
     with progress_bar("runs", len(cases), lambda answer: answer.events) as shown:
         answers = sweep(run, cases, runs.executor(), shown)
@@ -148,7 +148,7 @@ def _once(values: Sequence[Any]) -> tuple[Any, ...]:
     return tuple(dict.fromkeys(values))
 
 
-def _show(answers: Sequence[Answer], took_s: float) -> None:
+def _show(answers: Sequence[RackAnswer], took_s: float) -> None:
     from loopline_simulator.papers.rack import tables
     from loopline_simulator.papers.rack.ranking import Results
 
@@ -158,20 +158,20 @@ def _show(answers: Sequence[Answer], took_s: float) -> None:
     console.print(effort(len(answers), sum(answer.events for answer in answers), took_s), soft_wrap=True)
 
 
-def _document(answers: Sequence[Answer]) -> dict[str, Any]:
-    """Each run's own figures; no time that it took, which differs from run to run."""
+def _document(answers: Sequence[RackAnswer]) -> dict[str, Any]:
+    """Return each run's own figures, without computing times, which differ from run to run."""
     case = answers[0].case
     workload = {name: value for name, value in asdict(case.workload).items() if name not in ("used", "load", "file")}
     return {"experiment": "rack", "rack": asdict(case.rack), "workload": workload, "runs": list(map(_run, answers))}
 
 
-def _run(answer: Answer) -> dict[str, Any]:
+def _run(answer: RackAnswer) -> dict[str, Any]:
     case = answer.case
     head = {"seed": case.seed, "used": case.used, "load": case.workload.load, "algorithm": case.algorithm}
     return {**head, "jobs": answer.jobs, "events": answer.events, **asdict(answer.measures)}
 
 
-def _draw(folder: Path, cases: Sequence[Case]) -> None:
+def _draw(folder: Path, cases: Sequence[RackCase]) -> None:
     from loopline_simulator.papers.rack import pictures
 
     console = Console(stderr=True, highlight=False)

@@ -1,4 +1,4 @@
-"""Comparisons as tables for people, in at most 100 columns."""
+"""Comparisons as tables of at most 100 columns."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from loopline_simulator.experiments.comparison import BASE, Cell, Comparison, Row
+from loopline_simulator.experiments.comparison import BASE, Cell, PolicyComparison, PolicyRow
 from loopline_simulator.experiments.paper import TIMES
 from loopline_simulator.statistics import Estimate
 
 _FORMATS = ((10, 2, 1, ""), (100, 1, 1, ""), (1e4, 0, 1, ""), (1e5, 1, 1e3, "k"), (1e6, 0, 1e3, "k"))
-"""Below which limit, how many digits after the point, of which unit."""
+"""Number formats: upper limit, digits after the point, divisor, unit sign."""
 _CLOSE, _NEAR = 0.08, 0.25
-"""How far from the paper's figure is close (green) or near (yellow); beyond, it is not reproduced."""
+"""Distance from the paper's figure that counts as close (green) or near (yellow); a larger one is red."""
 
 
-def picture(comparisons: Sequence[Comparison]) -> RenderableType:
+def picture(comparisons: Sequence[PolicyComparison]) -> RenderableType:
     tables = [_times(comparison) for comparison in comparisons]
     return Group(*spaced([*tables, _promises(comparisons), _legend(comparisons)]))
 
@@ -31,7 +31,7 @@ def spaced(parts: Sequence[RenderableType]) -> Iterator[RenderableType]:
         yield Text()
 
 
-def _times(comparison: Comparison) -> Table:
+def _times(comparison: PolicyComparison) -> Table:
     beside_paper = any(cell.paper is not None for row in comparison.rows for cell in row.means.values())
     table = bare_table(_title(comparison))
     table.add_column("", no_wrap=True, min_width=15)
@@ -52,13 +52,13 @@ def bare_table(title: str) -> Table:
     return Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), show_edge=False)
 
 
-def _title(comparison: Comparison) -> str:
+def _title(comparison: PolicyComparison) -> str:
     known = f"Table {comparison.table}: " if comparison.table else ""
     return f"[bold]{known}a job every {comparison.interval:.4g} s[/] [dim](load {comparison.load:.2f})[/]"
 
 
 def columns(cell: Cell, beside_paper: bool) -> Iterator[Text]:
-    """Ours, the paper's, and how far apart; without a paper, ours and how sure it is."""
+    """Yield our figure, the paper's, and their ratio; without a paper, our figure and its interval."""
     yield Text(number(cell.ours.mean))
     if beside_paper:
         yield Text("" if cell.paper is None else number(cell.paper))
@@ -73,7 +73,7 @@ def colour(ratio: float) -> str:
     return "green" if off <= _CLOSE else "yellow" if off <= _NEAR else "red"
 
 
-def _promises(comparisons: Sequence[Comparison]) -> Table:
+def _promises(comparisons: Sequence[PolicyComparison]) -> Table:
     table = bare_table("[bold]What each promises, and its price[/]")
     for title in ("every", "", "order"):
         table.add_column(title)
@@ -86,7 +86,7 @@ def _promises(comparisons: Sequence[Comparison]) -> Table:
     return table
 
 
-def _promise(row: Row) -> Iterator[RenderableType]:
+def _promise(row: PolicyRow) -> Iterator[RenderableType]:
     yield Text(row.policy, "bold cyan")
     yield row.order
     yield Text(f"{row.passed:,}", "red" if row.passed else "green")
@@ -100,7 +100,7 @@ def _promise(row: Row) -> Iterator[RenderableType]:
     yield number(row.worst_slowdown)
 
 
-def _legend(comparisons: Sequence[Comparison]) -> Text:
+def _legend(comparisons: Sequence[PolicyComparison]) -> Text:
     lines = [
         "waiting, execution, total: seconds per job; below them their variances over the jobs of a run.",
         "±: half the width of the 95 % interval over the seeds.",
@@ -108,7 +108,7 @@ def _legend(comparisons: Sequence[Comparison]) -> Text:
         "larger and was in the grid when B came.",
         f"total: the mean total over {BASE}'s on the same seeds.",
         "lost: share of the computing time (of the work) spent in attempts whose result was not used.",
-        "held: how long a job's last task (order deliver: its completion) was held, in the mean.",
+        "held: how long a job's last task (order deliver: its completion) was held, on average.",
         "slowdown: total time over the least that the job needs alone at mean speeds; worst: of any job.",
     ]
     if any(comparison.table for comparison in comparisons):
@@ -117,7 +117,7 @@ def _legend(comparisons: Sequence[Comparison]) -> Text:
 
 
 def number(value: float) -> str:
-    """Three or four digits that count: ``5.85``, ``17.5``, ``6056``, ``28.9k``, ``1.52M``."""
+    """Format a number with three or four significant digits: ``5.85``, ``17.5``, ``6056``, ``28.9k``, ``1.52M``."""
     if math.isnan(value):
         return "?"
     for limit, digits, unit, sign in _FORMATS:
@@ -131,6 +131,6 @@ def half_width(estimate: Estimate) -> str:
 
 
 def plain(half_width: float, digits: int = 2) -> str:
-    """Without its leading zero where it is below one: ``.03``."""
+    """Format a half width without its leading zero if it is below one: ``.03``."""
     text = "?" if math.isnan(half_width) else f"{half_width:.{digits}f}"
     return text.removeprefix("0") if text.startswith("0.") else text

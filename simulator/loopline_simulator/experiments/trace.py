@@ -1,4 +1,4 @@
-"""``loopline simulate trace``: a workload that others wrote, under several policies."""
+"""``loopline simulate trace``: a recorded workload under several policies."""
 
 from __future__ import annotations
 
@@ -44,22 +44,22 @@ _PAPERS_PCS = MachineOptions()
 @Parameter(name="*", group=Group("Trace", sort_key=0))
 @dataclass(frozen=True, kw_only=True)
 class TraceOptions:
-    """Which jobs of the file, and as what.
+    """Jobs of the file, and how they become tasks.
 
     Parameters
     ----------
     first
-        Only so many jobs.
+        Use only this many jobs.
     since
-        Only jobs submitted from then on, in the file's seconds.
+        Use only jobs submitted from this time on, in the file's seconds.
     until
-        ... and before then.
+        Use only jobs submitted before this time.
     stretch
-        Times between arrivals are multiplied by it: 0.5 doubles the load.
+        Factor on the times between arrivals: 0.5 doubles the load.
     tasks_from
-        How many tasks a job has: processors that it got or asked for, or one.
+        Number of tasks of a job: processors that it got or asked for, or one.
     size_from
-        How long each of its processors works.
+        Time for which each of its processors works.
     """
 
     first: Count | None = None
@@ -71,30 +71,32 @@ class TraceOptions:
 
     def selection(self) -> Selection:
         until = math.inf if self.until is None else self.until
-        return Selection(self.first, self.since, until, self.stretch, self.tasks_from, self.size_from)
+        return Selection(
+            self.first, self.since, until, stretch=self.stretch, tasks_from=self.tasks_from, size_from=self.size_from
+        )
 
 
 @Parameter(name="*", group=Group("Coming and going", sort_key=1))
 @dataclass(frozen=True, kw_only=True)
 class OwnerOptions:
-    """When machines are there, and when their owners are.
+    """Times at which machines are connected, and at which their owners use them.
 
     Parameters
     ----------
     availability
-        When machines were there: a CSV of host,start,end[,speed], in seconds or ISO times.
+        Intervals in which machines were connected: a CSV of host,start,end[,speed], in seconds or ISO times.
     absence
-        What becomes of what a machine runs when it goes.
+        Fate of running attempts when a machine goes away.
     lease
-        Seconds for which a machine that went is believed to be at work.
+        Seconds for which a machine that went away is believed to be at work.
     stay
-        Without --availability: for how many seconds PCs stay, in the mean; drawn at random. By default always.
+        Mean seconds for which PCs stay, drawn at random, without --availability (default: they always stay).
     away
-        ... and for how many they are away.
+        Mean seconds for which PCs are away.
     presence
-        When owners used their machines: a CSV like that of --availability.
+        Intervals in which owners used their machines: a CSV like that of --availability.
     share
-        Of its speed that a machine has left over meanwhile.
+        Share of its speed that a machine has left while its owner uses it.
     """
 
     availability: Path | None = None
@@ -106,7 +108,7 @@ class OwnerOptions:
     share: Annotated[float, Parameter(validator=Number(gte=0, lte=1))] = 0.0
 
     def of(self, case: TraceCase) -> TraceCase:
-        """The same run with these machines and owners."""
+        """Return the same run with these machines and owners."""
         return replace(
             case,
             availability=self.availability,
@@ -122,7 +124,7 @@ class OwnerOptions:
 @Parameter(name="*", group=Group("Runs", sort_key=3))
 @dataclass(frozen=True, kw_only=True)
 class TraceSweepOptions(SweepOptions):
-    """How often, and where."""
+    """Number of runs, and where they run."""
 
     seeds: Count = 1
 
@@ -137,27 +139,27 @@ def trace(
     machines: MachineOptions = _PAPERS_PCS,
     runs: TraceSweepOptions = TraceSweepOptions(),
 ) -> int:
-    """A workload in the Standard Workload Format, under several policies.
+    """Run a workload in the Standard Workload Format under several policies.
 
     A job of the file becomes one task for each processor; its size is run time x processors. Machines are PCs as in
-    `no-passing`, or those of a file of intervals in which they were there.
+    `no-passing`, or those of a file of intervals in which they were connected.
 
     Parameters
     ----------
     swf
         The workload: 18 numbers a line, `;` begins a comment; may be packed by gzip.
     policies
-        Which to compare.
+        Policies to compare.
     order
-        What all of them promise about the order of completions.
+        Order guarantee of all policies.
     """
     chosen, park, selection = tuple(dict.fromkeys(map(known_policy, policies))), machines.park(), jobs.selection()
-    load_jobs(swf, selection)  # what is wrong with the files is said once, and at once
+    load_jobs(swf, selection)  # report mistakes in the files once, before the sweep
     for file in (owners.availability, owners.presence):
         if file is not None:
             load_machines(file)
     cases = [
-        owners.of(TraceCase(seed, policy, order, swf, selection, park))
+        owners.of(TraceCase(seed, policy, order, swf=swf, selection=selection, park=park))
         for seed in runs.seed_numbers
         for policy in chosen
     ]

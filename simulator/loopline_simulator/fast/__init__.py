@@ -1,1 +1,1 @@
-"""The fast world: the live scheduler and computers whose speed fluctuates, for tables of many runs."""
+"""The fast world: the live scheduler and computers of fluctuating speed, for tables of many runs."""

@@ -1,7 +1,7 @@
-"""Machines that come and go, and owners who sit down at them.
+"""Hosts that come and go, and owners who use them.
 
-*Availability* is when a host's agent is connected: intervals. *Presence* is when its owner uses it: intervals as
-well, in which tasks get a share of its speed, or nothing.
+*Availability*: intervals in which a host's agent is connected. *Presence*: intervals in which its owner uses it,
+while tasks get a share of its speed, or nothing.
 """
 
 from __future__ import annotations
@@ -19,23 +19,23 @@ from loopline_simulator.streams import Generator
 
 
 class Absence(StrEnum):
-    """What becomes of the attempts on a host that goes."""
+    """Fate of the attempts on a host that goes away."""
 
     LOSES = "loses"  # switched off: it comes back with nothing
-    SLEEPS = "sleeps"  # suspended: it comes back and goes on where it was
-    WORKS = "works"  # only its link is gone: it computes on, and brings the results when it comes back
+    SLEEPS = "sleeps"  # suspended: it comes back and continues
+    WORKS = "works"  # only its link is down: it computes on, and reports the results when it comes back
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Interval:
-    """From ``start`` up to, but without, ``end``."""
+    """Times from ``start`` up to ``end``, which is excluded."""
 
     start: float
     end: float
 
 
 def merged(intervals: Iterable[Interval]) -> list[Interval]:
-    """The same moments as intervals in order that neither overlap nor touch; empty ones are left out."""
+    """Merge overlapping and adjacent intervals, in order of time; empty ones are left out."""
     whole: list[Interval] = []
     for interval in sorted(interval for interval in intervals if interval.start < interval.end):
         if whole and interval.start <= whole[-1].end:
@@ -46,7 +46,9 @@ def merged(intervals: Iterable[Interval]) -> list[Interval]:
 
 
 def alternating(random: Generator, mean_there_s: float, mean_away_s: float) -> Iterator[Interval]:
-    """Stays and absences of random lengths (exponential), without end, in their long-run state at time 0."""
+    """Yield stays of random (exponential) length with absences between them, without end, in the long-run state at
+    time 0.
+    """
     is_there = random.random() < mean_there_s / (mean_there_s + mean_away_s)
     now = 0.0 if is_there else random.exponential(mean_away_s)
     while True:
@@ -56,10 +58,12 @@ def alternating(random: Generator, mean_there_s: float, mean_away_s: float) -> I
 
 
 class Piecewise:
-    """A speed that changes: ``speeds[i]`` from ``times[i]`` on; before the first it is the first's."""
+    """A speed that changes: ``speeds[i]`` holds from ``times[i]`` on; before the first time, the first speed
+    holds.
+    """
 
     def __init__(self, times: Sequence[float], speeds: Sequence[float]) -> None:
-        """``times`` ascending, as many as ``speeds``, at least one; speeds are not negative."""
+        """Take ascending ``times`` and as many ``speeds`` (at least one, none of them negative)."""
         self._times: Floats = np.asarray(times, dtype=np.float64)
         self._speeds: Floats = np.asarray(speeds, dtype=np.float64)
         self._done: Floats = np.concatenate(([0.0], np.cumsum(np.diff(self._times) * self._speeds[:-1])))
@@ -70,11 +74,11 @@ class Piecewise:
 
     @property
     def last(self) -> float:
-        """Its speed from the last change on."""
+        """The speed from the last change on."""
         return float(self._speeds[-1])
 
     def end_of(self, start: float, work: float) -> float:
-        """When the work is done; infinity where that never is."""
+        """Return the time at which the work is done; infinity if it never is."""
         piece = self._piece(start)
         speed = float(self._speeds[piece])
         is_last = piece == len(self._times) - 1
@@ -103,14 +107,14 @@ class Piecewise:
 
 
 class Interrupted:
-    """A host's speed, of which during some intervals (sorted, disjoint) only a ``share`` is left over."""
+    """A host's speed of which a ``share`` is left in some intervals, which are sorted and disjoint."""
 
     def __init__(self, speed: Speed, intervals: Sequence[Interval], share: float = 0.0) -> None:
         self._speed, self._share = speed, share
         self._edges = [edge for interval in intervals for edge in (interval.start, interval.end)]
 
     def end_of(self, start: float, work: float) -> float:
-        for begin, end, share in self._stretches(start):
+        for begin, end, share in self._pieces(start):
             done = share * self._speed.work_between(begin, end) if end < math.inf else math.inf
             if share > 0 and done >= work:
                 return min(self._speed.end_of(begin, work / share), end)
@@ -119,14 +123,14 @@ class Interrupted:
 
     def work_between(self, start: float, end: float) -> float:
         total = 0.0
-        for begin, until, share in self._stretches(start):
+        for begin, until, share in self._pieces(start):
             total += share * self._speed.work_between(begin, min(until, end)) if share else 0.0
             if until >= end:
                 break
         return total
 
-    def _stretches(self, start: float) -> Iterator[tuple[float, float, float]]:
-        """(from, to, share of the speed) from ``start`` on."""
+    def _pieces(self, start: float) -> Iterator[tuple[float, float, float]]:
+        """Yield (start, end, share of the speed) from ``start`` on."""
         place = bisect_right(self._edges, start)
         while True:
             end = self._edges[place] if place < len(self._edges) else math.inf
@@ -137,18 +141,16 @@ class Interrupted:
 
 
 def absences(intervals: Sequence[Interval]) -> list[Interval]:
-    """The gaps before, between and after stays that are in order and disjoint."""
+    """Return the gaps before, between and after stays, which are sorted and disjoint."""
     edges = [-math.inf, *(edge for stay in intervals for edge in (stay.start, stay.end)), math.inf]
     return [Interval(start, end) for start, end in zip(edges[::2], edges[1::2], strict=True) if start < end]
 
 
 class Recurring:
-    """A speed's past from ``begin`` to ``end``, and before that from 0 to ``begin``, lived again and again: at 0 it
-    is at ``begin``.
-    """
+    """A recorded speed repeated for ever: at time 0 it is at ``begin``, at ``end`` the record starts again."""
 
     def __init__(self, past: Piecewise, begin: float, end: float) -> None:
-        """0 <= begin < end."""
+        """Take a record and its bounds: 0 <= begin < end."""
         self._past, self._begin, self._period = past, begin, end
         self._round = past.work_between(0.0, end)
 
@@ -165,6 +167,6 @@ class Recurring:
         return self._done(end) - self._done(start)
 
     def _done(self, time: float) -> float:
-        """Since the past's own 0."""
+        """Return the work done since the record's own time 0."""
         rounds, rest = divmod(time + self._begin, self._period)
         return rounds * self._round + self._past.work_between(0.0, rest)

@@ -1,4 +1,4 @@
-"""The fast world with machines that come and go: sessions, leases and lost attempts, as a live master has them."""
+"""The fast world with hosts that come and go: sessions, leases and lost attempts, as a live master has them."""
 
 from __future__ import annotations
 
@@ -15,14 +15,15 @@ from loopline_simulator.fast.world import Arrival, FastWorld, Host
 from loopline_simulator.kernel import Appointment
 
 _RENEWALS = 4
-"""Rounds per lease in which the connected hosts report: one that is there never falls silent for a lease."""
+"""Rounds of reports in each lease, so that the lease of a connected host never runs out."""
 
 
 class ChangingWorld(FastWorld):
-    """A host with no entry in ``stays`` is always there. The others are connected in the intervals given (in
-    order, disjoint; they may have no end), and ``absence`` says what becomes of what they run meanwhile.
+    """The fast world whose hosts are connected in given intervals.
 
-    A host that sleeps must be given a speed that is 0 while it does (availability.Interrupted).
+    ``stays`` gives each host's intervals, sorted and disjoint (they may be endless); a host without an entry is
+    always connected. ``absence`` is the fate of running attempts meanwhile. A host that sleeps must be given a speed
+    that is 0 in the meantime (availability.Interrupted).
     """
 
     def __init__(
@@ -39,7 +40,7 @@ class ChangingWorld(FastWorld):
         self._loses = absence is Absence.LOSES
         self._online: set[str] = set()
         self._alarm: tuple[float, Appointment] | None = None
-        self._changes = 0  # of availability that are still to come
+        self._changes = 0  # changes of availability still to come
         super().__init__(settings, hosts, arrivals, observe)
 
     def _begin(self, settings: SchedulerSettings) -> None:
@@ -53,7 +54,7 @@ class ChangingWorld(FastWorld):
     # --- coming and going -----------------------------------------------------------------------------------
 
     def connect(self, hosts: Sequence[Host]) -> None:
-        """They open a new session each, and say what they hold and what they finished meanwhile."""
+        """Open a new session for each host and report its attempts and the results that it finished while away."""
         for host in hosts:
             self._online.add(host.name)
             host.session, host.seq, host.seen = host.session + 1, 0, 0
@@ -61,14 +62,14 @@ class ChangingWorld(FastWorld):
         self._step([self._news(host) for host in hosts])
 
     def disconnect(self, host: Host, *, loses: bool) -> None:
-        """Its link closes; until its lease runs out it is believed to be at work."""
+        """Close the host's link; until its lease runs out the host is believed to be at work."""
         self._online.discard(host.name)
         if loses:
             self.lose(host)
         self._step([WorkerLeft(host.name, host.session)])
 
     def lose(self, host: Host) -> None:
-        """It has nothing in hand any more."""
+        """Drop all attempts of the host."""
         for _, end in host.running.values():
             end.cancel()
         host.running.clear()
@@ -77,7 +78,7 @@ class ChangingWorld(FastWorld):
         host.boots += 1
 
     def _next_stay(self, host: Host) -> list[Host]:
-        """Arrange for the next stay; the host, where it is there already."""
+        """Schedule the host's next stay; return the host in a list if the stay has begun already."""
         stay = next(self._stays[host.name], None)
         if stay is None:
             return []
@@ -116,7 +117,7 @@ class ChangingWorld(FastWorld):
 
     @property
     def is_over(self) -> bool:
-        """No job is left, and none will come."""
+        """True if all jobs have arrived and ended."""
         return not self._to_come and not any(job.is_live for job in self.scheduler.state.jobs.values())
 
     def _step(self, events: list[Event]) -> Effects:
@@ -133,7 +134,7 @@ class ChangingWorld(FastWorld):
         self._alarm = due, self.kernel.at(due, self._wake)
 
     def _wake(self) -> None:
-        """A lease may have run out, a job may have starved for too long."""
+        """Step the scheduler at its alarm: a lease may have run out, or a job may have starved for too long."""
         self._alarm, due = None, self.scheduler.wake_at
         if self.is_over or due is None:
             return
@@ -147,8 +148,9 @@ class ChangingWorld(FastWorld):
             self.kernel.at(self.kernel.now + settings.lease_s / _RENEWALS, self._renew)
 
     def _renew(self) -> None:
-        """Whoever is there and would be silent until the round after the next reports; as long as anything
-        may still happen.
+        """Report for each connected host whose lease would run out before the round after the next.
+
+        The rounds end when nothing more can happen.
         """
         attempts = self.scheduler.state.attempts.values()
         if self.is_over or not (self._to_come or self._changes or any(a.state in OCCUPYING for a in attempts)):
@@ -164,6 +166,6 @@ class ChangingWorld(FastWorld):
         self._until(host, attempt, self._end_of(host, attempt), partial(self._end, host, attempt))
 
     def _until(self, host: Host, attempt: AttemptId, end: float, call: Callable[[], None]) -> None:
-        """The host is at work on it until then; for ever, if need be."""
+        """Occupy the host with the attempt until ``end``, which may be infinite."""
         timer = Appointment(call) if end == math.inf else self.kernel.at(end, call)
         host.running[attempt] = (self.kernel.now, timer)

@@ -1,5 +1,6 @@
-"""Computers whose speed fluctuates. The end of a task is found by searching an integral of the speed, not by
-stepping through every unit of time.
+"""Computers of fluctuating speed.
+
+The end of a task is found by searching an integral of the speed, which is faster than stepping through time.
 """
 
 from __future__ import annotations
@@ -15,22 +16,22 @@ from loopline_simulator.streams import Generator
 
 Floats = NDArray[np.float64]
 _CHUNK = 2048
-"""Units of time for which speeds are drawn at once."""
+"""Units of time whose speeds are drawn at once."""
 
 
 class Speed(Protocol):
-    """How fast a host is at each moment: reference CPU-seconds per second."""
+    """Speed of a host at each moment, in reference CPU-seconds per second."""
 
     def end_of(self, start: float, work: float) -> float:
-        """When ``work`` reference CPU-seconds are done that were begun at ``start``."""
+        """Return the time at which ``work`` reference CPU-seconds begun at ``start`` are done."""
 
     def work_between(self, start: float, end: float) -> float:
-        """How much is done from ``start`` to ``end``."""
+        """Return the work done from ``start`` to ``end``."""
 
 
 @dataclass(frozen=True, slots=True)
 class Steady:
-    """The same speed at every moment."""
+    """A constant speed."""
 
     speed: float
 
@@ -42,10 +43,10 @@ class Steady:
 
 
 class Fluctuating:
-    """A speed of its own in each unit of time, drawn chunk by chunk as far as anybody asks."""
+    """A speed that changes each unit of time, drawn in chunks on demand."""
 
     def __init__(self, draw: Callable[[int], Floats]) -> None:
-        """``draw(n)`` gives the speeds of the next n units of time (from 0 on)."""
+        """Take ``draw(n)``, which returns the speeds of the next n units of time (from 0 on)."""
         self._draw = draw
         self._done: Floats = np.zeros(1)  # work done from 0 to each whole unit of time
 
@@ -76,8 +77,9 @@ class Fluctuating:
 
 @dataclass(frozen=True, slots=True)
 class Pattern:
-    """How an owner's use comes and goes (the no-passing paper, Table 2): a chain of two states, stepped every
-    unit of time; the speed, as a share of the peak, is drawn anew every unit, uniformly between the state's bounds.
+    """Pattern of an owner's use (the no-passing paper, Table 2): a chain of two states, stepped every unit of time.
+
+    The speed, as a share of the peak, is drawn every unit, uniformly between the bounds of the state.
     """
 
     to_loaded: float
@@ -87,12 +89,12 @@ class Pattern:
 
     @property
     def mean_share(self) -> float:
-        """Of the peak speed, in the long run."""
+        """Mean speed as a share of the peak, in the long run."""
         loaded = self.to_loaded / (self.to_loaded + self.to_steady)
         return (1 - loaded) * sum(self.steady) / 2 + loaded * sum(self.loaded) / 2
 
     def speed(self, peak: float, random: Generator) -> Fluctuating:
-        """A host's speed that follows the pattern, in its long-run state at time 0."""
+        """Return a host's speed that follows the pattern, in its long-run state at time 0."""
         return Fluctuating(_Chain(self, peak, random).draw)
 
 
@@ -108,8 +110,10 @@ class _Chain:
         return self._peak * (low + (high - low) * self._random.random(count))
 
     def _states(self, count: int) -> NDArray[np.bool_]:
-        """Whether the owner loads the machine, in each of the next units. How long a state lasts is geometric,
-        hence without memory: the last stay is cut at the chunk's end, and begun anew in the next one.
+        """Return for each of the next units whether the owner loads the machine.
+
+        The length of a state is geometric and so has no memory: the last stay is cut at the chunk's end and drawn
+        anew.
         """
         leaving = (self._pattern.to_steady, self._pattern.to_loaded)
         stays: list[int] = []

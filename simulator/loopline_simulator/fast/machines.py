@@ -12,7 +12,7 @@ from loopline_simulator.streams import stream
 PATTERN_1 = Pattern(to_loaded=1 / 1000, to_steady=1 / 100, steady=(0.95, 1.0), loaded=(0.0, 0.05))
 PATTERN_2 = Pattern(to_loaded=1 / 100, to_steady=1 / 10, steady=(0.8, 1.0), loaded=(0.0, 0.2))
 FITTED = 0.95
-"""All speeds are multiplied by it: the one number that was fitted, to the paper's mean totals."""
+"""Factor on all speeds: the one number fitted, to the paper's mean totals."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,9 @@ class Park:
     fit: float = FITTED
 
     def hosts(self, seed: int) -> list[Host]:
-        """The hosts of the run ``seed``. Their speeds are the same ones in every run of it, however it schedules."""
+        """Return the hosts of the run ``seed``. Their speeds are the same in every run of that seed, under any
+        policy.
+        """
         digits = len(str(self.count))
         return [
             Host(f"pc-{number + 1:0{digits}}", _facts(number % len(self.peaks)), self._speed(seed, number))
@@ -36,12 +38,12 @@ class Park:
 
     @property
     def capacity(self) -> float:
-        """What all hosts do together, per second, in the long run."""
+        """Work that all hosts do together per second, in the long run."""
         return self._mean_share * self.fit * sum(self._peak(number) for number in range(self.count))
 
     @property
     def fastest(self) -> float:
-        """The mean speed of a host of the fastest type."""
+        """Mean speed of a host of the fastest type."""
         return self._mean_share * self.fit * max(self._peak(number) for number in range(self.count))
 
     @property

@@ -1,28 +1,29 @@
-"""What came of a run: an observer of the fast world that keeps jobs and, where asked, attempts."""
+"""Measures of a run: an observer of the fast world that records jobs and, on request, attempts."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from statistics import fmean
 
 from loopline_master.core.effects import Effects
 from loopline_master.core.entities import Attempt, Job
 from loopline_shared.model import AttemptId, AttemptState
 from loopline_simulator.fast.hosts import Speed
-from loopline_simulator.fast.passings import Course, count
+from loopline_simulator.fast.passings import JobSpan, count
 from loopline_simulator.fast.world import Host
 from loopline_simulator.statistics import Moments, moments
 
 
 @dataclass(frozen=True, slots=True)
 class JobRecord:
-    """One job's course. Times are seconds of the run; one that has not come is None."""
+    """Times and size of a job. Times are seconds of the run; None for an event still to come."""
 
     id: int
     arrival: int
     size: float
+    _: KW_ONLY
     longest_task: float
     submitted: float
     started: float | None  # its first task
@@ -46,28 +47,30 @@ class JobRecord:
         return self.held[1] - self.held[0] if self.held else 0.0
 
     def slowdown(self, capacity: float, fastest: float) -> float:
-        """Its total time, in times that it needs at least where it is alone: all hosts together do its work, or the
-        fastest one does its longest task, all at the mean speeds given.
+        """Return the total time as a multiple of the least time that the job needs alone.
+
+        Alone, all hosts together do its work, or the fastest one does its longest task, at the mean speeds given.
         """
         return self.total / max(self.size / capacity, self.longest_task / fastest)
 
 
 @dataclass(frozen=True, slots=True)
 class AttemptRecord:
-    """One bar of a Gantt chart."""
+    """An attempt as a bar of a Gantt chart."""
 
     id: AttemptId
     worker: str
     start: float
+    _: KW_ONLY
     end: float
     state: AttemptState
     accepted: bool  # its result is the task's
     replica: bool
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Measures:
-    """What tables are made of. ``lost_*``: the share spent in attempts whose result was not used."""
+    """Figures of a run for the tables. ``lost_*`` is the share spent in attempts whose result was not used."""
 
     waiting: Moments
     execution: Moments
@@ -85,7 +88,9 @@ class Measures:
 
 
 class Recorder:
-    """``FastWorld(..., observe=recorder)``. Attempts are kept only where ``attempts`` says so: they are many."""
+    """Observer for ``FastWorld(..., observe=recorder)``. Attempts are recorded on request only, since they
+    are many.
+    """
 
     def __init__(self, hosts: Sequence[Host], *, attempts: bool = False) -> None:
         self.attempts: list[AttemptRecord] = []
@@ -97,17 +102,19 @@ class Recorder:
         self._replicas = 0
 
     def __call__(self, effects: Effects) -> None:
-        self._jobs.update(effects.jobs)  # a job's row keeps all that is asked for; only its last state counts
+        self._jobs.update(effects.jobs)  # only the last state of a job's row counts
         for attempt in effects.attempts.values():
             if attempt.ended_at is not None:
                 self._ended(attempt, attempt.ended_at)
 
     def jobs(self) -> list[JobRecord]:
-        """In order of arrival."""
+        """Return the jobs in order of arrival."""
         return [_record(job) for job in sorted(self._jobs.values(), key=lambda job: job.arrival)]
 
     def measures(self, capacity: float, fastest: float) -> Measures:
-        """Of the jobs that have finished; ``capacity`` and ``fastest`` as in JobRecord.slowdown."""
+        """Return the measures of the jobs that have finished; ``capacity`` and ``fastest`` as in
+        JobRecord.slowdown.
+        """
         jobs = self.jobs()
         ended = [job for job in jobs if job.finished is not None]
         if not ended:
@@ -139,7 +146,11 @@ class Recorder:
             self._lost.add(end - start, work)
         if self._keep:
             state, accepted, replica = attempt.state, attempt.accepted, attempt.replica
-            self.attempts.append(AttemptRecord(attempt.id, attempt.worker, start, end, state, accepted, replica))
+            self.attempts.append(
+                AttemptRecord(
+                    attempt.id, attempt.worker, start, end=end, state=state, accepted=accepted, replica=replica
+                )
+            )
 
 
 @dataclass(slots=True)
@@ -156,12 +167,19 @@ def _record(job: Job) -> JobRecord:
     sizes = [task.size or 0.0 for task in job.spec.tasks or []] or [(job.size or 0.0) / job.task_count]
     held = None if job.held_at is None or job.released_at is None else (job.held_at, job.released_at)
     return JobRecord(
-        job.id, job.arrival, job.weight, max(sizes), job.submitted_at, job.started_at, job.finished_at, held
+        job.id,
+        job.arrival,
+        job.weight,
+        longest_task=max(sizes),
+        submitted=job.submitted_at,
+        started=job.started_at,
+        finished=job.finished_at,
+        held=held,
     )
 
 
-def _course(job: JobRecord) -> Course:
-    return Course(job.submitted, job.size, math.inf if job.finished is None else job.finished)
+def _course(job: JobRecord) -> JobSpan:
+    return JobSpan(job.submitted, job.size, math.inf if job.finished is None else job.finished)
 
 
 def _between(start: float | None, end: float | None) -> float:

@@ -1,7 +1,7 @@
-"""Who passed whom: counted from sizes, arrivals and completions alone, not from anything that a scheduler says.
+"""Passings of jobs, counted from sizes, arrivals and completions alone, independently of the scheduler.
 
-Job B passes job A when A was in the grid at the moment B was submitted, size(A) <= size(B), and B completes
-before A. The pairs for which the first two hold are passable.
+Job B passes job A when A was in the grid at the moment B was submitted, size(A) <= size(B), and B completes before A.
+The pairs for which the first two hold are passable.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Course:
-    """What counts of a job. One that never completes is in the grid for ever: its end is infinite."""
+class JobSpan:
+    """Times and size of a job, as far as passings depend on them. A job that never completes ends at infinity."""
 
     submitted: float
     size: float
@@ -21,18 +21,18 @@ class Course:
 
 
 @dataclass(frozen=True, slots=True)
-class Passings:
+class PassingCount:
     passed: int  # pairs
     passable: int
 
 
-def count(jobs: Sequence[Course]) -> Passings:
-    """``jobs`` in the order of their submission. O(n log n)."""
-    return Passings(_passed(jobs), _passable(jobs))
+def count(jobs: Sequence[JobSpan]) -> PassingCount:
+    """Count passings of ``jobs``, which are in the order of their submission. Takes O(n log n)."""
+    return PassingCount(_passed(jobs), _passable(jobs))
 
 
 class _Counter:
-    """How many of the places up to a given one are taken (a Fenwick tree)."""
+    """Counter of taken places before a given one (a Fenwick tree)."""
 
     def __init__(self, places: int) -> None:
         self._sums = [0] * (places + 1)
@@ -51,8 +51,8 @@ class _Counter:
         return total
 
 
-def _passable(jobs: Sequence[Course]) -> int:
-    """At each submission: the jobs present that are not larger."""
+def _passable(jobs: Sequence[JobSpan]) -> int:
+    """Count, at each submission, the jobs present that are at most as large."""
     sizes = sorted(job.size for job in jobs)
     present, leaving, total = _Counter(len(jobs)), 0, 0
     by_completion = sorted(range(len(jobs)), key=lambda number: jobs[number].completed)
@@ -65,9 +65,10 @@ def _passable(jobs: Sequence[Course]) -> int:
     return total
 
 
-def _passed(jobs: Sequence[Course]) -> int:
-    """Pairs in the same order by arrival, by size and by completion from the last to the first. Of the three pairs
-    of orders, two jobs agree in all three or in just one; hence three counts for two orders give that for three.
+def _passed(jobs: Sequence[JobSpan]) -> int:
+    """Count pairs in the same order by arrival, by size, and by completion from last to first.
+
+    Two jobs agree in all three pairs of these orders or in exactly one; so counts for two orders give that for three.
     """
     numbers = range(len(jobs))
     by_size = _ranks(sorted(numbers, key=lambda n: jobs[n].size))  # of equal sizes, the earlier counts as smaller
@@ -84,7 +85,7 @@ def _ranks(order: Sequence[int]) -> list[int]:
 
 
 def _composed(first: Sequence[int], second: Sequence[int]) -> list[int]:
-    """The second order's ranks, listed in the first order."""
+    """Return the second order's ranks, listed in the first order."""
     listed = [0] * len(first)
     for one, other in zip(first, second, strict=True):
         listed[one] = other
@@ -92,7 +93,7 @@ def _composed(first: Sequence[int], second: Sequence[int]) -> list[int]:
 
 
 def _agreeing(ranks: Sequence[int]) -> int:
-    """Pairs of places whose ranks are in the places' order."""
+    """Count pairs of places whose ranks are in the places' order."""
     seen, total = _Counter(len(ranks)), 0
     for rank in ranks:
         total += seen.before(rank)

@@ -1,4 +1,4 @@
-"""One run of the fast world, and all that it depends on. Cases travel to other processes, so they are small."""
+"""A run of the fast world, and everything that it depends on. Cases travel to other processes, so they are small."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _NEVER_S = 1e12
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """The same case gives the same answer, on every machine and in every process."""
+    """Everything that a run depends on. The same case gives the same answer on every machine and in every process."""
 
     seed: int
     policy: str
@@ -33,8 +33,9 @@ class Answer:
 
 
 def settings(policy: str, order: Order) -> SchedulerSettings:
-    """Of a grid without faults: nobody falls silent, and a task may have any number of replicas (never two on one
-    computer), as in the no-passing paper.
+    """Return the settings of a grid without faults, as in the no-passing paper.
+
+    Leases last for ever, and a task may have any number of replicas (at most one on each computer).
     """
     return SchedulerSettings(
         policy=policy,
@@ -53,7 +54,7 @@ def run(case: Case) -> Answer:
 
 
 def record(case: Case, *, attempts: bool = False) -> tuple[Recorder, int]:
-    """The run itself, and how many events it had; RuntimeError if not every job came to its end."""
+    """Run the case; return its recorder and number of events. Raises RuntimeError if a job did not finish."""
     hosts = case.park.hosts(case.seed)
     recorder = Recorder(hosts, attempts=attempts)
     world = FastWorld(settings(case.policy, case.order), hosts, case.workload.of(case.seed), observe=recorder)

@@ -1,10 +1,10 @@
-"""Jobs for a run: when they arrive, and how large they are. Each job draws from a stream of its own."""
+"""Jobs for a run: their arrival times and sizes. Each job draws from its own stream."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from enum import StrEnum
 
 from loopline_shared.spec import JobSpec, TaskSpec
@@ -13,7 +13,7 @@ from loopline_simulator.streams import Generator, stream
 
 
 class Sizes(StrEnum):
-    """How the sizes of jobs differ."""
+    """Distribution of the sizes of jobs."""
 
     EQUAL = "equal"  # every job has the same tasks
     LOGNORMAL = "lognormal"  # 95 % of the jobs lie within the decades
@@ -21,7 +21,7 @@ class Sizes(StrEnum):
 
 
 class Arrivals(StrEnum):
-    """What lies between two arrivals."""
+    """Distribution of the times between arrivals."""
 
     EQUAL = "equal"  # the same time
     POISSON = "poisson"  # an exponential time
@@ -29,33 +29,36 @@ class Arrivals(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """``jobs`` of ``tasks`` each. A task's size is uniform from ``smallest`` to ``largest`` (reference CPU-seconds:
-    10,000 instructions of the no-passing paper); where jobs differ, a job's factor of mean 1 stretches its tasks.
+    """Jobs of equally many tasks, whose sizes are uniform from ``smallest`` to ``largest``.
+
+    Sizes are reference CPU-seconds (10,000 instructions of the no-passing paper). Where jobs differ, a job's factor
+    of mean 1 scales all its tasks.
     """
 
     jobs: int = 32
     tasks: int = 128
     smallest: float = 200.0
+    _: KW_ONLY
     largest: float = 600.0
     sizes: Sizes = Sizes.EQUAL
     decades: float = 2.0
     arrivals: Arrivals = Arrivals.EQUAL
-    interval: float = 100.0  # seconds, in the mean
+    interval: float = 100.0  # mean, in seconds
 
     @property
     def mean_size(self) -> float:
         return self.tasks * (self.smallest + self.largest) / 2
 
     def load_on(self, capacity: float) -> float:
-        """Work that arrives, as a share of the work that could be done."""
+        """Return the work that arrives, as a share of the work that could be done."""
         return self.mean_size / (self.interval * capacity)
 
     def interval_for(self, load: float, capacity: float) -> float:
-        """The interval at which the load is ``load``."""
+        """Return the interval that gives this load."""
         return self.mean_size / (load * capacity)
 
     def of(self, seed: int) -> list[Arrival]:
-        """The jobs of the run ``seed``, in order."""
+        """Return the jobs of the run ``seed``, in order."""
         times = arrival_times(self.arrivals, seed, self.jobs, self.interval)
         return [Arrival(at, spec) for at, spec in zip(times, self._specs(seed), strict=True)]
 
@@ -65,7 +68,7 @@ class Workload:
         return [_spec(self.task_sizes(seed, number)) for number in range(self.jobs)]
 
     def task_sizes(self, seed: int, number: int) -> list[float]:
-        """Of the ``number``-th job (from 0)."""
+        """Return the task sizes of the ``number``-th job (from 0)."""
         if self.sizes is Sizes.EQUAL:
             random, factor = stream(seed, "tasks"), 1.0
         else:
@@ -83,7 +86,7 @@ class Workload:
 
 
 def arrival_times(arrivals: Arrivals, seed: int, jobs: int, interval: float) -> Iterator[float]:
-    """When they come. The first job comes at 0 if the intervals are equal, else after the first of them."""
+    """Yield arrival times. The first job comes at 0 if the intervals are equal, otherwise after the first of them."""
     now = 0.0
     for number in range(jobs):
         if arrivals is Arrivals.EQUAL:

@@ -1,13 +1,13 @@
-"""The fast world: the live scheduler and computers whose speed fluctuates; links, spools and disks left out.
+"""The fast world: the live scheduler and computers of fluctuating speed, without links, spools and disks.
 
-For tables of many runs. Frames arrive at once and are never lost; whatever else a master meets, the full world
-has (loopline_simulator/full).
+It is made for tables of many runs: frames arrive at once and are never lost. The full world has everything else that
+a master meets (loopline_simulator/full).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from functools import partial
 
 from loopline_master.core.effects import Effects
@@ -21,7 +21,7 @@ from loopline_master.core.events import (
 )
 from loopline_master.core.scheduler import Scheduler
 from loopline_shared.model import AttemptId, Facts, Held, Load, Outcome, Result
-from loopline_shared.protocol.attempt_ranges import stretches
+from loopline_shared.protocol.attempt_ranges import ranges_of
 from loopline_shared.protocol.messages import Assign, Report
 from loopline_shared.spec import JobSpec
 from loopline_shared.sweep import size_at
@@ -31,7 +31,7 @@ from loopline_simulator.kernel import Appointment, Kernel
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """A job, and when it is submitted."""
+    """A job and the time of its submission."""
 
     at: float
     spec: JobSpec
@@ -39,24 +39,25 @@ class Arrival:
 
 @dataclass(slots=True)
 class Host:
-    """One computer: a worker that does what it is told, as fast as its speed allows."""
+    """A worker that carries out each Assign as fast as its speed allows."""
 
     name: str
     facts: Facts
     speed: Speed
+    _: KW_ONLY
     seq: int = 0
     seen: int = 0
     running: dict[AttemptId, tuple[float, Appointment]] = field(default_factory=dict)  # since when, until its end
-    taken: dict[AttemptId, int] = field(default_factory=dict)  # slots, by what runs
-    waiting: dict[AttemptId, int] = field(default_factory=dict)  # slots needed, by what was sent ahead
+    taken: dict[AttemptId, int] = field(default_factory=dict)  # slots of running attempts
+    waiting: dict[AttemptId, int] = field(default_factory=dict)  # slots needed by prefetched attempts
     session: int = 1
-    boots: int = 0  # how often it lost all that it had in hand
+    boots: int = 0  # number of times it lost all its attempts
     offered: int | None = None  # slots; None: all it has
     unsent: list[Result] = field(default_factory=list)  # of attempts that ended while it was away (changing_world.py)
 
 
 class FastWorld:
-    """``run`` submits the jobs as they arrive, and goes on until all have ended."""
+    """A grid in virtual time: ``run`` submits the jobs as they arrive and returns when all have ended."""
 
     def __init__(
         self,
@@ -65,7 +66,7 @@ class FastWorld:
         arrivals: Iterable[Arrival],
         observe: Callable[[Effects], None] = lambda effects: None,
     ) -> None:
-        """``observe`` is shown the effects of each step; their entities are the scheduler's own."""
+        """Take ``observe``, which is called with the effects of each step; their entities are the scheduler's own."""
         self.kernel = Kernel()
         self.scheduler = Scheduler()
         self._observe = observe
@@ -118,7 +119,7 @@ class FastWorld:
         return [self._report(host, cancelled)] if cancelled else []
 
     def _drop(self, host: Host, attempt: AttemptId) -> Result:
-        if host.waiting.pop(attempt, None) or attempt not in host.running:  # or taken back before it was sent
+        if host.waiting.pop(attempt, None) or attempt not in host.running:  # or retracted before it was sent
             return Result(attempt, Outcome.CANCELLED)
         since, end = host.running.pop(attempt)
         del host.taken[attempt]
@@ -126,7 +127,7 @@ class FastWorld:
         return Result(attempt, Outcome.CANCELLED, wall_s=self.kernel.now - since)
 
     def _begin_next(self, host: Host) -> None:
-        """What waits, as long as there are slots for it, in the order in which it came."""
+        """Start waiting attempts in order of arrival, as long as there are slots for them."""
         if not host.waiting:
             return
         free = host.facts.slots - sum(host.taken.values())
@@ -141,7 +142,9 @@ class FastWorld:
         host.running[attempt] = (self.kernel.now, self.kernel.at(end, lambda: self._end(host, attempt)))
 
     def _end_of(self, host: Host, attempt: AttemptId) -> float:
-        """When an attempt that starts now will end; infinity where the host will never do so much."""
+        """Return the time at which an attempt that starts now ends; infinity if the host never does that
+        much work.
+        """
         size = size_at(self.scheduler.state.jobs[attempt.job].spec, attempt.task) or 0.0
         return host.speed.end_of(self.kernel.now, size)
 
@@ -150,7 +153,7 @@ class FastWorld:
         self._brought(host, Result(attempt, Outcome.SUCCEEDED, 0, wall_s=self.kernel.now - since))
 
     def _leave(self, host: Host, attempt: AttemptId) -> float:
-        """It is over, and what waits may begin; since when it ran."""
+        """End the attempt, start waiting ones, and return the time at which it started."""
         since, _ = host.running.pop(attempt)
         del host.taken[attempt]
         self._begin_next(host)
@@ -163,5 +166,5 @@ class FastWorld:
         host.seq += 1
         holding = tuple(Held(attempt, self.kernel.now - since) for attempt, (since, _) in host.running.items())
         load = Load(host.facts.slots if host.offered is None else host.offered)
-        report = Report(host.seq, host.seen, holding, tuple(results), load, stretches(host.waiting))
+        report = Report(host.seq, host.seen, holding, tuple(results), load, waiting=ranges_of(host.waiting))
         return WorkerReported(host.name, host.session, report)

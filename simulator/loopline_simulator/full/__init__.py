@@ -1,12 +1,12 @@
-"""The full world: the live scheduler, sessions and worker cores, and every disaster, in virtual time.
+"""The full world: the live scheduler, sessions and workers, and every disaster, in virtual time.
 
-``run`` lives through one seed, and says what happened; ``live_through`` gives the world itself, or raises.
+``run`` runs one seed and returns a summary; ``live_through`` returns the world itself, or raises.
 """
 
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 
 from loopline_master.core.events import SchedulerSettings
 from loopline_shared.model import AttemptState
@@ -33,11 +33,12 @@ _ROUGH = Scenario()
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """What one run lived through. ``broken`` says what was not as it must be; empty: everything was."""
+    """Counts of one run. ``broken`` describes the first violation; empty if every check held."""
 
     seed: int
     policy: str
     order: str
+    _: KW_ONLY
     jobs: int = 0
     tasks: int = 0  # that were ever started
     attempts: int = 0
@@ -59,10 +60,10 @@ class Summary:
 
 
 def run(seed: int, settings: SchedulerSettings, scenario: Scenario = _ROUGH) -> Summary:
-    """Live through one seed. Whatever was found broken is in the summary; ``live_through`` shows where."""
+    """Run one seed. A violation is reported in the summary; ``live_through`` shows its traceback."""
     try:
         world = make(seed, settings, scenario)
-    except Exception as error:  # a bug of ours is what this is looking for
+    except Exception as error:  # the run looks for our own bugs
         return Summary(seed, settings.policy, str(settings.order), broken=_said(error))
     try:
         world.run(scenario.until_s)
@@ -72,14 +73,14 @@ def run(seed: int, settings: SchedulerSettings, scenario: Scenario = _ROUGH) -> 
 
 
 def live_through(seed: int, settings: SchedulerSettings, scenario: Scenario = _ROUGH) -> TimedWorld:
-    """The world at its end; AssertionError (or what a bug raises) at the first thing that is not as it must be."""
+    """Return the world at its end. Raises AssertionError (or the bug's own exception) at the first violation."""
     world = make(seed, settings, scenario)
     world.run(scenario.until_s)
     return world
 
 
 def make(seed: int, settings: SchedulerSettings, scenario: Scenario = _ROUGH) -> TimedWorld:
-    """The world at its beginning."""
+    """Return the world at its beginning."""
     return TimedWorld(
         seed,
         settings,
@@ -92,7 +93,7 @@ def make(seed: int, settings: SchedulerSettings, scenario: Scenario = _ROUGH) ->
 
 
 def summary(seed: int, timed: TimedWorld, broken: str = "") -> Summary:
-    """What has happened in a world so far."""
+    """Return the counts of a world so far."""
     store, settings = timed.world.store, timed.world.settings
     counts = timed.counts + timed.disasters.counts + timed.network.counts
     return Summary(

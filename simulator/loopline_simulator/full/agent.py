@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from loopline_shared.model import AttemptId, Outcome
+from loopline_simulator.full.grid_world import GridWorld
 from loopline_simulator.full.machine import Machine
 from loopline_simulator.full.network import Network
-from loopline_simulator.full.world import World
 from loopline_simulator.kernel import Appointment, Call, Kernel
 from loopline_simulator.streams import Generator
 
@@ -28,7 +28,7 @@ class Agent:
     def __init__(
         self,
         kernel: Kernel,
-        world: World,
+        world: GridWorld,
         network: Network,
         machine: Machine,
         fate: Fate,

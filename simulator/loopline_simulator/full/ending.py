@@ -1,4 +1,4 @@
-"""What must be true of rows whenever a master might start from them, and when all is over. Else AssertionError."""
+"""Checks of the rows that a master may start from, and of the end of a run. Raise AssertionError on a violation."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from loopline_simulator.full.store import MemoryStore
 
 
 def check_restart_changes_nothing(scheduler: Scheduler, store: MemoryStore) -> None:
-    """The rows hold all that the scheduler knows."""
+    """Check that the rows hold all that the scheduler knows."""
     now, again = scheduler.state, Scheduler(store.snapshot()).state
     assert now.grid == again.grid
     for part in ("jobs", "tasks", "attempts", "workers", "programs", "fresh"):
@@ -24,7 +24,7 @@ def check_restart_changes_nothing(scheduler: Scheduler, store: MemoryStore) -> N
 
 
 def check_rows(store: MemoryStore, acknowledged: Iterable[int]) -> None:
-    """Every job that was acknowledged has ended, and each task that succeeded has one accepted result."""
+    """Check that every acknowledged job has ended, and that each succeeded task has one accepted result."""
     for job_id in acknowledged:
         job = store.jobs[job_id]
         assert not job.is_live, f"job {job_id} is still {job.state}: {job}"
@@ -44,7 +44,7 @@ def check_rows(store: MemoryStore, acknowledged: Iterable[int]) -> None:
 
 
 def _ledgers_add_up(store: MemoryStore) -> None:
-    """Each attempt's time is in its job's ledger, once."""
+    """Check that each attempt's time is accounted to its job exactly once."""
     known = dict.fromkeys(store.jobs, 0)
     for attempt in store.attempts.values():
         is_known = attempt.exit_code is not None and not attempt.late
@@ -69,14 +69,14 @@ def _quorums_were_kept(store: MemoryStore) -> None:
 
 
 def check_machines(machines: Iterable[Machine]) -> None:
-    """Nothing is left running, and nothing unsaid."""
+    """Check that all processes have ended and all results are acknowledged."""
     for machine in machines:
         assert not machine.processes, f"{machine.name} still runs {list(machine.processes)}"
         assert not machine.spool, f"{machine.name} still keeps {list(machine.spool)}"
 
 
 def check_replay(store: MemoryStore) -> None:
-    """The log alone leads to the same rows."""
+    """Check that the log alone leads to the same rows."""
     again = store.replayed()
     assert again.grid == store.grid
     for part in ("jobs", "tasks", "attempts", "workers", "programs", "exemptions"):

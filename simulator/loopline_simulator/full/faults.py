@@ -1,4 +1,4 @@
-"""Disasters in virtual time. Each strikes again and again, after pauses drawn from a stream of its own."""
+"""Disasters in virtual time. Each recurs after pauses drawn from its own stream."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from loopline_simulator.full.agent import FAREWELL_S, Agent
-from loopline_simulator.full.network import Ends, Network
+from loopline_simulator.full.network import FrameListener, Network
 from loopline_simulator.kernel import Call, Kernel
 from loopline_simulator.streams import Generator, stream
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Faults:
-    """How often (mean pause, exponential; 0: never) and for how long (mean)."""
+    """Frequency (mean pause, exponential; 0: never) and mean duration of each disaster."""
 
-    crash_every_s: float = 0.0  # the master, at any point of its way from event to frame
+    crash_every_s: float = 0.0  # the master, at any point between event and frame
     down_s: float = 3.0
     reboot_every_s: float = 0.0  # of each machine
     off_s: float = 20.0
@@ -27,8 +27,8 @@ class Faults:
     partition_every_s: float = 0.0  # of each machine
     partition_s: float = 20.0
     steer_every_s: float = 0.0  # a user pauses, resumes, cancels or retries some job
-    calm_at_s: float = math.inf  # from then on there are none of the above: all must heal
-    task_failure: float = 0.0  # share of attempts that fail by the task's own doing
+    calm_at_s: float = math.inf  # from then on all faults above cease, and everything must recover
+    task_failure: float = 0.0  # share of attempts that fail because of the task itself
 
 
 ROUGH = Faults(
@@ -41,20 +41,21 @@ ROUGH = Faults(
     calm_at_s=600.0,
     task_failure=0.05,
 )
-"""Far worse than any real grid."""
+"""Faults far worse than those of any real grid."""
 
 
 class Disasters:
-    """Strikes as the faults say, until ``is_over``."""
+    """Disasters that strike as the faults say, until ``is_over``."""
 
     def __init__(
         self,
         seed: int,
         kernel: Kernel,
         faults: Faults,
+        *,
         agents: Sequence[Agent],
         network: Network,
-        ends: Ends,
+        ends: FrameListener,
         is_over: Callable[[], bool],
     ) -> None:
         self.counts: Counter[str] = Counter()
@@ -64,7 +65,7 @@ class Disasters:
             self._threaten(agent)
 
     def recur(self, every_s: float, random: Generator, strike: Call) -> None:
-        """``strike`` again and again."""
+        """Call ``strike`` again and again."""
         if every_s <= 0:
             return
 

@@ -1,9 +1,8 @@
 """The network between the master and its machines, in virtual time.
 
-A link is like TCP's: what is sent one way arrives in that order, each frame after a delay of its own, so that
-frames of different links overtake one another. Frames are also lost and duplicated one by one, which TCP would
-not do: the sessions notice by their numbers. A machine may be cut off for a while: meanwhile nothing arrives, but
-what was sent arrives later.
+A link is like TCP: frames sent one way arrive in order, each after its own delay, so that frames of different links
+overtake one another. Unlike TCP, single frames are lost and duplicated too: the sessions notice it by their numbers.
+A machine may be cut off for a while: frames sent meanwhile arrive later.
 """
 
 from __future__ import annotations
@@ -13,15 +12,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
+from loopline_simulator.full.grid_world import GridWorld
 from loopline_simulator.full.machine import Link
-from loopline_simulator.full.world import World
 from loopline_simulator.kernel import Kernel
 from loopline_simulator.streams import Generator
 
 
 @dataclass(frozen=True, slots=True)
 class Conditions:
-    """Of every link."""
+    """Delays and losses on every link."""
 
     delay_s: float = 0.0  # at least
     jitter_s: float = 0.0  # on average, on top (exponential)
@@ -29,8 +28,8 @@ class Conditions:
     duplication: float = 0.0  # share of frames that arrive twice
 
 
-class Ends(Protocol):
-    """Who is told that a frame has come."""
+class FrameListener(Protocol):
+    """Listener for the arrival of frames."""
 
     def master_heard(self) -> None: ...
     def machine_heard(self, name: str) -> None: ...
@@ -38,20 +37,27 @@ class Ends(Protocol):
 
 @dataclass(slots=True)
 class _Flow:
-    """One direction of one link."""
+    """Frames under way in one direction of one link."""
 
     frames: deque[bytes]  # under way: the link's own queue
-    expected: int = 0  # of those, and of those that a cut has swallowed
+    expected: int = 0  # arrivals scheduled, including frames lost to a cut
     last_at: float = 0.0  # when the last of them arrives
 
 
 class Network:
-    """Has every frame arrive in due time. Whoever has sent some says so: ``forward``."""
+    """Network that delivers every frame in due time. Call ``forward`` after sending frames."""
 
     def __init__(
-        self, kernel: Kernel, world: World, ends: Ends, conditions: Conditions, randoms: Mapping[str, Generator]
+        self,
+        kernel: Kernel,
+        world: GridWorld,
+        ends: FrameListener,
+        conditions: Conditions,
+        randoms: Mapping[str, Generator],
     ) -> None:
-        """``randoms``: the stream of each machine's links, so that no link's fate depends on another's frames."""
+        """Take the stream of each machine's links in ``randoms``, so that links do not influence each
+        other's fate.
+        """
         self._kernel, self._world, self._ends = kernel, world, ends
         self._conditions, self._randoms = conditions, randoms
         self._flows: dict[tuple[int, bool], _Flow] = {}  # by link, and whether it goes up
@@ -59,14 +65,14 @@ class Network:
         self.counts: Counter[str] = Counter()
 
     def forward(self, link: Link) -> None:
-        """Have what was sent on the link arrive; safe to call when nothing was."""
+        """Schedule the arrival of frames sent on the link; safe to call when there are none."""
         for is_up, frames in ((True, link.up), (False, link.down)):
             flow = self._flows.setdefault((link.number, is_up), _Flow(frames))
             while flow.expected < len(frames):
                 self._send(link, is_up, flow)
 
     def partition(self, name: str, seconds: float) -> None:
-        """Cut a machine off for so long."""
+        """Cut a machine off for this many seconds."""
         self._healed_at[name] = max(self._healed_at.get(name, 0.0), self._kernel.now + seconds)
 
     def _send(self, link: Link, is_up: bool, flow: _Flow) -> None:
@@ -82,7 +88,7 @@ class Network:
         self._kernel.at(time, lambda: self._arrive(link, is_up))
 
     def _arrive(self, link: Link, is_up: bool) -> None:
-        """It is always the oldest frame that arrives: none overtakes another of its link."""
+        """Deliver the oldest frame of the link: frames of one link arrive in order."""
         healed_at = self._healed_at.get(link.name, 0.0)
         if healed_at > self._kernel.now:
             self._arrive_at(healed_at, link, is_up)

@@ -1,4 +1,4 @@
-"""A grid and its jobs, drawn from a seed: small enough to see many of them through, with everything in them."""
+"""A grid and its jobs, drawn from a seed: small enough for many runs, with every kind of load and fault."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ _SIZES = (30.0, 60.0, 60.0, 120.0, 240.0)
 ROUGH_NETWORK = Conditions(delay_s=0.005, jitter_s=0.1, loss=0.01, duplication=0.02)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Scenario:
-    """What a run is made of. ``Scenario()`` is far worse than any real grid."""
+    """Parameters of a run. ``Scenario()`` is far worse than any real grid."""
 
     machines: int = 5
     max_slots: int = 2
@@ -47,7 +47,18 @@ class Scenario:
         model, peak = _MODELS[int(random.integers(len(_MODELS)))]
         slots = int(random.integers(1, self.max_slots + 1))
         labels = ("big",) if random.random() < 0.5 or number == 1 else ()  # some jobs need such a machine
-        facts = Facts("linux", "x86_64", "3.11", "0", model, slots, 10**9, slots, labels, peak)
+        facts = Facts(
+            "linux",
+            "x86_64",
+            "3.11",
+            "0",
+            model,
+            cpus=slots,
+            memory_bytes=10**9,
+            slots=slots,
+            labels=labels,
+            speed=peak,
+        )
         return Host(f"machine-{number}", facts, _OWNERS.speed(peak, random))
 
     def _spec(self, random: Generator) -> JobSpec:

@@ -1,4 +1,4 @@
-"""A store in memory: what a commit keeps, and what a restart finds. As strict as the real one, and no more."""
+"""An in-memory store: the rows that a commit keeps and a restart finds. It is exactly as strict as the real one."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class MemoryStore:
             self._keep_late(worker, result)
 
     def snapshot(self) -> Snapshot:
-        """What a master that starts now finds."""
+        """Return the rows that a master finds when it starts now."""
         attempts = [a for a in self.attempts.values() if not a.is_over]
         busy_jobs, busy_tasks = {a.job for a in attempts}, {a.task_id for a in attempts}
         jobs = [job for job in self.jobs.values() if not job.is_over or job.id in busy_jobs]
@@ -74,7 +74,7 @@ class MemoryStore:
         return copy(self.jobs[job_id]), tasks, succeeded.pairs()
 
     def replayed(self) -> MemoryStore:
-        """The rows that the log alone leads to."""
+        """Return the rows that the log alone leads to."""
         fresh, scheduler = MemoryStore(), Scheduler()
         for line in self.log:
             batch = BATCH.validate_json(line)
@@ -87,7 +87,7 @@ class MemoryStore:
             self.attempts[row.id] = replace(row, state=END[result.outcome], exit_code=result.exit_code, late=True)
 
     def _audit(self, job: Job) -> None:
-        """The definition of passing (no-passing paper), over the rows as they are."""
+        """Record each passing by its definition (no-passing paper), checked against the rows as they are."""
         for other in self.jobs.values():
             came_first = UNRELEASED != other.arrival < job.arrival
             is_there = other.departure is None or other.departure > (job.departure or 0)

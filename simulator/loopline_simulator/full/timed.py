@@ -1,5 +1,6 @@
-"""The full world in virtual time: hosts compute, jobs arrive, frames travel, disasters strike; the same run from
-the same seed, to the byte of its event log.
+"""The full world in virtual time: hosts compute, jobs arrive, frames travel, disasters strike.
+
+The same seed gives the same run, to the byte of its event log.
 """
 
 from __future__ import annotations
@@ -15,19 +16,21 @@ from loopline_shared.sweep import size_at
 from loopline_simulator.fast.world import Arrival, Host
 from loopline_simulator.full.agent import Agent
 from loopline_simulator.full.faults import Disasters, Faults
+from loopline_simulator.full.grid_world import CRASHES, GridWorld
 from loopline_simulator.full.machine import Machine
 from loopline_simulator.full.network import Conditions, Network
 from loopline_simulator.full.users import Users
-from loopline_simulator.full.world import CRASHES, World
 from loopline_simulator.kernel import Appointment, Kernel
 from loopline_simulator.streams import stream
 
 _MEAN_UNKNOWN_S = 20.0
-"""Reference CPU-seconds of a task whose size its user did not say; exponential."""
+"""Mean work of a task of unknown size, in reference CPU-seconds; exponential."""
 
 
 class TimedWorld:
-    """``run`` goes on until all jobs have ended and every worker is idle, and then looks at all that is left."""
+    """The full world in virtual time. ``run`` continues until all jobs have ended and every worker is idle, then
+    checks it.
+    """
 
     def __init__(
         self,
@@ -40,12 +43,12 @@ class TimedWorld:
         faults: Faults = Faults(),  # noqa: B008
         check_every: int = 1,
     ) -> None:
-        """Faults and conditions are none unless given."""
+        """Take hosts and arrivals; by default there are no faults, and links are perfect."""
         self.kernel, self.counts = Kernel(), Counter[str]()
         self._seed, self._faults, self._is_over = seed, faults, False
         self._hosts = {host.name: host for host in hosts}
         machines = [Machine(host.name, host.facts, lambda: self.kernel.now) for host in hosts]
-        self.world = World(settings, machines, now=0.0, check_every=check_every)
+        self.world = GridWorld(settings, machines, now=0.0, check_every=check_every)
         randoms = {name: stream(seed, "link", name) for name in self._hosts}
         self.network = Network(self.kernel, self.world, self, conditions, randoms)
         self._agents = {machine.name: self._agent(machine) for machine in machines}
@@ -57,26 +60,32 @@ class TimedWorld:
             agent.start()
         self._users = Users(seed, self.kernel, self.world, self, arrivals)
         self.disasters = Disasters(
-            seed, self.kernel, faults, list(self._agents.values()), self.network, self, self.is_over
+            seed,
+            self.kernel,
+            faults,
+            agents=list(self._agents.values()),
+            network=self.network,
+            ends=self,
+            is_over=self.is_over,
         )
         self.disasters.recur(faults.crash_every_s, self._crashes, self._prepare_crash)
         self.disasters.recur(faults.steer_every_s, stream(seed, "steer"), self._users.steer_one)
 
     def run(self, until: float = 20_000.0) -> None:
-        """AssertionError where anything is not as it must be, or still under way at ``until``."""
+        """Run to the end. Raises AssertionError on a violation, or if work is still under way at ``until``."""
         self.kernel.run(until)
         assert self.is_over(), f"not all is done at {self.kernel.now:,.0f} s: {list(self.world.scheduler.state.jobs)}"
         self.world.check_the_end()
 
     def is_over(self) -> bool:
-        """Nothing is left to do; from then on nothing happens any more, but that frames under way arrive."""
+        """True if all work is done; from then on only frames under way arrive."""
         self._is_over = self._is_over or (self._users.are_content and not self.world.inbox and self.world.is_over())
         return self._is_over
 
     # --- the master -----------------------------------------------------------------------------------------
 
     def master_heard(self) -> None:
-        """Have the master take its turn once all that comes at this moment has come."""
+        """Schedule the master's turn after all frames of this moment have arrived."""
         if self.world.inbox and self.world.is_up and self._turn_due is None:
             self._turn_due = self.kernel.at(self.kernel.now, self._turn)
 
@@ -95,7 +104,7 @@ class TimedWorld:
         self._set_alarm()
 
     def _prepare_crash(self) -> None:
-        """It strikes when there is something to take in next."""
+        """Schedule a crash for the master's next turn."""
         self._crash = str(self._crashes.choice(CRASHES))
 
     def _restart(self) -> None:
@@ -112,7 +121,7 @@ class TimedWorld:
                 self.network.forward(link)
 
     def _set_alarm(self) -> None:
-        """A lease may run out, a job may starve for too long."""
+        """Schedule the next turn for an expiring lease or a starving job."""
         if self._alarm is not None:
             self._alarm.cancel()
         due = self.world.scheduler.wake_at
@@ -134,7 +143,7 @@ class TimedWorld:
         return Agent(self.kernel, self.world, self.network, machine, self._fate, random, self.is_over)
 
     def _fate(self, machine: Machine, attempt: AttemptId, since: float) -> tuple[float, Outcome]:
-        """When the attempt ends, and how: drawn for each task and attempt, whatever else happens."""
+        """Return the end and outcome of an attempt, drawn for each task and attempt independently of all else."""
         end = self._hosts[machine.name].speed.end_of(since, self._work(attempt))
         if self._faults.task_failure:
             random = stream(self._seed, "fate", *attempt)

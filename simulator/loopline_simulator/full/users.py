@@ -1,4 +1,4 @@
-"""Users in virtual time: they submit, ask again where the master did not answer, and change their minds."""
+"""Users in virtual time: they submit jobs, ask again after a lost answer, and pause, cancel or retry jobs."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Iterable
 
 from loopline_shared.spec import JobSpec
 from loopline_simulator.fast.world import Arrival
-from loopline_simulator.full.network import Ends
-from loopline_simulator.full.world import World
+from loopline_simulator.full.grid_world import GridWorld
+from loopline_simulator.full.network import FrameListener
 from loopline_simulator.kernel import Call, Kernel
 from loopline_simulator.streams import stream
 
@@ -17,9 +17,11 @@ _ASK_AGAIN_S = 5.0
 
 
 class Users:
-    """All of them together; ``are_content`` when every job has been taken in."""
+    """All users together; ``are_content`` once every job has been submitted."""
 
-    def __init__(self, seed: int, kernel: Kernel, world: World, ends: Ends, arrivals: Iterable[Arrival]) -> None:
+    def __init__(
+        self, seed: int, kernel: Kernel, world: GridWorld, ends: FrameListener, arrivals: Iterable[Arrival]
+    ) -> None:
         self._kernel, self._world, self._ends = kernel, world, ends
         self._random = stream(seed, "users")
         self._to_come = 0
@@ -33,7 +35,9 @@ class Users:
         return not self._to_come and len(self._world.answers) == len(self._asked)
 
     def ask_again(self) -> None:
-        """The master is back. Where it took a job in but did not say so, its store knows the key."""
+        """Submit again after a restart of the master. If it had accepted a job without an answer, its store knows the
+        key.
+        """
         known = {job.idempotency_key: job for job in self._world.store.jobs.values()}
         for key, spec in self._asked.items():
             if key in self._world.answers:
@@ -45,7 +49,7 @@ class Users:
         self._ends.master_heard()
 
     def steer_one(self) -> None:
-        """Somebody pauses, cancels or retries a job."""
+        """Pause, cancel or retry some job."""
         jobs = sorted(self._world.store.jobs)
         verb = str(self._random.choice(_VERBS))
         if not jobs or not self._world.is_up:
@@ -67,7 +71,7 @@ class Users:
         return arrive
 
     def _resume(self, job_id: int) -> None:
-        """Until the master has heard it."""
+        """Resume the job; ask again until the master has received it."""
         if self._world.store.jobs[job_id].paused:
             self._world.steer("resume", job_id)
             self._ends.master_heard()

@@ -1,1 +1,1 @@
-"""Models of papers that do not use the scheduler: they reproduce tables, and share the kernel only."""
+"""Models of papers that reproduce published tables. They share the kernel, and do not use the scheduler."""

@@ -1,1 +1,1 @@
-"""Workloads and machines that others wrote down."""
+"""Recorded workloads and machine availability, read from files."""

@@ -1,4 +1,4 @@
-"""Files that others wrote: opened, and named in what is wrong with them."""
+"""Trace files: opened as text, and named in errors."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from loopline_shared.errors import LooplineError
 
 @contextmanager
 def opened(file: Path) -> Iterator[TextIO]:
-    """A text file, or one packed by gzip."""
+    """Open a text file, which may be packed by gzip."""
     try:
         with (
             gzip.open(file, "rt", errors="replace") if file.suffix == ".gz" else file.open(errors="replace") as lines
@@ -26,7 +26,7 @@ def opened(file: Path) -> Iterator[TextIO]:
 
 @contextmanager
 def named(file: Path) -> Iterator[None]:
-    """Errors name the file as well as the line."""
+    """Name the file in errors that name a line."""
     try:
         yield
     except LooplineError as error:

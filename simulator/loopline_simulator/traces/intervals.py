@@ -1,4 +1,4 @@
-"""When machines were there: a CSV of intervals, one a line.
+"""Availability of machines: a CSV of intervals, one on each line.
 
 Columns are named in the first line, in any order: ``host,start,end`` and, where it is known, ``speed`` (reference
 CPU-seconds per second in that interval). Without such a line they come in this order. Times are seconds, or ISO 8601
@@ -10,7 +10,7 @@ from __future__ import annotations
 import csv
 import math
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from datetime import UTC, datetime
 
 from pydantic import TypeAdapter, ValidationError
@@ -24,8 +24,8 @@ _NAME: TypeAdapter[str] = TypeAdapter(Name)
 
 
 @dataclass(slots=True)
-class Machine:
-    """One host's stays, in order and disjoint; its speed, where the file says so."""
+class TracedMachine:
+    """Stays of one host, sorted and disjoint, and its speed if the file says it."""
 
     stays: list[Interval] = field(default_factory=list)
     speed: Piecewise | None = None
@@ -36,13 +36,14 @@ class _Row:
     line: int
     host: str
     start: float
+    _: KW_ONLY
     end: float
     speed: float | None
     is_dated: bool
 
 
-def read_machines(lines: Iterable[str]) -> dict[str, Machine]:
-    """By name, in the order of first mention. LooplineError names the line that is no interval."""
+def read_machines(lines: Iterable[str]) -> dict[str, TracedMachine]:
+    """Return the machines by name, in the order of first mention. Raises LooplineError with the line of a mistake."""
     rows = _rows(lines)
     kinds = {row.is_dated for row in rows}
     if len(kinds) > 1:
@@ -60,12 +61,12 @@ def to_lines(machines: Mapping[str, Iterable[Interval]]) -> list[str]:
     return ["host,start,end", *rows]
 
 
-def _machine(rows: list[_Row], zero: float) -> Machine:
+def _machine(rows: list[_Row], zero: float) -> TracedMachine:
     rows = sorted(rows, key=lambda row: row.start)
     stays = merged(Interval(row.start - zero, row.end - zero) for row in rows)
     known = [(row.start - zero, row.speed) for row in rows if row.speed is not None]
     speed = Piecewise([at for at, _ in known], [speed for _, speed in known]) if known else None
-    return Machine(stays, speed)
+    return TracedMachine(stays, speed)
 
 
 def _rows(lines: Iterable[str]) -> list[_Row]:
@@ -85,7 +86,7 @@ def _rows(lines: Iterable[str]) -> list[_Row]:
 
 
 def _cells(lines: Iterable[str]) -> Iterator[tuple[int, list[str]]]:
-    """(line, its cells) of all that is neither blank nor a comment."""
+    """Yield the line number and cells of each line; blank lines and comments are left out."""
     for number, line in enumerate(lines, 1):
         try:
             cells = [cell.strip() for cell in next(csv.reader([line]), [])]
@@ -116,7 +117,7 @@ def _row(line: int, cells: list[str], columns: Mapping[str, int]) -> _Row:
     if end < start:
         raise _wrong(line, f"it ends ({found['end']}) before it starts ({found['start']})")
     speed = _speed(line, found["speed"]) if found.get("speed") else None
-    return _Row(line, _name(line, found["host"]), start, end, speed, is_dated)
+    return _Row(line, _name(line, found["host"]), start, end=end, speed=speed, is_dated=is_dated)
 
 
 def _name(line: int, text: str) -> str:

@@ -1,9 +1,9 @@
-"""One run of a trace, and all that it depends on. Cases travel to other processes: they name their files."""
+"""A run of a trace, and everything that it depends on. Cases travel to other processes: they name their files."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from itertools import islice
 from pathlib import Path
 
@@ -18,11 +18,11 @@ from loopline_simulator.fast.metrics import Measures, Recorder
 from loopline_simulator.fast.world import Arrival, Host
 from loopline_simulator.streams import stream
 from loopline_simulator.traces.files import named, opened
-from loopline_simulator.traces.intervals import Machine, read_machines
+from loopline_simulator.traces.intervals import TracedMachine, read_machines
 from loopline_simulator.traces.swf import Selection, arrivals, read_jobs
 
 _STAYS = 10_000
-"""Drawn for a host at most."""
+"""Largest number of stays drawn for a host."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,16 +30,17 @@ class TraceCase:
     seed: int
     policy: str
     order: Order
+    _: KW_ONLY
     swf: Path
     selection: Selection
     park: Park
     availability: Path | None = None
     absence: Absence = Absence.LOSES
     lease_s: float = 300.0
-    stay_s: float | None = None  # mean time for which hosts are there, where no file says it; None: always
-    away_s: float = 3600.0  # ... and for which they are not
+    stay_s: float | None = None  # mean stay of hosts, without an availability file; None: always
+    away_s: float = 3600.0  # mean absence of hosts
     presence: Path | None = None
-    share: float = 0.0  # of its speed that a host has left over while its owner uses it
+    share: float = 0.0  # of a host's speed that is left while its owner uses it
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +53,7 @@ class TraceAnswer:
 
 
 def run(case: TraceCase) -> TraceAnswer:
-    """LooplineError where a file cannot be used, or where nothing ever finished."""
+    """Run the case. Raises LooplineError if a file is unusable or no job finished."""
     jobs = load_jobs(case.swf, case.selection)
     hosts, stays = _hosts(case)
     recorder = Recorder(hosts)
@@ -74,7 +75,7 @@ def load_jobs(file: Path, selection: Selection) -> list[Arrival]:
     return jobs
 
 
-def load_machines(file: Path) -> dict[str, Machine]:
+def load_machines(file: Path) -> dict[str, TracedMachine]:
     with opened(file) as lines, named(file):
         return read_machines(lines)
 
@@ -85,7 +86,7 @@ def _settings(case: TraceCase) -> SchedulerSettings:
 
 
 def _hosts(case: TraceCase) -> tuple[list[Host], dict[str, list[Interval]]]:
-    """Those of the park; or those that the file names, with its speeds, or the park's where it says none."""
+    """Return the hosts of the park or of the availability file, with the file's speeds where it says them."""
     hosts, stays = _machines(case)
     present = load_machines(case.presence) if case.presence is not None else {}
     strangers = present.keys() - {host.name for host in hosts}

@@ -1,15 +1,16 @@
-"""The Standard Workload Format of the Parallel Workloads Archive: one job a line, 18 numbers, comments after ``;``.
+"""The Standard Workload Format of the Parallel Workloads Archive: a job on each line, 18 numbers, comments after
+``;``.
 
--1 stands for unknown. Files are not always as the format says: lines of more or fewer fields (from the fifth on all
-may be missing), fractions where whole numbers belong, blank lines, comments anywhere. That is taken as it comes; what
-cannot be a job at all is an error with its line's number.
+-1 stands for unknown. Files often deviate from the format: lines of more or fewer fields (all from the fifth on may
+be missing), fractions where whole numbers belong, blank lines, comments anywhere. All this is accepted; a line that
+cannot be a job at all is an error with its number.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from enum import StrEnum
 
 from loopline_shared.errors import LooplineError
@@ -21,9 +22,9 @@ _LEAST, _FIELDS = 5, 18
 _LARGEST_SIZE = 1e15
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SwfJob:
-    """What is used of a line; None where it says -1. Times in seconds, ``submitted`` since the log's start."""
+    """Fields used of a line; None for -1. Times are in seconds, ``submitted`` since the log's start."""
 
     number: int
     submitted: float
@@ -38,7 +39,7 @@ class SwfJob:
 
 
 class TasksFrom(StrEnum):
-    """Which field says how many tasks a job has."""
+    """Field that gives the number of a job's tasks."""
 
     ALLOCATED = "allocated"  # processors that it got, else those it asked for
     REQUESTED = "requested"  # processors that it asked for, else those it got
@@ -46,27 +47,28 @@ class TasksFrom(StrEnum):
 
 
 class SizeFrom(StrEnum):
-    """Which field says how long one processor works for it."""
+    """Field that gives the time for which one processor works for a job."""
 
     RUN_TIME = "run-time"
-    CPU_TIME = "cpu-time"  # where it is known, else the run time
-    REQUESTED_TIME = "requested-time"  # what its user asked for, else the run time
+    CPU_TIME = "cpu-time"  # if known, else the run time
+    REQUESTED_TIME = "requested-time"  # requested by the user, else the run time
 
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Which jobs of a file, and as what."""
+    """Choice of a file's jobs, and the way they become tasks."""
 
-    first: int | None = None  # so many jobs that are usable
-    since: float = 0.0  # submitted from here on, in the file's seconds; it becomes time 0
-    until: float = math.inf  # ... and before this
-    stretch: float = 1.0  # of times between arrivals: 0.5 doubles the load
+    first: int | None = None  # number of usable jobs
+    since: float = 0.0  # earliest submission, in the file's seconds; it becomes time 0
+    until: float = math.inf  # latest submission (excluded)
+    _: KW_ONLY
+    stretch: float = 1.0  # factor on the times between arrivals: 0.5 doubles the load
     tasks_from: TasksFrom = TasksFrom.ALLOCATED
     size_from: SizeFrom = SizeFrom.RUN_TIME
 
 
 def read_jobs(lines: Iterable[str]) -> Iterator[SwfJob]:
-    """One after the other. LooplineError names the line that is none."""
+    """Yield the jobs one after the other. Raises LooplineError with the number of an invalid line."""
     for number, line in enumerate(lines, 1):
         content = line.partition(";")[0].split()
         if content:
@@ -74,8 +76,9 @@ def read_jobs(lines: Iterable[str]) -> Iterator[SwfJob]:
 
 
 def arrivals(jobs: Iterable[SwfJob], chosen: Selection) -> Iterator[Arrival]:
-    """The jobs that could run: without a time or without processors (never started) there is nothing to run. In the
-    order of the file, which is nearly that of submission.
+    """Yield the jobs that could run, in the order of the file, which is nearly that of submission.
+
+    A job without a time or without processors (it was never started) is left out.
     """
     taken = 0
     for job in jobs:
@@ -87,7 +90,7 @@ def arrivals(jobs: Iterable[SwfJob], chosen: Selection) -> Iterator[Arrival]:
 
 
 def to_line(job: SwfJob) -> str:
-    """As the format wants it; what is not known here is -1."""
+    """Return the job's line in the format; unknown fields are -1."""
     known = (
         job.number,
         job.submitted,
@@ -138,7 +141,7 @@ def _number(line: int, place: int, text: str) -> float:
 
 
 def _count(line: int, place: int, number: float | None) -> int | None:
-    """Processors: 0 is as good as unknown."""
+    """Return a number of processors; 0 counts as unknown."""
     if number is not None and number > MAX_TASKS:
         raise _wrong(line, f"field {place} is not a number of processors: {number:g}")
     return None if number is None or number < 1 else int(number)

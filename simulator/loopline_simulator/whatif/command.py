@@ -1,4 +1,4 @@
-"""``python -m loopline_simulator what-if``: reads an event log, and says what would have been."""
+"""``python -m loopline_simulator what-if``: replay an event log under other decisions."""
 
 from __future__ import annotations
 
@@ -19,11 +19,10 @@ from loopline_shared.model import Order
 from loopline_simulator.whatif import compare, outlook
 from loopline_simulator.whatif.durations import Durations
 from loopline_simulator.whatif.forecast import forecasts
-from loopline_simulator.whatif.jobfile import read_job
-from loopline_simulator.whatif.log import batches, broken
+from loopline_simulator.whatif.inputs import batches, broken, read_job
 from loopline_simulator.whatif.recording import Recording, rebased, record
+from loopline_simulator.whatif.replay_world import WhatIfWorld
 from loopline_simulator.whatif.tally import Tally
-from loopline_simulator.whatif.world import WhatIfWorld
 
 
 def what_if(
@@ -36,29 +35,29 @@ def what_if(
     seeds: Annotated[int, Parameter(validator=Number(gte=1, lte=10_000))] = 20,
     json: bool = False,
 ) -> int:
-    """A master's event log lived through again: under another policy or order, or with one job more.
+    """Replay a master's event log under another policy or order, or with one more job.
 
-    `loopline replay DATABASE` takes the same options, and reads the log from the database. Without any option all is
-    decided as it was; what differs then is the model's doing.
+    `loopline replay DATABASE` takes the same options, and reads the log from the database. Without any option the
+    decisions stay as they were: any difference then is the model's.
 
     Parameters
     ----------
     log
         Lines of JSON, as `python -m loopline_master.store.replay DATABASE --events` writes them; `-`: from stdin.
     policy
-        What if this policy had decided.
+        Replay with this policy.
     order
-        What if this had been promised about the order of completions.
+        Replay with this order guarantee.
     what_if_submit
-        What if this job were submitted at the log's end: JSON, TOML or YAML, as `POST /api/v1/jobs` takes it.
+        Submit this job at the log's end: JSON, TOML or YAML, as `POST /api/v1/jobs` takes it.
     seeds
         Runs for `--what-if-submit`, where something must be drawn at random.
     json
-        Answer with JSON on stdout, and nothing else.
+        Answer with JSON only, on stdout.
     """
     policy, order = _known("policy", policy, REGISTRY), _known("order", order, Order)
     new = None if what_if_submit is None else read_job(what_if_submit)
-    recording = _read(log)  # all that can be wrong with the options has been said by now
+    recording = _read(log)  # after all checks of the options
     settings = rebased(recording.settings, policy, order)
     if new is not None:
         runs = forecasts(recording, Durations(recording), new, settings, seeds)

@@ -1,9 +1,9 @@
-"""A recording and what would have been instead, side by side."""
+"""A recording beside its replay under other decisions."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import KW_ONLY, asdict, dataclass
 from statistics import fmean
 
 from loopline_master.core.entities import Job
@@ -12,12 +12,12 @@ from loopline_simulator.whatif.recording import Recording
 from loopline_simulator.whatif.tally import COMPLETED, Tally, passings
 
 SHOWN = 30
-"""Jobs that are listed for people; programs get all."""
+"""Number of jobs listed in the text; JSON has all of them."""
 
 
 @dataclass(frozen=True, slots=True)
-class Course:
-    """One job's, in seconds; None: it has not come to that. ``end_s`` counts from the log's beginning."""
+class JobTimes:
+    """Times of a job in seconds; None for an event still to come. ``end_s`` counts from the log's beginning."""
 
     state: str
     wait_s: float | None
@@ -28,19 +28,20 @@ class Course:
 
 @dataclass(frozen=True, slots=True)
 class Overall:
-    """Means are over the jobs that completed in both."""
+    """Figures of one side. Means are over the jobs that completed on both sides."""
 
     policy: str
     order: str
     wait_s: float | None
+    _: KW_ONLY
     execution_s: float | None
     total_s: float | None
     end_s: float | None  # of the last job to complete
     completed: int
-    passings: int  # without those that are excused: the job passed was paused or stalled
+    passings: int  # except excused ones, which passed a paused or stalled job
     excused: int
-    lost_s: float  # slot-seconds computed in vain
-    lost_share: float  # of all that was computed
+    lost_s: float  # slot-seconds of attempts without an accepted result
+    lost_share: float  # lost_s as a share of all slot-seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,12 +49,12 @@ class JobRow:
     job: int
     name: str
     size: float | None
-    recorded: Course
-    what_if: Course | None  # None: there was no room for it
+    recorded: JobTimes
+    what_if: JobTimes | None  # None: the replay had no room for it
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class WhatIfComparison:
     recorded: Overall
     what_if: Overall
     jobs: list[JobRow]
@@ -64,8 +65,10 @@ class Comparison:
 
 def compare(
     recording: Recording, other: Tally, settings: SchedulerSettings, jobs_as: Mapping[int, int]
-) -> Comparison:
-    """``settings``: those of the what-if; ``jobs_as``: its numbers of the recording's jobs."""
+) -> WhatIfComparison:
+    """Compare the recording with its replay under ``settings``; ``jobs_as`` maps recorded job numbers to replayed
+    ones.
+    """
     rows = [
         JobRow(job.id, job.spec.name, job.size, _course(job, recording.began), _course_of(other, jobs_as.get(job.id)))
         for job in sorted(recording.tally.jobs.values(), key=lambda job: job.id)
@@ -73,11 +76,11 @@ def compare(
     both = [row for row in rows if row.what_if and None not in (row.recorded.end_s, row.what_if.end_s)]
     recorded = _overall(recording.tally, recording.settings, [row.recorded for row in both], recording.began)
     what_if = _overall(other, settings, [row.what_if for row in both if row.what_if], 0.0)
-    return Comparison(recorded, what_if, rows)
+    return WhatIfComparison(recorded, what_if, rows)
 
 
-def text(comparison: Comparison) -> str:
-    """For people."""
+def text(comparison: WhatIfComparison) -> str:
+    """Return the comparison as text."""
     lines = [f"{'':24}{'recorded':>18}{'what if':>18}{'change':>10}"]
     lines += _overall_lines(comparison.recorded, comparison.what_if)
     lines += ["", f"{'job':>6}  {'name':16}{'wait':>20}{'execution':>22}{'total':>22}{'end':>22}"]
@@ -87,13 +90,13 @@ def text(comparison: Comparison) -> str:
     return "\n".join(lines)
 
 
-def _course_of(tally: Tally, job: int | None) -> Course | None:
+def _course_of(tally: Tally, job: int | None) -> JobTimes | None:
     return None if job is None else _course(tally.jobs[job], 0.0)
 
 
-def _course(job: Job, began: float) -> Course:
+def _course(job: Job, began: float) -> JobTimes:
     end = job.finished_at if job.state in COMPLETED else None
-    return Course(
+    return JobTimes(
         job.state.value,
         _between(job.submitted_at, job.started_at),
         _between(job.started_at, end),
@@ -102,7 +105,7 @@ def _course(job: Job, began: float) -> Course:
     )
 
 
-def _overall(tally: Tally, settings: SchedulerSettings, courses: Iterable[Course], began: float) -> Overall:
+def _overall(tally: Tally, settings: SchedulerSettings, courses: Iterable[JobTimes], began: float) -> Overall:
     listed = list(courses)
     found = passings(tally)
     completed = [job for job in tally.jobs.values() if job.state in COMPLETED]
@@ -111,14 +114,14 @@ def _overall(tally: Tally, settings: SchedulerSettings, courses: Iterable[Course
         settings.policy,
         settings.order.value,
         _mean(course.wait_s for course in listed),
-        _mean(course.execution_s for course in listed),
-        _mean(course.total_s for course in listed),
-        max((_between(began, job.finished_at) or 0.0 for job in completed), default=None),
-        len(completed),
-        found.count - found.excused,
-        found.excused,
-        tally.lost_s,
-        tally.lost_s / computed if computed else 0.0,
+        execution_s=_mean(course.execution_s for course in listed),
+        total_s=_mean(course.total_s for course in listed),
+        end_s=max((_between(began, job.finished_at) or 0.0 for job in completed), default=None),
+        completed=len(completed),
+        passings=found.count - found.excused,
+        excused=found.excused,
+        lost_s=tally.lost_s,
+        lost_share=tally.lost_s / computed if computed else 0.0,
     )
 
 

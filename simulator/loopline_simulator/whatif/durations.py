@@ -1,4 +1,4 @@
-"""How long an attempt takes where, from what a recording says (the model is in the package's docstring)."""
+"""Durations of attempts by task and machine, derived from a recording (the package's docstring has the model)."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from loopline_simulator.fast.availability import Piecewise
 from loopline_simulator.whatif.recording import Recording, Span
 
 BELIEVED = 4.0
-"""A job whose tasks took more than this times more or less than the others' sizes let expect is set right."""
+"""A job's sizes are corrected if its tasks took more than this factor more or less than other sizes let expect."""
 A_MINUTE = 60.0
-"""What a task needs of which nothing at all is known."""
+"""Work assumed for a task when the recording contains no work at all."""
 _LONGER = 1e-6
 
 
 class Durations:
-    """Work is in reference CPU-seconds as the workers' own measured speed counts them."""
+    """Durations of attempts. Work is in reference CPU-seconds by the workers' own measured speed."""
 
     def __init__(self, recording: Recording) -> None:
         self._specs = {job.id: job.spec for job in recording.tally.jobs.values()}
@@ -39,14 +39,16 @@ class Durations:
         self._typical = median(self.works)
 
     def plan(self, task: TaskId, worker: str, start: float, failures: int) -> tuple[float, Outcome]:
-        """When an attempt that starts at ``start`` will end, and how; its task has failed ``failures`` times."""
+        """Return the end and outcome of an attempt that starts at ``start``, after ``failures`` failures of
+        its task.
+        """
         failed = self._failed.get(task, [])
         if failures < len(failed):
             return self._failing(failed[failures], worker, start), Outcome.FAILED
         return self._end_of(task, worker, start), Outcome.SUCCEEDED
 
     def work(self, task: TaskId) -> float | None:
-        """What a task needs; None where the recording does not say."""
+        """Return the work of a task; None if it is unknown."""
         size = self._size(task)
         if size is not None:
             return size * self._factors.get(task.job, self.unit)
@@ -55,14 +57,14 @@ class Durations:
         return None
 
     def typical(self, job: int) -> list[float]:
-        """What tasks of this job needed, or of all jobs where none of its own is known."""
+        """Return the work of this job's tasks; that of all jobs if none of its own is known."""
         return self._of_job.get(job) or self.works
 
     def speed(self, worker: str) -> Piecewise:
         return self.speeds.get(worker) or Piecewise([0.0], [self._measured.get(worker, 1.0)])
 
     def new_job(self, spec: JobSpec, task: int) -> float | None:
-        """What a task of a job would need that is not in the recording."""
+        """Return the work of a task of a new job; None if its size is unknown."""
         size = size_at(spec, task)
         return None if size is None else size * self.unit
 
@@ -100,7 +102,9 @@ class Durations:
         return self.speed(span.worker).work_between(span.start, span.start + span.took_s)
 
     def _calibrated(self) -> tuple[float, dict[int, float]]:
-        """Work per unit of size: of all jobs, and of each (the same, unless its sizes cannot be believed)."""
+        """Return the work per unit of size: of all jobs, and of each (the same, unless its sizes are not
+        credible).
+        """
         ratios: dict[int, list[float]] = defaultdict(list)
         for task, spans in self._good.items():
             size = self._size(task)
@@ -129,8 +133,9 @@ class Durations:
 
 
 def _pieces(stretches: Iterable[tuple[float, float, float]]) -> Piecewise:
-    """(start, end, speed) of attempts, several at once where there are slots: their mean at every moment; where
-    there is none, the last that there was.
+    """Return a machine's mean speed over time from (start, end, speed) of its attempts, which may overlap.
+
+    Between attempts the last speed holds.
     """
     edges = sorted(
         (time, kind, speed)
@@ -151,7 +156,7 @@ def _pieces(stretches: Iterable[tuple[float, float, float]]) -> Piecewise:
 
 
 def _is_about(span: Span, start: float) -> bool:
-    """An attempt that starts then runs, in part, while the recorded one did."""
+    """True if an attempt that starts then overlaps with the recorded one."""
     return abs(start - span.start) < max(span.took_s, _LONGER)
 
 

@@ -1,9 +1,9 @@
-"""One job more, now: when it would start and end, whom it would delay, and for whom it must wait.
+"""Forecast for one more job now: its start and end, the jobs it delays, and the jobs it waits for.
 
-The grid goes on from the log's end, once with the new job and once without; both with the same luck. What is not
-known is drawn anew for each seed: a task's work, where it has no size, from what tasks of its job (or of any) came
-to; a machine's speed by letting it live its recorded past again, from a random moment on. Machines that are there
-stay, those that are not stay away; nobody submits anything else, and nothing fails.
+The grid goes on from the log's end, once with the new job and once without; both with the same luck. Unknown
+quantities are drawn for each seed: the work of a task without a size from the work of its job's tasks (or of any); a
+machine's speed by repeating its recorded past from a random moment on. Connected machines stay, others stay away;
+there are no further submissions and no failures.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ from loopline_simulator.whatif.tally import Tally
 
 
 class Luck:
-    """What is drawn in the run of one seed: the same with the new job and without it."""
+    """Random draws of one seed, the same with the new job and without it."""
 
     def __init__(self, recording: Recording, durations: Durations, seed: int, new: JobSpec) -> None:
         self._recording, self._durations, self._seed, self._new = recording, durations, seed, new
-        self.is_certain = True  # nothing had to be drawn
+        self.is_certain = True  # until a random draw
 
     def speed(self, worker: str) -> Speed:
-        """From now on."""
+        """Return the worker's speed from now on."""
         past = self._durations.speed(worker)
         if past.is_steady:
             return Steady(past.last)
@@ -52,7 +52,7 @@ class Luck:
         return known if known is not None else self._drawn(task, self._durations.typical(task.job))
 
     def rest(self, attempt: Attempt, now: float) -> float:
-        """What is left of a task that runs since then. Where it should have ended already: less than it has had."""
+        """Return the work left of a running task; if it should have ended already, less than it has done so far."""
         began = attempt.dispatched_at - self._recording.began
         done = self._durations.speed(attempt.worker).work_between(began, now)
         known = self._known(attempt.task_id)
@@ -75,7 +75,7 @@ class Luck:
 
 
 class ForecastWorld(ChangingWorld):
-    """The grid as it was at the log's end, and on. Times are seconds since 1970."""
+    """The grid from the log's end on. Times are seconds since 1970."""
 
     def __init__(
         self, recording: Recording, luck: Luck, settings: SchedulerSettings, observe: Callable[[Effects], None]
@@ -85,7 +85,7 @@ class ForecastWorld(ChangingWorld):
         super().__init__(settings, [], [], observe)
 
     def submit(self, spec: JobSpec) -> Job:
-        """The new job; LooplineError where the master would not take it."""
+        """Submit the new job. Raises LooplineError if the master would decline it."""
         (reply,) = self._step([JobSubmitted("user", spec)]).replies
         if isinstance(reply, Declined):
             raise LooplineError(reply.code, reply.message, reply.hint, reply.status)
@@ -93,7 +93,7 @@ class ForecastWorld(ChangingWorld):
         return self.scheduler.state.jobs[reply.job]
 
     def _begin(self, settings: SchedulerSettings) -> None:
-        """As a master that starts again: its workers come back, and say what they hold."""
+        """Begin as a restarted master does: its workers come back and report their attempts."""
         self.kernel.now = self.now
         state = self._recording.scheduler.state
         self.scheduler = Scheduler(_snapshot(state))
@@ -112,7 +112,7 @@ class ForecastWorld(ChangingWorld):
         return host
 
     def _go_on(self, host: Host, attempt: Attempt) -> None:
-        """With what it was doing when the log ended."""
+        """Continue an attempt that was under way when the log ended."""
         if attempt.waiting:
             host.waiting[attempt.id] = attempt.slots
             return
@@ -126,19 +126,19 @@ class ForecastWorld(ChangingWorld):
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
-    """Of one seed; times in seconds from now, None: never."""
+class ForecastRun:
+    """Forecast of one seed; times in seconds from now, None for never."""
 
     start: float | None
     end: float | None
-    delays: dict[int, float | None]  # by job that would end without the new one; None: now it never does
+    delays: dict[int, float | None]  # by job that ends without the new one; None: with it, the job never ends
     waits_for: list[int]
     is_certain: bool
 
 
 def forecast(
     recording: Recording, durations: Durations, spec: JobSpec, settings: SchedulerSettings, seed: int
-) -> Run:
+) -> ForecastRun:
     luck = Luck(recording, durations, seed, spec)
     without, with_it = Tally(), Tally()
     ForecastWorld(recording, luck, settings, without).run()
@@ -146,7 +146,7 @@ def forecast(
     new = world.submit(spec)
     waits_for = _waits_for(world.scheduler.state, new)
     world.run()
-    return Run(
+    return ForecastRun(
         start=_since(world.now, new.started_at),
         end=_since(world.now, new.finished_at),
         delays={
@@ -161,8 +161,8 @@ def forecast(
 
 def forecasts(
     recording: Recording, durations: Durations, spec: JobSpec, settings: SchedulerSettings, seeds: int
-) -> list[Run]:
-    """One a seed; a single one where there is nothing to draw."""
+) -> list[ForecastRun]:
+    """Return a forecast for each seed; a single one if nothing is drawn at random."""
     first = forecast(recording, durations, spec, settings, 1)
     more = range(2, seeds + 1) if not first.is_certain else ()
     return [first, *(forecast(recording, durations, spec, settings, seed) for seed in more)]
@@ -180,7 +180,7 @@ def _since(start: float, end: float | None) -> float | None:
 
 
 def _snapshot(state: State) -> Snapshot:
-    """Copies of all that is not over: each run has its own."""
+    """Return copies of all that is not over: each run has its own."""
     fresh = {job.id: [*state.fresh[job.id].pairs()] for job in state.jobs.values()}
     return Snapshot(
         replace(state.grid),

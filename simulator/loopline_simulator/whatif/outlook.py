@@ -1,24 +1,24 @@
-"""What the forecasts of several seeds come to, for programs and for people."""
+"""Summary of the forecasts of several seeds, as JSON and as text."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import KW_ONLY, asdict, dataclass
 from statistics import fmean, median
 
 from loopline_master.core.events import SchedulerSettings
 from loopline_shared.spec import JobSpec
 from loopline_simulator.whatif.compare import seconds
-from loopline_simulator.whatif.forecast import Run
+from loopline_simulator.whatif.forecast import ForecastRun
 from loopline_simulator.whatif.recording import Recording
 
 NOTICED_S = 0.5
-"""A shorter delay than this is not spoken of."""
+"""Shortest delay that is mentioned."""
 
 
 @dataclass(frozen=True, slots=True)
-class Range:
-    """Of the seeds in which it came to pass, in seconds."""
+class QuantileRange:
+    """Median and extremes in seconds, over the seeds in which the event occurred."""
 
     median: float
     least: float
@@ -35,46 +35,47 @@ class Delay:
 
 @dataclass(frozen=True, slots=True)
 class Outlook:
-    """``start`` and ``end`` are counted from now; None: in no run."""
+    """Forecast over all seeds. ``start`` and ``end`` count from now; None if no run came to them."""
 
     name: str
     tasks: int
     size: float | None
+    _: KW_ONLY
     policy: str
     order: str
-    runs: int  # 1: nothing had to be drawn
+    runs: int  # 1: no random draws
     ended: int  # runs in which it ended
-    start: Range | None
-    end: Range | None
-    waits_for: list[int]  # jobs that it may not pass
-    delays: list[Delay]  # of the jobs that would end, the longest first
+    start: QuantileRange | None
+    end: QuantileRange | None
+    waits_for: list[int]  # jobs that it must not pass
+    delays: list[Delay]  # of jobs that would still end, the longest first
     stopped: list[int]  # jobs that in some run would no longer end
 
     def to_json(self) -> dict[str, object]:
         return asdict(self)
 
 
-def outlook(recording: Recording, new: JobSpec, settings: SchedulerSettings, runs: Sequence[Run]) -> Outlook:
+def outlook(recording: Recording, new: JobSpec, settings: SchedulerSettings, runs: Sequence[ForecastRun]) -> Outlook:
     jobs = sorted({job for run in runs for job in run.delays})
     delays = [_delay(recording, job, runs) for job in jobs]
     return Outlook(
         new.name,
         new.task_count,
         new.known_size,
-        settings.policy,
-        settings.order.value,
-        len(runs),
-        sum(run.end is not None for run in runs),
-        _range(run.start for run in runs),
-        _range(run.end for run in runs),
-        runs[0].waits_for,
-        sorted((delay for delay in delays if delay is not None), key=lambda delay: (-delay.mean_s, delay.job)),
-        [job for job in jobs if any(run.delays.get(job, 0.0) is None for run in runs)],
+        policy=settings.policy,
+        order=settings.order.value,
+        runs=len(runs),
+        ended=sum(run.end is not None for run in runs),
+        start=_range(run.start for run in runs),
+        end=_range(run.end for run in runs),
+        waits_for=runs[0].waits_for,
+        delays=sorted((delay for delay in delays if delay is not None), key=lambda delay: (-delay.mean_s, delay.job)),
+        stopped=[job for job in jobs if any(run.delays.get(job, 0.0) is None for run in runs)],
     )
 
 
 def text(found: Outlook) -> str:
-    """For people."""
+    """Return the forecast as text."""
     tasks = "1 task" if found.tasks == 1 else f"{found.tasks:,} tasks"
     size = "of unknown size" if found.size is None else f"size {seconds(found.size)}"
     lines = [f"{found.name or 'the job'} ({tasks}, {size}), submitted now under {found.policy}, order {found.order}:"]
@@ -84,11 +85,11 @@ def text(found: Outlook) -> str:
             f"  in {found.runs - found.ended} of {found.runs} runs it would not end on the machines there are"
         )
     if found.waits_for:
-        lines.append(f"  may not pass    {_jobs(found.waits_for)}: its last task is kept back for them")
+        lines.append(f"  may not pass    {_jobs(found.waits_for)}: its last task is held for them")
     else:
         lines.append("  need not wait for any job")
     lines += _delay_lines(found)
-    drawn = "nothing had to be drawn" if found.runs == 1 else f"{found.runs} runs, each with other luck"
+    drawn = "no random draws" if found.runs == 1 else f"{found.runs} runs with different random draws"
     return "\n".join([*lines, f"  ({drawn})"])
 
 
@@ -100,22 +101,22 @@ def _delay_lines(found: Outlook) -> list[str]:
         for delay in later
     ]
     lines += [f"  would keep      job {job} from ending" for job in found.stopped]
-    return lines or ["  would delay nobody"]
+    return lines or ["  would delay no job"]
 
 
-def _delay(recording: Recording, job: int, runs: Sequence[Run]) -> Delay | None:
+def _delay(recording: Recording, job: int, runs: Sequence[ForecastRun]) -> Delay | None:
     known = [delay for run in runs if (delay := run.delays.get(job)) is not None]
     if not known:
         return None
     return Delay(job, recording.tally.jobs[job].spec.name, fmean(known), max(known))
 
 
-def _range(values: Iterable[float | None]) -> Range | None:
+def _range(values: Iterable[float | None]) -> QuantileRange | None:
     known = [value for value in values if value is not None]
-    return Range(median(known), min(known), max(known)) if known else None
+    return QuantileRange(median(known), min(known), max(known)) if known else None
 
 
-def _range_text(found: Range | None) -> str:
+def _range_text(found: QuantileRange | None) -> str:
     if found is None:
         return "never, on the machines there are"
     if found.most - found.least < NOTICED_S:

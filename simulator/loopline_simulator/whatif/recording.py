@@ -1,6 +1,6 @@
-"""What a live master's event log tells: what came from outside, how long attempts took, what became of the jobs.
+"""A recording of a live master's event log: external events, durations of attempts, and the fate of the jobs.
 
-The log is stepped through a fresh scheduler as it is read; only numbers and what came from outside are kept.
+The log is stepped through a fresh scheduler as it is read; only numbers and external events are kept.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ from loopline_simulator.whatif.tally import Tally
 
 @dataclass(frozen=True, slots=True)
 class Reported:
-    """The worker spoke: the first report of a session, one that offers another number of slots, or one without
-    which its lease would have ended otherwise.
+    """A report that matters: the first of a session, one with another number of slots, or the last to renew
+    a lease.
     """
 
     worker: str
@@ -43,7 +43,7 @@ class Reported:
 
 @dataclass(frozen=True, slots=True)
 class FellSilent:
-    """The last that was heard of the worker's session, of which nobody said that it ended."""
+    """The last sign of a worker's session whose end nobody reported."""
 
     worker: str
 
@@ -57,7 +57,7 @@ FromOutside = (
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """What came from outside in one step."""
+    """External events of one step."""
 
     at: float  # seconds since the log began
     items: list[FromOutside]
@@ -65,7 +65,7 @@ class Moment:
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """An attempt, and how long it took up its worker; one that was cancelled would have taken longer."""
+    """An attempt and the time for which it occupied its worker; a cancelled one would have taken longer."""
 
     task: TaskId
     worker: str
@@ -74,9 +74,9 @@ class Span:
     outcome: Outcome
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class Recording:
-    """Times are in seconds since ``began`` (seconds since 1970)."""
+    """A log in numbers. Times are in seconds since ``began`` (seconds since 1970)."""
 
     began: float = 0.0
     ended: float = 0.0
@@ -89,7 +89,7 @@ class Recording:
 
 
 def record(batches: Iterable[Batch]) -> Recording:
-    """Take in a whole log. LooplineError where the scheduler cannot follow it."""
+    """Read a whole log. Raises LooplineError if the scheduler cannot follow it."""
     recorder = _Recorder()
     for batch in batches:
         recorder.take(batch)
@@ -102,7 +102,7 @@ class _Recorder:
         self._sessions: dict[str, tuple[int, float]] = {}  # open ones: number, since when
         self._kept: dict[str, tuple[float, int]] = {}  # of open sessions: the last report kept; when, slots
         self._heard: dict[str, float] = {}  # the last report that was not kept, if there is one since
-        self._boots: dict[str, tuple[str, float]] = {}  # by worker: the agent's present life, since when
+        self._boots: dict[str, tuple[str, float]] = {}  # by worker: the agent's boot, since when
         self._is_first = True
 
     def take(self, batch: Batch) -> None:
@@ -140,7 +140,7 @@ class _Recorder:
             raise LooplineError("log", message, hint) from error
 
     def _outside(self, event: Event, now: float) -> list[FromOutside]:
-        """What of an event is not the scheduler's own doing."""
+        """Return the external part of an event."""
         match event:
             case MasterStarted(settings):
                 self._recording.settings = settings
@@ -176,7 +176,7 @@ class _Recorder:
         return [Reported(worker, slots)]
 
     def _keep_last(self, worker: str) -> None:
-        """Its lease is that of the last report: let that come again."""
+        """Keep the last report of a session, which decides when its lease ends."""
         at = self._heard.pop(worker, None)
         if at is not None:
             slots = self._kept[worker][1]
@@ -184,7 +184,7 @@ class _Recorder:
             self._recording.moments.append(Moment(at, [Reported(worker, slots)]))
 
     def _close(self, effects: Effects, batch: Batch) -> None:
-        """A lease ran out: the silence began with the last report."""
+        """Record silences: a worker whose lease ran out fell silent after its last report."""
         joined = {event.worker for event in batch.events if isinstance(event, WorkerJoined)}
         for worker, session in effects.closes:
             if worker not in joined and self._sessions.get(worker, (None,))[0] == session:
@@ -208,7 +208,7 @@ class _Recorder:
         start = now - took
         has_waited = attempt is not None and (attempt.waiting or attempt.waited_s > 0)
         dispatched = start if attempt is None or has_waited else attempt.dispatched_at - self._recording.began
-        if self._boots.get(event.worker, ("", now))[1] <= dispatched:  # else it was sent once more
+        if self._boots.get(event.worker, ("", now))[1] <= dispatched:  # otherwise it was sent again
             start = dispatched
             if self._sessions.get(event.worker, (0, now))[1] <= start and result.outcome is not Outcome.CANCELLED:
                 took = now - start
@@ -229,7 +229,7 @@ def _keep_machines(recording: Recording) -> None:
 
 
 def _stopping(recording: Recording) -> set[str]:
-    """Return the workers that offer no slots as the log ends, though no owner withholds any."""
+    """Return the workers that stop as the log ends: they offer zero slots although their owners withhold none."""
     loads = {worker.name: worker.load for worker in recording.scheduler.state.workers.values()}
     return {name for name, load in loads.items() if load is not None and not load.slots and not load.withheld}
 
@@ -252,6 +252,6 @@ def _goes(item: FromOutside, going: set[str]) -> bool:
 
 
 def rebased(settings: SchedulerSettings, policy: str | None, order: str | None) -> SchedulerSettings:
-    """The recorded settings with another policy or order."""
+    """Return the recorded settings with another policy or order."""
     chosen = replace(settings, policy=policy or settings.policy)
     return replace(chosen, order=Order(order)) if order else chosen

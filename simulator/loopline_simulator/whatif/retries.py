@@ -1,4 +1,4 @@
-"""Failed and cancelled jobs that their owners tried again."""
+"""Failed and cancelled jobs that their users retried."""
 
 from __future__ import annotations
 
@@ -14,9 +14,7 @@ _UNSUCCESSFUL = (TaskState.FAILED, TaskState.CANCELLED)
 
 
 class Retriable:
-    """The rows of jobs that will be retried: as they are here, not as they were in the recording. Jobs go by their
-    numbers in the recording.
-    """
+    """Rows of jobs that will be retried, as they are in the replay. Jobs go by their numbers in the recording."""
 
     def __init__(self, recorded: Iterable[int]) -> None:
         self._jobs: dict[int, Job | None] = dict.fromkeys(recorded)
@@ -24,7 +22,7 @@ class Retriable:
         self._overdue: set[int] = set()
 
     def note(self, effects: Effects, recorded_as: Mapping[int, int]) -> list[int]:
-        """Those that have ended now, and should have been retried already."""
+        """Return the jobs that have ended now and whose retry is overdue."""
         if not self._jobs:
             return []
         for job in effects.jobs.values():
@@ -36,7 +34,7 @@ class Retriable:
         return [job for job in sorted(self._overdue) if self._is_retriable(job)]
 
     def event(self, recorded: int) -> JobRetried | None:
-        """Its retry; None where that must wait, or where there is nothing to retry."""
+        """Return the job's retry; None if it must wait or there is nothing to do."""
         self._overdue.discard(recorded)
         job = self._jobs[recorded]
         if job is None or not self._is_retriable(recorded):

@@ -1,4 +1,4 @@
-"""What became of the jobs, told from a scheduler's effects: the same for a recording and for what is simulated."""
+"""Fate of the jobs, collected from a scheduler's effects: the same for a recording and for a replay."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ COMPLETED = (JobState.SUCCEEDED, JobState.FAILED)
 
 @dataclass(slots=True)
 class Tally:
-    """Shown every step's effects, it knows every job as it was last, and what was computed."""
+    """Observer of every step's effects that collects each job's last row and the computing time."""
 
     jobs: dict[int, Job] = field(default_factory=dict)
-    exempt: set[tuple[int, int]] = field(default_factory=set)  # (job, predecessor) that it was let pass
+    exempt: set[tuple[int, int]] = field(default_factory=set)  # (job, predecessor that it was allowed to pass)
     used_s: float = 0.0  # slot-seconds of attempts whose result was accepted
     _lost: dict[AttemptId, float] = field(default_factory=dict)
 
@@ -33,7 +33,7 @@ class Tally:
 
     @property
     def lost_s(self) -> float:
-        """Slot-seconds computed in vain: of attempts that were cancelled, failed or lost."""
+        """Slot-seconds of attempts that were cancelled, failed or lost."""
         return sum(self._lost.values())
 
     def _count(self, attempt: Attempt, now: float) -> None:
@@ -50,10 +50,10 @@ class Tally:
 
 @dataclass(frozen=True, slots=True)
 class Passings:
-    """Pairs in which a job completed before one that had come before it, was still there and is not larger."""
+    """Pairs in which a job completed before an earlier one that was still there and is not larger."""
 
     count: int
-    excused: int  # of those, the earlier one was paused or stalled
+    excused: int  # of those, pairs whose earlier job was paused or stalled
 
 
 def passings(tally: Tally) -> Passings:

@@ -1,4 +1,4 @@
-/** The one way to the master: requests to its REST API, and what they say when they fail. */
+/** Requests to the master's REST API, and their errors. */
 
 export const API = "/api/v1";
 
@@ -19,7 +19,7 @@ export class Problem extends Error {
     super(detail);
   }
 
-  /** Nobody answered: the master is away, or the network. */
+  /** No answer: the master or the network is down. */
   get isAway(): boolean {
     return this.status === 0 || this.status === 502 || this.status === 503 || this.status === 504;
   }
@@ -37,7 +37,7 @@ export interface Options {
 type Listener = (problem: Problem | null) => void;
 const listeners = new Set<Listener>();
 
-/** Be told how each request went: null, or why it failed. */
+/** Calls the listener with the outcome of each request: null, or the error. */
 export function onOutcome(listener: Listener): void {
   listeners.add(listener);
 }
@@ -60,7 +60,7 @@ export const get = <T>(path: string, query?: Query, signal?: AbortSignal): Promi
 export const post = <T>(path: string, body?: unknown, headers?: Record<string, string>): Promise<T> =>
   ask<T>("POST", path, { body, headers });
 
-/** The response, if it says that all is well; Problem where it does not, or never comes. */
+/** Returns a successful response. Throws a Problem if it fails or never comes. */
 export async function request(method: string, path: string, options: Options = {}): Promise<Response> {
   try {
     const response = await fetch(url(path, options.query), { method, ...written(options) });

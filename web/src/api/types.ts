@@ -35,7 +35,7 @@ export type HistoryReport = Schemas["HistoryReport"];
 export type HistoryLine = Schemas["HistoryLine"];
 /** A file that a task has left. */
 export type OutputFile = Schemas["OutputFile"];
-/** What a job would become, were it submitted. */
+/** Preview of a submission. */
 export type Preview = Schemas["Preview"];
 
 export interface Page<Item> {

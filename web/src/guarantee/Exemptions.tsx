@@ -5,7 +5,7 @@ import { Section } from "../ui/Section";
 import { Empty } from "../ui/states";
 
 const REASONS: Record<string, string> = {
-  paused: "the earlier job was paused by its owner",
+  paused: "the earlier job was paused by its user",
   stalled: "no connected worker could run the earlier job",
   "order-none": "no order was promised when the later job was submitted",
 };
@@ -27,7 +27,7 @@ export function Exemptions({ report }: { report: PassingReport }) {
       {report.latest.length ? (
         <Latest passings={report.latest} />
       ) : (
-        <Empty>No job has ever completed before one that it should not pass.</Empty>
+        <Empty>No job has ever completed before a job that it must not pass.</Empty>
       )}
     </Section>
   );

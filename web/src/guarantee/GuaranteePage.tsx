@@ -9,9 +9,9 @@ import { Exemptions } from "./Exemptions";
 import { LedgerSection } from "./LedgerSection";
 
 const ORDERS: Record<string, string> = {
-  hold: "A job’s last task is not computed before those jobs have completed that it may not pass.",
-  deliver: "A job is computed freely; it completes when those jobs have that it may not pass.",
-  none: "Nothing is promised for jobs submitted now.",
+  hold: "A job’s last task starts only after the jobs have completed that it must not pass.",
+  deliver: "A job is computed freely; it completes only after the jobs that it must not pass.",
+  none: "No order is guaranteed for jobs submitted now.",
 };
 
 /** Is the order kept, where does it not apply, and are the replicas worth it. */
@@ -48,7 +48,7 @@ function Verdict({ report }: { report: PassingReport }) {
           label="Passings"
           value={count(report.passings)}
           tone={report.passings ? "bad" : "good"}
-          note={report.passings ? "a bug: please report it" : "as promised"}
+          note={report.passings ? "a bug: please report it" : "as guaranteed"}
         />
         <Tally label="Exempt pairs" value={count(excused)} note="allowed, each on record" />
         <Tally label="In force" value={report.order} />

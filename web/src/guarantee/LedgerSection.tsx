@@ -16,7 +16,7 @@ const SPANS: [string, number][] = [
 const READ_EVERY_MS = 60_000;
 const MOST_USERS = 1000;
 
-/** Whether replicas are worth it: what they cost, and how often they won. */
+/** Cost and benefit of replicas: their CPU time, and how often they won. */
 export function LedgerSection() {
   const [span, setSpan] = useState(SPANS[1]![1]);
   const ledger = useResource(
@@ -27,7 +27,7 @@ export function LedgerSection() {
   );
   return (
     <Section
-      title="What computation was good for"
+      title="CPU time by outcome"
       aside={
         <div class="buttons joined" role="group" aria-label="Length of time">
           {SPANS.map(([name, seconds]) => (

@@ -1,4 +1,4 @@
-/** What computation was good for: the replication ledger of the whole grid. */
+/** CPU time of the whole grid by outcome. */
 import type { HistoryLine } from "../api/types";
 
 type Sums = Pick<

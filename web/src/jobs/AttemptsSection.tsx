@@ -6,11 +6,11 @@ import { Chip } from "../ui/Chip";
 import { Section } from "../ui/Section";
 import { Empty } from "../ui/states";
 
-/** Who tried it, where, and whose result it is. */
+/** Attempts of a task: worker, times, and the accepted result. */
 export function AttemptsSection({ attempts }: { attempts: AttemptView[] }) {
   return (
     <Section title="Attempts">
-      {attempts.length ? <AttemptsTable attempts={attempts} /> : <Empty>It has not been tried yet.</Empty>}
+      {attempts.length ? <AttemptsTable attempts={attempts} /> : <Empty>No attempt yet.</Empty>}
     </Section>
   );
 }
@@ -78,11 +78,11 @@ function AttemptsTable({ attempts }: { attempts: AttemptView[] }) {
   );
 }
 
-/** Until when one computes that was lost, nobody knows. */
+/** The end of a lost attempt is unknown. */
 function Took({ attempt }: { attempt: AttemptView }) {
   if (attempt.state === "lost" && attempt.ended_at === null)
     return (
-      <span class="faint" title="Its worker is away, and may come back with it">
+      <span class="faint" title="Its worker is disconnected, and may come back with it">
         not known
       </span>
     );
@@ -91,12 +91,12 @@ function Took({ attempt }: { attempt: AttemptView }) {
 
 function AttemptState({ attempt }: { attempt: AttemptView }) {
   return (
-    <span class="standing">
+    <span class="state-cell">
       <Chip state={attempt.state} />
-      {attempt.waiting && <span class="faint">waits there for a slot</span>}
+      {attempt.waiting && <span class="faint">prefetched, waiting for a slot</span>}
       {attempt.frozen && <Chip state="frozen" />}
       {attempt.replica && <span class="faint">replica</span>}
-      {attempt.accepted && <span class="faint">its result counts</span>}
+      {attempt.accepted && <span class="faint">its result is accepted</span>}
     </span>
   );
 }

@@ -1,7 +1,7 @@
 import { API } from "../api/client";
 import type { JobView } from "../api/types";
 
-/** All results as lines of JSON; what the tasks left as files, in one archive. */
+/** Downloads: all results as lines of JSON, and all output files as one archive. */
 export function Download({ job }: { job: JobView & { spec: { outputs?: string[] } } }) {
   const hasOutputs = (job.spec.outputs ?? []).length > 0;
   return (

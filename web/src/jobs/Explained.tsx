@@ -2,7 +2,7 @@ import type { Explanation } from "../api/types";
 import { Link } from "../router";
 import { pieces } from "./pieces";
 
-/** Why it is where it is, in the scheduler's own sentence; jobs that it names are links. */
+/** The scheduler's explanation of the state; jobs named in it are links. */
 export function Explained({ explanation, own }: { explanation: Explanation; own?: number }) {
   return (
     <p class="explained">

@@ -81,7 +81,7 @@ function FinishedTable({ jobs, onDone }: { jobs: JobView[]; onDone: () => void }
             <th scope="col" class="right">
               Size
             </th>
-            <th scope="col">Owner</th>
+            <th scope="col">User</th>
             <th scope="col">Ended</th>
             <th scope="col" class="right">
               Took
@@ -100,7 +100,7 @@ function FinishedTable({ jobs, onDone }: { jobs: JobView[]; onDone: () => void }
                 <JobName job={job} />
               </th>
               <td data-name="State">
-                <span class="standing">
+                <span class="state-cell">
                   <Chip state={job.state} />
                   <Differing job={job} />
                 </span>
@@ -111,7 +111,7 @@ function FinishedTable({ jobs, onDone }: { jobs: JobView[]; onDone: () => void }
               <td data-name="Size" class="right number">
                 {sizeOf(job)}
               </td>
-              <td data-name="Owner">{job.owner}</td>
+              <td data-name="User">{job.owner}</td>
               <td data-name="Ended" class="number">
                 {shortMoment(job.finished_at, now.value)}
               </td>

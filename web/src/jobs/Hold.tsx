@@ -2,17 +2,17 @@ import type { JobView } from "../api/types";
 import { Link } from "../router";
 import { plural } from "../text/human";
 import { Chip } from "../ui/Chip";
-import { standing } from "./jobs";
+import { stateOf } from "./jobs";
 import type { LiveJob } from "./jobs";
 
 const MOST_NAMED = 3;
 
-/** A job's state, and where another job is the reason, which one. */
-export function Standing({ job }: { job: LiveJob }) {
+/** A job's state, with the job that is the reason for it, if any. */
+export function StateCell({ job }: { job: LiveJob }) {
   const others = job.heldBy !== null ? [job.heldBy] : (job.waiting_for ?? []);
   return (
-    <span class="standing">
-      <Chip state={standing(job)} />
+    <span class="state-cell">
+      <Chip state={stateOf(job)} />
       <Differing job={job} />
       {others.length > 0 && !job.paused && (
         <span class="faint">
@@ -37,7 +37,7 @@ export function JobLinks({ jobs }: { jobs: number[] }) {
   );
 }
 
-/** Results of one task that contradict each other: somebody should look. */
+/** Marks tasks with contradictory results. */
 export function Differing({ job }: { job: JobView }) {
   if (!job.mismatches) return null;
   return <Chip state="mismatch">{plural(job.mismatches, "task")} with different results</Chip>;

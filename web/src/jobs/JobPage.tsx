@@ -14,7 +14,7 @@ import { Shown } from "../ui/states";
 import { EtaText } from "./EtaText";
 import { Explained } from "./Explained";
 import { Differing, JobLinks } from "./Hold";
-import { isOver, sizeOf, standing } from "./jobs";
+import { isOver, sizeOf, stateOf } from "./jobs";
 import { Download } from "./Download";
 import { SpecSection } from "./SpecSection";
 import { Steering } from "./Steering";
@@ -39,7 +39,7 @@ export function JobPage({ job: id }: { job: number }) {
             <h1>
               <Swatch job={id} /> Job {id} <span class="name">{job.name}</span>
             </h1>
-            <Chip state={standing(job)} />
+            <Chip state={stateOf(job)} />
             <Differing job={job} />
             <span class="buttons end">
               {isOver(job) && <Download job={job} />}
@@ -68,11 +68,11 @@ function JobFacts({ job }: { job: JobDetail }) {
   return (
     <Facts
       of={[
-        ["Owner", job.owner],
+        ["User", job.owner],
         ["Size", sizeOf(job) + spreadOf(job)],
         ["Tasks", count(job.task_count)],
         ["Submitted", moment(job.submitted_at)],
-        ["Comes after", after.length > 0 && <JobLinks jobs={after} />],
+        ["Depends on", after.length > 0 && <JobLinks jobs={after} />],
         ["Entered the grid", after.length > 0 && job.entered_at && moment(job.entered_at)],
         ["Waited", between(job.submitted_at, job.started_at ?? job.finished_at, now.value)],
         ["Started", job.started_at !== null && moment(job.started_at)],
@@ -80,31 +80,31 @@ function JobFacts({ job }: { job: JobDetail }) {
         ["Took", job.started_at !== null && between(job.started_at, job.finished_at, now.value)],
         ["Held for", job.held_at !== null && between(job.held_at, job.released_at ?? job.finished_at, now.value)],
         ["Order", job.order],
-        ["Attempts a task", `at most ${job.max_attempts}`],
-        ["At once", job.max_replicas === null ? "as many as help" : `at most ${job.max_replicas}`],
+        ["Attempts per task", `at most ${job.max_attempts}`],
+        ["Replicas", job.max_replicas === null ? "unlimited" : `at most ${job.max_replicas}`],
         ["Timeout", job.spec.timeout_s && duration(job.spec.timeout_s)],
-        ["Agreement", job.spec.quorum && `${job.spec.quorum} workers on each result`],
-        ["Told", job.notification || null],
+        ["Quorum", job.spec.quorum && `${job.spec.quorum} workers on each result`],
+        ["Notification", job.notification || null],
         ...ledgerFacts(job.ledger),
       ]}
     />
   );
 }
 
-/** What one task was expected to come to, and how sure that was. */
+/** Describes the predicted work of one task, with its range. */
 function spreadOf({ predicted }: JobDetail): string {
   if (!predicted) return "";
   const range = `${duration(predicted.p10)} to ${duration(predicted.p90)}`;
   return `, a task ${range} by ${plural(predicted.runs, "earlier run")}`;
 }
 
-/** What its computation was good for, in CPU-seconds; the replicas' is in the rest. */
+/** CPU time of the job by outcome, in seconds; each includes that of replicas. */
 function ledgerFacts(ledger: JobDetail["ledger"]): [string, string | false][] {
   const { useful_cpu_s = 0, wasted_cpu_s = 0, lost_cpu_s = 0, replicated_cpu_s = 0, won_cpu_s = 0 } = ledger ?? {};
   const won = won_cpu_s ? `, ${cpuTime(won_cpu_s)} of it in results` : "";
   return [
     ["Useful CPU", cpuTime(useful_cpu_s)],
-    ["Superfluous CPU", wasted_cpu_s > 0 && cpuTime(wasted_cpu_s)],
+    ["Wasted CPU", wasted_cpu_s > 0 && cpuTime(wasted_cpu_s)],
     ["Lost CPU", lost_cpu_s > 0 && cpuTime(lost_cpu_s)],
     ["CPU of replicas", replicated_cpu_s > 0 && cpuTime(replicated_cpu_s) + won],
   ];

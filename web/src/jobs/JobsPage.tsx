@@ -58,14 +58,14 @@ function QueueHead({ jobs: { head, totals }, most, onDone }: HeadProps) {
 }
 
 function orderOf({ in_grid, waiting }: LiveTotals): string {
-  const order = `${plural(in_grid, "job")} in the grid, in the order in which the scheduler turns to them`;
-  return waiting ? `${order}; ${count(waiting)} outside, for others to succeed` : order;
+  const order = `${plural(in_grid, "job")} in the grid, in scheduling order`;
+  return waiting ? `${order}; ${count(waiting)} waiting for other jobs to succeed` : order;
 }
 
 function NoJobs() {
   return (
     <Empty>
-      <p>Nothing is queued and nothing runs.</p>
+      <p>No jobs are queued or running.</p>
       <p class="faint">
         {maySubmit.value && <Link to="/submit">Submit a job here</Link>}
         {maySubmit.value && ", or from a terminal: "}

@@ -4,7 +4,7 @@ import { maySubmit } from "../session/session";
 import { ago } from "../text/human";
 import { Progress } from "../ui/Progress";
 import { EtaText } from "./EtaText";
-import { Standing } from "./Hold";
+import { StateCell } from "./Hold";
 import { type LiveJob, sizeOf } from "./jobs";
 import { useSteadyOrder } from "./steady";
 import { Steering } from "./Steering";
@@ -30,7 +30,7 @@ export function LiveJobsTable({ jobs, onDone }: Props) {
             <th scope="col" class="right">
               Size
             </th>
-            <th scope="col">Owner</th>
+            <th scope="col">User</th>
             <th scope="col">Submitted</th>
             {maySubmit.value && (
               <th scope="col">
@@ -46,7 +46,7 @@ export function LiveJobsTable({ jobs, onDone }: Props) {
                 <JobName job={job} />
               </th>
               <td data-name="State">
-                <Standing job={job} />
+                <StateCell job={job} />
               </td>
               <td data-name="Progress">
                 <Progress tasks={job.tasks} total={job.task_count} />
@@ -57,7 +57,7 @@ export function LiveJobsTable({ jobs, onDone }: Props) {
               <td data-name="Size" class="right number">
                 {sizeOf(job)}
               </td>
-              <td data-name="Owner">{job.owner}</td>
+              <td data-name="User">{job.owner}</td>
               <td data-name="Submitted" class="number">
                 {ago(job.submitted_at, now.value)}
               </td>

@@ -9,12 +9,12 @@ import { useLog, type Way } from "./logs";
 const STREAMS = ["stdout", "stderr"] as const;
 const NEAR_END_PX = 40;
 
-/** What the task printed; while it runs the end stays in view, unless one has scrolled away from it. */
+/** Output of the task; while it runs the end stays in view, unless the user has scrolled away. */
 export function LogsSection({ path, task }: { path: string; task: TaskDetail }) {
   const [stream, setStream] = useState<(typeof STREAMS)[number]>("stdout");
   return (
     <Section
-      title="Printed"
+      title="Output"
       aside={
         <>
           {wayOf(task) === "follow" && <span class="faint">as it is written</span>}
@@ -54,10 +54,10 @@ function LogText({ path, task }: { path: string; task: TaskDetail }) {
 
   if (log.problem) return <ProblemNote problem={log.problem} />;
   if (!log.isRead) return <Loading what="what it printed" />;
-  if (!log.text) return <Empty>{task.finished_at === null ? "Nothing is here yet." : "Nothing was printed."}</Empty>;
+  if (!log.text) return <Empty>{task.finished_at === null ? "No output yet." : "No output."}</Empty>;
   return (
     <>
-      {log.isCut && <p class="faint">Only its end is shown here.</p>}
+      {log.isCut && <p class="faint">Only the end of the output is shown.</p>}
       <pre class="code log" tabIndex={0} ref={place} onScroll={onScroll}>
         {log.text}
       </pre>

@@ -1,6 +1,6 @@
 import type { JobDetail } from "../api/types";
 
-/** What was submitted, word for word. */
+/** The specification as submitted. */
 export function SpecSection({ job }: { job: JobDetail }) {
   return (
     <details>
@@ -12,7 +12,7 @@ export function SpecSection({ job }: { job: JobDetail }) {
   );
 }
 
-/** Without what was left out. */
+/** Returns the specification without defaults. */
 function given(spec: object): object {
   return Object.fromEntries(Object.entries(spec).filter(([, value]) => !isNothing(value)));
 }

@@ -1,4 +1,4 @@
-/** What a person may do with a job; nothing where it is not theirs. */
+/** Actions on a job; empty unless the caller may steer it. */
 import { post } from "../api/client";
 import type { JobView } from "../api/types";
 import { maySteer } from "../session/session";
@@ -44,6 +44,6 @@ function verbsOf(job: JobView): Verb[] {
 
 function askToCancel(job: JobView): Promise<boolean> {
   const left = job.task_count - (job.tasks.succeeded ?? 0);
-  const text = `${plural(left, "task")} of it will not be done; what runs is stopped. Results that are there stay.`;
+  const text = `${plural(left, "task")} will be dropped; running ones are killed. Existing results stay.`;
   return confirmed(`Cancel job ${job.id}${job.name ? `, ${job.name}` : ""}?`, text, "Cancel the job");
 }

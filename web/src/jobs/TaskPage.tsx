@@ -62,7 +62,7 @@ export function TaskPage({ job, task: number }: Props) {
   );
 }
 
-/** What attempts brought that were compared: equal digests, equal results. */
+/** Compared results of the attempts: equal digests mean equal results. */
 function VotesSection({ task }: { task: TaskDetail }) {
   if (!task.votes || task.votes.length < 2) return null;
   return (

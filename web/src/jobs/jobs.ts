@@ -11,7 +11,7 @@ export interface LiveJob extends JobView {
   heldBy: number | null;
 }
 
-/** The head of the queue: the oldest live jobs. What holds one of them is older, and so one of them, too. */
+/** The head of the queue: the oldest live jobs. A job that holds one of them is older, and so among them. */
 export interface LiveJobs {
   /** In the order in which the scheduler turns to them; after them those that wait for others outside the grid. */
   head: LiveJob[];
@@ -52,8 +52,8 @@ export const sizeOf = (job: JobView): string =>
 
 export const isOver = (job: JobView): boolean => job.finished_at !== null;
 
-/** The word for where a job is: what holds it up comes before what it does. */
-export function standing(job: JobView): string {
+/** The state of a job in one word: a reason for waiting comes before its state. */
+export function stateOf(job: JobView): string {
   if (isOver(job)) return job.state;
   if (job.paused) return "paused";
   if (job.stalled) return "stalled";

@@ -1,9 +1,9 @@
-/** What a task prints, as the master streams it. */
+/** Output of a task, as the master streams it. */
 import { useEffect, useState } from "preact/hooks";
 import { asProblem, type Problem, request } from "../api/client";
 import { link } from "../live/changes";
 
-/** Of what is longer, the end is shown: so much a page can hold and a person read. */
+/** Longest output shown; of longer output only the end is shown. */
 const MOST_CHARACTERS = 400_000;
 const AGAIN_MS = 2000;
 
@@ -16,7 +16,7 @@ export interface Log {
 
 const NOTHING: Log = { text: "", isCut: false, isRead: false, problem: null };
 
-/** follow: as it comes, until the task has ended; once: what there is; null: nothing yet. */
+/** follow: stream until the task has ended; once: read the present output; null: not yet. */
 export type Way = "follow" | "once" | null;
 
 /**
@@ -53,10 +53,10 @@ export function useLog(path: string, way: Way, version: number): Log {
   return log;
 }
 
-/** That the master is away the whole page says. */
+/** The frame of the page already says when the master is unreachable. */
 function failed(before: Log, problem: Problem): Log {
-  const isTold = problem.code === "no_output" || problem.code === "unreachable";
-  return { ...before, isRead: true, problem: isTold ? null : problem };
+  const isExpected = problem.code === "no_output" || problem.code === "unreachable";
+  return { ...before, isRead: true, problem: isExpected ? null : problem };
 }
 
 type Tell = (change: (before: Log) => Log) => void;

@@ -7,7 +7,7 @@ export interface Piece {
   job: number | null;
 }
 
-/** A sentence, taken apart where it names a job. */
+/** Splits a sentence at the jobs that it names. */
 export function pieces(sentence: string): Piece[] {
   const whole = sentence.charAt(0).toUpperCase() + sentence.slice(1) + (sentence.endsWith(".") ? "" : ".");
   const found: Piece[] = [];

@@ -1,4 +1,4 @@
-/** Rows that stay where they are while somebody points at them: the queue's order turns with every placement. */
+/** Rows that keep their place while the pointer is on them, although the queue's order changes all the time. */
 import { useRef, useState } from "preact/hooks";
 
 interface Steady<T> {
@@ -19,7 +19,7 @@ export function useSteadyOrder<T extends { id: number }>(items: T[]): Steady<T> 
   };
 }
 
-/** As before, what is new at the end. */
+/** Returns the rows in their previous order, with new ones at the end. */
 export function inOrder<T extends { id: number }>(items: T[], order: readonly number[]): T[] {
   const places = new Map(order.map((id, place) => [id, place]));
   const known = items.filter((item) => places.has(item.id)).sort((a, b) => places.get(a.id)! - places.get(b.id)!);

@@ -13,7 +13,7 @@ type Listener = (change: GridChange) => void;
 
 const SHORTEST_PAUSE_MS = 500;
 const LONGEST_PAUSE_MS = 10_000;
-/** A page that nobody looks at lets its connection go: browsers have but six to a master, for all tabs together. */
+/** A hidden page closes its connection: browsers have only six to a master, for all tabs together. */
 const UNSEEN_MS = 10_000;
 
 export const link = signal<LinkState>("connecting");
@@ -25,7 +25,7 @@ let timer: ReturnType<typeof setTimeout> | undefined;
 let pauseMs = SHORTEST_PAUSE_MS;
 let isWanted = false;
 
-/** Be told of changes, until the returned function is called. */
+/** Calls the listener on changes, until the returned function is called. */
 export function onChange(listener: Listener): () => void {
   listeners.add(listener);
   return () => listeners.delete(listener);
@@ -74,7 +74,7 @@ function disconnect(): void {
   clearTimeout(timer);
 }
 
-/** A request that nobody answered says so before the stream does: do not wait for it. */
+/** A failed request reveals a lost connection before the stream does. */
 export function watchRequests(): void {
   onOutcome((problem) => {
     if (problem?.isAway && source && link.value === "live") lose();

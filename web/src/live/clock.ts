@@ -1,4 +1,4 @@
-/** The current time, as views show it: it moves once a second, and only while somebody looks. */
+/** The current time for views: it ticks once a second while the page is visible. */
 import { signal } from "@preact/signals";
 
 export const now = signal(Date.now() / 1000);

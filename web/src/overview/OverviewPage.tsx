@@ -13,7 +13,7 @@ import { totals, useWorkers } from "../workers/workers";
 const SPAN_S = 900;
 const GANTT_PX = 380;
 
-/** What a person wants to know first: what runs where, whose turn it is, and whether the order is kept. */
+/** The overview: running tasks, the head of the queue, and the state of the order guarantee. */
 export function OverviewPage() {
   return (
     <>
@@ -47,7 +47,7 @@ function Tallies() {
         value={live ? count(live.in_grid) : "–"}
         note={
           (live?.held ? `${count(live.held)} held` : "none held") +
-          (live?.waiting ? `, ${count(live.waiting)} to follow` : "")
+          (live?.waiting ? `, ${count(live.waiting)} waiting for others` : "")
         }
       />
       <Tally label="Tasks waiting" value={live ? count(live.tasks_queued) : "–"} />

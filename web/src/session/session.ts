@@ -5,7 +5,7 @@ import type { Whoami } from "../api/types";
 import { startListening, stopListening, watchRequests, watchVisibility } from "../live/changes";
 import { forgetAll } from "../live/resource";
 
-/** undefined: not known yet; null: nobody. */
+/** The caller; undefined: unknown yet; null: signed out. */
 export const caller = signal<Whoami | null | undefined>(undefined);
 /** Why it is not known: the master is away. */
 export const trouble = signal<Problem | null>(null);

@@ -1,4 +1,4 @@
-/** What stands round every page: where one can go, who one is, and whether the master is there. */
+/** The frame of every page: navigation, the signed-in user, and the state of the connection. */
 import type { ComponentChildren } from "preact";
 import { awaySince, link } from "../live/changes";
 import { Link, path } from "../router";
@@ -70,7 +70,7 @@ function AwayBanner() {
   );
 }
 
-/** A master without tokens has nobody to sign out. */
+/** Sign-out button; a master without tokens has none. */
 function Who() {
   const who = caller.value!;
   if (who.name === "local") return <span class="faint">this computer</span>;

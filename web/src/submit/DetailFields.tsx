@@ -8,7 +8,7 @@ interface Props {
   onChange: (part: Partial<Draft>) => void;
 }
 
-/** What a job may say besides, and mostly does not. */
+/** Optional details of a job. */
 export function DetailFields({ draft, mistakes, onChange }: Props) {
   const text = (
     field: "timeout" | "attempts" | "replicas" | "memory" | "slots" | "labels" | "after" | "folder",
@@ -25,7 +25,7 @@ export function DetailFields({ draft, mistakes, onChange }: Props) {
   );
   return (
     <details>
-      <summary>Requirements, environment, limits, jobs to come after</summary>
+      <summary>Requirements, environment, limits, dependencies</summary>
       <div class="columns">
         <Field label="System" hint="that tasks run on">
           {(attributes) => (
@@ -42,13 +42,13 @@ export function DetailFields({ draft, mistakes, onChange }: Props) {
           )}
         </Field>
         {text("memory", "Memory of a task", "2GB, 512MiB")}
-        {text("slots", "Slots of a task", "1 unless it says more")}
+        {text("slots", "Slots of a task", "default: 1")}
         {text("labels", "Labels", "that a worker must have: matlab gpu")}
         {text("timeout", "Timeout of an attempt", "90s, 10m, 2h")}
-        {text("attempts", "Attempts a task", "how often one that fails is run")}
-        {text("replicas", "At once", "attempts of one task: a number, or unlimited; 1: no replicas")}
+        {text("attempts", "Attempts per task", "maximum, if it fails")}
+        {text("replicas", "Replicas", "attempts of one task at once: a number, or unlimited; 1: no replicas")}
         {text("folder", "Folder", "jobs of one name and folder are runs of one program, whose size is learnt")}
-        {text("after", "After jobs", "numbers of jobs that must have succeeded: 12 13")}
+        {text("after", "Depends on jobs", "numbers of jobs that must succeed first: 12 13")}
         <Field label="Network" hint="in a sandbox tasks have none otherwise">
           {(attributes) => (
             <input

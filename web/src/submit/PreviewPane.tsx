@@ -1,4 +1,4 @@
-/** The tasks that the form means, as it is filled in; and what the master says to them. */
+/** Preview of the form's tasks, and the master's answer. */
 import { useEffect, useState } from "preact/hooks";
 import { asProblem, post, type Problem } from "../api/client";
 import type { JobSpec, Preview } from "../api/types";
@@ -17,7 +17,7 @@ interface Props {
 
 export function PreviewPane({ meant }: Props) {
   const { preview: asked, problem } = useMastersPreview(meant);
-  if (!meant.command.length) return <Empty>The tasks stand here once there is a command.</Empty>;
+  if (!meant.command.length) return <Empty>The tasks appear here once there is a command.</Empty>;
   const total = taskCount(meant.parameters);
   const unknown = unknownNames(meant.command, meant.parameters);
   return (
@@ -29,7 +29,7 @@ export function PreviewPane({ meant }: Props) {
       {asked && <ExpectedTime preview={asked} />}
       {unknown.length > 0 && (
         <p class="note bad">
-          No parameter is called {unknown.map((name) => `{${name}}`).join(", ")}: it stays as it is.
+          No parameter has the name {unknown.map((name) => `{${name}}`).join(", ")}: left unchanged.
         </p>
       )}
       {problem && <ProblemNote problem={problem} />}
@@ -61,15 +61,15 @@ export function PreviewPane({ meant }: Props) {
 function sizeWords(given: JobSpec["size"], total: number): string {
   if (typeof given === "number") return `${duration(given / total)} of computation each`;
   const larger = "counts as larger than any other";
-  return given === "unknown" ? larger : `sized by earlier runs of the program; where there are none it ${larger}`;
+  return given === "unknown" ? larger : `sized by earlier runs of the program; if there are none it ${larger}`;
 }
 
 function ExpectedTime({ preview }: { preview: Preview }) {
   const { expected } = preview;
-  if (!expected) return <p class="faint">Nothing is known yet to tell by how long it takes.</p>;
+  if (!expected) return <p class="faint">No estimate yet: too little is known about such jobs.</p>;
   return (
     <p>
-      Submitted now, over in {duration(expected.p50_s)} as likely as not, in nine of ten cases within{" "}
+      If submitted now: 50 % likely to end within {duration(expected.p50_s)}, 90 % likely within{" "}
       {duration(expected.p90_s)}.
     </p>
   );
@@ -82,7 +82,7 @@ interface Asked {
 
 const NOT_ASKED: Asked = { preview: null, problem: null };
 
-/** What only the master knows: which size it predicts, how long it takes, whether a worker can run it. */
+/** The master's preview: predicted size, expected duration, and warnings. */
 function useMastersPreview(meant: Meant): Asked {
   const [asked, setAsked] = useState(NOT_ASKED);
   const isComplete = meant.command.length > 0 && Object.keys(meant.mistakes).length === 0;

@@ -25,7 +25,7 @@ export function SubmitPage() {
         <SubmitForm />
       ) : (
         <Empty>
-          Your token lets you look, not submit. An admin makes others: <code>loopline token create</code>.
+          Your token is read-only. An admin creates others: <code>loopline token create</code>.
         </Empty>
       )}
     </>
@@ -116,7 +116,7 @@ function SubmitForm() {
         )}
         {problem && <ProblemNote problem={problem} />}
         <Button kind="main" type="submit" isBusy={isBusy} isDisabled={isSending}>
-          {isSending ? "Files are being sent …" : `Submit ${plural(taskCount(meant.parameters), "task")}`}
+          {isSending ? "Uploading files …" : `Submit ${plural(taskCount(meant.parameters), "task")}`}
         </Button>
       </div>
       <Section title="Tasks">
@@ -126,7 +126,7 @@ function SubmitForm() {
   );
 }
 
-/** `?like=12`: begin with what job 12 was; what could not be taken over. */
+/** `?like=12`: starts from job 12; names the parts that the form cannot express. */
 function useLikeAnother(take: (job: JobDetail) => void): string[] {
   const [missing, setMissing] = useState<string[]>([]);
   const like = new URLSearchParams(search.value).get("like");
@@ -137,7 +137,7 @@ function useLikeAnother(take: (job: JobDetail) => void): string[] {
           take(job);
           setMissing(leftOut(job.spec));
         })
-        .catch((error: unknown) => say(`Job ${like} cannot be read: ${asProblem(error).message}.`));
+        .catch((error: unknown) => say(`Job ${like} cannot be loaded: ${asProblem(error).message}.`));
   }, [like]);
   return missing;
 }

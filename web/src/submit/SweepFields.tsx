@@ -76,7 +76,7 @@ function GridFields({ parameters, mistake, onChange }: GridProps) {
       ))}
       <Button onClick={() => onChange([...parameters, { name: "", values: "" }])}>Add a parameter</Button>
       <p class={mistake ? "note bad" : "note"} role={mistake ? "alert" : undefined}>
-        {mistake ?? "Ranges hold both ends: 1..100, or 1..100:5 in steps. The command’s {name} becomes the value."}
+        {mistake ?? "Ranges include both ends: 1..100, or 1..100:5 in steps. The command’s {name} becomes the value."}
       </p>
     </>
   );

@@ -1,4 +1,4 @@
-/** The form as it is filled in, and the job that it means: or what is wrong, by field. */
+/** The state of the form, and the job that it describes or its mistakes by field. */
 import type { JobSpec } from "../api/types";
 import { bytes, seconds } from "./measures";
 import { type Parameters, taskCount } from "./sweep";
@@ -115,7 +115,7 @@ export function leftOut(spec: JobSpec): string[] {
   return [...parts.map(([name]) => name), ...(isRowFile(spec.parameters) ? ["parameters from a file"] : [])];
 }
 
-/** The form of a job that was submitted before, as far as it can say it. */
+/** Returns the form of an earlier job, as far as the form can express it. */
 export function draftOf(spec: JobSpec): Draft {
   const { requires } = spec;
   const parameters = isRowFile(spec.parameters) ? null : spec.parameters;
@@ -165,7 +165,7 @@ function parametersOf(draft: Draft): Parameters | null {
   for (const { name, values } of given) {
     if (!NAME.test(name.trim()))
       throw new Error(`“${name}” cannot be a parameter’s name: letters, digits and _ only`);
-    if (name.trim() in grid) throw new Error(`${name} is there twice`);
+    if (name.trim() in grid) throw new Error(`${name} is given twice`);
     grid[name.trim()] = explained(name, () => valuesOf(values));
   }
   if (taskCount(grid) > MOST_TASKS)

@@ -4,7 +4,7 @@ import { bytesToHex } from "@noble/hashes/utils.js";
 import { request } from "../api/client";
 
 const CHUNK_BYTES = 4_000_000;
-/** Up to here the browser's own hashing is quicker; it takes a file as a whole only. */
+/** Largest file that the browser hashes itself, which is quicker but needs the whole file at once. */
 const WHOLE_UP_TO_BYTES = 64_000_000;
 
 export async function upload(file: Blob, onHashed: (share: number) => void, signal: AbortSignal): Promise<string> {

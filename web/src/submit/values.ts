@@ -1,4 +1,4 @@
-/** What a person types, read into what a job says: as the command line reads it. Errors say what was expected. */
+/** Parses form values into a job's fields, as the command line does. Errors name the expected form. */
 
 export type Scalar = string | number | boolean | null;
 export interface Range {
@@ -27,7 +27,7 @@ export function valuesOf(text: string): Values {
   return [...itemsOf(trimmed)];
 }
 
-/** What JSON reads as a number is one; anything else (007, nan, one too large to be exact) stays text. */
+/** Reads a JSON number as a number; anything else (007, nan, too large to be exact) stays text. */
 export function scalarOf(text: string): Scalar {
   const number = NUMBER.exec(text);
   if (!number) return text;

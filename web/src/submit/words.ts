@@ -23,7 +23,7 @@ export function wordsOf(line: string): string[] {
   return words;
 }
 
-/** The other way round; what a shell would take apart is quoted. */
+/** Joins words into a command line, quoting as a shell requires. */
 export function lineOf(words: readonly string[]): string {
   return words
     .map((word) => (/^[\w@%+=:,./{}-]+$/.test(word) ? word : `'${word.replaceAll("'", `'\\''`)}'`))

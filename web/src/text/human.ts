@@ -45,7 +45,7 @@ const CLOCK_S = new Intl.DateTimeFormat(undefined, {
   hourCycle: "h23",
 });
 
-/** The last second that a date can be: what lies beyond, or is no number, is not known. */
+/** The last second that a date can represent; other values are shown as unknown. */
 const LAST_S = 8.64e12;
 
 function isMoment(then: number | null | undefined): then is number {
@@ -57,7 +57,7 @@ export function moment(then: number | null | undefined): string {
   return isMoment(then) ? `${day(then)} ${CLOCK_S.format(then * 1000)}` : "–";
 }
 
-/** The clock alone where it is today, with the day otherwise. */
+/** Formats a time of today as a clock time, other times with the day. */
 export function shortMoment(then: number | null | undefined, now: number): string {
   if (!isMoment(then)) return "–";
   const clock = CLOCK.format(then * 1000);
@@ -107,7 +107,7 @@ export function plural(number: number, noun: string): string {
   return `${count(number)} ${noun}${number === 1 ? "" : "s"}`;
 }
 
-/** Cores, speeds: at most so many decimals, and none that say nothing. */
+/** Formats cores and speeds with few decimals and no trailing zeros. */
 export function decimal(number: number, places = 1): string {
   return Number(number.toFixed(places)).toString();
 }
@@ -116,7 +116,7 @@ export function percent(part: number, whole: number): string {
   return whole > 0 ? `${((100 * part) / whole).toFixed(part < whole && part / whole > 0.995 ? 1 : 0)} %` : "–";
 }
 
-/** `1h 5m` of computation, in hours where it is much. */
+/** Formats CPU time as `1h 5m`, large amounts in hours. */
 export function cpuTime(seconds: number): string {
   return seconds >= 100 * 3600 ? `${count(Math.round(seconds / 3600))} h` : duration(seconds);
 }

@@ -25,13 +25,13 @@ export function Gantt({ filter = {}, hasWheel = false, past = null, span, maxHei
   const [chart, setChart] = useState<Chart | null>(null);
   const [pointed, setPointed] = useState<Pointed | null>(null);
   const [problem, setProblem] = useState<Problem | null>(null);
-  const [told, setTold] = useState({ bars: -1, isTruncated: false });
+  const [shown, setShown] = useState({ bars: -1, isTruncated: false });
   const notes = useNotes();
 
   useEffect(() => {
     const wishes = { filter, span, past, maxHeight, hasWheel };
     const mounted = mount(place.current!, canvas.current!, wishes, {
-      onBars: (bars, isTruncated) => setTold({ bars, isTruncated }),
+      onBars: (bars, isTruncated) => setShown({ bars, isTruncated }),
       onProblem: setProblem,
       onPoint: setPointed,
       onLook: (window, isLive) => onLook?.(window, isLive),
@@ -50,13 +50,13 @@ export function Gantt({ filter = {}, hasWheel = false, past = null, span, maxHei
         tabIndex={0}
         role="img"
         class={hasWheel ? "takes-touch" : ""}
-        aria-label={`Timeline of ${Math.max(0, told.bars)} attempts. ${KEYS}`}
+        aria-label={`Timeline of ${Math.max(0, shown.bars)} attempts. ${KEYS}`}
       />
       {chart && pointed && <Tooltip chart={chart} at={pointed} />}
-      {told.bars < 0 && !problem && <p class="gantt-note">Reading what ran …</p>}
-      {told.bars === 0 && <p class="gantt-note">Nothing ran in this window.</p>}
-      {told.isTruncated && (
-        <p class="gantt-note bottom">Only the latest {count(told.bars)} attempts are shown: zoom in for all.</p>
+      {shown.bars < 0 && !problem && <p class="gantt-note">Loading attempts …</p>}
+      {shown.bars === 0 && <p class="gantt-note">No attempts in this window.</p>}
+      {shown.isTruncated && (
+        <p class="gantt-note bottom">Only the latest {count(shown.bars)} attempts are shown: zoom in for all.</p>
       )}
       {problem && !problem.isAway && (
         <p class="gantt-note" role="alert">

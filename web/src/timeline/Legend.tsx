@@ -1,4 +1,4 @@
-/** What the chart's marks mean. */
+/** Legend of the chart's marks. */
 export function Legend() {
   return (
     <ul class="legend" aria-label="Legend">
@@ -21,7 +21,7 @@ export function Legend() {
         <Sample kind="guessed" /> … until when: a guess
       </li>
       <li>
-        <Sample kind="frozen" /> frozen for its owner
+        <Sample kind="frozen" /> frozen for the PC’s owner
       </li>
       <li>
         <Sample kind="held" /> last task held

@@ -9,7 +9,7 @@ import { spanOf, type Window } from "./window";
 const SPAN_S = 900;
 const SETTLE_MS = 300;
 
-/** What ran where: now, and in any window of the past. The address names the window, so that it can be passed on. */
+/** The timeline page: attempts now, and in any window of the past. The address names the window, so it can be shared. */
 export function TimelinePage() {
   const [from] = useState(() => readAddress(search.value));
   const [chart, setChart] = useState<Chart | null>(null);

@@ -1,4 +1,4 @@
-/** What can be done with the chart without a mouse: move, zoom, choose the window, take a file home. */
+/** Toolbar of the chart: move, zoom, choose the window, download a file. */
 import { useEffect, useRef } from "preact/hooks";
 import { fromInput, toInput } from "../text/human";
 import { Button } from "../ui/Button";
@@ -71,7 +71,7 @@ export function Toolbar({ chart, window, isLive }: Props) {
 /** Chrome trace-event JSON, as the master writes it. */
 const traceUrl = ({ since, until }: Window): string => url("/timeline/trace", { since, until, limit: MOST_BARS });
 
-/** From when to when; while nobody types there, as the chart has it. */
+/** Start and end of the window; they follow the chart unless the user edits them. */
 function Moments({ chart, window }: { chart: Chart; window: Window }) {
   const since = useRef<HTMLInputElement>(null);
   const until = useRef<HTMLInputElement>(null);

@@ -1,4 +1,4 @@
-/** The facts of what is under the pointer. */
+/** Facts about the attempt or job under the pointer. */
 import type { ComponentChildren } from "preact";
 import { clock, duration, moment } from "../text/human";
 import { type Bars, Look } from "./bars";
@@ -49,7 +49,7 @@ function BarFacts({ bars, bar, now }: { bars: Bars; bar: number; now: number }) 
         {moment(start)} {bars.isGuessed[bar] ? "" : end === Infinity ? "until now" : `– ${clock(end)}`}
         <br />
         {bars.isGuessed[bar]
-          ? "until when nobody knows: it may come back. What is drawn is a guess"
+          ? "end unknown: its worker may come back. The end drawn is a guess"
           : duration(Math.min(end, now) - start)}
         {frozen_s > 0 && `, of which ${duration(frozen_s)} frozen for the owner`}
       </p>
@@ -73,6 +73,6 @@ function JobFacts({ job, now }: { job: JobRow; now: number }) {
 /** The state in words: a result that another one forestalled is none. */
 function wordOf(bars: Bars, bar: number): string {
   const state = bars.state[bar]!;
-  if (state === "succeeded" && bars.look[bar] !== Look.Won) return "Succeeded after another attempt had";
+  if (state === "succeeded" && bars.look[bar] !== Look.Won) return "Succeeded after another attempt";
   return state.charAt(0).toUpperCase() + state.slice(1);
 }

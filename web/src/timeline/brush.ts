@@ -1,4 +1,4 @@
-/** What the chart is painted with: a canvas on the screen and for PNG, SVG text for a file. */
+/** Brushes that paint the chart: a canvas for the screen and PNG, SVG text for a file. */
 
 /** Rectangles, flat: x, y, width, height of each. */
 export type Rects = number[];

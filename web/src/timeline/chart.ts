@@ -1,4 +1,4 @@
-/** The chart on the screen: what is looked at, and a canvas that is painted again when something of it has changed. */
+/** The chart on the screen: its window, and a canvas that is repainted on changes. */
 import { Bars } from "./bars";
 import { CanvasBrush } from "./canvasBrush";
 import { type Scheme } from "./colours";
@@ -11,7 +11,7 @@ import { live, panned, spanOf, type Window, zoomed } from "./window";
 
 const SLACK_PX = 3;
 
-/** What lies under a point of the chart. */
+/** Returns the attempt or job at a point of the chart. */
 export type Hit =
   { kind: "bar"; bar: number } | { kind: "job"; job: JobRow } | { kind: "worker"; name: string } | null;
 

@@ -1,4 +1,4 @@
-/** Brings the bars of a window, and while it is live what has changed since, a little at a time. */
+/** Loads the bars of a window and, while it is live, the changes since. */
 import type { Timeline } from "../api/types";
 import { asProblem, get, type Problem } from "../api/client";
 import { onChange } from "../live/changes";
@@ -111,7 +111,7 @@ export class Feed {
     this.feeding.onBars(this.bars, this.bars.merge(answer), true);
   }
 
-  /** Whatever has changed since the last look runs now, or has ended since. */
+  /** Loads changes since the last poll: running attempts, and those that have ended. */
   private async readNews(): Promise<void> {
     const answer = await this.read(this.loaded!.until - OVERLAP_S, undefined);
     this.loaded!.until = answer.until;

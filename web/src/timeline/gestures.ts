@@ -1,4 +1,4 @@
-/** Wheel, drag, pinch and keys, as what they mean to the chart. */
+/** Translates wheel, drag, pinch and keys into actions of the chart. */
 import type { Chart, Hit } from "./chart";
 
 export interface Gestures {
@@ -40,7 +40,7 @@ function turnWheel(chart: Chart, { hasWheel }: Gestures, event: WheelEvent): voi
   else chart.zoom(Math.exp(event.deltaY * unit * 0.0018), event.offsetX);
 }
 
-/** One finger or button pans, two fingers zoom; what has hardly moved is a click. */
+/** One finger or button pans, two fingers zoom; a press without movement is a click. */
 class Drag {
   private readonly pointers = new Map<number, { x: number; y: number }>();
   private movedPx = 0;

@@ -1,4 +1,4 @@
-/** Where rows lie on the chart, in pixels; and which row lies at a pixel. */
+/** Positions of rows on the chart in pixels, and the row at a pixel. */
 import type { JobRow, Scene } from "./scene";
 import type { Window } from "./window";
 
@@ -24,7 +24,7 @@ export interface Layout {
   jobPx: number;
 }
 
-/** `height` is the most that there is; less is taken where rows need less. */
+/** Lays out the chart in at most `height`; fewer rows take less. */
 export function layOut(scene: Scene, width: number, height: number): Layout {
   const gutter = width < 600 ? 76 : 132;
   const jobCount = Math.min(scene.jobs.length, Math.floor((height * MOST_FOR_JOBS) / SHORTEST_JOB_PX));

@@ -32,7 +32,7 @@ export interface Wishes {
   hasWheel: boolean;
 }
 
-export interface Told {
+export interface Listener {
   onBars: (count: number, isTruncated: boolean) => void;
   onProblem: (problem: Problem | null) => void;
   onPoint: (pointed: Pointed | null) => void;
@@ -44,24 +44,28 @@ export interface Mounted {
   unmount: () => void;
 }
 
-export function mount(place: HTMLElement, canvas: HTMLCanvasElement, wishes: Wishes, told: Told): Mounted {
+export function mount(place: HTMLElement, canvas: HTMLCanvasElement, wishes: Wishes, listener: Listener): Mounted {
   const feed: Feed = new Feed(wishes.filter, {
     onBars: (bars, changed) => {
       chart.setBars(bars, changed);
-      told.onBars(bars.count, feed.isTruncated);
+      listener.onBars(bars.count, feed.isTruncated);
     },
-    onProblem: told.onProblem,
+    onProblem: listener.onProblem,
   });
   const now = (): number => awaySince.peek() ?? feed.now(); // of what the master no longer tells nothing goes on
   const onLook = (window: Window, isLive: boolean): void => {
     feed.look(window, isLive);
-    told.onLook(window, isLive);
+    listener.onLook(window, isLive);
   };
   const onHeight = (height: number): void => void (canvas.style.height = `${height}px`);
   const scheme = schemeOf(theme.peek());
   const chart = new Chart(canvas, scheme, wishes.span, now, { onLook, onHeight }, shownBy(wishes.filter));
   const ends = [
-    listen(chart, { onHover: pointing(chart, told), onOpen: (hit) => open(chart, hit), hasWheel: wishes.hasWheel }),
+    listen(chart, {
+      onHover: pointing(chart, listener),
+      onOpen: (hit) => open(chart, hit),
+      hasWheel: wishes.hasWheel,
+    }),
     fit(place, chart, wishes.maxHeight),
     effect(() => chart.setScheme(schemeOf(theme.value))),
     tick(chart),
@@ -73,11 +77,11 @@ export function mount(place: HTMLElement, canvas: HTMLCanvasElement, wishes: Wis
   return { chart, unmount: () => ends.forEach((end) => end()) };
 }
 
-function pointing(chart: Chart, told: Told) {
+function pointing(chart: Chart, listener: Listener) {
   return (hit: Hit, x: number, y: number): void => {
     chart.choose(hit?.kind === "bar" ? hit.bar : null);
     chart.canvas.style.cursor = hit ? "pointer" : "";
-    told.onPoint(hit ? { hit, x, y } : null);
+    listener.onPoint(hit ? { hit, x, y } : null);
   };
 }
 

@@ -1,4 +1,4 @@
-/** What the chart's names say of workers: how many slots, away or not, in use or not. */
+/** Notes on the chart's workers: slots, disconnected, in use by the owner. */
 import { useMemo } from "preact/hooks";
 import { useWorkers } from "../workers/workers";
 import type { WorkerNote } from "./scene";

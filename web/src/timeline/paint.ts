@@ -1,4 +1,4 @@
-/** The chart, painted with any brush: on the screen, as PNG and as SVG it is the same. */
+/** Paints the chart with any brush: it looks the same on the screen, as PNG and as SVG. */
 import { ticks } from "./axis";
 import type { Brush } from "./brush";
 import { AXIS_PX, Scale } from "./layout";

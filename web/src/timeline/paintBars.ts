@@ -1,4 +1,4 @@
-/** Attempts in their rows. What is narrower than a pixel is merged: work per frame follows the pixels, not the bars. */
+/** Paints attempts in their rows. Bars narrower than a pixel are merged: work per frame follows the pixels. */
 import { Look } from "./bars";
 import { Batch } from "./batch";
 import type { Brush, Rects } from "./brush";
@@ -20,7 +20,7 @@ interface Label {
   colour: string;
 }
 
-/** All rectangles of one frame, by how they are painted. */
+/** All rectangles of one frame, by the way they are painted. */
 class Layers {
   readonly solid = new Batch();
   readonly pale = new Batch();
@@ -30,7 +30,7 @@ class Layers {
   readonly waiting = new Batch();
   readonly failed: Rects = [];
   readonly owner: Rects = [];
-  readonly standing = new Batch();
+  readonly frozen = new Batch();
   readonly labels: Label[] = [];
 }
 
@@ -53,7 +53,7 @@ function paintLayers({ scheme }: Picture, layers: Layers, brush: Brush): void {
   layers.waiting.paint((colour, rects) => brush.outlines(colour, rects));
   brush.rects(scheme.bad, layers.failed);
   brush.rects(scheme.owner, layers.owner);
-  layers.standing.rects(brush);
+  layers.frozen.rects(brush);
   brush.outlines(scheme.ink, layers.replica);
   for (const { text, x, y, colour } of layers.labels) brush.text(colour, text, x, y, { size: 10 });
 }
@@ -87,7 +87,7 @@ function addBar(
   const { scene, scheme, layout, chosen } = picture;
   const { bars } = scene;
   const look = bars.look[bar]!;
-  const wide = width > 3 ? width - 1 : width; // neighbours are told apart
+  const wide = width > 3 ? width - 1 : width; // leave a gap between neighbours
   const height = layout.rowPx - (layout.rowPx > 7 ? 2 : 1);
   const colour = look === Look.Lost ? scheme.lost : colourOf(scheme, bars.job[bar]!);
   const isFaint = look === Look.Beaten || look === Look.Failed || look === Look.Lost;
@@ -105,7 +105,7 @@ function addBar(
   }
 }
 
-/** While it stood still for the owner the bar is a thin line on the owner's colour. */
+/** While frozen for the owner, the bar is a thin line on the owner's colour. */
 function addFreezes(
   { scene, now }: Picture,
   scale: Scale,
@@ -123,7 +123,7 @@ function addFreezes(
     if (to <= from) continue;
     const thin = Math.max(1, Math.round(height / 4));
     layers.owner.push(from, y, to - from, height);
-    layers.standing.add(colour, from, y + (height - thin) / 2, to - from, thin);
+    layers.frozen.add(colour, from, y + (height - thin) / 2, to - from, thin);
   }
 }
 

@@ -1,4 +1,4 @@
-/** Below the workers, a row a job, by arrival: its computation, and in black when its last task was held. */
+/** Paints a row for each job below the workers, by arrival: its run, and in black its hold. */
 import type { Brush } from "./brush";
 import { colourOf } from "./colours";
 import { jobsShown, type Scale } from "./layout";
@@ -7,7 +7,7 @@ import type { Picture } from "./picture";
 export function paintJobs({ scene, layout, scheme, now }: Picture, scale: Scale, brush: Brush): void {
   if (!layout.jobCount) return;
   const bottom = layout.height - layout.jobsTop + 2;
-  brush.text(scheme.faint, "a row a job", layout.gutter - 10, layout.jobsTop + 5, { align: "right", size: 10 });
+  brush.text(scheme.faint, "one row per job", layout.gutter - 10, layout.jobsTop + 5, { align: "right", size: 10 });
   brush.line(scheme.strong, 0, layout.jobsTop - 11.5, layout.width, layout.jobsTop - 11.5);
   brush.clip([layout.gutter, layout.jobsTop - 2, layout.width - layout.gutter, bottom]);
   const thin = Math.max(1, Math.round(layout.jobPx / 3));

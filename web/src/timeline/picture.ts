@@ -1,4 +1,4 @@
-/** What is painted: the scene, how it is laid out, and which part of it is shown. */
+/** One frame of the chart: everything that the painters need to know. */
 import type { Scheme } from "./colours";
 import type { Layout } from "./layout";
 import type { Scene } from "./scene";

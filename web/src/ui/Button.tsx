@@ -11,7 +11,7 @@ interface Props {
   onClick?: () => void;
 }
 
-/** `label` says what it does where its text alone does not. */
+/** `label` describes the action if the text alone does not. */
 export function Button({
   children,
   kind = "plain",

@@ -12,7 +12,7 @@ const TONES: Record<string, string> = {
   stalled: "bad",
   connected: "good",
   draining: "held",
-  probation: "bad",
+  quarantined: "bad",
   away: "bad",
   "in use": "owner",
   frozen: "owner",

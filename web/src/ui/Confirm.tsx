@@ -1,4 +1,4 @@
-/** A question before what cannot be taken back: the browser's own dialog, with its focus and its Escape. */
+/** A confirmation before an irreversible action, as a dialog of the browser. */
 import { signal } from "@preact/signals";
 import { useEffect, useRef } from "preact/hooks";
 import { Button } from "./Button";

@@ -93,7 +93,7 @@ function seriesOf(curve: Curve, shown: "light" | "dark"): uPlot.Series {
   return series;
 }
 
-/** While nobody points at a time, the legend tells the newest values. */
+/** Unless the pointer is on a time, the legend shows the newest values. */
 const showNewest = (plot: uPlot): void => plot.setLegend({ idx: plot.data[0].length - 1 });
 
 const clockLabels = (_: uPlot, times: number[], __: number, ___: number, step: number): string[] =>

@@ -8,7 +8,7 @@ interface Props {
   children: (attributes: { id: string; "aria-describedby": string; "aria-invalid": boolean }) => ComponentChildren;
 }
 
-/** A label, its control, what to type there, and what is wrong with it. */
+/** A form field: label, control, hint and error. */
 export function Field({ label, hint, mistake, children }: Props) {
   const id = useId();
   return (

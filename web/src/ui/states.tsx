@@ -1,4 +1,4 @@
-/** What stands where data would: none yet, none at all, none to be had. */
+/** Placeholders for data: loading, empty, failed. */
 import type { ComponentChildren } from "preact";
 import type { Problem } from "../api/client";
 import type { Resource } from "../live/resource";

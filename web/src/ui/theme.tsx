@@ -1,4 +1,4 @@
-/** Light or dark: as the system says, or as it was switched here. */
+/** The theme, light or dark: the system's, or the user's choice. */
 import { signal } from "@preact/signals";
 import { Button } from "./Button";
 
@@ -7,7 +7,7 @@ const KEY = "loopline-theme";
 const system = matchMedia("(prefers-color-scheme: dark)");
 
 const chosen = signal<Choice | null>(read());
-/** What is in force; whatever is drawn by hand is drawn again when it changes. */
+/** The theme in force; canvases are drawn again when it changes. */
 export const theme = signal<Choice>(effective());
 
 system.addEventListener("change", apply);
@@ -25,7 +25,7 @@ export function ThemeSwitch() {
   );
 }
 
-/** Back to the system's own where that is what was chosen. */
+/** Follows the system again if the choice equals the system's theme. */
 function choose(choice: Choice): void {
   chosen.value = choice === (system.matches ? "dark" : "light") ? null : choice;
   try {

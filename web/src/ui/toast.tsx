@@ -12,7 +12,7 @@ export function say(text: string, isBad = false): void {
   timer = setTimeout(() => (said.value = null), SHOWN_MS);
 }
 
-/** Do it; say why where it fails. True: it is done. */
+/** Runs the action and shows an error. Returns true if it succeeded. */
 export async function attempt(work: () => Promise<unknown>): Promise<boolean> {
   try {
     await work();

@@ -15,7 +15,7 @@ export function Drain({ worker, onDone }: { worker: WorkerView; onDone: () => vo
       say(
         worker.draining
           ? `${worker.name} gets tasks again.`
-          : `${worker.name} finishes what it has, and gets nothing more.`,
+          : `${worker.name} finishes its tasks and gets no new ones.`,
       );
     onDone();
   }

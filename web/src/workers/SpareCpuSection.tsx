@@ -32,7 +32,7 @@ export function SpareCpuSection({ title, path }: { title: string; path: string }
           data.at.length > 1 ? (
             <SampleCurves samples={data} span={span} />
           ) : (
-            <Empty>There is a sample every minute; come back in two.</Empty>
+            <Empty>Samples are taken every minute; the chart needs two of them.</Empty>
           )
         }
       </Shown>

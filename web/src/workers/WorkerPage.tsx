@@ -12,7 +12,7 @@ import { Section } from "../ui/Section";
 import { Empty, Shown } from "../ui/states";
 import { Drain } from "./Drain";
 import { SpareCpuSection } from "./SpareCpuSection";
-import { keptWord, standing } from "./workers";
+import { keptWord, stateOf } from "./workers";
 import { Latency } from "./WorkersTable";
 
 const SPAN_S = 3600;
@@ -35,7 +35,7 @@ export function WorkerPage({ worker: name }: { worker: string }) {
         <>
           <header class="title">
             <h1>{worker.name}</h1>
-            <Chip state={standing(worker)} />
+            <Chip state={stateOf(worker)} />
             <span class="buttons end">
               <Drain worker={worker} onDone={detail.reload} />
             </span>
@@ -67,7 +67,7 @@ function WorkerFacts({ worker }: { worker: WorkerView }) {
         ["Spare CPU", load && `${decimal(load.spare_cpu ?? 0)} of ${facts.cpus} cores`],
         ["Memory available", load && `${amount(load.memory_available_bytes ?? 0)} of ${amount(facts.memory_bytes)}`],
         ["Disk free", load && amount(load.disk_free_bytes ?? 0)],
-        ["Its owner", load && (load.in_use ? "is there, or nobody can tell" : "is away")],
+        ["Owner", load && (load.in_use ? "at the PC, or unknown" : "away")],
         [
           "Last input",
           load?.idle_s !== null && load?.idle_s !== undefined && `${ago(now.value - load.idle_s, now.value)}`,
@@ -76,22 +76,25 @@ function WorkerFacts({ worker }: { worker: WorkerView }) {
         ["Power", load && (load.on_battery ? "battery" : "mains")],
         ["CPU pressure", typeof load?.cpu_pressure === "number" && `${decimal(load.cpu_pressure)} %`],
         ["Speed", decimal(worker.speed ?? 1, 2)],
-        ["Has in hand", !!worker.queue_s && `about ${duration(worker.queue_s)}`],
+        ["Expected work", !!worker.queue_s && `about ${duration(worker.queue_s)}`],
         [
           "Last hour",
           worker.last_hour &&
-            `delivered ${keptWord(worker.last_hour)} of what it promised, ${plural(worker.last_hour.tasks, "task")}`,
+            `delivered ${keptWord(worker.last_hour)} of the work promised, ${plural(worker.last_hour.tasks, "task")}`,
         ],
         ["Network", load && networkOf(load)],
-        ["On probation", worker.probation && `until ${moment(worker.probation.until)}: ${worker.probation.reason}`],
-        ["On trial", worker.on_trial && "back from probation, with one attempt at a time"],
-        ["Contradicted", !!worker.mismatches && `${plural(worker.mismatches, "result")} of its, by another worker’s`],
+        ["Quarantined", worker.probation && `until ${moment(worker.probation.until)}: ${worker.probation.reason}`],
+        ["Half-open", worker.on_trial && "back from quarantine, with one attempt at a time"],
+        [
+          "Mismatches",
+          !!worker.mismatches && `${plural(worker.mismatches, "result")} contradicted by another worker`,
+        ],
         ["Processor", facts.model],
         ["System", `${facts.os} ${facts.arch}`],
         ["Labels", (facts.labels ?? []).join(", ") || null],
         ["Agent", `${facts.agent}, Python ${facts.python}`],
         ["Joined", moment(worker.joined_at)],
-        ["Last report", ago(worker.reported_at, now.value)],
+        ["Last seen", ago(worker.reported_at, now.value)],
         ["Lease until", moment(worker.lease_until)],
       ]}
     />

@@ -27,7 +27,7 @@ function Workers({ all, onDone }: { all: WorkerView[]; onDone: () => void }) {
   return (
     <>
       <WorkerTallies all={all} />
-      <SpareCpuSection title="Spare CPU and what became of it" path="/samples" />
+      <SpareCpuSection title="Spare CPU and its use" path="/samples" />
       <Section
         title="Machines"
         aside={
@@ -59,7 +59,7 @@ function WorkerTallies({ all }: { all: WorkerView[] }) {
     <dl class="tallies">
       <Tally label="Connected" value={sum.connected} note={`of ${sum.known} known`} />
       <Tally label="Slots in use" value={sum.used} note={`of ${sum.slots} offered`} />
-      <Tally label="Spare CPU" value={decimal(sum.spareCpu)} note="cores left over now" />
+      <Tally label="Spare CPU" value={decimal(sum.spareCpu)} note="unused cores" />
       <Tally
         label="In use by owners"
         value={sum.inUse}

@@ -6,7 +6,7 @@ import { ago, decimal, delay, plural } from "../text/human";
 import { Chip } from "../ui/Chip";
 import { Drain } from "./Drain";
 import { Meter } from "./Meter";
-import { keptWord, standing, useLastHours } from "./workers";
+import { keptWord, stateOf, useLastHours } from "./workers";
 
 export function WorkersTable({ workers, onDone }: { workers: WorkerView[]; onDone: () => void }) {
   const hours = useLastHours();
@@ -25,19 +25,19 @@ export function WorkersTable({ workers, onDone }: { workers: WorkerView[]; onDon
             <th
               scope="col"
               class="right"
-              title="How soon tasks stood still after the owner’s input: measured, half of the times and 99 in 100"
+              title="Delay from the owner’s input to frozen tasks, as measured: median and 99th percentile"
             >
               Yields within
             </th>
             <th
               scope="col"
               class="right"
-              title="In the last hour: computation of tasks that ended here with their results, of what its speed and slots promise"
+              title="In the last hour: work of tasks with accepted results, as a share of what its speed and slots promise"
             >
               Delivered
             </th>
-            <th scope="col">Last report</th>
-            <th scope="col">Holds back</th>
+            <th scope="col">Last seen</th>
+            <th scope="col">Withheld</th>
             {isAdmin.value && (
               <th scope="col">
                 <span class="unseen">Actions</span>
@@ -69,8 +69,8 @@ function WorkerRow({ worker, hour, onDone }: RowProps) {
         <Link to={`/workers/${worker.name}`}>{worker.name}</Link>
       </th>
       <td data-name="State">
-        <span class="standing">
-          <Chip state={standing(worker)} />
+        <span class="state-cell">
+          <Chip state={stateOf(worker)} />
           {!!worker.mismatches && <Chip state="mismatch">{plural(worker.mismatches, "result")} contradicted</Chip>}
         </span>
       </td>
@@ -90,10 +90,10 @@ function WorkerRow({ worker, hour, onDone }: RowProps) {
       <td data-name="Delivered" class="right number">
         {keptWord(hour)}
       </td>
-      <td data-name="Last report" class="number">
+      <td data-name="Last seen" class="number">
         {ago(worker.reported_at, now.value)}
       </td>
-      <td data-name="Holds back" class="reason">
+      <td data-name="Withheld" class="reason">
         {load?.withheld}
       </td>
       {isAdmin.value && (
@@ -105,7 +105,7 @@ function WorkerRow({ worker, hour, onDone }: RowProps) {
   );
 }
 
-/** How soon its owner had the computer back. */
+/** Delay until the owner had the PC back. */
 export function Latency({ worker }: { worker: WorkerView }) {
   const yielded = worker.load?.yielded;
   if (!yielded?.count) return <span class="faint">–</span>;

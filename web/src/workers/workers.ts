@@ -38,14 +38,14 @@ async function readLastHours(signal: AbortSignal): Promise<LastHours> {
   return new Map(all.flatMap(({ name, last_hour }) => (last_hour ? [[name, last_hour] as const] : [])));
 }
 
-/** Of what was promised, how much came. */
+/** Share of the promised work that was delivered. */
 export const keptWord = (hour: LastHour | null | undefined): string =>
   hour ? percent(hour.delivered, hour.promised) : "–";
 
-/** One word for where a worker is. */
-export function standing(worker: WorkerView): string {
+/** The state of a worker in one word. */
+export function stateOf(worker: WorkerView): string {
   if (!worker.connected) return "away";
-  if (worker.probation) return "probation";
+  if (worker.probation) return "quarantined";
   if (worker.draining) return "draining";
   return worker.load?.in_use ? "in use" : "connected";
 }

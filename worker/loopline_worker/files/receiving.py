@@ -14,7 +14,7 @@ from ssl import SSLContext
 from typing import IO
 from urllib.parse import urlsplit
 
-from loopline_shared.seals import HEADER, Check
+from loopline_shared.checksums import HEADER, ContentCheck
 
 _PIECE_BYTES = 2**21
 """Most that is received before it is checked: with less, the two ends wait for each other more often."""
@@ -92,7 +92,7 @@ def fetch(request: FileRequest, sha256: str, part: Path) -> None:
         if answer.status not in (200, 206, 416):  # 416: all of it was here
             raise NetworkError(f"the master answered HTTP {answer.status}")
         start = 0 if answer.status == 200 else start
-        check = Check(sha256, answer.getheader(HEADER, ""))
+        check = ContentCheck(sha256, answer.getheader(HEADER, ""))
         with part.open("r+b" if start else "wb", buffering=0) as file:
             _resume(file, check, start)
             if answer.status != 416:
@@ -101,7 +101,7 @@ def fetch(request: FileRequest, sha256: str, part: Path) -> None:
         raise WrongContentError
 
 
-def _take(file: IO[bytes], check: Check, answer: HTTPResponse) -> None:
+def _take(file: IO[bytes], check: ContentCheck, answer: HTTPResponse) -> None:
     buffer = memoryview(bytearray(_PIECE_BYTES))
     while True:
         with _network():
@@ -139,7 +139,7 @@ def size_of(part: Path) -> int:
         return 0
 
 
-def _resume(file: IO[bytes], check: Check, start: int) -> None:
+def _resume(file: IO[bytes], check: ContentCheck, start: int) -> None:
     left = start
     while left and (piece := file.read(min(left, _PIECE_BYTES))):
         check.update(piece)

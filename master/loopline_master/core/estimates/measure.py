@@ -84,7 +84,16 @@ def observe(worker: Worker, attempt: Attempt, now: float) -> Observation:
     """What an attempt that has succeeded shows of its program."""
     share, work = _share(worker, attempt), work_shown(worker, attempt)
     cpu_s, system_s, memory_bytes = attempt.cpu_s, attempt.system_s, attempt.peak_memory_bytes
-    return Observation(now, worker.name, work, attempt.wall_s, cpu_s, system_s, memory_bytes, share)
+    return Observation(
+        now,
+        worker.name,
+        work,
+        wall_s=attempt.wall_s,
+        cpu_s=cpu_s,
+        system_s=system_s,
+        peak_memory_bytes=memory_bytes,
+        share=share,
+    )
 
 
 def work_shown(worker: Worker, attempt: Attempt) -> float:

@@ -218,9 +218,11 @@ class _CallLink:
 
 def _end_of(_job: Job | None, task: Task, attempt: Attempt) -> TaskEnd:
     reason = task.verdict or attempt.reason
-    return TaskEnd(task.number, task.state, attempt.worker, attempt.exit_code, reason, attempt.value)
+    return TaskEnd(
+        task.number, task.state, attempt.worker, exit_code=attempt.exit_code, reason=reason, value=attempt.value
+    )
 
 
 def _refusal(number: int, error: LooplineError) -> Refusal:
     errors = error.errors if isinstance(error, InvalidRequest) else []
-    return Refusal(number, error.status, error.code, error.message, error.hint, errors)
+    return Refusal(number, error.status, error.code, error.message, hint=error.hint, errors=errors)

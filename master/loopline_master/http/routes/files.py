@@ -13,8 +13,8 @@ from loopline_master.http.operations import Routes
 from loopline_master.http.parameters import ContentRange, FileHash
 from loopline_master.http.problems import MEDIA_TYPE
 from loopline_master.http.services import Services, found
+from loopline_shared.checksums import HEADER
 from loopline_shared.errors import LooplineError
-from loopline_shared.seals import HEADER
 
 routes = Routes("files")
 

@@ -123,7 +123,7 @@ class JobResults:
 
 def _end(row: Row[Any]) -> TaskEnd:
     reason = row.verdict or row.reason or ""
-    return TaskEnd(row.number, row.state, row.worker, row.exit_code, reason, row.value)
+    return TaskEnd(row.number, row.state, row.worker, exit_code=row.exit_code, reason=reason, value=row.value)
 
 
 async def _result(task: Row[Any], parameters: dict[str, Scalar], read: Read) -> TaskResult:

@@ -1,9 +1,9 @@
 """Global computing: clients, networks and servers as queues, after Takefusa et al. (Ninf), section 3.
 
-A scheduler names a server for each request; its data goes out through a finite queue full of other people's packets,
-is computed on in the server's queue, and its answer comes back. Everything is a part that a scenario file exchanges:
+A scheduler chooses a server for each request. Its data goes through a finite queue full of foreign packets and is
+computed in the server's queue; then the answer comes back. A scenario file can exchange every part:
 
-``part``, ``laws``, ``traffic``, ``programs``, ``disciplines``, ``schedulers``  what a scenario is made of
+``part``, ``laws``, ``traffic``, ``programs``, ``schedulers``  parts of a scenario
 ``scenario``  the TOML file, checked                 ``network``, ``servers``  the queues, in virtual time
-``world``     one run                                ``published``             what the paper measured
+``queueing_world``  one run                          ``published``             the paper's measurements
 """

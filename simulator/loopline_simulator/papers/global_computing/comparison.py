@@ -1,35 +1,40 @@
-"""From the answers of many runs to rows: schedulers beside one another, and beside the paper."""
+"""Rows from the answers of many runs: schedulers beside one another, and beside the paper."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from itertools import groupby
 from typing import TypeVar
 
 from loopline_simulator.experiments.comparison import Cell, cell
 from loopline_simulator.papers.global_computing.published import RATES, TIMES, TIMES_OF
-from loopline_simulator.papers.global_computing.trial import Answer, Case, Measures, Rates
+from loopline_simulator.papers.global_computing.queueing_trial import (
+    QueueingAnswer,
+    QueueingCase,
+    QueueingMeasures,
+    Rates,
+)
 from loopline_simulator.statistics import Estimate, estimate, ratio
 
 Figures = TypeVar("Figures")
 
 BASES = ("GRR", "LOAD")
-"""What every scheduler's mean total is compared with, on the same seeds."""
+"""Schedulers whose mean total the others are compared with, on the same seeds."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClientRow:
-    """What one client got."""
+    """Results of one client."""
 
     client: str
     throughput: Cell  # KB/s
     performance: Cell  # Mflops
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
-    """One scheduler in one setting."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SchedulerRow:
+    """Results of one scheduler in one setting."""
 
     scheduler: str
     times: dict[str, Cell]  # seconds, by TIMES
@@ -40,48 +45,51 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True)
-class Setting:
-    """All schedulers in one setting."""
+class QueueingSetting:
+    """Results of all schedulers in one setting."""
 
     table: int | None  # of the paper
     reading: str
     title: str
+    _: KW_ONLY
     traffic: str
     assumptions: list[str]
     servers: list[str]
-    rows: list[Row]
+    rows: list[SchedulerRow]
 
 
-def compare(answers: Sequence[Answer]) -> list[Setting]:
-    """One setting for each that the answers are of, in their order."""
+def compare(answers: Sequence[QueueingAnswer]) -> list[QueueingSetting]:
+    """Return a setting for each that occurs in the answers, in their order."""
     return [_setting(list(group)) for _, group in groupby(answers, key=lambda answer: _key(answer.case))]
 
 
-def _key(case: Case) -> tuple[int | None, str, str, str]:
+def _key(case: QueueingCase) -> tuple[int | None, str, str, str]:
     return case.table, case.reading, case.scenario.title, traffic_of(case)
 
 
-def traffic_of(case: Case) -> str:
-    """The kinds of traffic on its networks."""
+def traffic_of(case: QueueingCase) -> str:
+    """Return the kinds of traffic on the case's networks."""
     return ", ".join(sorted({network.traffic.kind for network in case.scenario.networks}))
 
 
-def _setting(answers: Sequence[Answer]) -> Setting:
+def _setting(answers: Sequence[QueueingAnswer]) -> QueueingSetting:
     case = answers[0].case
-    runs: dict[str, list[Measures]] = {}
+    runs: dict[str, list[QueueingMeasures]] = {}
     for answer in answers:
         runs.setdefault(answer.case.scheduler, []).append(answer.measures)
     table, reading, title, traffic = _key(case)
     servers = [server.name for server in case.scenario.servers]
     rows = [_row(case, scheduler, runs) for scheduler in runs]
-    return Setting(table, reading, title, traffic, case.scenario.assumptions, servers, rows)
+    return QueueingSetting(
+        table, reading, title, traffic=traffic, assumptions=case.scenario.assumptions, servers=servers, rows=rows
+    )
 
 
-def _row(case: Case, scheduler: str, runs: dict[str, list[Measures]]) -> Row:
+def _row(case: QueueingCase, scheduler: str, runs: dict[str, list[QueueingMeasures]]) -> SchedulerRow:
     own, title = runs[scheduler], case.scenario.title
     known = _known(case, TIMES_OF, (title, scheduler)) or (None,) * 5
     servers = range(len(case.scenario.servers))
-    return Row(
+    return SchedulerRow(
         scheduler=scheduler,
         times={
             time: cell([getattr(run, f"{time}_s") for run in own], figure)
@@ -94,15 +102,15 @@ def _row(case: Case, scheduler: str, runs: dict[str, list[Measures]]) -> Row:
     )
 
 
-def _use(runs: Sequence[Measures], server: int, known: float | None) -> Cell:
+def _use(runs: Sequence[QueueingMeasures], server: int, known: float | None) -> Cell:
     return cell([100 * run.utilisation[server] for run in runs], known)
 
 
-def _over(ours: Sequence[Measures], theirs: Sequence[Measures]) -> Estimate:
+def _over(ours: Sequence[QueueingMeasures], theirs: Sequence[QueueingMeasures]) -> Estimate:
     return ratio([run.total_s for run in ours], [run.total_s for run in theirs])
 
 
-def _client_row(case: Case, number: int, name: str, runs: Sequence[Measures]) -> ClientRow:
+def _client_row(case: QueueingCase, number: int, name: str, runs: Sequence[QueueingMeasures]) -> ClientRow:
     throughput, performance = _known(case, RATES, (case.scenario.title, name)) or (None, None)
     rates = [rates for run in runs if (rates := run.clients[number]) is not None]
 
@@ -116,6 +124,8 @@ def _client_row(case: Case, number: int, name: str, runs: Sequence[Measures]) ->
     )
 
 
-def _known(case: Case, tables: dict[int, dict[tuple[str, str], Figures]], key: tuple[str, str]) -> Figures | None:
-    """The paper's figures, where the case is the paper's in everything."""
+def _known(
+    case: QueueingCase, tables: dict[int, dict[tuple[str, str], Figures]], key: tuple[str, str]
+) -> Figures | None:
+    """Return the paper's figures if everything in the case is the paper's."""
     return tables.get(case.table, {}).get(key) if case.table and traffic_of(case) == "poisson" else None

@@ -1,4 +1,4 @@
-"""How sizes and intervals are spread about their mean: laws of mean 1, and what is drawn from them."""
+"""Distributions of sizes and intervals: laws of mean 1, and random numbers drawn from them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Constant(Part):
 
 
 class Uniform(Part):
-    """From 1 - spread to 1 + spread."""
+    """A law uniform from 1 - spread to 1 + spread."""
 
     kind: Literal["uniform"] = "uniform"
     spread: Annotated[float, Field(ge=0, le=1)] = 1.0
@@ -42,7 +42,7 @@ class Uniform(Part):
 
 
 class Lognormal(Part):
-    """With the standard deviation ``cv`` (of the mean 1)."""
+    """A lognormal law with the standard deviation ``cv`` (of the mean 1)."""
 
     kind: Literal["lognormal"] = "lognormal"
     cv: Annotated[float, Field(gt=0, le=100)]
@@ -53,7 +53,7 @@ class Lognormal(Part):
 
 
 class Pareto(Part):
-    """P(X > x) = (least / x) ** shape: the smaller the shape, the heavier the tail (variance infinite up to 2)."""
+    """A law with P(X > x) = (least / x) ** shape: a smaller shape has a heavier tail (infinite variance up to 2)."""
 
     kind: Literal["pareto"] = "pareto"
     shape: Annotated[float, Field(gt=1, le=100)]
@@ -66,7 +66,7 @@ class Pareto(Part):
         return self.least * (1 + random.pareto(self.shape, count))
 
     def rest(self, random: Generator) -> float:
-        """What is left, at a random moment, of a period that this law rules (its equilibrium law)."""
+        """Draw the remainder, at a random moment, of a period under this law (its equilibrium law)."""
         chance = float(random.random())
         if chance < self.least:  # the moment falls before the period's least length
             return chance
@@ -77,6 +77,6 @@ Law = Annotated[Exponential | Constant | Uniform | Lognormal | Pareto, Field(dis
 
 
 def draws(law: Any, mean: float, random: Generator) -> Iterator[float]:
-    """One number after another."""
+    """Yield random numbers of the law and this mean, without end."""
     while True:
         yield from (mean * law.draw(random, _BLOCK)).tolist()

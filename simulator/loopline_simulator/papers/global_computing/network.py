@@ -1,7 +1,7 @@
-"""A network between a site and a server, one way, and the line in which a client's packets wait to enter it.
+"""A one-way network between a site and a server, and the queue in which a client's packets wait to enter it.
 
-Section 3.1.2 of the paper: first come, first served, at the bandwidth; room for N packets, the one that is being sent
-included. A foreign packet that finds it full is lost, a request's is tried again.
+Section 3.1.2 of the paper: first come, first served, at the bandwidth; room for N packets, including the one being
+sent. A foreign packet that finds it full is lost, a request's packet is tried again.
 """
 
 from __future__ import annotations
@@ -18,25 +18,27 @@ from loopline_simulator.kernel import Kernel
 from loopline_simulator.papers.global_computing.traffic import Packets
 
 _MEMORY = 40.0
-"""After so many relaxation times of the queue, how full it is has the same law whatever it was (to e ** -40)."""
+"""Relaxation times after which the law of the queue's length is independent of its past (to e ** -40)."""
 
 
-class Network:
-    """Advances only when it is asked: what passed meanwhile is made up for then, as far back as it matters."""
+class PacketNetwork:
+    """A network that advances on demand: foreign packets since the last call are made up for, as far back as they
+    matter.
+    """
 
     def __init__(self, packets: Packets, bandwidth: float, places: int, packet_bytes: float) -> None:
         self.places = places
-        self.passed = 0  # foreign packets looked at
+        self.passed = 0  # foreign packets so far
         self._packets, self._bandwidth = packets, bandwidth
         slowest = 2 * (1 - math.cos(math.pi / (places + 1))) * bandwidth / packet_bytes  # of M/M/1/N at full load
         self._memory_s = _MEMORY / slowest
         self._leaving: deque[float] = deque()  # when each packet in it will have left
         self._times: list[float] = []
-        self._sizes = np.empty(0)  # few of them are ever looked at
+        self._sizes = np.empty(0)  # few of them are ever read
         self._index, self._window, self._seen = 0, -1, 0.0
 
     def offer(self, now: float, size: float) -> float | None:
-        """When a packet of ``size`` bytes that comes now will have left; None where there is no room for it."""
+        """Return the time at which a packet of ``size`` bytes that comes now leaves; None if the network is full."""
         self._advance(now)
         leaving = self._leaving
         if len(leaving) >= self.places:
@@ -47,11 +49,11 @@ class Network:
 
     @property
     def full_until(self) -> float:
-        """When the packet leaves that is being sent: before then, a network that was found full stays so."""
+        """Time at which the packet being sent leaves: until then, a full network stays full."""
         return self._leaving[0]
 
     def _advance(self, now: float) -> None:
-        """Let the foreign packets in that have come by ``now``, and those out that are done."""
+        """Admit the foreign packets that have come by ``now``, and remove those that are done."""
         if now - self._seen > self._memory_s:
             self._skip_to(now - self._memory_s)
         self._seen = now
@@ -75,7 +77,7 @@ class Network:
             if len(leaving) < places:
                 leaving.append((leaving[-1] if leaving else at) + sizes.item(index) / bandwidth)
                 index += 1
-            else:  # all that come before the next one leaves are lost
+            else:  # packets that come before the next one leaves are lost
                 index = bisect_left(times, leaving[0], index + 1)
         self.passed += index - began
         self._index = index
@@ -91,9 +93,10 @@ class Network:
         self._times, self._sizes = self._packets.window(number)
 
 
-class Line:
-    """What a client has to send, or is sent, packet after packet: the one at the head tries at each moment of a
-    Poisson process (or whatever ``gaps`` are) to enter its network.
+class PacketQueue:
+    """Packets that a client sends or receives, in order.
+
+    The packet at the head tries to enter its network at each moment of a Poisson process (or whatever ``gaps`` are).
     """
 
     def __init__(self, kernel: Kernel, gaps: Iterator[float], packet_bytes: float) -> None:
@@ -102,22 +105,26 @@ class Line:
         self._since = 0.0
 
     def send(
-        self, network: Network, packets: int, arrived: Callable[[], None], sent: Callable[[float], None]
+        self, network: PacketNetwork, packets: int, arrived: Callable[[], None], sent: Callable[[float], None]
     ) -> None:
-        """Call ``sent`` of each of the ``packets`` with how long it stood at the head, and ``arrived`` when the last
-        has left the network.
+        """Send ``packets`` through the network.
+
+        ``sent`` is called for each with the time that it spent at the head, ``arrived`` when the last has left the
+        network.
         """
         self._waiting.append(_Data(network, packets, arrived, sent))
         if len(self._waiting) == 1:
             self._turn()
 
     def _turn(self) -> None:
-        """Of another packet."""
+        """Begin with the packet that is now at the head."""
         self._since = self._kernel.now
         self._try_later()
 
     def _try_later(self, full_until: float = 0.0) -> None:
-        """At the next moment of the process; those at which the network is known to be full are passed over."""
+        """Try at the next moment of the process after ``full_until``, before which the network is known to
+        be full.
+        """
         at = self._kernel.now + next(self._gaps)
         while at < full_until:
             at += next(self._gaps)
@@ -140,7 +147,7 @@ class Line:
 
 @dataclass(slots=True)
 class _Data:
-    network: Network
-    packets: int  # that have not yet entered it
+    network: PacketNetwork
+    packets: int  # still to enter the network
     arrived: Callable[[], None]
     sent: Callable[[float], None]

@@ -1,4 +1,4 @@
-"""What everything in a scenario file has in common: a key that is not known names the nearest one."""
+"""The base of all parts of a scenario file: an error about an unknown key names the nearest one."""
 
 from __future__ import annotations
 

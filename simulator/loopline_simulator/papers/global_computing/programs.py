@@ -1,4 +1,4 @@
-"""What clients ask for: how much is computed, and how many bytes go out and come back (section 4.1)."""
+"""Programs that clients request: the amount of computation and the bytes sent and received (section 4.1)."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ Bytes = Annotated[float, Field(ge=0, le=1e12)]
 
 
 class Linpack(Part):
-    """``n`` equations: 2/3 n^3 + 2 n^2 operations, 8 n^2 + 20 n bytes. The published figures look as if 2/3 had been
-    computed in whole numbers, which leaves 2 n^2 of them to the server (``integer_division``), yet with all of them
-    credited in the performance.
+    """A system of ``n`` equations: 2/3 n^3 + 2 n^2 operations, 8 n^2 + 20 n bytes.
+
+    The published figures look as if 2/3 had been computed in whole numbers, which leaves 2 n^2 operations to the
+    server (``integer_division``), yet with all of them credited in the performance.
     """
 
     kind: Literal["linpack"] = "linpack"
@@ -41,8 +42,10 @@ class Linpack(Part):
 
 
 class EP(Part):
-    """2 ** (n + 1) random numbers and hardly a byte. Taken for operations they are done in no time; the published
-    times need about 1240 operations for each (``operations_each``).
+    """A program of 2 ** (n + 1) random numbers that hardly transfers a byte.
+
+    If each number is one operation it takes no time; the published times need about 1240 operations for each
+    (``operations_each``).
     """
 
     kind: Literal["ep"] = "ep"
@@ -67,7 +70,7 @@ class EP(Part):
 
 
 class Custom(Part):
-    """Any other."""
+    """A program given by its figures."""
 
     kind: Literal["custom"] = "custom"
     work_mop: Positive
@@ -83,5 +86,5 @@ Program = Annotated[Linpack | EP | Custom, Field(discriminator="kind")]
 
 
 def packets(size: float, packet_bytes: float) -> int:
-    """Into how many packets of full size so many bytes are cut: one at least."""
+    """Return the number of full-size packets for this many bytes, at least one."""
     return max(1, math.ceil(size / packet_bytes))

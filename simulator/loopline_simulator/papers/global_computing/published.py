@@ -1,4 +1,4 @@
-"""What the paper measured: Tables 1 to 4, by the settings' titles in the scenario files."""
+"""Measurements of the paper: Tables 1 to 4, by the settings' titles in the scenario files."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ RATES: dict[int, dict[tuple[str, str], tuple[float, float]]] = {
         (_N_1400, "TITech"): (25.879, 3.020),
     },
 }
-"""By table, setting and client: the simulated throughput (KB/s) and performance (Mflops)."""
+"""Simulated throughput (KB/s) and performance (Mflops), by table, setting and client."""
 
 TIMES_OF: dict[int, dict[tuple[str, str], tuple[float, float, float, float, float]]] = {
     3: {
@@ -51,4 +51,5 @@ TIMES_OF: dict[int, dict[tuple[str, str], tuple[float, float, float, float, floa
         ("heterogeneous", "LOAD"): (1.812, 32.685, 34.497, 63.671, 79.117),
     },
 }
-"""By table, setting and scheduler: mean communication, computing and total time (s), use of servers A and B (%)."""
+"""Mean communication, computing and total time (s) and use of servers A and B (%), by table, setting and scheduler.
+"""

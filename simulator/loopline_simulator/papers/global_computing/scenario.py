@@ -1,14 +1,15 @@
-"""A scenario: who computes what where. Written in TOML; see docs/global-computing.md."""
+"""A scenario: clients, networks, servers and programs. It is written in TOML; see docs/global-computing.md."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Annotated, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
 from loopline_shared.settings_source import meant
-from loopline_simulator.papers.global_computing.disciplines import Discipline, FirstCome
+from loopline_simulator.kernel import Kernel
+from loopline_simulator.papers.global_computing import servers
 from loopline_simulator.papers.global_computing.laws import Exponential, Law
 from loopline_simulator.papers.global_computing.part import Name, Part, Positive, Seconds
 from loopline_simulator.papers.global_computing.programs import Program, packets
@@ -19,9 +20,42 @@ KB = 1000.0
 Several = Annotated[list[Name], Field(min_length=1, max_length=1000)]
 
 
-class Requests(Part):
-    """How often a client asks: the mean interval is what a request is expected to take and ``pause_s`` more (sections
-    4.1 and 5.1). Expected is ``expected_s``; left out, what it would take alone on the server that is worst for it.
+class FirstCome(Part):
+    """Queueing discipline: one job after another (the paper's section 3.1.3)."""
+
+    kind: Literal["first-come"] = "first-come"
+
+    def server(self, kernel: Kernel, speed: float) -> servers.Server:
+        return servers.FirstComeServer(kernel, speed)
+
+
+class ProcessorSharing(Part):
+    """Queueing discipline: all jobs at once (future work in the paper)."""
+
+    kind: Literal["processor-sharing"] = "processor-sharing"
+
+    def server(self, kernel: Kernel, speed: float) -> servers.Server:
+        return servers.ProcessorSharingServer(kernel, speed)
+
+
+class RoundRobin(Part):
+    """Queueing discipline: jobs in turn, for a quantum each (future work in the paper)."""
+
+    kind: Literal["round-robin"] = "round-robin"
+    quantum_s: Positive
+
+    def server(self, kernel: Kernel, speed: float) -> servers.Server:
+        return servers.RoundRobinServer(kernel, speed, self.quantum_s)
+
+
+Discipline = Annotated[FirstCome | ProcessorSharing | RoundRobin, Field(discriminator="kind")]
+
+
+class RequestsPart(Part):
+    """Frequency of a client's requests: the mean interval is the expected time of a request plus ``pause_s``.
+
+    The expected time is ``expected_s`` or, by default, the time alone on the client's worst server (sections 4.1 and
+    5.1).
     """
 
     intervals: Law = Exponential()
@@ -29,18 +63,19 @@ class Requests(Part):
     expected_s: Seconds | None = None
 
 
-class Client(Part):
-    """Clients of one ``site`` share its networks; left out, the client is a site of its own."""
+class ClientPart(Part):
+    """A client. Clients of one ``site`` share its networks; without a site, the client is a site of its own."""
 
     name: Name
     site: Name | None = None
     program: Program | None = None
-    requests: Requests | None = None
+    requests: RequestsPart | None = None
 
 
-class Server(Part):
-    """``utilisation``: the share of its time that jobs of others take, which come as ``intervals`` and ``sizes`` say,
-    with ``job_mop`` in the mean.
+class ServerPart(Part):
+    """A server. Jobs of others take the share ``utilisation`` of its time.
+
+    Those jobs come as ``intervals`` and ``sizes`` say, with a mean of ``job_mop``.
     """
 
     name: Name
@@ -52,9 +87,10 @@ class Server(Part):
     sizes: Law = Exponential()
 
 
-class Network(Part):
-    """Joins every one of ``sites`` with every one of ``servers`` (left out: all), each pair by queues of its own,
-    there and back. ``throughput_kb_s`` is what a request is to get of the bandwidth: the rest is traffic.
+class NetworkPart(Part):
+    """Networks that join each of ``sites`` with each of ``servers`` (default: all), each pair by its own two queues.
+
+    ``throughput_kb_s`` is the part of the bandwidth that a request gets: the rest is traffic.
     """
 
     sites: Several | None = None
@@ -75,7 +111,7 @@ class Network(Part):
         return site in (self.sites or [site]) and server in (self.servers or [server])
 
     def places(self, packet_kb: float) -> int:
-        """N of equation (8), the packet that is being sent included."""
+        """Return N of equation (8), including the packet being sent."""
         return max(2, round(self.latency_s * self.bandwidth_kb_s / packet_kb))
 
     @property
@@ -84,8 +120,10 @@ class Network(Part):
         return (self.bandwidth_kb_s / self.throughput_kb_s - 1) * self.bandwidth_kb_s * KB
 
 
-class Scenario(Part):
-    """One setting. A run ends with the completion of the ``completions``-th request, and counts those alone."""
+class QueueingScenario(Part):
+    """A setting. A run ends with the completion of the ``completions``-th request, and counts the requests
+    up to it.
+    """
 
     title: Name
     assumptions: list[str] = Field(default=[])
@@ -93,10 +131,10 @@ class Scenario(Part):
     packet_kb: Positive = 100.0
     packet_intervals: Law = Exponential()
     program: Program
-    requests: Requests
-    clients: Annotated[list[Client], Field(min_length=1, max_length=1000)]
-    servers: Annotated[list[Server], Field(min_length=1, max_length=1000)]
-    networks: Annotated[list[Network], Field(min_length=1, max_length=1000)]
+    requests: RequestsPart
+    clients: Annotated[list[ClientPart], Field(min_length=1, max_length=1000)]
+    servers: Annotated[list[ServerPart], Field(min_length=1, max_length=1000)]
+    networks: Annotated[list[NetworkPart], Field(min_length=1, max_length=1000)]
     schedulers: Several = Field(default=list(SCHEDULERS))
     round_robin_from: Name | None = None
 
@@ -120,53 +158,53 @@ class Scenario(Part):
                 self.network(site, server)
         return self
 
-    def network(self, site: str, server: str) -> Network:
-        """ValueError where there is none, or more than one."""
+    def network(self, site: str, server: str) -> NetworkPart:
+        """Return the network that joins site and server. Raises ValueError unless there is exactly one."""
         found = [network for network in self.networks if network.joins(site, server)]
         if len(found) != 1:
             how_many = f"{len(found)} networks join" if found else "no network joins"
             raise ValueError(f"{how_many} the site {site} and the server {server}: there must be one")
         return found[0]
 
-    def program_of(self, client: Client) -> Program:
+    def program_of(self, client: ClientPart) -> Program:
         return client.program or self.program
 
-    def packets_of(self, client: Client) -> tuple[int, int]:
-        """There and back."""
+    def packets_of(self, client: ClientPart) -> tuple[int, int]:
+        """Return the number of packets there and back."""
         program, size = self.program_of(client), self.packet_kb * KB
         return packets(program.out_bytes, size), packets(program.back_bytes, size)
 
-    def interval_s(self, client: Client) -> float:
-        """Mean time between two requests of this client."""
+    def interval_s(self, client: ClientPart) -> float:
+        """Return the mean time between two requests of this client."""
         requests = client.requests or self.requests
         worst = max(self._alone_s(client, server) for server in self.servers)
         return (worst if requests.expected_s is None else requests.expected_s) + requests.pause_s
 
-    def _alone_s(self, client: Client, server: Server) -> float:
+    def _alone_s(self, client: ClientPart, server: ServerPart) -> float:
         program, network = self.program_of(client), self.network(site_of(client), server.name)
         sending = (program.out_bytes + program.back_bytes) / (network.throughput_kb_s * KB)
         return float(sending + program.work_mop / server.speed_mops)
 
     def with_traffic(self, traffic: Traffic | None) -> Self:
-        """The same with this on every network; None: as it is."""
+        """Return the scenario with this traffic on every network; unchanged if None."""
         if traffic is None:
             return self
         networks = [network.model_copy(update={"traffic": traffic}) for network in self.networks]
         return self.model_copy(update={"networks": networks})
 
 
-def site_of(client: Client) -> str:
+def site_of(client: ClientPart) -> str:
     return client.site or client.name
 
 
 def known_scheduler(name: str) -> str:
-    """ValueError names the nearest where there is none of that name."""
+    """Return the name. Raises ValueError with the nearest name if there is no such scheduler."""
     if name not in SCHEDULERS:
         raise ValueError(f"there is no scheduler {name!r}: {meant(name, SCHEDULERS)}")
     return name
 
 
-def _unique(kind: str, parts: Sequence[Client | Server]) -> list[str]:
+def _unique(kind: str, parts: Sequence[ClientPart | ServerPart]) -> list[str]:
     names = [part.name for part in parts]
     for name in names:
         if names.count(name) > 1:

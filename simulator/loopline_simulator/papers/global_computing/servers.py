@@ -1,4 +1,4 @@
-"""Servers, by how they share their time among the jobs that are there. All are busy while there is work."""
+"""Servers, by the way in which they share their time among jobs. All are busy while there is work."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Done = Callable[[], None]
 
 
 class Server(ABC):
-    """``speed``: Mop per second; work is in Mop."""
+    """A server of ``speed`` Mop per second; work is in Mop."""
 
     def __init__(self, kernel: Kernel, speed: float) -> None:
         self.speed = speed
@@ -23,7 +23,7 @@ class Server(ABC):
         self._busy = self._seen = 0.0
 
     def take(self, work: float, done: Done) -> None:
-        """Call ``done`` when the ``work`` is done."""
+        """Accept ``work`` and call ``done`` when it is finished."""
         self._account()
         self._unfinished += work
         self.jobs += 1
@@ -31,13 +31,13 @@ class Server(ABC):
 
     @property
     def unfinished_s(self) -> float:
-        """How long it would be busy if nothing more came."""
+        """Time for which the server would be busy without further jobs."""
         self._account()
         return self._unfinished / self.speed
 
     @property
     def busy_s(self) -> float:
-        """For how long it was, up to now."""
+        """Time for which the server has been busy up to now."""
         self._account()
         return self._busy
 
@@ -59,8 +59,8 @@ class Server(ABC):
             self._unfinished = 0.0
 
 
-class FirstCome(Server):
-    """One after another."""
+class FirstComeServer(Server):
+    """A server that runs its jobs one after another."""
 
     def __init__(self, kernel: Kernel, speed: float) -> None:
         super().__init__(kernel, speed)
@@ -81,8 +81,8 @@ class FirstCome(Server):
         self._finish(done)
 
 
-class RoundRobin(Server):
-    """Each in turn, for at most ``quantum_s``."""
+class RoundRobinServer(Server):
+    """A server that runs its jobs in turn, each for at most ``quantum_s``."""
 
     def __init__(self, kernel: Kernel, speed: float, quantum_s: float) -> None:
         super().__init__(kernel, speed)
@@ -109,13 +109,13 @@ class RoundRobin(Server):
             self._finish(done)
 
 
-class ProcessorSharing(Server):
-    """All at once, each with an equal share of the speed."""
+class ProcessorSharingServer(Server):
+    """A server that runs all jobs at once, each with an equal share of the speed."""
 
     def __init__(self, kernel: Kernel, speed: float) -> None:
         super().__init__(kernel, speed)
-        self._attained, self._as_of = 0.0, 0.0  # work that a job would have had that had always been there
-        self._running: list[tuple[float, int, Done]] = []  # heap, by what is attained when it is done
+        self._attained, self._as_of = 0.0, 0.0  # work attained by a job that was present from the start
+        self._running: list[tuple[float, int, Done]] = []  # heap, by the work attained at the end
         self._begun = 0
         self._next = Appointment(lambda: None)
 

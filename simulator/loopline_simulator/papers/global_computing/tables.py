@@ -1,4 +1,4 @@
-"""Settings as tables for people, in at most 100 columns."""
+"""Settings as tables of at most 100 columns."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from rich.text import Text
 
 from loopline_simulator.experiments.comparison import Cell
 from loopline_simulator.experiments.tables import bare_table, columns, number, plain, spaced
-from loopline_simulator.papers.global_computing.comparison import BASES, Row, Setting
+from loopline_simulator.papers.global_computing.comparison import BASES, QueueingSetting, SchedulerRow
 from loopline_simulator.papers.global_computing.published import TIMES
 from loopline_simulator.statistics import Estimate
 
 _OF_CLIENTS = (1, 2)
-"""Tables about what clients get; all others are about schedulers."""
+"""Tables about clients; all others are about schedulers."""
 
 
-def picture(settings: Sequence[Setting]) -> RenderableType:
+def picture(settings: Sequence[QueueingSetting]) -> RenderableType:
     tables: list[RenderableType] = []
     for _, group in groupby(settings, key=lambda setting: (setting.table, setting.reading, setting.traffic)):
         members = list(group)
@@ -32,12 +32,12 @@ def picture(settings: Sequence[Setting]) -> RenderableType:
     return Group(*spaced([*tables, _legend(settings)]))
 
 
-def _title(setting: Setting) -> str:
+def _title(setting: QueueingSetting) -> str:
     of_paper = f"Table {setting.table} ({setting.reading}), " if setting.table else ""
     return f"{of_paper}{setting.traffic} traffic"
 
 
-def _clients(settings: Sequence[Setting]) -> Table:
+def _clients(settings: Sequence[QueueingSetting]) -> Table:
     table = bare_table(f"[bold]{_title(settings[0])}[/]")
     table.add_column("", no_wrap=True)
     table.add_column("client")
@@ -60,7 +60,7 @@ def _add_columns(table: Table, measure: str, beside_paper: bool) -> None:
     table.add_column("ratio ±" if beside_paper else "±", justify="right")
 
 
-def _times(setting: Setting) -> Table:
+def _times(setting: QueueingSetting) -> Table:
     table, known = bare_table(f"[bold]{_title(setting)}: {setting.title}[/]"), _is_known(setting)
     table.add_column("seconds", no_wrap=True, min_width=9)
     for time in TIMES:
@@ -71,12 +71,12 @@ def _times(setting: Setting) -> Table:
     return table
 
 
-def _is_known(setting: Setting) -> bool:
+def _is_known(setting: QueueingSetting) -> bool:
     return any(row.times["total"].paper is not None for row in setting.rows)
 
 
-def _choices(settings: Sequence[Setting]) -> Table:
-    """What became of the servers, and what was gained."""
+def _choices(settings: Sequence[QueueingSetting]) -> Table:
+    """Show the use of servers, the requests sent to each, and total times over those of the base schedulers."""
     table = bare_table("[bold]Servers in use, requests sent to each, total time over others' on the same seeds[/]")
     servers = settings[0].servers[:_MOST_SERVERS]
     for title in ("setting", ""):
@@ -97,7 +97,7 @@ def _choices(settings: Sequence[Setting]) -> Table:
 _MOST_SERVERS = 3
 
 
-def _choice(row: Row) -> Iterator[RenderableType]:
+def _choice(row: SchedulerRow) -> Iterator[RenderableType]:
     yield Text(row.scheduler, "bold cyan")
     yield from (_use(use) for use in row.use[:_MOST_SERVERS])
     yield from (f"{chosen.mean:.0%}" for chosen in row.chosen[:_MOST_SERVERS])
@@ -115,11 +115,11 @@ def _over(share: Estimate | None) -> Text:
     return Text(f"{number(share.mean)} ±{plain(share.half_width)}", colour)
 
 
-def _assumptions(setting: Setting) -> Text:
+def _assumptions(setting: QueueingSetting) -> Text:
     return Text("\n".join(f"· {assumption}" for assumption in setting.assumptions), "dim")
 
 
-def _legend(settings: Sequence[Setting]) -> Text:
+def _legend(settings: Sequence[QueueingSetting]) -> Text:
     lines = [
         "communication: with the wait for the client's own earlier data; computing: with that for the server.",
         "±: half the width of the 95 % interval over the seeds.",

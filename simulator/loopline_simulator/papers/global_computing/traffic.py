@@ -1,9 +1,9 @@
-"""Other people's packets on a network: a rate that changes with time, and packets that come at that rate.
+"""Foreign packets on a network: a rate that changes with time, and packets that arrive at that rate.
 
 Poisson traffic is the paper's. Superposed on/off sources with Pareto periods are self-similar (Willinger et al.: the
-Hurst parameter is (3 - shape) / 2); a trace is what somebody measured: both are what the paper names as future work.
-Packets are drawn window by window, each from a stream of its own, so what nobody asks about is never drawn, and what
-requests do changes nothing of it: all schedulers meet the same traffic.
+Hurst parameter is (3 - shape) / 2); a trace is measured traffic: the paper names both as future work. Packets are
+drawn on demand window by window, each from its own stream, and are independent of the requests: all schedulers meet
+the same traffic.
 """
 
 from __future__ import annotations
@@ -30,16 +30,18 @@ _LONGEST_WINDOW_S = 1e6
 
 
 class Rate:
-    """Bytes per second as a step function of time, asked for from the past to the future."""
+    """Bytes per second as a step function of time, to be queried in the order of time."""
 
     def __init__(self, changes: Iterator[tuple[float, float]]) -> None:
-        """``changes``: from when on, and what it is then; the first at 0 or before."""
+        """Take ``changes``: times with the rate from then on; the first is at 0 or before."""
         self._changes = changes
         self._value = 0.0
         self._next = next(changes)
 
     def steps(self, start: float, end: float) -> tuple[Numbers, Numbers]:
-        """The moments from ``start`` to ``end`` between which it is steady, and what it is there (one less)."""
+        """Return the times from ``start`` to ``end`` at which the rate changes, and the rates between them (one
+        less).
+        """
         self._pass(start)
         edges, values = [start], [self._value]
         while self._next[0] < end:
@@ -55,7 +57,7 @@ class Rate:
 
 
 class Poisson(Part):
-    """At the same rate always."""
+    """Traffic at a constant rate."""
 
     kind: Literal["poisson"] = "poisson"
 
@@ -64,8 +66,9 @@ class Poisson(Part):
 
 
 class OnOff(Part):
-    """``sources`` that are on and off for Pareto periods of these means (seconds); together they have the mean rate
-    that is asked for. A shape from 1 to 2 makes them self-similar.
+    """Traffic of ``sources`` that are on and off for Pareto periods of these means (seconds).
+
+    Together they have the mean rate that is asked for. A shape from 1 to 2 makes them self-similar.
     """
 
     kind: Literal["on-off"] = "on-off"
@@ -82,7 +85,7 @@ class OnOff(Part):
         return Rate((at, on * each) for at, on in sums)
 
     def _switches(self, share_on: float, random: Generator) -> Iterator[tuple[float, int]]:
-        """When one source goes on (+1) and off (-1). At 0 it has been running for ever."""
+        """Yield the times at which one source goes on (+1) and off (-1), in its long-run state at time 0."""
         law = Pareto(shape=self.shape)
         periods = draws(law, 1.0, random)
         on = float(random.random()) < share_on
@@ -94,10 +97,12 @@ class OnOff(Part):
             now += next(periods) * (self.on_s if on else self.off_s)
 
 
-class Trace(Part):
-    """What somebody measured: a CSV whose columns are ``time,bytes`` (bytes that passed from then until the next
-    line) or ``time,rate`` (bytes per second from then on). It is repeated for ever, each network beginning somewhere
-    in it, and scaled to the mean rate that is asked for, unless it is to be taken as it is (``absolute``).
+class TraceTraffic(Part):
+    """Measured traffic: a CSV of ``time,bytes`` or ``time,rate``.
+
+    Bytes passed from that time until the next line; a rate is in bytes per second from that time on. The trace is
+    repeated for ever, each network beginning at a random place in it, and scaled to the mean rate that is asked for,
+    unless it is ``absolute``.
     """
 
     kind: Literal["trace"] = "trace"
@@ -114,12 +119,14 @@ class Trace(Part):
         return Rate((at, rate * factor) for at, rate in chain.from_iterable(rounds))
 
 
-Traffic = Annotated[Poisson | OnOff | Trace, Field(discriminator="kind")]
+Traffic = Annotated[Poisson | OnOff | TraceTraffic, Field(discriminator="kind")]
 
 
 @lru_cache
 def read_trace(file: str) -> tuple[list[float], list[float]]:
-    """Moments from 0 to the trace's end, and the bytes per second between them; LooplineError says what is wrong."""
+    """Return times from 0 to the trace's end, and the bytes per second between them. Raises LooplineError if
+    unusable.
+    """
     try:
         with Path(file).open(newline="") as lines:
             rows = csv.DictReader(lines)
@@ -151,7 +158,7 @@ def _unusable(file: str, why: str, hint: str = "") -> LooplineError:
 
 
 class Packets:
-    """A network's foreign packets, window by window."""
+    """Foreign packets of a network, window by window."""
 
     def __init__(self, rate: Rate, mean_rate: float, packet_bytes: float, law: Any, seed: int, *name: str) -> None:
         self._rate, self._packet_bytes, self._law = rate, packet_bytes, law
@@ -160,7 +167,9 @@ class Packets:
         self.window_s = min(_PACKETS_A_WINDOW / often, _LONGEST_WINDOW_S) if often else _LONGEST_WINDOW_S
 
     def window(self, number: int) -> tuple[list[float], Numbers]:
-        """When the packets of the window ``number`` (never one before the last asked for) come, and their bytes."""
+        """Return the times and bytes of the packets in the window ``number``. Numbers must not decrease between
+        calls.
+        """
         random = stream(self._seed, *self._name, number)
         edges, rates = self._rate.steps(number * self.window_s, (number + 1) * self.window_s)
         passed = np.concatenate(([0.0], np.cumsum(rates * np.diff(edges))))  # bytes, by then

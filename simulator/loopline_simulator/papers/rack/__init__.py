@@ -1,1 +1,1 @@
-"""Rectangles in a rack, over time: how a supercomputer's jobs are planned (Maruyama et al.), on our kernel."""
+"""Jobs as rectangles in a supercomputer's rack over time, planned as in Maruyama et al., on our kernel."""

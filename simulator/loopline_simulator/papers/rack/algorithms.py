@@ -1,7 +1,7 @@
-"""Which times a scan tries: the paper's three algorithms, and ours, which choose among these.
+"""Algorithms that choose the times a scan tries: the paper's three, and ours, which choose among these.
 
-An algorithm has a name for the command line: ``naive``, ``current``, ``bold``, ...; ``powers:FIRST,BASE,COUNT`` for
-another series; ``thrifty-`` before any of them for the same plans with fewer calls.
+The command line calls them ``naive``, ``current``, ``bold``, ...; ``powers:FIRST,BASE,COUNT`` for another series;
+``thrifty-`` before any of them for the same plans with fewer calls.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ _POWERS = re.compile(r"powers:([1-9]\d{0,4}),([1-9]\d{0,2}),([1-9]\d{0,3})")
 
 
 @dataclass(frozen=True, slots=True)
-class Outlook:
-    """What is known when a job is scanned for."""
+class ScanContext:
+    """Quantities known when the planner scans for a job."""
 
     backlog: float  # work of the waiting jobs by their limits, in steps of time of the whole rack
     used: float  # of their limits by the jobs that ended; 1 before any did
@@ -29,7 +29,7 @@ class Outlook:
 
 @dataclass(frozen=True, slots=True)
 class Pick:
-    """One choice where what is known is at most ``limit``, another ``above`` it."""
+    """Choice that depends on one known quantity: ``below`` up to ``limit``, ``above`` beyond it."""
 
     by: Literal["backlog", "used", "waited"]
     limit: float
@@ -42,12 +42,12 @@ Choice: TypeAlias = Lattice | Pick
 
 @dataclass(frozen=True, slots=True)
 class Algorithm:
-    """Tries the times that its choice comes to; a thrifty one, only those whose answer is not known."""
+    """Tries the times of its choice; a thrifty one skips times whose answer is known."""
 
     choice: Choice
     thrifty: bool = False
 
-    def lattice(self, outlook: Outlook) -> Lattice:
+    def lattice(self, outlook: ScanContext) -> Lattice:
         choice = self.choice
         while isinstance(choice, Pick):
             choice = choice.above if getattr(outlook, choice.by) > choice.limit else choice.below
@@ -63,12 +63,12 @@ OURS = {
     "by-age": Algorithm(BOLD_FOR_THE_YOUNG),
     "blend": Algorithm(Pick("used", 0.75, BOLD_FOR_THE_YOUNG, CURRENT)),
 }
-"""Blends of the paper's: by load, by how good limits are, by how long a job has waited, by both of these."""
+"""Combinations of the paper's algorithms: by load, by the quality of limits, by a job's wait, and by the last two."""
 _NAMED = PAPERS | OURS
 
 
 def algorithm(name: str) -> Algorithm:
-    """LooplineError with the nearest name where there is none of that name."""
+    """Return the algorithm of that name. Raises LooplineError with the nearest name if it is unknown."""
     if name.startswith(THRIFTY):
         return replace(algorithm(name.removeprefix(THRIFTY)), thrifty=True)
     if powers := _POWERS.fullmatch(name):

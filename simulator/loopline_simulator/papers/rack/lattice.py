@@ -8,8 +8,9 @@ from functools import lru_cache
 
 @dataclass(frozen=True, slots=True)
 class Lattice:
-    """0, then ``count`` steps of ``first``, ``count`` steps ``base`` times as long, and so on without end. With a
-    base of 1 all steps are equal: naive is Lattice(1), bold is Lattice(32), current is Lattice(2, 2, 8).
+    """Offsets 0, then ``count`` steps of ``first``, ``count`` steps ``base`` times as long, and so on without end.
+
+    With a base of 1 all steps are equal: naive is Lattice(1), bold is Lattice(32), current is Lattice(2, 2, 8).
     """
 
     first: int
@@ -17,7 +18,7 @@ class Lattice:
     count: int = 1
 
     def index(self, offset: int) -> int:
-        """Of the first time that is not before ``offset``, from 0; so many are before it."""
+        """Return the index (from 0) of the first time at or after ``offset``."""
         if self.base == 1:
             return -(-offset // self.first)
         level = 0
@@ -26,14 +27,14 @@ class Lattice:
         return level * self.count - (self._start(level) - offset) // self._step(level)
 
     def not_before(self, offset: int) -> int:
-        """The first time that is not."""
+        """Return the first time at or after ``offset``."""
         if self.base == 1:
             return self.index(offset) * self.first
         level, steps = divmod(self.index(offset), self.count)
         return self._start(level) + steps * self._step(level)
 
     def before(self, horizon: int) -> int:
-        """All times before ``horizon``, one bit each."""
+        """Return all times before ``horizon``, one bit each."""
         return _bits(self, 1 << horizon.bit_length()) & ((1 << horizon) - 1)
 
     def _step(self, level: int) -> int:
@@ -45,7 +46,7 @@ class Lattice:
 
 @lru_cache(maxsize=256)
 def _bits(lattice: Lattice, horizon: int) -> int:
-    """At least the times before ``horizon``."""
+    """Return the times before ``horizon``, and possibly some after it."""
     if lattice.base == 1:  # 1 + 2^first + 2^(2 first) + ...
         return ((1 << lattice.first * (lattice.index(horizon) + 1)) - 1) // ((1 << lattice.first) - 1)
     bits, time = 0, 0

@@ -1,4 +1,4 @@
-"""What a run is judged by: the paper's utilisation, fairness and computing cost, and how promises moved."""
+"""Measures of a run: the paper's utilisation, fairness and computing cost, and the changes of promised starts."""
 
 from __future__ import annotations
 
@@ -7,66 +7,70 @@ from dataclasses import dataclass
 from statistics import fmean
 
 from loopline_simulator.papers.rack.rack import Rack
-from loopline_simulator.papers.rack.world import Life
-from loopline_simulator.statistics import Line, line
+from loopline_simulator.papers.rack.rack_world import JobHistory
+from loopline_simulator.statistics import RegressionLine, line
 
 _SETTLED = 0.2
-"""Utilisation is measured from this share of the arrivals' span on, until the last arrival."""
+"""Share of the arrivals' span after which utilisation is measured, until the last arrival."""
 
 
-@dataclass(frozen=True, slots=True)
-class Measures:
-    """Of one run. Times in steps."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RackMeasures:
+    """Measures of one run. Times are in steps."""
 
     utilisation: float
-    correlation: float  # of waits with nodes: 1 is as fair as can be
-    residual: float  # what the line of waits over nodes leaves, root of the mean square
+    correlation: float  # of waits with nodes: 1 is the fairest
+    residual: float  # root mean square distance from the line of waits over nodes
     largest_wait: float
     mean_wait: float
-    calls: (
-        float  # of Bottom-Left, as the paper counts them; of a thrifty algorithm, those whose answer it did not know
-    )
-    needed: float  # of these, those whose answer was not known
-    moved: float  # share of the jobs whose promise moved
-    moves: float  # of a promise, in the mean over all jobs
-    step: float  # by which a promise moves at once, in the mean
-    sooner: float  # than first promised a job starts, in the mean over all jobs
-    soonest: float  # ... at most
+    calls: float  # of Bottom-Left, as the paper counts them; of a thrifty algorithm, those whose answer was unknown
+    needed: float  # of these, those whose answer was unknown
+    moved: float  # share of jobs whose promise moved
+    moves: float  # mean number of moves of a promise, over all jobs
+    step: float  # mean distance of one move
+    sooner: float  # mean time by which a job starts before its first promise
+    soonest: float  # largest such time
 
 
-def measure(lives: Sequence[Life], rack: Rack, calls: int, needed: int) -> Measures:
-    fit = fairness(lives)
-    waits = [life.wait for life in lives]
-    gains = [life.told[0][1].start - life.plan.start for life in lives]
-    moves = sum(len(life.told) - 1 for life in lives)
-    return Measures(
-        utilisation=utilisation(lives, rack, *window(lives)),
+def measure(histories: Sequence[JobHistory], rack: Rack, calls: int, needed: int) -> RackMeasures:
+    fit = fairness(histories)
+    waits = [history.wait for history in histories]
+    gains = [history.plans[0][1].start - history.plan.start for history in histories]
+    moves = sum(len(history.plans) - 1 for history in histories)
+    return RackMeasures(
+        utilisation=utilisation(histories, rack, *window(histories)),
         correlation=fit.correlation,
         residual=fit.residual,
         largest_wait=max(waits),
         mean_wait=fmean(waits),
         calls=calls,
         needed=needed,
-        moved=fmean(len(life.told) > 1 for life in lives),
-        moves=moves / len(lives),
+        moved=fmean(len(history.plans) > 1 for history in histories),
+        moves=moves / len(histories),
         step=sum(gains) / moves if moves else 0.0,
         sooner=fmean(gains),
         soonest=max(gains),
     )
 
 
-def fairness(lives: Sequence[Life]) -> Line:
-    """The line of waits over nodes."""
-    return line([life.job.nodes for life in lives], [life.wait for life in lives])
+def fairness(histories: Sequence[JobHistory]) -> RegressionLine:
+    """Fit the line of waits over nodes."""
+    return line([history.job.nodes for history in histories], [history.wait for history in histories])
 
 
-def window(lives: Sequence[Life]) -> tuple[float, float]:
-    """When the rack is neither filling nor running empty; all the time where all jobs come at once."""
-    first, last = min(life.job.arrival for life in lives), max(life.job.arrival for life in lives)
-    return (first + _SETTLED * (last - first), last) if last > first else (first, max(life.end for life in lives))
+def window(histories: Sequence[JobHistory]) -> tuple[float, float]:
+    """Return the time between filling and emptying the rack; the whole run if all jobs arrive at once."""
+    first, last = min(history.job.arrival for history in histories), max(history.job.arrival for history in histories)
+    return (
+        (first + _SETTLED * (last - first), last)
+        if last > first
+        else (first, max(history.end for history in histories))
+    )
 
 
-def utilisation(lives: Sequence[Life], rack: Rack, start: float, end: float) -> float:
-    """The share of nodes in use from ``start`` to ``end``."""
-    used = sum(life.job.nodes * max(0.0, min(end, life.end) - max(start, life.plan.start)) for life in lives)
+def utilisation(histories: Sequence[JobHistory], rack: Rack, start: float, end: float) -> float:
+    """Return the share of nodes in use from ``start`` to ``end``."""
+    used = sum(
+        history.job.nodes * max(0.0, min(end, history.end) - max(start, history.plan.start)) for history in histories
+    )
     return used / (rack.nodes * (end - start))

@@ -1,4 +1,4 @@
-"""Single runs as pictures, algorithm beside algorithm: the rack, waits over nodes, utilisation over time."""
+"""Pictures of single runs, one panel per algorithm: the rack, waits over nodes, utilisation over time."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from typing import Any
 from loopline_simulator.drawing import save
 from loopline_simulator.papers.rack.measures import fairness, utilisation, window
 from loopline_simulator.papers.rack.rack import Rack
+from loopline_simulator.papers.rack.rack_trial import RackCase, histories_of
+from loopline_simulator.papers.rack.rack_world import JobHistory
 from loopline_simulator.papers.rack.tables import scenario
-from loopline_simulator.papers.rack.trial import Case, lives_of
-from loopline_simulator.papers.rack.world import Life
 
 _DPI = 90
 _FRAMES = 6
@@ -25,27 +25,27 @@ _FREE, _GREY = "#eeeeee", "#666666"
 
 @dataclass(frozen=True, slots=True)
 class Show:
-    """What is drawn: one seed's jobs, as each algorithm planned them."""
+    """Contents of the pictures: one seed's jobs, as each algorithm planned them."""
 
     title: str
     rack: Rack
-    runs: dict[str, list[Life]]
+    runs: dict[str, list[JobHistory]]
 
     @property
     def largest_wait(self) -> int:
-        return max(life.wait for lives in self.runs.values() for life in lives)
+        return max(history.wait for histories in self.runs.values() for history in histories)
 
     @property
     def longest(self) -> int:
-        return max(life.job.limit for lives in self.runs.values() for life in lives)
+        return max(history.job.limit for histories in self.runs.values() for history in histories)
 
     @property
     def window(self) -> tuple[float, float]:
         return window(next(iter(self.runs.values())))
 
 
-def draw(cases: Sequence[Case], folder: Path) -> list[Path]:
-    """Per scenario, the highest load: ``rack``, ``waits`` and ``utilisation``, as PNG."""
+def draw(cases: Sequence[RackCase], folder: Path) -> list[Path]:
+    """Draw ``frames``, ``waits`` and ``utilisation`` for each scenario at the highest load, as PNG."""
     files = []
     for used, group in groupby(cases, key=lambda case: case.used):
         show = _show(list(group), used)
@@ -55,15 +55,15 @@ def draw(cases: Sequence[Case], folder: Path) -> list[Path]:
     return files
 
 
-def _show(cases: Sequence[Case], used: float | None) -> Show:
+def _show(cases: Sequence[RackCase], used: float | None) -> Show:
     load = max(case.workload.load or 0.0 for case in cases)
     chosen = [case for case in cases if (case.workload.load or 0.0) == load]
     at = f", load {load:g}" if load else ""
-    return Show(f"{scenario(used)}{at}", chosen[0].rack, {case.algorithm: lives_of(case) for case in chosen})
+    return Show(f"{scenario(used)}{at}", chosen[0].rack, {case.algorithm: histories_of(case) for case in chosen})
 
 
 def _racks(show: Show) -> Any:
-    """A row an algorithm, a frame every quarter of the longest limit, from the middle of the run on."""
+    """Draw a row for each algorithm and a frame every quarter of the longest limit, from the middle of the run on."""
     from matplotlib.colors import Normalize
     from matplotlib.figure import Figure
 
@@ -72,11 +72,13 @@ def _racks(show: Show) -> Any:
     norm = Normalize(0, max(1, show.largest_wait))
     step = max(1, show.longest // 4)
     start = round(sum(show.window) / 2)
-    for (name, lives), row in zip(show.runs.items(), grid, strict=True):
+    for (name, histories), row in zip(show.runs.items(), grid, strict=True):
         for frame, axes in enumerate(row):
             now = start + frame * step
-            _draw_rack(axes, show.rack, [life for life in lives if life.plan.start <= now < life.end], norm)
-            axes.set_title(f"step {now}: {_share(show.rack, lives, now):.0%} in use", fontsize=9.5, color=_GREY)
+            _draw_rack(
+                axes, show.rack, [history for history in histories if history.plan.start <= now < history.end], norm
+            )
+            axes.set_title(f"step {now}: {_share(show.rack, histories, now):.0%} in use", fontsize=9.5, color=_GREY)
         row[0].set_ylabel(_wrapped(name), fontweight="bold")
     bar = figure.colorbar(_mappable(norm), ax=grid, shrink=0.8, aspect=30, pad=0.01)
     bar.set_label("waited (steps)")
@@ -91,14 +93,14 @@ def _mappable(norm: Any) -> Any:
     return ScalarMappable(norm, "viridis_r")
 
 
-def _draw_rack(axes: Any, rack: Rack, running: Sequence[Life], norm: Any) -> None:
+def _draw_rack(axes: Any, rack: Rack, running: Sequence[JobHistory], norm: Any) -> None:
     from matplotlib.collections import PatchCollection
     from matplotlib.patches import Rectangle
 
-    shapes = [Rectangle(life.plan.place, life.job.width, life.job.height) for life in running]
+    shapes = [Rectangle(history.plan.place, history.job.width, history.job.height) for history in running]
     colours = _mappable(norm)
     filled = PatchCollection(
-        shapes, facecolors=[colours.to_rgba(life.wait) for life in running], edgecolors="white", linewidths=1.0
+        shapes, facecolors=[colours.to_rgba(history.wait) for history in running], edgecolors="white", linewidths=1.0
     )
     axes.add_collection(filled)
     axes.set_xlim(0, rack.width)
@@ -111,19 +113,19 @@ def _draw_rack(axes: Any, rack: Rack, running: Sequence[Life], norm: Any) -> Non
         side.set_color("#aaaaaa")
 
 
-def _share(rack: Rack, lives: Sequence[Life], now: int) -> float:
-    return utilisation(lives, rack, now, now + 1)
+def _share(rack: Rack, histories: Sequence[JobHistory], now: int) -> float:
+    return utilisation(histories, rack, now, now + 1)
 
 
 def _waits(show: Show) -> Any:
-    """Waits over nodes with their line, a panel an algorithm."""
+    """Draw waits over nodes with their line, a panel for each algorithm."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(11.5, 4.4), layout="constrained")
     row = figure.subplots(1, len(show.runs), sharex=True, sharey=True, squeeze=False)[0]
-    for axes, (name, lives), colour in _coloured(row, show):
-        fit = fairness(lives)
-        nodes, waits = [life.job.nodes for life in lives], [life.wait for life in lives]
+    for axes, (name, histories), colour in _coloured(row, show):
+        fit = fairness(histories)
+        nodes, waits = [history.job.nodes for history in histories], [history.wait for history in histories]
         axes.scatter(nodes, waits, s=12, color=colour, alpha=0.45, linewidths=0)
         ends = [0, max(nodes)]
         axes.plot(ends, [fit.intercept + fit.slope * x for x in ends], color="black", linewidth=1.6)
@@ -141,19 +143,19 @@ def _waits(show: Show) -> Any:
 
 
 def _utilisations(show: Show) -> Any:
-    """Above the share of nodes in use, over the longest limit's time; below what waits."""
+    """Draw the share of nodes in use, averaged over the longest limit, and below the number of waiting jobs."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(11.5, 5.6), layout="constrained")
     above, below = figure.subplots(2, 1, sharex=True, height_ratios=(1.4, 1))
-    end = max(life.end for lives in show.runs.values() for life in lives)
+    end = max(history.end for histories in show.runs.values() for history in histories)
     times = range(0, end + 1, max(1, end // 400))
-    for _, (name, lives), colour in _coloured([above] * len(show.runs), show):
-        mean = utilisation(lives, show.rack, *show.window)
+    for _, (name, histories), colour in _coloured([above] * len(show.runs), show):
+        mean = utilisation(histories, show.rack, *show.window)
         above.plot(
-            times, list(_smoothed(show, lives, times)), color=colour, label=f"{name}: {mean:.1%}", linewidth=1.6
+            times, list(_smoothed(show, histories, times)), color=colour, label=f"{name}: {mean:.1%}", linewidth=1.6
         )
-        below.plot(times, list(_waiting(lives, times)), color=colour, linewidth=1.6)
+        below.plot(times, list(_waiting(histories, times)), color=colour, linewidth=1.6)
     for axes in (above, below):
         axes.axvspan(*show.window, color="#f4f1e6", zorder=-1, linewidth=0)
         _plain(axes)
@@ -169,18 +171,18 @@ def _utilisations(show: Show) -> Any:
     return figure
 
 
-def _smoothed(show: Show, lives: Sequence[Life], times: Sequence[int]) -> Iterator[float]:
+def _smoothed(show: Show, histories: Sequence[JobHistory], times: Sequence[int]) -> Iterator[float]:
     for time in times:
         start, end = max(0.0, time - show.longest / 2), time + show.longest / 2
-        yield utilisation(lives, show.rack, start, end)
+        yield utilisation(histories, show.rack, start, end)
 
 
-def _waiting(lives: Sequence[Life], times: Sequence[int]) -> Iterator[int]:
+def _waiting(histories: Sequence[JobHistory], times: Sequence[int]) -> Iterator[int]:
     for time in times:
-        yield sum(life.job.arrival <= time < life.plan.start for life in lives)
+        yield sum(history.job.arrival <= time < history.plan.start for history in histories)
 
 
-def _coloured(places: Sequence[Any], show: Show) -> Iterator[tuple[Any, tuple[str, list[Life]], str]]:
+def _coloured(places: Sequence[Any], show: Show) -> Iterator[tuple[Any, tuple[str, list[JobHistory]], str]]:
     colours = [_COLOURS[number % len(_COLOURS)] for number in range(len(show.runs))]
     return zip(places, show.runs.items(), colours, strict=True)
 

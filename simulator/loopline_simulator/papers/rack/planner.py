@@ -1,8 +1,8 @@
-"""The plan: for every job a place and a time to start, the first that a scan finds: Bottom-Left at each time of the
-lattice, until the job fits from then on for as long as its limit.
+"""The planner: gives every job a place and a start, the first that a scan finds.
 
-Calls are counted as the paper counts them, one a time of the lattice. What is computed is less: where a job does not
-fit, it does not until cells become free, and what is known from the scan before holds until cells are given back.
+A scan tries Bottom-Left at each time of the lattice until the job fits from then on for as long as its limit. Calls
+are counted as in the paper, one for each time of the lattice. Fewer are computed: a job that does not fit still does
+not until cells are freed, and the results of the scan before remain valid until then.
 """
 
 from __future__ import annotations
@@ -13,29 +13,29 @@ from loopline_simulator.papers.rack.lattice import Lattice
 from loopline_simulator.papers.rack.memory import Memory, Times
 from loopline_simulator.papers.rack.rack import Place, Rack
 from loopline_simulator.papers.rack.timetable import Timetable
-from loopline_simulator.papers.rack.workload import Job
+from loopline_simulator.papers.rack.workload import RackJob
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Where a job is to start, and when."""
+    """Place and start of a job."""
 
     start: int
     place: Place
 
 
 class Planner:
-    """Keeps the timetable of all that runs or is planned."""
+    """Planner that keeps the timetable of all running and planned jobs."""
 
     def __init__(self, rack: Rack) -> None:
         self.calls = 0  # of Bottom-Left, as the paper counts them
-        self.needed = 0  # of these, those whose answer was not known
+        self.needed = 0  # of these, those whose answer was unknown
         self._rack = rack
         self._timetable = Timetable()
         self._memory = Memory()
 
-    def plan(self, job: Job, now: int, lattice: Lattice) -> Plan:
-        """Of a job that has just come."""
+    def plan(self, job: RackJob, now: int, lattice: Lattice) -> Plan:
+        """Return the plan of a job that has just arrived."""
         self._timetable.forget(now)
         horizon = lattice.not_before(max(0, self._timetable.last - now)) + 1
         found = self._scan(job, now, lattice, horizon, 0)
@@ -47,32 +47,32 @@ class Planner:
         self._timetable.forget(now)
         self._memory.begin_pass(now)
 
-    def move_forward(self, job: Job, plan: Plan, now: int, lattice: Lattice) -> Plan:
-        """A better plan of a waiting job, or the one that it has."""
+    def move_forward(self, job: RackJob, plan: Plan, now: int, lattice: Lattice) -> Plan:
+        """Return a better plan of a waiting job, or the plan that it has."""
         known, horizon = self._memory.recall(job), plan.start - now
         if not lattice.before(horizon) & ~known:
             self.calls += lattice.index(horizon)
             self._memory.remember(job, now, known)
             return plan
-        self._timetable.give_back(plan.start, plan.start + job.limit, self._cells(job, plan))
+        self._timetable.free(plan.start, plan.start + job.limit, self._cells(job, plan))
         found = self._scan(job, now, lattice, horizon, known)
         if found is not None:
-            self._memory.give_back(plan.start, plan.start + job.limit)
+            self._memory.free(plan.start, plan.start + job.limit)
         self._take(job, found or plan)
         return found or plan
 
-    def start(self, job: Job) -> None:
-        """From now on its place is its own."""
+    def start(self, job: RackJob) -> None:
+        """Forget what scans found for the job, which starts now."""
         self._memory.drop(job)
 
-    def end(self, job: Job, plan: Plan, now: int) -> None:
-        """It may have ended before its limit."""
+    def end(self, job: RackJob, plan: Plan, now: int) -> None:
+        """End the job, and free its cells if it ended before its limit."""
         if now < plan.start + job.limit:
-            self._timetable.give_back(now, plan.start + job.limit, self._cells(job, plan))
-            self._memory.give_back(now, plan.start + job.limit)
+            self._timetable.free(now, plan.start + job.limit, self._cells(job, plan))
+            self._memory.free(now, plan.start + job.limit)
 
-    def _scan(self, job: Job, now: int, lattice: Lattice, horizon: int, known: Times) -> Plan | None:
-        """The first time of the lattice before now + ``horizon`` at which the job fits, and where."""
+    def _scan(self, job: RackJob, now: int, lattice: Lattice, horizon: int, known: Times) -> Plan | None:
+        """Return the first time of the lattice before now + ``horizon`` at which the job fits, with its place."""
         untried, found = lattice.before(horizon) & ~known, None
         while untried and found is None:
             offset = (untried & -untried).bit_length() - 1
@@ -86,13 +86,13 @@ class Planner:
         self._memory.remember(job, now, known)
         return found
 
-    def _fit(self, job: Job, start: int) -> Plan | None:
+    def _fit(self, job: RackJob, start: int) -> Plan | None:
         taken = self._timetable.taken(start, start + job.limit)
         place = self._rack.bottom_left(taken, job.width, job.height)
         return None if place is None else Plan(start, place)
 
-    def _take(self, job: Job, plan: Plan) -> None:
+    def _take(self, job: RackJob, plan: Plan) -> None:
         self._timetable.take(plan.start, plan.start + job.limit, self._cells(job, plan))
 
-    def _cells(self, job: Job, plan: Plan) -> int:
+    def _cells(self, job: RackJob, plan: Plan) -> int:
         return self._rack.rectangle(plan.place, job.width, job.height)

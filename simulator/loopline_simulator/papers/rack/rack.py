@@ -1,9 +1,9 @@
 """The rack: a grid of nodes as one integer, and Bottom-Left on it.
 
-A set of cells is an integer with one bit a cell, row after row from the bottom, and one bit more at the end of each
-row that is never free: so a rectangle that would hang over the right edge meets it. Rectangles of w x h that fit are
-found for the whole rack at once, by shifting and masking in about log w + log h steps; the lowest bit that remains
-is the least y, and in it the least x.
+A set of cells is an integer with one bit for each cell, row after row from the bottom, and one more bit at the end of
+each row that is never free: a rectangle that would hang over the right edge meets it. Rectangles of w x h that fit
+are found for the whole rack at once, by shifting and masking in about log w + log h steps. The lowest bit that
+remains has the least y, and in it the least x.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Place = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class Rack:
-    """``width`` x ``height`` nodes."""
+    """A rack of ``width`` x ``height`` nodes."""
 
     width: int = 16
     height: int = 16
@@ -29,7 +29,9 @@ class Rack:
         return self.width * self.height
 
     def bottom_left(self, taken: Cells, width: int, height: int) -> Place | None:
-        """Where a rectangle goes that keeps clear of ``taken``: least y, then least x; None where it does not fit."""
+        """Return the place of least y, then least x, at which the rectangle avoids ``taken``; None if there
+        is none.
+        """
         free = _all(self.width, self.height) & ~taken
         if free.bit_count() < width * height:
             return None
@@ -41,7 +43,7 @@ class Rack:
         return x, y
 
     def rectangle(self, place: Place, width: int, height: int) -> Cells:
-        """Its cells."""
+        """Return the cells of a rectangle at ``place``."""
         return _rectangle(self.width + 1, width, height) << (place[1] * (self.width + 1) + place[0])
 
 
@@ -52,19 +54,19 @@ def _all(width: int, height: int) -> Cells:
 
 @cache
 def _rectangle(row: int, width: int, height: int) -> Cells:
-    """At the origin, in rows of ``row`` bits."""
+    """Return the cells of a rectangle at the origin, in rows of ``row`` bits."""
     return sum(((1 << width) - 1) << (row * y) for y in range(height))
 
 
 @cache
 def _shifts(row: int, width: int, height: int) -> tuple[int, ...]:
-    """By how many bits to shift and mask, one after the other, to keep the cells at which width x height fits."""
+    """Return the shifts to mask with, one after the other, that keep the cells at which width x height fits."""
     return (*doublings(width), *(row * step for step in doublings(height)))
 
 
 @cache
 def doublings(length: int) -> tuple[int, ...]:
-    """1, 2, 4, ... and the rest, so that together they are ``length`` - 1."""
+    """Return 1, 2, 4, ... and a remainder, whose sum is ``length`` - 1."""
     steps, reach = [], 1
     while reach < length:
         step = min(reach, length - reach)

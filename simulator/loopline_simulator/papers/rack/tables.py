@@ -1,4 +1,6 @@
-"""What came out, for people: per load, beside Table 1 of the paper, against one algorithm, and how promises moved."""
+"""Results as tables: by load, beside Table 1 of the paper, against one algorithm, and the changes of
+promised starts.
+"""
 
 from __future__ import annotations
 
@@ -17,16 +19,16 @@ from loopline_simulator.papers.rack.ranking import (
     SCENARIOS,
     TABLE_1,
     Loads,
-    Outcome,
     Results,
+    Verdict,
     outcome,
 )
 from loopline_simulator.statistics import Estimate, estimate
 
 BASE = "current"
-"""What the others are set against."""
-_COLOURS = {Outcome.BETTER: "green", Outcome.WORSE: "red", Outcome.SAME: "dim"}
-_AGREEMENT = {Outcome.BETTER: "green", Outcome.WORSE: "red", Outcome.SAME: "yellow"}
+"""The algorithm that the others are compared with."""
+_COLOURS = {Verdict.BETTER: "green", Verdict.WORSE: "red", Verdict.SAME: "dim"}
+_AGREEMENT = {Verdict.BETTER: "green", Verdict.WORSE: "red", Verdict.SAME: "yellow"}
 _TITLES = {"largest_wait": "largest wait"}
 
 
@@ -80,7 +82,7 @@ def _cells(results: Results, used: float | None, name: str, loads: Loads) -> Ite
 
 
 def _beside_paper(results: Results, used: float) -> Table:
-    """Orders of the three by paired seeds: green as Table 1 has it, yellow not told apart, red reversed."""
+    """Show the orders of the three by paired seeds: green as in Table 1, yellow not separated, red reversed."""
     table = bare_table(f"[bold]Beside the paper's Table 1, scenario {SCENARIOS[used]}[/]")
     table.add_column("measure")
     table.add_column("paper")
@@ -156,25 +158,25 @@ def _difference(results: Results, used: float | None, name: str, measure: str) -
 
 
 def _tally(results: Results, used: float | None, name: str) -> str:
-    """In how many pairs of a load and a measure it is better, and in how many worse."""
+    """Count the pairs of a load and a measure in which the algorithm is better, and in which it is worse."""
     outcomes = [
         outcome(measure, results.against(measure, used, name, BASE, (load,)))
         for measure in MORE_IS_BETTER
         for load in results.loads
     ]
-    return f"{outcomes.count(Outcome.BETTER)}/{outcomes.count(Outcome.WORSE)}"
+    return f"{outcomes.count(Verdict.BETTER)}/{outcomes.count(Verdict.WORSE)}"
 
 
 def _legend() -> Text:
     lines = [
         "±: half the width of the 95 % interval over the seeds. Times in steps.",
         "utilisation: share of nodes in use, from 20 % of the arrivals' span to the last arrival.",
-        "correlation: of waits with nodes; residual: root mean square of what their line leaves.",
-        "calls: of Bottom-Left, one a time tried; needed: of these, those whose answer was not known.",
-        "ms: computing time of a run here, where only what is needed is computed.",
-        "n>c=b: naive better than current by its paired interval, current and bold not told apart;",
-        "green: as the paper grades them; yellow: some pair is not told apart; red: some pair is reversed.",
-        "used: share of its limit that a job runs for, in the mean.",
+        "correlation: of waits with nodes; residual: root mean square distance from their line.",
+        "calls: of Bottom-Left, one a time tried; needed: of these, those whose answer was unknown.",
+        "ms: computing time of a run here, where only needed calls are computed.",
+        "n>c=b: naive better than current by its paired interval, current and bold not separated;",
+        "green: as the paper grades them; yellow: some pair is not separated; red: some pair is reversed.",
+        "used: mean share of its limit that a job runs for.",
         "sooner: than first promised a job starts; most: of any job in any run.",
         "loads +/-: of all loads and measures, in how many better and worse by the paired interval.",
     ]

@@ -1,4 +1,4 @@
-"""Which cells are taken when: pieces of time within which nothing changes, the last of them without end and empty."""
+"""The timetable of taken cells: pieces of time with constant occupation; the last piece is endless and empty."""
 
 from __future__ import annotations
 
@@ -8,9 +8,7 @@ from loopline_simulator.papers.rack.rack import Cells
 
 
 class Timetable:
-    """Cells are taken from a start to an end (a whole number of steps of time), and given back in the same way. Who
-    takes, sees to it that they are free.
-    """
+    """Cells taken from a start to an end, in whole steps of time. The caller ensures that cells it takes are free."""
 
     __slots__ = ("_cells", "_starts")
 
@@ -25,7 +23,7 @@ class Timetable:
         self._join(last)
         self._join(first)
 
-    def give_back(self, start: int, end: int, cells: Cells) -> None:
+    def free(self, start: int, end: int, cells: Cells) -> None:
         first, last = self._cut(start), self._cut(end)
         for piece in range(first, last):
             self._cells[piece] &= ~cells
@@ -33,7 +31,7 @@ class Timetable:
         self._join(first)
 
     def taken(self, start: int, end: int) -> Cells:
-        """At any time in between."""
+        """Return the cells taken at any time between ``start`` and ``end``."""
         pieces, starts = self._cells, self._starts
         piece = bisect_right(starts, start)
         cells, count = pieces[piece - 1], len(starts)
@@ -43,7 +41,7 @@ class Timetable:
         return cells
 
     def next_release(self, after: int) -> int:
-        """The first time after ``after`` at which a cell becomes free: until then nothing fits that does not now."""
+        """Return the first time after ``after`` at which a cell becomes free: until then, nothing new fits."""
         pieces = self._cells
         piece = bisect_right(self._starts, after)
         while not pieces[piece - 1] & ~pieces[piece]:
@@ -52,17 +50,17 @@ class Timetable:
 
     @property
     def last(self) -> int:
-        """From then on all cells are free."""
+        """The time from which all cells are free."""
         return self._starts[-1]
 
     def forget(self, before: int) -> None:
-        """What was, before then."""
+        """Forget the pieces that ended before this time."""
         past = bisect_right(self._starts, before) - 1
         if past > 0:
             del self._starts[:past], self._cells[:past]
 
     def _cut(self, time: int) -> int:
-        """The piece that starts at ``time``, which is cut if none does."""
+        """Return the piece that starts at ``time``; one is cut there if necessary."""
         piece = bisect_left(self._starts, time)
         if piece == len(self._starts) or self._starts[piece] != time:
             self._starts.insert(piece, time)
@@ -70,6 +68,6 @@ class Timetable:
         return piece
 
     def _join(self, piece: int) -> None:
-        """A piece with the one before it, if they are alike."""
+        """Join a piece with the one before it if they are equal."""
         if piece and self._cells[piece] == self._cells[piece - 1]:
             del self._starts[piece], self._cells[piece]

@@ -1,10 +1,10 @@
-"""Rectangles for a rack: drawn, each from a stream of its own, or from a log that others wrote."""
+"""Rectangles for a rack: drawn, each from its own stream, or read from a recorded log."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from enum import StrEnum
 from itertools import islice
 from pathlib import Path
@@ -18,13 +18,16 @@ from loopline_simulator.traces.swf import SwfJob, read_jobs
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
-    """A rectangle of nodes. Times in steps; it runs for ``runs``, which nobody knows, and at most for ``limit``."""
+class RackJob:
+    """A rectangle of nodes. Times are in steps; it runs for ``runs``, which nobody knows, and at most for
+    ``limit``.
+    """
 
     number: int
     arrival: int
     width: int
     height: int
+    _: KW_ONLY
     limit: int
     runs: int
 
@@ -34,7 +37,7 @@ class Job:
 
 
 class Sides(StrEnum):
-    """How long a rectangle's sides are."""
+    """Distribution of the sides of a rectangle."""
 
     UNIFORM = "uniform"  # from 1 to the largest
     POWERS = "powers"  # a power of two up to the largest
@@ -42,29 +45,32 @@ class Sides(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Drawn:
-    """``count`` jobs as a Poisson process. ``used``: which share of its limit a job runs for in the mean, 1 being
-    the paper's scenario 1 and 0.5 its scenario 2; the shares are uniform about it, as widely as (0, 1] allows.
+    """Random jobs that arrive as a Poisson process.
+
+    ``used`` is the mean share of its limit that a job runs for: 1 is the paper's scenario 1, 0.5 its scenario 2. The
+    shares are uniform about it, as widely as (0, 1] allows.
     """
 
     count: int = 600
     largest_side: int = 8
     longest: int = 20  # limits are uniform from 1 to it
+    _: KW_ONLY
     used: float = 1.0
     load: float = 0.9  # work that arrives, as a share of what the rack can do
     sides: Sides = Sides.UNIFORM
 
-    def of(self, seed: int, rack: Rack) -> list[Job]:
-        """The jobs of the run ``seed``. Loads and shares change neither their shapes nor their limits."""
+    def of(self, seed: int, rack: Rack) -> list[RackJob]:
+        """Return the jobs of the run ``seed``. Loads and shares leave their shapes and limits unchanged."""
         times = arrival_times(Arrivals.POISSON, seed, self.count, self._interval(rack))
         return [self._job(seed, number, int(time)) for number, time in enumerate(times)]
 
-    def _job(self, seed: int, number: int, arrival: int) -> Job:
+    def _job(self, seed: int, number: int, arrival: int) -> RackJob:
         random = stream(seed, "rectangle", number)
         width, height = self._side(random), self._side(random)
         limit = int(random.integers(1, self.longest + 1))
         least, most = self._shares
         share = least + (most - least) * (1.0 - float(random.random()))
-        return Job(number, arrival, width, height, limit, max(1, math.ceil(share * limit)))
+        return RackJob(number, arrival, width, height, limit=limit, runs=max(1, math.ceil(share * limit)))
 
     def _side(self, random: Generator) -> int:
         if self.sides is Sides.UNIFORM:
@@ -76,7 +82,7 @@ class Drawn:
         return max(0.0, 2 * self.used - 1), min(1.0, 2 * self.used)
 
     def _interval(self, rack: Rack) -> float:
-        """Between two arrivals, in the mean."""
+        """Mean time between two arrivals."""
         return self._mean_side * self._mean_side * self._mean_run / (self.load * rack.nodes)
 
     @property
@@ -88,33 +94,34 @@ class Drawn:
 
     @property
     def _mean_run(self) -> float:
-        """Rounding up adds half a step where shares vary."""
+        """Mean run time; rounding up adds half a step where shares vary."""
         rounding = 0.5 if self.used < 1 else 0.0
         return self.used * (1 + self.longest) / 2 + rounding
 
 
 @dataclass(frozen=True, slots=True)
 class Logged:
-    """The jobs of a file in the Standard Workload Format that have processors, a run time, and room in the rack: each
-    as the squarest rectangle of at least as many nodes as it asked for. Without a requested time its run time is its
-    limit. ``load``: times between arrivals are stretched until it comes out; by default they are as logged.
+    """Jobs of a file in the Standard Workload Format that have processors, a run time, and room in the rack.
+
+    Each becomes the squarest rectangle of at least as many nodes as it asked for. Without a requested time, its run
+    time is its limit. ``load`` scales the times between arrivals; by default they are as logged.
     """
 
     file: Path
     step_s: float = 60.0  # one step of time
-    first: int | None = None  # so many jobs
+    first: int | None = None  # number of jobs to use
     load: float | None = None
 
-    def of(self, seed: int, rack: Rack) -> list[Job]:
-        """The same ones for every seed."""
+    def of(self, seed: int, rack: Rack) -> list[RackJob]:
+        """Return the jobs, which are the same for every seed."""
         with opened(self.file) as lines, named(self.file):
             jobs = list(islice(_rectangles(read_jobs(lines), rack, self.step_s), self.first))
         if not jobs:
             hint = "a job must have processors, at most as many as the rack has nodes, and a run time"
             raise LooplineError("trace", f"{self.file}: no job in it can run", hint)
-        return self._stretched(sorted(jobs, key=lambda job: (job.arrival, job.number)), rack)
+        return self._scaled(sorted(jobs, key=lambda job: (job.arrival, job.number)), rack)
 
-    def _stretched(self, jobs: list[Job], rack: Rack) -> list[Job]:
+    def _scaled(self, jobs: list[RackJob], rack: Rack) -> list[RackJob]:
         first = jobs[0].arrival
         factor = 1.0 if self.load is None else load_of(jobs, rack) / self.load
         times = [int((job.arrival - first) * factor) for job in jobs]
@@ -124,13 +131,13 @@ class Logged:
         ]
 
 
-def load_of(jobs: Sequence[Job], rack: Rack) -> float:
-    """Work that arrives, as a share of what the rack can do meanwhile."""
+def load_of(jobs: Sequence[RackJob], rack: Rack) -> float:
+    """Return the work that arrives, as a share of what the rack can do meanwhile."""
     span = max(job.arrival for job in jobs) - min(job.arrival for job in jobs)
     return sum(job.nodes * job.runs for job in jobs) / (rack.nodes * max(1, span))
 
 
-def _rectangles(jobs: Iterable[SwfJob], rack: Rack, step_s: float) -> Iterator[Job]:
+def _rectangles(jobs: Iterable[SwfJob], rack: Rack, step_s: float) -> Iterator[RackJob]:
     for job in jobs:
         count = job.requested_processors or job.processors
         if not count or not job.run_time:
@@ -139,12 +146,13 @@ def _rectangles(jobs: Iterable[SwfJob], rack: Rack, step_s: float) -> Iterator[J
         if count <= rack.nodes and height <= rack.height:
             limit = math.ceil((job.requested_time or job.run_time) / step_s)
             runs = min(limit, math.ceil(job.run_time / step_s))
-            yield Job(job.number, int(job.submitted / step_s), width, height, limit, runs)
+            yield RackJob(job.number, int(job.submitted / step_s), width, height, limit=limit, runs=runs)
 
 
 def squarest(count: int, rack: Rack) -> tuple[int, int]:
-    """Sides of a rectangle of ``count`` nodes or a few more, as square as the rack is wide enough for; higher than
-    the rack where there is none.
+    """Return the sides of a rectangle of ``count`` nodes or a few more, as square as the rack's width allows.
+
+    The result is higher than the rack if no such rectangle fits.
     """
     width = min(rack.width, max(math.isqrt(count - 1) + 1, -(-count // rack.height)))
     return width, -(-count // width)

@@ -1,4 +1,4 @@
-"""A recording lived through again, with other decisions."""
+"""A recording replayed with other decisions."""
 
 from __future__ import annotations
 
@@ -40,8 +40,9 @@ from loopline_simulator.whatif.retries import Retriable
 
 
 class WhatIfWorld(ChangingWorld):
-    """``jobs_as`` tells a job's number in the recording from that which it got here (they differ only where
-    one of them had no room for a job).
+    """A recording replayed; ``jobs_as`` maps recorded job numbers to those here.
+
+    They differ only where one of both had no room for a job.
     """
 
     def __init__(
@@ -79,7 +80,7 @@ class WhatIfWorld(ChangingWorld):
     # --- what came from outside -----------------------------------------------------------------------------
 
     def _play(self, moment: Moment) -> None:
-        """As in the recording, all in one step."""
+        """Repeat a recorded moment in one step."""
         events: list[Event] = []
         for item in moment.items:
             event = self._event(item)
@@ -90,7 +91,7 @@ class WhatIfWorld(ChangingWorld):
             self._step(events)
 
     def _note(self, effects: Effects) -> None:
-        """Of each step, before anything follows from it."""
+        """Take note of a step's effects before anything follows from them."""
         for item, reply in zip(self._playing, effects.replies, strict=False):
             if isinstance(item, JobSubmitted):
                 self._submitted += 1
@@ -108,7 +109,9 @@ class WhatIfWorld(ChangingWorld):
             self._step([event])
 
     def _retried(self, recorded: int) -> Event | None:
-        """None: it has not failed yet here, and is retried when it does."""
+        """Return the retry of a job; None if its failure here is still to come, in which case the retry
+        follows it.
+        """
         event = self._to_retry.event(recorded)
         if event is None or not event.job.spec.after:
             return event
@@ -137,7 +140,7 @@ class WhatIfWorld(ChangingWorld):
     def _join(self, event: WorkerJoined) -> Event:
         host = self._hosts.setdefault(event.worker, Host(event.worker, event.facts, Steady(1.0)))
         if self._boots.get(host.name) != event.boot:
-            self.lose(host)  # its agent began anew: taken to have been off all the while
+            self.lose(host)  # the agent restarted: assume that the machine was off meanwhile
             host.unsent.clear()
         self._boots[host.name] = event.boot
         self._online.add(host.name)
@@ -155,15 +158,15 @@ class WhatIfWorld(ChangingWorld):
         return None if job is None else replace(event, job=job)
 
     def _chained(self, event: JobSubmitted) -> Event:
-        """It is to come after the same jobs, by their numbers here, as they ended here."""
+        """Return the submission with its dependencies renumbered, and their ends as they were here."""
         after = [self.jobs_as.get(job, job) for job in event.spec.after]
-        ended = {job: self._ends.get(job, JobState.CANCELLED) for job in after}  # whom nobody knows here was refused
+        ended = {job: self._ends.get(job, JobState.CANCELLED) for job in after}  # an unknown job was refused here
         return replace(event, spec=event.spec.model_copy(update={"after": after}), ended=ended)
 
     # --- what follows ---------------------------------------------------------------------------------------
 
     def _obey(self, name: str, assign: Assign) -> list[Event]:
-        """A frame to a machine that nobody hears is lost."""
+        """Carry out an Assign; a frame to a machine that is not connected is lost."""
         return super()._obey(name, assign) if name in self._online else []
 
     def _start(self, host: Host, attempt: AttemptId) -> None:

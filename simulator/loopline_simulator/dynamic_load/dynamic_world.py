@@ -1,5 +1,5 @@
-"""The fast world with links that take time, machines at which attempts wait, and load that the master hears of now
-and then.
+"""The fast world with links that take time, machines that queue attempts, and load that the master hears of
+at times.
 """
 
 from __future__ import annotations
@@ -12,24 +12,26 @@ from functools import partial
 from loopline_master.core.effects import Effects
 from loopline_master.core.events import Event, JobSubmitted, SchedulerSettings, WorkerReported
 from loopline_shared.model import AttemptId, Held, Load, Outcome, Result
-from loopline_shared.protocol.attempt_ranges import stretches
+from loopline_shared.protocol.attempt_ranges import ranges_of
 from loopline_shared.protocol.messages import Assign, Report
-from loopline_simulator.dynamic_load.scenario import Information, Run, Sizes
+from loopline_simulator.dynamic_load.scenario import Information, ProgramRun, SizeKnowledge
 from loopline_simulator.fast.world import FastWorld, Host
 from loopline_simulator.kernel import Appointment
 
 MEASURED_OVER_S = 10.0
-"""Spare CPU is what was left over in so many seconds before; the period of periodic reports, too."""
+"""Spare CPU is measured over this many seconds; periodic reports have the same period."""
 
 
 @dataclass(slots=True)
-class _Desk:
-    """What one machine has in hand beyond what runs."""
+class _MachineQueue:
+    """Attempts that one machine has in hand beside the running ones."""
 
     delay_s: float
     queue: deque[AttemptId] = field(default_factory=deque)
     arrives_at: dict[AttemptId, float] = field(default_factory=dict)  # of runs that are on their way
-    ended: dict[AttemptId, float] = field(default_factory=dict)  # so long did run whose result is on its way
+    ended: dict[AttemptId, float] = field(
+        default_factory=dict
+    )  # run times of attempts whose results are on their way
     alarm: Appointment | None = None  # for the arrival of the first in the queue
 
 
@@ -39,22 +41,23 @@ class DynamicWorld(FastWorld):
         settings: SchedulerSettings,
         hosts: Sequence[Host],
         delays_s: Mapping[str, float],
-        runs: Sequence[Run],
-        sizes: Sizes,
+        *,
+        runs: Sequence[ProgramRun],
+        sizes: SizeKnowledge,
         information: Information,
         observe: Callable[[Effects], None] = lambda effects: None,
     ) -> None:
-        self._desks = {name: _Desk(delay_s) for name, delay_s in delays_s.items()}
-        self._work: dict[int, float] = {}  # by job: what nobody tells the scheduler
+        self._queues = {name: _MachineQueue(delay_s) for name, delay_s in delays_s.items()}
+        self._work: dict[int, float] = {}  # true work by job, unknown to the scheduler
         self._information = information
         super().__init__(settings, hosts, (), observe)
         self._to_come = len(runs)
         for run in runs:
             self.kernel.at(run.at, partial(self._arrive, run, sizes))
         if information is Information.PERIODIC:
-            self.kernel.at(MEASURED_OVER_S, self._tell_all)
+            self.kernel.at(MEASURED_OVER_S, self._report_all)
 
-    def _arrive(self, run: Run, sizes: Sizes) -> None:
+    def _arrive(self, run: ProgramRun, sizes: SizeKnowledge) -> None:
         self._to_come -= 1
         self._work[self.scheduler.state.grid.next_job] = run.work
         self._step([JobSubmitted(run.user, run.spec(sizes))])
@@ -64,73 +67,73 @@ class DynamicWorld(FastWorld):
             super()._step([self._report(host) for host in self._hosts.values()])
         return super()._step(events)
 
-    def _tell_all(self) -> None:
+    def _report_all(self) -> None:
         super()._step([self._report(host) for host in self._hosts.values()])
         if self._to_come or self.scheduler.state.jobs:
-            self.kernel.at(self.kernel.now + MEASURED_OVER_S, self._tell_all)
+            self.kernel.at(self.kernel.now + MEASURED_OVER_S, self._report_all)
 
     # --- what a machine does --------------------------------------------------------------------------------
 
     def _obey(self, name: str, assign: Assign) -> list[Event]:
-        """Runs travel; cancels arrive at once (they are rare here, and only of what waits or is copied)."""
-        host, desk = self._hosts[name], self._desks[name]
+        """Carry out an Assign: runs travel for a while; cancels arrive at once, since they are rare here."""
+        host, queued = self._hosts[name], self._queues[name]
         host.seen = assign.seq
-        cancelled = [result for attempt in assign.cancel if (result := self._cancel(host, desk, attempt))]
+        cancelled = [result for attempt in assign.cancel if (result := self._cancel(host, queued, attempt))]
         for run in assign.run:
-            desk.queue.append(run.attempt)
-            desk.arrives_at[run.attempt] = self.kernel.now + desk.delay_s
-        self._go_on(host, desk)
+            queued.queue.append(run.attempt)
+            queued.arrives_at[run.attempt] = self.kernel.now + queued.delay_s
+        self._go_on(host, queued)
         return [self._report(host, cancelled)] if cancelled else []
 
-    def _cancel(self, host: Host, desk: _Desk, attempt: AttemptId) -> Result | None:
+    def _cancel(self, host: Host, queued: _MachineQueue, attempt: AttemptId) -> Result | None:
         if attempt in host.running:
             since, end = host.running.pop(attempt)
             end.cancel()
             return Result(attempt, Outcome.CANCELLED, wall_s=self.kernel.now - since)
-        if attempt in desk.arrives_at:
-            desk.queue.remove(attempt)
-            del desk.arrives_at[attempt]
+        if attempt in queued.arrives_at:
+            queued.queue.remove(attempt)
+            del queued.arrives_at[attempt]
             return Result(attempt, Outcome.CANCELLED)
         return None  # its result is on its way
 
-    def _go_on(self, host: Host, desk: _Desk) -> None:
-        """Begin what waits, in the order of its arrival, as long as a slot is free."""
-        while desk.queue and len(host.running) < host.facts.slots:
-            due = desk.arrives_at[desk.queue[0]]
+    def _go_on(self, host: Host, queued: _MachineQueue) -> None:
+        """Start queued attempts in the order of their arrival, as long as a slot is free."""
+        while queued.queue and len(host.running) < host.facts.slots:
+            due = queued.arrives_at[queued.queue[0]]
             if due > self.kernel.now:
-                if desk.alarm:
-                    desk.alarm.cancel()
-                desk.alarm = self.kernel.at(due, partial(self._go_on, host, desk))
+                if queued.alarm:
+                    queued.alarm.cancel()
+                queued.alarm = self.kernel.at(due, partial(self._go_on, host, queued))
                 return
-            attempt = desk.queue.popleft()
-            del desk.arrives_at[attempt]
+            attempt = queued.queue.popleft()
+            del queued.arrives_at[attempt]
             self._start(host, attempt)
 
     def _end_of(self, host: Host, attempt: AttemptId) -> float:
         return host.speed.end_of(self.kernel.now, self._work[attempt.job])
 
     def _end(self, host: Host, attempt: AttemptId) -> None:
-        desk, (since, _) = self._desks[host.name], host.running.pop(attempt)
-        desk.ended[attempt] = self.kernel.now - since
-        self.kernel.at(self.kernel.now + desk.delay_s, partial(self._deliver, host, attempt))
-        self._go_on(host, desk)
+        queued, (since, _) = self._queues[host.name], host.running.pop(attempt)
+        queued.ended[attempt] = self.kernel.now - since
+        self.kernel.at(self.kernel.now + queued.delay_s, partial(self._deliver, host, attempt))
+        self._go_on(host, queued)
 
     def _deliver(self, host: Host, attempt: AttemptId) -> None:
-        wall_s = self._desks[host.name].ended.pop(attempt)
+        wall_s = self._queues[host.name].ended.pop(attempt)
         cpu_s = min(wall_s, self._work[attempt.job] / host.facts.speed)
         self._brought(host, Result(attempt, Outcome.SUCCEEDED, 0, wall_s=wall_s, cpu_s=cpu_s))
 
     def _report(self, host: Host, results: Sequence[Result] = ()) -> WorkerReported:
         host.seq += 1
-        desk, now = self._desks[host.name], self.kernel.now
+        queued, now = self._queues[host.name], self.kernel.now
         holding = [Held(attempt, now - since) for attempt, (since, _) in host.running.items()]
-        holding += [Held(attempt, wall_s) for attempt, wall_s in desk.ended.items()]
-        load = Load(host.facts.slots, spare_cpu=self._spare(host), delay_s=2 * desk.delay_s)
-        report = Report(host.seq, host.seen, tuple(holding), tuple(results), load, stretches(desk.queue))
+        holding += [Held(attempt, wall_s) for attempt, wall_s in queued.ended.items()]
+        load = Load(host.facts.slots, spare_cpu=self._spare(host), delay_s=2 * queued.delay_s)
+        report = Report(host.seq, host.seen, tuple(holding), tuple(results), load, waiting=ranges_of(queued.queue))
         return WorkerReported(host.name, host.session, report)
 
     def _spare(self, host: Host) -> float:
-        """Cores that the owner left over lately."""
+        """Return the cores that the owner has not used lately."""
         now = self.kernel.now
         over_s = min(now, MEASURED_OVER_S)
         if over_s <= 0:

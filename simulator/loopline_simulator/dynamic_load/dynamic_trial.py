@@ -1,36 +1,37 @@
-"""One run, and what is measured of it: how long jobs take from submission to completion."""
+"""A run of dynamic load sharing, and its measures: how long jobs take from submission to completion."""
 
 from __future__ import annotations
 
 import dataclasses
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from statistics import fmean
 
 from loopline_master.core.effects import Effects
 from loopline_shared.model import JobState, Order
-from loopline_simulator.dynamic_load.scenario import Information, Machines, Programs, Run, Sizes
-from loopline_simulator.dynamic_load.world import DynamicWorld
+from loopline_simulator.dynamic_load.dynamic_world import DynamicWorld
+from loopline_simulator.dynamic_load.scenario import Information, Machines, ProgramRun, Programs, SizeKnowledge
 from loopline_simulator.fast.trial import settings
 
 _WARM_UP = 0.2
-"""So many of the first jobs are left out: nobody has seen their programs yet."""
+"""Share of the first jobs that the measures leave out, because their programs are still unknown."""
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
-    """The same case gives the same answer, on every machine and in every process."""
+class DynamicCase:
+    """Everything that a run depends on. The same case gives the same answer on every machine and in every process."""
 
     seed: int
     policy: str
     order: Order = Order.NONE
-    sizes: Sizes = Sizes.PREDICTED
+    _: KW_ONLY
+    sizes: SizeKnowledge = SizeKnowledge.PREDICTED
     information: Information = Information.PIGGYBACK
     machines: Machines = field(default_factory=Machines)
     programs: Programs = field(default_factory=Programs)
 
 
 @dataclass(frozen=True, slots=True)
-class Measures:
+class DynamicMeasures:
     turnaround: float  # mean, in seconds from submission to completion
     p95: float
     slowdown: float  # mean of turnaround over what the fastest machine would take alone
@@ -38,15 +39,15 @@ class Measures:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
-    case: Case
-    measures: Measures
+class DynamicAnswer:
+    case: DynamicCase
+    measures: DynamicMeasures
     events: int
 
 
 @dataclass(slots=True)
-class _Recorder:
-    """When each job was over."""
+class _EndRecorder:
+    """Observer that records when each job ended."""
 
     finished: dict[int, float] = field(default_factory=dict)
     departures: list[tuple[int, int, float]] = field(default_factory=list)  # departure, arrival, weight
@@ -60,24 +61,26 @@ class _Recorder:
                 self.departures.append((job.departure, job.arrival, job.weight))
 
 
-def run(case: Case) -> Answer:
-    """RuntimeError if not every job came to its end."""
-    hosts, recorder = case.machines.hosts(case.seed), _Recorder()
+def run(case: DynamicCase) -> DynamicAnswer:
+    """Run the case. Raises RuntimeError if a job did not end."""
+    hosts, recorder = case.machines.hosts(case.seed), _EndRecorder()
     runs = case.programs.arrivals(case.seed, case.machines.capacity)
     delays_s = {host.name: case.machines.delay_s(case.seed, host.name) for host in hosts}
     rules = dataclasses.replace(settings(case.policy, case.order), max_replicas=1, ahead_s=1.0)
-    world = DynamicWorld(rules, hosts, delays_s, runs, case.sizes, case.information, recorder)
+    world = DynamicWorld(
+        rules, hosts, delays_s, runs=runs, sizes=case.sizes, information=case.information, observe=recorder
+    )
     world.run()
     if (ended := len(recorder.finished)) < len(runs):
         raise RuntimeError(f"{case.policy}, seed {case.seed}: only {ended} of {len(runs)} jobs ended")
-    return Answer(case, _measures(case, runs, recorder), world.kernel.events)
+    return DynamicAnswer(case, _measures(case, runs, recorder), world.kernel.events)
 
 
-def _measures(case: Case, runs: list[Run], recorder: _Recorder) -> Measures:
+def _measures(case: DynamicCase, runs: list[ProgramRun], recorder: _EndRecorder) -> DynamicMeasures:
     first = int(_WARM_UP * len(runs))
     took = [recorder.finished[number] - run.at for number, run in enumerate(runs, 1)][first:]
     alone = [run.work / max(case.machines.speeds) for run in runs][first:]
-    return Measures(
+    return DynamicMeasures(
         turnaround=fmean(took),
         p95=sorted(took)[int(0.95 * len(took))],
         slowdown=fmean(t / a for t, a in zip(took, alone, strict=True)),
@@ -86,7 +89,7 @@ def _measures(case: Case, runs: list[Run], recorder: _Recorder) -> Measures:
 
 
 def _passings(departures: list[tuple[int, int, float]]) -> int:
-    """Of those that were both in the grid: a later arrival, no lighter, with an earlier departure."""
+    """Count pairs of jobs in the grid together: a later arrival, at least as heavy, with an earlier departure."""
     ordered = sorted(departures)
     return sum(
         arrival < of_earlier and weight <= weight_of_earlier

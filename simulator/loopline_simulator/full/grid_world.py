@@ -1,9 +1,8 @@
-"""The whole grid, verb by verb: the real scheduler, both ends of the real link, and the real worker cores; a
-network that cuts, drops and duplicates, workers that reboot, and a master that crashes at any point of its way
-from event to frame.
+"""The whole grid, event by event: the real scheduler, both ends of the real link, and real workers.
 
-Nothing here knows when: the property tests draw verbs at random, the timed world (timed.py) makes them events of
-virtual time. Every step is checked, and so is whatever a worker is told to forget: AssertionError.
+The network cuts, drops and duplicates; workers reboot; the master crashes at any point between event and frame. The
+world has no clock of its own: the property tests draw events at random, the timed world (timed.py) schedules them in
+virtual time. Every step is checked, and so is each result that a worker is told to forget (AssertionError).
 """
 
 from __future__ import annotations
@@ -39,16 +38,16 @@ from loopline_simulator.full.machine import CLOSED, Link, Machine
 from loopline_simulator.full.store import MemoryStore
 
 CRASHES = ("before step", "before commit", "before release")
-"""Where in its turn a master may crash."""
+"""Points of a turn at which the master may crash."""
 
 
-class World:
+class GridWorld:
     """A master, its machines, and the links between them."""
 
     def __init__(
         self, settings: SchedulerSettings, machines: Sequence[Machine], *, now: float = 1000.0, check_every: int = 1
     ) -> None:
-        """Every ``check_every``-th step is checked: each check costs O(everything)."""
+        """Check every ``check_every``-th step: each check costs O(everything)."""
         self.settings = settings
         self.machines = {machine.name: machine for machine in machines}
         self.now, self.sessions = now, 0
@@ -71,8 +70,8 @@ class World:
         self.turn()
 
     def master_steps(self, crash: str = "") -> list[Reply]:
-        """One turn of the engine; it may crash before its step, before its commit, or before it speaks, and is
-        started again at once.
+        """Run one turn of the engine, which may crash before its step, its commit or its frames; it is restarted at
+        once.
         """
         effects = self.turn(crash)
         if effects is None:
@@ -105,7 +104,7 @@ class World:
         return effects
 
     def _die(self) -> None:
-        """What it had sent is still under way; what had come in and was not committed is gone."""
+        """Crash the master: frames that it sent are still under way, events that it had not committed are gone."""
         self.inbox, self.is_up = [], False
         for link in self.links.values():
             link.down.append(CLOSED)
@@ -132,7 +131,7 @@ class World:
     # --- the network ----------------------------------------------------------------------------------------
 
     def connect(self, name: str) -> None:
-        """Also where a link is open already: the newer one supersedes it, and the older one strays."""
+        """Connect a machine. A link that is open already is superseded by the new one."""
         self.sessions += 1
         link = self.machines[name].connect(self.sessions)
         if self.is_up:
@@ -199,7 +198,7 @@ class World:
             self.inbox.append(WorkerLeft(link.name, link.number))
 
     def _check_on_disk(self, forgotten: tuple[AttemptId, ...]) -> None:
-        """What a worker deletes from its spool, the master has."""
+        """Check that the master has every result that a worker deletes from its spool."""
         for attempt in forgotten:
             row = self.store.attempts[attempt]
             assert row.state not in LIVE, f"the result of {attempt} was acknowledged, but it is {row.state}"
@@ -224,14 +223,14 @@ class World:
         self.inbox.append({"cancel": JobCancelled, "pause": JobPaused, "resume": JobResumed}[verb](job_id))
 
     def _ended(self, jobs: Iterable[int]) -> dict[int, JobState]:
-        """How those ended whose retry is not under way: retries, and those that read ended jobs, take turns."""
+        """Return the ended jobs without a retry under way: retries and readers of ended jobs take turns."""
         retried = {event.job.id for event in self.inbox if isinstance(event, JobRetried)}
         return {
             job: self.store.jobs[job].state for job in jobs if self.store.jobs[job].is_over and job not in retried
         }
 
     def _is_spoken_of(self, job_id: int) -> bool:
-        """Its retry is under way, or something that has read how it ended."""
+        """True if a retry of the job is under way, or an event that has read how it ended."""
         chained = [event for event in self.inbox if isinstance(event, JobSubmitted | JobRetried)]
         return any(job_id in event.ended or event.job.id == job_id if isinstance(event, JobRetried)
                    else job_id in event.ended for event in chained)  # fmt: skip
@@ -247,7 +246,7 @@ class World:
     # --- the end --------------------------------------------------------------------------------------------
 
     def is_over(self) -> bool:
-        """Nothing is under way: no job, no process, no result that the master has not got."""
+        """True if no job, process or unacknowledged result is left."""
         if not self.is_up or self.scheduler.state.jobs:
             return False
         return all(machine.core.is_idle and not machine.processes for machine in self.machines.values())

@@ -1,41 +1,41 @@
-"""One run: requests on their way from the client, through a network, a server and a network, back."""
+"""A run: requests travel from the client through a network to a server, and through a network back."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from functools import partial
 
 from loopline_simulator.kernel import Kernel
 from loopline_simulator.papers.global_computing.laws import draws
-from loopline_simulator.papers.global_computing.network import Line, Network
-from loopline_simulator.papers.global_computing.scenario import KB, Client, Scenario, site_of
-from loopline_simulator.papers.global_computing.scenario import Server as ServerPart
+from loopline_simulator.papers.global_computing.network import PacketNetwork, PacketQueue
+from loopline_simulator.papers.global_computing.scenario import KB, ClientPart, QueueingScenario, ServerPart, site_of
 from loopline_simulator.papers.global_computing.schedulers import SCHEDULERS
 from loopline_simulator.papers.global_computing.servers import Server
 from loopline_simulator.papers.global_computing.traffic import Packets
 from loopline_simulator.streams import stream
 
 _NEWS = 0.05
-"""Weight of the last packet, once there have been many, in what is believed of a network."""
+"""Weight of the latest packet in the estimate of a network, once there have been many."""
 _WAYS = ("out", "back")
 
 
 @dataclass(slots=True)
 class Request:
-    """All moments in seconds."""
+    """A request and its times in seconds."""
 
     client: int
     server: int
     issued: float
-    arrived: float = 0.0  # its data, at the server
+    _: KW_ONLY
+    arrived: float = 0.0  # arrival of its data at the server
     computed: float = 0.0
     ended: float = 0.0
 
 
 @dataclass(slots=True)
 class Lately:
-    """A mean in which what is old fades; before anything has been seen, what is believed instead."""
+    """A mean in which old values fade; before the first value, a prior belief."""
 
     mean: float
     seen: int = 0
@@ -45,10 +45,13 @@ class Lately:
         self.mean += max(1 / self.seen, _NEWS) * (value - self.mean)
 
 
-class World:
-    """Is what a scheduler sees of it: ``schedulers.Grid``. Every object draws from a stream of its own."""
+class QueueingWorld:
+    """Clients, networks and servers in virtual time, seen by a scheduler as a ``schedulers.ServerView``.
 
-    def __init__(self, scenario: Scenario, scheduler: str, seed: int) -> None:
+    Every object draws from its own stream.
+    """
+
+    def __init__(self, scenario: QueueingScenario, scheduler: str, seed: int) -> None:
         self.kernel = Kernel()
         self.ended: list[Request] = []
         self.servers: list[Server] = []
@@ -76,7 +79,7 @@ class World:
             self._add_client(number, client)
 
     def run(self) -> None:
-        """Until the last completion that counts."""
+        """Run until the last completion that counts."""
         try:
             self.kernel.run()
         except _Enough:
@@ -84,7 +87,7 @@ class World:
 
     @property
     def events(self) -> int:
-        """Calls made, and packets of others that passed."""
+        """Number of calls made and of foreign packets that passed."""
         return self.kernel.events + sum(network.passed for network in self._networks.values())
 
     def computing_s(self, client: int, server: int) -> float:
@@ -109,7 +112,7 @@ class World:
     # Parts
 
     def _add_server(self, part: ServerPart) -> None:
-        """With the jobs of others: equation (9)."""
+        """Add a server and the jobs of others on it: equation (9)."""
         server = part.discipline.server(self.kernel, part.speed_mops)
         self.servers.append(server)
         if not part.utilisation:
@@ -124,22 +127,24 @@ class World:
 
         self.kernel.at(next(intervals), come)
 
-    def _network(self, site: str, server: str, way: str) -> Network:
+    def _network(self, site: str, server: str, way: str) -> PacketNetwork:
         part, packet_bytes = self._scenario.network(site, server), self._scenario.packet_kb * KB
         mean = part.traffic_bytes_s
         rate = part.traffic.rate(mean, stream(self._seed, "traffic", site, server, way))
         others = Packets(rate, mean, packet_bytes, part.sizes, self._seed, "packets", site, server, way)
-        return Network(others, part.bandwidth_kb_s * KB, part.places(self._scenario.packet_kb), packet_bytes)
+        return PacketNetwork(others, part.bandwidth_kb_s * KB, part.places(self._scenario.packet_kb), packet_bytes)
 
-    def _line(self, client: Client, way: str) -> Line:
-        """Sends at the rate of equation (4): a packet's size by the bandwidth of the client's fastest network."""
+    def _line(self, client: ClientPart, way: str) -> PacketQueue:
+        """Return the client's queue, which sends at the rate of equation (4): packet size over its fastest
+        bandwidth.
+        """
         scenario = self._scenario
         bandwidth = max(scenario.network(site_of(client), part.name).bandwidth_kb_s for part in scenario.servers)
         random = stream(self._seed, "line", client.name, way)
         gaps = draws(scenario.packet_intervals, scenario.packet_kb / bandwidth, random)
-        return Line(self.kernel, gaps, scenario.packet_kb * KB)
+        return PacketQueue(self.kernel, gaps, scenario.packet_kb * KB)
 
-    def _add_client(self, number: int, client: Client) -> None:
+    def _add_client(self, number: int, client: ClientPart) -> None:
         law = (client.requests or self._scenario.requests).intervals
         intervals = draws(law, self._scenario.interval_s(client), stream(self._seed, "client", client.name))
 
@@ -149,7 +154,7 @@ class World:
 
         self.kernel.at(next(intervals), issue)
 
-    # The way of a request
+    # The path of a request
 
     def _send(self, client: int) -> None:
         server = self._scheduler.choose(client, self)
@@ -180,8 +185,8 @@ class World:
 
 
 class _Enough(Exception):  # noqa: N818  # not an error
-    """So many requests have been completed as were to be."""
+    """Signal that the last completion to count has come."""
 
 
 def _nothing() -> None:
-    """The end of somebody else's job."""
+    """Ignore the end of another user's job."""

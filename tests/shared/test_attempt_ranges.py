@@ -1,4 +1,4 @@
-"""What waits at a worker, said in stretches."""
+"""Attempts that wait at a worker, written as ranges."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
 
 from loopline_shared.model import AttemptId
-from loopline_shared.protocol.attempt_ranges import MAX_ATTEMPTS, Stretches, attempts_of, stretches
+from loopline_shared.protocol.attempt_ranges import MAX_ATTEMPTS, AttemptRanges, attempts_of, ranges_of
 
 numbers = st.integers(1, 4)
-adapter: TypeAdapter[Stretches] = TypeAdapter(Stretches)
+adapter: TypeAdapter[AttemptRanges] = TypeAdapter(AttemptRanges)
 
 
 @given(st.lists(st.builds(AttemptId, numbers, numbers, numbers), unique=True))
 def test_they_stand_for_what_they_were_made_of_in_its_order(attempts: list[AttemptId]) -> None:
-    said = adapter.validate_json(adapter.dump_json(stretches(attempts)))
+    said = adapter.validate_json(adapter.dump_json(ranges_of(attempts)))
     assert list(attempts_of(said)) == attempts
 
 
 def test_a_bag_of_tasks_is_one() -> None:
-    assert stretches(AttemptId(7, task, 1) for task in range(3, 300)) == ((7, 3, 299, 1),)
+    assert ranges_of(AttemptId(7, task, 1) for task in range(3, 300)) == ((7, 3, 299, 1),)
 
 
 @pytest.mark.parametrize(

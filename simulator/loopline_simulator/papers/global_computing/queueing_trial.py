@@ -1,4 +1,4 @@
-"""One run of a scenario, and what it comes to. Cases travel to other processes."""
+"""A run of a scenario, and its measures. Cases travel to other processes."""
 
 from __future__ import annotations
 
@@ -7,33 +7,34 @@ from dataclasses import dataclass
 from statistics import fmean
 
 from loopline_simulator.papers.global_computing.programs import Program
-from loopline_simulator.papers.global_computing.scenario import KB, Scenario
-from loopline_simulator.papers.global_computing.world import Request, World
+from loopline_simulator.papers.global_computing.queueing_world import QueueingWorld, Request
+from loopline_simulator.papers.global_computing.scenario import KB, QueueingScenario
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
-    """The same case gives the same answer, on every machine and in every process."""
+class QueueingCase:
+    """Everything that a run depends on. The same case gives the same answer on every machine and in every process."""
 
     seed: int
     scheduler: str
-    scenario: Scenario
+    scenario: QueueingScenario
     table: int | None = None  # of the paper
     reading: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """One client's: what it got of the network, and of the whole."""
+    """Throughput and performance of one client."""
 
     throughput_kb_s: float
     performance_mflops: float
 
 
-@dataclass(frozen=True, slots=True)
-class Measures:
-    """Means over the requests that counted; communication includes the wait for the client's own earlier data, and
-    computing that for the server.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueingMeasures:
+    """Means over the requests that counted.
+
+    Communication includes the wait for the client's own earlier data, and computing the wait for the server.
     """
 
     communication_s: float
@@ -45,22 +46,22 @@ class Measures:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
-    case: Case
-    measures: Measures
+class QueueingAnswer:
+    case: QueueingCase
+    measures: QueueingMeasures
     events: int
 
 
-def run(case: Case) -> Answer:
-    world = World(case.scenario, case.scheduler, case.seed)
+def run(case: QueueingCase) -> QueueingAnswer:
+    world = QueueingWorld(case.scenario, case.scheduler, case.seed)
     world.run()
-    return Answer(case, _measures(world, case.scenario), world.events)
+    return QueueingAnswer(case, _measures(world, case.scenario), world.events)
 
 
-def _measures(world: World, scenario: Scenario) -> Measures:
+def _measures(world: QueueingWorld, scenario: QueueingScenario) -> QueueingMeasures:
     requests = world.ended
     computing, total = fmean(r.computed - r.arrived for r in requests), fmean(r.ended - r.issued for r in requests)
-    return Measures(
+    return QueueingMeasures(
         communication_s=total - computing,
         computing_s=computing,
         total_s=total,

@@ -1,0 +1,137 @@
+"""Bodies about jobs: their state, submissions and previews, and explanations of a wait."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from loopline_shared.model import JobState, Order, Prediction, SizeSource
+from loopline_shared.rest.bodies.base import Body, Page
+from loopline_shared.scalar import Scalar
+from loopline_shared.spec import JobSpec
+
+
+class Counts(Body):
+    """Tasks of a job by state."""
+
+    queued: int = 0
+    running: int = 0
+    succeeded: int = 0
+    failed: int = 0
+    cancelled: int = 0
+
+
+class Ledger(Body):
+    """CPU seconds that a job took: the sum of useful, wasted and lost ones, each including those of replicas."""
+
+    useful_cpu_s: float = 0.0  # by attempts whose results count
+    replicated_cpu_s: float = 0.0  # by replicas, however they ended
+    won_cpu_s: float = 0.0  # by replicas that brought their task's result
+    wasted_cpu_s: float = 0.0  # by attempts made superfluous by another one of their task
+    lost_cpu_s: float = 0.0  # by attempts that failed, were lost, preempted or cancelled with their job
+
+
+class Eta(Body):
+    """Estimated time of a job's completion: before p50_at in one of two cases, before p90_at in nine of ten."""
+
+    p50_at: float
+    p90_at: float
+    based_on: str
+    judged: int = 0  # ETAs of completed jobs, all and any
+    p50_held: float | None = None  # share of those jobs that had completed by then
+    p90_held: float | None = None
+
+
+class JobView(Body):
+    id: int
+    name: str
+    owner: str
+    state: JobState
+    paused: bool
+    stalled: bool
+    held: bool  # the order guarantee holds its last task, or its delivery
+    size: float | None  # reference CPU-seconds; null: unknown, and so larger than any
+    size_source: SizeSource = SizeSource.UNKNOWN
+    predicted: Prediction | None = None  # of one task without a size, as the job was submitted
+    order: Order
+    task_count: int
+    tasks: Counts
+    submitted_at: float
+    started_at: float | None
+    finished_at: float | None
+    held_at: float | None
+    released_at: float | None
+    max_attempts: int
+    max_replicas: int | None  # null: unlimited
+    entered_at: float | None = None  # when it (last) entered the grid
+    waiting_for: list[int] = Field(default=[])  # jobs that have yet to succeed before it enters the grid
+    mismatches: int = 0  # tasks of which two results differ
+    ledger: Ledger = Ledger()
+    eta: Eta | None = None
+    eta_note: str = ""  # reason for a missing ETA
+
+
+class JobDetail(JobView):
+    spec: JobSpec
+    notification: str = ""  # state of the end's notification; empty: none, or the job has not ended
+
+
+class LiveTotals(Body):
+    """Counts over all live jobs (those that are not over), independent of the page."""
+
+    in_grid: int  # jobs
+    waiting: int  # jobs outside the grid, which wait for others to succeed
+    held: int  # jobs in the grid whose last task, or delivery, the order guarantee holds
+    tasks_queued: int  # of the jobs in the grid
+
+
+class JobPage(Page[JobView]):
+    live: LiveTotals | None = None  # null unless live jobs were asked for
+
+
+class Submission(Body):
+    """Answer to a submission, given once the job is on disk."""
+
+    id: int
+    task_count: int
+    warnings: list[str] = Field(default=[])
+
+
+class PlannedTask(Body):
+    number: int
+    command: list[str]
+    parameters: dict[str, Scalar]
+
+
+class Expected(Body):
+    """Estimated seconds until a job would end if it were submitted now, with 50 % and 90 % probability."""
+
+    p50_s: float
+    p90_s: float
+
+
+class Preview(Body):
+    """Effect of a submission. ``tasks`` are the first ones; empty while their row file is missing."""
+
+    task_count: int
+    size: float | None  # reference CPU-seconds; null: unknown, and so larger than any
+    tasks: list[PlannedTask]
+    warnings: list[str] = Field(default=[])
+    expected: Expected | None = None  # null: unknown
+
+
+class Reason(Body):
+    """A reason for waiting, and the number of tasks that it concerns."""
+
+    code: str
+    count: int
+    detail: str
+    job: int | None = None  # the other job that is the reason
+
+
+class Explanation(Body):
+    """Explanation of the state of a job or task: a sentence for people, the reasons for programs."""
+
+    subject: str  # "12" or "12.3"
+    state: str
+    sentence: str
+    reasons: list[Reason] = Field(default=[])

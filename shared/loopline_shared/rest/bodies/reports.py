@@ -1,0 +1,100 @@
+"""Bodies about the grid as a whole: reports, usage, pruned files, changes and health."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import ConfigDict, Field
+
+from loopline_shared.model import Order
+from loopline_shared.rest.bodies.base import Body
+
+
+class MomentReport(Body):
+    """Accuracy of the ETAs given when so many per cent of a job's tasks were over (0: the first)."""
+
+    moment: int
+    jobs: int  # that have completed since
+    p50_held: float | None = None  # share of them that had completed by then
+    p90_held: float | None = None
+
+
+class ForecastReport(Body):
+    moments: list[MomentReport]
+
+
+class Passing(Body):
+    """Job ``job`` completed before ``passed``, which came first and is not larger."""
+
+    job: int
+    passed: int
+    reason: str | None  # why that was allowed; null: it was not, and is a bug
+
+
+class PassingReport(Body):
+    """The audit of the order guarantee: each completion checked against the stored rows."""
+
+    order: Order  # in force for jobs submitted now
+    completions: int  # checked
+    passings: int  # must be 0
+    excused: dict[str, int]  # pairs that were allowed, by reason: paused, stalled, order-none
+    latest: list[Passing]
+
+
+HistorySubject = Literal["user", "worker", "job"]
+
+
+class HistoryLine(Body):
+    """Usage by one user, worker or job: its attempts that ended within a time."""
+
+    subject: str
+    name: str  # a job's; else empty
+    jobs: int
+    tasks: int  # that they completed
+    attempts: int
+    wall_s: float  # on workers' slots
+    useful_cpu_s: float  # of results that were accepted
+    replicated_cpu_s: float  # of replicas, whether they won or lost
+    wasted_cpu_s: float  # of those that lost to another attempt, or were cancelled with their job
+    lost_cpu_s: float  # of attempts that failed, were lost or preempted
+
+
+class HistoryReport(Body):
+    since: float
+    until: float
+    lines: list[HistoryLine]
+
+
+class PruneRequest(Body):
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    older_than_s: Annotated[
+        float | None, Field(ge=0, le=1e10, allow_inf_nan=False, description="files of jobs over for so long, too")
+    ] = None
+    delete: bool = Field(default=False, description="false: only say what there is")
+
+
+class PruneReport(Body):
+    """Unused files: removed, or to be removed."""
+
+    deleted: bool
+    job_count: int  # whose files are not kept any more
+    jobs: list[int]  # the first of them
+    files: int
+    bytes: int
+    uploads: int  # interrupted and not resumed
+    upload_bytes: int
+    older_than_s: float | None
+    grace_s: float  # younger files stay
+
+
+class GridChange(Body):
+    """A server-sent event: changes since the previous one; ``missed`` is true if more changed than is named."""
+
+    jobs: list[int] = Field(default=[])
+    workers: list[str] = Field(default=[])
+    missed: bool = False
+
+
+class Health(Body):
+    status: Literal["ok"]

@@ -1,0 +1,78 @@
+"""Bodies about the tasks of a job, their attempts and their results."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from loopline_shared.model import AttemptId, AttemptState, Output, OutputFile, TaskId, TaskState
+from loopline_shared.rest.bodies.base import Body
+from loopline_shared.scalar import Scalar
+
+
+class AttemptView(Body):
+    id: AttemptId
+    worker: str
+    state: AttemptState
+    replica: bool
+    frozen: bool  # frozen for the sake of the PC's owner
+    waiting: bool = False  # prefetched: it waits at its worker for a slot
+    accepted: bool  # its result is the task's
+    dispatched_at: float
+    started_at: float | None
+    ended_at: float | None
+    exit_code: int | None
+    reason: str
+    wall_s: float
+    cpu_s: float
+    system_s: float = 0.0  # system part of cpu_s
+    peak_memory_bytes: int
+    stdout_bytes: int = 0
+    stderr_bytes: int = 0
+    output_count: int = 0  # files that it left
+
+
+class TaskView(Body):
+    id: TaskId
+    number: int
+    state: TaskState
+    failures: int
+    started_at: float | None
+    finished_at: float | None
+    worker: str | None  # of the accepted result, else of the latest attempt
+    exit_code: int | None
+    reason: str
+    mismatch: bool = False  # two of its results differ
+
+
+class VoteView(Body):
+    """Digest of one attempt's result: equal digests mean equal results."""
+
+    attempt: int
+    worker: str
+    digest: str
+
+
+class TaskDetail(TaskView):
+    command: list[str]
+    parameters: dict[str, Scalar]
+    votes: list[VoteView] = Field(default=[])  # results that were compared
+    attempts: list[AttemptView]
+    outputs: list[OutputFile] = Field(default=[])  # of its accepted attempt
+
+
+class TaskResult(TaskView):
+    """A line of ``GET /jobs/{id}/results``: a finished task with its output (UTF-8, invalid bytes replaced)."""
+
+    parameters: dict[str, Scalar]
+    stdout: str
+    stdout_cut: bool  # shortened, by the worker's cap or for this list
+    value: Output | None = None
+    # Of a function: a pickle of what it returned, or of (exception, traceback); where a task makes several calls,
+    # the ends of all of them, one behind the other (protocol/chunks.py).
+    cursor: str = ""  # asking with it goes on after this line
+
+
+class OutputFiles(Body):
+    """Output files of a task that match its job's outputs."""
+
+    items: list[OutputFile]

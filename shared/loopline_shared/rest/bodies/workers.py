@@ -1,0 +1,58 @@
+"""Bodies about workers and about the programs that they run."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from loopline_shared.model import AttemptId, Facts, Load, Observation, Prediction, Probation
+from loopline_shared.rest.bodies.base import Body
+
+
+class LastHour(Body):
+    """Work that a worker delivered and promised within the last hour, in reference CPU-seconds."""
+
+    delivered: float  # by attempts that ended with their tasks' results
+    promised: float  # speed x slots offered now
+    slot_s: float  # that all its attempts took up, those in vain included
+    tasks: int
+
+
+class WorkerView(Body):
+    name: str
+    mismatches: int = 0  # results of its that another worker's contradict
+    connected: bool
+    draining: bool
+    facts: Facts
+    load: Load | None
+    slots: int  # offered now
+    slots_used: int
+    running: list[AttemptId]
+    waiting: list[AttemptId] = Field(default=[])  # prefetched until slots are free
+    joined_at: float
+    reported_at: float | None
+    lease_until: float
+    speed: float = 1.0  # reference CPU-seconds a second and slot, as its finished tasks have shown
+    queue_s: float = 0.0  # sum of the expected remaining times of all that it holds
+    standing: float = 0.0  # health: falls with failures on this worker only; at -3 it is quarantined
+    probation: Probation | None = None  # quarantine: it gets only tasks that no other worker can run
+    on_trial: bool = False  # half-open after a quarantine: one attempt at a time
+    last_hour: LastHour | None = None  # where asked for
+
+
+class ProgramView(Body):
+    """Statistics about the runs of one program: jobs of one user, name and folder."""
+
+    owner: str
+    name: str
+    folder: str  # or the command's program, where jobs do not say a folder
+    runs: int  # ever
+    first_run_at: float
+    used_at: float  # when it was last learnt from, or asked
+    changed_at: float | None  # time at which earlier runs were forgotten
+    predicted: Prediction | None  # of one more task
+    wall_s: float  # median, as all below, of the latest runs
+    cpu_s: float
+    system_s: float
+    peak_memory_bytes: int
+    workers: dict[str, int]  # where these ran
+    latest: list[Observation]
