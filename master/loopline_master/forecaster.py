@@ -13,11 +13,11 @@ from collections.abc import Callable, Iterable
 from time import perf_counter
 from typing import TypeVar
 
+from loopline_master.change_feed import ChangeFeed
 from loopline_master.core.estimates import eta
 from loopline_master.core.estimates.calibration import MOMENTS, Calibration, Outcome, moment_of
 from loopline_master.core.estimates.eta import Forecast, Outlook, Unknown
 from loopline_master.core.scheduler import Scheduler
-from loopline_master.engine import News
 from loopline_master.store.eta_records import Forecasts, Judged, Said
 from loopline_shared.rest.bodies import Eta, ForecastReport, JobView, MomentReport
 
@@ -40,16 +40,16 @@ class Forecaster:
         self._record: dict[int, MomentReport] = {}
         self._kept: dict[int, tuple[int, int]] = {}  # by job: its arrival and the moment last kept
 
-    async def watch(self, news: News) -> None:
+    async def watch(self, changes: ChangeFeed) -> None:
         """Keep, for ever, what is said of each job at its moments."""
-        with news.subscribe() as subscription:
+        with changes.read() as reader:
             await self._look_back()
             while True:
-                change = await subscription.next()
+                change = await reader.next()
                 await self._keep(self._due(change.jobs if not change.missed else list(self._scheduler.state.jobs)))
                 if self._clock() - self._looked_back_at >= LOOK_BACK_EVERY_S:
                     await self._look_back()
-                await asyncio.sleep(FRESH_FOR_S)  # meanwhile news gathers
+                await asyncio.sleep(FRESH_FOR_S)  # meanwhile changes gather
 
     def with_eta(self, view: View) -> View:
         """The view of a job that is not over, with its ETA, or with why there is none."""

@@ -47,7 +47,7 @@ Check = Callable[[Report], Awaitable[Report]]
 """Takes out what must not be believed, before a Report is heard."""
 
 
-class Links:
+class WorkerLinks:
     """Each worker's open link. The engine speaks through it, and never waits for it."""
 
     def __init__(self, engine: Engine, settings: MasterSettings, complete: Complete, check: Check) -> None:
@@ -57,7 +57,7 @@ class Links:
         self._welcome = Welcome(settings.report_every_s, settings.lease_s)
         self._max_frames = settings.limits.max_frames
         self._sessions = count(1)
-        self._open: dict[str, Link] = {}
+        self._open: dict[str, WorkerLink] = {}
 
     def deliver(self, worker: str, assign: Assign) -> None:
         """For the worker if it is here; one that is not learns all when it is back."""
@@ -87,7 +87,7 @@ class Links:
             compress=False, decode_text=False, max_msg_size=MAX_FRAME_BYTES, timeout=CLOSE_WITHIN_S
         )
         await socket.prepare(request)
-        link = Link(request, socket, next(self._sessions), self._max_frames, self._complete)
+        link = WorkerLink(request, socket, next(self._sessions), self._max_frames, self._complete)
         try:
             await self._keep(link, only)
         except ProtocolError as error:
@@ -97,7 +97,7 @@ class Links:
             await link.end()
         return socket
 
-    async def _keep(self, link: Link, only: str | None) -> None:
+    async def _keep(self, link: WorkerLink, only: str | None) -> None:
         hello = await link.hello()
         if hello is None:
             return
@@ -118,7 +118,7 @@ class Links:
                 del self._open[hello.worker]
             log.info("worker %s left", hello.worker)
 
-    async def _join(self, hello: Hello, link: Link) -> Refused | None:
+    async def _join(self, hello: Hello, link: WorkerLink) -> Refused | None:
         reply = await self._engine.post(WorkerJoined(hello.worker, link.session, hello.boot, hello.facts))
         return Refused(reply.code, reply.message, reply.hint) if isinstance(reply, Declined) else None
 
@@ -143,7 +143,7 @@ class _Farewell:
     reason: str
 
 
-class Link:
+class WorkerLink:
     """One connection: a session, and a bounded queue of what is to be sent."""
 
     def __init__(

@@ -43,12 +43,13 @@ class Metrics:
         self._passings = self._gauge("passings", "Completions that passed an earlier job; must be 0")
         self._completions = self._gauge("completions_checked", "Completions checked for passings")
         self._lag = self._gauge("event_loop_lag_seconds", "How late the event loop was, last time it was measured")
-        self.step_s = Histogram(
+        self._step_s = Histogram(
             "loopline_step_seconds", "A step: decided and on disk", buckets=_STEPS_S, registry=self._registry
         )
 
-    def count(self, effects: Effects) -> None:
+    def count(self, effects: Effects, took_s: float) -> None:
         """What a step has begun and ended. Steps differ in time, so that what happened now happened in this one."""
+        self._step_s.observe(took_s)
         now, attempts = effects.grid.now, effects.attempts.values()
         dispatched = Counts(str(attempt.replica).lower() for attempt in attempts if attempt.dispatched_at == now)
         for replica, count in dispatched.items():

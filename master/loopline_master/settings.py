@@ -56,6 +56,10 @@ class Limits(BaseModel):
     max_frames: Annotated[Amount, Field(description="waiting to be sent to one worker")] = 100
     max_listeners: Annotated[Amount, Field(description="of /events and of results, at once")] = 500
 
+    def page_size(self, limit: int) -> int:
+        """Return the number of items of a page for which a client has asked for ``limit``."""
+        return min(limit, self.max_page)
+
 
 class MasterSettings(Settings):
     table: ClassVar[str] = "master"

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from loopline_master.http.ended_explanations import explain_ended_job
+from loopline_master.outcomes import explain_ended_job
 from loopline_master.store.eta_records import Said
 from loopline_shared.model import AttemptId, AttemptState, JobState, Outcome, Result
 from loopline_shared.rest.bodies import Ledger

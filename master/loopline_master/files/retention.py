@@ -48,16 +48,16 @@ class _Marks:
         return int(name[:_KEY_CHARACTERS], 16) in self.keys
 
 
-class Keeper:
+class Retention:
     def __init__(self, store: Store, blobs: Blobs, settings: MasterSettings) -> None:
         self._store = store
         self._blobs = blobs
         self._settings = settings
         self._turn = asyncio.Lock()
-        self.letting_go = asyncio.Lock()
+        self.releasing = asyncio.Lock()
         """Held where the files of jobs are let go, and where a job is retried: one of them comes first."""
 
-    async def keep(self) -> None:
+    async def run(self) -> None:
         """Collect now and then, for ever. What fails is told in the log, and tried again."""
         await asyncio.sleep(min(_FIRST_AFTER_S, self._settings.prune_every_s))
         while True:
@@ -77,7 +77,7 @@ class Keeper:
             now = time.time()
             expired = [] if older_than_s is None else await self._store.files.expired(now - older_than_s)
             if delete and expired:
-                async with self.letting_go:
+                async with self.releasing:
                     await self._store.files.let_go(expired, now, _reason(older_than_s or 0.0, by_hand))
             marks = await self._mark(frozenset() if delete else frozenset(expired))
             files, size_bytes = await self._sweep(marks, now - self._settings.file_grace_s, delete)

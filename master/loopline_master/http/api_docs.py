@@ -16,8 +16,8 @@ from loopline_master.http.operations import Routes
 routes = Routes("docs", prefix="")
 
 
-class Document:
-    """The API's description: made when it is first asked for, for that takes a while."""
+class ApiDocument:
+    """The OpenAPI document: made on the first request for it, because that takes a while."""
 
     def __init__(self, make: Callable[[], str]) -> None:
         self._make = cache(make)
@@ -25,8 +25,6 @@ class Document:
     async def text(self) -> str:
         return await asyncio.to_thread(self._make)
 
-
-DOCUMENT = web.AppKey("document", Document)
 
 _SWAGGER_UI = Path(__file__).with_name(
     "swagger_ui"
@@ -61,8 +59,8 @@ _SCRIPT = """SwaggerUIBundle({
 
 
 @routes("GET /openapi.json", OPEN, is_documented=False)
-async def get_document(request: web.Request) -> web.Response:
-    return web.Response(text=await request.config_dict[DOCUMENT].text(), content_type="application/json")
+async def get_document(document: ApiDocument) -> web.Response:
+    return web.Response(text=await document.text(), content_type="application/json")
 
 
 @routes("GET /docs", OPEN, is_documented=False)

@@ -1,4 +1,4 @@
-"""Who is calling, and what they may do: bearer tokens with one role each, and the tokens of a master's first start.
+"""Authentication: who is calling, and what their role may do. Every bearer token has one role.
 
 A token reads ``ll_<id>_<secret>``. Only its SHA-256 is stored and looked up: the secrets are long and random, so
 that neither a slow hash nor a comparison in constant time would add anything.
@@ -6,19 +6,16 @@ that neither a slow hash nor a comparison in constant time would add anything.
 
 from __future__ import annotations
 
-import os
 import time
 from collections import OrderedDict
-from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
-from secrets import token_bytes, token_hex, token_urlsafe
+from secrets import token_hex, token_urlsafe
 from urllib.parse import urlsplit
 
 from aiohttp import web
 
 from loopline_master.http.sessions import COOKIE, Sessions, check_own_page, foreign_page, is_own_page
-from loopline_master.settings import MasterSettings, is_loopback
+from loopline_master.settings import is_loopback
 from loopline_master.store.token_store import TOKEN_REFUSED, Tokens
 from loopline_shared.errors import LooplineError
 from loopline_shared.joining import hash_of as _hash
@@ -43,7 +40,6 @@ STORERS: Access = ("admin", "user", "worker")
 ALL: Access = ("admin", "user", "reader", "worker")
 
 _PREFIX = "ll_"
-_KEY_BYTES = 32
 _JOIN_PREFIX = "lj_"
 _JOIN_HINT = "an admin makes a new one with `loopline token join`"
 _HINT = "send Authorization: Bearer <token>; an admin makes tokens with `loopline token create`"
@@ -177,63 +173,6 @@ class Auth:
             self._failures.take(address)
             raise LooplineError("wrong_token", "this token is not, or no longer, valid", _HINT, status=401)
         return caller
-
-
-def session_key(settings: MasterSettings) -> bytes:
-    """What seals the cookies of those who signed in; made on the first start, and again where it was deleted."""
-    file = _token_folder(settings) / "session-key"
-    with suppress(ValueError):
-        if len(key := bytes.fromhex(_read(file))) >= _KEY_BYTES:
-            return key
-    key = token_bytes(_KEY_BYTES)
-    write_private(file, key.hex())
-    return key
-
-
-async def write_first_tokens(auth: Auth, settings: MasterSettings) -> None:
-    """Leave a token for this user's own command line, and one for workers to join with, where there is none yet."""
-    folder = _token_folder(settings)
-    also = [settings.worker_token_file] if settings.worker_token_file else []
-    await _leave_token(auth, "admin", [folder / "admin"])
-    await _leave_token(auth, "worker", [folder / "worker", *also])
-
-
-def _token_folder(settings: MasterSettings) -> Path:
-    folder = settings.data_dir / "tokens"
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    folder.chmod(0o700)
-    return folder
-
-
-async def _leave_token(auth: Auth, role: Role, files: list[Path]) -> None:
-    secret = _read(files[0])
-    caller = await auth.find(secret)
-    if caller is None or caller.role != role:
-        secret = (await auth.create(role, role)).secret
-    for file in files:
-        if _read(file) != secret:
-            write_private(file, secret)
-
-
-def _read(file: Path) -> str:
-    """Empty where there is none, or none that can be read."""
-    try:
-        return file.read_text("ascii").strip()
-    except (OSError, UnicodeDecodeError):
-        return ""
-
-
-def write_private(file: Path, text: str) -> None:
-    """Whole or not at all, for this user's eyes only."""
-    part = file.with_name(f".{file.name}.{token_hex(4)}")
-    try:
-        with os.fdopen(os.open(part, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "w") as stream:
-            stream.write(text + "\n")
-        part.replace(file)
-    except OSError as error:
-        part.unlink(missing_ok=True)
-        message = f"cannot write a token to {file}: {error.strerror}"
-        raise LooplineError("token_file", message, "let the master's user write there") from None
 
 
 def _too_many_failures() -> LooplineError:

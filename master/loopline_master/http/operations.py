@@ -1,9 +1,10 @@
 """Operations of the REST API, made from the signatures of their handlers: who may call, what is checked, what is
 answered. openapi.py describes the same operations.
 
-A handler's parameters say what it takes: ``services``, ``caller`` and ``request`` are handed in; ``body`` is the
-JSON body; names in the path's braces come from the path; a parameter marked ``Header`` from that header; all
-others from the query. Its return annotation is the answer; a web.StreamResponse goes out as it is.
+A handler's signature says what it takes. A parameter of a plain class is handed in: the Caller, the request, or the
+part of the master of that type (parts.py). ``body`` is the JSON body. The others are annotated with what they must
+be: names in the path's braces come from the path, those marked ``Header`` from that header, the rest from the query.
+The return annotation is the answer; a web.StreamResponse goes out as it is.
 """
 
 from __future__ import annotations
@@ -18,15 +19,15 @@ from typing import Any, Union, get_args, get_origin
 from aiohttp import web
 from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 
-from loopline_master.http.auth import Access
+from loopline_master.http.auth import Access, Auth, Caller
+from loopline_master.http.parts import PARTS, Parts
 from loopline_master.http.problems import InvalidRequest
-from loopline_master.http.services import SERVICES
 from loopline_shared.errors import LooplineError
 from loopline_shared.rest.address import API_PREFIX
 
 Handler = Callable[..., Awaitable[Any]]
 JSON = "application/json"
-HANDED_IN = ("services", "caller", "request")
+_OF_A_REQUEST = (Caller, web.Request)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +97,18 @@ class Operation:
     @cached_property
     def parameters(self) -> list[Parameter]:
         taken = self.signature.parameters.values()
-        return [self._parameter(one) for one in taken if one.name not in (*HANDED_IN, "body")]
+        return [self._parameter(one) for one in taken if one.name != "body" and not isinstance(one.annotation, type)]
+
+    @cached_property
+    def handed_in(self) -> dict[str, type]:
+        """Parameters that are handed in, and the class of each."""
+        taken = {one.name: one.annotation for one in self.signature.parameters.values() if one.name != "body"}
+        return {name: kind for name, kind in taken.items() if isinstance(kind, type)}
+
+    def check_parts(self, parts: Parts) -> None:
+        """AssertionError if the handler names a class that is no part of the master."""
+        missing = [kind.__name__ for kind in self.handed_in.values() if kind not in (*_OF_A_REQUEST, *parts)]
+        assert not missing, f"{self.id} takes {', '.join(missing)}, of which the master has none"
 
     @property
     def body(self) -> type[BaseModel] | None:
@@ -105,13 +117,14 @@ class Operation:
 
     async def serve(self, request: web.Request) -> web.StreamResponse:
         """The aiohttp handler: admit, check, do, answer."""
-        services = request.config_dict[SERVICES]
-        caller = await services.auth.admit(request, self.access)
+        parts = request.config_dict[PARTS]
+        caller = await parts[Auth].admit(request, self.access)
         arguments = self._arguments(request)
         if self.body:
             arguments["body"] = await _read_body(request, self.body)
-        handed_in = {"services": services, "caller": caller, "request": request}
-        arguments |= {name: value for name, value in handed_in.items() if name in self.signature.parameters}
+        of_request = Parts(caller, request)
+        for name, kind in self.handed_in.items():
+            arguments[name] = (of_request if kind in of_request else parts)[kind]
         answer = await self.handler(**arguments)
         if isinstance(answer, web.StreamResponse):
             return answer

@@ -10,7 +10,7 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from weakref import WeakValueDictionary
 
-from loopline_master.engine import News
+from loopline_master.change_feed import ChangeFeed
 from loopline_master.notify import command
 from loopline_master.notify.webhook import Webhooks
 from loopline_master.store import Store
@@ -33,12 +33,13 @@ class Notifier:
     def __init__(
         self,
         store: Store,
-        news: News,
+        changes: ChangeFeed,
         clock: Callable[[], float],
+        *,
         webhooks: Webhooks,
         commands: dict[str, list[str]],
     ) -> None:
-        self._store, self._news, self._clock = store, news, clock
+        self._store, self._changes, self._clock = store, changes, clock
         self._webhooks = webhooks
         self._commands = commands
         self._in_hand: set[Key] = set()
@@ -48,7 +49,7 @@ class Notifier:
     async def run(self) -> None:
         """Until cancelled."""
         try:
-            with self._news.subscribe() as news:
+            with self._changes.read() as changes:
                 async with asyncio.TaskGroup() as telling:
                     while True:
                         for due in await self._dues():
@@ -56,7 +57,7 @@ class Notifier:
                             telling.create_task(self._tell_in_turn(due))
                         with suppress(TimeoutError):
                             async with asyncio.timeout(await self._pause_s()):
-                                await news.next()
+                                await changes.next()
                         await asyncio.sleep(_LOOK_EVERY_S)
         finally:
             await self._webhooks.close()

@@ -20,7 +20,7 @@ from aiohttp.resolver import DefaultResolver
 from standardwebhooks import Webhook
 from yarl import URL
 
-from loopline_master.http.auth import write_private
+from loopline_master.files.private_files import write_private
 from loopline_shared.errors import LooplineError
 
 _WITHIN = aiohttp.ClientTimeout(total=10)

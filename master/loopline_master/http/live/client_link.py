@@ -10,13 +10,15 @@ from aiohttp import WSCloseCode, WSMsgType, web
 from pydantic import ValidationError
 
 from loopline_master.core.entities import Attempt, Job, Task
-from loopline_master.core.events import JobSubmitted
-from loopline_master.http.auth import READERS, USERS
+from loopline_master.core.scheduler import Scheduler
+from loopline_master.http.auth import READERS, USERS, Auth
+from loopline_master.http.live.open_streams import OpenStreams
 from loopline_master.http.operations import Routes
 from loopline_master.http.problems import InvalidRequest
-from loopline_master.http.routes.jobs import submit_once
-from loopline_master.http.services import Services
-from loopline_master.subscriptions import PART, Cursor, Feed, is_all_to_come, written
+from loopline_master.settings import Limits
+from loopline_master.store import Store
+from loopline_master.submissions.submissions import Submissions
+from loopline_master.subscriptions import PART, Cursor, Subscription, Subscriptions, is_all_to_come, written
 from loopline_shared.errors import LooplineError, ProtocolError
 from loopline_shared.model import JobState
 from loopline_shared.protocol.client_link import (
@@ -36,7 +38,7 @@ from loopline_shared.protocol.client_link import (
 )
 
 routes = Routes("calls")
-_Feed = Feed[TaskEnd]
+_Subscription = Subscription[TaskEnd]
 
 MOST_QUEUED_BYTES = 4 * 2**20
 """Results that a reader has not taken; what follows is read from disk once it has."""
@@ -49,29 +51,52 @@ MOST_REASON_BYTES = 123  # of a WebSocket close frame
 
 
 @routes("GET /calls", READERS, is_documented=False)
-async def open_calls(services: Services, request: web.Request) -> web.WebSocketResponse:
+async def open_calls(
+    calls: ClientLinks, limits: Limits, streams: OpenStreams, request: web.Request
+) -> web.WebSocketResponse:
     """The WebSocket of a client that calls functions; protocol/client_link.py says what is spoken on it."""
     socket = web.WebSocketResponse(
         compress=False,
         heartbeat=STILL_HERE_EVERY_S,
-        max_msg_size=services.settings.limits.max_body_bytes,
+        max_msg_size=limits.max_body_bytes,
         timeout=CLOSE_WITHIN_S,
     )
-    with services.listeners.seat():
+    with streams.seat():
         await socket.prepare(request)
-        link = _CallLink(services, request, socket)
-        with services.own_keys.of_link(link.name):
-            await link.serve()
+        await calls.serve(request, socket)
     return socket
 
 
-class _CallLink:
-    def __init__(self, services: Services, request: web.Request, socket: web.WebSocketResponse) -> None:
-        self._services, self._request, self._socket = services, request, socket
+class ClientLinks:
+    """What the links of clients work with."""
+
+    def __init__(
+        self,
+        auth: Auth,
+        submissions: Submissions,
+        *,
+        store: Store,
+        subscriptions: Subscriptions,
+        scheduler: Scheduler,
+    ) -> None:
+        self.auth, self.submissions = auth, submissions
+        self.store, self.subscriptions = store, subscriptions
+        self.scheduler = scheduler  # to be read only
+
+    async def serve(self, request: web.Request, socket: web.WebSocketResponse) -> None:
+        """Serve one link until it is closed."""
+        link = _ClientLink(self, request, socket)
+        with self.submissions.fresh_keys.link(link.name):
+            await link.serve()
+
+
+class _ClientLink:
+    def __init__(self, of: ClientLinks, request: web.Request, socket: web.WebSocketResponse) -> None:
+        self._of, self._request, self._socket = of, request, socket
         self.name = token_hex(16)
         self._submissions = 0
-        self._feeds: dict[int, _Feed] = {}
-        self._behind: dict[int, _Feed] = {}  # in turn
+        self._subscriptions: dict[int, _Subscription] = {}  # by job
+        self._behind: dict[int, _Subscription] = {}  # by job, the longest behind first
         self._outgoing: deque[tuple[bytes, bool]] = deque()  # frames, and which of them answer a submission
         self._queued_bytes = 0
         self._called = asyncio.Event()
@@ -91,8 +116,8 @@ class _CallLink:
             reason = str(errors.exceptions[0]).encode()[:MOST_REASON_BYTES]
             await self._socket.close(code=WSCloseCode.PROTOCOL_ERROR, message=reason)
         finally:
-            for feed in self._feeds.values():
-                self._services.feeds.close(feed)
+            for subscription in self._subscriptions.values():
+                self._of.subscriptions.close(subscription)
 
     async def _hear_all(self, group: asyncio.TaskGroup) -> None:
         while (frame := await self._socket.receive()).type in (WSMsgType.BINARY, WSMsgType.TEXT):
@@ -138,13 +163,11 @@ class _CallLink:
 
     async def _carry_out(self, submit: Submit) -> None:
         """Answered once it is on disk, and followed from its first result on."""
-        services = self._services
-        caller = await services.auth.admit(self._request, USERS)  # as of now: a token may have been revoked
+        caller = await self._of.auth.admit(self._request, USERS)  # as of now: a token may have been revoked
         key = submit.again or key_of(self.name, submit.number)
-        event = JobSubmitted(caller.name, submit.job, key)
-        answer = await submit_once(services, event, key, is_own=not submit.again)
+        answer = await self._of.submissions.submit(caller.name, submit.job, key, on_its_link=not submit.again)
         self._put(Submitted(submit.number, answer.id))
-        self._open(answer.id, is_live=is_all_to_come(services.scheduler.state, answer.id))
+        self._open(answer.id, is_live=is_all_to_come(self._of.scheduler.state, answer.id))
 
     # Following.
 
@@ -154,24 +177,26 @@ class _CallLink:
         self._open(follow.job, cursor)
 
     def _open(self, job: int, cursor: Cursor = (0.0, 0), *, is_live: bool = False) -> None:
-        if len(self._feeds) >= MOST_FOLLOWED:
+        if len(self._subscriptions) >= MOST_FOLLOWED:
             raise ProtocolError(f"more than {MOST_FOLLOWED:,} jobs are followed on this link")
         self._close(job)
-        feed = self._feeds[job] = Feed(job, self._tell, self._fell_behind, _end_of, cursor, is_live)
-        self._services.feeds.open(feed)
-        if not feed.is_live:
-            self._fell_behind(feed)
+        subscription = self._subscriptions[job] = Subscription(
+            job=job, put=self._send_ends, on_behind=self._fell_behind, end_of=_end_of, cursor=cursor, is_live=is_live
+        )
+        self._of.subscriptions.open(subscription)
+        if not subscription.is_live:
+            self._fell_behind(subscription)
 
     def _close(self, job: int) -> None:
         self._behind.pop(job, None)
-        if feed := self._feeds.pop(job, None):
-            self._services.feeds.close(feed)
+        if subscription := self._subscriptions.pop(job, None):
+            self._of.subscriptions.close(subscription)
 
-    def _tell(self, feed: _Feed, ends: list[TaskEnd], over: JobState | None) -> bool:
-        return self._put(Ends(feed.job, written(feed.cursor), ends, over) if ends else Over(feed.job, over))
+    def _send_ends(self, of: _Subscription, ends: list[TaskEnd], over: JobState | None) -> bool:
+        return self._put(Ends(of.job, written(of.cursor), ends, over) if ends else Over(of.job, over))
 
-    def _fell_behind(self, feed: _Feed) -> None:
-        self._behind[feed.job] = feed
+    def _fell_behind(self, subscription: _Subscription) -> None:
+        self._behind[subscription.job] = subscription
         self._called.set()
 
     # What is sent.
@@ -200,20 +225,20 @@ class _CallLink:
                 if self._behind:
                     await self._read_on(self._behind.pop(next(iter(self._behind))))
 
-    async def _read_on(self, feed: _Feed) -> None:
-        """A page from disk; live again once there is nothing that has not been read."""
-        feed.is_stirred = False
-        state, is_over, found = await self._services.store.results.ends(feed.job, feed.cursor, PART)
-        if self._feeds.get(feed.job) is not feed:  # dropped meanwhile
+    async def _read_on(self, subscription: _Subscription) -> None:
+        """Read a page from disk; the subscription is live again once nothing is left unread."""
+        job, subscription.is_stirred = subscription.job, False
+        state, is_over, found = await self._of.store.results.ends(job, subscription.cursor, PART)
+        if self._subscriptions.get(job) is not subscription:  # dropped meanwhile
             return
-        is_all = len(found) < PART and not feed.is_stirred
+        is_all = len(found) < PART and not subscription.is_stirred
         if found:
-            feed.send([end for end, _ in found], found[-1][1], state if is_all and is_over else None)
+            subscription.send([end for end, _ in found], found[-1][1], state if is_all and is_over else None)
         elif is_all and is_over:
-            self._put(Over(feed.job, state))
+            self._put(Over(job, state))
         if not is_all:
-            self._behind[feed.job] = feed
-        feed.is_live = is_all
+            self._behind[job] = subscription
+        subscription.is_live = is_all
 
 
 def _end_of(_job: Job | None, task: Task, attempt: Attempt) -> TaskEnd:

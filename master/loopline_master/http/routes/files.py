@@ -7,12 +7,12 @@ import re
 
 from aiohttp import web
 
-from loopline_master.files.blobs import WHOLE, Span
+from loopline_master.files.blobs import WHOLE, Blobs, Span
 from loopline_master.http.auth import ALL, STORERS
+from loopline_master.http.lookups import found
 from loopline_master.http.operations import Routes
 from loopline_master.http.parameters import ContentRange, FileHash
 from loopline_master.http.problems import MEDIA_TYPE
-from loopline_master.http.services import Services, found
 from loopline_shared.errors import LooplineError
 from loopline_shared.seals import HEADER
 
@@ -26,7 +26,7 @@ _SEALED = {"media_type": BYTES, "headers": {HEADER: "BLAKE3 of the whole file, w
 
 @routes("PUT /files/{sha256}", STORERS, status=204, takes=BYTES, declines=(409, 413, 507))
 async def put_file(
-    services: Services, request: web.Request, sha256: FileHash, content_range: ContentRange | None = None
+    blobs: Blobs, request: web.Request, sha256: FileHash, content_range: ContentRange | None = None
 ) -> web.Response:
     """Store a file. Its content must have this SHA-256; storing it again changes nothing.
 
@@ -35,27 +35,27 @@ async def put_file(
     """
     span = _span(content_range) if content_range else WHOLE
     content = request.content.iter_chunked(_CHUNK_BYTES)
-    await services.blobs.put(sha256, content, request.content_length or 0, span)
+    await blobs.put(sha256, content, request.content_length or 0, span)
     return web.Response(status=204)
 
 
 @routes("HEAD /files/{sha256}", ALL, **_SEALED)
-async def head_file(services: Services, sha256: FileHash) -> web.StreamResponse:
+async def head_file(blobs: Blobs, sha256: FileHash) -> web.StreamResponse:
     """Whether a file is here, and how long it is; a file that is here stays for a while, to be named by a job.
 
     Of one that is not, Upload-Offset says how much has come in of an upload that was cut off.
     """
-    if await asyncio.to_thread(services.blobs.keep, sha256) is not None:
-        return _file(services, sha256)
-    offset = services.blobs.unfinished_bytes(sha256)
+    if await asyncio.to_thread(blobs.keep, sha256) is not None:
+        return _file(blobs, sha256)
+    offset = blobs.unfinished_bytes(sha256)
     headers = {"Upload-Offset": str(offset)} if offset else {}
     return web.Response(status=404, headers=headers, content_type=MEDIA_TYPE)
 
 
 @routes("GET /files/{sha256}", ALL, **_SEALED)
-async def get_file(services: Services, sha256: FileHash) -> web.FileResponse:
+async def get_file(blobs: Blobs, sha256: FileHash) -> web.FileResponse:
     """A file, or a range of its bytes."""
-    return _file(services, sha256)
+    return _file(blobs, sha256)
 
 
 def _span(content_range: str) -> Span:
@@ -66,7 +66,7 @@ def _span(content_range: str) -> Span:
     return Span(start, total)
 
 
-def _file(services: Services, sha256: str) -> web.FileResponse:
-    path = found(services.blobs.find(sha256), f"file {sha256}")
-    seal = services.blobs.seal(path)
+def _file(blobs: Blobs, sha256: str) -> web.FileResponse:
+    path = found(blobs.find(sha256), f"file {sha256}")
+    seal = blobs.seal(path)
     return web.FileResponse(path, headers=_HEADERS | {HEADER: seal} if seal else _HEADERS)

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from loopline_master.core.explain.queue_view import queue
+from loopline_master.core.scheduler import Scheduler
 from loopline_master.http.auth import READERS
 from loopline_master.http.operations import Routes
-from loopline_master.http.services import Services
 from loopline_shared.rest.columns import Queue
 
 routes = Routes("jobs")
 
 
 @routes("GET /queue", READERS)
-async def get_queue(services: Services) -> Queue:
+async def get_queue(scheduler: Scheduler) -> Queue:
     """The jobs in the grid in the order in which the policy comes to them, and which job holds each; then those
     that wait for others to succeed.
     """
-    return Queue(queue(services.scheduler.state))
+    return Queue(queue(scheduler.state))
