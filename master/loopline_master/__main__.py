@@ -16,7 +16,7 @@ import sys
 from collections.abc import Callable, Sequence
 
 from loopline_master.app import Master, serving
-from loopline_master.settings import MasterSettings
+from loopline_master.settings import SCHEDULING, MasterSettings
 from loopline_shared import __version__
 from loopline_shared.errors import LooplineError
 
@@ -75,7 +75,7 @@ def _greeting(settings: MasterSettings, master: Master) -> str:
         f"  page      {reachable}/",
         f"  data      {settings.data_dir.absolute()}",
         f"  API       {reachable}/docs",
-        f"  policy    {settings.policy}, order {settings.order}",
+        f"  policy    {settings.scheduler.policy}, order {settings.scheduler.order}",
         f"  a worker  {join}",
     ]
     if settings.tokens and not settings.is_private:
@@ -91,10 +91,11 @@ def _complain(error: LooplineError, code: int) -> int:
 def _parser() -> argparse.ArgumentParser:
     """A flag for each setting."""
     parser = argparse.ArgumentParser("python -m loopline_master", description=_DESCRIPTION, epilog=_EPILOG)
+    scheduling = parser.add_argument_group("scheduling")
     for name, field in MasterSettings.model_fields.items():
         if name not in ("tokens", "limits"):
-            flag = f"--{name.replace('_', '-')}"
-            parser.add_argument(flag, help=field.description, metavar=name.rpartition("_")[2].upper())
+            flag, group = f"--{name.replace('_', '-')}", scheduling if name in SCHEDULING else parser
+            group.add_argument(flag, help=field.description, metavar=name.rpartition("_")[2].upper())
     parser.add_argument("--no-tokens", dest="tokens", action="store_false", default=None, help="on loopback only")
     return parser
 

@@ -47,7 +47,7 @@ async def assemble(settings: MasterSettings, store: Store) -> Parts:
     engine = Engine(
         scheduler, store, clock, max_inbox=settings.limits.max_inbox, after_step=partial(_after_step, metrics)
     )
-    engine.post(MasterStarted(settings.for_scheduler()))
+    engine.post(MasterStarted(settings.scheduler))
     await engine.turn()
     parts = Parts(settings, settings.limits, store, scheduler, metrics, clock, engine, engine.changes)
     _add_files(parts)
@@ -73,7 +73,7 @@ def _add_files(parts: Parts) -> None:
     )
     parts.add(
         blobs,
-        RowFiles(blobs, limits.max_tasks),
+        RowFiles(blobs, parts[MasterSettings].scheduler.max_tasks),
         RetainedFiles(store, blobs),
         Retention(store, blobs, settings),
     )

@@ -54,7 +54,7 @@ class WorkerLinks:
         self._engine = engine
         self._complete = complete
         self._check = check
-        self._welcome = Welcome(settings.report_every_s, settings.lease_s)
+        self._welcome = Welcome(settings.scheduler.report_every_s, settings.scheduler.lease_s)
         self._max_frames = settings.limits.max_frames
         self._sessions = count(1)
         self._open: dict[str, WorkerLink] = {}

@@ -25,7 +25,7 @@ CHECK_WITHIN_S = 5.0
 @routes(f"GET {API_PREFIX}/passing", READERS)
 async def get_passing(store: Store, settings: MasterSettings) -> PassingReport:
     """The audit of the order guarantee, from the stored rows: `passings` must be 0."""
-    return await store.passings(settings.order)
+    return await store.passings(settings.scheduler.order)
 
 
 @routes(f"GET {API_PREFIX}/forecasts", READERS)
@@ -52,7 +52,7 @@ async def get_readiness(store: Store) -> Health:
 @routes("GET /metrics", READERS, media_type="text/plain")
 async def get_metrics(store: Store, settings: MasterSettings, metrics: Metrics, scheduler: Scheduler) -> web.Response:
     """Counters and gauges for Prometheus."""
-    audit = await store.passings(settings.order, limit=0)
+    audit = await store.passings(settings.scheduler.order, limit=0)
     return web.Response(body=metrics.render(scheduler, audit), headers={"Content-Type": MEDIA_TYPE})
 
 
