@@ -26,6 +26,7 @@ from loopline_master.http.parts import Parts
 from loopline_master.http.token_files import session_key
 from loopline_master.http.web_app import api_document
 from loopline_master.intake import with_files
+from loopline_master.invariant_sampler import InvariantSampler
 from loopline_master.links import WorkerLinks
 from loopline_master.metrics import Metrics
 from loopline_master.notify.notifier import Notifier
@@ -44,12 +45,17 @@ async def assemble(settings: MasterSettings, store: Store) -> Parts:
     """Make the parts; the engine has taken its first step, which starts the scheduler from the stored rows."""
     snapshot = await store.snapshot()
     scheduler, metrics, clock = Scheduler(snapshot), Metrics(), Clock(after=snapshot.grid.now)
+    sampler = InvariantSampler(scheduler, metrics)
     engine = Engine(
-        scheduler, store, clock, max_inbox=settings.limits.max_inbox, after_step=partial(_after_step, metrics)
+        scheduler,
+        store,
+        clock,
+        max_inbox=settings.limits.max_inbox,
+        after_step=partial(_after_step, metrics, sampler),
     )
     engine.post(MasterStarted(settings.scheduler))
     await engine.turn()
-    parts = Parts(settings, settings.limits, store, scheduler, metrics, clock, engine, engine.changes)
+    parts = Parts(settings, settings.limits, store, scheduler, metrics, sampler, clock, engine, engine.changes)
     _add_files(parts)
     _add_submissions(parts)
     _add_streams(parts)
@@ -57,8 +63,9 @@ async def assemble(settings: MasterSettings, store: Store) -> Parts:
     return parts
 
 
-def _after_step(metrics: Metrics, effects: Effects, took_s: float) -> None:
+def _after_step(metrics: Metrics, sampler: InvariantSampler, effects: Effects, took_s: float) -> None:
     metrics.count(effects, took_s)
+    sampler.after_step()
     for task in effects.mismatches:
         log.warning("task %s: two of its results differ; `loopline explain %s` says more", task, task)
 

@@ -42,6 +42,8 @@ class Metrics:
         self._programs = self._gauge("programs", "Programs of which runs are remembered")
         self._passings = self._gauge("passings", "Completions that passed an earlier job; must be 0")
         self._completions = self._gauge("completions_checked", "Completions checked for passings")
+        self._samples = self._counter("invariant_samples", "Samples of the scheduler's invariants that were checked")
+        self._breaches = self._counter("invariant_breaches", "... of these, breaches; must be 0, the log has each")
         self._lag = self._gauge("event_loop_lag_seconds", "How late the event loop was, last time it was measured")
         self._step_s = Histogram(
             "loopline_step_seconds", "A step: decided and on disk", buckets=_STEPS_S, registry=self._registry
@@ -57,6 +59,12 @@ class Metrics:
         self._count_ends("jobs", (job.state for job in effects.jobs.values() if job.finished_at == now))
         self._count_ends("tasks", (task.state for task in effects.tasks.values() if task.finished_at == now))
         self._count_ends("attempts", (attempt.state for attempt in attempts if attempt.ended_at == now))
+
+    def count_sample(self, *, is_breach: bool) -> None:
+        """Count a sample of the invariants."""
+        self._samples.inc()
+        if is_breach:
+            self._breaches.inc()
 
     def _count_ends(self, kind: str, states: Iterable[str]) -> None:
         for state, count in Counts(states).items():
