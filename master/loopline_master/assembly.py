@@ -59,7 +59,7 @@ async def assemble(settings: MasterSettings, store: Store) -> Parts:
     _add_files(parts)
     _add_submissions(parts)
     _add_streams(parts)
-    parts.add(_notifier(parts), Forecaster(scheduler, store.forecasts, clock), api_document())
+    parts.add(_notifier(parts), Forecaster(scheduler, store.eta_records, clock), api_document())
     return parts
 
 

@@ -15,10 +15,10 @@ from typing import TypeVar
 
 from loopline_master.change_feed import ChangeFeed
 from loopline_master.core.estimates import eta
-from loopline_master.core.estimates.calibration import MOMENTS, Calibration, Outcome, moment_of
+from loopline_master.core.estimates.calibration import MOMENTS, Calibration, EtaOutcome, moment_of
 from loopline_master.core.estimates.eta import Forecast, Outlook, Unknown
 from loopline_master.core.scheduler import Scheduler
-from loopline_master.store.eta_records import Forecasts, Judged, Said
+from loopline_master.store.eta_records import EtaRecords, JudgedEta, ToldEta
 from loopline_shared.rest.bodies import Eta, ForecastReport, JobView, MomentReport
 
 View = TypeVar("View", bound=JobView)
@@ -31,7 +31,7 @@ _NOTHING = MomentReport(moment=0, jobs=0)
 
 
 class Forecaster:
-    def __init__(self, scheduler: Scheduler, store: Forecasts, clock: Callable[[], float]) -> None:
+    def __init__(self, scheduler: Scheduler, store: EtaRecords, clock: Callable[[], float]) -> None:
         self._scheduler, self._store, self._clock = scheduler, store, clock
         self._outlook: Outlook = {}
         self._took_s = 0.0
@@ -107,25 +107,25 @@ class Forecaster:
             if isinstance(model, Forecast):
                 told, at = self._calibration.applied(moment, model), self._looked_at
                 when = at + told.p50_s, at + told.p90_s
-                said.append(Said(number, job.arrival, moment, at, *when, model.p50_s, model.p90_s))
+                said.append(ToldEta(number, job.arrival, moment, at, *when, model.p50_s, model.p90_s))
         await self._store.keep(said)
 
     async def _look_back(self) -> None:
         judged = await self._store.judged()
         self._calibration = Calibration(_outcome(one) for one in judged)
-        by_moment: dict[int, list[Judged]] = defaultdict(list)
+        by_moment: dict[int, list[JudgedEta]] = defaultdict(list)
         for one in judged:
             by_moment[one.said.moment].append(one)
         self._record = {moment: _report(moment, those) for moment, those in by_moment.items()}
         self._looked_back_at = self._clock()
 
 
-def _outcome(judged: Judged) -> Outcome:
+def _outcome(judged: JudgedEta) -> EtaOutcome:
     said = judged.said
-    return Outcome(said.moment, said.model_p50_s, said.model_p90_s, judged.completed_at - said.at)
+    return EtaOutcome(said.moment, said.model_p50_s, said.model_p90_s, judged.completed_at - said.at)
 
 
-def _report(moment: int, judged: list[Judged]) -> MomentReport:
+def _report(moment: int, judged: list[JudgedEta]) -> MomentReport:
     count = len(judged)
     return MomentReport(
         moment=moment,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from loopline_master.core.explain.explain_job import counted, spoken
-from loopline_master.store.queries.job_history import Story
+from loopline_master.store.queries.job_history import JobHistory
 from loopline_shared.model import JobState, TaskState
 from loopline_shared.rest.bodies import Explanation, JobView, Reason, TaskDetail
 
@@ -14,7 +14,7 @@ _LONG = 1.5
 """The slowest task is spoken of where it took so many times the mean."""
 
 
-def explain_ended_job(job: JobView, story: Story) -> Explanation:
+def explain_ended_job(job: JobView, story: JobHistory) -> Explanation:
     verb = "was" if job.state is JobState.CANCELLED else "has"
     failed = f", {job.tasks.failed} failed" if job.tasks.failed else ""
     sentence = f"it {verb} {job.state}: {job.tasks.succeeded} of {job.task_count} tasks succeeded{failed}"
@@ -25,7 +25,7 @@ def explain_ended_job(job: JobView, story: Story) -> Explanation:
     return Explanation(subject=str(job.id), state=job.state, sentence=told, reasons=reasons)
 
 
-def _reasons(job: JobView, story: Story) -> Iterator[Reason]:
+def _reasons(job: JobView, story: JobHistory) -> Iterator[Reason]:
     if story.chained_s >= _NOTABLE_S:
         detail = f"waited {spoken(story.chained_s)} for the jobs that it came after"
         yield Reason(code="chained", count=job.task_count, detail=detail)

@@ -16,7 +16,7 @@ from aiohttp import web
 
 from loopline_master.http.sessions import COOKIE, Sessions, check_own_page, foreign_page, is_own_page
 from loopline_master.settings import is_loopback
-from loopline_master.store.token_store import TOKEN_REFUSED, Tokens
+from loopline_master.store.token_store import TOKEN_REFUSED, TokenStore
 from loopline_shared.errors import LooplineError
 from loopline_shared.joining import hash_of as _hash
 from loopline_shared.rest.access import (
@@ -62,7 +62,7 @@ ANYBODY = Caller("", "reader")
 
 
 class Auth:
-    def __init__(self, tokens: Tokens, session_key: bytes, *, required: bool = True) -> None:
+    def __init__(self, tokens: TokenStore, session_key: bytes, *, required: bool = True) -> None:
         self._tokens = tokens
         self._sessions = Sessions(session_key)
         self._required = required

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from sqlalchemy import Insert, select
 
 from loopline_master.store.audit import COMPLETED
-from loopline_master.store.database.database import Transact
+from loopline_master.store.database.transact import Transact
 from loopline_master.store.statements import insert_into
 from loopline_master.store.tables import forecasts, jobs
 from loopline_master.store.writer import Writer
@@ -18,7 +18,7 @@ LOOKED_BACK_ON = 2000
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class ToldEta:
     """At a moment of a job: what users were told, and what the model said before it was set right."""
 
     job: int
@@ -32,23 +32,23 @@ class Said:
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
-    said: Said
+class JudgedEta:
+    said: ToldEta
     completed_at: float
 
 
-class Forecasts:
+class EtaRecords:
     def __init__(self, read: Transact, writer: Writer) -> None:
         self._read = read
         self._writer = writer
 
-    async def keep(self, said: Iterable[Said]) -> None:
+    async def keep(self, said: Iterable[ToldEta]) -> None:
         """The first that was said at a moment counts."""
         rows = [asdict(one) for one in said]
         if rows:
             await self._writer.write(lambda connection: connection.execute(_new(connection.dialect.name), rows))
 
-    async def judged(self) -> list[Judged]:
+    async def judged(self) -> list[JudgedEta]:
         """The latest of jobs that have completed since."""
         query = (
             select(forecasts, jobs.c.finished_at)
@@ -58,7 +58,7 @@ class Forecasts:
             .limit(LOOKED_BACK_ON)
         )
         rows = await self._read(lambda connection: connection.execute(query).all())
-        return [Judged(Said(*row[:-1]), row.finished_at) for row in rows]
+        return [JudgedEta(ToldEta(*row[:-1]), row.finished_at) for row in rows]
 
 
 def _new(dialect: str) -> Insert:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from sqlalchemy import Connection, select, tuple_, update
 
-from loopline_master.store.database.database import Transact
+from loopline_master.store.database.transact import Transact
 from loopline_master.store.tables import notifications, specs
 from loopline_master.store.writer import Writer
 from loopline_shared.spec import Notify
@@ -49,7 +49,17 @@ class Notifications:
             .limit(limit)
         )
         rows = await self._read(lambda connection: connection.execute(query).all())
-        return [Due(row.job, row.departure, row.tries, row.at, row.state, row.spec.notify) for row in rows]
+        return [
+            Due(
+                job=row.job,
+                departure=row.departure,
+                tries=row.tries,
+                at=row.at,
+                state=row.state,
+                notify=row.spec.notify,
+            )
+            for row in rows
+        ]
 
     async def next_at(self) -> float | None:
         """When the next one is due; None: none is waiting."""

@@ -7,7 +7,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, insert, or_, select, update
 
-from loopline_master.store.database.database import Transact
+from loopline_master.store.database.transact import Transact
 from loopline_master.store.queries.paging import after, page_of, word
 from loopline_master.store.tables import join_tokens, tokens
 from loopline_master.store.writer import Writer
@@ -18,7 +18,7 @@ TOKEN_REFUSED = "its token is another worker's, or revoked"  # noqa: S105 - no s
 """Why a computer may not join that had better make up another token."""
 
 
-class Tokens:
+class TokenStore:
     def __init__(self, read: Transact, writer: Writer) -> None:
         self._read = read
         self._writer = writer

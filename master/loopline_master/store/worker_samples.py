@@ -13,7 +13,7 @@ from sqlalchemy import Connection, Insert, ScalarSelect, Select, and_, bindparam
 
 from loopline_master.core.effects import Effects
 from loopline_master.core.entities import LIVE, OCCUPYING, Worker
-from loopline_master.store.database.database import Transact
+from loopline_master.store.database.transact import Transact
 from loopline_master.store.statements import insert_into
 from loopline_master.store.tables import attempts, samples
 from loopline_shared.rest.columns import Samples

@@ -11,7 +11,7 @@ from loopline_master.core.effects import Effects
 from loopline_master.core.events import BATCH, Batch
 from loopline_master.store.audit import audit
 from loopline_master.store.broken import StoreBroken
-from loopline_master.store.database.database import Result, Transact
+from loopline_master.store.database.transact import Result, Transact
 from loopline_master.store.rows import Written, forgotten_rows, is_changed, late_rows, notification_rows
 from loopline_master.store.statements import Statement, insert_into
 from loopline_master.store.tables import attempts, event_log, notifications, programs

@@ -25,11 +25,11 @@ from loopline_shared.protocol.client_link import (
     Drop,
     Ends,
     Follow,
+    JobAccepted,
     Opened,
     Over,
     Refusal,
     Submit,
-    Submitted,
     TaskEnd,
     decode_from_client,
     encode_to_client,
@@ -166,7 +166,7 @@ class _ClientLink:
         caller = await self._of.auth.admit(self._request, USERS)  # as of now: a token may have been revoked
         key = submit.again or key_of(self.name, submit.number)
         answer = await self._of.submissions.submit(caller.name, submit.job, key, on_its_link=not submit.again)
-        self._put(Submitted(submit.number, answer.id))
+        self._put(JobAccepted(submit.number, answer.id))
         self._open(answer.id, is_live=is_all_to_come(self._of.scheduler.state, answer.id))
 
     # Following.
@@ -201,12 +201,12 @@ class _ClientLink:
 
     # What is sent.
 
-    def _put(self, message: Opened | Submitted | Refusal | Ends | Over) -> bool:
+    def _put(self, message: Opened | JobAccepted | Refusal | Ends | Over) -> bool:
         """Whether there is room for more."""
         if isinstance(message, Over) or (isinstance(message, Ends) and message.over):
             self._close(message.job)
         frame = encode_to_client(message)
-        self._outgoing.append((frame, isinstance(message, Submitted | Refusal)))
+        self._outgoing.append((frame, isinstance(message, JobAccepted | Refusal)))
         self._queued_bytes += len(frame)
         self._called.set()
         return self._queued_bytes < MOST_QUEUED_BYTES
@@ -243,9 +243,18 @@ class _ClientLink:
 
 def _end_of(_job: Job | None, task: Task, attempt: Attempt) -> TaskEnd:
     reason = task.verdict or attempt.reason
-    return TaskEnd(task.number, task.state, attempt.worker, attempt.exit_code, reason, attempt.value)
+    return TaskEnd(
+        number=task.number,
+        state=task.state,
+        worker=attempt.worker,
+        exit_code=attempt.exit_code,
+        reason=reason,
+        value=attempt.value,
+    )
 
 
 def _refusal(number: int, error: LooplineError) -> Refusal:
     errors = error.errors if isinstance(error, InvalidRequest) else []
-    return Refusal(number, error.status, error.code, error.message, error.hint, errors)
+    return Refusal(
+        number=number, status=error.status, code=error.code, message=error.message, hint=error.hint, errors=errors
+    )

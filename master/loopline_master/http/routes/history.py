@@ -31,5 +31,5 @@ async def get_history(
 ) -> HistoryReport:
     """Processor time of attempts that ended between two moments, by user, worker or job; the greatest first."""
     end = scheduler.state.now + 1.0 if until is None else until
-    lines = await store.history.by(by, since, end, limits.page_size(limit))
+    lines = await store.usage.by(by, since, end, limits.page_size(limit))
     return HistoryReport(since=since, until=end, lines=lines)

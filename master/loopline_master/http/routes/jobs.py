@@ -91,7 +91,7 @@ async def explain_this_job(scheduler: Scheduler, store: Store, job: JobNumber) -
     waiting = explain_job(scheduler, job, ended)
     if waiting is not None:
         return waiting
-    story = found(await store.stories.of_job(job), f"job {job}")
+    story = found(await store.job_histories.of_job(job), f"job {job}")
     return explain_ended_job(await job_view(store, job), story)
 
 

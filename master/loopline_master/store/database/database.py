@@ -14,13 +14,14 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import URL, Connection, make_url
 from sqlalchemy.exc import ArgumentError
 
 from loopline_master.store.broken import explained
 from loopline_master.store.database.sqlite import READER_PRAGMAS, WRITER_PRAGMAS, in_threads
+from loopline_master.store.database.transact import Result, Transact
 from loopline_master.store.lock import FileLock, lock_connection
 from loopline_shared.errors import LooplineError
 
@@ -29,16 +30,6 @@ if TYPE_CHECKING:
 
 READERS = 4
 _DRIVERS = {"sqlite": "sqlite", "postgresql": "postgresql+asyncpg", "postgres": "postgresql+asyncpg"}
-
-Result = TypeVar("Result")
-
-
-class Transact(Protocol):
-    """Does some work in one transaction: committed when it returns, undone when it raises. StoreBroken where it is
-    the database that failed. ``is_short``: it is a matter of a few rows.
-    """
-
-    async def __call__(self, work: Callable[[Connection], Result], *, is_short: bool = False) -> Result: ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,14 +13,12 @@ from contextlib import asynccontextmanager, closing
 from math import inf
 from time import monotonic as _now
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any
 
 from sqlalchemy import URL, Connection, Engine, create_engine, event
 
 from loopline_master.store.broken import Doing, explained
-
-if TYPE_CHECKING:
-    from loopline_master.store.database.database import Transact
+from loopline_master.store.database.transact import Result, Transact
 
 QUICK_S = 0.001
 """After a transaction that took no longer, a short one is carried out in the event loop's own thread: to hand it to
@@ -29,8 +27,6 @@ another one, and to hear of its end, takes as long as a good disk does. A slow d
 _PRAGMAS = ("busy_timeout=5000", "temp_store=MEMORY", "cache_size=-16384")
 WRITER_PRAGMAS = (*_PRAGMAS, "journal_mode=WAL", "synchronous=FULL", "journal_size_limit=67108864")
 READER_PRAGMAS = (*_PRAGMAS, "query_only=ON")
-
-Result = TypeVar("Result")
 
 
 @asynccontextmanager

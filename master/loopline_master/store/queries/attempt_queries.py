@@ -6,7 +6,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, Select, or_, select, tuple_
 
-from loopline_master.store.database.database import Transact
+from loopline_master.store.database.transact import Transact
 from loopline_master.store.queries.paging import after, moment, page_of
 from loopline_master.store.tables import attempts
 from loopline_shared.model import AttemptId, Output, Stream, TaskId
@@ -18,7 +18,7 @@ MAX_OF_TASK = 1000
 _key = tuple_(attempts.c.job, attempts.c.task, attempts.c.number)
 
 
-class Attempts:
+class AttemptQueries:
     def __init__(self, read: Transact) -> None:
         self._read = read
 

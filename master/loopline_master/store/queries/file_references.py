@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import ColumnElement, Connection, Row, Select, Text, delete, insert, or_, select, tuple_, type_coerce
 
-from loopline_master.store.database.database import Transact
+from loopline_master.store.database.transact import Transact
 from loopline_master.store.tables import attempts, jobs, removals, specs, tasks
 from loopline_master.store.writer import Writer
 from loopline_shared.model import OutputFile, TaskId
@@ -37,7 +37,7 @@ class Removal(NamedTuple):
     reason: str
 
 
-class Files:
+class FileReferences:
     def __init__(self, read: Transact, writer: Writer) -> None:
         self._read = read
         self._writer = writer

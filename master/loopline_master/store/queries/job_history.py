@@ -8,7 +8,7 @@ from typing import Any
 from sqlalchemy import Connection, Row, and_, case, func, select, true
 
 from loopline_master.core.entities import UNRELEASED
-from loopline_master.store.database.database import Transact
+from loopline_master.store.database.transact import Transact
 from loopline_master.store.tables import attempts, jobs, workers
 from loopline_shared.model import AttemptState, JobState
 
@@ -25,7 +25,7 @@ class Slowest:
 
 
 @dataclass(frozen=True, slots=True)
-class Story:
+class JobHistory:
     """Times in seconds; counts of attempts."""
 
     chained_s: float  # before it entered the grid
@@ -40,23 +40,23 @@ class Story:
     slowest: Slowest | None
 
 
-class Stories:
+class JobHistories:
     def __init__(self, read: Transact) -> None:
         self._read = read
 
-    async def of_job(self, job: int) -> Story | None:
+    async def of_job(self, job: int) -> JobHistory | None:
         """None: there is no such job."""
         return await self._read(lambda connection: _story(connection, job))
 
 
-def _story(connection: Connection, number: int) -> Story | None:
+def _story(connection: Connection, number: int) -> JobHistory | None:
     job = connection.execute(select(jobs).where(jobs.c.id == number)).one_or_none()
     if job is None:
         return None
     sums = connection.execute(_SUMS.where(attempts.c.job == number)).one()
     entered = job.entered_at or job.submitted_at
     held_until = job.released_at if job.released_at is not None else job.finished_at
-    return Story(
+    return JobHistory(
         chained_s=max(0.0, entered - job.submitted_at) if job.entered_at is not None else 0.0,
         queued_s=max(0.0, (job.started_at or job.finished_at or entered) - entered),
         held_s=max(0.0, (held_until or job.held_at) - job.held_at) if job.held_at is not None else 0.0,

@@ -8,7 +8,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, Row, Select, and_, bindparam, case, func, select, tuple_
 
 from loopline_master.core.entities import UNRELEASED
-from loopline_master.store.database.database import Transact
+from loopline_master.store.database.transact import Transact
 from loopline_master.store.notifications import notified
 from loopline_master.store.queries.accounting_queries import LATE, ledger_of
 from loopline_master.store.queries.paging import after, number, page_of
@@ -36,7 +36,7 @@ _TOTALS = select(
 )
 
 
-class Jobs:
+class JobQueries:
     def __init__(self, read: Transact, look: Transact) -> None:
         self._read = read
         self._look = look

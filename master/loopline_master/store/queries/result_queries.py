@@ -7,7 +7,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, Select, bindparam, select, tuple_
 
-from loopline_master.store.database.database import Transact
+from loopline_master.store.database.transact import Transact
 from loopline_master.store.queries.paging import after, moment, number
 from loopline_master.store.queries.task_queries import TASK_ROWS, TOLD_BY, task_fields
 from loopline_master.store.row_source import Rows, no_rows
@@ -49,7 +49,7 @@ Read = Callable[[Output], Awaitable[bytes]]
 """Gets what was kept of an output, or the beginning of it."""
 
 
-class Results:
+class ResultQueries:
     def __init__(self, read: Transact) -> None:
         self._read = read
 
@@ -123,7 +123,14 @@ class JobResults:
 
 def _end(row: Row[Any]) -> TaskEnd:
     reason = row.verdict or row.reason or ""
-    return TaskEnd(row.number, row.state, row.worker, row.exit_code, reason, row.value)
+    return TaskEnd(
+        number=row.number,
+        state=row.state,
+        worker=row.worker,
+        exit_code=row.exit_code,
+        reason=reason,
+        value=row.value,
+    )
 
 
 async def _result(task: Row[Any], parameters: dict[str, Scalar], read: Read) -> TaskResult:

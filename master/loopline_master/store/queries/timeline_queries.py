@@ -20,7 +20,7 @@ from sqlalchemy import (
     union_all,
 )
 
-from loopline_master.store.database.database import Transact
+from loopline_master.store.database.transact import Transact
 from loopline_master.store.tables import attempts, jobs, specs
 
 _NAMES_AT_ONCE = 1000
@@ -53,7 +53,7 @@ class Window:
     truncated: bool
 
 
-class Timelines:
+class TimelineQueries:
     def __init__(self, read: Transact) -> None:
         self._read = read
 
@@ -70,7 +70,14 @@ class Timelines:
             holds = [] if worker is not None else connection.execute(held).all()[::-1]
             names = _names(connection, sorted({row.job for row in (*rows, *holds)}))
             truncated = len(rows) > limit or len(holds) > limit
-            return Window(since, until, list(rows)[-limit:], list(holds)[-limit:], names, truncated)
+            return Window(
+                since=since,
+                until=until,
+                bars=list(rows)[-limit:],
+                held=list(holds)[-limit:],
+                names=names,
+                truncated=truncated,
+            )
 
         return await self._read(work)
 

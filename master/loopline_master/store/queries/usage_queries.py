@@ -6,7 +6,7 @@ from typing import Any
 
 from sqlalchemy import Select, and_, case, func, literal, select
 
-from loopline_master.store.database.database import Transact
+from loopline_master.store.database.transact import Transact
 from loopline_master.store.tables import attempts, jobs, specs
 from loopline_shared.model import AttemptState
 from loopline_shared.rest.bodies import HistoryLine, HistorySubject
@@ -18,7 +18,7 @@ _is_loser = and_(~attempts.c.accepted, ~_is_vote, attempts.c.state.in_(_STOPPED)
 _is_lost = attempts.c.state.in_((AttemptState.FAILED, AttemptState.LOST))
 
 
-class History:
+class UsageQueries:
     def __init__(self, read: Transact) -> None:
         self._read = read
 
