@@ -55,12 +55,12 @@ async def serving(settings: MasterSettings) -> AsyncIterator[Master]:
                     yield Master(url, parts, working)
         finally:
             engine.stop()
-            await asyncio.wait([working])  # its error is for who runs the master
+            await asyncio.wait([working])  # its error is for the caller, which runs the master
 
 
 @contextmanager
 def _in_background(parts: Parts) -> Iterator[None]:
-    """Run what works beside the engine; the master goes on without it should it fail."""
+    """Run the tasks beside the engine. If one of them fails, the failure is logged and the master continues."""
     work: dict[str, Coroutine[Any, Any, None]] = {
         "the lag of the event loop is no longer measured": parts[Metrics].watch_loop(),
         "ETAs are no longer compared with what came true": parts[Forecaster].watch(parts[Engine].changes),

@@ -1,4 +1,4 @@
-"""The parts of the master, made and connected."""
+"""The parts of the master: makes them and connects them."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ log = logging.getLogger(__name__)
 
 
 async def assemble(settings: MasterSettings, store: Store) -> Parts:
-    """Make the parts; the engine has taken its first step, which starts the scheduler from the stored rows."""
+    """Make the parts. The engine then has taken its first step, which starts the scheduler from the stored rows."""
     snapshot = await store.snapshot()
     scheduler, metrics, clock = Scheduler(snapshot), Metrics(), Clock(after=snapshot.grid.now)
     sampler = InvariantSampler(scheduler, metrics)
@@ -64,6 +64,7 @@ async def assemble(settings: MasterSettings, store: Store) -> Parts:
 
 
 def _after_step(metrics: Metrics, sampler: InvariantSampler, effects: Effects, took_s: float) -> None:
+    """Count the step, sample the invariants, and warn of results that differ."""
     metrics.count(effects, took_s)
     sampler.after_step()
     for task in effects.mismatches:
@@ -71,6 +72,7 @@ def _after_step(metrics: Metrics, sampler: InvariantSampler, effects: Effects, t
 
 
 def _add_files(parts: Parts) -> None:
+    """Add the store of files, and its readers."""
     settings, limits, store = parts[MasterSettings], parts[Limits], parts[Store]
     blobs = Blobs(
         settings.data_dir / "files",
@@ -87,6 +89,7 @@ def _add_files(parts: Parts) -> None:
 
 
 def _add_submissions(parts: Parts) -> None:
+    """Add the way of jobs into the grid."""
     store, engine, lock = parts[Store], parts[Engine], KeyLock()
     submissions = Submissions(
         store,
@@ -101,7 +104,7 @@ def _add_submissions(parts: Parts) -> None:
 
 
 def _add_streams(parts: Parts) -> None:
-    """Add the links of workers, and what sends to clients without end."""
+    """Add the links of workers and clients, and the parts that send responses without end."""
     store, engine, blobs, rows = parts[Store], parts[Engine], parts[Blobs], parts[RowFiles]
     links = WorkerLinks(engine, parts[MasterSettings], rows.complete, partial(with_files, blobs))
     subscriptions, streams = Subscriptions(), OpenStreams(parts[Limits].max_listeners)

@@ -11,12 +11,12 @@ from typing import Protocol
 from loopline_master.core.effects import Effects
 
 MAX_NAMED = 10_000
-"""Jobs, and workers, that one change names at most."""
+"""At most so many jobs, and so many workers, are named by one change."""
 
 
 @dataclass(slots=True)
 class Change:
-    """Jobs and workers that commits have changed since the last call; ``missed``: there are more than are named."""
+    """Jobs and workers that commits have changed since the last call. ``missed``: there were more than are named."""
 
     jobs: dict[int, None] = field(default_factory=dict)  # as sets that remember the order
     workers: dict[str, None] = field(default_factory=dict)
@@ -24,7 +24,7 @@ class Change:
 
 
 class ChangeReader:
-    """Collects changes until its reader asks for them; of too many it forgets the oldest."""
+    """Collects changes until its reader asks for them. Of too many it forgets the oldest."""
 
     def __init__(self) -> None:
         self._change = Change()

@@ -1,8 +1,8 @@
-"""ETAs for people: the scheduler's forecasts, set right by their own record, which is kept here.
+"""ETAs for users: the scheduler's forecasts, calibrated by the record of past ETAs, which is kept here.
 
-A forecast costs as much as there are jobs and machines: it is worked out when somebody asks, at most once a second,
-and never inside a step. At certain moments of each job somebody always does: what is said then is kept, and held
-against when the job completed.
+A forecast costs time in proportion to jobs and machines: it is computed on demand, at most once a second, and never
+inside a step. At certain moments of each job a forecast is always made: it is stored, and compared with the job's
+completion.
 """
 
 from __future__ import annotations
@@ -19,18 +19,17 @@ from loopline_master.core.estimates.calibration import MOMENTS, Calibration, Eta
 from loopline_master.core.estimates.eta import Forecast, Outlook, Unknown
 from loopline_master.core.scheduler import Scheduler
 from loopline_master.store.eta_records import EtaRecords, JudgedEta, ToldEta
+from loopline_master.timings import ETA_FRESH_FOR_S, ETA_FRESH_SHARE, ETA_LOOK_BACK_EVERY_S
 from loopline_shared.rest.bodies import Eta, ForecastReport, JobView, MomentReport
 
 View = TypeVar("View", bound=JobView)
 
-FRESH_FOR_S = 1.0
-SHARE = 20
-"""An outlook is kept for so many times what it took to work out."""
-LOOK_BACK_EVERY_S = 2.0
 _NOTHING = MomentReport(moment=0, jobs=0)
 
 
 class Forecaster:
+    """Computes ETAs, and measures how accurate past ones were."""
+
     def __init__(self, scheduler: Scheduler, store: EtaRecords, clock: Callable[[], float]) -> None:
         self._scheduler, self._store, self._clock = scheduler, store, clock
         self._outlook: Outlook = {}
@@ -41,18 +40,18 @@ class Forecaster:
         self._kept: dict[int, tuple[int, int]] = {}  # by job: its arrival and the moment last kept
 
     async def watch(self, changes: ChangeFeed) -> None:
-        """Keep, for ever, what is said of each job at its moments."""
+        """Store the ETAs of each job at its moments, for ever."""
         with changes.read() as reader:
             await self._look_back()
             while True:
                 change = await reader.next()
                 await self._keep(self._due(change.jobs if not change.missed else list(self._scheduler.state.jobs)))
-                if self._clock() - self._looked_back_at >= LOOK_BACK_EVERY_S:
+                if self._clock() - self._looked_back_at >= ETA_LOOK_BACK_EVERY_S:
                     await self._look_back()
-                await asyncio.sleep(FRESH_FOR_S)  # meanwhile changes gather
+                await asyncio.sleep(ETA_FRESH_FOR_S)  # meanwhile changes gather
 
     def with_eta(self, view: View) -> View:
-        """The view of a job that is not over, with its ETA, or with why there is none."""
+        """Return the view of an unfinished job with its ETA, or with the reason why there is none."""
         job = self._scheduler.state.jobs.get(view.id)
         if job is None or job.is_over:
             return view
@@ -63,7 +62,7 @@ class Forecaster:
         return view.model_copy(update={"eta": self._eta(moment, found)})
 
     def report(self) -> ForecastReport:
-        """How well past ETAs held."""
+        """Return how accurate past ETAs were."""
         return ForecastReport(moments=[self._record.get(m, MomentReport(moment=m, jobs=0)) for m in MOMENTS])
 
     def _eta(self, moment: int, found: Forecast) -> Eta:
@@ -78,16 +77,16 @@ class Forecaster:
         )
 
     def _look(self) -> Outlook:
-        """With very many jobs, so seldom that the master's other work hardly notices."""
+        """Return the outlook. With very many jobs it is computed so rarely that other work is hardly delayed."""
         now = self._clock()
-        if now - self._looked_at >= max(FRESH_FOR_S, SHARE * self._took_s):
+        if now - self._looked_at >= max(ETA_FRESH_FOR_S, ETA_FRESH_SHARE * self._took_s):
             start = perf_counter()
             self._outlook, self._looked_at = eta.outlook(self._scheduler.state), now
             self._took_s = perf_counter() - start
         return self._outlook
 
     def _due(self, jobs: Iterable[int]) -> list[tuple[int, int]]:
-        """Those that have come to a moment, and which one."""
+        """Return the jobs that have reached a moment, with that moment."""
         due = []
         for number in jobs:
             job = self._scheduler.state.jobs.get(number)

@@ -1,4 +1,4 @@
-"""What the master has done and has in hand, for Prometheus: projected from committed effects and stored rows."""
+"""Metrics for Prometheus: made from committed effects, stored rows, and the scheduler's state."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4, CollectorRegistry, Count
 from loopline_master.core.effects import Effects
 from loopline_master.core.entities import Worker
 from loopline_master.core.scheduler import Scheduler
+from loopline_master.timings import LAG_EVERY_S
 from loopline_shared.rest.bodies import PassingReport
 
 MEDIA_TYPE = CONTENT_TYPE_PLAIN_0_0_4
-_LAG_EVERY_S = 5.0
 _STEPS_S = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5)
 
 
 class Metrics:
-    """Counters begin anew with each run of the master, as Prometheus expects."""
+    """The metrics of one run of the master. Counters begin at zero with each run, as Prometheus expects."""
 
     def __init__(self) -> None:
         self._registry = CollectorRegistry()
@@ -50,7 +50,9 @@ class Metrics:
         )
 
     def count(self, effects: Effects, took_s: float) -> None:
-        """What a step has begun and ended. Steps differ in time, so that what happened now happened in this one."""
+        """Count a step and what it has begun and ended. No two steps have the same time: all that happened now is
+        its own.
+        """
         self._step_s.observe(took_s)
         now, attempts = effects.grid.now, effects.attempts.values()
         dispatched = Counts(str(attempt.replica).lower() for attempt in attempts if attempt.dispatched_at == now)
@@ -71,14 +73,15 @@ class Metrics:
             self._ended[kind].labels(state).inc(count)
 
     async def watch_loop(self) -> None:
-        """Measure for ever how late the event loop is."""
+        """Measure the lag of the event loop regularly, for ever."""
         loop = asyncio.get_running_loop()
         while True:
-            due = loop.time() + _LAG_EVERY_S
-            await asyncio.sleep(_LAG_EVERY_S)
+            due = loop.time() + LAG_EVERY_S
+            await asyncio.sleep(LAG_EVERY_S)
             self._lag.set(max(0.0, loop.time() - due))
 
     def render(self, scheduler: Scheduler, audit: PassingReport) -> bytes:
+        """Return all metrics in Prometheus' text format."""
         state = scheduler.state
         connected = [worker for worker in state.workers.values() if worker.session is not None]
         self._set("jobs", (job.state for job in state.jobs.values() if not job.is_over))
@@ -96,7 +99,7 @@ class Metrics:
         return generate_latest(self._registry)
 
     def _set_yields(self, workers: Iterable[Worker]) -> None:
-        """What workers measured of their owners' inputs; those whose owners never came back have nothing to say."""
+        """Set the yield times that workers measured; workers whose owners never came back have none."""
         self._yield_s.clear()
         self._yields.clear()
         for worker in workers:

@@ -23,7 +23,7 @@ _LIMITS = frozenset(name for name, type_ in _TYPES.items() if IN_LIMITS in type_
 SCHEDULING = frozenset(_TYPES) - _LIMITS
 """Names of the master's settings that the scheduler decides by, beside the limits."""
 _DEFAULTS = {"ahead_s": 1.0}
-"""Defaults that differ from those of SchedulerSettings, which are what an older log means where it says nothing."""
+"""Defaults that differ from those of SchedulerSettings, which are those of logs of earlier releases."""
 
 
 def is_loopback(host: str) -> bool:
@@ -110,6 +110,7 @@ class MasterSettings(_SettingsBase):
 
     @classmethod
     def load(cls, **flags: Any) -> Self:
+        """Load the settings. Raises LooplineError if a master without tokens could be reached from elsewhere."""
         settings = super().load(**flags)
         if not settings.tokens and not settings.is_private:
             raise LooplineError(

@@ -20,9 +20,9 @@ End = TypeVar("End")
 
 FINISHED = (TaskState.SUCCEEDED, TaskState.FAILED)
 PART = 500
-"""Results that are sent in one piece, or read from disk at once."""
+"""Results in one message, or in one read from disk."""
 Cursor = tuple[float, int]
-"""When the last task that was told of finished, and its number."""
+"""The finish time and the number of the last task that was sent."""
 
 
 @dataclass(eq=False, slots=True)
@@ -40,7 +40,7 @@ class Subscription(Generic[End]):
     end_of: Callable[[Job | None, Task, Attempt], End | None]
     cursor: Cursor = (0.0, 0)
     is_live: bool = False
-    is_stirred: bool = False  # something came since it was last read
+    is_stirred: bool = False  # a result was committed since the last read
 
     def fall_behind(self) -> None:
         """Have the next results read from disk."""

@@ -113,9 +113,9 @@ async def test_a_token_revoked_while_it_is_looked_up_is_not_remembered(
         return found
 
     monkeypatch.setattr(master.parts[Store].tokens, "by_hash", slow_look_up)
-    assert await auth.find(made.secret)  # it was valid when this began
+    assert await auth.by_secret(made.secret)  # it was valid when this began
     monkeypatch.undo()
-    assert await auth.find(made.secret) is None
+    assert await auth.by_secret(made.secret) is None
 
 
 async def test_guessing_is_slowed_down_and_hinders_nobody_else(master: Bench) -> None:

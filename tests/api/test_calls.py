@@ -20,11 +20,11 @@ from loopline_shared.protocol.client_link import (
     Drop,
     Ends,
     Follow,
+    JobAccepted,
     Opened,
     Over,
     Refusal,
     Submit,
-    Submitted,
     decode_from_master,
     encode_to_master,
     key_of,
@@ -49,7 +49,7 @@ class Client:
         self._said += 1
         await self.say(Submit(self._said, sweep(tasks), again))
         answer = await self.hear()
-        assert isinstance(answer, Submitted), answer
+        assert isinstance(answer, JobAccepted), answer
         assert answer.number == self._said
         return answer.job
 

@@ -162,7 +162,7 @@ async def test_nobody_goes_on_behind_what_is_there(master: Bench) -> None:
     await break_off(master, CONTENT, 1000)
     answer = await put_rest(master, CONTENT, 1001)
     assert (answer.status, answer.body["code"]) == (409, "upload_offset")
-    assert "goes on at byte 1000" in answer.body["detail"]
+    assert "resumes at byte 1000" in answer.body["detail"]
 
 
 @pytest.mark.parametrize("span", ["bytes 5-1/10", "bytes 0-4/10", "bytes 5-10/10", "items 0-1/2", "bytes 0-*/10"])
@@ -192,17 +192,17 @@ async def test_what_is_kept_is_not_removed(tmp_path: Path) -> None:
     files = Blobs(tmp_path, 1, 0)
     name = files.write(b"content")
     os.utime(files.find(name) or "", (1000, 1000))
-    assert files.keep(name) == 7
+    assert files.retain(name) == 7
     assert not files.remove(name, before=2000)
     os.utime(files.find(name) or "", (1000, 1000))
     assert files.remove(name, before=2000)
-    assert files.keep(name) is None
+    assert files.retain(name) is None
 
 
 async def test_what_is_kept_again_a_moment_later_stays_as_long_as_if_it_had_come_then(tmp_path: Path) -> None:
     files = Blobs(tmp_path, 1, 0)
     name = files.write(b"content")
-    assert files.keep(name) == 7
+    assert files.retain(name) == 7
     path = files.find(name)
     assert path
     assert not files.remove(name, before=path.stat().st_mtime + 0.05)

@@ -225,7 +225,7 @@ async def test_results_are_told_as_they_are_stored_each_once(
 ) -> None:
     """Those of a commit, those of which some is in a file, and those that were read because the reader was slow."""
     monkeypatch.setattr(streams, "MOST_READY_BYTES", most_ready_bytes)
-    monkeypatch.setattr(streams, "REST_S", 0.0)
+    monkeypatch.setattr(streams, "STREAM_REST_S", 0.0)
     long = b"long" * 5000
     await master.ask("PUT", f"/files/{sha256(long)}", "worker", data=long)
 

@@ -279,16 +279,16 @@ async def test_a_job_that_is_retried_while_old_files_are_removed_keeps_its_own(
     name = await put(master, b"input")
     job = await master.submit(inputs={"in": f"sha256:{name}"})
     await master.ask("POST", f"/jobs/{job}/cancel")
-    let_go = type(master.parts[Store].files).let_go
+    release = type(master.parts[Store].files).release
 
     async def after_a_retry(files: Any, *arguments: Any) -> None:
         master.parts[Retention].releasing.release()  # the retry came first
         assert (await master.ask("POST", f"/jobs/{job}/retry")).status == 200
         await master.parts[Retention].releasing.acquire()
         age(master)
-        await let_go(files, *arguments)
+        await release(files, *arguments)
 
-    monkeypatch.setattr(type(master.parts[Store].files), "let_go", after_a_retry)
+    monkeypatch.setattr(type(master.parts[Store].files), "release", after_a_retry)
     assert (await prune(master, older_than_s=0.0, delete=True))["files"] == 0
     assert master.parts[Blobs].find(name)
 

@@ -38,9 +38,9 @@ async def test_why_a_job_took_so_long(store):
     explained = explain_ended_job(await store.jobs.view(2), await store.job_histories.of_job(2))
     assert explained.sentence == (
         "it has succeeded: 3 of 3 tasks succeeded, in 60 s; waited 13 s for the jobs that it came after; "
-        "waited 15 s for a slot; held 30 s behind job 1; attempts in vain: 1 lost; "
-        "tasks stood frozen for 8 s in all; "
-        "1 replica came first; results of 1 task differ between workers; "
+        "waited 15 s for a slot; held 30 s behind job 1; unsuccessful attempts: 1 lost; "
+        "tasks were frozen for 8 s in total; "
+        "1 replica finished first; results of 1 task differ between workers; "
         "its slowest task, 3, ran 30 s on ant (speed 1.5), 2.6 times the mean"
     )
     assert {reason.code: reason.job for reason in explained.reasons}["held"] == 1

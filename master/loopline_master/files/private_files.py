@@ -27,4 +27,4 @@ def write_private(file: Path, text: str) -> None:
     except OSError as error:
         part.unlink(missing_ok=True)
         message = f"cannot write a token to {file}: {error.strerror}"
-        raise LooplineError("token_file", message, "let the master's user write there") from None
+        raise LooplineError("token_file", message, "give the master's user write access there") from None

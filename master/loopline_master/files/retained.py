@@ -14,7 +14,7 @@ from loopline_shared.spec import named_files
 
 
 class RetainedFiles:
-    """The files of jobs, as far as retention has not removed them."""
+    """Finds the files of jobs, as far as retention has not removed them."""
 
     def __init__(self, store: Store, blobs: Blobs) -> None:
         self._store, self._blobs = store, blobs
@@ -34,10 +34,10 @@ class RetainedFiles:
         """
         names = [*named_files(job.spec), *([job.inputs] if job.inputs else [])]
         if await self._store.files.removal(job.id) is not None:
-            if names or await self._store.files.are_named(job.id):
+            if names or await self._store.files.name_any(job.id):
                 raise await self._removed(job.id, "")
-            await self._store.files.take_up(job.id)
-        if not await asyncio.to_thread(lambda: all(self._blobs.keep(name) is not None for name in names)):
+            await self._store.files.retain_again(job.id)
+        if not await asyncio.to_thread(lambda: all(self._blobs.retain(name) is not None for name in names)):
             raise await self._removed(job.id, f"input files of job {job.id} are not there any more")
 
     async def _removed(self, job: int, message: str) -> LooplineError:

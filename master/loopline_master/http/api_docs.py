@@ -1,4 +1,4 @@
-"""The API's description, and a page to read and try it: Swagger UI from our own disk, nothing from outside."""
+"""The OpenAPI document, and a page to read and try the API: Swagger UI, served from this master's own disk."""
 
 from __future__ import annotations
 
@@ -23,12 +23,13 @@ class ApiDocument:
         self._make = cache(make)
 
     async def text(self) -> str:
+        """Return the document as JSON."""
         return await asyncio.to_thread(self._make)
 
 
 _SWAGGER_UI = Path(__file__).with_name(
     "swagger_ui"
-)  # the npm package swagger-ui-dist 5.35.0, what a page needs of it
+)  # the files of the npm package swagger-ui-dist 5.35.0 that the page needs
 _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"

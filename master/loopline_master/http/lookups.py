@@ -1,4 +1,4 @@
-"""Lookups that answer 404 where nothing is found."""
+"""Lookups that answer 404 if they find nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Parameters that several operations take."""
+"""Parameters that several operations share."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from loopline_shared.paths import MAX_PATH_CHARACTERS
 
 
 def _flag(value: object) -> object:
-    """Written as in JSON, and no other way."""
+    """Return the boolean if it is written as in JSON."""
     return {"true": True, "false": False}.get(value, "neither") if isinstance(value, str) else value
 
 

@@ -42,7 +42,7 @@ def _token_folder(settings: MasterSettings) -> Path:
 
 async def _leave_token(auth: Auth, role: Role, files: list[Path]) -> None:
     secret = read_private(files[0])
-    caller = await auth.find(secret)
+    caller = await auth.by_secret(secret)
     if caller is None or caller.role != role:
         secret = (await auth.create(role, role)).secret
     for file in files:

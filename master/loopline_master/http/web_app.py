@@ -18,9 +18,9 @@ from loopline_master.http.problems import problems
 from loopline_master.http.routes import all_operations
 from loopline_master.links import WorkerLinks
 from loopline_master.settings import MasterSettings
+from loopline_master.timings import STOP_WITHIN_S
 from loopline_shared.errors import LooplineError
 
-STOP_WITHIN_S = 3.0
 OPERATIONS = all_operations()
 
 

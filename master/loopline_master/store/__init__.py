@@ -1,4 +1,4 @@
-"""The master's memory on disk: written step by step by one hand, read by many."""
+"""The master's database: written step by step by one connection, read by several."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ __all__ = ["Store", "StoreBroken", "open_store"]
 
 @asynccontextmanager
 async def open_store(url: str, *, keep_samples_s: float = 14 * 86400.0) -> AsyncIterator[Store]:
-    """The store at a database URL, brought to this release's tables, and shut to any other master."""
+    """Open the store at a database URL: migrate its tables to this release, and lock out other masters."""
     parsed = parse_url(url)
     async with open_database(parsed) as database:
         await prepare(database, parsed)
@@ -45,7 +45,7 @@ async def open_store(url: str, *, keep_samples_s: float = 14 * 86400.0) -> Async
 
 
 class Store:
-    """What is asked of the store, by subject."""
+    """The database, with its queries by subject."""
 
     def __init__(self, database: Database, keep_samples_s: float) -> None:
         self._read = database.read
@@ -66,21 +66,23 @@ class Store:
         self.tokens = TokenStore(self._read, self._writer)
 
     async def commit(self, batch: Batch, effects: Effects) -> None:
-        """Store one step, whole or not at all (StoreBroken: the master must stop)."""
+        """Store one step completely or not at all. Raises StoreBroken if that fails: the master must then stop."""
         await self._writer.commit(batch, effects)
 
     async def check(self) -> None:
-        """StoreBroken where the database takes no writing."""
+        """Raises StoreBroken if the database cannot be written."""
         await self._writer.write(lambda connection: connection.execute(select(1)).scalar())
 
     async def snapshot(self) -> Snapshot:
-        """What the scheduler goes on from."""
+        """Return the entities from which the scheduler continues after a restart."""
         return await self._read(restart.snapshot)
 
     async def retry_material(self, job: int) -> JobRetried | None:
-        """The event that has a job retried; None: there is no such job. Only an ended one may be posted."""
+        """Return the event that retries a job; None if there is no such job. It may be posted for an ended job
+        only.
+        """
         return await self._read(lambda connection: restart.retry_material(connection, job))
 
     async def passings(self, order: Order, limit: int = 100) -> PassingReport:
-        """The audit of the order guarantee; ``order`` is the one now in force."""
+        """Return the audit of the order guarantee. ``order`` is the one now in force."""
         return await self._read(lambda connection: audit.report(connection, order, limit))

@@ -1,4 +1,4 @@
-"""What was forecast of jobs, kept beside the scheduler's rows: no decision depends on it, no replay tells it."""
+"""The record of ETAs, kept beside the scheduler's rows: no decision depends on it, and a replay does without it."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from loopline_master.store.tables import forecasts, jobs
 from loopline_master.store.writer import Writer
 
 LOOKED_BACK_ON = 2000
-"""So many of the latest forecasts of completed jobs are held against what came of them."""
+"""At most so many of the latest ETAs of completed jobs are compared with what came true."""
 
 
 @dataclass(frozen=True, slots=True)
 class ToldEta:
-    """At a moment of a job: what users were told, and what the model said before it was set right."""
+    """An ETA at one moment of a job: as users were told, and as the model said before calibration."""
 
     job: int
     arrival: int
@@ -33,23 +33,27 @@ class ToldEta:
 
 @dataclass(frozen=True, slots=True)
 class JudgedEta:
+    """An ETA, and when its job completed."""
+
     said: ToldEta
     completed_at: float
 
 
 class EtaRecords:
+    """Stores ETAs, and reads those whose jobs have completed."""
+
     def __init__(self, read: Transact, writer: Writer) -> None:
         self._read = read
         self._writer = writer
 
     async def keep(self, said: Iterable[ToldEta]) -> None:
-        """The first that was said at a moment counts."""
+        """Store ETAs. The first one of a moment counts."""
         rows = [asdict(one) for one in said]
         if rows:
             await self._writer.write(lambda connection: connection.execute(_new(connection.dialect.name), rows))
 
     async def judged(self) -> list[JudgedEta]:
-        """The latest of jobs that have completed since."""
+        """Return the latest ETAs of jobs that have completed since."""
         query = (
             select(forecasts, jobs.c.finished_at)
             .join_from(forecasts, jobs, (jobs.c.id == forecasts.c.job) & (jobs.c.arrival == forecasts.c.arrival))

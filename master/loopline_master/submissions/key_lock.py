@@ -1,4 +1,4 @@
-"""A lock for each key."""
+"""Locks by key."""
 
 from __future__ import annotations
 

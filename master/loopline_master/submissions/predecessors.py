@@ -60,7 +60,7 @@ class Predecessors:
         states = await self._store.jobs.states(after)
         unknown = sorted(set(after).difference(states))
         if unknown:
-            message = f"it is to come after job {unknown[0]}, which there is not"
-            raise LooplineError("no_such_job", message, "loopline jobs lists those that there are", status=422)
+            message = f"it is to run after job {unknown[0]}, which does not exist"
+            raise LooplineError("no_such_job", message, "loopline jobs lists the jobs", status=422)
         ended = {job: state for job, state in states.items() if state in (*_UNSUCCESSFUL, JobState.SUCCEEDED)}
         return replace(event, ended=ended)

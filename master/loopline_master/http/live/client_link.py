@@ -19,6 +19,7 @@ from loopline_master.settings import Limits
 from loopline_master.store import Store
 from loopline_master.submissions.submissions import Submissions
 from loopline_master.subscriptions import PART, Cursor, Subscription, Subscriptions, is_all_to_come, written
+from loopline_master.timings import CLOSE_WITHIN_S, STILL_HERE_EVERY_S
 from loopline_shared.errors import LooplineError, ProtocolError
 from loopline_shared.model import JobState
 from loopline_shared.protocol.client_link import (
@@ -41,12 +42,10 @@ routes = Routes("calls")
 _Subscription = Subscription[TaskEnd]
 
 MOST_QUEUED_BYTES = 4 * 2**20
-"""Results that a reader has not taken; what follows is read from disk once it has."""
+"""Results queued for a reader; with more, the rest is read from disk once the reader has caught up."""
 MOST_SUBMISSIONS = 100
-"""Under way at once, on one link: until their answer is sent. No more is heard before."""
+"""Submissions of one link that are unanswered; with more, the link is not read from until one is answered."""
 MOST_FOLLOWED = 100_000
-STILL_HERE_EVERY_S = 15.0
-CLOSE_WITHIN_S = 2.0
 MOST_REASON_BYTES = 123  # of a WebSocket close frame
 
 
@@ -68,7 +67,7 @@ async def open_calls(
 
 
 class ClientLinks:
-    """What the links of clients work with."""
+    """Serves the links of clients with the parts of the master that they need."""
 
     def __init__(
         self,
@@ -81,7 +80,7 @@ class ClientLinks:
     ) -> None:
         self.auth, self.submissions = auth, submissions
         self.store, self.subscriptions = store, subscriptions
-        self.scheduler = scheduler  # to be read only
+        self.scheduler = scheduler  # read only
 
     async def serve(self, request: web.Request, socket: web.WebSocketResponse) -> None:
         """Serve one link until it is closed."""
@@ -103,7 +102,7 @@ class _ClientLink:
         self._seats = asyncio.Semaphore(MOST_SUBMISSIONS)
 
     async def serve(self) -> None:
-        """Until either side hangs up, or says what it must not."""
+        """Serve until either side closes the link, or the client breaks the protocol."""
         self._put(Opened(self.name))
         try:
             async with asyncio.TaskGroup() as group:
@@ -134,7 +133,7 @@ class _ClientLink:
                     self._put(message)
 
     def _read(self, frame: bytes | str) -> Submit | Follow | Drop | Refusal:
-        """Refusal: of a submission in which something is not valid. ProtocolError closes the link."""
+        """Return the message; a Refusal if it is an invalid submission. Raises ProtocolError for anything else."""
         try:
             message = decode_from_client(frame)
         except ValidationError as error:
@@ -148,7 +147,7 @@ class _ClientLink:
         return message
 
     def _take(self, number: int) -> None:
-        """One after the other: the keys that are made of them are new."""
+        """Count a submission. Raises ProtocolError unless numbers ascend by one: keys made of them must be new."""
         if number != self._submissions + 1:
             raise ProtocolError(f"submission {number} came after submission {self._submissions}")
         self._submissions = number
@@ -162,7 +161,7 @@ class _ClientLink:
             self._put(_refusal(submit.number, error))
 
     async def _carry_out(self, submit: Submit) -> None:
-        """Answered once it is on disk, and followed from its first result on."""
+        """Submit the job; answer once it is on disk, and send its results from the first one on."""
         caller = await self._of.auth.admit(self._request, USERS)  # as of now: a token may have been revoked
         key = submit.again or key_of(self.name, submit.number)
         answer = await self._of.submissions.submit(caller.name, submit.job, key, on_its_link=not submit.again)
@@ -199,10 +198,10 @@ class _ClientLink:
         self._behind[subscription.job] = subscription
         self._called.set()
 
-    # What is sent.
+    # Sending.
 
     def _put(self, message: Opened | JobAccepted | Refusal | Ends | Over) -> bool:
-        """Whether there is room for more."""
+        """Queue a message. Returns True if there is room for more."""
         if isinstance(message, Over) or (isinstance(message, Ends) and message.over):
             self._close(message.job)
         frame = encode_to_client(message)
@@ -229,7 +228,7 @@ class _ClientLink:
         """Read a page from disk; the subscription is live again once nothing is left unread."""
         job, subscription.is_stirred = subscription.job, False
         state, is_over, found = await self._of.store.results.ends(job, subscription.cursor, PART)
-        if self._subscriptions.get(job) is not subscription:  # dropped meanwhile
+        if self._subscriptions.get(job) is not subscription:  # closed meanwhile
             return
         is_all = len(found) < PART and not subscription.is_stirred
         if found:

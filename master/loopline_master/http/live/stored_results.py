@@ -1,4 +1,4 @@
-"""Results of a job, as the rows and files on disk tell them."""
+"""Results of a job, read from the rows and files on disk."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class StoredResults:
         return self._store.results.of_job(job, self._beginning_of, cursor=cursor, lines=self._row_files.rows)
 
     async def lines(self, job: int, cursor: str | None) -> AsyncGenerator[bytes, None]:
-        """Generate the results that there are now, many at a time; at last an empty piece."""
+        """Generate the results so far, many at a time, and finally an empty piece."""
         results = self.of_job(job, cursor)
         while read := await results.next():
             yield lines(read)

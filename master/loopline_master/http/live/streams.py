@@ -1,8 +1,8 @@
-"""Answers that go on for as long as there is news: the results of a job, and what changes in the grid.
+"""Streams without end: the results of a job, and the changes in the grid.
 
-Both first subscribe, then read, then wait, so that nothing slips by; both rest a little between two looks at the
-disk or the grid, so that a busy one costs no more than a slow one; both say something now and then, so that nobody
-takes them for dead. Results go out as they are committed, as a rule without a look at the disk (subscriptions.py).
+Both subscribe first, then read, then wait, so that they miss nothing. Both pause between two reads, so that a busy
+grid costs no more than a slow one. Both send something now and then, so that proxies and clients do not time out.
+Results are sent as they are committed, mostly without reading from disk (subscriptions.py).
 """
 
 from __future__ import annotations
@@ -25,18 +25,15 @@ from loopline_master.http.operations import Routes
 from loopline_master.http.parameters import Follow, JobNumber, RestSeconds, ResultCursor
 from loopline_master.store.queries.result_queries import CHUNK
 from loopline_master.subscriptions import Subscription, Subscriptions, is_all_to_come, written
+from loopline_master.timings import STILL_HERE_EVERY_S, STREAM_REST_S, STREAM_REST_SHARE
 from loopline_shared.model import JobState, Output
 from loopline_shared.rest.bodies import GridChange, TaskResult
 from loopline_shared.spec import RowFile
 
 routes = Routes("streams")
 
-STILL_HERE_EVERY_S = 15.0
-REST_S = 0.1
-REST_SHARE = 4.0
-"""After a look that found something, it rests for so many times as long as that took, and for REST_S at most."""
 MOST_READY_BYTES = 2**20
-"""Results that a slow reader has not taken; what follows is read from disk."""
+"""Results queued for a slow reader; with more, the rest is read from disk."""
 _NDJSON, _SSE = "application/x-ndjson", "text/event-stream"
 
 
@@ -57,9 +54,9 @@ async def stream_results(
     with streams.seat():
         source = followed if follow else stored
         async with aclosing(source.lines(job, cursor)) as lines:
-            first = await anext(lines)  # or there is no such job
+            first = await anext(lines)  # raises if there is no such job
             response = await _begin(request, _NDJSON)
-            with suppress(ConnectionError):  # nobody reads any more
+            with suppress(ConnectionError):  # the reader has disconnected
                 await response.write(first)
                 async for some in lines:
                     await response.write(some)
@@ -68,7 +65,7 @@ async def stream_results(
 
 @routes("GET /events", READERS, media_type=_SSE, item=GridChange, declines=(503,))
 async def stream_events(
-    changes: ChangeFeed, streams: OpenStreams, request: web.Request, rest_s: RestSeconds = REST_S
+    changes: ChangeFeed, streams: OpenStreams, request: web.Request, rest_s: RestSeconds = STREAM_REST_S
 ) -> web.StreamResponse:
     """Server-sent events: the numbers and names of jobs and workers that have changed, a GridChange each.
 
@@ -96,18 +93,18 @@ async def _begin(request: web.Request, media_type: str) -> web.StreamResponse:
 
 
 class FollowedResults:
-    """Results of jobs as they are committed."""
+    """Sends results of jobs as they are committed."""
 
     def __init__(self, stored: StoredResults, subscriptions: Subscriptions, scheduler: Scheduler) -> None:
         self.stored, self.subscriptions, self.scheduler = stored, subscriptions, scheduler
 
     def lines(self, job: int, cursor: str | None) -> AsyncGenerator[bytes, None]:
-        """Lines, many at a time, until the job has ended; an empty line now and then if there are none."""
+        """Generate lines, many at a time, until the job has ended; an empty line now and then if there are none."""
         return _ResultFollower(self, job, cursor).lines()
 
 
 class _ResultFollower:
-    """Results of a job as they are committed; read from disk where that does not tell all."""
+    """Follows one job: takes results from commits, and reads from disk those that are not complete there."""
 
     def __init__(self, of: FollowedResults, job: int, cursor: str | None) -> None:
         self._subscriptions = of.subscriptions
@@ -127,6 +124,7 @@ class _ResultFollower:
         )
 
     async def lines(self) -> AsyncGenerator[bytes, None]:
+        """Generate lines until the job has ended."""
         self._subscriptions.open(self._subscription)
         try:
             if self._subscription.is_live:
@@ -141,13 +139,13 @@ class _ResultFollower:
                     read = await self._read_on()
                     yield lines(read)
                     if 0 < len(read) < CHUNK and not self._is_over:
-                        await asyncio.sleep(min(REST_S, REST_SHARE * (time.monotonic() - began)))
+                        await asyncio.sleep(min(STREAM_REST_S, STREAM_REST_SHARE * (time.monotonic() - began)))
             yield self._all_ready()
         finally:
             self._subscriptions.close(self._subscription)
 
     def _take(self, _: Subscription[TaskResult], results: list[TaskResult], over: JobState | None) -> bool:
-        """Of a commit."""
+        """Queue the results of a commit. Returns True if there is room for more."""
         lines = b"".join(map(line, results))
         self._ready.append(lines)
         self._ready_bytes += len(lines)
@@ -163,7 +161,7 @@ class _ResultFollower:
         self._called.set()
 
     async def _is_called(self) -> bool:
-        """False: nothing happened for so long that it is time to say something."""
+        """Wait for something to send; False if nothing happened for so long that an empty line is due."""
         with suppress(TimeoutError):
             async with asyncio.timeout(STILL_HERE_EVERY_S):
                 await self._called.wait()
@@ -172,7 +170,7 @@ class _ResultFollower:
         return is_called
 
     async def _read_on(self) -> list[tuple[str, TaskResult]]:
-        """From disk; live again once there is nothing that has not been read."""
+        """Read from disk; the subscription is live again once nothing is left unread."""
         subscription, results = self._subscription, self._results
         subscription.is_stirred, results.last = False, subscription.cursor
         read = await results.next()
@@ -183,7 +181,7 @@ class _ResultFollower:
 
 
 def _result_of(job: Job | None, task: Task, attempt: Attempt) -> TaskResult | None:
-    """As the store tells it; None where some of it is in a file: its parameters, or what it printed."""
+    """Return the result as the store would tell it; None if its parameters or its output are in a file."""
     stdout = attempt.stdout or Output()
     if job is None or isinstance(job.spec.parameters, RowFile) or stdout.sha256 is not None:
         return None

@@ -1,7 +1,7 @@
-"""What a task writes, while it writes it: read through its worker's link, and from disk once it is over.
+"""Output of a task while it is written: read through its worker's link, and from disk once the task is over.
 
-Several attempts may write, and only one of them counts. The reader is shown one at a time; where another one goes on
-in its place, a line says so, and its output follows from its beginning.
+Several attempts may write, and only one of them counts. The reader sees one at a time; when another one takes its
+place, a line says so, and its output follows from its beginning.
 """
 
 from __future__ import annotations
@@ -16,15 +16,14 @@ from loopline_master.change_feed import ChangeFeed, ChangeReader
 from loopline_master.files.blobs import Blobs
 from loopline_master.files.retained import RetainedFiles
 from loopline_master.http.live.open_streams import OpenStreams
-from loopline_master.http.live.streams import REST_S
 from loopline_master.http.lookups import found
 from loopline_master.links import WorkerLinks
 from loopline_master.store import Store
+from loopline_master.timings import OUTPUT_LOOK_AGAIN_S, STREAM_REST_S
 from loopline_shared.errors import LooplineError
 from loopline_shared.model import AttemptState, Stream, TaskId
 from loopline_shared.rest.bodies import AttemptView, TaskDetail
 
-_LOOK_AGAIN_S = 1.0
 _PIECE_BYTES = 2**18
 
 
@@ -53,7 +52,7 @@ class TaskOutput:
     async def _stored(self, task: TaskId, stream: Stream) -> web.StreamResponse:
         written = await self.store.attempts.output(task, stream)
         if written is None:
-            hint = "there is some once an attempt has ended; explain says how far it is"
+            hint = "there is output once an attempt has ended; `loopline explain` shows how far it is"
             raise LooplineError("no_output", f"there is no output of task {task}", hint, status=404)
         _, output = written
         headers = {"Content-Type": "text/plain; charset=utf-8", "X-Loopline-Cut": str(output.cut).lower()}
@@ -78,13 +77,15 @@ class TaskOutput:
 
 
 class _Follower:
+    """Reads the output of one task for one reader."""
+
     def __init__(self, output: TaskOutput, task: TaskId, stream: Stream) -> None:
         self._output, self._task, self._stream = output, task, stream
-        self._shown = 0  # number of the attempt that is read
-        self._offset = 0  # so much of it was
+        self._shown = 0  # number of the attempt that is shown
+        self._offset = 0  # bytes of it that were shown
 
     async def pieces(self) -> AsyncGenerator[bytes, None]:
-        """Empty ones only say that one is still here."""
+        """Generate the output until the task is over. Empty pieces only show that the master is still there."""
         with self._output.changes.read() as changes:
             while True:
                 detail = found(await self._output.store.tasks.detail(self._task), f"task {self._task}")
@@ -99,18 +100,18 @@ class _Follower:
                     self._offset += len(data)
                     yield data
                 if not is_more:
-                    await _has_changed(changes, self._task.job, _LOOK_AGAIN_S)
-                    await asyncio.sleep(REST_S)
+                    await _has_changed(changes, self._task.job, OUTPUT_LOOK_AGAIN_S)
+                    await asyncio.sleep(STREAM_REST_S)
                     yield b""
 
     def _attempt_of(self, detail: TaskDetail) -> AttemptView | None:
-        """The one that was shown while it runs, else the first that does."""
+        """Return the attempt shown so far if it is running, else the first running one."""
         running = [attempt for attempt in detail.attempts if attempt.state is AttemptState.RUNNING]
         shown = [attempt for attempt in running if attempt.id.number == self._shown]
         return next(iter(shown or running), None)
 
     def _turn_to(self, number: int, worker: str) -> bytes:
-        """A line to say so, where another one was shown before."""
+        """Show this attempt from now on. Returns a line that says so, if another one was shown before."""
         before, self._shown = self._shown, number
         if before in (0, number):
             return b""
@@ -118,12 +119,12 @@ class _Follower:
         return f"\n--- attempt {number}{worker and ' on '}{worker} goes on, from its beginning ---\n".encode()
 
     async def _read(self, attempt: AttemptView) -> tuple[bool, bytes]:
-        """Whether one should ask again at once, and what it wrote."""
+        """Return True if there is more to read at once, and what the attempt wrote."""
         answer = await self._output.links.read(attempt.worker, attempt.id, self._stream, self._offset)
         return (False, b"") if answer is None else (not answer.is_over, answer.data)
 
     async def _rest(self) -> AsyncGenerator[bytes, None]:
-        """From disk, what the task's own attempt wrote beyond what was shown."""
+        """Generate, from disk, the rest of the output of the task's decisive attempt."""
         kept = await self._output.store.attempts.output(self._task, self._stream)
         if kept is None:
             return
@@ -140,7 +141,7 @@ class _Follower:
 
 
 async def _has_changed(changes: ChangeReader, job: int, within_s: float) -> bool:
-    """Wait for news of a job; False: there was none within that time."""
+    """Wait for a change of a job; False if there was none within this time."""
     try:
         async with asyncio.timeout(within_s):
             while True:

@@ -1,4 +1,4 @@
-"""Files by content: what tasks take and what they leave, each under the SHA-256 of its bytes."""
+"""Files by content: inputs and outputs of tasks, each under the SHA-256 of its bytes."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ async def head_file(blobs: Blobs, sha256: FileHash) -> web.StreamResponse:
 
     Of one that is not, Upload-Offset says how much has come in of an upload that was cut off.
     """
-    if await asyncio.to_thread(blobs.keep, sha256) is not None:
+    if await asyncio.to_thread(blobs.retain, sha256) is not None:
         return _file(blobs, sha256)
     offset = blobs.unfinished_bytes(sha256)
     headers = {"Upload-Offset": str(offset)} if offset else {}
@@ -61,8 +61,8 @@ async def get_file(blobs: Blobs, sha256: FileHash) -> web.FileResponse:
 def _span(content_range: str) -> Span:
     start, last, total = (int(number) for number in re.findall(r"\d+", content_range))
     if start > last or last + 1 != total:
-        message = f"{content_range} is no part of a file that reaches to its end"
-        raise LooplineError("content_range", message, "send all that is left of it", status=422)
+        message = f"{content_range} does not reach to the end of the file"
+        raise LooplineError("content_range", message, "send the whole rest of the file", status=422)
     return Span(start, total)
 
 

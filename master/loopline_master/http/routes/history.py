@@ -1,4 +1,4 @@
-"""What has been used, and by whom."""
+"""Usage: how much processor time users, workers and jobs have taken."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Jobs: submitted, looked at, steered."""
+"""Jobs: submit, list, steer, explain."""
 
 from __future__ import annotations
 

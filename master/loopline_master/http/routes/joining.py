@@ -1,4 +1,4 @@
-"""How computers join: an admin makes a line, a new computer brings it along."""
+"""Joining: an admin makes a token, with which new computers become workers."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ async def create_join_token(
     auth: Auth, settings: MasterSettings, request: web.Request, body: JoinTokenRequest
 ) -> JoinTokenCreated:
     """Make a token with which a computer, or so many, can join. Its secret is in this answer, and nowhere else."""
-    return await auth.invite(body, _address(request, settings.is_private))
+    return await auth.create_join_token(body, _address(request, settings.is_private))
 
 
 @routes("POST /join-tokens/{token}/revoke", ADMINS)
@@ -52,7 +52,7 @@ async def join(auth: Auth, request: web.Request, body: JoinRequest) -> TokenView
 
 
 def _address(request: web.Request, is_private: bool) -> str:
-    """The way this request came, unless that is open to this computer only and others can do better."""
+    """Return the address of this request, or the host's name if the request came over the loopback interface."""
     if is_private or not is_loopback(request.url.host or ""):
         return str(request.url.origin())
     return str(request.url.origin().with_host(socket.gethostname()))

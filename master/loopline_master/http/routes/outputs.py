@@ -1,4 +1,4 @@
-"""What tasks left in their scratch folders for their users: one by one, and a whole job's as a ZIP archive."""
+"""Output files of tasks: one by one, and those of a whole job as a ZIP archive."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from loopline_shared.rest.bodies import OutputFiles
 routes = Routes("outputs")
 
 MAX_ARCHIVED = 100_000
-"""Files in one archive: its directory, which comes at its end, is held in memory (100 MB of so many)."""
+"""Files in one archive. Its directory, which comes last, is held in memory: about 100 MB of so many."""
 
 
 @routes("GET /jobs/{job}/tasks/{task}/outputs", READERS)
@@ -56,7 +56,7 @@ async def get_archive(
     await job_view(store, job)
     first = await anext(aiter(store.files.of_job(job)), None)
     if first is None:
-        hint = "its outputs say which are brought back; `loopline explain` says how far it is"
+        hint = "the outputs of its spec name the files to return; `loopline explain` shows how far it is"
         raise LooplineError("no_output", f"there are no output files of job {job}", hint, status=404)
     await files.path(job, first.outputs[0].sha256)
     with streams.seat():
@@ -68,14 +68,14 @@ async def get_archive(
 
 
 async def _send_archive(store: Store, files: RetainedFiles, job: int, response: web.StreamResponse) -> None:
-    """An archive that cannot be finished is cut off, so that nobody takes it for a whole one."""
+    """Send the archive. If it cannot be finished, the response is cut off, so that it does not look complete."""
     count = 0
     async with aclosing(store.files.of_job(job)) as tasks, Archive() as archive:
         async for task in tasks:
             count += len(task.outputs)
             if count > MAX_ARCHIVED:
                 message = f"job {job} has more than {MAX_ARCHIVED:,} output files"
-                raise LooplineError("too_many_files", message, f"bring them with `loopline fetch {job} DIR`")
+                raise LooplineError("too_many_files", message, f"download them with `loopline fetch {job} DIR`")
             for file in task.outputs:
                 path = await files.path(job, file.sha256)
                 async with archive.add(f"{task.number}/{file.path}", path, task.finished_at) as pieces:
@@ -85,5 +85,5 @@ async def _send_archive(store: Store, files: RetainedFiles, job: int, response: 
 
 
 def _attached(name: str) -> dict[str, str]:
-    """For a browser to save, and never to show: its content is whatever a task wrote."""
+    """Return headers that have a browser save the file and never show it: a task may have written anything."""
     return {"Content-Disposition": f"attachment; filename*=UTF-8''{quote(name, safe='')}"}

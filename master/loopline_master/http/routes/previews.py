@@ -1,4 +1,4 @@
-"""What would come of a job: looked at before it is submitted."""
+"""Previews: what a job would be, before it is submitted."""
 
 from __future__ import annotations
 

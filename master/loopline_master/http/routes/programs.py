@@ -1,4 +1,4 @@
-"""The job database: what the grid knows of its users' programs."""
+"""Programs: what the grid has learnt from past runs."""
 
 from __future__ import annotations
 

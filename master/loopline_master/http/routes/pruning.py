@@ -1,4 +1,4 @@
-"""Removing files that nobody needs."""
+"""Pruning: removes files that no job needs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whose turn it is."""
+"""The queue: jobs in the order of their turns."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What workers said of themselves over time: the spare CPU of the grid, and what became of it."""
+"""Samples of workers over time: the spare CPU of the grid, and how much of it was used."""
 
 from __future__ import annotations
 

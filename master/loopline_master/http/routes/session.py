@@ -1,4 +1,4 @@
-"""Signing in and out, from a browser."""
+"""Sessions: signing in and out from a browser."""
 
 from __future__ import annotations
 

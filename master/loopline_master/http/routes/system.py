@@ -1,4 +1,4 @@
-"""The master itself: is it well, what has it done, has it kept its promise, and this API's description."""
+"""The master itself: health, metrics, the audit of the guarantee, and the accuracy of ETAs."""
 
 from __future__ import annotations
 
@@ -13,13 +13,12 @@ from loopline_master.http.operations import Routes
 from loopline_master.metrics import MEDIA_TYPE, Metrics
 from loopline_master.settings import MasterSettings
 from loopline_master.store import Store
+from loopline_master.timings import READY_WITHIN_S
 from loopline_shared.errors import LooplineError
 from loopline_shared.rest.address import API_PREFIX
 from loopline_shared.rest.bodies import ForecastReport, Health, PassingReport
 
 routes = Routes("system", prefix="")
-
-CHECK_WITHIN_S = 5.0
 
 
 @routes(f"GET {API_PREFIX}/passing", READERS)
@@ -59,8 +58,8 @@ async def get_metrics(store: Store, settings: MasterSettings, metrics: Metrics, 
 async def _check(store: Store) -> None:
     """Raises LooplineError if the database takes no writing, or takes too long."""
     try:
-        async with asyncio.timeout(CHECK_WITHIN_S):
+        async with asyncio.timeout(READY_WITHIN_S):
             await store.check()
     except TimeoutError:
-        message = f"the database has not answered within {CHECK_WITHIN_S:g} s"
+        message = f"the database has not answered within {READY_WITHIN_S:g} s"
         raise LooplineError("not_ready", message, status=503) from None

@@ -1,4 +1,4 @@
-"""A job's tasks: what became of them, and what they wrote."""
+"""The tasks of a job: their attempts and their output."""
 
 from __future__ import annotations
 

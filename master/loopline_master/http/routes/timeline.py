@@ -1,4 +1,4 @@
-"""What ran where, for drawing: whole windows of time in one answer."""
+"""The timeline: attempts in a window of time, in one answer, for drawing."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ routes = Routes("timeline")
 
 LAST_S = 3600.0
 MAX_BARS = 50_000
-_LEVEL = 3  # a third of the time of gzip's own choice, a tenth more bytes
+_LEVEL = 3  # takes a third of the time of gzip's default, for a tenth more bytes
 
 Since = Annotated[Moment, Field(description="Begin, in seconds since 1970; else an hour before the end")]
 Until = Annotated[Moment, Field(description="End, in seconds since 1970; else now")]
@@ -83,7 +83,7 @@ async def _trace(request: web.Request, window: Window, name: str) -> web.Respons
 
 
 async def _answer(request: web.Request, pack: Callable[[], bytes]) -> web.Response:
-    """Packed in a thread: the master goes on meanwhile."""
+    """Answer with JSON, encoded and compressed in a thread while the master goes on."""
     is_zipped = "gzip" in request.headers.get("Accept-Encoding", "")
     body = await asyncio.to_thread(lambda: gzip.compress(pack(), _LEVEL, mtime=0) if is_zipped else pack())
     headers = {"Vary": "Accept-Encoding"} | ({"Content-Encoding": "gzip"} if is_zipped else {})

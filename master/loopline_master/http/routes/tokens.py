@@ -1,4 +1,4 @@
-"""Tokens, and who is asking."""
+"""Tokens: create, list, revoke."""
 
 from __future__ import annotations
 

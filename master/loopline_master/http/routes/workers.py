@@ -1,4 +1,4 @@
-"""Workers: looked at, drained, and linked."""
+"""Workers: list, drain, explain, and their links."""
 
 from __future__ import annotations
 
