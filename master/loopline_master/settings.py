@@ -63,14 +63,26 @@ else:
 class Limits(_LimitsBase):
     """Upper bounds of everything that could grow without end; each is enforced with a clear error."""
 
-    max_body_bytes: Annotated[Amount, Field(description="of one request, a job's above all")] = 16 * _MIB
-    max_file_bytes: Annotated[Amount, Field(description="of one file under /files")] = 1024 * _MIB
-    disk_reserve_bytes: Annotated[int, Field(ge=0, description="kept free of files, for the database")] = 256 * _MIB
-    max_unfinished_uploads: Annotated[Amount, Field(description="kept, to be gone on with")] = 1000
-    max_page: Annotated[Amount, Field(description="items of one page")] = 1000
-    max_inbox: Annotated[Amount, Field(description="requests waiting for the scheduler")] = 10_000
-    max_frames: Annotated[Amount, Field(description="waiting to be sent to one worker")] = 100
-    max_listeners: Annotated[Amount, Field(description="of /events and of results, at once")] = 500
+    max_body_bytes: Annotated[
+        Amount, Field(description="the longest body of a request; a large job is the usual case")
+    ] = 16 * _MIB
+    max_file_bytes: Annotated[Amount, Field(description="the largest file that can be uploaded")] = 1024 * _MIB
+    disk_reserve_bytes: Annotated[
+        int, Field(ge=0, description="disk space that files leave free for the database")
+    ] = 256 * _MIB
+    max_unfinished_uploads: Annotated[Amount, Field(description="interrupted uploads that are kept for resuming")] = (
+        1000
+    )
+    max_page: Annotated[Amount, Field(description="the most items of one page of a list")] = 1000
+    max_inbox: Annotated[Amount, Field(description="requests that may wait for the scheduler; more are refused")] = (
+        10_000
+    )
+    max_frames: Annotated[
+        Amount, Field(description="messages that may wait for one worker; with more it is disconnected")
+    ] = 100
+    max_listeners: Annotated[
+        Amount, Field(description="streams (events, results, output) that may be open at once")
+    ] = 500
 
     def page_size(self, limit: int) -> int:
         """Return the number of items of a page for which a client has asked for ``limit``."""
@@ -82,20 +94,31 @@ class MasterSettings(_SettingsBase):
 
     table: ClassVar[str] = "master"
 
-    host: Annotated[str, Field(description="where to listen; 0.0.0.0 is everywhere")] = "127.0.0.1"
-    port: Annotated[int, Field(ge=0, le=65535, description="0 takes a free one")] = DEFAULT_PORT
-    data_dir: Annotated[Path, Field(default_factory=_data_dir, description="database, files, tokens")]
-    database_url: Annotated[str | None, Field(description="a database elsewhere, such as PostgreSQL")] = None
-    keep_samples_days: Annotated[
-        float, Field(gt=0, le=366, description="how long what workers said of themselves is kept, a minute each")
-    ] = 14.0
-    tokens: Annotated[bool, Field(description="false: all that can connect are admins; on loopback only")] = True
-    worker_token_file: Annotated[Path | None, Field(description="where to write the workers' token as well")] = None
-    retention_days: Annotated[
-        float | None, Field(ge=0, le=36500, description="how long files of jobs that are over are kept; for ever")
+    host: Annotated[str, Field(description="address to listen on; 0.0.0.0 means all addresses")] = "127.0.0.1"
+    port: Annotated[int, Field(ge=0, le=65535, description="port to listen on; 0 takes a free one")] = DEFAULT_PORT
+    data_dir: Annotated[
+        Path, Field(default_factory=_data_dir, description="folder of the database, the files and the tokens")
+    ]
+    database_url: Annotated[
+        str | None, Field(description="URL of another database, such as PostgreSQL; by default SQLite in data_dir")
     ] = None
-    file_grace_s: Annotated[Period, Field(description="so old, a file that no job names is removed")] = 7 * 86400.0
-    prune_every_s: Annotated[Period, Field(description="how often files that nobody needs are looked for")] = 3600.0
+    keep_samples_days: Annotated[
+        float, Field(gt=0, le=366, description="for how many days samples of workers (one a minute) are kept")
+    ] = 14.0
+    tokens: Annotated[
+        bool, Field(description="ask for tokens; without them whoever can connect is an admin (on loopback only)")
+    ] = True
+    worker_token_file: Annotated[Path | None, Field(description="another file to write the workers' token to")] = None
+    retention_days: Annotated[
+        float | None,
+        Field(ge=0, le=36500, description="for how many days files of ended jobs are kept; by default for ever"),
+    ] = None
+    file_grace_s: Annotated[Period, Field(description="the age at which a file that no job names is removed")] = (
+        7 * 86400.0
+    )
+    prune_every_s: Annotated[Period, Field(description="pause between two searches for files that no job needs")] = (
+        3600.0
+    )
     webhook_hosts: Annotated[
         list[str],
         Field(
@@ -104,7 +127,7 @@ class MasterSettings(_SettingsBase):
     ]
     notify_commands: Annotated[
         dict[Name, Annotated[list[str], Field(min_length=1)]],
-        Field(default_factory=dict, description="commands that jobs may name, to tell somebody that they are over"),
+        Field(default_factory=dict, description="commands that jobs may name to be notified of their end"),
     ]
     limits: Limits = Limits()
 
