@@ -33,6 +33,7 @@ from loopline_master.notify.notifier import Notifier
 from loopline_master.notify.webhook import Webhooks, secret_in
 from loopline_master.settings import Limits, MasterSettings
 from loopline_master.store import Store
+from loopline_master.submissions.dry_run import DryRuns
 from loopline_master.submissions.key_lock import KeyLock
 from loopline_master.submissions.retries import Retries
 from loopline_master.submissions.submissions import Submissions
@@ -100,7 +101,7 @@ def _add_submissions(parts: Parts) -> None:
         notify_commands=parts[MasterSettings].notify_commands,
     )
     retries = Retries(store, engine, files=parts[RetainedFiles], retention=parts[Retention], lock=lock)
-    parts.add(submissions, retries)
+    parts.add(submissions, retries, DryRuns(parts[Scheduler], parts[Blobs], parts[RowFiles]))
 
 
 def _add_streams(parts: Parts) -> None:

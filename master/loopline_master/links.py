@@ -146,7 +146,7 @@ class _Farewell:
 
 
 class WorkerLink:
-    """One connection: a protocol session, and a bounded queue of messages to be sent."""
+    """A connection of a worker: a protocol session, and a bounded queue of messages to be sent."""
 
     def __init__(
         self,

@@ -27,10 +27,10 @@ Cursor = tuple[float, int]
 
 @dataclass(eq=False, slots=True)
 class Subscription(Generic[End]):
-    """One reader's subscription to one job.
+    """A reader's subscription to one job.
 
-    ``put`` takes results to be sent and returns True if there is room for more; with a state, the job has ended in it
-    and these results are the last. ``end_of`` makes the result of a finished task from its decisive attempt, or
+    ``put`` takes results to be sent and returns True if there is room for more; with a state, the job has ended in
+    it and these results are the last. ``end_of`` makes the result of a finished task from its decisive attempt, or
     returns None if it is not complete in memory. ``on_behind`` is called when the rest must be read from disk.
     """
 
@@ -59,7 +59,7 @@ AnySubscription = Subscription[Any]
 
 
 class Subscriptions:
-    """All subscriptions, by job: a listener of the change feed."""
+    """The subscriptions, by job: a listener of the change feed."""
 
     def __init__(self) -> None:
         self._of_job: dict[int, list[AnySubscription]] = {}

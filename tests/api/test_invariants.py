@@ -71,7 +71,9 @@ async def test_a_breach_is_logged_and_counted(
         with caplog.at_level(logging.ERROR):
             sampler = master.parts[invariant_sampler.InvariantSampler]
             sampler.sample()
-        assert await counts(master) == (samples + 1, 1)
+        after = await counts(master)  # a step of the engine may have sampled, too
+        assert after[0] > samples
+        assert after[1] > 0
         assert "breaks an invariant" in caplog.text
 
 

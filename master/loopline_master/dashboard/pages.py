@@ -52,7 +52,7 @@ _WORTH_IT_BYTES = 500
 
 @dataclass(frozen=True)
 class Asset:
-    """One file of the page, ready to be sent."""
+    """An asset of the page, ready to be sent."""
 
     content: bytes
     content_type: str

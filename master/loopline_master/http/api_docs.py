@@ -61,16 +61,19 @@ _SCRIPT = """SwaggerUIBundle({
 
 @routes("GET /openapi.json", OPEN, is_documented=False)
 async def get_document(document: ApiDocument) -> web.Response:
+    """Return the OpenAPI document."""
     return web.Response(text=await document.text(), content_type="application/json")
 
 
 @routes("GET /docs", OPEN, is_documented=False)
 async def get_docs() -> web.Response:
+    """Return the page."""
     return _own(_PAGE, "text/html")
 
 
 @routes("GET /docs/init.js", OPEN, is_documented=False)
 async def get_docs_script() -> web.Response:
+    """Return the script that starts the page."""
     return _own(_SCRIPT, "text/javascript")
 
 
@@ -78,6 +81,7 @@ async def get_docs_script() -> web.Response:
 async def get_docs_file(
     name: Literal["swagger-ui.css", "swagger-ui-bundle.js", "favicon-32x32.png"],
 ) -> web.FileResponse:
+    """Return a file of Swagger UI."""
     return web.FileResponse(_SWAGGER_UI / name)
 
 

@@ -69,7 +69,7 @@ class Parameter:
 
 @dataclass(frozen=True)
 class Operation:
-    """One operation: its route, its access, and the handler whose signature says the rest."""
+    """An operation of the API: its route, its access, and the handler whose signature says the rest."""
 
     method: str
     path: str

@@ -11,7 +11,7 @@ Part = TypeVar("Part")
 
 
 class Parts:
-    """One object of each type: ``parts[Store]`` is the master's store."""
+    """The master's parts, one object of each type: ``parts[Store]`` is the store."""
 
     def __init__(self, *parts: object) -> None:
         self._by_type: dict[type, object] = {}

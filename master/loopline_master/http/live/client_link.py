@@ -53,7 +53,7 @@ MOST_REASON_BYTES = 123  # of a WebSocket close frame
 async def open_calls(
     calls: ClientLinks, limits: Limits, streams: OpenStreams, request: web.Request
 ) -> web.WebSocketResponse:
-    """The WebSocket of a client that calls functions; protocol/client_link.py says what is spoken on it."""
+    """Open the WebSocket of a client that calls functions; protocol/client_link.py defines its messages."""
     socket = web.WebSocketResponse(
         compress=False,
         heartbeat=STILL_HERE_EVERY_S,

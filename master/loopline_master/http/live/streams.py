@@ -47,9 +47,9 @@ async def stream_results(
     cursor: ResultCursor | None = None,
     follow: Follow = True,
 ) -> web.StreamResponse:
-    """Results of a job's tasks as they finish: a TaskResult a line, until the job has ended.
+    """Stream the results of a job's tasks as they finish: a TaskResult on each line, until the job has ended.
 
-    Lines may be empty: they say that the master is still there.
+    Empty lines show that the master is still there.
     """
     with streams.seat():
         source = followed if follow else stored
@@ -67,9 +67,9 @@ async def stream_results(
 async def stream_events(
     changes: ChangeFeed, streams: OpenStreams, request: web.Request, rest_s: RestSeconds = STREAM_REST_S
 ) -> web.StreamResponse:
-    """Server-sent events: the numbers and names of jobs and workers that have changed, a GridChange each.
+    """Stream the names of jobs and workers that have changed, as server-sent events: a GridChange each.
 
-    The first one says `missed`: look at everything once, then at what is named.
+    The first event says `missed`: read everything once, then what is named.
     """
     with streams.seat(), changes.read() as reader:
         response = await _begin(request, _SSE)

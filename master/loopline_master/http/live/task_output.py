@@ -28,7 +28,7 @@ _PIECE_BYTES = 2**18
 
 
 class TaskOutput:
-    """What tasks write to stdout and stderr: stored, or followed while they write it."""
+    """Output of tasks on stdout and stderr: stored, or followed while it is written."""
 
     def __init__(
         self,

@@ -30,8 +30,8 @@ async def put_file(
 ) -> web.Response:
     """Store a file. Its content must have this SHA-256; storing it again changes nothing.
 
-    An upload that was cut off can be gone on with: HEAD answers 404 with an Upload-Offset, and a PUT with
-    Content-Range brings the rest from there on.
+    An interrupted upload can be resumed: HEAD answers 404 with an Upload-Offset, and a PUT with Content-Range
+    brings the rest from there on.
     """
     span = _span(content_range) if content_range else WHOLE
     content = request.content.iter_chunked(_CHUNK_BYTES)
@@ -41,9 +41,9 @@ async def put_file(
 
 @routes("HEAD /files/{sha256}", ALL, **_SEALED)
 async def head_file(blobs: Blobs, sha256: FileHash) -> web.StreamResponse:
-    """Whether a file is here, and how long it is; a file that is here stays for a while, to be named by a job.
+    """Return the size of a file; a file that is here is retained for a while, so that a job can name it.
 
-    Of one that is not, Upload-Offset says how much has come in of an upload that was cut off.
+    If it is not here, Upload-Offset tells how much of an interrupted upload has arrived.
     """
     if await asyncio.to_thread(blobs.retain, sha256) is not None:
         return _file(blobs, sha256)
@@ -54,7 +54,7 @@ async def head_file(blobs: Blobs, sha256: FileHash) -> web.StreamResponse:
 
 @routes("GET /files/{sha256}", ALL, **_SEALED)
 async def get_file(blobs: Blobs, sha256: FileHash) -> web.FileResponse:
-    """A file, or a range of its bytes."""
+    """Return a file, or a range of its bytes."""
     return _file(blobs, sha256)
 
 

@@ -28,8 +28,8 @@ async def submit_job(
 ) -> Submission:
     """Submit a job.
 
-    Answered once the job is on disk. With an Idempotency-Key it is safe to repeat: the same body gets the same
-    answer, another body is declined.
+    The answer comes once the job is on disk. With an Idempotency-Key the request is safe to repeat: the same body
+    gets the same answer, another body is declined.
     """
     return await submissions.submit(caller.name, body, idempotency_key)
 
@@ -53,31 +53,31 @@ async def list_jobs(
 
 @routes("GET /jobs/{job}", READERS)
 async def get_job(store: Store, forecaster: Forecaster, job: JobNumber) -> JobDetail:
-    """One job, with what was submitted."""
+    """Return one job, with what was submitted."""
     return forecaster.with_eta(found(await store.jobs.detail(job), f"job {job}"))
 
 
 @routes("POST /jobs/{job}/cancel", USERS, declines=(409,))
 async def cancel_job(engine: Engine, store: Store, caller: Caller, job: JobNumber) -> JobView:
-    """Give a job up: its attempts are stopped."""
+    """Cancel a job: its attempts are stopped."""
     return await _steer(engine, store, caller, JobCancelled(job))
 
 
 @routes("POST /jobs/{job}/pause", USERS, declines=(409,))
 async def pause_job(engine: Engine, store: Store, caller: Caller, job: JobNumber) -> JobView:
-    """Start nothing more of a job; what runs goes on. While paused it holds no other job."""
+    """Pause a job: its running tasks finish, no others start, and it holds no other job."""
     return await _steer(engine, store, caller, JobPaused(job))
 
 
 @routes("POST /jobs/{job}/resume", USERS, declines=(409,))
 async def resume_job(engine: Engine, store: Store, caller: Caller, job: JobNumber) -> JobView:
-    """Go on with a paused job."""
+    """Resume a paused job."""
     return await _steer(engine, store, caller, JobResumed(job))
 
 
 @routes("POST /jobs/{job}/retry", USERS, declines=(409, 410, 503))
 async def retry_job(retries: Retries, store: Store, caller: Caller, job: JobNumber) -> JobView:
-    """Try the unsuccessful tasks of a failed or cancelled job again; it counts as the last to come."""
+    """Retry the unsuccessful tasks of a failed or cancelled job; it counts as the last to arrive."""
     caller.check_may_steer((await job_view(store, job)).owner)
     await retries.retry(job)
     return await job_view(store, job)
@@ -85,7 +85,7 @@ async def retry_job(retries: Retries, store: Store, caller: Caller, job: JobNumb
 
 @routes("GET /jobs/{job}/explain", READERS)
 async def explain_this_job(scheduler: Scheduler, store: Store, job: JobNumber) -> Explanation:
-    """Why a job is where it is."""
+    """Explain the state of a job."""
     view = await job_view(store, job)
     ended = await store.jobs.states(view.waiting_for) if view.waiting_for else {}
     waiting = explain_job(scheduler, job, ended)

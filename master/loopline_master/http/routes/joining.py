@@ -35,19 +35,19 @@ async def list_join_tokens(
 async def create_join_token(
     auth: Auth, settings: MasterSettings, request: web.Request, body: JoinTokenRequest
 ) -> JoinTokenCreated:
-    """Make a token with which a computer, or so many, can join. Its secret is in this answer, and nowhere else."""
+    """Make a token with which a number of computers can join. Its secret is in this answer only."""
     return await auth.create_join_token(body, _address(request, settings.is_private))
 
 
 @routes("POST /join-tokens/{token}/revoke", ADMINS)
 async def revoke_join_token(store: Store, token: TokenId) -> JoinTokenView:
-    """Let nobody in with it from now on; those who are in stay."""
+    """Revoke a join token; computers that have joined with it stay."""
     return found(await store.tokens.revoke_join_token(token, time.time()), f"join token {token}")
 
 
 @routes("POST /join", OPEN, status=201, declines=(403, 429))
 async def join(auth: Auth, request: web.Request, body: JoinRequest) -> TokenView:
-    """Let a computer in. The same wish twice is granted once: ask again where the answer was lost."""
+    """Let a computer join. The same request twice is granted once: repeat it if the answer was lost."""
     return await auth.join(body, request.remote or "")
 
 

@@ -28,7 +28,7 @@ MAX_ARCHIVED = 100_000
 
 @routes("GET /jobs/{job}/tasks/{task}/outputs", READERS)
 async def list_outputs(store: Store, job: JobNumber, task: TaskNumber) -> OutputFiles:
-    """List the files that a task left, by what its job declares as outputs."""
+    """List the output files of a task, by the outputs that its job declares."""
     task_id = TaskId(job, task)
     files = await store.files.of_task(task_id)
     if files is None:
@@ -40,7 +40,7 @@ async def list_outputs(store: Store, job: JobNumber, task: TaskNumber) -> Output
 async def get_output(
     store: Store, files: RetainedFiles, job: JobNumber, task: TaskNumber, path: OutputPath
 ) -> web.FileResponse:
-    """One file that a task left, or a range of its bytes."""
+    """Return one output file of a task, or a range of its bytes."""
     task_id = TaskId(job, task)
     outputs = found(await store.files.of_task(task_id), f"output of task {task_id}")
     file = found(next((file for file in outputs if file.path == path), None), f"output {path} of task {task_id}")
@@ -52,7 +52,7 @@ async def get_output(
 async def get_archive(
     store: Store, files: RetainedFiles, streams: OpenStreams, request: web.Request, job: JobNumber
 ) -> web.StreamResponse:
-    """All files that a job's tasks have left until now, as a ZIP archive: `3/x.csv` of task 3."""
+    """Return all output files of a job so far as a ZIP archive: `3/x.csv` of task 3."""
     await job_view(store, job)
     first = await anext(aiter(store.files.of_job(job)), None)
     if first is None:

@@ -21,6 +21,6 @@ async def list_programs(
     cursor: Cursor | None = None,
     limit: Limit = 100,
 ) -> Page[ProgramView]:
-    """List programs, the latest used first: their runs, and what the next is expected to come to."""
+    """List programs, the latest used first: their past runs, and the prediction for the next one."""
     size = limits.page_size(limit)
     return await store.programs.page(owner=owner, name=name, cursor=cursor, limit=size)

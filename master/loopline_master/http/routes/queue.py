@@ -13,7 +13,8 @@ routes = Routes("jobs")
 
 @routes("GET /queue", READERS)
 async def get_queue(scheduler: Scheduler) -> Queue:
-    """The jobs in the grid in the order in which the policy comes to them, and which job holds each; then those
-    that wait for others to succeed.
+    """List the jobs in the grid in the order of the policy, with the job that holds each.
+
+    Jobs that wait for others to succeed come last.
     """
     return Queue(queue(scheduler.state))

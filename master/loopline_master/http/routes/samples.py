@@ -28,7 +28,7 @@ Points = Annotated[int, Field(ge=1, le=5000, description="At most so many: of mo
 async def get_samples(
     store: Store, since: Since | None = None, until: Until | None = None, points: Points = 1000
 ) -> Samples:
-    """What all workers together offered and used, by the minute."""
+    """Return the CPU that all workers together offered and used, by the minute."""
     return await _between(store, None, since, until, points)
 
 
@@ -40,7 +40,7 @@ async def get_samples_of_worker(
     until: Until | None = None,
     points: Points = 1000,
 ) -> Samples:
-    """What one worker offered and used, by the minute."""
+    """Return the CPU that one worker offered and used, by the minute."""
     found(await store.workers.detail(worker), f"worker {worker}")
     return await _between(store, worker, since, until, points)
 

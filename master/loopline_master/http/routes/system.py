@@ -23,34 +23,36 @@ routes = Routes("system", prefix="")
 
 @routes(f"GET {API_PREFIX}/passing", READERS)
 async def get_passing(store: Store, settings: MasterSettings) -> PassingReport:
-    """The audit of the order guarantee, from the stored rows: `passings` must be 0."""
+    """Return the audit of the order guarantee, from the stored rows: `passings` must be 0."""
     return await store.passings(settings.scheduler.order)
 
 
 @routes(f"GET {API_PREFIX}/forecasts", READERS)
 async def get_forecasts(forecaster: Forecaster) -> ForecastReport:
-    """How well past ETAs held: of completed jobs, the shares that had completed by the p50 and the p90 that were told
-    at certain moments.
+    """Return the accuracy of past ETAs.
+
+    Of completed jobs, these are the shares that had completed by the p50 and by the p90 that users were told at
+    certain moments.
     """
     return forecaster.report()
 
 
 @routes("GET /healthz", OPEN)
 async def get_health() -> Health:
-    """The process is there."""
+    """Report that the process runs."""
     return Health(status="ok")
 
 
 @routes("GET /readyz", OPEN, declines=(503,))
 async def get_readiness(store: Store) -> Health:
-    """The master does its work: the database can be written, and the scheduler goes on."""
+    """Report that the master works: the database can be written, and the scheduler takes steps."""
     await _check(store)
     return Health(status="ok")
 
 
 @routes("GET /metrics", READERS, media_type="text/plain")
 async def get_metrics(store: Store, settings: MasterSettings, metrics: Metrics, scheduler: Scheduler) -> web.Response:
-    """Counters and gauges for Prometheus."""
+    """Return counters and gauges for Prometheus."""
     audit = await store.passings(settings.scheduler.order, limit=0)
     return web.Response(body=metrics.render(scheduler, audit), headers={"Content-Type": MEDIA_TYPE})
 

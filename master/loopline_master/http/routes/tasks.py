@@ -39,7 +39,7 @@ async def list_tasks(
 
 @routes("GET /jobs/{job}/tasks/{task}", READERS)
 async def get_task(store: Store, row_files: RowFiles, job: JobNumber, task: TaskNumber) -> TaskDetail:
-    """One task, with its attempts."""
+    """Return one task, with its attempts."""
     task_id = TaskId(job, task)
     detail = found(await store.tasks.detail(task_id, row_files.rows), f"task {task_id}")
     return detail.model_copy(update={"outputs": list(await store.files.of_task(task_id) or ())})
@@ -49,7 +49,7 @@ async def get_task(store: Store, row_files: RowFiles, job: JobNumber, task: Task
 async def get_stdout(
     output: TaskOutput, request: web.Request, job: JobNumber, task: TaskNumber, follow: FollowTask = False
 ) -> web.StreamResponse:
-    """What a task wrote to stdout: its accepted attempt, else the one that ended last."""
+    """Return a task's stdout: that of its accepted attempt, else of the one that ended last."""
     return await output.answer(request, TaskId(job, task), "stdout", is_followed=follow)
 
 
@@ -57,13 +57,13 @@ async def get_stdout(
 async def get_stderr(
     output: TaskOutput, request: web.Request, job: JobNumber, task: TaskNumber, follow: FollowTask = False
 ) -> web.StreamResponse:
-    """What a task wrote to stderr: its accepted attempt, else the one that ended last."""
+    """Return a task's stderr: that of its accepted attempt, else of the one that ended last."""
     return await output.answer(request, TaskId(job, task), "stderr", is_followed=follow)
 
 
 @routes("GET /jobs/{job}/tasks/{task}/explain", READERS)
 async def explain_this_task(scheduler: Scheduler, store: Store, job: JobNumber, task: TaskNumber) -> Explanation:
-    """Why a task is where it is."""
+    """Explain the state of a task."""
     task_id = TaskId(job, task)
     return explain_task(scheduler, task_id) or explain_ended_task(
         found(await store.tasks.detail(task_id), f"task {task_id}")

@@ -41,7 +41,7 @@ async def get_timeline(
     worker: WorkerName | None = None,
     limit: Bars = 10_000,
 ) -> web.Response:
-    """Attempts that were on their workers at some time of a window, in columns, and when last tasks were held."""
+    """Return the attempts in a window of time, in columns, and the times for which last tasks were held."""
     window = await _window(store, since, until, job, worker, limit)
     return await _answer(request, lambda: columns.timeline(window))
 
@@ -55,14 +55,16 @@ async def get_trace(
     worker: WorkerName | None = None,
     limit: Bars = 10_000,
 ) -> web.Response:
-    """The same as Chrome trace-event JSON, for Perfetto or speedscope."""
+    """Return the timeline as Chrome trace-event JSON, for Perfetto or speedscope."""
     window = await _window(store, since, until, None, worker, limit)
     return await _trace(request, window, "timeline")
 
 
 @routes("GET /jobs/{job}/trace", READERS, answer=Trace)
 async def get_trace_of_job(store: Store, request: web.Request, job: JobNumber) -> web.Response:
-    """A job's attempts as Chrome trace-event JSON, for Perfetto or speedscope; of more than 50,000 the latest."""
+    """Return a job's attempts as Chrome trace-event JSON, for Perfetto or speedscope; of more than 50,000 the
+    latest.
+    """
     await job_view(store, job)
     window = await _window(store, 0.0, None, job, None, MAX_BARS)
     return await _trace(request, window, f"job-{job}")

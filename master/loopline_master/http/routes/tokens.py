@@ -31,17 +31,17 @@ async def list_tokens(
 
 @routes("POST /tokens", ADMINS, status=201)
 async def create_token(auth: Auth, body: TokenRequest) -> TokenCreated:
-    """Make a token. Its secret is in this answer, and nowhere else."""
+    """Make a token. Its secret is in this answer only."""
     return await auth.create(body.name, body.role)
 
 
 @routes("POST /tokens/{token}/revoke", ADMINS)
 async def revoke_token(auth: Auth, token: TokenId) -> TokenView:
-    """Make a token useless from now on."""
+    """Revoke a token."""
     return found(await auth.revoke(token), f"token {token}")
 
 
 @routes("GET /whoami", ALL)
 async def whoami(caller: Caller) -> Whoami:
-    """Whose token this is."""
+    """Return the name and the role of the token's owner."""
     return Whoami(name=caller.name, role=caller.role, version=__version__)

@@ -37,31 +37,31 @@ async def list_workers(
 
 @routes("GET /workers/{worker}", READERS)
 async def get_worker(store: Store, worker: WorkerName, last_hour: WithLastHour = False) -> WorkerView:
-    """One worker."""
+    """Return one worker."""
     return found(await store.workers.detail(worker, last_hour=last_hour), f"worker {worker}")
 
 
 @routes("GET /workers/{worker}/explain", READERS)
 async def explain_this_worker(scheduler: Scheduler, worker: WorkerName) -> Explanation:
-    """Why a worker does what it does, or nothing."""
+    """Explain what a worker does, or why it does nothing."""
     return found(explain_worker(scheduler, worker), f"worker {worker}")
 
 
 @routes("POST /workers/{worker}/drain", ADMINS)
 async def drain_worker(engine: Engine, store: Store, worker: WorkerName) -> WorkerView:
-    """Let a worker finish what it has, and give it nothing more."""
+    """Drain a worker: it finishes its tasks, and gets no new ones."""
     return await _steer(engine, store, worker, WorkerDrained)
 
 
 @routes("POST /workers/{worker}/undrain", ADMINS)
 async def undrain_worker(engine: Engine, store: Store, worker: WorkerName) -> WorkerView:
-    """Give a drained worker tasks again."""
+    """End the draining of a worker: it gets tasks again."""
     return await _steer(engine, store, worker, WorkerUndrained)
 
 
 @routes("GET /link", WORKERS, is_documented=False)
 async def open_link(links: WorkerLinks, caller: Caller, request: web.Request) -> web.WebSocketResponse:
-    """The WebSocket of a worker; loopline_shared/protocol says what is spoken on it."""
+    """Open the WebSocket of a worker; loopline_shared/protocol defines its messages."""
     return await links.serve(request, caller.worker)
 
 

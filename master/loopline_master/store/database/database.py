@@ -1,4 +1,4 @@
-"""One database, by URL: one connection that writes, and a few that only read.
+"""A database, by URL: one connection that writes, and a few that only read.
 
 The rest of the store are plain functions of a connection, called ``work``. On SQLite they run in threads, a whole
 transaction at a time (sqlite.py). On PostgreSQL they run through SQLAlchemy's bridge to an asynchronous driver.

@@ -33,7 +33,7 @@ class TaskFiles(NamedTuple):
 
 
 class Removal(NamedTuple):
-    """When and why the files of a job were removed."""
+    """The time and the reason of the removal of a job's files."""
 
     at: float
     reason: str
