@@ -57,7 +57,7 @@ class Engine:
         self._scheduler, self._store, self._clock = scheduler, store, clock
         self._inbox: deque[tuple[Event, Ticket]] = deque()
         self._taken: list[tuple[Event, Ticket]] = []
-        self._called = asyncio.Event()
+        self._woken = asyncio.Event()
         self._end: Exception | None = None
 
     async def ask(self, event: Event) -> Done | Submitted:
@@ -79,7 +79,7 @@ class Engine:
         ticket = asyncio.get_running_loop().create_future()
         if self._end is None:
             self._inbox.append((event, ticket))
-            self._called.set()
+            self._woken.set()
         else:
             _break(ticket, self._end)
         return ticket
@@ -87,7 +87,7 @@ class Engine:
     def stop(self) -> None:
         """End ``run`` after the commit that is under way."""
         self._end = self._end or _stopping()
-        self._called.set()
+        self._woken.set()
 
     async def run(self, links: AssignSink) -> None:
         """Work until stopped. An error is raised here and to those who wait for a reply."""
@@ -130,11 +130,11 @@ class Engine:
         """Wait for an event, or for the time at which the scheduler wants a step without one."""
         if self._inbox or self._end is not None:
             return
-        self._called.clear()
+        self._woken.clear()
         alarm, wake_at = None, self._scheduler.wake_at
         if wake_at is not None:
-            alarm = asyncio.get_running_loop().call_later(max(0.0, wake_at - self._clock()), self._called.set)
-        await self._called.wait()
+            alarm = asyncio.get_running_loop().call_later(max(0.0, wake_at - self._clock()), self._woken.set)
+        await self._woken.wait()
         if alarm:
             alarm.cancel()
 

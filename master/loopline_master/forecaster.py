@@ -19,7 +19,7 @@ from loopline_master.core.estimates.calibration import MOMENTS, Calibration, Eta
 from loopline_master.core.estimates.eta import Forecast, Outlook, Unknown
 from loopline_master.core.scheduler import Scheduler
 from loopline_master.store.eta_records import EtaRecords, JudgedEta, ToldEta
-from loopline_master.timings import ETA_FRESH_FOR_S, ETA_FRESH_SHARE, ETA_LOOK_BACK_EVERY_S
+from loopline_master.timings import ETA_CALIBRATE_EVERY_S, ETA_FRESH_FOR_S, ETA_FRESH_SHARE
 from loopline_shared.rest.bodies import Eta, ForecastReport, JobView, MomentReport
 
 View = TypeVar("View", bound=JobView)
@@ -34,20 +34,22 @@ class Forecaster:
         self._scheduler, self._store, self._clock = scheduler, store, clock
         self._outlook: Outlook = {}
         self._took_s = 0.0
-        self._looked_at = self._looked_back_at = float("-inf")
+        self._outlook_at = self._calibrated_at = float("-inf")
         self._calibration = Calibration()
         self._record: dict[int, MomentReport] = {}
-        self._kept: dict[int, tuple[int, int]] = {}  # by job: its arrival and the moment last kept
+        self._stored: dict[int, tuple[int, int]] = {}  # by job: its arrival and the moment last stored
 
     async def watch(self, changes: ChangeFeed) -> None:
         """Store the ETAs of each job at its moments, for ever."""
         with changes.read() as reader:
-            await self._look_back()
+            await self._calibrate()
             while True:
                 change = await reader.next()
-                await self._keep(self._due(change.jobs if not change.missed else list(self._scheduler.state.jobs)))
-                if self._clock() - self._looked_back_at >= ETA_LOOK_BACK_EVERY_S:
-                    await self._look_back()
+                await self._store_due(
+                    self._due(change.jobs if not change.missed else list(self._scheduler.state.jobs))
+                )
+                if self._clock() - self._calibrated_at >= ETA_CALIBRATE_EVERY_S:
+                    await self._calibrate()
                 await asyncio.sleep(ETA_FRESH_FOR_S)  # meanwhile changes gather
 
     def with_eta(self, view: View) -> View:
@@ -55,7 +57,7 @@ class Forecaster:
         job = self._scheduler.state.jobs.get(view.id)
         if job is None or job.is_over:
             return view
-        found = self._look().get(view.id, Unknown("nothing is known of it yet"))
+        found = self._current_outlook().get(view.id, Unknown("nothing is known of it yet"))
         if isinstance(found, Unknown):
             return view.model_copy(update={"eta_note": found.reason})
         moment = moment_of(job.succeeded + job.failed, job.task_count) or 0
@@ -66,22 +68,22 @@ class Forecaster:
         return ForecastReport(moments=[self._record.get(m, MomentReport(moment=m, jobs=0)) for m in MOMENTS])
 
     def _eta(self, moment: int, found: Forecast) -> Eta:
-        said, record = self._calibration.applied(moment, found), self._record.get(moment, _NOTHING)
+        told, record = self._calibration.applied(moment, found), self._record.get(moment, _NOTHING)
         return Eta(
-            p50_at=self._looked_at + said.p50_s,
-            p90_at=self._looked_at + said.p90_s,
-            based_on=said.based_on,
+            p50_at=self._outlook_at + told.p50_s,
+            p90_at=self._outlook_at + told.p90_s,
+            based_on=told.based_on,
             judged=record.jobs,
             p50_held=record.p50_held,
             p90_held=record.p90_held,
         )
 
-    def _look(self) -> Outlook:
+    def _current_outlook(self) -> Outlook:
         """Return the outlook. With very many jobs it is computed so rarely that other work is hardly delayed."""
         now = self._clock()
-        if now - self._looked_at >= max(ETA_FRESH_FOR_S, ETA_FRESH_SHARE * self._took_s):
+        if now - self._outlook_at >= max(ETA_FRESH_FOR_S, ETA_FRESH_SHARE * self._took_s):
             start = perf_counter()
-            self._outlook, self._looked_at = eta.outlook(self._scheduler.state), now
+            self._outlook, self._outlook_at = eta.outlook(self._scheduler.state), now
             self._took_s = perf_counter() - start
         return self._outlook
 
@@ -91,37 +93,47 @@ class Forecaster:
         for number in jobs:
             job = self._scheduler.state.jobs.get(number)
             if job is None or not job.is_live:
-                self._kept.pop(number, None)
+                self._stored.pop(number, None)
                 continue
             moment = moment_of(job.succeeded + job.failed, job.task_count)
-            if moment is not None and (job.arrival, moment) > self._kept.get(number, (0, -1)):
-                self._kept[number] = (job.arrival, moment)
+            if moment is not None and (job.arrival, moment) > self._stored.get(number, (0, -1)):
+                self._stored[number] = (job.arrival, moment)
                 due.append((number, moment))
         return due
 
-    async def _keep(self, due: list[tuple[int, int]]) -> None:
-        said = []
+    async def _store_due(self, due: list[tuple[int, int]]) -> None:
+        etas = []
         for number, moment in due:
-            job, model = self._scheduler.state.jobs[number], self._look().get(number)
+            job, model = self._scheduler.state.jobs[number], self._current_outlook().get(number)
             if isinstance(model, Forecast):
-                told, at = self._calibration.applied(moment, model), self._looked_at
-                when = at + told.p50_s, at + told.p90_s
-                said.append(ToldEta(number, job.arrival, moment, at, *when, model.p50_s, model.p90_s))
-        await self._store.keep(said)
+                told, at = self._calibration.applied(moment, model), self._outlook_at
+                etas.append(
+                    ToldEta(
+                        job=number,
+                        arrival=job.arrival,
+                        moment=moment,
+                        at=at,
+                        p50_at=at + told.p50_s,
+                        p90_at=at + told.p90_s,
+                        model_p50_s=model.p50_s,
+                        model_p90_s=model.p90_s,
+                    )
+                )
+        await self._store.add(etas)
 
-    async def _look_back(self) -> None:
+    async def _calibrate(self) -> None:
         judged = await self._store.judged()
         self._calibration = Calibration(_outcome(one) for one in judged)
         by_moment: dict[int, list[JudgedEta]] = defaultdict(list)
         for one in judged:
-            by_moment[one.said.moment].append(one)
+            by_moment[one.eta.moment].append(one)
         self._record = {moment: _report(moment, those) for moment, those in by_moment.items()}
-        self._looked_back_at = self._clock()
+        self._calibrated_at = self._clock()
 
 
 def _outcome(judged: JudgedEta) -> EtaOutcome:
-    said = judged.said
-    return EtaOutcome(said.moment, said.model_p50_s, said.model_p90_s, judged.completed_at - said.at)
+    eta = judged.eta
+    return EtaOutcome(eta.moment, eta.model_p50_s, eta.model_p90_s, judged.completed_at - eta.at)
 
 
 def _report(moment: int, judged: list[JudgedEta]) -> MomentReport:
@@ -129,6 +141,6 @@ def _report(moment: int, judged: list[JudgedEta]) -> MomentReport:
     return MomentReport(
         moment=moment,
         jobs=count,
-        p50_held=sum(one.completed_at <= one.said.p50_at for one in judged) / count,
-        p90_held=sum(one.completed_at <= one.said.p90_at for one in judged) / count,
+        p50_held=sum(one.completed_at <= one.eta.p50_at for one in judged) / count,
+        p90_held=sum(one.completed_at <= one.eta.p90_at for one in judged) / count,
     )

@@ -91,7 +91,7 @@ class WorkerLinks:
         await socket.prepare(request)
         link = WorkerLink(request, socket, next(self._sessions), self._max_frames, self._complete)
         try:
-            await self._keep(link, only)
+            await self._serve_worker(link, only)
         except ProtocolError as error:
             log.warning("link from %s: %s", request.remote, error)
             link.close(str(error), WSCloseCode.PROTOCOL_ERROR)
@@ -99,11 +99,11 @@ class WorkerLinks:
             await link.end()
         return socket
 
-    async def _keep(self, link: WorkerLink, only: str | None) -> None:
+    async def _serve_worker(self, link: WorkerLink, only: str | None) -> None:
         hello = await link.hello()
         if hello is None:
             return
-        if refused := link.refusal() or _another(hello, only) or await self._join(hello, link):
+        if refused := link.refusal() or _wrong_name(hello, only) or await self._join(hello, link):
             link.send(refused)
             link.close(refused.message)
             return
@@ -131,7 +131,7 @@ def _resolve(answer: asyncio.Future[Wrote | None] | None, wrote: Wrote | None) -
         answer.set_result(wrote)
 
 
-def _another(hello: Hello, only: str | None) -> Refused | None:
+def _wrong_name(hello: Hello, only: str | None) -> Refused | None:
     """Return the refusal if the token belongs to a worker of another name; None if it may join."""
     if only is None or hello.worker == only:
         return None
@@ -140,7 +140,7 @@ def _another(hello: Hello, only: str | None) -> Refused | None:
 
 
 @dataclass(frozen=True, slots=True)
-class _Farewell:
+class _Closing:
     code: int
     reason: str
 
@@ -162,8 +162,8 @@ class WorkerLink:
         self._transport = request.transport
         self._socket = socket
         self._protocol = MasterSession()
-        self._heard = (0, 0.0)  # number and time of the last Report, until it is answered
-        self._outgoing: asyncio.Queue[Welcome | Refused | Assign | Read | _Farewell] = asyncio.Queue(max_frames)
+        self._last_report = (0, 0.0)  # number and time of the last Report, until it is answered
+        self._outgoing: asyncio.Queue[Welcome | Refused | Assign | Read | _Closing] = asyncio.Queue(max_frames)
         self._reads: dict[int, asyncio.Future[Wrote | None]] = {}
         self._numbers = count(1)
         self._sending = asyncio.create_task(self._send_all())
@@ -189,7 +189,7 @@ class WorkerLink:
         """
         while message := await self._receive():
             if isinstance(message, Report):
-                self._heard = message.seq, time.monotonic()
+                self._last_report = message.seq, time.monotonic()
                 yield message
 
     async def read(self, attempt: AttemptId, stream: Stream, offset: int) -> Wrote | None:
@@ -211,7 +211,7 @@ class WorkerLink:
 
     def close(self, reason: str, code: int = WSCloseCode.OK) -> None:
         """Close after the queued messages have been sent, or abort if that takes too long."""
-        self._put(_Farewell(code, reason))
+        self._put(_Closing(code, reason))
         asyncio.get_running_loop().call_later(2 * CLOSE_WITHIN_S, self._abort)
 
     async def end(self) -> None:
@@ -226,14 +226,14 @@ class WorkerLink:
         finally:
             self._sending.cancel()
 
-    def _put(self, item: Welcome | Refused | Assign | Read | _Farewell) -> None:
+    def _put(self, item: Welcome | Refused | Assign | Read | _Closing) -> None:
         try:
             self._outgoing.put_nowait(item)
         except asyncio.QueueFull:
             self._abort()
 
     async def _send_all(self) -> None:
-        while not isinstance(item := await self._outgoing.get(), _Farewell):
+        while not isinstance(item := await self._outgoing.get(), _Closing):
             message = await self._complete(item) if isinstance(item, Assign) else item
             await self._socket.send_bytes(self._protocol.send(self._timed(message)))
         reason = item.reason.encode()[:_MAX_REASON_BYTES].decode(errors="ignore").encode()
@@ -241,10 +241,10 @@ class WorkerLink:
 
     def _timed(self, item: Welcome | Refused | Assign | Read) -> Welcome | Refused | Assign | Read:
         """Return the Assign with the time that its Report spent here: the rest of the round trip is the network's."""
-        seq, heard_at = self._heard
+        seq, received_at = self._last_report
         if isinstance(item, Assign) and item.seen == seq:
-            self._heard = (0, 0.0)
-            return replace(item, held_s=time.monotonic() - heard_at)
+            self._last_report = (0, 0.0)
+            return replace(item, held_s=time.monotonic() - received_at)
         return item
 
     async def _receive(self) -> Hello | Report | None:

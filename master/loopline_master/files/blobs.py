@@ -110,7 +110,7 @@ class Blobs:
         sealing.update(content)
         if self.retain(sealing.sha256) is None:
             part = self._incoming / f"{sealing.sha256}.{uuid4().hex}"
-            with _told_when_full(), part.open("xb") as file:
+            with _explaining_full_disk(), part.open("xb") as file:
                 file.write(content)
                 _finish(file, part, self._path(sealing.sha256), sealing.seal)
         return sealing.sha256
@@ -146,7 +146,7 @@ class Blobs:
             async for _ in content:  # a client whose upload is cut off would report a failure
                 pass
             return False
-        with self._part(sha256, span) as part, _told_when_full():
+        with self._part(sha256, span) as part, _explaining_full_disk():
             await self._take_in(sha256, content, part, span.start)
         return True
 
@@ -171,7 +171,7 @@ class Blobs:
         part = self._incoming / sha256
         if sha256 in self._writing:
             if span.start:
-                raise _elsewhere(sha256, 0)
+                raise _cannot_resume_there(sha256, 0)
             part = part.with_name(f"{sha256}.{uuid4().hex}")
             try:
                 yield part
@@ -179,7 +179,7 @@ class Blobs:
                 part.unlink(missing_ok=True)
             return
         if span.start > self.unfinished_bytes(sha256):
-            raise _elsewhere(sha256, self.unfinished_bytes(sha256))
+            raise _cannot_resume_there(sha256, self.unfinished_bytes(sha256))
         self._writing.add(sha256)
         try:
             yield part
@@ -209,7 +209,7 @@ class Blobs:
         return Path(f"{self.folder}/{sha256[:2]}/{sha256[2:]}")
 
 
-def _elsewhere(sha256: str, offset: int) -> LooplineError:
+def _cannot_resume_there(sha256: str, offset: int) -> LooplineError:
     message = f"the upload of {sha256} resumes at byte {offset}"
     return LooplineError("upload_offset", message, "HEAD answers with that byte in Upload-Offset", status=409)
 
@@ -222,7 +222,7 @@ def _changed_at(part: Path) -> float:
 
 
 @contextmanager
-def _told_when_full() -> Iterator[None]:
+def _explaining_full_disk() -> Iterator[None]:
     try:
         yield
     except OSError as error:

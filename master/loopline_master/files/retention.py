@@ -56,7 +56,7 @@ class Retention:
         self._store = store
         self._blobs = blobs
         self._settings = settings
-        self._turn = asyncio.Lock()
+        self._lock = asyncio.Lock()
         self.releasing = asyncio.Lock()
         """Held while files of jobs are released and while a job is retried, so that one comes after the other."""
 
@@ -77,7 +77,7 @@ class Retention:
 
         ``older_than_s``: also release the files of jobs that ended so long ago; None: of no job.
         """
-        async with self._turn:
+        async with self._lock:
             now = time.time()
             expired = [] if older_than_s is None else await self._store.files.expired(now - older_than_s)
             if delete and expired:

@@ -42,8 +42,8 @@ class Notifier:
         self._webhooks = webhooks
         self._commands = commands
         self._in_hand: set[Key] = set()
-        self._places = asyncio.Semaphore(AT_ONCE)
-        self._turns: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()  # by receiver
+        self._at_once = asyncio.Semaphore(AT_ONCE)
+        self._per_receiver: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()  # by receiver
 
     async def run(self) -> None:
         """Send notifications until cancelled."""
@@ -51,7 +51,7 @@ class Notifier:
             with self._changes.read() as changes:
                 async with asyncio.TaskGroup() as sending:
                     while True:
-                        for due in await self._dues():
+                        for due in await self._due_now():
                             self._in_hand.add(due.key)
                             sending.create_task(self._send_in_turn(due))
                         with suppress(TimeoutError):
@@ -61,13 +61,13 @@ class Notifier:
         finally:
             await self._webhooks.close()
 
-    async def _dues(self) -> list[Due]:
+    async def _due_now(self) -> list[Due]:
         room = MOST_IN_HAND - len(self._in_hand)
         return await self._store.notifications.due(self._clock(), room, self._in_hand) if room else []
 
     async def _send_in_turn(self, due: Due) -> None:
-        turn = self._turns.setdefault(_receiver(due), asyncio.Semaphore(AT_ONCE_EACH))
-        async with turn, self._places:
+        receiver = self._per_receiver.setdefault(_receiver(due), asyncio.Semaphore(AT_ONCE_EACH))
+        async with receiver, self._at_once:
             await self._send(due)
         self._in_hand.discard(due.key)
 

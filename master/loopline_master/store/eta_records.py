@@ -35,7 +35,7 @@ class ToldEta:
 class JudgedEta:
     """An ETA, and when its job completed."""
 
-    said: ToldEta
+    eta: ToldEta
     completed_at: float
 
 
@@ -46,9 +46,9 @@ class EtaRecords:
         self._read = read
         self._writer = writer
 
-    async def keep(self, said: Iterable[ToldEta]) -> None:
+    async def add(self, etas: Iterable[ToldEta]) -> None:
         """Store ETAs. The first one of a moment counts."""
-        rows = [asdict(one) for one in said]
+        rows = [asdict(one) for one in etas]
         if rows:
             await self._writer.write(lambda connection: connection.execute(_new(connection.dialect.name), rows))
 

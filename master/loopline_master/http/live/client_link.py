@@ -98,7 +98,7 @@ class _ClientLink:
         self._behind: dict[int, _Subscription] = {}  # by job, the longest behind first
         self._outgoing: deque[tuple[bytes, bool]] = deque()  # frames, and which of them answer a submission
         self._queued_bytes = 0
-        self._called = asyncio.Event()
+        self._woken = asyncio.Event()
         self._seats = asyncio.Semaphore(MOST_SUBMISSIONS)
 
     async def serve(self) -> None:
@@ -107,7 +107,7 @@ class _ClientLink:
         try:
             async with asyncio.TaskGroup() as group:
                 sending = group.create_task(self._send_all())
-                await self._hear_all(group)
+                await self._receive_all(group)
                 sending.cancel()
         except* ConnectionError:
             pass
@@ -118,7 +118,7 @@ class _ClientLink:
             for subscription in self._subscriptions.values():
                 self._of.subscriptions.close(subscription)
 
-    async def _hear_all(self, group: asyncio.TaskGroup) -> None:
+    async def _receive_all(self, group: asyncio.TaskGroup) -> None:
         while (frame := await self._socket.receive()).type in (WSMsgType.BINARY, WSMsgType.TEXT):
             message = self._read(frame.data)
             if isinstance(message, Follow):
@@ -156,11 +156,11 @@ class _ClientLink:
 
     async def _submit(self, submit: Submit) -> None:
         try:
-            await self._carry_out(submit)
+            await self._submit_and_follow(submit)
         except LooplineError as error:
             self._put(_refusal(submit.number, error))
 
-    async def _carry_out(self, submit: Submit) -> None:
+    async def _submit_and_follow(self, submit: Submit) -> None:
         """Submit the job; answer once it is on disk, and send its results from the first one on."""
         caller = await self._of.auth.admit(self._request, USERS)  # as of now: a token may have been revoked
         key = submit.again or key_of(self.name, submit.number)
@@ -196,7 +196,7 @@ class _ClientLink:
 
     def _fell_behind(self, subscription: _Subscription) -> None:
         self._behind[subscription.job] = subscription
-        self._called.set()
+        self._woken.set()
 
     # Sending.
 
@@ -207,13 +207,13 @@ class _ClientLink:
         frame = encode_to_client(message)
         self._outgoing.append((frame, isinstance(message, JobAccepted | Refusal)))
         self._queued_bytes += len(frame)
-        self._called.set()
+        self._woken.set()
         return self._queued_bytes < MOST_QUEUED_BYTES
 
     async def _send_all(self) -> None:
         while True:
-            await self._called.wait()
-            self._called.clear()
+            await self._woken.wait()
+            self._woken.clear()
             while self._outgoing or self._behind:
                 while self._outgoing:
                     frame, is_answer = self._outgoing.popleft()

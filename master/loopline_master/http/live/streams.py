@@ -112,7 +112,7 @@ class _ResultFollower:
         self._ready: list[bytes] = []
         self._ready_bytes = 0
         self._is_over = False
-        self._called = asyncio.Event()
+        self._woken = asyncio.Event()
         is_live = cursor is None and is_all_to_come(of.scheduler.state, job)
         self._subscription = Subscription(
             job=job,
@@ -130,7 +130,7 @@ class _ResultFollower:
             if self._subscription.is_live:
                 yield b""
             while not self._is_over:
-                if self._subscription.is_live and not self._ready and not await self._is_called():
+                if self._subscription.is_live and not self._ready and not await self._is_woken():
                     yield b"\n"
                 if self._ready:
                     yield self._all_ready()
@@ -150,7 +150,7 @@ class _ResultFollower:
         self._ready.append(lines)
         self._ready_bytes += len(lines)
         self._is_over = over is not None
-        self._called.set()
+        self._woken.set()
         return self._ready_bytes < MOST_READY_BYTES
 
     def _all_ready(self) -> bytes:
@@ -158,16 +158,16 @@ class _ResultFollower:
         return lines
 
     def _fell_behind(self, _: Subscription[TaskResult]) -> None:
-        self._called.set()
+        self._woken.set()
 
-    async def _is_called(self) -> bool:
+    async def _is_woken(self) -> bool:
         """Wait for something to send; False if nothing happened for so long that an empty line is due."""
         with suppress(TimeoutError):
             async with asyncio.timeout(STILL_HERE_EVERY_S):
-                await self._called.wait()
-        is_called = self._called.is_set()
-        self._called.clear()
-        return is_called
+                await self._woken.wait()
+        is_woken = self._woken.is_set()
+        self._woken.clear()
+        return is_woken
 
     async def _read_on(self) -> list[tuple[str, TaskResult]]:
         """Read from disk; the subscription is live again once nothing is left unread."""

@@ -1,4 +1,4 @@
-"""Subscriptions of results, where what is read from disk and what is told of a commit overtake one another."""
+"""Subscriptions to results, where what is read from disk and what is told of a commit overtake one another."""
 
 from __future__ import annotations
 

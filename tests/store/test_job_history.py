@@ -53,13 +53,13 @@ async def test_forecasts_are_judged_when_their_job_has_completed(store):
     said = ToldEta(1, 1, 0, 100.0, 150.0, 200.0, 50.0, 100.0)
     job = a_job()
     await keep(store, job, a_job(2))
-    await store.eta_records.keep([said, replace(said, job=2, arrival=2), replace(said, moment=25)])
-    await store.eta_records.keep([replace(said, p50_at=999.0)])
-    await store.eta_records.keep([])
+    await store.eta_records.add([said, replace(said, job=2, arrival=2), replace(said, moment=25)])
+    await store.eta_records.add([replace(said, p50_at=999.0)])
+    await store.eta_records.add([])
     assert await store.eta_records.judged() == []
     await keep(store, replace(job, departure=3, **DONE), new=False)
     judged = await store.eta_records.judged()
-    assert {(one.said.moment, one.said.p50_at, one.completed_at) for one in judged} == {
+    assert {(one.eta.moment, one.eta.p50_at, one.completed_at) for one in judged} == {
         (0, 150.0, 190.0),
         (25, 150.0, 190.0),
     }
