@@ -157,7 +157,7 @@ def test_a_pattern_is_read_as_it_is_written() -> None:
 def test_without_its_libraries_it_says_what_to_install(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    for name in [name for name in sys.modules if name.startswith("simulator.")]:
+    for name in [name for name in sys.modules if name.startswith("loopline_simulator.")]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "numpy", None)
     assert main(["no-passing"]) == 1

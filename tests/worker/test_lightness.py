@@ -8,7 +8,8 @@ import pytest
 
 ROOTS = [str(Path(__file__).parents[2] / root) for root in ("shared", "worker")]
 AGENT = """
-from worker import __main__, agent, home, settings, whereabouts
+from loopline_worker import __main__, agent, discovery, settings
+from loopline_worker.state import data_directory
 import loopline_worker.launch.posix, loopline_worker.owner.server, loopline_worker.presence.available
 from loopline_worker.presence import logind, mutter, terminals, x11
 """

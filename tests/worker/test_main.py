@@ -117,7 +117,7 @@ def test_the_agent_takes_all_file_descriptors_and_its_tasks_what_is_usual() -> N
     code = """
 import resource, subprocess, sys
 resource.setrlimit(resource.RLIMIT_NOFILE, (100, 500))
-from worker import descriptors
+from loopline_worker.host import descriptors
 descriptors.take_all()
 child = subprocess.Popen(["sleep", "100"])
 descriptors.as_it_was(child.pid)

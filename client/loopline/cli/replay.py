@@ -60,7 +60,7 @@ def replay(
     if events:
         raise usage("--events writes the log as it is: it takes no other option")
     reader = program("loopline_master.store.replay", "master", "--events", "--", database)
-    return _piped(reader, program("simulator", "sim", "what-if", *options, *["--json"] * json))
+    return _piped(reader, program("loopline_simulator", "sim", "what-if", *options, *["--json"] * json))
 
 
 def _piped(reader: list[str], teller: list[str]) -> int:

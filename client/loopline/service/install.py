@@ -88,8 +88,7 @@ def state(system: bool = False, user: str | None = None) -> State:
 
 def _command(arguments: Sequence[str]) -> list[str]:
     """Of a worker, by the interpreter that runs this, from any working folder."""
-    words = program("worker", "worker", *arguments)
-    return [words[0], "-P", *(word for word in words[1:] if word != "-P")]
+    return program("loopline_worker", "worker", *arguments)
 
 
 def _who(user: str | None) -> str:
