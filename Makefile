@@ -46,7 +46,7 @@ web: .venv/installed
 define PRINT_OPENAPI
 import json
 from loopline_master.http.openapi import document
-from loopline_master.app import OPERATIONS
+from loopline_master.http.web_app import OPERATIONS
 print(json.dumps(document(OPERATIONS), indent=1))
 endef
 export PRINT_OPENAPI

@@ -6,6 +6,7 @@ from itertools import pairwise
 
 import pytest
 
+from loopline_master.change_feed import MAX_NAMED, ChangeFeed
 from loopline_master.clock import Clock
 from loopline_master.core.effects import Declined, Done, Effects, Submitted
 from loopline_master.core.entities import Grid
@@ -20,7 +21,7 @@ from loopline_master.core.events import (
     WorkerReported,
 )
 from loopline_master.core.scheduler import Scheduler
-from loopline_master.engine import MAX_NEWS, Engine, News
+from loopline_master.engine import Engine
 from loopline_master.store import StoreBroken, open_store
 from loopline_master.store.replay import check
 from loopline_shared.errors import LooplineError
@@ -95,14 +96,14 @@ async def test_who_waits_for_results_hears_first_then_workers_then_who_posted(en
     heard, tickets = [], []
 
     class Reader:
-        def add(self, effects):
+        def on_commit(self, effects):
             heard.append(("results", tickets[-1].done()))
 
     class Recording(Links):
         def deliver(self, worker, assign):
             heard.append((worker, tickets[-1].done()))
 
-    engine.news.tell(Reader())
+    engine.changes.add_listener(Reader())
     report = WorkerReported("ant", 1, Report(1, 0, (), (), Load(2)))
     for event in (WorkerJoined("ant", 1, "boot", FACTS), SUBMISSION, report):
         heard.clear()
@@ -117,8 +118,8 @@ async def test_who_waits_for_results_hears_first_then_workers_then_who_posted(en
 async def test_nobody_hears_of_anything_before_it_is_on_disk(engine, gate, links, running):
     asked = [engine.post(WorkerJoined("ant", 1, "boot", FACTS)), engine.post(SUBMISSION)]
     asked.append(engine.post(WorkerReported("ant", 1, Report(1, 0, (), (), Load(2)))))
-    with engine.news.subscribe() as news:
-        heard = asyncio.create_task(news.next())
+    with engine.changes.read() as changes:
+        heard = asyncio.create_task(changes.next())
         await settled()
         assert not any(ticket.done() for ticket in asked)
         assert not heard.done()
@@ -205,13 +206,13 @@ async def test_time_alone_makes_a_step(engine, gate, links, running):
 
 
 def test_news_forgets_the_oldest_of_too_much():
-    news = News()
-    with news.subscribe() as subscription:
-        for first in (0, MAX_NEWS // 2, MAX_NEWS):
-            jobs = dict.fromkeys(range(first, first + MAX_NEWS // 2))
-            news.publish(Effects(Grid(), jobs=jobs))
-        change = asyncio.run(subscription.next())
-    assert list(change.jobs) == list(range(MAX_NEWS // 2, 3 * MAX_NEWS // 2))
+    feed = ChangeFeed()
+    with feed.read() as reader:
+        for first in (0, MAX_NAMED // 2, MAX_NAMED):
+            jobs = dict.fromkeys(range(first, first + MAX_NAMED // 2))
+            feed.publish(Effects(Grid(), jobs=jobs))
+        change = asyncio.run(reader.next())
+    assert list(change.jobs) == list(range(MAX_NAMED // 2, 3 * MAX_NAMED // 2))
     assert change.missed
 
 

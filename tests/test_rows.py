@@ -122,7 +122,7 @@ def test_lines_are_found_wherever_blocks_end(
         (b'{"a": NaN}\n', "line 1 of the row file: a:"),
         (b'{"a": 1}, {"a": 2}\n', "line 1"),
         (b'{"a": "%s"}\n' % (b"x" * 10_001), "at most 10000 characters"),
-        (json.dumps({f"p{n}": "x" * 9_999 for n in range(25)}).encode(), "come to 250,"),
+        (json.dumps({f"p{n}": "x" * 9_999 for n in range(25)}).encode(), "have 250,"),
         (b" " * (MAX_LINE_BYTES + 1), "more than"),
         (b"", "is empty"),
     ],
@@ -138,7 +138,7 @@ async def test_values_put_in_more_than_once_count_more_than_once(blobs: Blobs) -
     files = RowFiles(blobs, 10)
     spec = JobSpec(command=["{b}"] * 20, parameters=RowFile(file=f"sha256:{sha256}"))
     assert (await files.checked(spec))[0].task_count == 1
-    assert "come to 20" in (await declined(files, spec.model_copy(update={"command": ["{b}"] * 22}))).message
+    assert "have 20" in (await declined(files, spec.model_copy(update={"command": ["{b}"] * 22}))).message
 
 
 async def test_a_count_is_held_against_the_file(blobs: Blobs) -> None:

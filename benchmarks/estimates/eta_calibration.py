@@ -23,7 +23,7 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 from benchmarks.harness.tables import answer, parser, progress, table
 from loopline_master.core.effects import Effects
 from loopline_master.core.entities import Job
-from loopline_master.core.estimates.calibration import MOMENTS, Calibration, Outcome, moment_of
+from loopline_master.core.estimates.calibration import MOMENTS, Calibration, EtaOutcome, moment_of
 from loopline_master.core.estimates.eta import Forecast, outlook
 from loopline_master.core.policies import REGISTRY
 from loopline_shared.model import AttemptId, Order
@@ -57,7 +57,7 @@ class Judge:
     def __init__(self) -> None:
         self.world: FastWorld | None = None
         self.held: dict[int, list[tuple[bool, bool]]] = defaultdict(list)  # by moment
-        self.outcomes: deque[Outcome] = deque(maxlen=800)  # what a master looks back on
+        self.outcomes: deque[EtaOutcome] = deque(maxlen=800)  # what a master looks back on
         self.calibration = Calibration()
         self.is_fresh = True
         self.errors: dict[int, list[float]] = defaultdict(list)  # of p50, as a share of the time that was left
@@ -83,7 +83,7 @@ class Judge:
     def _judge(self, now: float, said: dict[int, tuple[float, Forecast, Forecast]]) -> None:
         for moment, (at, model, shown) in said.items():
             took = now - at
-            self.outcomes.append(Outcome(moment, model.p50_s, model.p90_s, took))
+            self.outcomes.append(EtaOutcome(moment, model.p50_s, model.p90_s, took))
             self.held[moment].append((took <= shown.p50_s, took <= shown.p90_s))
             self.errors[moment].append(abs(shown.p50_s - took) / max(took, 1.0))
         self.calibration = Calibration(self.outcomes)

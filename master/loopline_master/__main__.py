@@ -1,10 +1,10 @@
-"""``python -m loopline_master``: runs the master until it is told to stop."""
+"""Run the master: ``python -m loopline_master``."""
 
 from __future__ import annotations
 
 import gc
 
-gc.set_threshold(50_000, 20, 20)  # what is imported stays: it need not be looked through again and again
+gc.set_threshold(50_000, 20, 20)  # imported modules stay: the collector need not visit them again
 
 import argparse
 import asyncio
@@ -16,7 +16,7 @@ import sys
 from collections.abc import Callable, Sequence
 
 from loopline_master.app import Master, serving
-from loopline_master.settings import MasterSettings
+from loopline_master.settings import SCHEDULING, MasterSettings
 from loopline_shared import __version__
 from loopline_shared.errors import LooplineError
 
@@ -27,6 +27,7 @@ go on, 2 wrong options or settings."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the master until a signal stops it. Returns the exit code of the process."""
     options = vars(_parser().parse_args(arguments))
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)-7s %(message)s", stream=sys.stderr)
     logging.getLogger("alembic").setLevel(logging.WARNING)
@@ -45,13 +46,13 @@ async def _run(settings: MasterSettings) -> None:
     told_to_stop = asyncio.Event()
     _on_signals(told_to_stop.set)
     async with serving(settings) as master:
-        gc.freeze()  # what is here now stays
+        gc.freeze()  # all objects of the start stay
         print(_greeting(settings, master), flush=True)
         waiting = asyncio.create_task(told_to_stop.wait())
         await asyncio.wait([waiting, master.working], return_when=asyncio.FIRST_COMPLETED)
         waiting.cancel()
     if not told_to_stop.is_set():
-        master.working.result()  # raises what broke it
+        master.working.result()  # raises the error that ended the engine
 
 
 def _on_signals(act: Callable[[], object]) -> None:
@@ -75,7 +76,7 @@ def _greeting(settings: MasterSettings, master: Master) -> str:
         f"  page      {reachable}/",
         f"  data      {settings.data_dir.absolute()}",
         f"  API       {reachable}/docs",
-        f"  policy    {settings.policy}, order {settings.order}",
+        f"  policy    {settings.scheduler.policy}, order {settings.scheduler.order}",
         f"  a worker  {join}",
     ]
     if settings.tokens and not settings.is_private:
@@ -89,12 +90,13 @@ def _complain(error: LooplineError, code: int) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    """A flag for each setting."""
+    """Return a parser with a flag for each setting."""
     parser = argparse.ArgumentParser("python -m loopline_master", description=_DESCRIPTION, epilog=_EPILOG)
+    scheduling = parser.add_argument_group("scheduling")
     for name, field in MasterSettings.model_fields.items():
         if name not in ("tokens", "limits"):
-            flag = f"--{name.replace('_', '-')}"
-            parser.add_argument(flag, help=field.description, metavar=name.rpartition("_")[2].upper())
+            flag, group = f"--{name.replace('_', '-')}", scheduling if name in SCHEDULING else parser
+            group.add_argument(flag, help=field.description, metavar=name.rpartition("_")[2].upper())
     parser.add_argument("--no-tokens", dest="tokens", action="store_false", default=None, help="on loopback only")
     return parser
 

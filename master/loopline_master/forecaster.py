@@ -1,8 +1,8 @@
-"""ETAs for people: the scheduler's forecasts, set right by their own record, which is kept here.
+"""ETAs for users: the scheduler's forecasts, calibrated by the record of past ETAs, which is kept here.
 
-A forecast costs as much as there are jobs and machines: it is worked out when somebody asks, at most once a second,
-and never inside a step. At certain moments of each job somebody always does: what is said then is kept, and held
-against when the job completed.
+A forecast costs time in proportion to jobs and machines: it is computed on demand, at most once a second, and never
+inside a step. At certain moments of each job a forecast is always made: it is stored, and compared with the job's
+completion.
 """
 
 from __future__ import annotations
@@ -13,123 +13,134 @@ from collections.abc import Callable, Iterable
 from time import perf_counter
 from typing import TypeVar
 
+from loopline_master.change_feed import ChangeFeed
 from loopline_master.core.estimates import eta
-from loopline_master.core.estimates.calibration import MOMENTS, Calibration, Outcome, moment_of
+from loopline_master.core.estimates.calibration import MOMENTS, Calibration, EtaOutcome, moment_of
 from loopline_master.core.estimates.eta import Forecast, Outlook, Unknown
 from loopline_master.core.scheduler import Scheduler
-from loopline_master.engine import News
-from loopline_master.store.eta_records import Forecasts, Judged, Said
+from loopline_master.store.eta_records import EtaRecords, JudgedEta, ToldEta
+from loopline_master.timings import ETA_CALIBRATE_EVERY_S, ETA_FRESH_FOR_S, ETA_FRESH_SHARE
 from loopline_shared.rest.bodies import Eta, ForecastReport, JobView, MomentReport
 
 View = TypeVar("View", bound=JobView)
 
-FRESH_FOR_S = 1.0
-SHARE = 20
-"""An outlook is kept for so many times what it took to work out."""
-LOOK_BACK_EVERY_S = 2.0
 _NOTHING = MomentReport(moment=0, jobs=0)
 
 
 class Forecaster:
-    def __init__(self, scheduler: Scheduler, store: Forecasts, clock: Callable[[], float]) -> None:
+    """Computes ETAs, and measures how accurate past ones were."""
+
+    def __init__(self, scheduler: Scheduler, store: EtaRecords, clock: Callable[[], float]) -> None:
         self._scheduler, self._store, self._clock = scheduler, store, clock
         self._outlook: Outlook = {}
         self._took_s = 0.0
-        self._looked_at = self._looked_back_at = float("-inf")
+        self._outlook_at = self._calibrated_at = float("-inf")
         self._calibration = Calibration()
         self._record: dict[int, MomentReport] = {}
-        self._kept: dict[int, tuple[int, int]] = {}  # by job: its arrival and the moment last kept
+        self._stored: dict[int, tuple[int, int]] = {}  # by job: its arrival and the moment last stored
 
-    async def watch(self, news: News) -> None:
-        """Keep, for ever, what is said of each job at its moments."""
-        with news.subscribe() as subscription:
-            await self._look_back()
+    async def watch(self, changes: ChangeFeed) -> None:
+        """Store the ETAs of each job at its moments, for ever."""
+        with changes.read() as reader:
+            await self._calibrate()
             while True:
-                change = await subscription.next()
-                await self._keep(self._due(change.jobs if not change.missed else list(self._scheduler.state.jobs)))
-                if self._clock() - self._looked_back_at >= LOOK_BACK_EVERY_S:
-                    await self._look_back()
-                await asyncio.sleep(FRESH_FOR_S)  # meanwhile news gathers
+                change = await reader.next()
+                await self._store_due(
+                    self._due(change.jobs if not change.missed else list(self._scheduler.state.jobs))
+                )
+                if self._clock() - self._calibrated_at >= ETA_CALIBRATE_EVERY_S:
+                    await self._calibrate()
+                await asyncio.sleep(ETA_FRESH_FOR_S)  # meanwhile changes gather
 
     def with_eta(self, view: View) -> View:
-        """The view of a job that is not over, with its ETA, or with why there is none."""
+        """Return the view of an unfinished job with its ETA, or with the reason why there is none."""
         job = self._scheduler.state.jobs.get(view.id)
         if job is None or job.is_over:
             return view
-        found = self._look().get(view.id, Unknown("nothing is known of it yet"))
+        found = self._current_outlook().get(view.id, Unknown("nothing is known of it yet"))
         if isinstance(found, Unknown):
             return view.model_copy(update={"eta_note": found.reason})
         moment = moment_of(job.succeeded + job.failed, job.task_count) or 0
         return view.model_copy(update={"eta": self._eta(moment, found)})
 
     def report(self) -> ForecastReport:
-        """How well past ETAs held."""
+        """Return how accurate past ETAs were."""
         return ForecastReport(moments=[self._record.get(m, MomentReport(moment=m, jobs=0)) for m in MOMENTS])
 
     def _eta(self, moment: int, found: Forecast) -> Eta:
-        said, record = self._calibration.applied(moment, found), self._record.get(moment, _NOTHING)
+        told, record = self._calibration.applied(moment, found), self._record.get(moment, _NOTHING)
         return Eta(
-            p50_at=self._looked_at + said.p50_s,
-            p90_at=self._looked_at + said.p90_s,
-            based_on=said.based_on,
+            p50_at=self._outlook_at + told.p50_s,
+            p90_at=self._outlook_at + told.p90_s,
+            based_on=told.based_on,
             judged=record.jobs,
             p50_held=record.p50_held,
             p90_held=record.p90_held,
         )
 
-    def _look(self) -> Outlook:
-        """With very many jobs, so seldom that the master's other work hardly notices."""
+    def _current_outlook(self) -> Outlook:
+        """Return the outlook. With very many jobs it is computed so rarely that other work is hardly delayed."""
         now = self._clock()
-        if now - self._looked_at >= max(FRESH_FOR_S, SHARE * self._took_s):
+        if now - self._outlook_at >= max(ETA_FRESH_FOR_S, ETA_FRESH_SHARE * self._took_s):
             start = perf_counter()
-            self._outlook, self._looked_at = eta.outlook(self._scheduler.state), now
+            self._outlook, self._outlook_at = eta.outlook(self._scheduler.state), now
             self._took_s = perf_counter() - start
         return self._outlook
 
     def _due(self, jobs: Iterable[int]) -> list[tuple[int, int]]:
-        """Those that have come to a moment, and which one."""
+        """Return the jobs that have reached a moment, with that moment."""
         due = []
         for number in jobs:
             job = self._scheduler.state.jobs.get(number)
             if job is None or not job.is_live:
-                self._kept.pop(number, None)
+                self._stored.pop(number, None)
                 continue
             moment = moment_of(job.succeeded + job.failed, job.task_count)
-            if moment is not None and (job.arrival, moment) > self._kept.get(number, (0, -1)):
-                self._kept[number] = (job.arrival, moment)
+            if moment is not None and (job.arrival, moment) > self._stored.get(number, (0, -1)):
+                self._stored[number] = (job.arrival, moment)
                 due.append((number, moment))
         return due
 
-    async def _keep(self, due: list[tuple[int, int]]) -> None:
-        said = []
+    async def _store_due(self, due: list[tuple[int, int]]) -> None:
+        etas = []
         for number, moment in due:
-            job, model = self._scheduler.state.jobs[number], self._look().get(number)
+            job, model = self._scheduler.state.jobs[number], self._current_outlook().get(number)
             if isinstance(model, Forecast):
-                told, at = self._calibration.applied(moment, model), self._looked_at
-                when = at + told.p50_s, at + told.p90_s
-                said.append(Said(number, job.arrival, moment, at, *when, model.p50_s, model.p90_s))
-        await self._store.keep(said)
+                told, at = self._calibration.applied(moment, model), self._outlook_at
+                etas.append(
+                    ToldEta(
+                        job=number,
+                        arrival=job.arrival,
+                        moment=moment,
+                        at=at,
+                        p50_at=at + told.p50_s,
+                        p90_at=at + told.p90_s,
+                        model_p50_s=model.p50_s,
+                        model_p90_s=model.p90_s,
+                    )
+                )
+        await self._store.add(etas)
 
-    async def _look_back(self) -> None:
+    async def _calibrate(self) -> None:
         judged = await self._store.judged()
         self._calibration = Calibration(_outcome(one) for one in judged)
-        by_moment: dict[int, list[Judged]] = defaultdict(list)
+        by_moment: dict[int, list[JudgedEta]] = defaultdict(list)
         for one in judged:
-            by_moment[one.said.moment].append(one)
+            by_moment[one.eta.moment].append(one)
         self._record = {moment: _report(moment, those) for moment, those in by_moment.items()}
-        self._looked_back_at = self._clock()
+        self._calibrated_at = self._clock()
 
 
-def _outcome(judged: Judged) -> Outcome:
-    said = judged.said
-    return Outcome(said.moment, said.model_p50_s, said.model_p90_s, judged.completed_at - said.at)
+def _outcome(judged: JudgedEta) -> EtaOutcome:
+    eta = judged.eta
+    return EtaOutcome(eta.moment, eta.model_p50_s, eta.model_p90_s, judged.completed_at - eta.at)
 
 
-def _report(moment: int, judged: list[Judged]) -> MomentReport:
+def _report(moment: int, judged: list[JudgedEta]) -> MomentReport:
     count = len(judged)
     return MomentReport(
         moment=moment,
         jobs=count,
-        p50_held=sum(one.completed_at <= one.said.p50_at for one in judged) / count,
-        p90_held=sum(one.completed_at <= one.said.p90_at for one in judged) / count,
+        p50_held=sum(one.completed_at <= one.eta.p50_at for one in judged) / count,
+        p90_held=sum(one.completed_at <= one.eta.p90_at for one in judged) / count,
     )

@@ -1,7 +1,8 @@
-"""Results as they come in: what one names is on this master's disk, and stays, or it is no result.
+"""Intake of results: every file that a result names is on this master's disk and stays, or the result is not
+accepted.
 
-Workers bring files first, and results after them. Still a file may be gone by then: the link may have been down for
-longer than files are kept that nothing names. A success without its files would never be had again by anyone.
+Workers upload files first, and send results after them. A file may still be gone by then: the link may have been
+down for longer than files without a name are retained. A success without its files could never be repaired.
 """
 
 from __future__ import annotations
@@ -19,15 +20,15 @@ log = logging.getLogger(__name__)
 
 
 async def with_files(blobs: Blobs, report: Report) -> Report:
-    """A report whose results name only what is here, kept for long enough to be named by their rows.
+    """Return the report with results that name only files on this disk, retained until their rows name them.
 
-    An attempt whose files or value are gone is given back, to be made again; one whose stdout or stderr is gone has
-    it cut. Costs nothing where no result names a file.
+    An attempt whose outputs or value are gone counts as given back, and its task runs again; a missing stdout or
+    stderr is marked as cut. Reports that name no files cost nothing.
     """
     names = {name for result in report.results for name in _names(result)}
     if not names:
         return report
-    missing = await asyncio.to_thread(lambda: {name for name in names if blobs.keep(name) is None})
+    missing = await asyncio.to_thread(lambda: {name for name in names if blobs.retain(name) is None})
     if not missing:
         return report
     return replace(report, results=tuple(_without(result, missing) for result in report.results))
@@ -47,7 +48,7 @@ def _without(result: Result, missing: set[str]) -> Result:
     if not gone and (result.value is None or result.value.sha256 not in missing):
         return result
     reason = f"the master does not have {f'its output {gone}' if gone else 'its value'} any more"
-    log.warning("attempt %s is taken as given back: %s", result.attempt, reason)
+    log.warning("attempt %s counts as given back: %s", result.attempt, reason)
     is_over = result.outcome in (Outcome.SUCCEEDED, Outcome.FAILED)
     outcome = Outcome.GIVEN_BACK if is_over else result.outcome
     return replace(result, outcome=outcome, reason=reason[:500], outputs=(), value=None)

@@ -1,7 +1,7 @@
-"""The open worker links: frames to session to events on the way in, Assigns to frames on the way out.
+"""The open links of workers: frames become events on the way in, Assigns become frames on the way out.
 
-A link is opened by Hello; Welcome is said once the worker's joining is on disk. Whatever goes wrong on a link
-closes that link and nothing else: the worker connects again, and its first Report tells all.
+A link begins with Hello; Welcome is sent once the worker's joining is on disk. An error on a link closes that link
+and nothing else: the worker reconnects, and its first Report brings the master up to date.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from loopline_master.core.effects import Declined
 from loopline_master.core.events import WorkerJoined, WorkerLeft, WorkerReported
 from loopline_master.engine import Engine
 from loopline_master.settings import MasterSettings
+from loopline_master.timings import CLOSE_WITHIN_S, HELLO_WITHIN_S
 from loopline_shared.errors import LooplineError, ProtocolError
 from loopline_shared.model import AttemptId, Stream
 from loopline_shared.protocol.messages import (
@@ -37,59 +38,60 @@ from loopline_shared.protocol.session import MasterSession
 
 log = logging.getLogger(__name__)
 
-HELLO_WITHIN_S = 10.0
-CLOSE_WITHIN_S = 2.0
 _MAX_REASON_BYTES = 123  # of a WebSocket close frame
 
 Complete = Callable[[Assign], Awaitable[Assign]]
-"""Puts in what is not held in memory, just before an Assign is sent."""
+"""Fills in the parameters that are not held in memory, just before an Assign is sent."""
 Check = Callable[[Report], Awaitable[Report]]
-"""Takes out what must not be believed, before a Report is heard."""
+"""Removes results whose files are missing, before a Report is passed on."""
 
 
-class Links:
-    """Each worker's open link. The engine speaks through it, and never waits for it."""
+class WorkerLinks:
+    """The open link of each worker. The engine sends through it and never waits for it."""
 
     def __init__(self, engine: Engine, settings: MasterSettings, complete: Complete, check: Check) -> None:
         self._engine = engine
         self._complete = complete
         self._check = check
-        self._welcome = Welcome(settings.report_every_s, settings.lease_s)
+        self._welcome = Welcome(settings.scheduler.report_every_s, settings.scheduler.lease_s)
         self._max_frames = settings.limits.max_frames
         self._sessions = count(1)
-        self._open: dict[str, Link] = {}
+        self._open: dict[str, WorkerLink] = {}
 
     def deliver(self, worker: str, assign: Assign) -> None:
-        """For the worker if it is here; one that is not learns all when it is back."""
+        """Queue the frame if the worker is connected; otherwise drop it, and the worker's next Report reconciles."""
         if link := self._open.get(worker):
             link.send(assign)
 
     async def read(self, worker: str, attempt: AttemptId, stream: Stream, offset: int) -> Wrote | None:
-        """What an attempt has written from this byte on, once there is some; None: its worker is not here (any more).
+        """Return what an attempt has written from this byte on, once there is some; None if its worker is not
+        connected.
 
-        LooplineError where too many ask at once.
+        Raises LooplineError if too many readers are waiting.
         """
         link = self._open.get(worker)
         return await link.read(attempt, stream, offset) if link else None
 
     def close(self, worker: str, session: int) -> None:
+        """Close the worker's link if it is still the one of this session."""
         link = self._open.get(worker)
         if link is not None and link.session == session:
             link.close("another link of this worker took over, or its lease ended")
 
     def close_all(self) -> None:
+        """Close all links: the master is stopping."""
         for link in self._open.values():
             link.close("the master is stopping", WSCloseCode.GOING_AWAY)
 
     async def serve(self, request: web.Request, only: str | None = None) -> web.WebSocketResponse:
-        """One connection, from its opening to its end."""
+        """Serve one connection until it ends. ``only``: the one worker name that its token allows."""
         socket = web.WebSocketResponse(
             compress=False, decode_text=False, max_msg_size=MAX_FRAME_BYTES, timeout=CLOSE_WITHIN_S
         )
         await socket.prepare(request)
-        link = Link(request, socket, next(self._sessions), self._max_frames, self._complete)
+        link = WorkerLink(request, socket, next(self._sessions), self._max_frames, self._complete)
         try:
-            await self._keep(link, only)
+            await self._serve_worker(link, only)
         except ProtocolError as error:
             log.warning("link from %s: %s", request.remote, error)
             link.close(str(error), WSCloseCode.PROTOCOL_ERROR)
@@ -97,11 +99,11 @@ class Links:
             await link.end()
         return socket
 
-    async def _keep(self, link: Link, only: str | None) -> None:
+    async def _serve_worker(self, link: WorkerLink, only: str | None) -> None:
         hello = await link.hello()
         if hello is None:
             return
-        if refused := link.refusal() or _another(hello, only) or await self._join(hello, link):
+        if refused := link.refusal() or _wrong_name(hello, only) or await self._join(hello, link):
             link.send(refused)
             link.close(refused.message)
             return
@@ -118,33 +120,33 @@ class Links:
                 del self._open[hello.worker]
             log.info("worker %s left", hello.worker)
 
-    async def _join(self, hello: Hello, link: Link) -> Refused | None:
+    async def _join(self, hello: Hello, link: WorkerLink) -> Refused | None:
         reply = await self._engine.post(WorkerJoined(hello.worker, link.session, hello.boot, hello.facts))
         return Refused(reply.code, reply.message, reply.hint) if isinstance(reply, Declined) else None
 
 
 def _resolve(answer: asyncio.Future[Wrote | None] | None, wrote: Wrote | None) -> None:
-    """Who asked may have gone."""
+    """Pass the answer to the reader, who may have gone."""
     if answer is not None and not answer.done():
         answer.set_result(wrote)
 
 
-def _another(hello: Hello, only: str | None) -> Refused | None:
-    """A token with which one computer has joined lets no other in."""
+def _wrong_name(hello: Hello, only: str | None) -> Refused | None:
+    """Return the refusal if the token belongs to a worker of another name; None if it may join."""
     if only is None or hello.worker == only:
         return None
-    hint = "start it without --name, or join again with a new line (`loopline token join`)"
+    hint = "start it without --name, or join again with the line that `loopline token join` prints"
     return Refused("wrong_name", f"this token is worker {only}'s, not {hello.worker}'s", hint)
 
 
 @dataclass(frozen=True, slots=True)
-class _Farewell:
+class _Closing:
     code: int
     reason: str
 
 
-class Link:
-    """One connection: a session, and a bounded queue of what is to be sent."""
+class WorkerLink:
+    """A connection of a worker: a protocol session, and a bounded queue of messages to be sent."""
 
     def __init__(
         self,
@@ -160,15 +162,17 @@ class Link:
         self._transport = request.transport
         self._socket = socket
         self._protocol = MasterSession()
-        self._heard = (0, 0.0)  # the last Report, until it is answered, and when it came
-        self._outgoing: asyncio.Queue[Welcome | Refused | Assign | Read | _Farewell] = asyncio.Queue(max_frames)
+        self._last_report = (0, 0.0)  # number and time of the last Report, until it is answered
+        self._outgoing: asyncio.Queue[Welcome | Refused | Assign | Read | _Closing] = asyncio.Queue(max_frames)
         self._reads: dict[int, asyncio.Future[Wrote | None]] = {}
         self._numbers = count(1)
         self._sending = asyncio.create_task(self._send_all())
         self._sending.add_done_callback(self._has_stopped)
 
     async def hello(self) -> Hello | None:
-        """The worker's first frame; None: it hung up. ProtocolError where it does not come."""
+        """Return the worker's first message; None if it disconnected. Raises ProtocolError if it does not come in
+        time.
+        """
         with suppress(TimeoutError):
             async with asyncio.timeout(HELLO_WITHIN_S):
                 message = await self._receive()
@@ -176,17 +180,20 @@ class Link:
         raise ProtocolError(f"no hello within {HELLO_WITHIN_S:g} s")
 
     def refusal(self) -> Refused | None:
+        """Return why this worker's version is refused; None if it is not."""
         return self._protocol.refusal()
 
     async def reports(self) -> AsyncIterator[Report]:
-        """Until the connection ends. ProtocolError where it says what it must not."""
+        """Generate the worker's Reports until the connection ends. Raises ProtocolError if a message is not
+        allowed.
+        """
         while message := await self._receive():
             if isinstance(message, Report):
-                self._heard = message.seq, time.monotonic()
+                self._last_report = message.seq, time.monotonic()
                 yield message
 
     async def read(self, attempt: AttemptId, stream: Stream, offset: int) -> Wrote | None:
-        """None: the connection is over."""
+        """Ask the worker for output; None if the connection ends first."""
         if len(self._reads) >= MAX_READS:
             message = f"{MAX_READS} readers are waiting for what tasks on this worker write"
             raise LooplineError("too_many_readers", message, "try again in a moment", status=503)
@@ -197,16 +204,18 @@ class Link:
         return await answer
 
     def send(self, message: Welcome | Refused | Assign) -> None:
-        """Without waiting. A worker too slow to listen is cut off: its next first Report tells all."""
+        """Queue a message without waiting. A worker that reads too slowly is disconnected: its next Report
+        reconciles.
+        """
         self._put(message)
 
     def close(self, reason: str, code: int = WSCloseCode.OK) -> None:
-        """Say good-bye after what is waiting to be sent, and hang up if that takes too long."""
-        self._put(_Farewell(code, reason))
+        """Close after the queued messages have been sent, or abort if that takes too long."""
+        self._put(_Closing(code, reason))
         asyncio.get_running_loop().call_later(2 * CLOSE_WITHIN_S, self._abort)
 
     async def end(self) -> None:
-        """Once nothing more is read: what is waiting is still sent if it can be."""
+        """Send the queued messages if possible, after reading has ended."""
         for answer in self._reads.values():
             _resolve(answer, None)
         self._reads.clear()
@@ -217,29 +226,29 @@ class Link:
         finally:
             self._sending.cancel()
 
-    def _put(self, item: Welcome | Refused | Assign | Read | _Farewell) -> None:
+    def _put(self, item: Welcome | Refused | Assign | Read | _Closing) -> None:
         try:
             self._outgoing.put_nowait(item)
         except asyncio.QueueFull:
             self._abort()
 
     async def _send_all(self) -> None:
-        while not isinstance(item := await self._outgoing.get(), _Farewell):
+        while not isinstance(item := await self._outgoing.get(), _Closing):
             message = await self._complete(item) if isinstance(item, Assign) else item
             await self._socket.send_bytes(self._protocol.send(self._timed(message)))
         reason = item.reason.encode()[:_MAX_REASON_BYTES].decode(errors="ignore").encode()
         await self._socket.close(code=item.code, message=reason)
 
     def _timed(self, item: Welcome | Refused | Assign | Read) -> Welcome | Refused | Assign | Read:
-        """An Assign says how long its Report was here: the rest of the time until it comes, the network took."""
-        seq, heard_at = self._heard
+        """Return the Assign with the time that its Report spent here: the rest of the round trip is the network's."""
+        seq, received_at = self._last_report
         if isinstance(item, Assign) and item.seen == seq:
-            self._heard = (0, 0.0)
-            return replace(item, held_s=time.monotonic() - heard_at)
+            self._last_report = (0, 0.0)
+            return replace(item, held_s=time.monotonic() - received_at)
         return item
 
     async def _receive(self) -> Hello | Report | None:
-        """The next message that is not an answer; None: the connection is over."""
+        """Return the next message that is no answer to a Read; None if the connection is over."""
         while (frame := await self._socket.receive()).type in (WSMsgType.BINARY, WSMsgType.TEXT):
             message = self._protocol.receive(frame.data)
             if isinstance(message, Wrote):

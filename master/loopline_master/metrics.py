@@ -1,4 +1,4 @@
-"""What the master has done and has in hand, for Prometheus: projected from committed effects and stored rows."""
+"""Metrics for Prometheus: made from committed effects, stored rows, and the scheduler's state."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4, CollectorRegistry, Count
 from loopline_master.core.effects import Effects
 from loopline_master.core.entities import Worker
 from loopline_master.core.scheduler import Scheduler
+from loopline_master.timings import LAG_EVERY_S
 from loopline_shared.rest.bodies import PassingReport
 
 MEDIA_TYPE = CONTENT_TYPE_PLAIN_0_0_4
-_LAG_EVERY_S = 5.0
 _STEPS_S = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5)
 
 
 class Metrics:
-    """Counters begin anew with each run of the master, as Prometheus expects."""
+    """The metrics of one run of the master. Counters begin at zero with each run, as Prometheus expects."""
 
     def __init__(self) -> None:
         self._registry = CollectorRegistry()
@@ -42,13 +42,18 @@ class Metrics:
         self._programs = self._gauge("programs", "Programs of which runs are remembered")
         self._passings = self._gauge("passings", "Completions that passed an earlier job; must be 0")
         self._completions = self._gauge("completions_checked", "Completions checked for passings")
+        self._samples = self._counter("invariant_samples", "Samples of the scheduler's invariants that were checked")
+        self._breaches = self._counter("invariant_breaches", "... of these, breaches; must be 0, the log has each")
         self._lag = self._gauge("event_loop_lag_seconds", "How late the event loop was, last time it was measured")
-        self.step_s = Histogram(
+        self._step_s = Histogram(
             "loopline_step_seconds", "A step: decided and on disk", buckets=_STEPS_S, registry=self._registry
         )
 
-    def count(self, effects: Effects) -> None:
-        """What a step has begun and ended. Steps differ in time, so that what happened now happened in this one."""
+    def count(self, effects: Effects, took_s: float) -> None:
+        """Count a step and what it has begun and ended. No two steps have the same time: all that happened now is
+        its own.
+        """
+        self._step_s.observe(took_s)
         now, attempts = effects.grid.now, effects.attempts.values()
         dispatched = Counts(str(attempt.replica).lower() for attempt in attempts if attempt.dispatched_at == now)
         for replica, count in dispatched.items():
@@ -57,19 +62,26 @@ class Metrics:
         self._count_ends("tasks", (task.state for task in effects.tasks.values() if task.finished_at == now))
         self._count_ends("attempts", (attempt.state for attempt in attempts if attempt.ended_at == now))
 
+    def count_sample(self, *, is_breach: bool) -> None:
+        """Count a sample of the invariants."""
+        self._samples.inc()
+        if is_breach:
+            self._breaches.inc()
+
     def _count_ends(self, kind: str, states: Iterable[str]) -> None:
         for state, count in Counts(states).items():
             self._ended[kind].labels(state).inc(count)
 
     async def watch_loop(self) -> None:
-        """Measure for ever how late the event loop is."""
+        """Measure the lag of the event loop regularly, for ever."""
         loop = asyncio.get_running_loop()
         while True:
-            due = loop.time() + _LAG_EVERY_S
-            await asyncio.sleep(_LAG_EVERY_S)
+            due = loop.time() + LAG_EVERY_S
+            await asyncio.sleep(LAG_EVERY_S)
             self._lag.set(max(0.0, loop.time() - due))
 
     def render(self, scheduler: Scheduler, audit: PassingReport) -> bytes:
+        """Return all metrics in Prometheus' text format."""
         state = scheduler.state
         connected = [worker for worker in state.workers.values() if worker.session is not None]
         self._set("jobs", (job.state for job in state.jobs.values() if not job.is_over))
@@ -87,7 +99,7 @@ class Metrics:
         return generate_latest(self._registry)
 
     def _set_yields(self, workers: Iterable[Worker]) -> None:
-        """What workers measured of their owners' inputs; those whose owners never came back have nothing to say."""
+        """Set the yield times that workers measured; workers whose owners never came back have none."""
         self._yield_s.clear()
         self._yields.clear()
         for worker in workers:

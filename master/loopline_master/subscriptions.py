@@ -1,9 +1,8 @@
-"""Results on their way to whoever follows a job: sent from what was just committed, and read from disk where that is
-not known.
+"""Subscriptions to the results of a job: sent from what was just committed, or read from disk.
 
-A feed is *live* when all that came before has been sent: then each commit's results go out as they are, in the order
-of their cursors, without a look at the database. Else it is *behind* (it has only begun, its reader is slow, or a
-result is not whole in what was committed), and is read on from its cursor until nothing has come meanwhile.
+A subscription is *live* when all earlier results have been sent: then the results of each commit go out in the order
+of their cursors, without a look at the database. Otherwise it is *behind* (it has just begun, its reader is slow, or
+a result is not complete in the commit), and its owner reads from disk until no result has come meanwhile.
 """
 
 from __future__ import annotations
@@ -21,61 +20,64 @@ End = TypeVar("End")
 
 FINISHED = (TaskState.SUCCEEDED, TaskState.FAILED)
 PART = 500
-"""Results that are sent in one piece, or read from disk at once."""
+"""Results in one message, or in one read from disk."""
 Cursor = tuple[float, int]
-"""When the last task that was told of finished, and its number."""
+"""The finish time and the number of the last task that was sent."""
 
 
 @dataclass(eq=False, slots=True)
-class Feed(Generic[End]):
-    """One job's, to one reader.
+class Subscription(Generic[End]):
+    """A reader's subscription to one job.
 
-    ``put`` takes what is to be sent, and says whether there is room for more; with a state, nothing follows: so the
-    job has ended. ``end_of`` makes what is sent of a task that has finished, by the attempt that tells of it; None:
-    it is not known whole. ``on_behind`` hears that the rest is to be read.
+    ``put`` takes results to be sent and returns True if there is room for more; with a state, the job has ended in
+    it and these results are the last. ``end_of`` makes the result of a finished task from its decisive attempt, or
+    returns None if it is not complete in memory. ``on_behind`` is called when the rest must be read from disk.
     """
 
     job: int
-    put: Callable[[Feed[End], list[End], JobState | None], bool]
-    on_behind: Callable[[Feed[End]], None]
+    put: Callable[[Subscription[End], list[End], JobState | None], bool]
+    on_behind: Callable[[Subscription[End]], None]
     end_of: Callable[[Job | None, Task, Attempt], End | None]
     cursor: Cursor = (0.0, 0)
     is_live: bool = False
-    is_stirred: bool = False  # something came since it was last read
+    is_stirred: bool = False  # a result was committed since the last read
 
     def fall_behind(self) -> None:
+        """Have the next results read from disk."""
         self.is_stirred = True
         if self.is_live:
             self.is_live = False
             self.on_behind(self)
 
     def send(self, ends: list[End], at: Cursor, over: JobState | None = None) -> bool:
-        """These go on after its cursor, and it goes on after ``at``; ``over``: they are the last."""
+        """Send results and advance the cursor to ``at``; with ``over`` they are the last."""
         self.cursor = at
         return self.put(self, ends, over)
 
 
-AnyFeed = Feed[Any]
+AnySubscription = Subscription[Any]
 
 
-class Feeds:
-    """All of them, by job. It listens to the engine's news."""
+class Subscriptions:
+    """The subscriptions, by job: a listener of the change feed."""
 
     def __init__(self) -> None:
-        self._of_job: dict[int, list[AnyFeed]] = {}
+        self._of_job: dict[int, list[AnySubscription]] = {}
 
-    def open(self, feed: AnyFeed) -> None:
-        self._of_job.setdefault(feed.job, []).append(feed)
+    def open(self, subscription: AnySubscription) -> None:
+        """Send to this subscription from now on."""
+        self._of_job.setdefault(subscription.job, []).append(subscription)
 
-    def close(self, feed: AnyFeed) -> None:
-        feeds = self._of_job.get(feed.job, [])
-        if feed in feeds:
-            feeds.remove(feed)
-        if not feeds:
-            self._of_job.pop(feed.job, None)
+    def close(self, subscription: AnySubscription) -> None:
+        """Send nothing more to this subscription."""
+        of_job = self._of_job.get(subscription.job, [])
+        if subscription in of_job:
+            of_job.remove(subscription)
+        if not of_job:
+            self._of_job.pop(subscription.job, None)
 
-    def add(self, effects: Effects) -> None:
-        """These are on disk."""
+    def on_commit(self, effects: Effects) -> None:
+        """Send the results of a commit, which is on disk."""
         if not self._of_job:
             return
         finished: dict[int, list[Task]] = {}
@@ -84,38 +86,45 @@ class Feeds:
                 finished.setdefault(task.job, []).append(task)
         over = {job.id: job.state for job in effects.jobs.values() if job.is_over and job.id in self._of_job}
         for number, tasks in finished.items():
-            self._tell(number, sorted(tasks, key=lambda task: task.number), effects, over.pop(number, None))
+            self._send(number, sorted(tasks, key=lambda task: task.number), effects, over.pop(number, None))
         for number, state in over.items():
-            for feed in tuple(self._of_job[number]):
-                if feed.is_live:
-                    feed.put(feed, [], state)
+            for subscription in tuple(self._of_job[number]):
+                if subscription.is_live:
+                    subscription.put(subscription, [], state)
                 else:
-                    feed.fall_behind()
+                    subscription.fall_behind()
 
-    def _tell(self, number: int, tasks: list[Task], effects: Effects, over: JobState | None) -> None:
+    def _send(self, number: int, tasks: list[Task], effects: Effects, over: JobState | None) -> None:
+        """Send the finished tasks of one job, in the order of their numbers."""
         job, now = effects.jobs.get(number), effects.grid.now
         attempts = [effects.attempts.get(AttemptId(number, t.number, t.winner or t.attempts)) for t in tasks]
-        told = [(task, attempt) for task, attempt in zip(tasks, attempts, strict=True) if attempt]
-        for feed in tuple(self._of_job[number]):
-            is_news = feed.cursor < (now, tasks[0].number)  # else they were read from disk before we heard of them
-            ends = [feed.end_of(job, task, attempt) for task, attempt in told] if feed.is_live and is_news else []
-            known = [end for end in ends if end is not None]
-            if len(known) < len(tasks):
-                feed.fall_behind()
-                continue
-            for start in range(0, len(known), PART):
-                part, last = known[start : start + PART], start + PART >= len(known)
-                has_room = feed.send(part, (now, tasks[start + len(part) - 1].number), over if last else None)
-                if not has_room and not (last and over):
-                    feed.fall_behind()
-                    break
+        known = [(task, attempt) for task, attempt in zip(tasks, attempts, strict=True) if attempt]
+        for subscription in tuple(self._of_job[number]):
+            is_new = subscription.cursor < (now, tasks[0].number)  # else they have been read from disk already
+            made = [subscription.end_of(job, *one) for one in known] if subscription.is_live and is_new else []
+            ends = [end for end in made if end is not None]
+            if len(ends) < len(tasks) or not _send_in_parts(subscription, ends, tasks, now, over):
+                subscription.fall_behind()
+
+
+def _send_in_parts(
+    subscription: Subscription[End], ends: list[End], tasks: list[Task], now: float, over: JobState | None
+) -> bool:
+    """Send the results of these tasks; False if there was no room for all of them and those that follow."""
+    for start in range(0, len(ends), PART):
+        part, is_last = ends[start : start + PART], start + PART >= len(ends)
+        at = now, tasks[start + len(part) - 1].number
+        if not subscription.send(part, at, over if is_last else None) and not (is_last and over):
+            return False
+    return True
 
 
 def is_all_to_come(state: State, number: int) -> bool:
-    """Nothing of this job has finished, so that nothing need be read from disk to follow it from its beginning."""
+    """True if no task of this job has finished: following it from its beginning needs no look at the disk."""
     job = state.jobs.get(number)
     return job is not None and not job.is_over and job.succeeded + job.failed == 0
 
 
 def written(cursor: Cursor) -> str:
+    """Return the cursor as clients send it back."""
     return f"{cursor[0]!r}@{cursor[1]}"

@@ -12,7 +12,8 @@ from typing import Any
 import aiohttp
 
 from loopline_master.app import serving
-from loopline_master.http.services import Services
+from loopline_master.http.auth import Auth
+from loopline_master.http.parts import Parts
 from loopline_master.settings import MasterSettings
 from loopline_shared.model import Facts, Held, Load, Outcome, Output, Result
 from loopline_shared.protocol.messages import Assign, Run, Welcome
@@ -36,7 +37,7 @@ class Bench:
     """A master, and a client of every role."""
 
     url: str
-    services: Services
+    parts: Parts
     http: aiohttp.ClientSession
     tokens: dict[str, str] = field(default_factory=dict)
 
@@ -98,9 +99,9 @@ async def running_master(folder: Path, **settings: Any) -> AsyncIterator[Bench]:
         serving(MasterSettings(data_dir=folder, port=0, **settings)) as master,
         aiohttp.ClientSession() as http,
     ):
-        bench = Bench(master.url, master.services, http)
-        for role in ROLES if master.services.settings.tokens else ():
-            bench.tokens[role] = (await master.services.auth.create(f"the-{role}", role)).secret
+        bench = Bench(master.url, master.parts, http)
+        for role in ROLES if master.parts[MasterSettings].tokens else ():
+            bench.tokens[role] = (await master.parts[Auth].create(f"the-{role}", role)).secret
         yield bench
 
 

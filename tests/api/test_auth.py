@@ -8,10 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from loopline_master.app import OPERATIONS
 from loopline_master.http import auth
+from loopline_master.http.auth import Auth
 from loopline_master.http.operations import Operation
+from loopline_master.http.web_app import OPERATIONS
 from loopline_master.settings import MasterSettings
+from loopline_master.store import Store
 from loopline_shared.errors import LooplineError
 from tests.api.bench import ROLES, Bench, running_master
 
@@ -102,18 +104,18 @@ async def test_a_revoked_token_is_of_no_use_from_then_on(master: Bench) -> None:
 async def test_a_token_revoked_while_it_is_looked_up_is_not_remembered(
     master: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    auth, made = master.services.auth, await master.services.auth.create("eve", "reader")
-    look_up = master.services.store.tokens.by_hash
+    auth, made = master.parts[Auth], await master.parts[Auth].create("eve", "reader")
+    look_up = master.parts[Store].tokens.by_hash
 
     async def slow_look_up(key: str) -> object:
         found = await look_up(key)
         await auth.revoke(made.id)
         return found
 
-    monkeypatch.setattr(master.services.store.tokens, "by_hash", slow_look_up)
-    assert await auth.find(made.secret)  # it was valid when this began
+    monkeypatch.setattr(master.parts[Store].tokens, "by_hash", slow_look_up)
+    assert await auth.by_secret(made.secret)  # it was valid when this began
     monkeypatch.undo()
-    assert await auth.find(made.secret) is None
+    assert await auth.by_secret(made.secret) is None
 
 
 async def test_guessing_is_slowed_down_and_hinders_nobody_else(master: Bench) -> None:

@@ -11,17 +11,20 @@ from typing import Any
 import aiohttp
 import pytest
 
+from loopline_master.core.scheduler import Scheduler
 from loopline_master.http.live import client_link
+from loopline_master.store import Store
+from loopline_master.subscriptions import Subscriptions
 from loopline_shared.model import JobState, Outcome, Output, Result
 from loopline_shared.protocol.client_link import (
     Drop,
     Ends,
     Follow,
+    JobAccepted,
     Opened,
     Over,
     Refusal,
     Submit,
-    Submitted,
     decode_from_master,
     encode_to_master,
     key_of,
@@ -46,7 +49,7 @@ class Client:
         self._said += 1
         await self.say(Submit(self._said, sweep(tasks), again))
         answer = await self.hear()
-        assert isinstance(answer, Submitted), answer
+        assert isinstance(answer, JobAccepted), answer
         assert answer.number == self._said
         return answer.job
 
@@ -87,13 +90,13 @@ def sweep(tasks: int = 1) -> JobSpec:
 
 def counting(master: Bench, monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Jobs whose results were read from disk."""
-    asked, read = list[int](), master.services.store.results.ends
+    asked, read = list[int](), master.parts[Store].results.ends
 
     async def ends(job: int, *arguments: Any) -> Any:
         asked.append(job)
         return await read(job, *arguments)
 
-    monkeypatch.setattr(master.services.store.results, "ends", ends)
+    monkeypatch.setattr(master.parts[Store].results, "ends", ends)
     return asked
 
 
@@ -210,7 +213,7 @@ async def test_a_job_that_ended_while_the_link_was_lost_has_ended(shared_master:
         while (await shared_master.get(f"/jobs/{job}"))["state"] != "running":
             await asyncio.sleep(0.01)
     await shared_master.ask("POST", f"/jobs/{job}/cancel")
-    assert job in shared_master.services.scheduler.state.jobs, "its worker is away, and may still be at it"
+    assert job in shared_master.parts[Scheduler].state.jobs, "its worker is away, and may still be at it"
     async with link(shared_master) as client:
         assert await client.submit(again=key) == job
         assert await client.results(job) == ([], Over(job, JobState.CANCELLED))
@@ -264,8 +267,8 @@ async def test_whoever_takes_no_answers_is_heard_no_longer(
         await held.wait()
         await send_all(link)
 
-    send_all = client_link._CallLink._send_all
-    monkeypatch.setattr(client_link._CallLink, "_send_all", send_nothing)
+    send_all = client_link._ClientLink._send_all
+    monkeypatch.setattr(client_link._ClientLink, "_send_all", send_nothing)
     async with shared_master.http.ws_connect(
         shared_master.address("/calls"), headers=shared_master.headers("user")
     ) as socket:
@@ -291,15 +294,15 @@ async def test_nonsense_ends_the_link(shared_master: Bench, frame: str) -> None:
         message = await client.socket.receive(20)
         assert message.type is aiohttp.WSMsgType.CLOSE
         assert message.data == aiohttp.WSCloseCode.PROTOCOL_ERROR
-    assert not shared_master.services.feeds._of_job
+    assert not shared_master.parts[Subscriptions]._of_job
 
 
 async def test_a_client_that_goes_is_forgotten_and_its_job_is_not(shared_master: Bench) -> None:
     async with link(shared_master) as client:
         job = await client.submit(3)
-        assert shared_master.services.feeds._of_job
+        assert shared_master.parts[Subscriptions]._of_job
     async with asyncio.timeout(20):
-        while shared_master.services.feeds._of_job:
+        while shared_master.parts[Subscriptions]._of_job:
             await asyncio.sleep(0.01)
     async with shared_master.worker(), link(shared_master) as later:
         await later.say(Follow(job))

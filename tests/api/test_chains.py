@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from loopline_master.store import Store
 from loopline_shared.model import JobState
 from tests.api.bench import Bench
 
@@ -15,14 +16,14 @@ AFTER = {"command": ["work"]}
 
 def read_too_early(master: Bench, monkeypatch: pytest.MonkeyPatch, times: int) -> list[int]:
     """So many times the rows are read just before the jobs end; how often they were read."""
-    states, reads = master.services.store.jobs.states, []
+    states, reads = master.parts[Store].jobs.states, []
 
     async def early(numbers: Iterable[int]) -> dict[int, JobState]:
         found = await states(numbers)
         reads.append(len(found))
         return dict.fromkeys(found, JobState.RUNNING) if len(reads) <= times else found
 
-    monkeypatch.setattr(master.services.store.jobs, "states", early)
+    monkeypatch.setattr(master.parts[Store].jobs, "states", early)
     return reads
 
 

@@ -15,6 +15,7 @@ from blake3 import blake3
 
 from loopline_master.files import blobs
 from loopline_master.files.blobs import Blobs
+from loopline_master.settings import MasterSettings
 from loopline_shared.checksums import HEADER
 from loopline_shared.errors import LooplineError
 from tests.api.bench import Answer, Bench, running_master, until
@@ -79,7 +80,7 @@ async def test_content_must_be_what_its_name_says(master: Bench) -> None:
     answer = await master.ask("PUT", path_of(CONTENT), data=CONTENT + b"x")
     assert (answer.status, answer.body["code"]) == (422, "wrong_hash")
     assert (await master.ask("HEAD", path_of(CONTENT))).status == 404
-    assert not parts(master.services.settings.data_dir)
+    assert not parts(master.parts[MasterSettings].data_dir)
 
 
 async def test_files_have_a_limit(tmp_path: Path) -> None:
@@ -126,7 +127,7 @@ async def test_many_may_bring_the_same_at_once(master: Bench) -> None:
     answers = await asyncio.gather(*(master.ask("PUT", path_of(CONTENT), data=CONTENT) for _ in range(8)))
     assert {answer.status for answer in answers} == {204}
     assert (await master.ask("GET", path_of(CONTENT))).content == CONTENT
-    assert not parts(master.services.settings.data_dir)
+    assert not parts(master.parts[MasterSettings].data_dir)
 
 
 async def test_an_upload_that_breaks_off_is_gone_on_with(master: Bench) -> None:
@@ -135,7 +136,7 @@ async def test_an_upload_that_breaks_off_is_gone_on_with(master: Bench) -> None:
     assert (head.status, head.headers["Upload-Offset"]) == (404, "1000")
     assert (await put_rest(master, CONTENT, 1000)).status == 204
     assert (await master.ask("GET", path_of(CONTENT))).content == CONTENT
-    assert not parts(master.services.settings.data_dir)
+    assert not parts(master.parts[MasterSettings].data_dir)
 
 
 async def test_an_upload_is_gone_on_with_after_the_master_was_away(tmp_path: Path) -> None:
@@ -161,7 +162,7 @@ async def test_nobody_goes_on_behind_what_is_there(master: Bench) -> None:
     await break_off(master, CONTENT, 1000)
     answer = await put_rest(master, CONTENT, 1001)
     assert (answer.status, answer.body["code"]) == (409, "upload_offset")
-    assert "goes on at byte 1000" in answer.body["detail"]
+    assert "resumes at byte 1000" in answer.body["detail"]
 
 
 @pytest.mark.parametrize("span", ["bytes 5-1/10", "bytes 0-4/10", "bytes 5-10/10", "items 0-1/2", "bytes 0-*/10"])
@@ -191,17 +192,17 @@ async def test_what_is_kept_is_not_removed(tmp_path: Path) -> None:
     files = Blobs(tmp_path, 1, 0)
     name = files.write(b"content")
     os.utime(files.find(name) or "", (1000, 1000))
-    assert files.keep(name) == 7
+    assert files.retain(name) == 7
     assert not files.remove(name, before=2000)
     os.utime(files.find(name) or "", (1000, 1000))
     assert files.remove(name, before=2000)
-    assert files.keep(name) is None
+    assert files.retain(name) is None
 
 
 async def test_what_is_kept_again_a_moment_later_stays_as_long_as_if_it_had_come_then(tmp_path: Path) -> None:
     files = Blobs(tmp_path, 1, 0)
     name = files.write(b"content")
-    assert files.keep(name) == 7
+    assert files.retain(name) == 7
     path = files.find(name)
     assert path
     assert not files.remove(name, before=path.stat().st_mtime + 0.05)
@@ -227,7 +228,7 @@ async def break_off(master: Bench, content: bytes, after: int, sent: bytes = b""
     head = f"PUT /api/v1{path_of(content)} HTTP/1.1\r\nHost: x\r\nAuthorization: {authorization}\r\n"
     writer.write(f"{head}Content-Length: {len(content)}\r\n\r\n".encode() + (sent or content)[:after])
     await writer.drain()
-    folder = master.services.settings.data_dir
+    folder = master.parts[MasterSettings].data_dir
     await until(lambda: _are_written(folder, after))
     writer.transport.abort()
     await until(lambda: _is_at(master, content, after))

@@ -21,8 +21,8 @@ from schemathesis.specs.openapi.checks import (
     unsupported_method,
 )
 
-from loopline_master.app import OPERATIONS
 from loopline_master.http.openapi import document
+from loopline_master.http.web_app import OPERATIONS
 from tests.api.bench import running_master
 
 LONG_BODIES = {"include-name": "POST /api/v1/jobs", "phases": {"coverage": {"enabled": False}}}  # as a limit allows

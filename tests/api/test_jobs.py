@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from loopline_master.http.live import streams
+from loopline_master.store import Store
 from loopline_shared.model import Outcome, Output, Result
 from loopline_shared.protocol.messages import Run
 from loopline_shared.rest.bodies import TaskResult
@@ -63,14 +64,14 @@ async def test_one_key_is_one_job_also_at_once(master: Bench) -> None:
 async def test_one_key_is_one_job_also_for_those_who_hang_up_and_come_again(
     master: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    commit, has_begun, may_go_on = master.services.store.commit, asyncio.Event(), asyncio.Event()
+    commit, has_begun, may_go_on = master.parts[Store].commit, asyncio.Event(), asyncio.Event()
 
     async def slow_commit(*arguments: Any) -> None:
         has_begun.set()
         await may_go_on.wait()
         await commit(*arguments)
 
-    monkeypatch.setattr(master.services.store, "commit", slow_commit)
+    monkeypatch.setattr(master.parts[Store], "commit", slow_commit)
     first = asyncio.create_task(submit_under(master, "k", SPEC))
     await has_begun.wait()
     first.cancel()
@@ -224,7 +225,7 @@ async def test_results_are_told_as_they_are_stored_each_once(
 ) -> None:
     """Those of a commit, those of which some is in a file, and those that were read because the reader was slow."""
     monkeypatch.setattr(streams, "MOST_READY_BYTES", most_ready_bytes)
-    monkeypatch.setattr(streams, "REST_S", 0.0)
+    monkeypatch.setattr(streams, "STREAM_REST_S", 0.0)
     long = b"long" * 5000
     await master.ask("PUT", f"/files/{sha256(long)}", "worker", data=long)
 

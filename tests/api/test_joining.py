@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from loopline_master.store import Store
 from loopline_shared.joining import hash_of
 from tests.api.bench import Bench
 
@@ -125,6 +126,6 @@ async def test_guessing_is_slowed_down(master: Bench) -> None:
 async def test_it_outlives_the_master(master: Bench) -> None:
     made = await line(master)
     await joins(master, wish(made["secret"]))
-    kept = await master.services.store.tokens.by_hash(hash_of(TOKEN))
+    kept = await master.parts[Store].tokens.by_hash(hash_of(TOKEN))
     assert kept is not None
     assert (kept.name, kept.role) == ("pc-1", "worker")

@@ -13,6 +13,7 @@ import pytest
 from aiohttp import WSMsgType
 
 from loopline_master import links
+from loopline_master.links import WorkerLinks
 from loopline_shared.model import Load
 from loopline_shared.protocol.messages import MAX_FRAME_BYTES, Assign, Refused, Welcome
 from loopline_shared.protocol.session import WorkerSession
@@ -162,19 +163,19 @@ async def test_a_silent_worker_is_cut_off_when_its_lease_ends(tmp_path: Path) ->
 
 async def test_a_worker_that_does_not_listen_is_cut_off(tmp_path: Path) -> None:
     async with running_master(tmp_path, limits={"max_frames": 2}) as master, master.worker("w1"):
-        link = master.services.links._open["w1"]
+        link = master.parts[WorkerLinks]._open["w1"]
         for number in range(10):
-            master.services.links.deliver("w1", Assign(number, 0))
+            master.parts[WorkerLinks].deliver("w1", Assign(number, 0))
         await until(lambda: is_connected(master, "w1", False))
         assert link._transport is not None
         assert link._transport.is_closing()
 
 
 async def test_nobody_is_told_what_is_for_another(master: Bench) -> None:
-    master.services.links.deliver("nobody", Assign(1, 0))
-    master.services.links.close("nobody", 1)
+    master.parts[WorkerLinks].deliver("nobody", Assign(1, 0))
+    master.parts[WorkerLinks].close("nobody", 1)
     async with master.worker("w1") as worker:
-        master.services.links.close("w1", 12345)
+        master.parts[WorkerLinks].close("w1", 12345)
         assert await is_connected(master, "w1")
         assert not worker.socket.closed
 

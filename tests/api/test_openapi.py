@@ -9,8 +9,8 @@ from typing import Any
 from jsonschema import Draft202012Validator
 from openapi_spec_validator import OpenAPIV31SpecValidator
 
-from loopline_master.app import OPERATIONS
 from loopline_master.http.openapi import document
+from loopline_master.http.web_app import OPERATIONS
 from loopline_shared.spec import JobSpec
 from tests.api.bench import Bench
 

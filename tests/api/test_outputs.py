@@ -15,9 +15,11 @@ import pytest
 
 from loopline_master.files import retention
 from loopline_master.files.blobs import Blobs
+from loopline_master.files.retention import Retention
 from loopline_master.http.routes import outputs as outputs_module
 from loopline_master.intake import with_files
 from loopline_master.settings import MasterSettings
+from loopline_master.store import Store
 from loopline_shared import manifest
 from loopline_shared.model import AttemptId, InputFile, Load, Outcome, Output, OutputFile, Result
 from loopline_shared.protocol.messages import Report, Run
@@ -34,7 +36,7 @@ async def put(master: Bench, content: bytes) -> str:
 
 def age(master: Bench, *names: str, days: float = 100) -> None:
     """As if nobody had named them for so long; all files where none are named."""
-    folder = master.services.blobs.folder
+    folder = master.parts[Blobs].folder
     files = [folder / name[:2] / name[2:] for name in names] or [f for f in folder.rglob("*") if f.is_file()]
     for file in files:
         os.utime(file, (time.time() - days * DAY_S,) * 2)
@@ -175,14 +177,14 @@ async def test_only_files_that_nobody_names_are_collected(master: Bench) -> None
     job = await finished(master, {"x": "left", "y": "0" * 64}, inputs={"in": f"sha256:{used}"})
     age(master)
     age(master, fresh, days=0)
-    names = {file.parent.name + file.name for file in master.services.blobs.folder.rglob("*") if file.is_file()}
+    names = {file.parent.name + file.name for file in master.parts[Blobs].folder.rglob("*") if file.is_file()}
     seen = await prune(master)
     assert (seen["files"], seen["bytes"], seen["deleted"]) == (1, len(b"forgotten"), False)
     assert (await master.ask("HEAD", f"/files/{forgotten}")).status == 200  # which keeps it for a while
     assert (await prune(master, delete=True))["files"] == 0
     age(master, forgotten)
     assert (await prune(master, delete=True))["files"] == 1
-    left = {file.parent.name + file.name for file in master.services.blobs.folder.rglob("*") if file.is_file()}
+    left = {file.parent.name + file.name for file in master.parts[Blobs].folder.rglob("*") if file.is_file()}
     assert names - left == {forgotten}
     assert (await master.ask("GET", f"/jobs/{job}/tasks/1/outputs/x")).content == b"left"
 
@@ -277,19 +279,18 @@ async def test_a_job_that_is_retried_while_old_files_are_removed_keeps_its_own(
     name = await put(master, b"input")
     job = await master.submit(inputs={"in": f"sha256:{name}"})
     await master.ask("POST", f"/jobs/{job}/cancel")
-    let_go = type(master.services.store.files).let_go
+    release = type(master.parts[Store].files).release
 
     async def after_a_retry(files: Any, *arguments: Any) -> None:
-        services.keeper.letting_go.release()  # the retry came first
+        master.parts[Retention].releasing.release()  # the retry came first
         assert (await master.ask("POST", f"/jobs/{job}/retry")).status == 200
-        await services.keeper.letting_go.acquire()
+        await master.parts[Retention].releasing.acquire()
         age(master)
-        await let_go(files, *arguments)
+        await release(files, *arguments)
 
-    services = master.services
-    monkeypatch.setattr(type(services.store.files), "let_go", after_a_retry)
+    monkeypatch.setattr(type(master.parts[Store].files), "release", after_a_retry)
     assert (await prune(master, older_than_s=0.0, delete=True))["files"] == 0
-    assert services.blobs.find(name)
+    assert master.parts[Blobs].find(name)
 
 
 # What results name
@@ -338,13 +339,13 @@ async def test_names_in_rows_are_found_wherever_they_stand_but_only_of_what_is_h
     rows = blobs.write(b"".join(b'{"call": "sha256:%s"}\n' % name.encode() for name in [*names, "f" * 64]))
     monkeypatch.setattr(retention, "_BLOCK_BYTES", 100)
     marks = retention._Marks()
-    retention.Keeper(None, blobs, MasterSettings())._mark_rows(marks, rows)  # type: ignore[arg-type]
+    retention.Retention(None, blobs, MasterSettings())._mark_rows(marks, rows)  # type: ignore[arg-type]
     assert [name for name in names if name not in marks] == []
     assert len(marks.keys) == len(names)
 
 
 async def test_unfinished_uploads_are_removed_when_they_are_old(master: Bench) -> None:
-    part = master.services.blobs.folder / "incoming" / ("a" * 64)
+    part = master.parts[Blobs].folder / "incoming" / ("a" * 64)
     part.write_bytes(b"half")
     assert (await prune(master, delete=True))["uploads"] == 0
     os.utime(part, (1000, 1000))

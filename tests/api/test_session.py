@@ -53,7 +53,7 @@ async def test_who_signed_in_is_who_they_are(master: Bench) -> None:
 async def test_a_browser_is_let_in_with_nothing_but_its_cookie(master: Bench) -> None:
     """As a browser keeps it: in a jar, sent to this address and taken out by signing out."""
     async with aiohttp.ClientSession(cookie_jar=aiohttp.CookieJar(unsafe=True)) as browser:
-        bench = Bench(master.url, master.services, browser)
+        bench = Bench(master.url, master.parts, browser)
         assert (await bench.ask("GET", "/whoami", None)).status == 401
         await sign_in(bench, master.tokens["user"])
         assert (await bench.get("/whoami", None))["name"] == "the-user"

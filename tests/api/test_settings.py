@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from loopline_master.core.scheduler_settings import SchedulerSettings
 from loopline_master.settings import MasterSettings
 from loopline_shared.errors import LooplineError
 
@@ -38,8 +40,19 @@ def test_the_scheduler_is_told_all_that_bears_on_it() -> None:
     settings = MasterSettings.load(
         policy="first-come", max_replicas="unlimited", order="none", limits={"max_jobs": 9}
     )
-    told = settings.for_scheduler()
+    told = settings.scheduler
     assert (told.policy, told.max_replicas, told.order, told.max_jobs) == ("first-come", None, "none", 9)
+
+
+@pytest.mark.parametrize("name", [field.name for field in fields(SchedulerSettings)])
+def test_each_setting_of_the_scheduler_is_one_of_the_master_or_of_its_limits(file: Path, name: str) -> None:
+    """``core/scheduler_settings.py`` is the only place where one is added."""
+    value = {"policy": "first-come", "order": "none"}.get(name, 15)
+    is_limit = name in MasterSettings().limits.model_dump()
+    file.write_text(f"[master{'.limits' if is_limit else ''}]\n{name} = {value!r}\n")
+    assert getattr(MasterSettings.load().scheduler, name) == value
+    others = replace(MasterSettings.load().scheduler, **{name: getattr(SchedulerSettings(), name)})
+    assert others == replace(MasterSettings().scheduler, **{name: getattr(SchedulerSettings(), name)})
 
 
 @pytest.mark.parametrize(

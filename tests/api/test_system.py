@@ -11,9 +11,9 @@ import aiohttp
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from loopline_master import app
+from loopline_master.http import web_app
 from loopline_master.http.live import streams
-from loopline_master.store import StoreBroken
+from loopline_master.store import Store, StoreBroken
 from tests.api.bench import Bench, running_master, until
 
 
@@ -66,7 +66,7 @@ async def test_listeners_have_a_limit_and_leave_their_seats(tmp_path: Path) -> N
 
 
 async def test_streams_do_not_keep_a_stopping_master(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(app, "STOP_WITHIN_S", 60.0)
+    monkeypatch.setattr(web_app, "STOP_WITHIN_S", 60.0)
     async with aiohttp.ClientSession() as http:
         async with running_master(tmp_path) as master:
             job = await master.submit()
@@ -84,7 +84,7 @@ async def test_it_is_well_until_the_database_breaks(master: Bench, monkeypatch: 
     async def breaks(*_: object) -> None:
         raise StoreBroken("store_broken", "writing failed: the disk is full", status=503)
 
-    monkeypatch.setattr(master.services.store, "check", breaks)
+    monkeypatch.setattr(master.parts[Store], "check", breaks)
     answer = await master.ask("GET", "//readyz", None)
     assert (answer.status, answer.body["code"]) == (503, "store_broken")
     assert (await master.ask("GET", "//healthz", None)).status == 200
@@ -94,7 +94,7 @@ async def test_requests_at_a_broken_engine_are_told_so(master: Bench, monkeypatc
     async def breaks(*_: object) -> None:
         raise StoreBroken("store_broken", "writing failed: the disk is full", status=503)
 
-    monkeypatch.setattr(master.services.store, "commit", breaks)
+    monkeypatch.setattr(master.parts[Store], "commit", breaks)
     for _ in range(2):
         answer = await master.ask("POST", "/jobs", json={"command": ["a"]})
         assert (answer.status, answer.body["code"]) == (503, "store_broken")

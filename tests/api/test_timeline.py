@@ -150,6 +150,8 @@ async def test_a_trace_that_perfetto_reads(master: Bench) -> None:
 
 async def test_samples_of_one_worker_and_of_all(master: Bench) -> None:
     async with master.worker("w1", slots=3), master.worker("w2", slots=4):
+        await until(lambda: _has_samples(master, "w1"))
+        await until(lambda: _has_samples(master, "w2"))
         one = Samples.model_validate(await master.get("/workers/w1/samples", "reader"))
         both = Samples.model_validate(await master.get("/samples", "reader"))
     assert one.slots[0] == 3
@@ -195,3 +197,7 @@ def _nobody_is_in_two_bars_at_once(bars: list[Any]) -> None:
 
 def _empty() -> dict[str, list[float]]:
     return {name: [] for name in Samples.model_fields if name != "every_s"}
+
+
+async def _has_samples(master: Bench, worker: str) -> bool:
+    return bool((await master.get(f"/workers/{worker}/samples"))["at"])

@@ -21,11 +21,11 @@ from loopline_shared.protocol.chunks import ARGUMENTS, END, RAISED, RETURNED
 from loopline_shared.protocol.client_link import (
     Ends,
     Follow,
+    JobAccepted,
     Opened,
     Over,
     Refusal,
     Submit,
-    Submitted,
     TaskEnd,
     decode_from_client,
     encode_to_client,
@@ -195,7 +195,7 @@ class SmallGrid:
                     if self.hangs_up_at_submission:
                         self.hangs_up_at_submission = False
                         break
-                    await socket.send_bytes(encode_to_client(Submitted(number, job)))
+                    await socket.send_bytes(encode_to_client(JobAccepted(number, job)))
                     followers.add(asyncio.create_task(self._feed(socket, job, 0)))
                 case Follow(job, cursor):
                     self.asked.append(f"follow {job} {cursor}")

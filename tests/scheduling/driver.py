@@ -26,6 +26,7 @@ from loopline_master.core.events import (
     WorkerReported,
 )
 from loopline_master.core.invariants import check
+from loopline_master.core.sampled_invariants import check_job, check_worker
 from loopline_master.core.scheduler import Scheduler
 from loopline_shared.model import AttemptId, Facts, Held, JobState, Load, Outcome, Result, TaskId
 from loopline_shared.protocol.attempt_ranges import ranges_of
@@ -99,6 +100,7 @@ class Grid:
     def step(self, *events: Event, deliver: bool = True) -> Effects:
         effects = self.scheduler.step(events, self.now)
         check(self.scheduler.state)
+        self._sample()
         self.store.commit(Batch(self.now, list(events)), effects)
         assert len(effects.replies) == len(events), "one reply an event"
         for name, session in effects.closes:
@@ -109,6 +111,13 @@ class Grid:
             self.deliver()
         self.last = effects
         return effects
+
+    def _sample(self) -> None:
+        """What a running master checks of one job and one worker now and then, of all of them."""
+        for job in self.scheduler.state.jobs:
+            check_job(self.scheduler.state, job)
+        for worker in self.scheduler.state.workers:
+            check_worker(self.scheduler.state, worker)
 
     def deliver(self) -> None:
         """Every frame under way arrives."""

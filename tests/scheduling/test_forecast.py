@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from loopline_master.core.estimates.calibration import Calibration, Outcome, moment_of
+from loopline_master.core.estimates.calibration import Calibration, EtaOutcome, moment_of
 from loopline_master.core.estimates.eta import Forecast, Unknown, outlook, preview
 from loopline_master.core.estimates.lognormal import Lognormal, fitted
 from loopline_master.core.events import JobPaused
@@ -147,13 +147,13 @@ def test_moments() -> None:
 
 def test_the_record_sets_them_right() -> None:
     said = Forecast(100.0, 200.0, "")
-    late = Calibration(Outcome(25, 100.0, 200.0, 300.0) for _ in range(200))
+    late = Calibration(EtaOutcome(25, 100.0, 200.0, 300.0) for _ in range(200))
     assert late.applied(0, said) == said, "of another moment nothing is known"
     told = late.applied(25, said)
     assert 250 < told.p50_s <= told.p90_s
-    few = Calibration(Outcome(25, 100.0, 200.0, 300.0) for _ in range(3)).applied(25, said)
+    few = Calibration(EtaOutcome(25, 100.0, 200.0, 300.0) for _ in range(3)).applied(25, said)
     assert 100 < few.p50_s < 150, "few say little"
-    spread = Calibration(Outcome(25, 100.0, 200.0, 50.0 + number) for number in range(100)).applied(25, said)
+    spread = Calibration(EtaOutcome(25, 100.0, 200.0, 50.0 + number) for number in range(100)).applied(25, said)
     assert 90 < spread.p50_s < 110
     assert 130 < spread.p90_s < 200
 

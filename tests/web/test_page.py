@@ -84,7 +84,7 @@ async def test_a_visitor_signs_in_and_out(browser: Browser, grid: Grid) -> None:
         assert "script-src 'self'" in (await answer.header_value("content-security-policy") or "")
         await page.get_by_label("Token").fill("ll_00000000_wrong")
         await page.get_by_role("button", name="Sign in").click()
-        await expect(page.get_by_role("alert")).to_contain_text("not, or no longer, valid")
+        await expect(page.get_by_role("alert")).to_contain_text("Invalid or revoked token")
         await page.get_by_label("Token").fill(admin(grid))
         await page.get_by_role("button", name="Sign in").click()
         await expect(row_of(page, "ant")).to_contain_text("connected")

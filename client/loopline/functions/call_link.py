@@ -21,11 +21,11 @@ from loopline_shared.protocol.client_link import (
     Drop,
     Ends,
     Follow,
+    JobAccepted,
     Opened,
     Over,
     Refusal,
     Submit,
-    Submitted,
     TaskEnd,
     decode_from_master,
     encode_to_master,
@@ -197,14 +197,14 @@ class CallLink:
             self._background.add(sending)
             sending.add_done_callback(self._background.discard)
 
-    def _heed(self, message: Submitted | Refusal | Ends | Over) -> None:
+    def _heed(self, message: JobAccepted | Refusal | Ends | Over) -> None:
         if isinstance(message, Ends):
             self._take(message)
         elif isinstance(message, Over):
             if followed := self._followed.pop(message.job, None):
                 followed.listener.over(message)
         elif one := self._submissions.pop(message.number, None):
-            if isinstance(message, Submitted):
+            if isinstance(message, JobAccepted):
                 self._followed[message.job] = _Followed(one.listener)
                 one.listener.submitted(message.job)
             else:

@@ -8,30 +8,10 @@ from typing import Annotated, Literal
 from pydantic import Field, TypeAdapter
 
 from loopline_master.core.entities import Job, Task
-from loopline_shared.model import Facts, JobState, Order
+from loopline_master.core.scheduler_settings import SchedulerSettings as SchedulerSettings  # part of the log
+from loopline_shared.model import Facts, JobState
 from loopline_shared.protocol.messages import Report
 from loopline_shared.spec import JobSpec
-
-
-@dataclass(frozen=True, slots=True)
-class SchedulerSettings:
-    """All that bears on a decision. Part of the log, so that a replay decides alike."""
-
-    policy: str = "round-robin"
-    order: Order = Order.HOLD
-    lease_s: float = 30.0  # how long a silent worker is believed to be at work
-    report_every_s: float = 10.0  # the longest a worker stays silent when all is well
-    stall_after_s: float = 60.0  # without a worker that could run it, a job holds others no longer
-    max_attempts: int = 3  # where a job says nothing
-    max_replicas: int | None = 2  # where a job says nothing; None: unlimited
-    max_jobs: int = 10_000  # unfinished at once
-    max_tasks: int = 1_000_000  # of one job
-    max_workers: int = 10_000
-    max_programs: int = 10_000  # that something is remembered of
-    probation_s: float = 60.0  # how long the first one lasts; each that follows twice as long; 0: there is none
-    max_probation_s: float = 3600.0
-    ahead_s: float = 0.0  # expected work that may wait at a worker, for each of its slots; 0: as in an older log
-    max_ahead: int = 256  # attempts that may wait at a worker, however short
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,11 +1,14 @@
-"""What must be true of the scheduler after every step. The property tests, and a careful operator, check it."""
+"""Invariants: what must be true of the scheduler after every step. Tests check all of them, a running master samples
+them (sampled_invariants.py): so each that concerns one job, attempt or worker is a function of its own.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import fields
 
-from loopline_master.core.entities import LIVE, UNRELEASED
+from loopline_master.core.entities import LIVE, UNRELEASED, Attempt, Job, Task, Worker
 from loopline_master.core.policies import REGISTRY
 from loopline_master.core.policies.view import View
 from loopline_master.core.rules.quarantine import BOTTOM, TOP
@@ -20,12 +23,16 @@ def check(state: State) -> None:
         rebuilt = REGISTRY[state.settings.policy](View(state)).index
         assert state.own == rebuilt, "the policy's own index is not what it must be"
     for job in state.jobs.values():
-        _counts_agree(state, job.id)
-    _attempts_are_in_order(state)
+        check_counts(state, job, [task for task in state.tasks.values() if task.job == job.id])
+    for attempt in state.attempts.values():
+        check_attempt(state, attempt)
     _replicas_are_bounded(state)
     _nobody_is_overloaded(state)
-    _held_jobs_keep_a_task_back(state)
-    _probations_are_sound(state)
+    live = list(state.index.live.values())
+    for place, job in enumerate(live):
+        check_guarantee(state, job, live[:place])
+    for worker in state.workers.values():
+        check_quarantine(state, worker)
 
 
 def _index_is_a_function_of_entities(state: State) -> None:
@@ -38,9 +45,9 @@ def _index_is_a_function_of_entities(state: State) -> None:
         assert now == rebuilt, f"index {field.name} is {now}, rebuilt from entities it is {rebuilt}"
 
 
-def _counts_agree(state: State, job_id: int) -> None:
-    job, fresh = state.jobs[job_id], state.fresh[job_id]
-    tasks = [task for task in state.tasks.values() if task.job == job_id]
+def check_counts(state: State, job: Job, tasks: Sequence[Task]) -> None:
+    """AssertionError if a job's counts do not agree with its tasks in memory."""
+    job_id, fresh = job.id, state.fresh[job.id]
     running = sum(task.state is TaskState.RUNNING for task in tasks)
     assert job.running == running, f"job {job_id} counts {job.running} running tasks, {running} are"
     if job.is_live:
@@ -53,18 +60,18 @@ def _counts_agree(state: State, job_id: int) -> None:
     assert job.is_over or waits == (job.arrival == UNRELEASED), f"job {job_id} is {job.state}, came {job.arrival}"
 
 
-def _attempts_are_in_order(state: State) -> None:
-    for attempt in state.attempts.values():
-        task = state.tasks.get(attempt.task_id)
-        assert task is not None, f"attempt {attempt.id} has no task in memory"
-        assert not attempt.is_over, f"attempt {attempt.id} ({attempt.state}) is over, but kept"
-        ended = attempt.state in (AttemptState.SUCCEEDED, AttemptState.FAILED, AttemptState.CANCELLED)
-        assert not ended, f"attempt {attempt.id} is {attempt.state}, but has not ended"
-        assert attempt.number <= task.attempts, f"attempt {attempt.id} was never handed out"
-        waits = attempt.waiting and attempt.state not in (AttemptState.DISPATCHED, AttemptState.CANCELLING)
-        assert not waits, f"attempt {attempt.id} is {attempt.state}, but waits for a slot"
-        if attempt.state in LIVE:
-            assert task.state is TaskState.RUNNING, f"attempt {attempt.id} is alive, its task is {task.state}"
+def check_attempt(state: State, attempt: Attempt) -> None:
+    """AssertionError if an attempt in memory contradicts its task or itself."""
+    task = state.tasks.get(attempt.task_id)
+    assert task is not None, f"attempt {attempt.id} has no task in memory"
+    assert not attempt.is_over, f"attempt {attempt.id} ({attempt.state}) is over, but kept"
+    ended = attempt.state in (AttemptState.SUCCEEDED, AttemptState.FAILED, AttemptState.CANCELLED)
+    assert not ended, f"attempt {attempt.id} is {attempt.state}, but has not ended"
+    assert attempt.number <= task.attempts, f"attempt {attempt.id} was never handed out"
+    waits = attempt.waiting and attempt.state not in (AttemptState.DISPATCHED, AttemptState.CANCELLING)
+    assert not waits, f"attempt {attempt.id} is {attempt.state}, but waits for a slot"
+    if attempt.state in LIVE:
+        assert task.state is TaskState.RUNNING, f"attempt {attempt.id} is alive, its task is {task.state}"
 
 
 def _replicas_are_bounded(state: State) -> None:
@@ -77,43 +84,53 @@ def _replicas_are_bounded(state: State) -> None:
 
 
 def _nobody_is_overloaded(state: State) -> None:
-    """A slot is given when it is free: of what is cancelled and has begun, when it is gone. Only what was called back
-    before it was known to have begun may come on top: at the worker, the others then wait until it is gone.
-    """
-    used: Counter[str] = Counter()
+    on: dict[str, list[Attempt]] = {}
     for attempt in state.attempts.values():
         assert attempt.worker in state.workers, f"attempt {attempt.id} is on {attempt.worker}, which is unknown"
-        if attempt.is_seated and not (attempt.state is AttemptState.CANCELLING and attempt.started_at is None):
-            used[attempt.worker] += attempt.slots
-    for name, slots_used in used.items():
-        slots = state.workers[name].facts.slots
-        is_known = state.workers[name].reported > 0  # come back smaller, it has not said yet what it still has
-        assert slots_used <= slots or not is_known, f"worker {name} has {slots_used} slots in use of {slots}"
+        on.setdefault(attempt.worker, []).append(attempt)
+    for name, attempts in on.items():
+        check_slots(state.workers[name], attempts)
 
 
-def _held_jobs_keep_a_task_back(state: State) -> None:
-    """The guarantee itself, from entities alone: a job that may not pass someone has a task never started."""
-    live = list(state.index.live.values())
-    for place, job in enumerate(live):
-        predecessors = [p for p in live[:place] if p.weight <= job.weight and not p.is_exempt]
-        if job.is_computed:
-            assert job.order is Order.DELIVER, f"job {job.id} is computed, but does not complete"
-            assert predecessors, f"job {job.id} is computed and held by nobody, but is not delivered"
-        if job.order is not Order.HOLD or job.released_at is not None:
-            continue
-        assert len(state.fresh[job.id]) > 0, f"job {job.id} was never released, but has no task left to start"
-        if predecessors and len(state.fresh[job.id]) == 1:
-            assert state.index.is_held(job), f"job {job.id} is not held, but may not pass {predecessors[0].id}"
-            witness = state.index.witness[job.id]
-            assert witness in [p.arrival for p in predecessors], f"job {job.id} waits for {witness} in vain"
-            assert job.id in state.index.watchers[witness], f"nobody wakes job {job.id} when {witness} goes"
+def check_slots(worker: Worker, attempts: Iterable[Attempt]) -> None:
+    """AssertionError if more slots are in use than the worker has.
+
+    A slot is given when it is free: of what is cancelled and has begun, when it is gone. Only what was called back
+    before it was known to have begun may come on top: at the worker, the others then wait until it is gone.
+    """
+    slots_used = sum(
+        attempt.slots
+        for attempt in attempts
+        if attempt.is_seated and not (attempt.state is AttemptState.CANCELLING and attempt.started_at is None)
+    )
+    is_known = worker.reported > 0  # come back smaller, it has not said yet what it still has
+    slots = worker.facts.slots
+    assert slots_used <= slots or not is_known, f"worker {worker.name} has {slots_used} slots in use of {slots}"
 
 
-def _probations_are_sound(state: State) -> None:
-    for worker in state.workers.values():
-        barred, name = worker.probation_until is not None, worker.name
-        assert not (barred and worker.on_trial), f"worker {name} is on probation and on trial"
-        assert worker.probations > 0 or not barred, f"worker {name} is on probation for the 0th time"
-        assert BOTTOM < worker.standing <= TOP, f"worker {name} has standing {worker.standing}"
-        is_due = worker.probation_until is not None and worker.probation_until <= state.now
-        assert not is_due, f"worker {name} should be back from probation"
+def check_guarantee(state: State, job: Job, earlier: Sequence[Job]) -> None:
+    """AssertionError if a live job breaks the guarantee itself: one that may not pass an ``earlier`` live job keeps
+    a task back that was never started.
+    """
+    predecessors = [p for p in earlier if p.weight <= job.weight and not p.is_exempt]
+    if job.is_computed:
+        assert job.order is Order.DELIVER, f"job {job.id} is computed, but does not complete"
+        assert predecessors, f"job {job.id} is computed and held by nobody, but is not delivered"
+    if job.order is not Order.HOLD or job.released_at is not None:
+        return
+    assert len(state.fresh[job.id]) > 0, f"job {job.id} was never released, but has no task left to start"
+    if predecessors and len(state.fresh[job.id]) == 1:
+        assert state.index.is_held(job), f"job {job.id} is not held, but may not pass {predecessors[0].id}"
+        witness = state.index.witness[job.id]
+        assert witness in [p.arrival for p in predecessors], f"job {job.id} waits for {witness} in vain"
+        assert job.id in state.index.watchers[witness], f"nobody wakes job {job.id} when {witness} goes"
+
+
+def check_quarantine(state: State, worker: Worker) -> None:
+    """AssertionError if a worker's health and its quarantine contradict one another."""
+    barred, name = worker.probation_until is not None, worker.name
+    assert not (barred and worker.on_trial), f"worker {name} is on probation and on trial"
+    assert worker.probations > 0 or not barred, f"worker {name} is on probation for the 0th time"
+    assert BOTTOM < worker.standing <= TOP, f"worker {name} has standing {worker.standing}"
+    is_due = worker.probation_until is not None and worker.probation_until <= state.now
+    assert not is_due, f"worker {name} should be back from probation"

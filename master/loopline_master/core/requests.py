@@ -55,9 +55,9 @@ def retry(state: State, event: JobRetried) -> Reply:
     if event.job.id in state.jobs:
         still = state.jobs[event.job.id]
         return Declined(409, "not_over", f"job {still.id} is {still.state}" + _stopping(still), "try again later")
-    if JobState.QUEUED not in transitions.JOB[event.job.state]:
-        hint = "only failed and cancelled jobs can be retried"
-        return Declined(409, "not_retriable", f"job {event.job.id} is {event.job.state}", hint)
+    refused = refused_retry(event.job.id, event.job.state)
+    if refused is not None:
+        return refused
     if len(state.jobs) >= state.settings.max_jobs:
         return _queue_full(state)
     waits_for = dependencies.left_to_wait_for(state, event.job.spec.after, event.ended)
@@ -74,6 +74,14 @@ def retry(state: State, event: JobRetried) -> Reply:
     for task in tasks:
         state.save_task(task)
     return Done()
+
+
+def refused_retry(job: int, state: JobState) -> Declined | None:
+    """Return the refusal to retry a job in this state; None if such a job can be retried."""
+    if state is not JobState.WAITING and JobState.QUEUED in transitions.JOB[state]:
+        return None
+    hint = "only failed and cancelled jobs can be retried"
+    return Declined(409, "not_retriable", f"job {job} is {state}", hint)
 
 
 def drain(state: State, name: str, *, draining: bool) -> Reply:

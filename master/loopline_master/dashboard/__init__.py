@@ -1,4 +1,4 @@
-"""The web page: served from built assets on our own disk, and what it draws in forms that are quick to draw.
+"""The web page: its built assets, and its timeline in forms that are quick to draw.
 
-Its source is in web/; ``make web`` builds it into assets/.
+The source is in web/; ``make web`` builds it into assets/.
 """

@@ -1,4 +1,4 @@
-"""A window of time as a rest.columns.Timeline, packed by hand: checking 50,000 bars takes far longer."""
+"""A window of time as a rest.columns.Timeline, encoded by hand: pydantic would take far longer for 50,000 bars."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _NEVER = "[]"
 
 
 def timeline(window: Window) -> bytes:
-    """As JSON; times to the millisecond."""
+    """Return the window as JSON, with times to the millisecond."""
     columns = list(zip(*window.bars, strict=True)) or [()] * _COLUMNS
     job, task, number, worker, state, replica, accepted, dispatched, start, end, freezes = columns
     workers = {name: place for place, name in enumerate(sorted(set(worker)))}
@@ -45,7 +45,7 @@ def timeline(window: Window) -> bytes:
 
 
 def spans(freezes: str) -> list[list[float | None]]:
-    """When an attempt stood still."""
+    """Return the periods during which an attempt was frozen."""
     return [_ms(span) for span in json.loads(freezes)]
 
 

@@ -1,5 +1,6 @@
-"""Serves the page: its document at every path that it shows, its assets for ever; nothing from outside, and nothing
-inline, by a policy that browsers enforce.
+"""Serves the page: its document at every path of its views, and its assets, which browsers may cache for ever.
+
+The content security policy forbids inline scripts and anything from other hosts.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from loopline_shared.errors import LooplineError
 
 ASSETS = Path(__file__).with_name("assets")
 VIEWS = ("timeline", "jobs", "workers", "guarantee", "submit")
-"""First parts of the paths under which the page shows something."""
+"""First parts of the paths of the page's views."""
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; connect-src 'self'; "
     "font-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'; object-src 'none'; "
@@ -31,10 +32,10 @@ _HEADERS = {
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
 }
-_HASHED = "/assets/"  # names in it change with what is in them
+_HASHED = "/assets/"  # the names of its files change with their content
 _FOR_EVER = "public, max-age=31536000, immutable"
 _ASK_FIRST = "no-cache"
-_KINDS = {  # whatever this computer's own list says
+_KINDS = {  # fixed here: the table of the operating system may differ
     ".html": "text/html",
     ".js": "text/javascript",
     ".css": "text/css",
@@ -51,6 +52,8 @@ _WORTH_IT_BYTES = 500
 
 @dataclass(frozen=True)
 class Asset:
+    """An asset of the page, ready to be sent."""
+
     content: bytes
     content_type: str
     cache: str
@@ -58,11 +61,12 @@ class Asset:
 
     @cached_property
     def zipped(self) -> bytes | None:
-        """None where it is not worth it."""
+        """The content compressed; None if compression would gain too little."""
         is_worth_it = self.content_type.startswith(_TEXT) and len(self.content) > _WORTH_IT_BYTES
         return gzip.compress(self.content, mtime=0) if is_worth_it else None
 
     def answer(self, request: web.Request) -> web.Response:
+        """Return the asset, or 304 if the browser has it."""
         headers = {**_HEADERS, "Cache-Control": self.cache, "ETag": f'"{self.tag}"', "Vary": "Accept-Encoding"}
         if self.tag in {tag.value for tag in request.if_none_match or ()}:
             return web.Response(status=304, headers=headers)
@@ -73,7 +77,7 @@ class Asset:
 
 
 def add_page(app: web.Application, folder: Path = ASSETS) -> None:
-    """Routes for the page. Open to all: what it shows it fetches, signed in."""
+    """Add the routes of the page. They are open to all: the data that the page shows is fetched with a session."""
     assets = dict(_load_all(folder))
     document = assets.pop("/index.html", None)
 

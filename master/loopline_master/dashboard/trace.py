@@ -1,4 +1,6 @@
-"""A window of time as Chrome's trace-event JSON (loopline_shared.rest.columns.Trace): for Perfetto, speedscope, chrome://tracing."""
+"""A window of time as Chrome's trace-event JSON (rest.columns.Trace), for Perfetto, speedscope and
+chrome://tracing.
+"""
 
 from __future__ import annotations
 
@@ -17,8 +19,10 @@ Event = dict[str, Any]
 
 
 def trace(window: Window, now: float) -> bytes:
-    """A process a worker, a thread a slot; what goes on ends ``now``. Times count from the first event. What has not
-    started, because it waits at its worker or was called back from there, took no slot, and is left out.
+    """Return the trace: a process for each worker, a thread for each slot; running attempts end ``now``.
+
+    Times count from the first event. Attempts that never took a slot, because they were only prefetched, are left
+    out.
     """
     begins = [row.started_at for row in _started(window)] + [hold.since for hold in window.held]
     zero = min(begins, default=window.since)
@@ -63,13 +67,16 @@ def _holds(window: Window, pid: int, zero: float, now: float) -> Iterator[Event]
 
 
 class _Lanes:
-    """Rows of one worker, from 1: each span, in the order of their beginnings, goes into the first that is free."""
+    """The lanes of one worker, from 1: each span goes into the first one that is free. Spans come in order of
+    start.
+    """
 
     def __init__(self) -> None:
-        self._free: list[int] = []  # heaps
+        self._free: list[int] = []  # a heap
         self._busy: list[tuple[float, int]] = []
 
     def place(self, since: float, until: float) -> int:
+        """Return the lane of a span."""
         while self._busy and self._busy[0][0] <= since:
             heappush(self._free, heappop(self._busy)[1])
         lane = heappop(self._free) if self._free else len(self._busy) + 1

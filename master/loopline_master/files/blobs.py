@@ -1,9 +1,9 @@
-"""Files named by their content (SHA-256), on the master's disk. A file is there whole, or not at all.
+"""Files named by the SHA-256 of their content, on the master's disk. A file is there completely or not at all.
 
-What is on its way in is in ``incoming``, under the name that it will have: an upload that breaks off, even by the
-death of the master, can be gone on with. A file that is about to be named is *kept*: its time is set to now, and
-collecting (retention.py) leaves young files alone. Its BLAKE3 checksum (checksums.py) is an extended attribute of the
-file, put there before the file has its name.
+An upload is written to ``incoming``, under the name that the file will have: an interrupted upload can be resumed,
+even after a crash of the master. A file that is about to be named by a row is *retained*: its modification time is
+set to now, and retention (retention.py) deletes no young file. Its BLAKE3 checksum is an extended attribute,
+which is written before the file gets its name.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import IO
 from uuid import uuid4
 
+from loopline_master.timings import RETAINED_FOR_S
 from loopline_shared.checksums import ContentDigests
 from loopline_shared.errors import LooplineError
 from loopline_shared.model import Output
@@ -29,13 +30,13 @@ _DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _BLOCK_BYTES = 2**20
 _NAME_CHARACTERS = 64
 _SEAL = "user.loopline.seal"
-_KEPT_FOR_S = 0.1
-"""What was kept so lately is not kept again: jobs of one function come by the hundred a second."""
 
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """Which part of a file an upload brings: from ``start`` to its end, ``total`` being its whole length."""
+    """The part of a file that an upload brings: from ``start`` to the end; ``total`` is the length of the whole
+    file.
+    """
 
     start: int = 0
     total: int | None = None
@@ -45,7 +46,7 @@ WHOLE = Span()
 
 
 class Blobs:
-    """``<folder>/ab/cdef...``, and ``<folder>/incoming/abcdef...``."""
+    """The files: ``<folder>/ab/cdef...``, and uploads under way: ``<folder>/incoming/abcdef...``."""
 
     def __init__(
         self, folder: Path, max_file_bytes: int, disk_reserve_bytes: int, max_unfinished: int = 1000
@@ -57,46 +58,46 @@ class Blobs:
         self._max_unfinished = max_unfinished
         self._writing: set[str] = set()
         self._lock = threading.Lock()
-        """Held where a file is kept or removed: one that is kept is there, and stays for a while."""
+        """Held while a file is retained or removed, so that a retained file is there and stays for a while."""
         self._incoming.mkdir(mode=0o700, parents=True, exist_ok=True)
         for part in self._incoming.iterdir():
-            if len(part.name) != _NAME_CHARACTERS:  # only its own sender could have gone on with it
+            if len(part.name) != _NAME_CHARACTERS:  # only the connection that sent it could have resumed it
                 part.unlink(missing_ok=True)
         self.clear_unfinished()
 
     def find(self, sha256: str) -> Path | None:
-        """Where the content is, if it is here."""
+        """Return the path of a file; None if it is not here."""
         path = self._path(sha256)
         return path if path.is_file() else None
 
-    def keep(self, sha256: str) -> int | None:
-        """The size of what is about to be named, which will be here for long enough; None: it is not here."""
+    def retain(self, sha256: str) -> int | None:
+        """Retain a file that is about to be named, and return its size; None if it is not here."""
         path = self._path(sha256)
         with self._lock, suppress(FileNotFoundError):
             found = path.stat()
-            if found.st_mtime < time.time() - _KEPT_FOR_S:
+            if found.st_mtime < time.time() - RETAINED_FOR_S:
                 os.utime(path)
             return found.st_size
         return None
 
     def remove(self, sha256: str, before: float) -> bool:
-        """Unless somebody has kept it since; whether it is gone."""
+        """Remove a file unless it was retained since ``before``. Returns True if it is gone."""
         path = self._path(sha256)
         with self._lock, suppress(FileNotFoundError):
-            if path.stat().st_mtime < before - _KEPT_FOR_S:
+            if path.stat().st_mtime < before - RETAINED_FOR_S:
                 path.unlink()
                 return True
         return False
 
     def seal(self, path: Path) -> str:
-        """Of a file that is here; empty: it has none."""
+        """Return the seal of a file that is here; empty if it has none."""
         try:
             return os.getxattr(path, _SEAL).decode("ascii", "replace")
-        except (OSError, AttributeError):  # of a disk, or a system, that keeps no such thing
+        except (OSError, AttributeError):  # the disk or the system has no extended attributes
             return ""
 
     def read(self, output: Output, most_bytes: int) -> bytes:
-        """The beginning of what an attempt wrote; empty where it is gone."""
+        """Return the beginning of an attempt's output; empty if its file is gone."""
         path = self.find(output.sha256) if output.sha256 else None
         if path is None:
             return output.data[:most_bytes]
@@ -104,30 +105,30 @@ class Blobs:
             return file.read(most_bytes)
 
     def write(self, content: bytes) -> str:
-        """Take in content of the master's own; the name of the file, which is on disk on return."""
+        """Store content that the master made itself; return the file's name once it is on disk."""
         digests = ContentDigests()
         digests.update(content)
-        if self.keep(digests.sha256) is None:
+        if self.retain(digests.sha256) is None:
             part = self._incoming / f"{digests.sha256}.{uuid4().hex}"
-            with _told_when_full(), part.open("xb") as file:
+            with _explaining_full_disk(), part.open("xb") as file:
                 file.write(content)
-                _settle(file, part, self._path(digests.sha256), digests.blake3)
+                _finish(file, part, self._path(digests.sha256), digests.blake3)
         return digests.sha256
 
     def unfinished_bytes(self, sha256: str) -> int:
-        """How much of it has come in; 0: nothing that could be gone on with."""
+        """Return how many bytes of an interrupted upload are here; 0 if none can be resumed."""
         try:
             return 0 if sha256 in self._writing else (self._incoming / sha256).stat().st_size
         except FileNotFoundError:
             return 0
 
     def unfinished(self, before: float) -> list[Path]:
-        """Uploads that nobody has gone on with since."""
+        """Return the uploads that were last written to before this time."""
         parts = [part for part in self._incoming.iterdir() if part.name not in self._writing]
         return [part for part in parts if _changed_at(part) < before]
 
     def clear_unfinished(self) -> None:
-        """Only so many are kept: the youngest."""
+        """Delete the oldest unfinished uploads, if there are more than the limit."""
         parts = sorted(self.unfinished(time.time()), key=_changed_at)
         for part in parts[: max(0, len(parts) - self._max_unfinished)]:
             part.unlink(missing_ok=True)
@@ -135,16 +136,17 @@ class Blobs:
     async def put(
         self, sha256: str, content: AsyncIterable[bytes], announced_bytes: int = 0, span: Span = WHOLE
     ) -> bool:
-        """Take content in: it is on disk when this returns. False: it was here already.
+        """Store uploaded content; it is on disk on return. Returns False if it was here already.
 
-        What breaks off can be gone on with, by a ``span``; unless somebody else is bringing the same meanwhile.
+        An interrupted upload can be resumed by a ``span``, unless another client is uploading the same file
+        meanwhile.
         """
         self._check(span.total or announced_bytes)
-        if await asyncio.to_thread(self.keep, sha256) is not None:
-            async for _ in content:  # a sender that is cut off takes that for a failure
+        if await asyncio.to_thread(self.retain, sha256) is not None:
+            async for _ in content:  # a client whose upload is cut off would report a failure
                 pass
             return False
-        with self._part(sha256, span) as part, _told_when_full():
+        with self._part(sha256, span) as part, _explaining_full_disk():
             await self._take_in(sha256, content, part, span.start)
         return True
 
@@ -154,22 +156,22 @@ class Blobs:
             try:
                 await self._write(file, digests, content, start)
             except (LooplineError, OSError) as error:
-                if not isinstance(error, ConnectionError):  # nobody need go on with it
+                if not isinstance(error, ConnectionError):  # it need not be resumed
                     part.unlink(missing_ok=True)
                 raise
             if digests.sha256 != sha256:
                 part.unlink(missing_ok=True)
                 message = f"this content has the SHA-256 {digests.sha256}, not {sha256}"
-                raise LooplineError("wrong_hash", message, "put it under the name of its content", status=422)
-            await asyncio.to_thread(_settle, file, part, self._path(sha256), digests.blake3)
+                raise LooplineError("wrong_hash", message, "upload it under its own SHA-256", status=422)
+            await asyncio.to_thread(_finish, file, part, self._path(sha256), digests.blake3)
 
     @contextmanager
     def _part(self, sha256: str, span: Span) -> Iterator[Path]:
-        """Where to write: one sender at a time may be gone on with, any others begin and end alone."""
+        """Yield the file to write to: one upload of a file at a time can be resumed, others are written apart."""
         part = self._incoming / sha256
         if sha256 in self._writing:
             if span.start:
-                raise _elsewhere(sha256, 0)
+                raise _cannot_resume_there(sha256, 0)
             part = part.with_name(f"{sha256}.{uuid4().hex}")
             try:
                 yield part
@@ -177,7 +179,7 @@ class Blobs:
                 part.unlink(missing_ok=True)
             return
         if span.start > self.unfinished_bytes(sha256):
-            raise _elsewhere(sha256, self.unfinished_bytes(sha256))
+            raise _cannot_resume_there(sha256, self.unfinished_bytes(sha256))
         self._writing.add(sha256)
         try:
             yield part
@@ -187,7 +189,7 @@ class Blobs:
     async def _write(
         self, file: IO[bytes], digests: ContentDigests, content: AsyncIterable[bytes], start: int
     ) -> None:
-        """Write what comes, within the limits."""
+        """Write the content as it comes, within the limits."""
         size_bytes = start
         async for piece in content:
             size_bytes += len(piece)
@@ -195,7 +197,7 @@ class Blobs:
             await asyncio.to_thread(self._take, file, digests, piece)
 
     def _take(self, file: IO[bytes], digests: ContentDigests, piece: bytes) -> None:
-        """While there is room, which is seen every time: others write as well."""
+        """Write a piece if the disk has room for it, which is asked every time because others write as well."""
         if shutil.disk_usage(self.folder).free < self._disk_reserve_bytes + len(piece):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         _take(file, digests, piece)
@@ -209,9 +211,9 @@ class Blobs:
         return Path(f"{self.folder}/{sha256[:2]}/{sha256[2:]}")
 
 
-def _elsewhere(sha256: str, offset: int) -> LooplineError:
-    message = f"the upload of {sha256} goes on at byte {offset}"
-    return LooplineError("upload_offset", message, "ask where with HEAD, which says Upload-Offset", status=409)
+def _cannot_resume_there(sha256: str, offset: int) -> LooplineError:
+    message = f"the upload of {sha256} resumes at byte {offset}"
+    return LooplineError("upload_offset", message, "HEAD answers with that byte in Upload-Offset", status=409)
 
 
 def _changed_at(part: Path) -> float:
@@ -222,7 +224,7 @@ def _changed_at(part: Path) -> float:
 
 
 @contextmanager
-def _told_when_full() -> Iterator[None]:
+def _explaining_full_disk() -> Iterator[None]:
     try:
         yield
     except OSError as error:
@@ -233,7 +235,7 @@ def _told_when_full() -> Iterator[None]:
 
 
 def _resume(file: IO[bytes], start: int) -> ContentDigests:
-    """To where writing goes on; told of what is before."""
+    """Move to the place where writing resumes, and hash the bytes before it."""
     digests, left = ContentDigests(), start
     while left and (piece := file.read(min(left, _BLOCK_BYTES))):
         digests.update(piece)
@@ -246,14 +248,14 @@ def _resume(file: IO[bytes], start: int) -> ContentDigests:
 def _take(file: IO[bytes], digests: ContentDigests, piece: bytes) -> None:
     digests.update(piece)
     file.write(piece)
-    file.flush()  # what has come is gone on with, even where this process is killed
+    file.flush()  # can be resumed even if this process is killed
 
 
-def _settle(file: IO[bytes], part: Path, path: Path, seal: str) -> None:
-    """Give a finished file its checksum and its name, so that a power cut keeps all or nothing."""
+def _finish(file: IO[bytes], part: Path, path: Path, seal: str) -> None:
+    """Give a finished file its seal and its name, so that a power cut leaves the whole file or none."""
     file.flush()
     if seal:
-        with suppress(OSError, AttributeError):  # not every disk, or system, keeps such a thing
+        with suppress(OSError, AttributeError):  # not every disk or system has extended attributes
             os.setxattr(file.fileno(), _SEAL, seal.encode())
     os.fsync(file.fileno())
     path.parent.mkdir(mode=0o700, exist_ok=True)

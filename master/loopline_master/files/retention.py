@@ -1,8 +1,8 @@
-"""Keeps the master's files in bounds: collects those that no row names, and lets go of those of old jobs.
+"""Retention: removes files that no row names, and releases the files of jobs that ended long ago.
 
-Mark: what is named by the rows of all jobs whose files are kept. Sweep: remove the other files, but none younger
-than the grace time, for it may be about to be named. Both go through the rows and the folders a little at a time. A
-job's files are let go in the rows first: a crash leaves files too many, never a name too many.
+Mark: all names in the rows of jobs whose files are retained. Sweep: delete the other files, except those younger
+than the grace time, which may be about to be named. Both read the rows and the folders in small parts. A job's
+files are released in the rows first, so that a crash leaves too many files but never a name without its file.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from pathlib import Path
 from loopline_master.files.blobs import Blobs
 from loopline_master.settings import MasterSettings
 from loopline_master.store import Store
+from loopline_master.timings import FIRST_PRUNE_AFTER_S
 from loopline_shared.errors import LooplineError
 from loopline_shared.rest.bodies import PruneReport
 
 log = logging.getLogger(__name__)
 
 DAY_S = 86400.0
-_FIRST_AFTER_S = 300.0
 _JOBS_TOLD = 100
 _NAME = re.compile(r"(?<![0-9a-f])[0-9a-f]{64}(?![0-9a-f])")
 _ROW_FILE = re.compile(r'"parameters":\{[^{}\[\]]*"file":"sha256:([0-9a-f]{64})"')
@@ -32,53 +32,57 @@ _NAME_IN_ROWS = re.compile(rb"sha256:([0-9a-f]{64})")
 _BLOCK_BYTES = 2**20
 _OVERLAP_BYTES = len("sha256:") + 64 - 1
 _KEY_CHARACTERS = 15
-"""Of a name, that are remembered of it as a number: two files that have them in common are kept for one another."""
+"""Leading characters of a name that are remembered, as a number. Files that share them are retained together."""
 
 
 @dataclass(slots=True)
 class _Marks:
-    """Files that are named."""
+    """The set of files that are named."""
 
     keys: set[int] = field(default_factory=set)
 
     def add(self, name: str) -> None:
+        """Mark a file."""
         self.keys.add(int(name[:_KEY_CHARACTERS], 16))
 
     def __contains__(self, name: str) -> bool:
         return int(name[:_KEY_CHARACTERS], 16) in self.keys
 
 
-class Keeper:
+class Retention:
+    """Deletes files that are no longer needed, regularly and on demand."""
+
     def __init__(self, store: Store, blobs: Blobs, settings: MasterSettings) -> None:
         self._store = store
         self._blobs = blobs
         self._settings = settings
-        self._turn = asyncio.Lock()
-        self.letting_go = asyncio.Lock()
-        """Held where the files of jobs are let go, and where a job is retried: one of them comes first."""
+        self._lock = asyncio.Lock()
+        self.releasing = asyncio.Lock()
+        """Held while files of jobs are released and while a job is retried, so that one comes after the other."""
 
-    async def keep(self) -> None:
-        """Collect now and then, for ever. What fails is told in the log, and tried again."""
-        await asyncio.sleep(min(_FIRST_AFTER_S, self._settings.prune_every_s))
+    async def run(self) -> None:
+        """Prune regularly, for ever. A failure is logged, and pruning is tried again."""
+        await asyncio.sleep(min(FIRST_PRUNE_AFTER_S, self._settings.prune_every_s))
         while True:
             try:
                 report = await self.prune(self._retention_s(), delete=True)
                 if report.files:
-                    log.info("removed %d files (%d bytes) that nobody needs", report.files, report.bytes)
+                    log.info("removed %d files (%d bytes) that no job needs", report.files, report.bytes)
             except (OSError, LooplineError) as error:
-                log.warning("cannot remove files that nobody needs: %s", error)
+                log.warning("cannot remove files that no job needs: %s", error)
             await asyncio.sleep(self._settings.prune_every_s)
 
     async def prune(self, older_than_s: float | None, *, delete: bool, by_hand: bool = False) -> PruneReport:
-        """What there is to remove, and with ``delete`` its removal. ``older_than_s``: files of jobs that have been
-        over for so long, too; None: of no job.
+        """Report which files can be removed, and remove them if ``delete``.
+
+        ``older_than_s``: also release the files of jobs that ended so long ago; None: of no job.
         """
-        async with self._turn:
+        async with self._lock:
             now = time.time()
             expired = [] if older_than_s is None else await self._store.files.expired(now - older_than_s)
             if delete and expired:
-                async with self.letting_go:
-                    await self._store.files.let_go(expired, now, _reason(older_than_s or 0.0, by_hand))
+                async with self.releasing:
+                    await self._store.files.release(expired, now, _reason(older_than_s or 0.0, by_hand))
             marks = await self._mark(frozenset() if delete else frozenset(expired))
             files, size_bytes = await self._sweep(marks, now - self._settings.file_grace_s, delete)
             uploads, upload_bytes = await asyncio.to_thread(self._clear_uploads, now, delete)
@@ -111,8 +115,9 @@ class Keeper:
         return self._store.files.naming(without)
 
     def _mark_rows(self, marks: _Marks, row_file: str) -> None:
-        """The lines of a row file may name files, too. A little at a time, for matching keeps all else waiting; and
-        only names of files that are here: what is not marked because it is not, is young when it comes.
+        """Mark the files that the lines of a row file name, in small parts so that other work goes on.
+
+        Only files that are here are marked: a file that comes later is young, and stays for that.
         """
         path = self._blobs.find(row_file)
         if path is None:
@@ -127,7 +132,7 @@ class Keeper:
                 rest = text[-_OVERLAP_BYTES:]
 
     async def _sweep(self, marks: _Marks, before: float, delete: bool) -> tuple[int, int]:
-        """How many files, and how large."""
+        """Return the number of files that are not marked, and their size."""
         count = size_bytes = 0
         for folder in sorted(self._blobs.folder.iterdir()):
             if len(folder.name) == 2:

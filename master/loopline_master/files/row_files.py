@@ -1,7 +1,7 @@
 """Row files: sweeps whose tasks are the lines of an uploaded file (NDJSON), which is never held in memory.
 
-The scheduler knows only how many there are. What stands in a line is read when its task is sent to a worker, after
-the commit, or shown to somebody.
+The scheduler knows only the number of lines. A line is read when its task is sent to a worker, after the commit, or
+shown to a user.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ CHECKED_AT_ONCE = 2
 INDEXES_KEPT = 32
 BLOCK_BYTES = 16 * 1024
 LONGER_WRITTEN_OUT = 50 * 24
-"""Characters that a row's numbers may gain: 1e300 is written 1e+300."""
+"""Characters by which the numbers of a row may grow when they are written out: 1e300 becomes 1e+300."""
 
 Row = Mapping[str, Scalar]
 
 
 class RowFiles:
-    """The lines of uploaded files, by number from 1."""
+    """Reads the lines of uploaded files, by number from 1."""
 
     def __init__(self, blobs: Blobs, max_rows: int) -> None:
         self._blobs = blobs
@@ -46,9 +46,10 @@ class RowFiles:
         self._index = lru_cache(INDEXES_KEPT)(LineIndex)  # a file's content never changes
 
     async def checked(self, spec: JobSpec) -> tuple[JobSpec, list[str]]:
-        """A job with its rows counted, and what there is to say of its parameters' names.
+        """Return a job with its rows counted, and remarks on the names of its parameters.
 
-        LooplineError where its row file is not here, or a line of it is no row. Other jobs are left as they are.
+        Raises LooplineError if its row file is not here, or a line of it is no row. Other jobs are returned
+        unchanged.
         """
         if not isinstance(spec.parameters, RowFile):
             return spec, unknown_names(spec)
@@ -57,21 +58,21 @@ class RowFiles:
             async with self._checking:
                 count, names = await asyncio.to_thread(_survey, path, spec, self._max_rows, stop)
         finally:
-            stop.set()  # nobody waits for it any more
+            stop.set()  # the request is over: the thread may stop
         if spec.parameters.count not in (None, count):
             message = f"the row file has {count:,} lines, not {spec.parameters.count:,}"
-            raise LooplineError("wrong_count", message, "leave the count out, or say what it is", status=422)
+            raise LooplineError("wrong_count", message, "omit the count, or correct it", status=422)
         _check_calls(spec, count)
         return counted(spec, count), unknown_names(spec, names)
 
     async def rows(self, spec: JobSpec, tasks: Iterable[int]) -> dict[int, Row]:
-        """Lines of a job's row file, by its tasks' numbers; empty where it has none, or where that is gone."""
+        """Return lines of a job's row file by the numbers of their tasks; none if there is no such file."""
         if not isinstance(spec.parameters, RowFile):
             return {}
         return await asyncio.to_thread(self._read, spec.parameters.sha256, tasks)
 
     async def complete(self, assign: Assign) -> Assign:
-        """With the parameters of all its Runs put in, except where the file is gone."""
+        """Return the Assign with the parameters of its Runs filled in, except where the row file is gone."""
         files = {run.row_file for run in assign.run if run.row_file}
         if not files:
             return assign
@@ -95,13 +96,13 @@ class RowFiles:
             with path.open("rb") as file:
                 lines = self._index(path).lines(file, [task - 1 for task in wanted])
                 return {task: read_row(line) for task, line in zip(wanted, lines, strict=True)}
-        except (OSError, ValueError) as error:  # it was checked once: somebody has laid hands on it
+        except (OSError, ValueError) as error:  # it was checked once: it has been changed on disk since
             log.error("the row file %s cannot be read: %s", path, error)
             return {}
 
 
 class LineIndex:
-    """Where a file's lines are: a mark in each block of it, so that many lines take no more memory than few."""
+    """An index of a file's lines: one entry for each block, so that many lines take no more memory than few."""
 
     def __init__(self, path: Path) -> None:
         self._lines, self._offsets = array("Q", [0]), array("Q", [0])
@@ -114,8 +115,8 @@ class LineIndex:
                 line, offset = line + block.count(b"\n"), offset + len(block)
 
     def lines(self, file: IO[bytes], numbers: Sequence[int]) -> Iterator[bytes]:
-        """The lines of these numbers, which are from 0 and ascend."""
-        at = None  # the line where the file is
+        """Generate the lines of these numbers, which count from 0 and ascend."""
+        at = None  # the line at which the file stands
         for number in numbers:
             mark = bisect_right(self._lines, number) - 1
             if at is None or self._lines[mark] > at:
@@ -128,7 +129,7 @@ class LineIndex:
 
 
 def counted(spec: JobSpec, count: int) -> JobSpec:
-    """With the number of its rows filled in, where it is left to the master."""
+    """Return the job with the number of its rows filled in, if its user left that to the master."""
     rows = spec.parameters
     if not isinstance(rows, RowFile) or rows.count is not None:
         return spec
@@ -136,16 +137,17 @@ def counted(spec: JobSpec, count: int) -> JobSpec:
 
 
 def _check_calls(spec: JobSpec, count: int) -> None:
-    """Whoever waits for the calls of a function waits for all of them."""
+    """Raises LooplineError if the rows do not make up all calls of the function: their caller waits for all."""
     function = spec.function
     if function and function.chunk and function.calls and -(-function.calls // function.chunk) != count:
-        message = f"{function.calls:,} calls, {function.chunk:,} a task, do not come to {count:,} tasks"
-        raise LooplineError("wrong_count", message, "a row of the file is what one task is told", status=422)
+        message = f"{function.calls:,} calls, {function.chunk:,} a task, do not make {count:,} tasks"
+        raise LooplineError("wrong_count", message, "each row of the file is one task", status=422)
 
 
 def _survey(path: Path, spec: JobSpec, max_rows: int, stop: threading.Event) -> tuple[int, set[str]]:
-    """How many rows there are, and which of the names in the command's braces occur in them; of the other
-    parameters, those of the first row.
+    """Return the number of rows, and which names in the command's braces occur in them.
+
+    Of the other parameters, the names in the first row are returned.
     """
     used, names, count = set(placeholders(spec)), set[str](), 0
     harmless_bytes = _harmless_bytes(spec)
@@ -168,7 +170,7 @@ def _survey(path: Path, spec: JobSpec, max_rows: int, stop: threading.Event) -> 
 
 
 def _harmless_bytes(spec: JobSpec) -> int:
-    """No task is started with too much whose line is no longer: not even if all of it were put in at every name."""
+    """Return the length up to which no line can make a task too long, even if all of it were put in everywhere."""
     times = 1 + sum(len(PLACEHOLDER.findall(argument)) for argument in spec.command or ())
     return (MAX_RUN_CHARACTERS - run_length(spec, {})) // times - LONGER_WRITTEN_OUT
 
@@ -176,7 +178,7 @@ def _harmless_bytes(spec: JobSpec) -> int:
 def _check_length(spec: JobSpec, row: Row) -> None:
     longest = run_length(spec, {name: len(str(value)) for name, value in row.items()})
     if longest > MAX_RUN_CHARACTERS:
-        message = f"command, parameters and environment of its task come to {longest:,} characters"
+        message = f"command, parameters and environment of its task have {longest:,} characters"
         raise ValueError(f"{message}, the limit is {MAX_RUN_CHARACTERS:,}")
 
 

@@ -1,4 +1,4 @@
-"""A ZIP archive made as it is sent: nothing of it is kept but its directory, which comes last."""
+"""A ZIP archive that is made while it is sent: only its directory, which comes last, is held in memory."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from zipfile import ZIP_STORED, ZipFile, ZipInfo
 
 _PIECE_BYTES = 2**20
 _EARLIEST, _LATEST = (1980, 1, 1, 0, 0, 0), (2107, 12, 31, 23, 59, 58)
-"""What the format can say of a time."""
+"""The earliest and latest times that the format can express."""
 
 
 class Archive:
-    """Files are stored as they are: the master's processor has other work. Large ones are ZIP64."""
+    """An archive of uncompressed files: the master's processor has other work. Large files are ZIP64."""
 
     def __init__(self) -> None:
         self._sink = _Sink()
@@ -32,16 +32,16 @@ class Archive:
 
     @asynccontextmanager
     async def add(self, name: str, file: Path, at: float) -> AsyncIterator[AsyncIterator[bytes]]:
-        """One more file, in pieces to be sent; read and checked in threads."""
+        """Yield the pieces of one more file; it is read and checked in threads."""
         pieces, turn = self._pieces(name, file, at), threading.Lock()
         try:
             yield _in_threads(pieces, turn)
         finally:
-            with turn:  # a thread may still be at it, though nobody waits for it
+            with turn:  # a thread may still be reading, although its request is over
                 pieces.close()
 
     def end(self) -> bytes:
-        """The directory: the last piece."""
+        """Return the last piece: the directory."""
         self._zip.close()
         return self._sink.take()
 
@@ -66,18 +66,21 @@ async def _in_threads(pieces: Iterator[bytes], turn: threading.Lock) -> AsyncIte
 
 
 class _Sink(io.RawIOBase):
-    """What has been written and not been taken."""
+    """Collects the bytes that were written and not yet taken."""
 
     def __init__(self) -> None:
         self._pieces: list[bytes] = []
 
     def writable(self) -> bool:
+        """True: ZipFile writes to it."""
         return True
 
     def write(self, data: bytes) -> int:  # type: ignore[override]
+        """Collect these bytes."""
         self._pieces.append(bytes(data))
         return len(data)
 
     def take(self) -> bytes:
+        """Return the bytes collected since the last call."""
         pieces, self._pieces = self._pieces, []
         return b"".join(pieces)

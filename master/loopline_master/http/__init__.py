@@ -1,1 +1,3 @@
-"""The REST API: parse a request, make an event or a query of it, write the reply. Nothing is decided here."""
+"""The REST API: handlers parse a request, ask the part that does the work, and write the reply. They decide
+nothing.
+"""

@@ -1,4 +1,4 @@
-"""The API's description, and a page to read and try it: Swagger UI from our own disk, nothing from outside."""
+"""The OpenAPI document, and a page to read and try the API: Swagger UI, served from this master's own disk."""
 
 from __future__ import annotations
 
@@ -16,21 +16,20 @@ from loopline_master.http.operations import Routes
 routes = Routes("docs", prefix="")
 
 
-class Document:
-    """The API's description: made when it is first asked for, for that takes a while."""
+class ApiDocument:
+    """The OpenAPI document: made on the first request for it, because that takes a while."""
 
     def __init__(self, make: Callable[[], str]) -> None:
         self._make = cache(make)
 
     async def text(self) -> str:
+        """Return the document as JSON."""
         return await asyncio.to_thread(self._make)
 
 
-DOCUMENT = web.AppKey("document", Document)
-
 _SWAGGER_UI = Path(__file__).with_name(
     "swagger_ui"
-)  # the npm package swagger-ui-dist 5.35.0, what a page needs of it
+)  # the files of the npm package swagger-ui-dist 5.35.0 that the page needs
 _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
@@ -61,17 +60,20 @@ _SCRIPT = """SwaggerUIBundle({
 
 
 @routes("GET /openapi.json", OPEN, is_documented=False)
-async def get_document(request: web.Request) -> web.Response:
-    return web.Response(text=await request.config_dict[DOCUMENT].text(), content_type="application/json")
+async def get_document(document: ApiDocument) -> web.Response:
+    """Return the OpenAPI document."""
+    return web.Response(text=await document.text(), content_type="application/json")
 
 
 @routes("GET /docs", OPEN, is_documented=False)
 async def get_docs() -> web.Response:
+    """Return the page."""
     return _own(_PAGE, "text/html")
 
 
 @routes("GET /docs/init.js", OPEN, is_documented=False)
 async def get_docs_script() -> web.Response:
+    """Return the script that starts the page."""
     return _own(_SCRIPT, "text/javascript")
 
 
@@ -79,6 +81,7 @@ async def get_docs_script() -> web.Response:
 async def get_docs_file(
     name: Literal["swagger-ui.css", "swagger-ui-bundle.js", "favicon-32x32.png"],
 ) -> web.FileResponse:
+    """Return a file of Swagger UI."""
     return web.FileResponse(_SWAGGER_UI / name)
 
 

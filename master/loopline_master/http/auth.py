@@ -1,25 +1,22 @@
-"""Who is calling, and what they may do: bearer tokens with one role each, and the tokens of a master's first start.
+"""Authentication: who is calling, and what their role may do. Every bearer token has one role.
 
 A token reads ``ll_<id>_<secret>``. Only its SHA-256 is stored and looked up: the secrets are long and random, so
-that neither a slow hash nor a comparison in constant time would add anything.
+that a slow hash or a comparison in constant time would add nothing.
 """
 
 from __future__ import annotations
 
-import os
 import time
 from collections import OrderedDict
-from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
-from secrets import token_bytes, token_hex, token_urlsafe
+from secrets import token_hex, token_urlsafe
 from urllib.parse import urlsplit
 
 from aiohttp import web
 
 from loopline_master.http.sessions import COOKIE, Sessions, check_own_page, foreign_page, is_own_page
-from loopline_master.settings import MasterSettings, is_loopback
-from loopline_master.store.token_store import TOKEN_REFUSED, Tokens
+from loopline_master.settings import is_loopback
+from loopline_master.store.token_store import TOKEN_REFUSED, TokenStore
 from loopline_shared.errors import LooplineError
 from loopline_shared.joining import hash_of as _hash
 from loopline_shared.rest.access import (
@@ -33,7 +30,7 @@ from loopline_shared.rest.access import (
 )
 
 Access = tuple[Role, ...]
-"""The roles that may use an operation; empty: open to all, token or not."""
+"""Roles that may use an operation; empty: everybody, even without a token."""
 OPEN: Access = ()
 ADMINS: Access = ("admin",)
 USERS: Access = ("admin", "user")
@@ -43,7 +40,6 @@ STORERS: Access = ("admin", "user", "worker")
 ALL: Access = ("admin", "user", "reader", "worker")
 
 _PREFIX = "ll_"
-_KEY_BYTES = 32
 _JOIN_PREFIX = "lj_"
 _JOIN_HINT = "an admin makes a new one with `loopline token join`"
 _HINT = "send Authorization: Bearer <token>; an admin makes tokens with `loopline token create`"
@@ -51,52 +47,58 @@ _HINT = "send Authorization: Bearer <token>; an admin makes tokens with `looplin
 
 @dataclass(frozen=True, slots=True)
 class Caller:
+    """The user or worker who makes a request."""
+
     name: str
     role: Role
-    worker: str | None = None  # the only one that it may be
+    worker: str | None = None  # the only worker name that the token allows
 
     def check_may_steer(self, owner: str) -> None:
-        """Users steer what is theirs, admins everything."""
+        """Raises LooplineError unless the caller is the owner or an admin."""
         if self.role != "admin" and self.name != owner:
             raise LooplineError("not_yours", f"this job is {owner}'s", "ask them or an admin", status=403)
 
 
 ANYBODY = Caller("", "reader")
-"""Who calls where no token is asked for."""
+"""The caller of an operation that is open to everybody."""
 
 
 class Auth:
-    def __init__(self, tokens: Tokens, session_key: bytes, *, required: bool = True) -> None:
+    """Checks tokens and sessions, and issues tokens."""
+
+    def __init__(self, tokens: TokenStore, session_key: bytes, *, required: bool = True) -> None:
         self._tokens = tokens
         self._sessions = Sessions(session_key)
         self._required = required
-        self._known: dict[str, Caller] = {}  # by hash: those that were found in the store
+        self._known: dict[str, Caller] = {}  # by hash of the token: those found in the store
         self._failures = _Buckets(burst=100, per_s=1)
 
     async def admit(self, request: web.Request, access: Access) -> Caller:
-        """Who is calling; LooplineError where they may not."""
+        """Return the caller. Raises LooplineError if the caller is unknown or has no right to the operation."""
         if not access:
             return ANYBODY
-        caller = await self._caller(request) if self._required else _neighbour(request)
+        caller = await self._caller(request) if self._required else _local_caller(request)
         if caller.role not in access:
             message = f"a token of role {caller.role} may not do this; it takes {' or '.join(access)}"
             raise LooplineError("forbidden", message, "ask an admin for a token of another role", status=403)
         return caller
 
     async def sign_in(self, request: web.Request, secret: str) -> tuple[Caller, str]:
-        """Who signs in from a browser, and the cookie that says so from then on; none where no token is asked for."""
+        """Return who signs in from a browser, and the session cookie; an empty cookie if this master uses no
+        tokens.
+        """
         if not self._required:
-            return _neighbour(request), ""
+            return _local_caller(request), ""
         if "Origin" in request.headers and not is_own_page(request):
             raise foreign_page()
-        caller = await self._try(secret, request.remote or "")
+        caller = await self._check_secret(secret, request.remote or "")
         if caller.role not in READERS:
             hint = "sign in with a token of role admin, user or reader"
-            raise LooplineError("forbidden", f"a {caller.role}'s token shows nothing here", hint, status=403)
+            raise LooplineError("forbidden", f"a token of role {caller.role} cannot open this page", hint, status=403)
         return caller, self._sessions.cookie(_hash(secret))
 
     async def signed_in(self, request: web.Request) -> Caller | None:
-        """Whom this browser's page may show things to; None: nobody yet, which is no failure."""
+        """Return the user of this browser's session; None if nobody is signed in, which is no failure."""
         try:
             return await self.admit(request, READERS)
         except LooplineError as error:
@@ -105,7 +107,7 @@ class Auth:
             return None
 
     async def create(self, name: str, role: Role) -> TokenCreated:
-        """A new token: the only time that its secret is seen."""
+        """Make a token. Its secret is only in this answer."""
         id_ = token_hex(4)
         token = TokenView(id=id_, name=name, role=role, created_at=time.time())
         secret = f"{_PREFIX}{id_}_{token_urlsafe(32)}"
@@ -113,13 +115,13 @@ class Auth:
         return TokenCreated(**token.model_dump(), secret=secret)
 
     async def revoke(self, token_id: str) -> TokenView | None:
-        """The token, of no use from now on; None: there is none."""
+        """Revoke a token; None if there is no such token."""
         revoked = await self._tokens.revoke(token_id, time.time())
         self._known = {}
         return revoked
 
-    async def invite(self, request: JoinTokenRequest, address: str) -> JoinTokenCreated:
-        """A token with which computers join: the only time that its secret is seen."""
+    async def create_join_token(self, request: JoinTokenRequest, address: str) -> JoinTokenCreated:
+        """Make a token with which computers join. Its secret is only in this answer."""
         id_, now = token_hex(4), time.time()
         secret = f"{_JOIN_PREFIX}{id_}_{token_urlsafe(32)}"
         view = JoinTokenView(id=id_, uses=request.uses, used=0, created_at=now, expires_at=now + request.expires_s)
@@ -127,7 +129,9 @@ class Auth:
         return JoinTokenCreated(**view.model_dump(), secret=secret, address=address)
 
     async def join(self, wish: JoinRequest, address: str) -> TokenView:
-        """Let a computer in with the token that it made up; again and again, should it not have heard our answer."""
+        """Accept a computer with the token that it generated; again if it repeats the request because an answer was
+        lost.
+        """
         if self._failures.is_empty(address):
             raise _too_many_failures()
         token = TokenView(id=wish.token, name=wish.worker, role="worker", worker=wish.worker, created_at=time.time())
@@ -136,14 +140,14 @@ class Auth:
             return outcome
         self._failures.take(address)
         code = "join_token_refused" if outcome == TOKEN_REFUSED else "join_refused"
-        raise LooplineError(code, f"this line lets nobody in: {outcome}", _JOIN_HINT, status=403)
+        raise LooplineError(code, f"this join token is refused: {outcome}", _JOIN_HINT, status=403)
 
-    async def find(self, secret: str) -> Caller | None:
-        """Whose token this is, if it is valid."""
+    async def by_secret(self, secret: str) -> Caller | None:
+        """Return the caller to whom a secret belongs; None if it is not valid."""
         return await self._by_hash(_hash(secret))
 
     async def _by_hash(self, key: str) -> Caller | None:
-        known = self._known  # those of now: what is revoked meanwhile must not stay
+        known = self._known  # as of now: a token that is revoked meanwhile must not be added
         if key not in known:
             token = await self._tokens.by_hash(key)
             if token is None or token.revoked_at is not None:
@@ -153,14 +157,14 @@ class Auth:
 
     async def _caller(self, request: web.Request) -> Caller:
         if COOKIE in request.cookies and "Authorization" not in request.headers:
-            return await self._visitor(request, request.cookies[COOKIE])
+            return await self._session_caller(request, request.cookies[COOKIE])
         scheme, _, secret = request.headers.get("Authorization", "").partition(" ")
         if scheme.lower() != "bearer" or not secret:
             raise LooplineError("no_token", "this needs a token", _HINT, status=401)
-        return await self._try(secret, request.remote or "")
+        return await self._check_secret(secret, request.remote or "")
 
-    async def _visitor(self, request: web.Request, cookie: str) -> Caller:
-        """Who signed in from a browser."""
+    async def _session_caller(self, request: web.Request, cookie: str) -> Caller:
+        """Return the caller who signed in from this browser."""
         check_own_page(request)
         key = self._sessions.token_hash(cookie)
         caller = await self._by_hash(key) if key else None
@@ -168,80 +172,25 @@ class Auth:
             raise LooplineError("signed_out", "you are no longer signed in", "sign in with a valid token", status=401)
         return caller
 
-    async def _try(self, secret: str, address: str) -> Caller:
-        """Whose token this is; LooplineError where it is none, or too many from this address were."""
+    async def _check_secret(self, secret: str, address: str) -> Caller:
+        """Return the caller to whom a secret belongs. Raises LooplineError if it is wrong, or too many from this
+        address were.
+        """
         if self._failures.is_empty(address) and _hash(secret) not in self._known:
             raise _too_many_failures()
-        caller = await self.find(secret)
+        caller = await self.by_secret(secret)
         if caller is None:
             self._failures.take(address)
-            raise LooplineError("wrong_token", "this token is not, or no longer, valid", _HINT, status=401)
+            raise LooplineError("wrong_token", "invalid or revoked token", _HINT, status=401)
         return caller
-
-
-def session_key(settings: MasterSettings) -> bytes:
-    """What seals the cookies of those who signed in; made on the first start, and again where it was deleted."""
-    file = _token_folder(settings) / "session-key"
-    with suppress(ValueError):
-        if len(key := bytes.fromhex(_read(file))) >= _KEY_BYTES:
-            return key
-    key = token_bytes(_KEY_BYTES)
-    write_private(file, key.hex())
-    return key
-
-
-async def write_first_tokens(auth: Auth, settings: MasterSettings) -> None:
-    """Leave a token for this user's own command line, and one for workers to join with, where there is none yet."""
-    folder = _token_folder(settings)
-    also = [settings.worker_token_file] if settings.worker_token_file else []
-    await _leave_token(auth, "admin", [folder / "admin"])
-    await _leave_token(auth, "worker", [folder / "worker", *also])
-
-
-def _token_folder(settings: MasterSettings) -> Path:
-    folder = settings.data_dir / "tokens"
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    folder.chmod(0o700)
-    return folder
-
-
-async def _leave_token(auth: Auth, role: Role, files: list[Path]) -> None:
-    secret = _read(files[0])
-    caller = await auth.find(secret)
-    if caller is None or caller.role != role:
-        secret = (await auth.create(role, role)).secret
-    for file in files:
-        if _read(file) != secret:
-            write_private(file, secret)
-
-
-def _read(file: Path) -> str:
-    """Empty where there is none, or none that can be read."""
-    try:
-        return file.read_text("ascii").strip()
-    except (OSError, UnicodeDecodeError):
-        return ""
-
-
-def write_private(file: Path, text: str) -> None:
-    """Whole or not at all, for this user's eyes only."""
-    part = file.with_name(f".{file.name}.{token_hex(4)}")
-    try:
-        with os.fdopen(os.open(part, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "w") as stream:
-            stream.write(text + "\n")
-        part.replace(file)
-    except OSError as error:
-        part.unlink(missing_ok=True)
-        message = f"cannot write a token to {file}: {error.strerror}"
-        raise LooplineError("token_file", message, "let the master's user write there") from None
 
 
 def _too_many_failures() -> LooplineError:
     return LooplineError("too_many_failures", "too many wrong tokens from your address", "wait", status=429)
 
 
-def _neighbour(request: web.Request) -> Caller:
-    """The caller of a master without tokens: a program on this computer, but no web page that a browser shows."""
+def _local_caller(request: web.Request) -> Caller:
+    """Return the caller of a master without tokens: a program on this computer, but no web page of another origin."""
     here = f"http://{request.host}"
     is_ours = is_loopback(_host_of(here)) and request.headers.get("Origin", here) == here
     if not is_ours:
@@ -257,7 +206,7 @@ def _host_of(url: str) -> str:
 
 
 class _Buckets:
-    """A token bucket for each key; only the latest ones are kept, the others being full by then."""
+    """A token bucket for each key. Only the most recently used ones are remembered: the others are full again."""
 
     MOST = 10_000
 
@@ -267,9 +216,11 @@ class _Buckets:
         self._levels: OrderedDict[str, tuple[float, float]] = OrderedDict()  # (level, when)
 
     def is_empty(self, key: str) -> bool:
+        """True if the bucket of this key has no token left."""
         return self._level(key) < 1
 
     def take(self, key: str) -> None:
+        """Take a token from the bucket of this key."""
         self._levels[key] = self._level(key) - 1, time.monotonic()
         self._levels.move_to_end(key)
         if len(self._levels) > self.MOST:

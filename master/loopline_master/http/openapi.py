@@ -1,4 +1,4 @@
-"""The OpenAPI 3.1 document of all operations; pydantic makes the schemas, all in one go."""
+"""The OpenAPI 3.1 document of all operations. Pydantic makes all schemas together."""
 
 from __future__ import annotations
 
@@ -30,6 +30,7 @@ _SECURITY = {
 
 
 def document(operations: Iterable[Operation]) -> Json:
+    """Return the document."""
     described = [operation for operation in operations if operation.is_documented]
     schemas, shared = TypeAdapter.json_schemas(list(_models(described)), ref_template="#/components/schemas/{model}")
     of = {key: schema for (key, _), schema in schemas.items()}
@@ -45,7 +46,7 @@ def document(operations: Iterable[Operation]) -> Json:
 
 
 def _models(operations: Iterable[Operation]) -> Iterable[tuple[_Key, Any, TypeAdapter[Any]]]:
-    """All that needs a schema: (key, reading or writing, type)."""
+    """Generate the types that need a schema: (key, reading or writing, type)."""
     yield ("", "problem"), "serialization", TypeAdapter(Problem)
     for operation in operations:
         for parameter in operation.parameters:
@@ -99,7 +100,7 @@ def _responses(operation: Operation, of: dict[_Key, Json]) -> Json:
 
 
 def _declines(operation: Operation) -> set[int]:
-    """Statuses that follow from what the operation takes, and those of its own."""
+    """Return the error statuses of an operation: those implied by its signature, and its own."""
     declines = {500, *operation.declines}
     declines |= {401, 403, 429} if operation.access else set()
     declines |= {400, 413, 415, 422} if operation.body else set()

@@ -1,9 +1,10 @@
 """Operations of the REST API, made from the signatures of their handlers: who may call, what is checked, what is
 answered. openapi.py describes the same operations.
 
-A handler's parameters say what it takes: ``services``, ``caller`` and ``request`` are handed in; ``body`` is the
-JSON body; names in the path's braces come from the path; a parameter marked ``Header`` from that header; all
-others from the query. Its return annotation is the answer; a web.StreamResponse goes out as it is.
+A handler's signature says what it takes. A parameter of a plain class is handed in: the Caller, the request, or the
+part of the master of that type (parts.py). ``body`` is the JSON body. The others are annotated with what they must
+be: names in the path's braces come from the path, those marked ``Header`` from that header, the rest from the query.
+The return annotation is the answer; a web.StreamResponse goes out as it is.
 """
 
 from __future__ import annotations
@@ -18,15 +19,15 @@ from typing import Any, Union, get_args, get_origin
 from aiohttp import web
 from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 
-from loopline_master.http.auth import Access
+from loopline_master.http.auth import Access, Auth, Caller
+from loopline_master.http.parts import PARTS, Parts
 from loopline_master.http.problems import InvalidRequest
-from loopline_master.http.services import SERVICES
 from loopline_shared.errors import LooplineError
 from loopline_shared.rest.address import API_PREFIX
 
 Handler = Callable[..., Awaitable[Any]]
 JSON = "application/json"
-HANDED_IN = ("services", "caller", "request")
+_OF_A_REQUEST = (Caller, web.Request)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +39,8 @@ class Header:
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
+    """A parameter of an operation, as its handler's signature describes it."""
+
     name: str  # in the handler
     alias: str  # in the request
     place: str  # path, query or header
@@ -46,72 +49,91 @@ class Parameter:
 
     @property
     def is_required(self) -> bool:
+        """True if a request must have it."""
         return self.default is inspect.Parameter.empty
 
     @property
     def kind(self) -> Any:
-        """What it is where it is given: one that may be left out is not sent as null."""
+        """The type of a value that is given: a parameter that may be left out is never sent as null."""
         return _without_none(self.annotation)
 
     def read(self, request: web.Request) -> Any:
-        """As it is in the request; None where it is not."""
+        """Return the value as it is in the request; None if it is not there."""
         if self.place == "path":
             return request.match_info[self.alias]
         if self.place == "header":
             return request.headers.get(self.alias)
         values = request.query.getall(self.alias, [None])
-        return values[0] if len(values) == 1 else values  # which no parameter may be
+        return values[0] if len(values) == 1 else values  # a list, which no parameter accepts
 
 
 @dataclass(frozen=True)
 class Operation:
+    """An operation of the API: its route, its access, and the handler whose signature says the rest."""
+
     method: str
     path: str
     handler: Handler
     access: Access
     tag: str
-    status: int = 200  # where all is well
-    declines: tuple[int, ...] = ()  # statuses of its own, beside those that follow from its signature
+    status: int = 200  # of a success
+    declines: tuple[int, ...] = ()  # error statuses beside those that follow from the signature
     media_type: str = JSON  # of the answer
-    item: type[BaseModel] | None = None  # what an answer without end consists of
-    answer: type[BaseModel] | None = None  # what is answered, where the handler writes it out itself
+    item: type[BaseModel] | None = None  # of which a response without end consists
+    answer: type[BaseModel] | None = None  # of the answer, if the handler encodes it itself
     takes: str | None = None  # media type of a body that the handler reads itself
-    headers: Mapping[str, str] = field(default_factory=dict)  # of the answer, and what they say
-    rest: str = ""  # the parameter that takes all that is left of the path, slashes included
+    headers: Mapping[str, str] = field(default_factory=dict)  # of the answer, with their descriptions
+    rest: str = ""  # the parameter that takes the rest of the path, with its slashes
     is_documented: bool = True
 
     @property
     def id(self) -> str:
+        """The handler's name."""
         return self.handler.__name__
 
     @property
     def route(self) -> str:
-        """The path as aiohttp's router reads it."""
+        """The path in the syntax of aiohttp's router."""
         return self.path.replace(f"{{{self.rest}}}", f"{{{self.rest}:.+}}") if self.rest else self.path
 
     @cached_property
     def signature(self) -> inspect.Signature:
+        """The handler's signature, with its annotations evaluated."""
         return inspect.signature(self.handler, eval_str=True)
 
     @cached_property
     def parameters(self) -> list[Parameter]:
+        """The parameters that come from the path, the query or a header."""
         taken = self.signature.parameters.values()
-        return [self._parameter(one) for one in taken if one.name not in (*HANDED_IN, "body")]
+        return [self._parameter(one) for one in taken if one.name != "body" and not isinstance(one.annotation, type)]
+
+    @cached_property
+    def handed_in(self) -> dict[str, type]:
+        """Parameters that are handed in, and the class of each."""
+        taken = {one.name: one.annotation for one in self.signature.parameters.values() if one.name != "body"}
+        return {name: kind for name, kind in taken.items() if isinstance(kind, type)}
+
+    def check_parts(self, parts: Parts) -> None:
+        """AssertionError if the handler names a class that is no part of the master."""
+        missing = [kind.__name__ for kind in self.handed_in.values() if kind not in (*_OF_A_REQUEST, *parts)]
+        assert not missing, f"{self.id} takes {', '.join(missing)}, of which the master has none"
 
     @property
     def body(self) -> type[BaseModel] | None:
+        """The model of the JSON body; None if the operation takes none."""
         body = self.signature.parameters.get("body")
         return body.annotation if body else None
 
     async def serve(self, request: web.Request) -> web.StreamResponse:
-        """The aiohttp handler: admit, check, do, answer."""
-        services = request.config_dict[SERVICES]
-        caller = await services.auth.admit(request, self.access)
+        """Serve a request: authenticate, validate, call the handler, answer."""
+        parts = request.config_dict[PARTS]
+        caller = await parts[Auth].admit(request, self.access)
         arguments = self._arguments(request)
         if self.body:
             arguments["body"] = await _read_body(request, self.body)
-        handed_in = {"services": services, "caller": caller, "request": request}
-        arguments |= {name: value for name, value in handed_in.items() if name in self.signature.parameters}
+        of_request = Parts(caller, request)
+        for name, kind in self.handed_in.items():
+            arguments[name] = (of_request if kind in of_request else parts)[kind]
         answer = await self.handler(**arguments)
         if isinstance(answer, web.StreamResponse):
             return answer
@@ -126,7 +148,7 @@ class Operation:
 
     @cached_property
     def _checks(self) -> type[BaseModel]:
-        """A model of all parameters, so that all that is wrong with them is told at once."""
+        """A model of all parameters, so that one answer names all mistakes."""
         fields: dict[str, Any] = {
             one.name: (one.annotation, ... if one.is_required else one.default) for one in self.parameters
         }

@@ -1,4 +1,4 @@
-"""Parameters that several operations take."""
+"""Parameters that several operations share."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from loopline_shared.paths import MAX_PATH_CHARACTERS
 
 
 def _flag(value: object) -> object:
-    """Written as in JSON, and no other way."""
+    """Return the boolean if it is written as in JSON."""
     return {"true": True, "false": False}.get(value, "neither") if isinstance(value, str) else value
 
 
@@ -20,7 +20,8 @@ JobNumber = Annotated[int, Field(ge=1, le=MAX_ID, description="The job's number"
 TaskNumber = Annotated[int, Field(ge=1, le=MAX_ID, description="The task's number within its job", examples=[1])]
 WorkerName = Annotated[Name, Field(description="The worker's name")]
 OutputPath = Annotated[
-    str, Field(min_length=1, max_length=MAX_PATH_CHARACTERS, description="Of a file, as the task left it")
+    str,
+    Field(min_length=1, max_length=MAX_PATH_CHARACTERS, description="The file's path in the task's scratch folder"),
 ]
 FileHash = Annotated[Sha256, Field(description="SHA-256 of the content, in hex")]
 InJobState = Annotated[JobState, Field(description="Only jobs in this state")]
@@ -33,25 +34,31 @@ OnlyLive = Annotated[
         "come last. The answer's `live` has totals over all of them"
     ),
 ]
-OfOwner = Annotated[Name, Field(description="Only jobs that this user submitted")]
+OfOwner = Annotated[Name, Field(description="Only jobs of this user")]
 Cursor = Annotated[
-    str, Field(max_length=200, pattern=r"^[ -~]*$", description="Where to go on: `next` of the page before")
+    str, Field(max_length=200, pattern=r"^[ -~]*$", description="Where to continue: `next` of the previous page")
 ]
-Limit = Annotated[int, Field(ge=1, le=1000, description="At most so many items")]
+Limit = Annotated[int, Field(ge=1, le=1000, description="The most items to return")]
 Moment = Annotated[float, Field(ge=0, allow_inf_nan=False, description="Seconds since 1970")]
 ResultCursor = Annotated[
-    str, Field(pattern=r"^\d{1,15}\.\d{1,12}@\d{1,15}$", description="Where to go on: `cursor` of a line before")
+    str, Field(pattern=r"^\d{1,15}\.\d{1,12}@\d{1,15}$", description="Where to continue: `cursor` of an earlier line")
 ]
-Follow = Annotated[bool, BeforeValidator(_flag), Field(description="Go on until the job has ended")]
-FollowTask = Annotated[bool, BeforeValidator(_flag), Field(description="Go on until the task is over")]
-RestSeconds = Annotated[float, Field(ge=0.005, le=60, description="Pause after each event: what changes is gathered")]
+Follow = Annotated[bool, BeforeValidator(_flag), Field(description="Continue until the job has ended")]
+FollowTask = Annotated[bool, BeforeValidator(_flag), Field(description="Continue until the task is over")]
+RestSeconds = Annotated[
+    float, Field(ge=0.005, le=60, description="Pause after each event, during which changes are collected")
+]
 ContentRange = Annotated[
     str,
     Header("Content-Range"),
-    Field(pattern=r"^bytes \d{1,15}-\d{1,15}/\d{1,15}$", description="Which part of the file this is: its end"),
+    Field(
+        pattern=r"^bytes \d{1,15}-\d{1,15}/\d{1,15}$", description="The part of the file that this is, up to its end"
+    ),
 ]
 WithLastHour = Annotated[
-    bool, BeforeValidator(_flag), Field(description="Also what each did in the last hour, against what it promised")
+    bool,
+    BeforeValidator(_flag),
+    Field(description="Add each worker's work of the last hour, against what it promised"),
 ]
 OfProgram = Annotated[str, Field(max_length=200, pattern=NO_NUL, description="Only programs of this name")]
 IdempotencyKey = Annotated[
@@ -61,6 +68,6 @@ IdempotencyKey = Annotated[
         min_length=1,
         max_length=200,
         pattern=r"^[!-~]+$",
-        description="Chosen by the client: however often the same body comes under one key, there is one job",
+        description="Chosen by the client: requests with the same key and body submit one job",
     ),
 ]

@@ -1,4 +1,4 @@
-"""Whatever goes wrong in a request, as application/problem+json (RFC 9457)."""
+"""Errors of requests, as application/problem+json (RFC 9457)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MEDIA_TYPE = "application/problem+json"
 _MOST_TOLD = 20
 _MANY = 1000
 _LONGEST_POINTER = 200
-_CODES = {404: "not_found", 405: "method_not_allowed", 413: "too_large"}  # of what aiohttp itself refuses
+_CODES = {404: "not_found", 405: "method_not_allowed", 413: "too_large"}  # of requests that aiohttp itself refuses
 _HEADERS: Mapping[int, Mapping[str, str]] = {
     401: {"WWW-Authenticate": "Bearer"},
     429: {"Retry-After": "5"},
@@ -39,7 +39,7 @@ class InvalidRequest(LooplineError):  # noqa: N818 it is what the request is
 
 
 def _pointers(place: str, error: ValidationError) -> list[FieldError]:
-    if error.error_count() > _MANY:  # they would all be made for the few that are told
+    if error.error_count() > _MANY:  # all of them would be formatted, for the few that are shown
         return [FieldError(at=place, message=f"{error.error_count():,} mistakes, too many to tell")]
     found = error.errors(include_url=False, include_context=False, include_input=False)
     return [
@@ -50,7 +50,7 @@ def _pointers(place: str, error: ValidationError) -> list[FieldError]:
 
 @web.middleware
 async def problems(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """The outermost layer: what handlers raise becomes an answer, unless an answer has begun."""
+    """Turn exceptions of handlers into answers, unless an answer has begun. The outermost middleware."""
     try:
         return await handler(request)
     except Exception as error:

@@ -1,8 +1,8 @@
-"""Signed in from a browser: a cookie that stands for a token without being one.
+"""Sessions of browsers: a cookie that stands for a token without containing it.
 
 It reads ``<SHA-256 of the token>.<until>.<seal>``. The seal is an HMAC under a key that lies beside the master's
-tokens, so that nothing need be stored for a session, and it outlives a restart. Whoever gets hold of a cookie has it
-until then at most, and no longer than its token is valid.
+tokens: nothing is stored for a session, and it survives a restart. A stolen cookie is valid until then at most, and
+no longer than its token.
 """
 
 from __future__ import annotations
@@ -22,15 +22,18 @@ _HINT = "use the page that this master serves; a proxy before it must pass the H
 
 
 class Sessions:
+    """Makes and checks session cookies."""
+
     def __init__(self, key: bytes) -> None:
         self._key = key
 
     def cookie(self, token_hash: str) -> str:
+        """Return a cookie for the token with this hash."""
         body = f"{token_hash}.{int(time.time()) + LASTS_S}"
         return f"{body}.{self._seal(body)}"
 
     def token_hash(self, cookie: str) -> str | None:
-        """Of the token that it stands for; None: it is not ours, or over."""
+        """Return the hash of the cookie's token; None if the cookie is forged or has expired."""
         body, _, seal = cookie.rpartition(".")
         if not hmac.compare_digest(self._seal(body).encode(), seal.encode(errors="replace")):
             return None
@@ -42,29 +45,31 @@ class Sessions:
 
 
 def keep_in_browser(request: web.Request, response: web.Response, cookie: str) -> None:
-    """No script reads it, no other site has it sent."""
+    """Set the cookie, which no script can read and no other site can have sent."""
     response.set_cookie(
         COOKIE, cookie, max_age=LASTS_S, path="/", httponly=True, samesite="Strict", secure=_is_https(request)
     )
 
 
 def forget_in_browser(request: web.Request, response: web.Response) -> None:
+    """Delete the cookie."""
     response.del_cookie(COOKIE, path="/", httponly=True, samesite="Strict", secure=_is_https(request))
 
 
 def check_own_page(request: web.Request) -> None:
-    """What a browser adds a cookie to may change something only if our own page asked for it."""
-    is_link = "Upgrade" in request.headers  # a WebSocket, which other pages may open
+    """Raises LooplineError if another site's page makes the browser send a request that may change something."""
+    is_link = "Upgrade" in request.headers  # a WebSocket, which pages of other sites may open
     if (request.method not in _SAFE or is_link) and not is_own_page(request):
         raise foreign_page()
 
 
 def is_own_page(request: web.Request) -> bool:
-    """The request's Origin is this very address; by https where a proxy before us speaks it."""
+    """True if the request's Origin is this master's address, or that address by https behind a proxy."""
     return request.headers.get("Origin") in (f"{request.scheme}://{request.host}", f"https://{request.host}")
 
 
 def foreign_page() -> LooplineError:
+    """Return the error for requests of other sites' pages."""
     return LooplineError("foreign_page", "another site's page asked for this", _HINT, status=403)
 
 

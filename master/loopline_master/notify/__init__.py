@@ -1,1 +1,1 @@
-"""Telling people and programs that a job is over: an outbox on disk, and who empties it."""
+"""Notifications of the end of jobs: webhooks and commands, sent from an outbox in the database."""

@@ -1,4 +1,4 @@
-"""Notification by a command of the master's own computer, which its administrator wrote into the settings."""
+"""Notification by a command on the master's computer, which the administrator names in the settings."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ import sys
 from collections.abc import Sequence
 from contextlib import suppress
 
+from loopline_master.timings import COMMAND_WITHIN_S
 from loopline_shared.errors import LooplineError
 
-_WITHIN_S = 60.0
 _INHERITED = ("PATH", "HOME", "LANG", "LC_ALL", "TZ")
 
 
 async def run(command: Sequence[str], message_id: str, body: str) -> None:
-    """It reads the message, in JSON, from stdin. LooplineError where it does not end well, and in time."""
+    """Run the command with the message as JSON on stdin. Raises LooplineError if it fails or takes too long."""
     environment = {name: os.environ[name] for name in _INHERITED if name in os.environ}
     try:
         process = await asyncio.create_subprocess_exec(
@@ -30,10 +30,10 @@ async def run(command: Sequence[str], message_id: str, body: str) -> None:
     except OSError as error:
         raise LooplineError("notify_command", f"cannot run {command[0]}: {error.strerror}") from error
     try:
-        async with asyncio.timeout(_WITHIN_S):
+        async with asyncio.timeout(COMMAND_WITHIN_S):
             _, complaint = await process.communicate(body.encode())
     except TimeoutError:
-        raise LooplineError("notify_command", f"{command[0]} had not ended after {_WITHIN_S:g} s") from None
+        raise LooplineError("notify_command", f"{command[0]} had not ended after {COMMAND_WITHIN_S:g} s") from None
     finally:
         _kill(process)
     if process.returncode:
@@ -42,7 +42,7 @@ async def run(command: Sequence[str], message_id: str, body: str) -> None:
 
 
 def _kill(process: asyncio.subprocess.Process) -> None:
-    """With whatever it started."""
+    """Kill the command with every process that it started."""
     with suppress(ProcessLookupError, PermissionError):
         if sys.platform == "win32":
             process.kill()

@@ -1,4 +1,4 @@
-"""Empties the outbox: each notification is told once it is due, and again, ever more rarely, until it is heard."""
+"""Sends the notifications in the outbox: each when it is due, and again at growing intervals until it succeeds."""
 
 from __future__ import annotations
 
@@ -10,75 +10,75 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from weakref import WeakValueDictionary
 
-from loopline_master.engine import News
+from loopline_master.change_feed import ChangeFeed
 from loopline_master.notify import command
 from loopline_master.notify.webhook import Webhooks
 from loopline_master.store import Store
 from loopline_master.store.notifications import Due, Key
+from loopline_master.timings import NOTIFY_FIRST_PAUSE_S, NOTIFY_LONGEST_PAUSE_S, NOTIFY_LOOK_EVERY_S, NOTIFY_TRIES
 from loopline_shared.errors import LooplineError
 
 log = logging.getLogger(__name__)
 
 AT_ONCE = 8
-AT_ONCE_EACH = 2  # by one receiver: others need not wait for one that is slow
+AT_ONCE_EACH = 2  # to one receiver: a slow one delays no other
 MOST_IN_HAND = 64
-FIRST_PAUSE_S = 1.0
-LONGEST_PAUSE_S = 3600.0
-MOST_TRIES = 30  # over about a day
-_LOOK_EVERY_S = 0.5
 _NOTHING_DUE_S = 3600.0
 
 
 class Notifier:
+    """Sends notifications that are due; few at once, and fewer still to one receiver."""
+
     def __init__(
         self,
         store: Store,
-        news: News,
+        changes: ChangeFeed,
         clock: Callable[[], float],
+        *,
         webhooks: Webhooks,
         commands: dict[str, list[str]],
     ) -> None:
-        self._store, self._news, self._clock = store, news, clock
+        self._store, self._changes, self._clock = store, changes, clock
         self._webhooks = webhooks
         self._commands = commands
         self._in_hand: set[Key] = set()
-        self._places = asyncio.Semaphore(AT_ONCE)
-        self._turns: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()  # by receiver
+        self._at_once = asyncio.Semaphore(AT_ONCE)
+        self._per_receiver: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()  # by receiver
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Send notifications until cancelled."""
         try:
-            with self._news.subscribe() as news:
-                async with asyncio.TaskGroup() as telling:
+            with self._changes.read() as changes:
+                async with asyncio.TaskGroup() as sending:
                     while True:
-                        for due in await self._dues():
+                        for due in await self._due_now():
                             self._in_hand.add(due.key)
-                            telling.create_task(self._tell_in_turn(due))
+                            sending.create_task(self._send_in_turn(due))
                         with suppress(TimeoutError):
                             async with asyncio.timeout(await self._pause_s()):
-                                await news.next()
-                        await asyncio.sleep(_LOOK_EVERY_S)
+                                await changes.next()
+                        await asyncio.sleep(NOTIFY_LOOK_EVERY_S)
         finally:
             await self._webhooks.close()
 
-    async def _dues(self) -> list[Due]:
+    async def _due_now(self) -> list[Due]:
         room = MOST_IN_HAND - len(self._in_hand)
         return await self._store.notifications.due(self._clock(), room, self._in_hand) if room else []
 
-    async def _tell_in_turn(self, due: Due) -> None:
-        turn = self._turns.setdefault(_receiver(due), asyncio.Semaphore(AT_ONCE_EACH))
-        async with turn, self._places:
-            await self._tell(due)
+    async def _send_in_turn(self, due: Due) -> None:
+        receiver = self._per_receiver.setdefault(_receiver(due), asyncio.Semaphore(AT_ONCE_EACH))
+        async with receiver, self._at_once:
+            await self._send(due)
         self._in_hand.discard(due.key)
 
     async def _pause_s(self) -> float:
-        """No pause while some are in hand: what becomes of them may be due again soon."""
+        """Return the time to wait. It is 0 while some are being sent: they may soon be due again."""
         if self._in_hand:
             return 0.0
         next_at = await self._store.notifications.next_at()
         return _NOTHING_DUE_S if next_at is None else max(0.0, next_at - self._clock())
 
-    async def _tell(self, due: Due) -> None:
+    async def _send(self, due: Due) -> None:
         message_id = f"job_{due.job}_{due.departure}"
         try:
             body = await self._body(due)
@@ -87,12 +87,12 @@ class Notifier:
             else:
                 await command.run(self._command(due.notify.command or ""), message_id, body)
         except LooplineError as error:
-            again = due.tries + 1 < MOST_TRIES
-            pause_s = min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2.0**due.tries)
+            again = due.tries + 1 < NOTIFY_TRIES
+            pause_s = min(NOTIFY_LONGEST_PAUSE_S, NOTIFY_FIRST_PAUSE_S * 2.0**due.tries)
             await self._store.notifications.failed(due, error.message, self._clock() + pause_s if again else None)
             log.warning("job %s: its owner could not be notified: %s", due.job, error.message)
         else:
-            await self._store.notifications.told(due, self._clock())
+            await self._store.notifications.delivered(due, self._clock())
 
     async def _body(self, due: Due) -> str:
         job = await self._store.jobs.view(due.job)
@@ -110,6 +110,6 @@ class Notifier:
 
 
 def _receiver(due: Due) -> str:
-    """As it is written: it need not be a good URL."""
+    """Return the receiver's name as the user wrote it, which need not be a valid URL."""
     webhook = due.notify.webhook
     return f"command {due.notify.command}" if webhook is None else webhook.split("/")[2]

@@ -1,7 +1,8 @@
-"""Webhooks: a signed POST (standardwebhooks.com), to addresses that this master may call.
+"""Webhooks: a signed POST (standardwebhooks.com) to addresses that this master may call.
 
-Whoever may submit jobs could otherwise have the master call what only the master can reach: addresses that are not
-public are called only where ``webhook_hosts`` allows them. What is called is the very address that was checked.
+A user who submits jobs could otherwise reach, through the master, hosts that only the master can reach: addresses
+that are not public are called only if ``webhook_hosts`` allows them. The address that is called is the very one
+that was checked.
 """
 
 from __future__ import annotations
@@ -20,30 +21,32 @@ from aiohttp.resolver import DefaultResolver
 from standardwebhooks import Webhook
 from yarl import URL
 
-from loopline_master.http.auth import write_private
+from loopline_master.files.private_files import write_private
+from loopline_master.timings import WEBHOOK_WITHIN_S
 from loopline_shared.errors import LooplineError
 
-_WITHIN = aiohttp.ClientTimeout(total=10)
+_WITHIN = aiohttp.ClientTimeout(total=WEBHOOK_WITHIN_S)
 _IPV4_WITHIN = [ipaddress.IPv6Network(net) for net in ("::/96", "64:ff9b::/96", "64:ff9b:1::/48", "2002::/16")]
-"""A gateway may take such an address to any IPv4 address, one that is not public included."""
+"""A gateway may translate such an address to any IPv4 address, including one that is not public."""
 _NOT_ALLOWED = "its administrator may allow it: webhook_hosts in the master's settings"
 
 
 class Webhooks:
-    """Use in ``async with``."""
+    """Sends webhooks. Close it after use."""
 
     def __init__(self, secret: str, allowed: Sequence[str]) -> None:
-        """``allowed``: hosts and networks that may be called although they are not public."""
+        """Sign with ``secret``. ``allowed``: hosts and networks that may be called although they are not public."""
         self._signer = Webhook(secret)
         self._guard = _Guard(allowed)
         self._http: aiohttp.ClientSession | None = None
 
     async def close(self) -> None:
+        """Close the connections."""
         if self._http:
             await self._http.close()
 
     async def send(self, url: str, message_id: str, body: str) -> None:
-        """LooplineError where nobody took it."""
+        """Send a message. Raises LooplineError if no server accepted it."""
         now = datetime.now(UTC)
         headers = {
             "Content-Type": "application/json",
@@ -68,7 +71,7 @@ class Webhooks:
 
 
 def secret_in(folder: Path) -> str:
-    """What this master's webhooks are signed with: receivers are given it by whoever runs the master."""
+    """Return the secret that signs webhooks; create it if there is none. Receivers get it from the administrator."""
     file = folder / "webhook-secret"
     if not file.exists():
         write_private(file, "whsec_" + base64.b64encode(token_bytes(24)).decode())
@@ -76,7 +79,7 @@ def secret_in(folder: Path) -> str:
 
 
 class _Guard(AbstractResolver):
-    """Names to addresses, less those that may not be called."""
+    """Resolves host names, without the addresses that may not be called."""
 
     def __init__(self, allowed: Sequence[str]) -> None:
         self._hosts = {host.lower() for host in allowed}
@@ -84,7 +87,9 @@ class _Guard(AbstractResolver):
         self._resolver: AbstractResolver | None = None
 
     def check_host(self, host: str) -> None:
-        """Of a URL: an address is not resolved, and so is judged here."""
+        """Raises LooplineError if the host of a URL is an address that may not be called: addresses are not
+        resolved.
+        """
         address = _address(host)
         if address is not None and not self._may_call(address):
             raise LooplineError("webhook", f"{host} is not a public address, and is not called; {_NOT_ALLOWED}")
@@ -92,6 +97,7 @@ class _Guard(AbstractResolver):
     async def resolve(
         self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
     ) -> list[ResolveResult]:
+        """Return the addresses of a host that may be called. Raises OSError if there are none."""
         self._resolver = self._resolver or DefaultResolver()
         found = await self._resolver.resolve(host, port, family)
         callable_ = [one for one in found if host.lower() in self._hosts or self._may_call(_address(one["host"]))]
@@ -100,6 +106,7 @@ class _Guard(AbstractResolver):
         return callable_
 
     async def close(self) -> None:
+        """Close the resolver."""
         if self._resolver:
             await self._resolver.close()
 

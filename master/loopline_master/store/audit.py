@@ -1,8 +1,8 @@
-"""The order guarantee, audited from the stored rows: the scheduler's own opinion is not asked.
+"""The audit of the order guarantee, from the stored rows: it does not rely on the scheduler's own opinion.
 
-Job B *passes* job A when A was in the grid as B came (it arrived first and had not left), A is not larger, and B
-completes while A is still there. An unknown size is larger than any. Every completion is checked in the very
-transaction that stores it, and what is found is kept with the reason that excuses it, if there is one.
+Job B *passes* job A if A was in the grid when B came (it arrived first and had not left), A is not larger, and B
+completes while A is still there. An unknown size counts as larger than any other. Every completion is checked in
+the transaction that stores it, and a passing is stored with the reason that excuses it, if there is one.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ _a, _b = jobs.alias("a"), jobs.alias("b")
 
 
 def _passes() -> ColumnElement[bool]:
-    """The definition: b passed a."""
+    """Return the condition under which b passed a."""
     return and_(
-        _a.c.arrival != UNRELEASED,  # it waited for other jobs, and was not in the grid
+        _a.c.arrival != UNRELEASED,  # it was waiting for other jobs, outside the grid
         _a.c.arrival < _b.c.arrival,
         or_(_a.c.departure.is_(None), _a.c.departure > _b.c.departure),
         or_(_b.c.size.is_(None), _a.c.size <= _b.c.size),
@@ -32,7 +32,9 @@ def _passes() -> ColumnElement[bool]:
 
 
 def _excuse() -> ColumnElement[str | None]:
-    """Why b was let pass a: noted since b was (last) let go, or in force for the whole of b."""
+    """Return the reason why b was allowed to pass a: noted since b was (last) released, or in force for all of b's
+    time.
+    """
     exempt = (
         select(func.min(exemptions.c.reason))
         .where(exemptions.c.job == _b.c.id, exemptions.c.predecessor == _a.c.id)
@@ -50,13 +52,13 @@ _AUDIT = [Statement(lambda _: _CHECKED), Statement(lambda _: _FOUND)]
 
 
 def audit(connection: Connection, completed: Collection[int], at: float) -> None:
-    """Check jobs that have just completed, and keep what was found."""
+    """Check jobs that have just completed, and store the passings found."""
     for statement in _AUDIT:
         statement.run_named(connection, [{"completed": job, "now": at} for job in completed])
 
 
 def report(connection: Connection, order: Order, limit: int) -> PassingReport:
-    """Counts of completions checked and passings found; ``order`` is the one now in force."""
+    """Return the numbers of completions checked and of passings found; ``order`` is the one now in force."""
     by_reason = select(passings.c.reason, func.count()).group_by(passings.c.reason)
     latest = select(passings).order_by(passings.c.at.desc(), passings.c.job.desc()).limit(limit)
     counts = {row[0]: row[1] for row in connection.execute(by_reason)}
@@ -70,6 +72,6 @@ def report(connection: Connection, order: Order, limit: int) -> PassingReport:
 
 
 def recheck(connection: Connection) -> set[tuple[int, int]]:
-    """The definition applied to all rows at once: (job, passed). A job retried counts as it is now."""
+    """Return the passings (job, passed) among all rows; a job that was retried counts as it is now."""
     query = select(_b.c.id, _a.c.id).where(_b.c.state.in_(COMPLETED), _passes())
     return {(job, passed) for job, passed in connection.execute(query)}

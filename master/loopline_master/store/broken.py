@@ -1,4 +1,4 @@
-"""What goes wrong with a database, said so that the person who runs the master can act on it."""
+"""Errors of the database, in terms on which the person who runs the master can act."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from loopline_shared.errors import LooplineError
 
-_CAUSES = (  # what the database says, what that means, what to do
+_CAUSES = (  # (text of the database's error, its meaning, what to do)
     ("disk is full", "the disk is full", "free some space, then start the master again"),
     ("No space left", "the disk is full", "free some space, then start the master again"),
     ("disk I/O error", "the disk does not take what is written", "check the disk, its quota and file size limits"),
@@ -26,7 +26,7 @@ _UNKNOWN = ("it does not do what it was asked to", "see what it says")
 
 
 class StoreBroken(LooplineError):  # noqa: N818 (it is a state, and an error only for the request at hand)
-    """The database failed. What is in memory may be ahead of it: the master must stop, and start from disk."""
+    """The database failed. Memory may be ahead of it: the master must stop, and start again from disk."""
 
 
 Doing = Literal["reading", "writing to"]
@@ -34,7 +34,7 @@ Doing = Literal["reading", "writing to"]
 
 @contextmanager
 def explained(doing: Doing, database: URL) -> Iterator[None]:
-    """Whatever the database raises becomes StoreBroken."""
+    """Turn all errors of the database into StoreBroken."""
     try:
         yield
     except (SQLAlchemyError, sqlite3.Error, OSError) as error:

@@ -1,4 +1,4 @@
-"""What was forecast of jobs, kept beside the scheduler's rows: no decision depends on it, no replay tells it."""
+"""The record of ETAs, kept beside the scheduler's rows: no decision depends on it, and a replay does without it."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from dataclasses import asdict, dataclass
 from sqlalchemy import Insert, select
 
 from loopline_master.store.audit import COMPLETED
-from loopline_master.store.database.database import Transact
+from loopline_master.store.database.transact import Transact
 from loopline_master.store.statements import insert_into
 from loopline_master.store.tables import forecasts, jobs
 from loopline_master.store.writer import Writer
 
 LOOKED_BACK_ON = 2000
-"""So many of the latest forecasts of completed jobs are held against what came of them."""
+"""At most so many of the latest ETAs of completed jobs are compared with what came true."""
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
-    """At a moment of a job: what users were told, and what the model said before it was set right."""
+class ToldEta:
+    """An ETA at one moment of a job: as users were told, and as the model said before calibration."""
 
     job: int
     arrival: int
@@ -32,24 +32,28 @@ class Said:
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
-    said: Said
+class JudgedEta:
+    """An ETA, and when its job completed."""
+
+    eta: ToldEta
     completed_at: float
 
 
-class Forecasts:
+class EtaRecords:
+    """Stores ETAs, and reads those whose jobs have completed."""
+
     def __init__(self, read: Transact, writer: Writer) -> None:
         self._read = read
         self._writer = writer
 
-    async def keep(self, said: Iterable[Said]) -> None:
-        """The first that was said at a moment counts."""
-        rows = [asdict(one) for one in said]
+    async def add(self, etas: Iterable[ToldEta]) -> None:
+        """Store ETAs. The first one of a moment counts."""
+        rows = [asdict(one) for one in etas]
         if rows:
             await self._writer.write(lambda connection: connection.execute(_new(connection.dialect.name), rows))
 
-    async def judged(self) -> list[Judged]:
-        """The latest of jobs that have completed since."""
+    async def judged(self) -> list[JudgedEta]:
+        """Return the latest ETAs of jobs that have completed since."""
         query = (
             select(forecasts, jobs.c.finished_at)
             .join_from(forecasts, jobs, (jobs.c.id == forecasts.c.job) & (jobs.c.arrival == forecasts.c.arrival))
@@ -58,7 +62,7 @@ class Forecasts:
             .limit(LOOKED_BACK_ON)
         )
         rows = await self._read(lambda connection: connection.execute(query).all())
-        return [Judged(Said(*row[:-1]), row.finished_at) for row in rows]
+        return [JudgedEta(ToldEta(*row[:-1]), row.finished_at) for row in rows]
 
 
 def _new(dialect: str) -> Insert:

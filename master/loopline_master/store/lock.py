@@ -1,6 +1,6 @@
-"""Two masters on one database would both be right, and together wrong: a lock lets in only the first.
+"""A lock that lets only one master use a database: two would contradict one another.
 
-It ends with its process, however that ends. On PostgreSQL it belongs to the very connection that writes, so a
+It ends with its process, however that ends. On PostgreSQL it belongs to the connection that writes, so that a
 master that lost its lock cannot write either.
 """
 
@@ -33,7 +33,9 @@ _ADVISORY_KEY = int.from_bytes(b"loopline")
 
 
 class FileLock:
-    """A locked file beside the database file; closing it lets go. It stays: removing it would let two in."""
+    """A locked file beside the database file. Closing it unlocks; the file stays, since removing it would let two
+    in.
+    """
 
     def __init__(self, database: Path) -> None:
         path = database.with_name(database.name + ".lock")
@@ -45,11 +47,12 @@ class FileLock:
             raise _in_use(str(database)) from None
 
     def close(self) -> None:
+        """Unlock."""
         self._file.close()
 
 
 async def lock_connection(writer: AsyncConnection, name: str) -> None:
-    """PostgreSQL's lock: held for as long as this connection is open."""
+    """Take PostgreSQL's lock, which is held for as long as this connection is open."""
     locked = await writer.scalar(select(func.pg_try_advisory_lock(_ADVISORY_KEY)))
     await writer.commit()
     if not locked:

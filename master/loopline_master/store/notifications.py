@@ -1,4 +1,4 @@
-"""The outbox of notifications: a row for each end of a job that somebody wants to hear of, kept until it is told."""
+"""The outbox of notifications: a row for each end of a job that asks for one, kept until it has been delivered."""
 
 from __future__ import annotations
 
@@ -7,38 +7,41 @@ from dataclasses import dataclass
 
 from sqlalchemy import Connection, select, tuple_, update
 
-from loopline_master.store.database.database import Transact
+from loopline_master.store.database.transact import Transact
 from loopline_master.store.tables import notifications, specs
 from loopline_master.store.writer import Writer
 from loopline_shared.spec import Notify
 
 Key = tuple[int, int]
-"""A job, and which of its ends."""
+"""A job, and the number of its end."""
 
 
 @dataclass(frozen=True, slots=True)
 class Due:
-    """One that is to be told now."""
+    """A notification that is to be sent now."""
 
     job: int
-    departure: int  # which end of the job it is about: one that was retried ends again
+    departure: int  # which end of the job: a job that is retried ends again
     tries: int
     at: float
-    state: str  # how the job ended then
+    state: str  # the state in which the job ended
     notify: Notify
 
     @property
     def key(self) -> Key:
+        """The key of its row."""
         return self.job, self.departure
 
 
 class Notifications:
+    """Reads the outbox, and records deliveries."""
+
     def __init__(self, read: Transact, writer: Writer) -> None:
         self._read = read
         self._writer = writer
 
     async def due(self, now: float, limit: int, without: Collection[Key] = ()) -> list[Due]:
-        """Those whose time has come, the earliest first; without those that are in hand."""
+        """Return the notifications that are due, the earliest first, without those that are being sent."""
         in_hand = tuple_(notifications.c.job, notifications.c.departure).in_(list(without))
         waiting = (notifications.c.next_at <= now) & ~in_hand
         query = (
@@ -49,23 +52,34 @@ class Notifications:
             .limit(limit)
         )
         rows = await self._read(lambda connection: connection.execute(query).all())
-        return [Due(row.job, row.departure, row.tries, row.at, row.state, row.spec.notify) for row in rows]
+        return [
+            Due(
+                job=row.job,
+                departure=row.departure,
+                tries=row.tries,
+                at=row.at,
+                state=row.state,
+                notify=row.spec.notify,
+            )
+            for row in rows
+        ]
 
     async def next_at(self) -> float | None:
-        """When the next one is due; None: none is waiting."""
+        """Return when the next one is due; None if none is waiting."""
         query = select(notifications.c.next_at).where(notifications.c.next_at.is_not(None))
         earliest = query.order_by(notifications.c.next_at).limit(1)
         moment: float | None = await self._read(lambda connection: connection.scalar(earliest))
         return moment
 
-    async def told(self, due: Due, now: float) -> None:
-        await self._note(due, done_at=now, next_at=None, error="", tries=due.tries + 1)
+    async def delivered(self, due: Due, now: float) -> None:
+        """Record a delivery."""
+        await self._record(due, done_at=now, next_at=None, error="", tries=due.tries + 1)
 
     async def failed(self, due: Due, error: str, next_at: float | None) -> None:
-        """``next_at``: when it is tried again; None: it is given up."""
-        await self._note(due, next_at=next_at, error=error[:500], tries=due.tries + 1)
+        """Record a failure. ``next_at``: when to try again; None: never."""
+        await self._record(due, next_at=next_at, error=error[:500], tries=due.tries + 1)
 
-    async def _note(self, due: Due, **values: object) -> None:
+    async def _record(self, due: Due, **values: object) -> None:
         this = (notifications.c.job == due.job, notifications.c.departure == due.departure)
 
         def work(connection: Connection) -> None:
@@ -75,7 +89,7 @@ class Notifications:
 
 
 def notified(connection: Connection, job: int) -> str:
-    """What became of the notification of a job's latest end, in words; empty: none was asked for."""
+    """Return the state of the notification of a job's latest end, in words; empty if none was asked for."""
     query = select(notifications).where(notifications.c.job == job).order_by(notifications.c.departure.desc())
     row = connection.execute(query.limit(1)).first()
     if row is None:

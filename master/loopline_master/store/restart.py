@@ -1,4 +1,4 @@
-"""Reading back what the scheduler needs: all that is not over, after a restart; one job, to be retried."""
+"""Reads the rows from which the scheduler continues: all unfinished work after a restart; one job to be retried."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _may_return = (attempts.c.state == AttemptState.LOST) & attempts.c.ended_at.is_(
 
 
 def snapshot(connection: Connection) -> Snapshot:
-    """The rows of all that is not over."""
+    """Return the entities of everything unfinished."""
     task, of_task = tuple_(tasks.c.job, tasks.c.number), tuple_(attempts.c.job, attempts.c.task)
     grids = _all(connection, GRID)
     return Snapshot(
@@ -41,7 +41,7 @@ def snapshot(connection: Connection) -> Snapshot:
 
 
 def retry_material(connection: Connection, job: int) -> JobRetried | None:
-    """What a JobRetried must bring of a job; None: there is no such job."""
+    """Return the event that retries a job; None if there is no such job."""
     found = _all(connection, JOBS, jobs.c.id == job)
     if not found:
         return None
@@ -56,7 +56,7 @@ def _all(connection: Connection, mapper: Mapper[Entity], *where: ColumnElement[b
 
 
 def _ranges(connection: Connection, *where: ColumnElement[bool]) -> dict[int, list[tuple[int, int]]]:
-    """By job: the numbers of its tasks among these, as half-open ranges."""
+    """Return, by job, the numbers of these tasks as half-open ranges."""
     ranges: dict[int, list[tuple[int, int]]] = defaultdict(list)
     for job, start, stop in connection.execute(_islands(*where)):
         ranges[job].append((start, stop))
@@ -64,7 +64,7 @@ def _ranges(connection: Connection, *where: ColumnElement[bool]) -> dict[int, li
 
 
 def _islands(*where: ColumnElement[bool]) -> Select[Any]:
-    """Runs of consecutive numbers: within one, number and rank grow alike, so that their difference stays."""
+    """Return the query for runs of consecutive numbers: within a run, number and rank have a constant difference."""
     rank = func.row_number().over(partition_by=tasks.c.job, order_by=tasks.c.number)
     ranked = select(tasks.c.job, tasks.c.number, (tasks.c.number - rank).label("island")).where(*where).subquery()
     return (

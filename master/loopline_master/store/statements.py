@@ -1,4 +1,4 @@
-"""SQL on the path of every task: its text is made once, and rows go to the driver as they are."""
+"""SQL for the rows of every task: its text is made once, and values go to the driver directly."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ if TYPE_CHECKING:
     from sqlalchemy.dialects import postgresql
 
 Row = Iterable[Any]
-"""Values in the order of a statement's parameters, as the database keeps them."""
+"""Values in the order of a statement's parameters, encoded for the database."""
 
 
 class Statement:
-    """``make`` is given a dialect's name."""
+    """A statement whose text ``make`` builds for a dialect's name, once."""
 
     def __init__(self, make: Callable[[str], Executable]) -> None:
         self._make = make
         self._compiled: dict[str, Any] = {}
 
     def run(self, connection: Connection, rows: list[Row]) -> None:
-        """SQLite's own errors are raised as they are."""
+        """Run the statement for these rows. SQLite's own errors are raised unchanged."""
         text = self._of(connection.dialect).string
         if connection.dialect.name == "sqlite":
             connection.connection.driver_connection.executemany(text, rows)  # type: ignore[union-attr]
@@ -34,7 +34,7 @@ class Statement:
             connection.exec_driver_sql(text, [tuple(row) for row in rows])
 
     def run_named(self, connection: Connection, rows: list[dict[str, Any]]) -> None:
-        """With values by the names of its parameters, beside those that stand in it."""
+        """Run the statement with values by the names of its parameters, beside those in its text."""
         compiled = self._of(connection.dialect)
         self.run(connection, [itemgetter(*compiled.positiontup)({**compiled.params, **row}) for row in rows])
 
@@ -45,6 +45,7 @@ class Statement:
 
 
 def insert_into(table: Table, dialect: str) -> postgresql.Insert | sqlite.Insert:
+    """Return an INSERT for this dialect."""
     if dialect == "postgresql":
         from sqlalchemy.dialects import postgresql  # takes long to import, and SQLite does without
 
@@ -54,7 +55,7 @@ def insert_into(table: Table, dialect: str) -> postgresql.Insert | sqlite.Insert
 
 @cache
 def upsert(table: Table) -> Statement:
-    """Of rows with a value for each column, in the table's order."""
+    """Return a statement that inserts or replaces rows with a value for each column, in the table's order."""
 
     def make(dialect: str) -> Executable:
         statement, key = insert_into(table, dialect), list(table.primary_key)
@@ -65,7 +66,10 @@ def upsert(table: Table) -> Statement:
 
 
 def change(table: Table, fixed: Collection[str]) -> Statement:
-    """Of rows that are there: values for each column that is not ``fixed``, then the key (``order_of_change``)."""
+    """Return a statement that changes existing rows: values of columns not ``fixed``, then the key.
+
+    ``order_of_change`` gives that order.
+    """
     names = [column.name for column in _changing(table, fixed)]
     here = [column == bindparam(f"of_{column.name}") for column in table.primary_key]
     statement = update(table).where(*here).values({name: bindparam(f"new_{name}") for name in names})
@@ -73,7 +77,7 @@ def change(table: Table, fixed: Collection[str]) -> Statement:
 
 
 def order_of_change(table: Table, fixed: Collection[str]) -> list[int]:
-    """Places in the table's order of what ``change`` takes."""
+    """Return the places, in the table's order, of the values that ``change`` takes."""
     columns = list(table.columns)
     return [columns.index(column) for column in (*_changing(table, fixed), *table.primary_key)]
 

@@ -1,4 +1,4 @@
-"""Access tokens: a secret is kept as its SHA-256 only."""
+"""Access tokens: of a secret only its SHA-256 is stored."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, insert, or_, select, update
 
-from loopline_master.store.database.database import Transact
+from loopline_master.store.database.transact import Transact
 from loopline_master.store.queries.paging import after, page_of, word
 from loopline_master.store.tables import join_tokens, tokens
 from loopline_master.store.writer import Writer
@@ -15,21 +15,23 @@ from loopline_shared.rest.access import JoinTokenView, TokenView
 from loopline_shared.rest.bodies import Page
 
 TOKEN_REFUSED = "its token is another worker's, or revoked"  # noqa: S105 - no secret
-"""Why a computer may not join that had better make up another token."""
+"""The reason to refuse a computer that should generate another token."""
 
 
-class Tokens:
+class TokenStore:
+    """Stores tokens and join tokens."""
+
     def __init__(self, read: Transact, writer: Writer) -> None:
         self._read = read
         self._writer = writer
 
     async def add(self, token: TokenView, hash_: str) -> None:
-        """Keep a new token. ``hash_``: its secret's SHA-256, in hex."""
+        """Store a new token. ``hash_``: its secret's SHA-256, in hex."""
         row = {**token.model_dump(), "hash": hash_}
         await self._writer.write(lambda connection: connection.execute(insert(tokens), row))
 
     async def revoke(self, token_id: str, at: float) -> TokenView | None:
-        """The token, revoked now or before; None: there is none."""
+        """Revoke a token and return it, even if it was revoked before; None if there is none."""
         here = tokens.c.id == token_id
         change = update(tokens).where(here, tokens.c.revoked_at.is_(None)).values(revoked_at=at)
 
@@ -40,13 +42,14 @@ class Tokens:
         return await self._writer.write(work)
 
     async def add_join_token(self, token: JoinTokenView, hash_: str) -> None:
+        """Store a new join token. ``hash_``: its secret's SHA-256, in hex."""
         row = {**token.model_dump(), "hash": hash_}
         await self._writer.write(lambda connection: connection.execute(insert(join_tokens), row))
 
     async def join(self, hash_: str, token: TokenView, token_hash: str) -> TokenView | str:
-        """Take up one use of a join token and keep a worker's new token, both or neither; or why not.
+        """Use a join token and store a worker's new token, both or neither; or return the reason of a refusal.
 
-        A token that is kept already is no second use: who asks again has not heard the answer.
+        A token that is stored already takes no second use: its computer repeats a request whose answer was lost.
         """
 
         def work(connection: Connection) -> TokenView | str:
@@ -67,7 +70,7 @@ class Tokens:
         return await self._writer.write(work)
 
     async def revoke_join_token(self, token_id: str, at: float) -> JoinTokenView | None:
-        """The token, revoked now or before; None: there is none."""
+        """Revoke a join token and return it, even if it was revoked before; None if there is none."""
         here = join_tokens.c.id == token_id
         change = update(join_tokens).where(here, join_tokens.c.revoked_at.is_(None)).values(revoked_at=at)
 
@@ -79,19 +82,19 @@ class Tokens:
         return await self._writer.write(work)
 
     async def join_tokens(self, *, cursor: str | None = None, limit: int = 100) -> Page[JoinTokenView]:
-        """In order of their ids."""
+        """Return a page of join tokens, by id."""
         table = join_tokens
         query = select(table).where(table.c.id > after(cursor, word, "")).order_by(table.c.id).limit(limit + 1)
         rows = await self._read(lambda connection: connection.execute(query).all())
         return page_of([JoinTokenView(**row._mapping) for row in rows], limit, lambda token: token.id)
 
     async def by_hash(self, hash_: str) -> TokenView | None:
-        """The token of this secret, revoked ones included."""
+        """Return the token of this secret, even if it is revoked; None if there is none."""
         query = select(tokens).where(tokens.c.hash == hash_)
         return _view(await self._read(lambda connection: connection.execute(query).first()))
 
     async def page(self, *, cursor: str | None = None, limit: int = 100) -> Page[TokenView]:
-        """In order of their ids."""
+        """Return a page of tokens, by id."""
         query = select(tokens).where(tokens.c.id > after(cursor, word, "")).order_by(tokens.c.id).limit(limit + 1)
         rows = await self._read(lambda connection: connection.execute(query).all())
         return page_of([TokenView(**row._mapping) for row in rows], limit, lambda token: token.id)
@@ -106,14 +109,17 @@ def _unfit(join_token: Row[Any], now: float) -> str:
 
 
 def _is_this(known: Sequence[Row[Any]], token: TokenView, hash_: str) -> bool:
-    """Whether what is kept under this id or this hash is this token alone, and good."""
+    """True if the stored tokens of this id or hash are this one token alone, and valid."""
     (row, *others) = known
     is_same = (row.id, row.hash, row.name) == (token.id, hash_, token.name)
     return is_same and row.revoked_at is None and not others
 
 
 def _taken(connection: Connection, worker: str | None) -> str:
-    """Two computers of one name could not be told apart: who has joined under it keeps it, until it is revoked."""
+    """Return the refusal if another computer has joined under this name.
+
+    Two computers of one name could not be told apart: the first keeps the name until its token is revoked.
+    """
     held = select(tokens.c.id).where(tokens.c.worker == worker, tokens.c.revoked_at.is_(None))
     holder = connection.execute(held).first()
     return f"a computer has joined as {worker} already; another --name, or revoke {holder.id}" if holder else ""

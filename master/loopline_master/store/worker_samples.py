@@ -1,6 +1,6 @@
-"""What each worker said of itself, once a minute: written by the commit that carries its report, kept for a while.
+"""Samples of workers, one a minute: written by the commit that carries their report, and kept for a while.
 
-The table is a projection: nothing is decided by it, and a replay of the log does without.
+The table is a projection: no decision depends on it, and a replay of the log does without it.
 """
 
 from __future__ import annotations
@@ -13,35 +13,35 @@ from sqlalchemy import Connection, Insert, ScalarSelect, Select, and_, bindparam
 
 from loopline_master.core.effects import Effects
 from loopline_master.core.entities import LIVE, OCCUPYING, Worker
-from loopline_master.store.database.database import Transact
+from loopline_master.store.database.transact import Transact
 from loopline_master.store.statements import insert_into
 from loopline_master.store.tables import attempts, samples
 from loopline_shared.rest.columns import Samples
 
 MINUTE_S = 60
-_PRUNED_AT_ONCE = 10  # minutes, each minute: little is deleted by any one commit
+_PRUNED_AT_ONCE = 10  # minutes, in each minute: no commit deletes much
 Values = dict[str, Any]
 
 _is_here = attempts.c.worker == bindparam("of_worker")
 _slots = func.coalesce(func.sum(attempts.c.slots), 0)
 # chains of comparisons: IN (...) could not be sent for many rows at once
 _occupies, _lives = (or_(*(attempts.c.state == state for state in states)) for states in (OCCUPYING, LIVE))
-_seated = and_(_occupies, not_(attempts.c.waiting))  # as Attempt.is_seated: what was sent ahead takes up no slot
+_seated = and_(_occupies, not_(attempts.c.waiting))  # as Attempt.is_seated: a prefetched attempt takes no slot
 _used = select(_slots).where(_is_here, _seated).scalar_subquery()
 _frozen = select(_slots).where(_is_here, _lives, attempts.c.frozen).scalar_subquery()
 _SUMMED = ("spare_cpu", "slots", "used", "in_use", "frozen")
 
 
 class Sampler:
-    """Takes each worker's first report of a minute, and forgets what is older than ``keep_s``."""
+    """Takes each worker's first report of a minute, and deletes samples older than ``keep_s``."""
 
     def __init__(self, keep_s: float) -> None:
         self._keep_minutes = ceil(keep_s / MINUTE_S)
-        self._taken: dict[str, int] = {}  # by worker: the minute of its latest sample
-        self._pruned = 0  # the minute in which that was last done
+        self._taken: dict[str, int] = {}  # the minute of the latest sample, by worker
+        self._pruned = 0  # the minute in which samples were last deleted
 
     def take(self, effects: Effects) -> list[Values]:
-        """What is to be kept of a step: as a rule nothing."""
+        """Return the samples of a step: mostly none."""
         now = effects.grid.now
         minute = int(now // MINUTE_S)
         reported = [worker for worker in effects.workers.values() if worker.reported_at == now]
@@ -50,7 +50,10 @@ class Sampler:
         return [_row(worker, minute) for worker in due if worker.load]
 
     def write(self, connection: Connection, rows: list[Values]) -> None:
-        """After the attempts' rows, whose slots are counted. A minute sampled before a restart stays as it is."""
+        """Write samples after the rows of attempts, whose slots are counted.
+
+        A minute that was sampled before a restart is left as it is.
+        """
         connection.execute(_insert(connection.dialect.name), rows)
         minute = rows[0]["minute"]
         if minute != self._pruned:
@@ -61,11 +64,16 @@ class Sampler:
 
 
 class SampleQueries:
+    """Reads samples."""
+
     def __init__(self, read: Transact) -> None:
         self._read = read
 
     async def between(self, since: float, until: float, *, worker: str | None = None, points: int) -> Samples:
-        """Of one worker, or summed over all; of more minutes than ``points``, each point is the mean of several."""
+        """Return the samples of one worker, or summed over all.
+
+        If there are more minutes than ``points``, each point is the mean of several.
+        """
         first, end = int(since // MINUTE_S), ceil(until / MINUTE_S)
         step = max(1, ceil((end - first) / points))
         query = _means(first, end, step, worker)
@@ -81,7 +89,10 @@ class SampleQueries:
 
 
 def _means(first: int, end: int, step: int, worker: str | None) -> Select[Any]:
-    """(minute, workers, ...): means over ``step`` minutes of sums over workers. Minutes of silence do not count."""
+    """Return the query for (minute, workers, ...): means over ``step`` minutes of sums over workers.
+
+    Minutes without samples do not count.
+    """
     sums = [func.sum(samples.c[name]).label(name) for name in _SUMMED]
     each = select(samples.c.minute, func.count().label("workers"), *sums)
     each = each.where(samples.c.minute >= first, samples.c.minute < end).group_by(samples.c.minute)

@@ -1,4 +1,4 @@
-"""The only hand that writes: a transaction for each step of the scheduler."""
+"""The only writer: one transaction for each step of the scheduler."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from loopline_master.core.effects import Effects
 from loopline_master.core.events import BATCH, Batch
 from loopline_master.store.audit import audit
 from loopline_master.store.broken import StoreBroken
-from loopline_master.store.database.database import Result, Transact
+from loopline_master.store.database.transact import Result, Transact
 from loopline_master.store.rows import Written, forgotten_rows, is_changed, late_rows, notification_rows
 from loopline_master.store.statements import Statement, insert_into
 from loopline_master.store.tables import attempts, event_log, notifications, programs
@@ -22,7 +22,7 @@ _SHORT_ROWS = 100
 
 
 class Writer:
-    """After its first failure it refuses to go on: what is in memory may then be ahead of what is on disk."""
+    """Writes steps. After its first failure it refuses to go on: memory may then be ahead of the disk."""
 
     def __init__(self, write: Transact, sampler: Sampler | None = None) -> None:
         self._write = write
@@ -31,10 +31,9 @@ class Writer:
         self._broken: StoreBroken | None = None
 
     async def commit(self, batch: Batch, effects: Effects) -> None:
-        """Store what a step was given and what it changed: all of it, or nothing and StoreBroken.
+        """Store a step's events and effects: all of it, or nothing and StoreBroken.
 
-        The effects are read before the first await. A step that was given nothing and changed nothing leaves no
-        trace.
+        The effects are read before the first await. A step without events and effects leaves no trace.
         """
         late, completed, forgotten = late_rows(effects), list(effects.completed), forgotten_rows(effects)
         if not (batch.events or late or is_changed(effects)):
@@ -63,7 +62,7 @@ class Writer:
         await self.write(work, is_short=changed <= _SHORT_ROWS)
 
     async def write(self, work: Callable[[Connection], Result], *, is_short: bool = False) -> Result:
-        """Some other work in a transaction of its own. StoreBroken where anything in it fails."""
+        """Run other work in a transaction of its own. Raises StoreBroken if any of it fails."""
         if self._broken is not None:
             raise self._broken
         try:
@@ -75,7 +74,7 @@ class Writer:
 
 @cache
 def _insert_new(table: Table, dialect: str) -> Insert:
-    """What is there already stays as it is."""
+    """Return an INSERT that leaves existing rows as they are."""
     return insert_into(table, dialect).on_conflict_do_nothing(index_elements=list(table.primary_key))
 
 
@@ -94,4 +93,4 @@ _ENDED_LATE = update(attempts).where(
     attempts.c.worker == bindparam("of_worker"),
     attempts.c.state == AttemptState.LOST,
 )
-"""A result of an attempt that the scheduler has forgotten: recorded where the row still says lost."""
+"""A result of an attempt that the scheduler has forgotten: recorded if its row still says lost."""

@@ -1,1 +1,1 @@
-"""What becomes of a request before the scheduler sees it: idempotency, staging of inputs, what may be retried."""
+"""Submissions: what happens to a request before the scheduler sees it. Idempotency, staging of inputs, retries."""

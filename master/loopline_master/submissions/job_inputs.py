@@ -1,4 +1,4 @@
-"""The files that a job's tasks take: all here, and listed in a file for the workers, before the job is submitted."""
+"""Staging of inputs: all files that a job's tasks take are here, and listed in a manifest, before it is submitted."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ _FEW = 2
 
 
 async def list_inputs(blobs: Blobs, spec: JobSpec) -> str | None:
-    """Write the manifest of what a job's tasks have in common; its SHA-256, None where there is nothing.
+    """Write the manifest of the inputs that all tasks share, and return its SHA-256; None if there are none.
 
-    LooplineError where an input, or one of a single task's, has not been uploaded, or its row file, or its function.
-    What has, is kept for long enough to be named by the job.
+    Raises LooplineError if an input of the job or of one task, its row file or its function has not been uploaded.
+    Those that have are retained until the job names them.
     """
     names = named_files(spec)
     if not names:
         return None
-    if len(names) <= _FEW and not spec.inputs and not spec.tasks:  # a thread would cost more than they do
+    if len(names) <= _FEW and not spec.inputs and not spec.tasks:  # a thread would cost more than the work
         return _list(blobs, spec, names)
     return await asyncio.to_thread(_list, blobs, spec, names)
 
 
 def warnings_about(spec: JobSpec) -> list[str]:
-    """What may go wrong with its inputs on some workers."""
+    """Return warnings about input names that clash on some systems."""
     pair = None if spec.requires.os == "linux" else paths.alike(spec.inputs)
     if pair is None:
         return []
@@ -38,7 +38,7 @@ def warnings_about(spec: JobSpec) -> list[str]:
 
 
 def _list(blobs: Blobs, spec: JobSpec, names: set[str]) -> str | None:
-    missing = [name for name in names if blobs.keep(name) is None]
+    missing = [name for name in names if blobs.retain(name) is None]
     for task in spec.tasks or ():
         for _ in _sized(blobs, staged(task.inputs)):
             pass
@@ -50,7 +50,7 @@ def _list(blobs: Blobs, spec: JobSpec, names: set[str]) -> str | None:
 
 def _sized(blobs: Blobs, files: dict[str, InputFile]) -> Iterator[tuple[str, InputFile]]:
     for path, file in files.items():
-        size_bytes = blobs.keep(file.sha256)
+        size_bytes = blobs.retain(file.sha256)
         if size_bytes is None:
             raise _missing(f"input {path}", file.sha256)
         yield path, replace(file, size_bytes=size_bytes)

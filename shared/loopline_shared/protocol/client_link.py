@@ -58,7 +58,7 @@ class Opened:
 
 
 @dataclass(frozen=True, slots=True)
-class Submitted:
+class JobAccepted:
     """Master to client: the job is on disk, and followed."""
 
     number: Number
@@ -122,17 +122,17 @@ class _Numbered:
 
 
 ToMaster = Annotated[Submit | Follow | Drop, Field(discriminator="kind")]
-ToClient = Annotated[Opened | Submitted | Refusal | Ends | Over, Field(discriminator="kind")]
+ToClient = Annotated[Opened | JobAccepted | Refusal | Ends | Over, Field(discriminator="kind")]
 _to_master: TypeAdapter[Submit | Follow | Drop] = TypeAdapter(ToMaster)
 _numbered: TypeAdapter[_Numbered] = TypeAdapter(_Numbered)
-_to_client: TypeAdapter[Opened | Submitted | Refusal | Ends | Over] = TypeAdapter(ToClient)
+_to_client: TypeAdapter[Opened | JobAccepted | Refusal | Ends | Over] = TypeAdapter(ToClient)
 
 
 def encode_to_master(message: Submit | Follow | Drop) -> bytes:
     return _to_master.dump_json(message)
 
 
-def encode_to_client(message: Opened | Submitted | Refusal | Ends | Over) -> bytes:
+def encode_to_client(message: Opened | JobAccepted | Refusal | Ends | Over) -> bytes:
     return _to_client.dump_json(message)
 
 
@@ -148,7 +148,7 @@ def decode_from_client(frame: bytes | str) -> Submit | Follow | Drop:
     return _to_master.validate_json(frame)
 
 
-def decode_from_master(frame: bytes | str) -> Opened | Submitted | Refusal | Ends | Over:
+def decode_from_master(frame: bytes | str) -> Opened | JobAccepted | Refusal | Ends | Over:
     """Read a master's frame. Raises ProtocolError if it is invalid."""
     try:
         return _to_client.validate_json(frame)

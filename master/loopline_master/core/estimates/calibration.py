@@ -24,7 +24,7 @@ _FARTHEST = 5.0
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class EtaOutcome:
     """What the model said at some moment of a job, in seconds from then, and how long it took."""
 
     moment: int
@@ -41,7 +41,7 @@ def moment_of(done: int, count: int) -> int | None:
 
 
 class Calibration:
-    def __init__(self, outcomes: Iterable[Outcome] = ()) -> None:
+    def __init__(self, outcomes: Iterable[EtaOutcome] = ()) -> None:
         found: dict[int, list[float]] = defaultdict(list)
         for outcome in outcomes:
             found[outcome.moment].append(_deviation(outcome))
@@ -54,7 +54,7 @@ class Calibration:
         return replace(forecast, p50_s=p50_s, p90_s=max(p50_s, forecast.p50_s * math.exp(most * spread)))
 
 
-def _deviation(outcome: Outcome) -> float:
+def _deviation(outcome: EtaOutcome) -> float:
     off = math.log(max(outcome.took_s, 1e-3) / max(outcome.p50_s, 1e-3)) / _spread(outcome.p50_s, outcome.p90_s)
     return min(_FARTHEST, max(-_FARTHEST, off))
 

@@ -1,1 +1,1 @@
-"""Answers that go on for as long as there is news: event streams, output being written, the link of a client."""
+"""Responses without end: event streams, results, task output as it is written, and the links of clients."""

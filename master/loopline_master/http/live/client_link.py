@@ -10,24 +10,27 @@ from aiohttp import WSCloseCode, WSMsgType, web
 from pydantic import ValidationError
 
 from loopline_master.core.entities import Attempt, Job, Task
-from loopline_master.core.events import JobSubmitted
-from loopline_master.http.auth import READERS, USERS
+from loopline_master.core.scheduler import Scheduler
+from loopline_master.http.auth import READERS, USERS, Auth
+from loopline_master.http.live.open_streams import OpenStreams
 from loopline_master.http.operations import Routes
 from loopline_master.http.problems import InvalidRequest
-from loopline_master.http.routes.jobs import submit_once
-from loopline_master.http.services import Services
-from loopline_master.subscriptions import PART, Cursor, Feed, is_all_to_come, written
+from loopline_master.settings import Limits
+from loopline_master.store import Store
+from loopline_master.submissions.submissions import Submissions
+from loopline_master.subscriptions import PART, Cursor, Subscription, Subscriptions, is_all_to_come, written
+from loopline_master.timings import CLOSE_WITHIN_S, STILL_HERE_EVERY_S
 from loopline_shared.errors import LooplineError, ProtocolError
 from loopline_shared.model import JobState
 from loopline_shared.protocol.client_link import (
     Drop,
     Ends,
     Follow,
+    JobAccepted,
     Opened,
     Over,
     Refusal,
     Submit,
-    Submitted,
     TaskEnd,
     decode_from_client,
     encode_to_client,
@@ -36,54 +39,75 @@ from loopline_shared.protocol.client_link import (
 )
 
 routes = Routes("calls")
-_Feed = Feed[TaskEnd]
+_Subscription = Subscription[TaskEnd]
 
 MOST_QUEUED_BYTES = 4 * 2**20
-"""Results that a reader has not taken; what follows is read from disk once it has."""
+"""Results queued for a reader; with more, the rest is read from disk once the reader has caught up."""
 MOST_SUBMISSIONS = 100
-"""Under way at once, on one link: until their answer is sent. No more is heard before."""
+"""Submissions of one link that are unanswered; with more, the link is not read from until one is answered."""
 MOST_FOLLOWED = 100_000
-STILL_HERE_EVERY_S = 15.0
-CLOSE_WITHIN_S = 2.0
 MOST_REASON_BYTES = 123  # of a WebSocket close frame
 
 
 @routes("GET /calls", READERS, is_documented=False)
-async def open_calls(services: Services, request: web.Request) -> web.WebSocketResponse:
-    """The WebSocket of a client that calls functions; protocol/client_link.py says what is spoken on it."""
+async def open_calls(
+    calls: ClientLinks, limits: Limits, streams: OpenStreams, request: web.Request
+) -> web.WebSocketResponse:
+    """Open the WebSocket of a client that calls functions; protocol/client_link.py defines its messages."""
     socket = web.WebSocketResponse(
         compress=False,
         heartbeat=STILL_HERE_EVERY_S,
-        max_msg_size=services.settings.limits.max_body_bytes,
+        max_msg_size=limits.max_body_bytes,
         timeout=CLOSE_WITHIN_S,
     )
-    with services.listeners.seat():
+    with streams.seat():
         await socket.prepare(request)
-        link = _CallLink(services, request, socket)
-        with services.own_keys.of_link(link.name):
-            await link.serve()
+        await calls.serve(request, socket)
     return socket
 
 
-class _CallLink:
-    def __init__(self, services: Services, request: web.Request, socket: web.WebSocketResponse) -> None:
-        self._services, self._request, self._socket = services, request, socket
+class ClientLinks:
+    """Serves the links of clients with the parts of the master that they need."""
+
+    def __init__(
+        self,
+        auth: Auth,
+        submissions: Submissions,
+        *,
+        store: Store,
+        subscriptions: Subscriptions,
+        scheduler: Scheduler,
+    ) -> None:
+        self.auth, self.submissions = auth, submissions
+        self.store, self.subscriptions = store, subscriptions
+        self.scheduler = scheduler  # read only
+
+    async def serve(self, request: web.Request, socket: web.WebSocketResponse) -> None:
+        """Serve one link until it is closed."""
+        link = _ClientLink(self, request, socket)
+        with self.submissions.fresh_keys.link(link.name):
+            await link.serve()
+
+
+class _ClientLink:
+    def __init__(self, of: ClientLinks, request: web.Request, socket: web.WebSocketResponse) -> None:
+        self._of, self._request, self._socket = of, request, socket
         self.name = token_hex(16)
         self._submissions = 0
-        self._feeds: dict[int, _Feed] = {}
-        self._behind: dict[int, _Feed] = {}  # in turn
+        self._subscriptions: dict[int, _Subscription] = {}  # by job
+        self._behind: dict[int, _Subscription] = {}  # by job, the longest behind first
         self._outgoing: deque[tuple[bytes, bool]] = deque()  # frames, and which of them answer a submission
         self._queued_bytes = 0
-        self._called = asyncio.Event()
+        self._woken = asyncio.Event()
         self._seats = asyncio.Semaphore(MOST_SUBMISSIONS)
 
     async def serve(self) -> None:
-        """Until either side hangs up, or says what it must not."""
+        """Serve until either side closes the link, or the client breaks the protocol."""
         self._put(Opened(self.name))
         try:
             async with asyncio.TaskGroup() as group:
                 sending = group.create_task(self._send_all())
-                await self._hear_all(group)
+                await self._receive_all(group)
                 sending.cancel()
         except* ConnectionError:
             pass
@@ -91,10 +115,10 @@ class _CallLink:
             reason = str(errors.exceptions[0]).encode()[:MOST_REASON_BYTES]
             await self._socket.close(code=WSCloseCode.PROTOCOL_ERROR, message=reason)
         finally:
-            for feed in self._feeds.values():
-                self._services.feeds.close(feed)
+            for subscription in self._subscriptions.values():
+                self._of.subscriptions.close(subscription)
 
-    async def _hear_all(self, group: asyncio.TaskGroup) -> None:
+    async def _receive_all(self, group: asyncio.TaskGroup) -> None:
         while (frame := await self._socket.receive()).type in (WSMsgType.BINARY, WSMsgType.TEXT):
             message = self._read(frame.data)
             if isinstance(message, Follow):
@@ -109,7 +133,7 @@ class _CallLink:
                     self._put(message)
 
     def _read(self, frame: bytes | str) -> Submit | Follow | Drop | Refusal:
-        """Refusal: of a submission in which something is not valid. ProtocolError closes the link."""
+        """Return the message; a Refusal if it is an invalid submission. Raises ProtocolError for anything else."""
         try:
             message = decode_from_client(frame)
         except ValidationError as error:
@@ -123,7 +147,7 @@ class _CallLink:
         return message
 
     def _take(self, number: int) -> None:
-        """One after the other: the keys that are made of them are new."""
+        """Count a submission. Raises ProtocolError unless numbers ascend by one: keys made of them must be new."""
         if number != self._submissions + 1:
             raise ProtocolError(f"submission {number} came after submission {self._submissions}")
         self._submissions = number
@@ -132,19 +156,17 @@ class _CallLink:
 
     async def _submit(self, submit: Submit) -> None:
         try:
-            await self._carry_out(submit)
+            await self._submit_and_follow(submit)
         except LooplineError as error:
             self._put(_refusal(submit.number, error))
 
-    async def _carry_out(self, submit: Submit) -> None:
-        """Answered once it is on disk, and followed from its first result on."""
-        services = self._services
-        caller = await services.auth.admit(self._request, USERS)  # as of now: a token may have been revoked
+    async def _submit_and_follow(self, submit: Submit) -> None:
+        """Submit the job; answer once it is on disk, and send its results from the first one on."""
+        caller = await self._of.auth.admit(self._request, USERS)  # as of now: a token may have been revoked
         key = submit.again or key_of(self.name, submit.number)
-        event = JobSubmitted(caller.name, submit.job, key)
-        answer = await submit_once(services, event, key, is_own=not submit.again)
-        self._put(Submitted(submit.number, answer.id))
-        self._open(answer.id, is_live=is_all_to_come(services.scheduler.state, answer.id))
+        answer = await self._of.submissions.submit(caller.name, submit.job, key, on_its_link=not submit.again)
+        self._put(JobAccepted(submit.number, answer.id))
+        self._open(answer.id, is_live=is_all_to_come(self._of.scheduler.state, answer.id))
 
     # Following.
 
@@ -154,42 +176,44 @@ class _CallLink:
         self._open(follow.job, cursor)
 
     def _open(self, job: int, cursor: Cursor = (0.0, 0), *, is_live: bool = False) -> None:
-        if len(self._feeds) >= MOST_FOLLOWED:
+        if len(self._subscriptions) >= MOST_FOLLOWED:
             raise ProtocolError(f"more than {MOST_FOLLOWED:,} jobs are followed on this link")
         self._close(job)
-        feed = self._feeds[job] = Feed(job, self._tell, self._fell_behind, _end_of, cursor, is_live)
-        self._services.feeds.open(feed)
-        if not feed.is_live:
-            self._fell_behind(feed)
+        subscription = self._subscriptions[job] = Subscription(
+            job=job, put=self._send_ends, on_behind=self._fell_behind, end_of=_end_of, cursor=cursor, is_live=is_live
+        )
+        self._of.subscriptions.open(subscription)
+        if not subscription.is_live:
+            self._fell_behind(subscription)
 
     def _close(self, job: int) -> None:
         self._behind.pop(job, None)
-        if feed := self._feeds.pop(job, None):
-            self._services.feeds.close(feed)
+        if subscription := self._subscriptions.pop(job, None):
+            self._of.subscriptions.close(subscription)
 
-    def _tell(self, feed: _Feed, ends: list[TaskEnd], over: JobState | None) -> bool:
-        return self._put(Ends(feed.job, written(feed.cursor), ends, over) if ends else Over(feed.job, over))
+    def _send_ends(self, of: _Subscription, ends: list[TaskEnd], over: JobState | None) -> bool:
+        return self._put(Ends(of.job, written(of.cursor), ends, over) if ends else Over(of.job, over))
 
-    def _fell_behind(self, feed: _Feed) -> None:
-        self._behind[feed.job] = feed
-        self._called.set()
+    def _fell_behind(self, subscription: _Subscription) -> None:
+        self._behind[subscription.job] = subscription
+        self._woken.set()
 
-    # What is sent.
+    # Sending.
 
-    def _put(self, message: Opened | Submitted | Refusal | Ends | Over) -> bool:
-        """Whether there is room for more."""
+    def _put(self, message: Opened | JobAccepted | Refusal | Ends | Over) -> bool:
+        """Queue a message. Returns True if there is room for more."""
         if isinstance(message, Over) or (isinstance(message, Ends) and message.over):
             self._close(message.job)
         frame = encode_to_client(message)
-        self._outgoing.append((frame, isinstance(message, Submitted | Refusal)))
+        self._outgoing.append((frame, isinstance(message, JobAccepted | Refusal)))
         self._queued_bytes += len(frame)
-        self._called.set()
+        self._woken.set()
         return self._queued_bytes < MOST_QUEUED_BYTES
 
     async def _send_all(self) -> None:
         while True:
-            await self._called.wait()
-            self._called.clear()
+            await self._woken.wait()
+            self._woken.clear()
             while self._outgoing or self._behind:
                 while self._outgoing:
                     frame, is_answer = self._outgoing.popleft()
@@ -200,29 +224,36 @@ class _CallLink:
                 if self._behind:
                     await self._read_on(self._behind.pop(next(iter(self._behind))))
 
-    async def _read_on(self, feed: _Feed) -> None:
-        """A page from disk; live again once there is nothing that has not been read."""
-        feed.is_stirred = False
-        state, is_over, found = await self._services.store.results.ends(feed.job, feed.cursor, PART)
-        if self._feeds.get(feed.job) is not feed:  # dropped meanwhile
+    async def _read_on(self, subscription: _Subscription) -> None:
+        """Read a page from disk; the subscription is live again once nothing is left unread."""
+        job, subscription.is_stirred = subscription.job, False
+        state, is_over, found = await self._of.store.results.ends(job, subscription.cursor, PART)
+        if self._subscriptions.get(job) is not subscription:  # closed meanwhile
             return
-        is_all = len(found) < PART and not feed.is_stirred
+        is_all = len(found) < PART and not subscription.is_stirred
         if found:
-            feed.send([end for end, _ in found], found[-1][1], state if is_all and is_over else None)
+            subscription.send([end for end, _ in found], found[-1][1], state if is_all and is_over else None)
         elif is_all and is_over:
-            self._put(Over(feed.job, state))
+            self._put(Over(job, state))
         if not is_all:
-            self._behind[feed.job] = feed
-        feed.is_live = is_all
+            self._behind[job] = subscription
+        subscription.is_live = is_all
 
 
 def _end_of(_job: Job | None, task: Task, attempt: Attempt) -> TaskEnd:
     reason = task.verdict or attempt.reason
     return TaskEnd(
-        task.number, task.state, attempt.worker, exit_code=attempt.exit_code, reason=reason, value=attempt.value
+        number=task.number,
+        state=task.state,
+        worker=attempt.worker,
+        exit_code=attempt.exit_code,
+        reason=reason,
+        value=attempt.value,
     )
 
 
 def _refusal(number: int, error: LooplineError) -> Refusal:
     errors = error.errors if isinstance(error, InvalidRequest) else []
-    return Refusal(number, error.status, error.code, error.message, hint=error.hint, errors=errors)
+    return Refusal(
+        number=number, status=error.status, code=error.code, message=error.message, hint=error.hint, errors=errors
+    )

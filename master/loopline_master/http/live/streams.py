@@ -1,8 +1,8 @@
-"""Answers that go on for as long as there is news: the results of a job, and what changes in the grid.
+"""Streams without end: the results of a job, and the changes in the grid.
 
-Both first subscribe, then read, then wait, so that nothing slips by; both rest a little between two looks at the
-disk or the grid, so that a busy one costs no more than a slow one; both say something now and then, so that nobody
-takes them for dead. Results go out as they are committed, as a rule without a look at the disk (subscriptions.py).
+Both subscribe first, then read, then wait, so that they miss nothing. Both pause between two reads, so that a busy
+grid costs no more than a slow one. Both send something now and then, so that proxies and clients do not time out.
+Results are sent as they are committed, mostly without reading from disk (subscriptions.py).
 """
 
 from __future__ import annotations
@@ -14,46 +14,49 @@ from contextlib import aclosing, suppress
 
 from aiohttp import web
 
+from loopline_master.change_feed import ChangeFeed
 from loopline_master.core.entities import Attempt, Job, Task
+from loopline_master.core.scheduler import Scheduler
 from loopline_master.http.auth import READERS
+from loopline_master.http.live.open_streams import OpenStreams
+from loopline_master.http.live.stored_results import MAX_STDOUT_BYTES, StoredResults, line, lines
+from loopline_master.http.lookups import found
 from loopline_master.http.operations import Routes
 from loopline_master.http.parameters import Follow, JobNumber, RestSeconds, ResultCursor
-from loopline_master.http.services import Services, found
-from loopline_master.store.queries.result_queries import CHUNK, JobResults
-from loopline_master.subscriptions import Feed, is_all_to_come, written
+from loopline_master.store.queries.result_queries import CHUNK
+from loopline_master.subscriptions import Subscription, Subscriptions, is_all_to_come, written
+from loopline_master.timings import STILL_HERE_EVERY_S, STREAM_REST_S, STREAM_REST_SHARE
 from loopline_shared.model import JobState, Output
 from loopline_shared.rest.bodies import GridChange, TaskResult
 from loopline_shared.spec import RowFile
 
 routes = Routes("streams")
 
-STILL_HERE_EVERY_S = 15.0
-REST_S = 0.1
-REST_SHARE = 4.0
-"""After a look that found something, it rests for so many times as long as that took, and for REST_S at most."""
-MAX_STDOUT_BYTES = 64 * 1024  # of each result in the stream; a task's stdout has it all
 MOST_READY_BYTES = 2**20
-"""Results that a slow reader has not taken; what follows is read from disk."""
+"""Results queued for a slow reader; with more, the rest is read from disk."""
 _NDJSON, _SSE = "application/x-ndjson", "text/event-stream"
 
 
 @routes("GET /jobs/{job}/results", READERS, media_type=_NDJSON, item=TaskResult, declines=(503,))
 async def stream_results(
-    services: Services,
+    followed: FollowedResults,
+    stored: StoredResults,
+    streams: OpenStreams,
     request: web.Request,
     job: JobNumber,
     cursor: ResultCursor | None = None,
     follow: Follow = True,
 ) -> web.StreamResponse:
-    """Results of a job's tasks as they finish: a TaskResult a line, until the job has ended.
+    """Stream the results of a job's tasks as they finish: a TaskResult on each line, until the job has ended.
 
-    Lines may be empty: they say that the master is still there.
+    Empty lines show that the master is still there.
     """
-    with services.listeners.seat():
-        async with aclosing(_results(services, job, cursor, follow)) as lines:
-            first = await anext(lines)  # or there is no such job
+    with streams.seat():
+        source = followed if follow else stored
+        async with aclosing(source.lines(job, cursor)) as lines:
+            first = await anext(lines)  # raises if there is no such job
             response = await _begin(request, _NDJSON)
-            with suppress(ConnectionError):  # nobody reads any more
+            with suppress(ConnectionError):  # the reader has disconnected
                 await response.write(first)
                 async for some in lines:
                     await response.write(some)
@@ -61,18 +64,20 @@ async def stream_results(
 
 
 @routes("GET /events", READERS, media_type=_SSE, item=GridChange, declines=(503,))
-async def stream_events(services: Services, request: web.Request, rest_s: RestSeconds = REST_S) -> web.StreamResponse:
-    """Server-sent events: the numbers and names of jobs and workers that have changed, a GridChange each.
+async def stream_events(
+    changes: ChangeFeed, streams: OpenStreams, request: web.Request, rest_s: RestSeconds = STREAM_REST_S
+) -> web.StreamResponse:
+    """Stream the names of jobs and workers that have changed, as server-sent events: a GridChange each.
 
-    The first one says `missed`: look at everything once, then at what is named.
+    The first event says `missed`: read everything once, then what is named.
     """
-    with services.listeners.seat(), services.engine.news.subscribe() as news:
+    with streams.seat(), changes.read() as reader:
         response = await _begin(request, _SSE)
         await response.write(b"retry: 1000\n" + _event(GridChange(missed=True)))
         while True:
             try:
                 async with asyncio.timeout(STILL_HERE_EVERY_S):
-                    change = await news.next()
+                    change = await reader.next()
             except TimeoutError:
                 await response.write(b": still here\n\n")
             else:
@@ -87,100 +92,96 @@ async def _begin(request: web.Request, media_type: str) -> web.StreamResponse:
     return response
 
 
-async def _results(services: Services, job: int, cursor: str | None, follow: bool) -> AsyncGenerator[bytes, None]:
-    """Lines, many at a time; no line where there is none yet."""
-    if follow:
-        async with aclosing(_Followed(services, job, cursor).lines()) as lines:
-            async for some in lines:
-                yield some
-        return
-    results = _stored(services, job, cursor)
-    while read := await results.next():
-        yield _lines(read)
-    found(None if results.is_unknown else results, f"job {job}")
-    yield b""
+class FollowedResults:
+    """Sends results of jobs as they are committed."""
+
+    def __init__(self, stored: StoredResults, subscriptions: Subscriptions, scheduler: Scheduler) -> None:
+        self.stored, self.subscriptions, self.scheduler = stored, subscriptions, scheduler
+
+    def lines(self, job: int, cursor: str | None) -> AsyncGenerator[bytes, None]:
+        """Generate lines, many at a time, until the job has ended; an empty line now and then if there are none."""
+        return _ResultFollower(self, job, cursor).lines()
 
 
-class _Followed:
-    """Results of a job as they are committed; read from disk where that does not tell all."""
+class _ResultFollower:
+    """Follows one job: takes results from commits, and reads from disk those that are not complete there."""
 
-    def __init__(self, services: Services, job: int, cursor: str | None) -> None:
-        self._services = services
-        self._results = _stored(services, job, cursor)
+    def __init__(self, of: FollowedResults, job: int, cursor: str | None) -> None:
+        self._subscriptions = of.subscriptions
+        self._results = of.stored.of_job(job, cursor)
         self._ready: list[bytes] = []
         self._ready_bytes = 0
         self._is_over = False
-        self._called = asyncio.Event()
-        is_live = cursor is None and is_all_to_come(services.scheduler.state, job)
-        self._feed = Feed(job, self._take, self._fell_behind, _result_of, self._results.last, is_live)
+        self._woken = asyncio.Event()
+        is_live = cursor is None and is_all_to_come(of.scheduler.state, job)
+        self._subscription = Subscription(
+            job=job,
+            put=self._take,
+            on_behind=self._fell_behind,
+            end_of=_result_of,
+            cursor=self._results.last,
+            is_live=is_live,
+        )
 
     async def lines(self) -> AsyncGenerator[bytes, None]:
-        self._services.feeds.open(self._feed)
+        """Generate lines until the job has ended."""
+        self._subscriptions.open(self._subscription)
         try:
-            if self._feed.is_live:
+            if self._subscription.is_live:
                 yield b""
             while not self._is_over:
-                if self._feed.is_live and not self._ready and not await self._is_called():
+                if self._subscription.is_live and not self._ready and not await self._is_woken():
                     yield b"\n"
                 if self._ready:
                     yield self._all_ready()
-                elif not self._feed.is_live:
+                elif not self._subscription.is_live:
                     began = time.monotonic()
                     read = await self._read_on()
-                    yield _lines(read)
+                    yield lines(read)
                     if 0 < len(read) < CHUNK and not self._is_over:
-                        await asyncio.sleep(min(REST_S, REST_SHARE * (time.monotonic() - began)))
+                        await asyncio.sleep(min(STREAM_REST_S, STREAM_REST_SHARE * (time.monotonic() - began)))
             yield self._all_ready()
         finally:
-            self._services.feeds.close(self._feed)
+            self._subscriptions.close(self._subscription)
 
-    def _take(self, _: Feed[TaskResult], results: list[TaskResult], over: JobState | None) -> bool:
-        """Of a commit."""
-        lines = b"".join(map(_line, results))
+    def _take(self, _: Subscription[TaskResult], results: list[TaskResult], over: JobState | None) -> bool:
+        """Queue the results of a commit. Returns True if there is room for more."""
+        lines = b"".join(map(line, results))
         self._ready.append(lines)
         self._ready_bytes += len(lines)
         self._is_over = over is not None
-        self._called.set()
+        self._woken.set()
         return self._ready_bytes < MOST_READY_BYTES
 
     def _all_ready(self) -> bytes:
         lines, self._ready, self._ready_bytes = b"".join(self._ready), [], 0
         return lines
 
-    def _fell_behind(self, _: Feed[TaskResult]) -> None:
-        self._called.set()
+    def _fell_behind(self, _: Subscription[TaskResult]) -> None:
+        self._woken.set()
 
-    async def _is_called(self) -> bool:
-        """False: nothing happened for so long that it is time to say something."""
+    async def _is_woken(self) -> bool:
+        """Wait for something to send; False if nothing happened for so long that an empty line is due."""
         with suppress(TimeoutError):
             async with asyncio.timeout(STILL_HERE_EVERY_S):
-                await self._called.wait()
-        is_called = self._called.is_set()
-        self._called.clear()
-        return is_called
+                await self._woken.wait()
+        is_woken = self._woken.is_set()
+        self._woken.clear()
+        return is_woken
 
     async def _read_on(self) -> list[tuple[str, TaskResult]]:
-        """From disk; live again once there is nothing that has not been read."""
-        feed, results = self._feed, self._results
-        feed.is_stirred, results.last = False, feed.cursor
+        """Read from disk; the subscription is live again once nothing is left unread."""
+        subscription, results = self._subscription, self._results
+        subscription.is_stirred, results.last = False, subscription.cursor
         read = await results.next()
-        found(None if results.is_unknown else results, f"job {feed.job}")
-        feed.cursor, self._is_over = results.last, results.is_over
-        feed.is_live = len(read) < CHUNK and not feed.is_stirred
+        found(None if results.is_unknown else results, f"job {subscription.job}")
+        subscription.cursor, self._is_over = results.last, results.is_over
+        subscription.is_live = len(read) < CHUNK and not subscription.is_stirred
         return read
 
 
-def _stored(services: Services, job: int, cursor: str | None) -> JobResults:
-    async def beginning_of(output: Output) -> bytes:
-        if output.sha256 is None:
-            return output.data[:MAX_STDOUT_BYTES]
-        return await asyncio.to_thread(services.blobs.read, output, MAX_STDOUT_BYTES)
-
-    return services.store.results.of_job(job, beginning_of, cursor=cursor, lines=services.rows.rows)
-
-
 def _result_of(job: Job | None, task: Task, attempt: Attempt) -> TaskResult | None:
-    """As the store tells it; None where some of it is in a file: its parameters, or what it printed."""
+    """Return the result as the store would tell it; None if its parameters or its output are in a file."""
     stdout = attempt.stdout or Output()
     if job is None or isinstance(job.spec.parameters, RowFile) or stdout.sha256 is not None:
         return None
@@ -203,14 +204,6 @@ def _result_of(job: Job | None, task: Task, attempt: Attempt) -> TaskResult | No
         value=attempt.value,
         cursor=written((task.finished_at, task.number)),
     )
-
-
-def _line(result: TaskResult) -> bytes:
-    return result.model_dump_json().encode() + b"\n"
-
-
-def _lines(read: list[tuple[str, TaskResult]]) -> bytes:
-    return b"".join(_line(result.model_copy(update={"cursor": cursor})) for cursor, result in read)
 
 
 def _event(change: GridChange) -> bytes:

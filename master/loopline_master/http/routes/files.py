@@ -1,4 +1,4 @@
-"""Files by content: what tasks take and what they leave, each under the SHA-256 of its bytes."""
+"""Files by content: inputs and outputs of tasks, each under the SHA-256 of its bytes."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ import re
 
 from aiohttp import web
 
-from loopline_master.files.blobs import WHOLE, Span
+from loopline_master.files.blobs import WHOLE, Blobs, Span
 from loopline_master.http.auth import ALL, STORERS
+from loopline_master.http.lookups import found
 from loopline_master.http.operations import Routes
 from loopline_master.http.parameters import ContentRange, FileHash
 from loopline_master.http.problems import MEDIA_TYPE
-from loopline_master.http.services import Services, found
 from loopline_shared.checksums import HEADER
 from loopline_shared.errors import LooplineError
 
@@ -26,47 +26,47 @@ _SEALED = {"media_type": BYTES, "headers": {HEADER: "BLAKE3 of the whole file, w
 
 @routes("PUT /files/{sha256}", STORERS, status=204, takes=BYTES, declines=(409, 413, 507))
 async def put_file(
-    services: Services, request: web.Request, sha256: FileHash, content_range: ContentRange | None = None
+    blobs: Blobs, request: web.Request, sha256: FileHash, content_range: ContentRange | None = None
 ) -> web.Response:
     """Store a file. Its content must have this SHA-256; storing it again changes nothing.
 
-    An upload that was cut off can be gone on with: HEAD answers 404 with an Upload-Offset, and a PUT with
-    Content-Range brings the rest from there on.
+    An interrupted upload can be resumed: HEAD answers 404 with an Upload-Offset, and a PUT with Content-Range
+    brings the rest from there on.
     """
     span = _span(content_range) if content_range else WHOLE
     content = request.content.iter_chunked(_CHUNK_BYTES)
-    await services.blobs.put(sha256, content, request.content_length or 0, span)
+    await blobs.put(sha256, content, request.content_length or 0, span)
     return web.Response(status=204)
 
 
 @routes("HEAD /files/{sha256}", ALL, **_SEALED)
-async def head_file(services: Services, sha256: FileHash) -> web.StreamResponse:
-    """Whether a file is here, and how long it is; a file that is here stays for a while, to be named by a job.
+async def head_file(blobs: Blobs, sha256: FileHash) -> web.StreamResponse:
+    """Return the size of a file; a file that is here is retained for a while, so that a job can name it.
 
-    Of one that is not, Upload-Offset says how much has come in of an upload that was cut off.
+    If it is not here, Upload-Offset tells how much of an interrupted upload has arrived.
     """
-    if await asyncio.to_thread(services.blobs.keep, sha256) is not None:
-        return _file(services, sha256)
-    offset = services.blobs.unfinished_bytes(sha256)
+    if await asyncio.to_thread(blobs.retain, sha256) is not None:
+        return _file(blobs, sha256)
+    offset = blobs.unfinished_bytes(sha256)
     headers = {"Upload-Offset": str(offset)} if offset else {}
     return web.Response(status=404, headers=headers, content_type=MEDIA_TYPE)
 
 
 @routes("GET /files/{sha256}", ALL, **_SEALED)
-async def get_file(services: Services, sha256: FileHash) -> web.FileResponse:
-    """A file, or a range of its bytes."""
-    return _file(services, sha256)
+async def get_file(blobs: Blobs, sha256: FileHash) -> web.FileResponse:
+    """Return a file, or a range of its bytes."""
+    return _file(blobs, sha256)
 
 
 def _span(content_range: str) -> Span:
     start, last, total = (int(number) for number in re.findall(r"\d+", content_range))
     if start > last or last + 1 != total:
-        message = f"{content_range} is no part of a file that reaches to its end"
-        raise LooplineError("content_range", message, "send all that is left of it", status=422)
+        message = f"{content_range} does not reach to the end of the file"
+        raise LooplineError("content_range", message, "send the whole rest of the file", status=422)
     return Span(start, total)
 
 
-def _file(services: Services, sha256: str) -> web.FileResponse:
-    path = found(services.blobs.find(sha256), f"file {sha256}")
-    seal = services.blobs.seal(path)
+def _file(blobs: Blobs, sha256: str) -> web.FileResponse:
+    path = found(blobs.find(sha256), f"file {sha256}")
+    seal = blobs.seal(path)
     return web.FileResponse(path, headers=_HEADERS | {HEADER: seal} if seal else _HEADERS)

@@ -1,4 +1,4 @@
-"""How computers join: an admin makes a line, a new computer brings it along."""
+"""Joining: an admin makes a token, with which new computers become workers."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ from typing import Annotated
 from aiohttp import web
 from pydantic import Field
 
-from loopline_master.http.auth import ADMINS, OPEN
+from loopline_master.http.auth import ADMINS, OPEN, Auth
+from loopline_master.http.lookups import found
 from loopline_master.http.operations import Routes
 from loopline_master.http.parameters import Cursor, Limit
-from loopline_master.http.services import Services, found
-from loopline_master.settings import is_loopback
+from loopline_master.settings import Limits, MasterSettings, is_loopback
+from loopline_master.store import Store
 from loopline_shared.rest.access import JoinRequest, JoinTokenCreated, JoinTokenRequest, JoinTokenView, TokenView
 from loopline_shared.rest.bodies import Page
 
@@ -24,32 +25,34 @@ TokenId = Annotated[str, Field(pattern=r"^[0-9a-f]{1,32}$", description="The id:
 
 @routes("GET /join-tokens", ADMINS)
 async def list_join_tokens(
-    services: Services, cursor: Cursor | None = None, limit: Limit = 100
+    store: Store, limits: Limits, cursor: Cursor | None = None, limit: Limit = 100
 ) -> Page[JoinTokenView]:
     """List join tokens, used and expired ones included; never their secrets."""
-    return await services.store.tokens.join_tokens(cursor=cursor, limit=services.page_size(limit))
+    return await store.tokens.join_tokens(cursor=cursor, limit=limits.page_size(limit))
 
 
 @routes("POST /join-tokens", ADMINS, status=201)
-async def create_join_token(services: Services, request: web.Request, body: JoinTokenRequest) -> JoinTokenCreated:
-    """Make a token with which a computer, or so many, can join. Its secret is in this answer, and nowhere else."""
-    return await services.auth.invite(body, _address(request, services.settings.is_private))
+async def create_join_token(
+    auth: Auth, settings: MasterSettings, request: web.Request, body: JoinTokenRequest
+) -> JoinTokenCreated:
+    """Make a token with which a number of computers can join. Its secret is in this answer only."""
+    return await auth.create_join_token(body, _address(request, settings.is_private))
 
 
 @routes("POST /join-tokens/{token}/revoke", ADMINS)
-async def revoke_join_token(services: Services, token: TokenId) -> JoinTokenView:
-    """Let nobody in with it from now on; those who are in stay."""
-    return found(await services.store.tokens.revoke_join_token(token, time.time()), f"join token {token}")
+async def revoke_join_token(store: Store, token: TokenId) -> JoinTokenView:
+    """Revoke a join token; computers that have joined with it stay."""
+    return found(await store.tokens.revoke_join_token(token, time.time()), f"join token {token}")
 
 
 @routes("POST /join", OPEN, status=201, declines=(403, 429))
-async def join(services: Services, request: web.Request, body: JoinRequest) -> TokenView:
-    """Let a computer in. The same wish twice is granted once: ask again where the answer was lost."""
-    return await services.auth.join(body, request.remote or "")
+async def join(auth: Auth, request: web.Request, body: JoinRequest) -> TokenView:
+    """Let a computer join. The same request twice is granted once: repeat it if the answer was lost."""
+    return await auth.join(body, request.remote or "")
 
 
 def _address(request: web.Request, is_private: bool) -> str:
-    """The way this request came, unless that is open to this computer only and others can do better."""
+    """Return the address of this request, or the host's name if the request came over the loopback interface."""
     if is_private or not is_loopback(request.url.host or ""):
         return str(request.url.origin())
     return str(request.url.origin().with_host(socket.gethostname()))

@@ -1,4 +1,4 @@
-"""What tasks left in their scratch folders for their users: one by one, and a whole job's as a ZIP archive."""
+"""Output files of tasks: one by one, and those of a whole job as a ZIP archive."""
 
 from __future__ import annotations
 
@@ -7,13 +7,15 @@ from urllib.parse import quote
 
 from aiohttp import web
 
+from loopline_master.files.retained import RetainedFiles
 from loopline_master.files.zips import Archive
 from loopline_master.http.auth import READERS
+from loopline_master.http.live.open_streams import OpenStreams
+from loopline_master.http.lookups import found, job_view
 from loopline_master.http.operations import Routes
 from loopline_master.http.parameters import JobNumber, OutputPath, TaskNumber
-from loopline_master.http.retained import kept
 from loopline_master.http.routes.files import BYTES
-from loopline_master.http.services import Services, found, job_view
+from loopline_master.store import Store
 from loopline_shared.errors import LooplineError
 from loopline_shared.model import TaskId
 from loopline_shared.rest.bodies import OutputFiles
@@ -21,57 +23,61 @@ from loopline_shared.rest.bodies import OutputFiles
 routes = Routes("outputs")
 
 MAX_ARCHIVED = 100_000
-"""Files in one archive: its directory, which comes at its end, is held in memory (100 MB of so many)."""
+"""Files in one archive. Its directory, which comes last, is held in memory: about 100 MB of so many."""
 
 
 @routes("GET /jobs/{job}/tasks/{task}/outputs", READERS)
-async def list_outputs(services: Services, job: JobNumber, task: TaskNumber) -> OutputFiles:
-    """List the files that a task left, by what its job declares as outputs."""
+async def list_outputs(store: Store, job: JobNumber, task: TaskNumber) -> OutputFiles:
+    """List the output files of a task, by the outputs that its job declares."""
     task_id = TaskId(job, task)
-    files = await services.store.files.of_task(task_id)
+    files = await store.files.of_task(task_id)
     if files is None:
-        found(await services.store.tasks.detail(task_id), f"task {task_id}")
+        found(await store.tasks.detail(task_id), f"task {task_id}")
     return OutputFiles(items=list(files or ()))
 
 
 @routes("GET /jobs/{job}/tasks/{task}/outputs/{path}", READERS, media_type=BYTES, rest="path", declines=(410,))
-async def get_output(services: Services, job: JobNumber, task: TaskNumber, path: OutputPath) -> web.FileResponse:
-    """One file that a task left, or a range of its bytes."""
+async def get_output(
+    store: Store, files: RetainedFiles, job: JobNumber, task: TaskNumber, path: OutputPath
+) -> web.FileResponse:
+    """Return one output file of a task, or a range of its bytes."""
     task_id = TaskId(job, task)
-    files = found(await services.store.files.of_task(task_id), f"output of task {task_id}")
-    file = found(next((file for file in files if file.path == path), None), f"output {path} of task {task_id}")
+    outputs = found(await store.files.of_task(task_id), f"output of task {task_id}")
+    file = found(next((file for file in outputs if file.path == path), None), f"output {path} of task {task_id}")
     headers = {"Content-Type": BYTES, **_attached(path.rpartition("/")[2])}
-    return web.FileResponse(await kept(services, job, file.sha256), headers=headers)
+    return web.FileResponse(await files.path(job, file.sha256), headers=headers)
 
 
 @routes("GET /jobs/{job}/outputs.zip", READERS, media_type="application/zip", declines=(410, 503))
-async def get_archive(services: Services, request: web.Request, job: JobNumber) -> web.StreamResponse:
-    """All files that a job's tasks have left until now, as a ZIP archive: `3/x.csv` of task 3."""
-    await job_view(services, job)
-    first = await anext(aiter(services.store.files.of_job(job)), None)
+async def get_archive(
+    store: Store, files: RetainedFiles, streams: OpenStreams, request: web.Request, job: JobNumber
+) -> web.StreamResponse:
+    """Return all output files of a job so far as a ZIP archive: `3/x.csv` of task 3."""
+    await job_view(store, job)
+    first = await anext(aiter(store.files.of_job(job)), None)
     if first is None:
-        hint = "its outputs say which are brought back; `loopline explain` says how far it is"
+        hint = "the outputs of its spec name the files to return; `loopline explain` shows how far it is"
         raise LooplineError("no_output", f"there are no output files of job {job}", hint, status=404)
-    await kept(services, job, first.outputs[0].sha256)
-    with services.listeners.seat():
+    await files.path(job, first.outputs[0].sha256)
+    with streams.seat():
         headers = {"Content-Type": "application/zip", **_attached(f"job-{job}.zip")}
         response = web.StreamResponse(headers=headers)
         await response.prepare(request)
-        await _send_archive(services, job, response)
+        await _send_archive(store, files, job, response)
     return response
 
 
-async def _send_archive(services: Services, job: int, response: web.StreamResponse) -> None:
-    """An archive that cannot be finished is cut off, so that nobody takes it for a whole one."""
+async def _send_archive(store: Store, files: RetainedFiles, job: int, response: web.StreamResponse) -> None:
+    """Send the archive. If it cannot be finished, the response is cut off, so that it does not look complete."""
     count = 0
-    async with aclosing(services.store.files.of_job(job)) as tasks, Archive() as archive:
+    async with aclosing(store.files.of_job(job)) as tasks, Archive() as archive:
         async for task in tasks:
             count += len(task.outputs)
             if count > MAX_ARCHIVED:
                 message = f"job {job} has more than {MAX_ARCHIVED:,} output files"
-                raise LooplineError("too_many_files", message, f"bring them with `loopline fetch {job} DIR`")
+                raise LooplineError("too_many_files", message, f"download them with `loopline fetch {job} DIR`")
             for file in task.outputs:
-                path = await kept(services, job, file.sha256)
+                path = await files.path(job, file.sha256)
                 async with archive.add(f"{task.number}/{file.path}", path, task.finished_at) as pieces:
                     async for piece in pieces:
                         await response.write(piece)
@@ -79,5 +85,5 @@ async def _send_archive(services: Services, job: int, response: web.StreamRespon
 
 
 def _attached(name: str) -> dict[str, str]:
-    """For a browser to save, and never to show: its content is whatever a task wrote."""
+    """Return headers that have a browser save the file and never show it: a task may have written anything."""
     return {"Content-Disposition": f"attachment; filename*=UTF-8''{quote(name, safe='')}"}

@@ -1,11 +1,12 @@
-"""The job database: what the grid knows of its users' programs."""
+"""Programs: what the grid has learnt from past runs."""
 
 from __future__ import annotations
 
 from loopline_master.http.auth import READERS
 from loopline_master.http.operations import Routes
 from loopline_master.http.parameters import Cursor, Limit, OfOwner, OfProgram
-from loopline_master.http.services import Services
+from loopline_master.settings import Limits
+from loopline_master.store import Store
 from loopline_shared.rest.bodies import Page, ProgramView
 
 routes = Routes("programs")
@@ -13,12 +14,13 @@ routes = Routes("programs")
 
 @routes("GET /programs", READERS)
 async def list_programs(
-    services: Services,
+    store: Store,
+    limits: Limits,
     owner: OfOwner | None = None,
     name: OfProgram | None = None,
     cursor: Cursor | None = None,
     limit: Limit = 100,
 ) -> Page[ProgramView]:
-    """List programs, the latest used first: their runs, and what the next is expected to come to."""
-    size = services.page_size(limit)
-    return await services.store.programs.page(owner=owner, name=name, cursor=cursor, limit=size)
+    """List programs, the latest used first: their past runs, and the prediction for the next one."""
+    size = limits.page_size(limit)
+    return await store.programs.page(owner=owner, name=name, cursor=cursor, limit=size)

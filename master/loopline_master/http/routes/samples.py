@@ -1,4 +1,4 @@
-"""What workers said of themselves over time: the spare CPU of the grid, and what became of it."""
+"""Samples of workers over time: the spare CPU of the grid, and how much of it was used."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from typing import Annotated
 from pydantic import Field
 
 from loopline_master.http.auth import READERS
+from loopline_master.http.lookups import found
 from loopline_master.http.operations import Routes
 from loopline_master.http.parameters import Moment, WorkerName
-from loopline_master.http.services import Services, found
+from loopline_master.store import Store
 from loopline_shared.model import MAX_ID
 from loopline_shared.rest.columns import Samples
 
@@ -25,28 +26,28 @@ Points = Annotated[int, Field(ge=1, le=5000, description="At most so many: of mo
 
 @routes("GET /samples", READERS)
 async def get_samples(
-    services: Services, since: Since | None = None, until: Until | None = None, points: Points = 1000
+    store: Store, since: Since | None = None, until: Until | None = None, points: Points = 1000
 ) -> Samples:
-    """What all workers together offered and used, by the minute."""
-    return await _between(services, None, since, until, points)
+    """Return the CPU that all workers together offered and used, by the minute."""
+    return await _between(store, None, since, until, points)
 
 
 @routes("GET /workers/{worker}/samples", READERS)
 async def get_samples_of_worker(
-    services: Services,
+    store: Store,
     worker: WorkerName,
     since: Since | None = None,
     until: Until | None = None,
     points: Points = 1000,
 ) -> Samples:
-    """What one worker offered and used, by the minute."""
-    found(await services.store.workers.detail(worker), f"worker {worker}")
-    return await _between(services, worker, since, until, points)
+    """Return the CPU that one worker offered and used, by the minute."""
+    found(await store.workers.detail(worker), f"worker {worker}")
+    return await _between(store, worker, since, until, points)
 
 
 async def _between(
-    services: Services, worker: str | None, since: float | None, until: float | None, points: int
+    store: Store, worker: str | None, since: float | None, until: float | None, points: int
 ) -> Samples:
     end = time.time() if until is None else min(until, float(MAX_ID))
     begin = max(0.0, end - LAST_S) if since is None else min(since, float(MAX_ID))
-    return await services.store.samples.between(begin, end, worker=worker, points=points)
+    return await store.samples.between(begin, end, worker=worker, points=points)

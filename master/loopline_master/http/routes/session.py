@@ -1,4 +1,4 @@
-"""Signing in and out, from a browser."""
+"""Sessions: signing in and out from a browser."""
 
 from __future__ import annotations
 
@@ -7,9 +7,8 @@ from typing import Annotated
 from aiohttp import web
 from pydantic import ConfigDict, Field, RootModel
 
-from loopline_master.http.auth import OPEN, Caller
+from loopline_master.http.auth import OPEN, Auth, Caller
 from loopline_master.http.operations import Routes
-from loopline_master.http.services import Services
 from loopline_master.http.sessions import forget_in_browser, keep_in_browser
 from loopline_shared import __version__
 from loopline_shared.rest.access import Whoami
@@ -23,29 +22,31 @@ COOKIE = {
 
 
 class SignIn(Body):
+    """A token to sign in with."""
+
     model_config = ConfigDict(extra="forbid", strict=True)
 
     token: Annotated[str, Field(max_length=200)]
 
 
 class Session(RootModel[Whoami | None]):
-    """Who is signed in; null: nobody."""
+    """The user who is signed in; null if nobody is."""
 
 
 @routes("GET /session", OPEN)
-async def get_session(services: Services, request: web.Request) -> Session:
-    """Who is signed in from this browser, if anybody is: asked before the first thing is shown."""
-    caller = await services.auth.signed_in(request)
+async def get_session(auth: Auth, request: web.Request) -> Session:
+    """Return the user who is signed in from this browser, if there is one."""
+    caller = await auth.signed_in(request)
     return Session(caller and _whoami(caller))
 
 
 @routes("POST /session", OPEN, answer=Whoami, headers=COOKIE, declines=(401, 403, 429))
-async def sign_in(services: Services, request: web.Request, body: SignIn) -> web.Response:
-    """Sign in with a token: from now on this browser is let in by a cookie, for a week at most.
+async def sign_in(auth: Auth, request: web.Request, body: SignIn) -> web.Response:
+    """Sign in with a token: a cookie then authenticates this browser, for a week at most.
 
-    What it then asks to change must come from this master's own page: its Origin is checked.
+    Requests that change something must come from this master's own page: their Origin is checked.
     """
-    caller, cookie = await services.auth.sign_in(request, body.token)
+    caller, cookie = await auth.sign_in(request, body.token)
     response = web.Response(text=_whoami(caller).model_dump_json(), content_type="application/json")
     if cookie:
         keep_in_browser(request, response, cookie)
@@ -54,7 +55,7 @@ async def sign_in(services: Services, request: web.Request, body: SignIn) -> web
 
 @routes("DELETE /session", OPEN, status=204)
 async def sign_out(request: web.Request) -> web.Response:
-    """Have this browser forget its session."""
+    """Sign out: delete this browser's session."""
     response = web.Response(status=204)
     forget_in_browser(request, response)
     return response

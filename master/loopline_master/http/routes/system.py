@@ -1,13 +1,20 @@
-"""The master itself: is it well, what has it done, has it kept its promise, and this API's description."""
+"""The master itself: health, metrics, the audit of the guarantee, and the accuracy of ETAs."""
 
 from __future__ import annotations
 
+import asyncio
+
 from aiohttp import web
 
+from loopline_master.core.scheduler import Scheduler
+from loopline_master.forecaster import Forecaster
 from loopline_master.http.auth import OPEN, READERS
 from loopline_master.http.operations import Routes
-from loopline_master.http.services import Services
-from loopline_master.metrics import MEDIA_TYPE
+from loopline_master.metrics import MEDIA_TYPE, Metrics
+from loopline_master.settings import MasterSettings
+from loopline_master.store import Store
+from loopline_master.timings import READY_WITHIN_S
+from loopline_shared.errors import LooplineError
 from loopline_shared.rest.address import API_PREFIX
 from loopline_shared.rest.bodies import ForecastReport, Health, PassingReport
 
@@ -15,34 +22,46 @@ routes = Routes("system", prefix="")
 
 
 @routes(f"GET {API_PREFIX}/passing", READERS)
-async def get_passing(services: Services) -> PassingReport:
-    """The audit of the order guarantee, from the stored rows: `passings` must be 0."""
-    return await services.store.passings(services.settings.order)
+async def get_passing(store: Store, settings: MasterSettings) -> PassingReport:
+    """Return the audit of the order guarantee, from the stored rows: `passings` must be 0."""
+    return await store.passings(settings.scheduler.order)
 
 
 @routes(f"GET {API_PREFIX}/forecasts", READERS)
-async def get_forecasts(services: Services) -> ForecastReport:
-    """How well past ETAs held: of completed jobs, the shares that had completed by the p50 and the p90 that were told
-    at certain moments.
+async def get_forecasts(forecaster: Forecaster) -> ForecastReport:
+    """Return the accuracy of past ETAs.
+
+    Of completed jobs, these are the shares that had completed by the p50 and by the p90 that users were told at
+    certain moments.
     """
-    return services.forecaster.report()
+    return forecaster.report()
 
 
 @routes("GET /healthz", OPEN)
 async def get_health() -> Health:
-    """The process is there."""
+    """Report that the process runs."""
     return Health(status="ok")
 
 
 @routes("GET /readyz", OPEN, declines=(503,))
-async def get_readiness(services: Services) -> Health:
-    """The master does its work: the database can be written, and the scheduler goes on."""
-    await services.check()
+async def get_readiness(store: Store) -> Health:
+    """Report that the master works: the database can be written, and the scheduler takes steps."""
+    await _check(store)
     return Health(status="ok")
 
 
 @routes("GET /metrics", READERS, media_type="text/plain")
-async def get_metrics(services: Services) -> web.Response:
-    """Counters and gauges for Prometheus."""
-    audit = await services.store.passings(services.settings.order, limit=0)
-    return web.Response(body=services.metrics.render(services.scheduler, audit), headers={"Content-Type": MEDIA_TYPE})
+async def get_metrics(store: Store, settings: MasterSettings, metrics: Metrics, scheduler: Scheduler) -> web.Response:
+    """Return counters and gauges for Prometheus."""
+    audit = await store.passings(settings.scheduler.order, limit=0)
+    return web.Response(body=metrics.render(scheduler, audit), headers={"Content-Type": MEDIA_TYPE})
+
+
+async def _check(store: Store) -> None:
+    """Raises LooplineError if the database takes no writing, or takes too long."""
+    try:
+        async with asyncio.timeout(READY_WITHIN_S):
+            await store.check()
+    except TimeoutError:
+        message = f"the database has not answered within {READY_WITHIN_S:g} s"
+        raise LooplineError("not_ready", message, status=503) from None

@@ -1,4 +1,4 @@
-"""What ran where, for drawing: whole windows of time in one answer."""
+"""The timeline: attempts in a window of time, in one answer, for drawing."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ from pydantic import Field
 
 from loopline_master.dashboard import columns, trace
 from loopline_master.http.auth import READERS
+from loopline_master.http.lookups import job_view
 from loopline_master.http.operations import JSON, Routes
 from loopline_master.http.parameters import JobNumber, Moment, WorkerName
-from loopline_master.http.services import Services, job_view
+from loopline_master.store import Store
 from loopline_master.store.queries.timeline_queries import Window
 from loopline_shared.rest.columns import Timeline, Trace
 
@@ -23,7 +24,7 @@ routes = Routes("timeline")
 
 LAST_S = 3600.0
 MAX_BARS = 50_000
-_LEVEL = 3  # a third of the time of gzip's own choice, a tenth more bytes
+_LEVEL = 3  # takes a third of the time of gzip's default, for a tenth more bytes
 
 Since = Annotated[Moment, Field(description="Begin, in seconds since 1970; else an hour before the end")]
 Until = Annotated[Moment, Field(description="End, in seconds since 1970; else now")]
@@ -32,7 +33,7 @@ Bars = Annotated[int, Field(ge=1, le=MAX_BARS, description="At most so many atte
 
 @routes("GET /timeline", READERS, answer=Timeline)
 async def get_timeline(
-    services: Services,
+    store: Store,
     request: web.Request,
     since: Since | None = None,
     until: Until | None = None,
@@ -40,39 +41,41 @@ async def get_timeline(
     worker: WorkerName | None = None,
     limit: Bars = 10_000,
 ) -> web.Response:
-    """Attempts that were on their workers at some time of a window, in columns, and when last tasks were held."""
-    window = await _window(services, since, until, job, worker, limit)
+    """Return the attempts in a window of time, in columns, and the times for which last tasks were held."""
+    window = await _window(store, since, until, job, worker, limit)
     return await _answer(request, lambda: columns.timeline(window))
 
 
 @routes("GET /timeline/trace", READERS, answer=Trace)
 async def get_trace(
-    services: Services,
+    store: Store,
     request: web.Request,
     since: Since | None = None,
     until: Until | None = None,
     worker: WorkerName | None = None,
     limit: Bars = 10_000,
 ) -> web.Response:
-    """The same as Chrome trace-event JSON, for Perfetto or speedscope."""
-    window = await _window(services, since, until, None, worker, limit)
+    """Return the timeline as Chrome trace-event JSON, for Perfetto or speedscope."""
+    window = await _window(store, since, until, None, worker, limit)
     return await _trace(request, window, "timeline")
 
 
 @routes("GET /jobs/{job}/trace", READERS, answer=Trace)
-async def get_trace_of_job(services: Services, request: web.Request, job: JobNumber) -> web.Response:
-    """A job's attempts as Chrome trace-event JSON, for Perfetto or speedscope; of more than 50,000 the latest."""
-    await job_view(services, job)
-    window = await _window(services, 0.0, None, job, None, MAX_BARS)
+async def get_trace_of_job(store: Store, request: web.Request, job: JobNumber) -> web.Response:
+    """Return a job's attempts as Chrome trace-event JSON, for Perfetto or speedscope; of more than 50,000 the
+    latest.
+    """
+    await job_view(store, job)
+    window = await _window(store, 0.0, None, job, None, MAX_BARS)
     return await _trace(request, window, f"job-{job}")
 
 
 async def _window(
-    services: Services, since: float | None, until: float | None, job: int | None, worker: str | None, limit: int
+    store: Store, since: float | None, until: float | None, job: int | None, worker: str | None, limit: int
 ) -> Window:
     end = time.time() if until is None else until
     begin = max(0.0, end - LAST_S) if since is None else since
-    return await services.store.timelines.window(begin, end, job=job, worker=worker, limit=limit)
+    return await store.timelines.window(begin, end, job=job, worker=worker, limit=limit)
 
 
 async def _trace(request: web.Request, window: Window, name: str) -> web.Response:
@@ -82,7 +85,7 @@ async def _trace(request: web.Request, window: Window, name: str) -> web.Respons
 
 
 async def _answer(request: web.Request, pack: Callable[[], bytes]) -> web.Response:
-    """Packed in a thread: the master goes on meanwhile."""
+    """Answer with JSON, encoded and compressed in a thread while the master goes on."""
     is_zipped = "gzip" in request.headers.get("Accept-Encoding", "")
     body = await asyncio.to_thread(lambda: gzip.compress(pack(), _LEVEL, mtime=0) if is_zipped else pack())
     headers = {"Vary": "Accept-Encoding"} | ({"Content-Encoding": "gzip"} if is_zipped else {})

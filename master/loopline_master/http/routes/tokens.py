@@ -1,4 +1,4 @@
-"""Tokens, and who is asking."""
+"""Tokens: create, list, revoke."""
 
 from __future__ import annotations
 
@@ -6,10 +6,12 @@ from typing import Annotated
 
 from pydantic import Field
 
-from loopline_master.http.auth import ADMINS, ALL, Caller
+from loopline_master.http.auth import ADMINS, ALL, Auth, Caller
+from loopline_master.http.lookups import found
 from loopline_master.http.operations import Routes
 from loopline_master.http.parameters import Cursor, Limit
-from loopline_master.http.services import Services, found
+from loopline_master.settings import Limits
+from loopline_master.store import Store
 from loopline_shared import __version__
 from loopline_shared.rest.access import TokenCreated, TokenRequest, TokenView, Whoami
 from loopline_shared.rest.bodies import Page
@@ -20,24 +22,26 @@ TokenId = Annotated[str, Field(pattern=r"^[0-9a-f]{1,32}$", description="The tok
 
 
 @routes("GET /tokens", ADMINS)
-async def list_tokens(services: Services, cursor: Cursor | None = None, limit: Limit = 100) -> Page[TokenView]:
+async def list_tokens(
+    store: Store, limits: Limits, cursor: Cursor | None = None, limit: Limit = 100
+) -> Page[TokenView]:
     """List tokens, revoked ones included; never their secrets."""
-    return await services.store.tokens.page(cursor=cursor, limit=services.page_size(limit))
+    return await store.tokens.page(cursor=cursor, limit=limits.page_size(limit))
 
 
 @routes("POST /tokens", ADMINS, status=201)
-async def create_token(services: Services, body: TokenRequest) -> TokenCreated:
-    """Make a token. Its secret is in this answer, and nowhere else."""
-    return await services.auth.create(body.name, body.role)
+async def create_token(auth: Auth, body: TokenRequest) -> TokenCreated:
+    """Make a token. Its secret is in this answer only."""
+    return await auth.create(body.name, body.role)
 
 
 @routes("POST /tokens/{token}/revoke", ADMINS)
-async def revoke_token(services: Services, token: TokenId) -> TokenView:
-    """Make a token useless from now on."""
-    return found(await services.auth.revoke(token), f"token {token}")
+async def revoke_token(auth: Auth, token: TokenId) -> TokenView:
+    """Revoke a token."""
+    return found(await auth.revoke(token), f"token {token}")
 
 
 @routes("GET /whoami", ALL)
 async def whoami(caller: Caller) -> Whoami:
-    """Whose token this is."""
+    """Return the name and the role of the token's owner."""
     return Whoami(name=caller.name, role=caller.role, version=__version__)

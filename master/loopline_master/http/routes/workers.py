@@ -1,4 +1,4 @@
-"""Workers: looked at, drained, and linked."""
+"""Workers: list, drain, explain, and their links."""
 
 from __future__ import annotations
 
@@ -8,10 +8,15 @@ from aiohttp import web
 
 from loopline_master.core.events import Event, WorkerDrained, WorkerUndrained
 from loopline_master.core.explain.explain_worker import explain_worker
+from loopline_master.core.scheduler import Scheduler
+from loopline_master.engine import Engine
 from loopline_master.http.auth import ADMINS, READERS, WORKERS, Caller
+from loopline_master.http.lookups import found
 from loopline_master.http.operations import Routes
 from loopline_master.http.parameters import Cursor, Limit, WithLastHour, WorkerName
-from loopline_master.http.services import Services, found
+from loopline_master.links import WorkerLinks
+from loopline_master.settings import Limits
+from loopline_master.store import Store
 from loopline_shared.rest.bodies import Explanation, Page, WorkerView
 
 routes = Routes("workers")
@@ -19,43 +24,47 @@ routes = Routes("workers")
 
 @routes("GET /workers", READERS)
 async def list_workers(
-    services: Services, cursor: Cursor | None = None, limit: Limit = 100, last_hour: WithLastHour = False
+    store: Store,
+    limits: Limits,
+    cursor: Cursor | None = None,
+    limit: Limit = 100,
+    last_hour: WithLastHour = False,
 ) -> Page[WorkerView]:
     """List workers, by name."""
-    size = services.page_size(limit)
-    return await services.store.workers.page(cursor=cursor, limit=size, last_hour=last_hour)
+    size = limits.page_size(limit)
+    return await store.workers.page(cursor=cursor, limit=size, last_hour=last_hour)
 
 
 @routes("GET /workers/{worker}", READERS)
-async def get_worker(services: Services, worker: WorkerName, last_hour: WithLastHour = False) -> WorkerView:
-    """One worker."""
-    return found(await services.store.workers.detail(worker, last_hour=last_hour), f"worker {worker}")
+async def get_worker(store: Store, worker: WorkerName, last_hour: WithLastHour = False) -> WorkerView:
+    """Return one worker."""
+    return found(await store.workers.detail(worker, last_hour=last_hour), f"worker {worker}")
 
 
 @routes("GET /workers/{worker}/explain", READERS)
-async def explain_this_worker(services: Services, worker: WorkerName) -> Explanation:
-    """Why a worker does what it does, or nothing."""
-    return found(explain_worker(services.scheduler, worker), f"worker {worker}")
+async def explain_this_worker(scheduler: Scheduler, worker: WorkerName) -> Explanation:
+    """Explain what a worker does, or why it does nothing."""
+    return found(explain_worker(scheduler, worker), f"worker {worker}")
 
 
 @routes("POST /workers/{worker}/drain", ADMINS)
-async def drain_worker(services: Services, worker: WorkerName) -> WorkerView:
-    """Let a worker finish what it has, and give it nothing more."""
-    return await _steer(services, worker, WorkerDrained)
+async def drain_worker(engine: Engine, store: Store, worker: WorkerName) -> WorkerView:
+    """Drain a worker: it finishes its tasks, and gets no new ones."""
+    return await _steer(engine, store, worker, WorkerDrained)
 
 
 @routes("POST /workers/{worker}/undrain", ADMINS)
-async def undrain_worker(services: Services, worker: WorkerName) -> WorkerView:
-    """Give a drained worker tasks again."""
-    return await _steer(services, worker, WorkerUndrained)
+async def undrain_worker(engine: Engine, store: Store, worker: WorkerName) -> WorkerView:
+    """End the draining of a worker: it gets tasks again."""
+    return await _steer(engine, store, worker, WorkerUndrained)
 
 
 @routes("GET /link", WORKERS, is_documented=False)
-async def open_link(services: Services, caller: Caller, request: web.Request) -> web.WebSocketResponse:
-    """The WebSocket of a worker; loopline_shared/protocol says what is spoken on it."""
-    return await services.links.serve(request, caller.worker)
+async def open_link(links: WorkerLinks, caller: Caller, request: web.Request) -> web.WebSocketResponse:
+    """Open the WebSocket of a worker; loopline_shared/protocol defines its messages."""
+    return await links.serve(request, caller.worker)
 
 
-async def _steer(services: Services, worker: str, event: Callable[[str], Event]) -> WorkerView:
-    await services.ask(event(worker))
-    return found(await services.store.workers.detail(worker), f"worker {worker}")
+async def _steer(engine: Engine, store: Store, worker: str, event: Callable[[str], Event]) -> WorkerView:
+    await engine.ask(event(worker))
+    return found(await store.workers.detail(worker), f"worker {worker}")

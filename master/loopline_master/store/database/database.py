@@ -1,10 +1,10 @@
-"""One database, by URL: one connection that writes, and a few that only read.
+"""A database, by URL: one connection that writes, and a few that only read.
 
-All else in the store is plain functions of a connection, ``work``; here is where they run. On SQLite that is a
-thread, whole transactions at a time (sqlite.py). On PostgreSQL it is SQLAlchemy's bridge to an asynchronous driver.
+The rest of the store are plain functions of a connection, called ``work``. On SQLite they run in threads, a whole
+transaction at a time (sqlite.py). On PostgreSQL they run through SQLAlchemy's bridge to an asynchronous driver.
 
-SQLite is one file in WAL mode. Only the writer ever writes or checkpoints, and its transactions take the write
-lock at once (BEGIN IMMEDIATE): they never fail half-way for want of it.
+SQLite is one file in WAL mode. Only the writer ever writes or checkpoints, and its transactions take the write lock
+at once (BEGIN IMMEDIATE): they never fail half-way for lack of it.
 """
 
 from __future__ import annotations
@@ -14,13 +14,14 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import URL, Connection, make_url
 from sqlalchemy.exc import ArgumentError
 
 from loopline_master.store.broken import explained
 from loopline_master.store.database.sqlite import READER_PRAGMAS, WRITER_PRAGMAS, in_threads
+from loopline_master.store.database.transact import Result, Transact
 from loopline_master.store.lock import FileLock, lock_connection
 from loopline_shared.errors import LooplineError
 
@@ -30,22 +31,13 @@ if TYPE_CHECKING:
 READERS = 4
 _DRIVERS = {"sqlite": "sqlite", "postgresql": "postgresql+asyncpg", "postgres": "postgresql+asyncpg"}
 
-Result = TypeVar("Result")
-
-
-class Transact(Protocol):
-    """Does some work in one transaction: committed when it returns, undone when it raises. StoreBroken where it is
-    the database that failed. ``is_short``: it is a matter of a few rows.
-    """
-
-    async def __call__(self, work: Callable[[Connection], Result], *, is_short: bool = False) -> Result: ...
-
 
 @dataclass(frozen=True, slots=True)
 class Database:
-    """``write`` works one at a time, over the connection that keeps other masters out for as long as it is open.
-    ``read`` sees one state of the whole database, and cannot write; ``look`` is the same, one at a time, for what is
-    short.
+    """The connections of one database.
+
+    ``write`` runs one transaction at a time, over the connection that locks out other masters. ``read`` sees one
+    state of the whole database and cannot write; ``look`` is the same, one at a time, for short reads.
     """
 
     write: Transact
@@ -55,8 +47,8 @@ class Database:
 
 @asynccontextmanager
 async def open_database(url: URL) -> AsyncIterator[Database]:
-    """StoreBroken where it cannot be opened, LooplineError where it is another master's."""
-    async with AsyncExitStack() as stack:  # undone backwards: the writer goes last, and folds the WAL into the file
+    """Open a database. Raises StoreBroken if that fails, LooplineError if another master has it open."""
+    async with AsyncExitStack() as stack:  # closed in reverse order: the writer goes last, and checkpoints the WAL
         if is_sqlite(url):
             with explained("writing to", url):
                 stack.enter_context(closing(FileLock(Path(url.database or ""))))
@@ -67,7 +59,7 @@ async def open_database(url: URL) -> AsyncIterator[Database]:
 
 
 def parse_url(url: str) -> URL:
-    """The URL with the driver that Loopline uses; LooplineError where it names no database fit for it."""
+    """Return the URL with Loopline's driver. Raises LooplineError if it names no suitable database."""
     try:
         parsed = make_url(url)
     except ArgumentError:
@@ -81,11 +73,13 @@ def parse_url(url: str) -> URL:
 
 
 def is_sqlite(url: URL) -> bool:
+    """True if the URL names a SQLite file."""
     return url.get_backend_name() == "sqlite"
 
 
 @asynccontextmanager
 async def reading(url: URL) -> AsyncIterator[Transact]:
+    """Open connections that read."""
     if is_sqlite(url):
         async with in_threads(url, "reading", READERS, "BEGIN", READER_PRAGMAS) as read:
             yield read
@@ -108,7 +102,7 @@ def _looking(url: URL) -> AbstractAsyncContextManager[Transact]:
 
 @asynccontextmanager
 async def writing(url: URL, *, exclusive: bool = False, foreign_keys: bool = True) -> AsyncIterator[Transact]:
-    """``exclusive``: no other may be so (on PostgreSQL, that is; a SQLite file has a FileLock)."""
+    """Open the connection that writes. ``exclusive``: lock out others (PostgreSQL; a SQLite file has a FileLock)."""
     if is_sqlite(url):
         pragmas = (*WRITER_PRAGMAS, f"foreign_keys={foreign_keys:d}")
         async with in_threads(url, "writing to", 1, "BEGIN IMMEDIATE", pragmas) as write:
@@ -131,7 +125,7 @@ async def writing(url: URL, *, exclusive: bool = False, foreign_keys: bool = Tru
 
 @asynccontextmanager
 async def _postgres(url: URL, connections: int, **options: Any) -> AsyncIterator[AsyncEngine]:
-    from sqlalchemy.ext.asyncio import create_async_engine  # takes long to import, and SQLite does without
+    from sqlalchemy.ext.asyncio import create_async_engine  # slow to import, and SQLite does not need it
 
     try:
         engine = create_async_engine(url, pool_size=connections, max_overflow=0, **options)

@@ -1,6 +1,7 @@
-"""Transactions on a SQLite file, each whole in a thread, for a disk may be slow: a driver that crosses threads for
-every statement takes five times as long for a small commit. What is short does without a thread, as long as that is
-quick (QUICK_S).
+"""Transactions on a SQLite file, each in a thread, because a disk may be slow.
+
+A driver that changes threads for every statement takes five times as long for a small commit. Short transactions
+run without a thread as long as they are quick (QUICK_S).
 """
 
 from __future__ import annotations
@@ -13,31 +14,30 @@ from contextlib import asynccontextmanager, closing
 from math import inf
 from time import monotonic as _now
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any
 
 from sqlalchemy import URL, Connection, Engine, create_engine, event
 
 from loopline_master.store.broken import Doing, explained
-
-if TYPE_CHECKING:
-    from loopline_master.store.database.database import Transact
+from loopline_master.store.database.transact import Result, Transact
 
 QUICK_S = 0.001
-"""After a transaction that took no longer, a short one is carried out in the event loop's own thread: to hand it to
-another one, and to hear of its end, takes as long as a good disk does. A slow disk is waited for in a thread.
+"""After a transaction that took no longer, a short one runs in the event loop's own thread: handing it to another
+thread and back takes as long as a good disk does. A slow disk is waited for in a thread.
 """
 _PRAGMAS = ("busy_timeout=5000", "temp_store=MEMORY", "cache_size=-16384")
 WRITER_PRAGMAS = (*_PRAGMAS, "journal_mode=WAL", "synchronous=FULL", "journal_size_limit=67108864")
 READER_PRAGMAS = (*_PRAGMAS, "query_only=ON")
-
-Result = TypeVar("Result")
 
 
 @asynccontextmanager
 async def in_threads(
     url: URL, doing: Doing, count: int, begin: str, pragmas: tuple[str, ...]
 ) -> AsyncIterator[Transact]:
-    """``begin``: how each transaction begins. StoreBroken at once where the file is unfit."""
+    """Run transactions in ``count`` threads. ``begin``: the statement that begins each one.
+
+    Raises StoreBroken at once if the file is unusable.
+    """
     threads = _Threads(url, doing, count, begin, pragmas)
     try:
         await threads.run(lambda connection: None)
@@ -47,7 +47,9 @@ async def in_threads(
 
 
 class _Threads:
-    """Each with a connection of its own. ``run`` is a Transact; only where there is one does it do without."""
+    """Threads with a connection each. ``run`` is a Transact; if there is only one thread, short work runs without
+    it.
+    """
 
     def __init__(self, url: URL, doing: Doing, count: int, begin: str, pragmas: tuple[str, ...]) -> None:
         self._url, self._doing, self._begin = url, doing, begin
@@ -59,6 +61,7 @@ class _Threads:
         self._under_way: set[Future[Any]] = set()
 
     async def run(self, work: Callable[[Connection], Result], *, is_short: bool = False) -> Result:
+        """Run work in a transaction."""
         with explained(self._doing, self._url):
             if is_short and self._is_one and not self._under_way and self._own.took_s <= QUICK_S:
                 return self._timed(work)
@@ -68,6 +71,7 @@ class _Threads:
             return await asyncio.wrap_future(future)
 
     def close(self) -> None:
+        """Finish the work that has been given, and close the connections."""
         self._pool.shutdown()
         for connection in self._connections:
             connection.close()
@@ -88,13 +92,13 @@ class _Threads:
             result = work(connection)
             driver.execute("COMMIT")
         except BaseException:
-            if driver.in_transaction:  # some errors have ended it
+            if driver.in_transaction:  # some errors end the transaction themselves
                 driver.execute("ROLLBACK")
             raise
         return result
 
     def _connection(self) -> Connection:
-        """Each thread's own, or the only one. As far as SQLAlchemy knows, all of its life is one transaction."""
+        """Return the thread's own connection. SQLAlchemy sees its whole life as one transaction."""
         if not hasattr(self._own, "connection"):
             self._own.connection = self._engine.connect()
             self._own.connection.begin()
@@ -104,7 +108,7 @@ class _Threads:
 
 
 def _prepare(engine: Engine, pragmas: tuple[str, ...]) -> None:
-    """Take transactions into our own hands: Python's driver would begin them late, and none for reading."""
+    """Begin transactions explicitly: Python's driver would begin them late, and not at all for reading."""
 
     def connected(connection: Any, _record: object) -> None:
         connection.isolation_level = None

@@ -1,1 +1,1 @@
-"""What users read: one file for each subject, all from committed rows."""
+"""Queries for users: one file for each subject, all on committed rows."""

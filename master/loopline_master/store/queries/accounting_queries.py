@@ -1,4 +1,6 @@
-"""Ledgers as users see them: the counters of a job's row, and the results that came when they had been forgotten."""
+"""Accounting as users see it: the counters of a job's row, and results that came after their job had been
+forgotten.
+"""
 
 from __future__ import annotations
 
@@ -9,15 +11,16 @@ from sqlalchemy import Row, func, select
 from loopline_master.store.tables import attempts, jobs
 from loopline_shared.rest.bodies import Ledger
 
-_late = (attempts.c.job == jobs.c.id, attempts.c.late)  # few: they have an index of their own
+_late = (attempts.c.job == jobs.c.id, attempts.c.late)  # few: there is an index for them
 LATE = (
     select(func.coalesce(func.sum(attempts.c.cpu_s), 0.0)).where(*_late).scalar_subquery().label("late_cpu_s"),
     select(func.coalesce(func.sum(attempts.c.assumed_cpu_ms), 0)).where(*_late).scalar_subquery().label("late_ms"),
 )
-"""To be asked for with a job's row: what late results took, and what had been assumed of them."""
+"""Columns to be selected with a job's row: CPU time of late results, and what had been assumed of them."""
 
 
-def ledger_of(job: Row[Any]) -> Ledger:
+def accounting_of(job: Row[Any]) -> Ledger:
+    """Return the ledger of a job from its row."""
     return Ledger(
         useful_cpu_s=job.useful_cpu_ms / 1000,
         replicated_cpu_s=job.replicated_cpu_ms / 1000,

@@ -1,4 +1,4 @@
-"""Attempts as users see them: what ran where and when, and what it wrote."""
+"""Attempts as users see them: where and when they ran, and their output."""
 
 from __future__ import annotations
 
@@ -6,24 +6,26 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, Select, or_, select, tuple_
 
-from loopline_master.store.database.database import Transact
+from loopline_master.store.database.transact import Transact
 from loopline_master.store.queries.paging import after, moment, page_of
 from loopline_master.store.tables import attempts
 from loopline_shared.model import AttemptId, Output, Stream, TaskId
 from loopline_shared.rest.bodies import AttemptView, Page
 
 MAX_OF_TASK = 1000
-"""A task's detail lists at most this many of its latest attempts."""
+"""The number of latest attempts in a task's detail."""
 
 _key = tuple_(attempts.c.job, attempts.c.task, attempts.c.number)
 
 
-class Attempts:
+class AttemptQueries:
+    """Reads attempts."""
+
     def __init__(self, read: Transact) -> None:
         self._read = read
 
     async def of_job(self, job: int, *, cursor: str | None = None, limit: int = 1000) -> Page[AttemptView]:
-        """In order of their ids."""
+        """Return a page of a job's attempts, by id."""
         last = after(cursor, AttemptId.parse, AttemptId(job, 0, 0))
         query = select(attempts).where(attempts.c.job == job, _key > tuple_(*last))
         views = await self._views(query.order_by(*_key.clauses).limit(limit + 1))
@@ -32,7 +34,7 @@ class Attempts:
     async def between(
         self, since: float, until: float, *, cursor: str | None = None, limit: int = 1000
     ) -> Page[AttemptView]:
-        """Those on their worker at some time from ``since`` to ``until``, in order of their dispatch."""
+        """Return a page of the attempts that were on their worker between two moments, by dispatch."""
         last = after(cursor, _dispatch, (0.0, 0, 0, 0))
         query = select(attempts).where(
             attempts.c.dispatched_at < until,
@@ -43,8 +45,9 @@ class Attempts:
         return page_of(views, limit, lambda attempt: f"{attempt.dispatched_at!r}@{attempt.id}")
 
     async def output(self, task: TaskId, stream: Stream) -> tuple[int, Output] | None:
-        """What the task's accepted attempt wrote, else the one that ended last, with that attempt's number; None:
-        none has ended.
+        """Return the output of a task's decisive attempt, with that attempt's number; None if none has ended.
+
+        The decisive attempt is the accepted one, else the one that ended last.
         """
         rank = (attempts.c.accepted.desc(), attempts.c.ended_at.desc(), attempts.c.number.desc())
         query = (
@@ -62,6 +65,7 @@ class Attempts:
 
 
 def attempts_of_task(connection: Connection, task: TaskId) -> list[AttemptView]:
+    """Return the latest attempts at a task."""
     query = select(attempts).where(attempts.c.job == task.job, attempts.c.task == task.task)
     rows = connection.execute(query.order_by(attempts.c.number.desc()).limit(MAX_OF_TASK)).all()
     return [_view(row) for row in reversed(rows)]

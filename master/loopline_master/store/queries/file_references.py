@@ -1,4 +1,6 @@
-"""Which files the rows name: what tasks left, what keeps a file from being collected, whose files are not kept."""
+"""References to files: outputs of tasks, all names that keep files from being deleted, and jobs whose files are
+gone.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,7 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import ColumnElement, Connection, Row, Select, Text, delete, insert, or_, select, tuple_, type_coerce
 
-from loopline_master.store.database.database import Transact
+from loopline_master.store.database.transact import Transact
 from loopline_master.store.tables import attempts, jobs, removals, specs, tasks
 from loopline_master.store.writer import Writer
 from loopline_shared.model import OutputFile, TaskId
@@ -23,7 +25,7 @@ _is_kept = jobs.c.id.not_in(select(removals.c.job))
 
 
 class TaskFiles(NamedTuple):
-    """What the accepted attempt of a task left."""
+    """The output files of a task's accepted attempt."""
 
     number: int
     finished_at: float
@@ -31,26 +33,28 @@ class TaskFiles(NamedTuple):
 
 
 class Removal(NamedTuple):
-    """The files of a job are not kept any more."""
+    """The time and the reason of the removal of a job's files."""
 
     at: float
     reason: str
 
 
-class Files:
+class FileReferences:
+    """Reads and releases the names of files in the rows."""
+
     def __init__(self, read: Transact, writer: Writer) -> None:
         self._read = read
         self._writer = writer
 
     async def of_task(self, task: TaskId) -> tuple[OutputFile, ...] | None:
-        """None: no attempt at it has been accepted."""
+        """Return the outputs of a task; None if no attempt at it has been accepted."""
         query = select(attempts.c.outputs).join_from(tasks, attempts, _is_winner)
         query = query.where(tasks.c.job == task.job, tasks.c.number == task.task)
         row = await self._read(lambda connection: connection.execute(query).one_or_none())
         return None if row is None else row.outputs or ()
 
     async def of_job(self, job: int) -> AsyncGenerator[TaskFiles, None]:
-        """Of its tasks that left any, in order of their numbers."""
+        """Generate the outputs of a job's tasks, by number."""
         last = 0
         while True:
             query = select(tasks.c.number, tasks.c.finished_at, attempts.c.outputs)
@@ -64,24 +68,24 @@ class Files:
                 return
 
     async def removal(self, job: int) -> Removal | None:
-        """Whether, when and why its files are not kept any more."""
+        """Return when and why the files of a job were removed; None if they are retained."""
         query = select(removals.c.at, removals.c.reason).where(removals.c.job == job)
         row = await self._read(lambda connection: connection.execute(query).one_or_none())
         return None if row is None else Removal(*row)
 
-    async def are_named(self, job: int) -> bool:
-        """Whether any attempt of a job has named a file."""
+    async def name_any(self, job: int) -> bool:
+        """True if any attempt of a job has named a file."""
         query = select(attempts.c.task).where(attempts.c.job == job, _names_files()).limit(1)
         return await self._read(lambda connection: connection.execute(query).first()) is not None
 
     async def expired(self, before: float) -> list[int]:
-        """Jobs that were over before then, and whose files are still kept."""
+        """Return the jobs that ended before this moment, and whose files are still retained."""
         query = select(jobs.c.id).where(jobs.c.departure.is_not(None), jobs.c.finished_at < before)
         query = query.where(_is_kept).order_by(jobs.c.id)
         return await self._read(lambda connection: list(connection.scalars(query)))
 
-    async def let_go(self, expired: Sequence[int], at: float, reason: str) -> None:
-        """From now on their files are not kept, unless a job has been retried meanwhile."""
+    async def release(self, expired: Sequence[int], at: float, reason: str) -> None:
+        """Release the files of these jobs, except of jobs that have been retried meanwhile."""
 
         def work(connection: Connection) -> None:
             for start in range(0, len(expired), _MANY):
@@ -93,13 +97,13 @@ class Files:
 
         await self._writer.write(work)
 
-    async def take_up(self, job: int) -> None:
-        """What it leaves from now on is kept: it has named no files so far, and is about to be retried."""
+    async def retain_again(self, job: int) -> None:
+        """Retain the files of a job again, which has named none so far and is about to be retried."""
         statement = delete(removals).where(removals.c.job == job)
         await self._writer.write(lambda connection: connection.execute(statement))
 
     async def naming(self, without: frozenset[int] = frozenset()) -> AsyncGenerator[str, None]:
-        """All text in the rows that may name files, of all jobs whose files are kept, some at a time."""
+        """Generate all text in the rows that may name files of jobs whose files are retained."""
         last = 0
         while True:
             query = select(jobs.c.id, jobs.c.inputs, type_coerce(specs.c.spec, Text).label("spec"))
@@ -133,5 +137,5 @@ class Files:
 
 
 def _names_files() -> ColumnElement[bool]:
-    """Of an attempt."""
+    """Return the condition under which an attempt names files."""
     return or_(attempts.c.outputs.is_not(None), *(type_coerce(column, Text).like(_HAS_NAME) for column in _NAMING))

@@ -1,4 +1,4 @@
-"""What became of a job that is over, and where its time went: told from rows, for the scheduler has forgotten it."""
+"""The history of an ended job: how its time was spent, from the rows, since the scheduler has forgotten it."""
 
 from __future__ import annotations
 
@@ -8,55 +8,57 @@ from typing import Any
 from sqlalchemy import Connection, Row, and_, case, func, select, true
 
 from loopline_master.core.entities import UNRELEASED
-from loopline_master.store.database.database import Transact
+from loopline_master.store.database.transact import Transact
 from loopline_master.store.tables import attempts, jobs, workers
 from loopline_shared.model import AttemptState, JobState
 
 
 @dataclass(frozen=True, slots=True)
 class Slowest:
-    """The longest of the job's accepted attempts."""
+    """The longest accepted attempt of a job."""
 
     task: int
     worker: str
     took_s: float
-    speed: float  # of the worker, as its benchmark says
+    speed: float  # the worker's, by its benchmark
     times_mean: float
 
 
 @dataclass(frozen=True, slots=True)
-class Story:
-    """Times in seconds; counts of attempts."""
+class JobHistory:
+    """The history of one job: times in seconds, and counts of attempts."""
 
     chained_s: float  # before it entered the grid
-    queued_s: float  # then, until its first task was started
+    queued_s: float  # from then until its first task was started
     held_s: float
     held_behind: int | None
     lost: int
     failed: int
     given_back: int
-    frozen_s: float  # that accepted attempts stood still, altogether
+    frozen_s: float  # total time for which accepted attempts were frozen
     replicas_won: int
     slowest: Slowest | None
 
 
-class Stories:
+class JobHistories:
+    """Reads the histories of jobs."""
+
     def __init__(self, read: Transact) -> None:
         self._read = read
 
-    async def of_job(self, job: int) -> Story | None:
-        """None: there is no such job."""
+    async def of_job(self, job: int) -> JobHistory | None:
+        """Return the history of a job; None if there is no such job."""
         return await self._read(lambda connection: _story(connection, job))
 
 
-def _story(connection: Connection, number: int) -> Story | None:
+def _story(connection: Connection, number: int) -> JobHistory | None:
     job = connection.execute(select(jobs).where(jobs.c.id == number)).one_or_none()
     if job is None:
         return None
     sums = connection.execute(_SUMS.where(attempts.c.job == number)).one()
     entered = job.entered_at or job.submitted_at
     held_until = job.released_at if job.released_at is not None else job.finished_at
-    return Story(
+    return JobHistory(
         chained_s=max(0.0, entered - job.submitted_at) if job.entered_at is not None else 0.0,
         queued_s=max(0.0, (job.started_at or job.finished_at or entered) - entered),
         held_s=max(0.0, (held_until or job.held_at) - job.held_at) if job.held_at is not None else 0.0,
@@ -86,7 +88,7 @@ _SUMS = select(
 
 
 def _held_behind(connection: Connection, job: Row[Any]) -> int | None:
-    """The last to leave of those that it could not pass, while it was held."""
+    """Return, of the jobs that this one could not pass while it was held, the last to leave."""
     if job.held_at is None:
         return None
     query = select(jobs.c.id).where(

@@ -8,16 +8,16 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, Row, Select, and_, bindparam, case, func, select, tuple_
 
 from loopline_master.core.entities import UNRELEASED
-from loopline_master.store.database.database import Transact
+from loopline_master.store.database.transact import Transact
 from loopline_master.store.notifications import notified
-from loopline_master.store.queries.accounting_queries import LATE, ledger_of
+from loopline_master.store.queries.accounting_queries import LATE, accounting_of
 from loopline_master.store.queries.paging import after, number, page_of
 from loopline_master.store.tables import jobs, specs
 from loopline_shared.model import MAX_ID, JobState, TaskState
 from loopline_shared.rest.bodies import Counts, JobDetail, JobPage, JobView, LiveTotals
 
 _VIEW: Select[Any] = select(jobs, specs.c.name, *LATE).join_from(jobs, specs)
-_ONE = _VIEW.where(jobs.c.id == bindparam("of_job"))  # made once: these are asked for with every task
+_ONE = _VIEW.where(jobs.c.id == bindparam("of_job"))  # compiled once: they run for every task
 _DETAIL = _ONE.add_columns(specs.c.spec)
 _BY_KEY = select(jobs.c.id).where(
     jobs.c.owner == bindparam("of_owner"), jobs.c.idempotency_key == bindparam("of_key")
@@ -25,7 +25,7 @@ _BY_KEY = select(jobs.c.id).where(
 
 _is_outside = jobs.c.arrival == UNRELEASED
 _arrived = (case((_is_outside, MAX_ID), else_=jobs.c.arrival), jobs.c.id)
-"""The order of arrival. Jobs outside the grid come last, in the order of their submission."""
+"""The arrival for sorting. Jobs outside the grid come last, in the order of their submission."""
 _is_held = and_(jobs.c.held_at.is_not(None), jobs.c.released_at.is_(None))
 _queued = jobs.c.task_count - jobs.c.running - jobs.c.succeeded - jobs.c.failed
 _TOTALS = select(
@@ -36,7 +36,9 @@ _TOTALS = select(
 )
 
 
-class Jobs:
+class JobQueries:
+    """Reads jobs."""
+
     def __init__(self, read: Transact, look: Transact) -> None:
         self._read = read
         self._look = look
@@ -49,7 +51,7 @@ class Jobs:
         cursor: str | None = None,
         limit: int = 100,
     ) -> JobPage:
-        """Newest first."""
+        """Return a page of jobs, the newest first."""
         before = after(cursor, number, MAX_ID)
         query = _VIEW.where(jobs.c.id < before, *_only(state, owner)).order_by(jobs.c.id.desc()).limit(limit + 1)
         rows = await self._read(lambda connection: connection.execute(query).all())
@@ -78,21 +80,22 @@ class Jobs:
         return page.model_copy(update={"live": LiveTotals(**totals._mapping)})
 
     async def view(self, job: int) -> JobView | None:
-        """A job without its spec, which may be large."""
+        """Return a job without its spec, which may be large; None if there is no such job."""
         row = await self._read(lambda connection: connection.execute(_ONE, {"of_job": job}).one_or_none())
         return None if row is None else JobView(**_fields(row))
 
     async def detail(self, job: int) -> JobDetail | None:
+        """Return a job with its spec; None if there is no such job."""
         return await self._read(lambda connection: _read_detail(connection, job))
 
     async def by_key(self, owner: str, idempotency_key: str) -> JobDetail | None:
-        """What its owner submitted under this key."""
+        """Return the job that this owner submitted under this key; None if there is none."""
         values = {"of_owner": owner, "of_key": idempotency_key}
         job = await self._look(lambda connection: connection.scalar(_BY_KEY, values), is_short=True)
         return None if job is None else await self.detail(job)
 
     async def states(self, numbers: Iterable[int]) -> dict[int, JobState]:
-        """Those of them that there are."""
+        """Return the states of those of these jobs that exist."""
         query = select(jobs.c.id, jobs.c.state).where(jobs.c.id.in_(set(numbers)))
         rows = await self._read(lambda connection: connection.execute(query).all())
         return {row.id: row.state for row in rows}
@@ -111,25 +114,25 @@ def _only(state: JobState | None, owner: str | None) -> Iterator[ColumnElement[b
 
 
 def _arrival(cursor: str) -> tuple[int, int]:
-    """Read a cursor, `arrival-id`. Raises ValueError if it is none."""
+    """Return the arrival and id in a cursor, ``arrival-id``. Raises ValueError if it is malformed."""
     arrival, _, job = cursor.partition("-")
     return number(arrival), number(job)
 
 
 def _page(rows: Sequence[Row[Any]], limit: int, key: Callable[[Row[Any]], object]) -> JobPage:
-    """Make a page of ``limit`` rows and one more."""
+    """Return the page of ``limit`` rows; one more row says that there is a next page."""
     page = page_of(list(rows), limit, key)
     return JobPage(items=[JobView(**_fields(row)) for row in page.items], next=page.next)
 
 
 def state_of_absent(job: Row[Any]) -> TaskState:
-    """The state of a job's tasks that have no row, because they were never started."""
+    """Return the state of a job's tasks without a row, which were never started."""
     return TaskState.QUEUED if job.departure is None else TaskState.CANCELLED
 
 
 def _fields(job: Row[Any]) -> dict[str, Any]:
     is_held = job.departure is None and job.held_at is not None and job.released_at is None
-    return {**job._mapping, "tasks": _counts(job), "held": is_held, "ledger": ledger_of(job)}
+    return {**job._mapping, "tasks": _counts(job), "held": is_held, "ledger": accounting_of(job)}
 
 
 def _counts(job: Row[Any]) -> Counts:

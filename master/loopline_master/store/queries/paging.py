@@ -1,4 +1,4 @@
-"""Pages of long lists: a page ends with a cursor that names its last item, and the next goes on from there."""
+"""Pages of long lists: each page ends with a cursor that names its last item, from which the next page continues."""
 
 from __future__ import annotations
 
@@ -15,38 +15,40 @@ Key = TypeVar("Key")
 
 
 def page_of(items: list[Item], limit: int, key: Callable[[Item], object]) -> Page[Item]:
-    """The page of ``limit`` items, made of one more: whether there is one says whether this is the last page."""
+    """Return the page of ``limit`` items; one more item says that there is a next page."""
     cut = items[:limit]
     return Page[Any](items=cut, next=str(key(cut[-1])) if len(items) > limit else None)
 
 
 def after(cursor: str | None, read: Callable[[str], Key], start: Key) -> Key:
-    """The key of the last item already seen; ``start`` without a cursor. LooplineError where it is none."""
+    """Return the key of the last item already seen; ``start`` without a cursor. Raises LooplineError for a bad
+    cursor.
+    """
     if cursor is None:
         return start
     try:
         return read(cursor)
     except ValueError:
-        hint = "give the cursor of the page before as it was, or none"
+        hint = "pass `next` of the previous page unchanged, or no cursor"
         raise LooplineError("invalid_cursor", f"{cursor[:80]!r} is not a cursor of this list", hint) from None
 
 
 def number(text: str) -> int:
-    """ValueError where it is none that the database could hold."""
+    """Return a number that the database can hold. Raises ValueError otherwise."""
     if not (text.isascii() and text.isdigit() and len(text) < 17 and int(text) <= MAX_ID):
         raise ValueError(text)
     return int(text)
 
 
 def word(text: str) -> str:
-    """ValueError where PostgreSQL would not take it."""
+    """Return text that PostgreSQL accepts. Raises ValueError otherwise."""
     if "\x00" in text:
         raise ValueError(text)
     return text
 
 
 def moment(text: str) -> float:
-    """A time, exactly as it was written out; ValueError where it is none."""
+    """Return a time exactly as it was written out. Raises ValueError otherwise."""
     value = float(text)
     if not math.isfinite(value):
         raise ValueError(text)

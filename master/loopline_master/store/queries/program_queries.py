@@ -1,4 +1,4 @@
-"""Programs as users see them: what their runs have shown."""
+"""Programs as users see them: what the grid has learnt from their runs."""
 
 from __future__ import annotations
 
@@ -9,24 +9,29 @@ from sqlalchemy import Connection
 
 from loopline_master.core.entities import Program
 from loopline_master.core.estimates.program_history import predict, quantile
-from loopline_master.store.database.database import Transact
+from loopline_master.store.database.transact import Transact
 from loopline_master.store.queries.paging import after, moment, number
 from loopline_master.store.rows import PROGRAMS
 from loopline_master.store.tables import programs
 from loopline_shared.rest.bodies import Page, ProgramView
 
 _LATER = 1e300
-"""Than any moment."""
+"""A time later than any moment."""
 
 
-class Programs:
+class ProgramQueries:
+    """Reads programs."""
+
     def __init__(self, read: Transact) -> None:
         self._read = read
 
     async def page(
         self, *, owner: str | None = None, name: str | None = None, cursor: str | None = None, limit: int = 100
     ) -> Page[ProgramView]:
-        """The latest used first. Of several used at one moment the cursor says how many were shown."""
+        """Return a page of programs, the latest used first.
+
+        Of several programs used at one moment the cursor says how many were shown.
+        """
         before, shown = after(cursor, _place, (_LATER, 0))
         newest = (programs.c.used_at.desc(), programs.c.owner, programs.c.name, programs.c.folder)
         query = PROGRAMS.select().where(programs.c.used_at <= before).order_by(*newest)

@@ -1,4 +1,4 @@
-"""The results of a job, one by one as its tasks finish."""
+"""The results of a job, in the order in which its tasks finish."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, Select, bindparam, select, tuple_
 
-from loopline_master.store.database.database import Transact
+from loopline_master.store.database.transact import Transact
 from loopline_master.store.queries.paging import after, moment, number
 from loopline_master.store.queries.task_queries import TASK_ROWS, TOLD_BY, task_fields
 from loopline_master.store.row_source import Rows, no_rows
@@ -24,14 +24,14 @@ _FINISHED = (TaskState.SUCCEEDED, TaskState.FAILED)
 
 
 def _finished(query: Select[Any]) -> Select[Any]:
-    """Of a job (``of_job``), those that come after (``last_at``, ``last_number``); ``most`` of them."""
+    """Return the query for ``most`` tasks of ``of_job`` that finished after ``last_at`` and ``last_number``."""
     key, last = tuple_(tasks.c.finished_at, tasks.c.number), tuple_(bindparam("last_at"), bindparam("last_number"))
     query = query.where(tasks.c.job == bindparam("of_job"), key > last, tasks.c.state.in_(_FINISHED))
     return query.order_by(*key.clauses).limit(bindparam("most"))
 
 
 def _which(job: int, last: tuple[float, int], most: int) -> dict[str, float]:
-    """What a query for finished tasks is asked with."""
+    """Return the parameters of a query for finished tasks."""
     return {"of_job": job, "last_at": last[0], "last_number": last[1], "most": most}
 
 
@@ -46,22 +46,26 @@ _ENDED_AT = select(jobs.c.finished_at).where(jobs.c.id == bindparam("of_job"))
 _SPEC = select(specs.c.spec).where(specs.c.job == bindparam("of_job"))
 
 Read = Callable[[Output], Awaitable[bytes]]
-"""Gets what was kept of an output, or the beginning of it."""
+"""Reads the stored output, or its beginning."""
 
 
-class Results:
+class ResultQueries:
+    """Reads results."""
+
     def __init__(self, read: Transact) -> None:
         self._read = read
 
     def of_job(self, job: int, read: Read, *, cursor: str | None = None, lines: Rows = no_rows) -> JobResults:
-        """Those that come after the cursor."""
+        """Return a reader of the results after the cursor."""
         return JobResults(self._read, job, after(cursor, _finish, (0.0, 0)), read, lines)
 
     async def ends(
         self, job: int, after: tuple[float, int], limit: int = 500
     ) -> tuple[JobState | None, bool, list[tuple[TaskEnd, tuple[float, int]]]]:
-        """The job's state (None: there is no such job), whether it is over, and tasks that have finished after that
-        cursor, in order, each with its own.
+        """Return a job's state (None: no such job), True if it is over, and its tasks that finished after the
+        cursor.
+
+        The tasks come in order, each with its own cursor.
         """
         asked = _which(job, after, limit)
 
@@ -75,18 +79,18 @@ class Results:
 
 
 class JobResults:
-    """Results of the tasks of one job, in the order in which they finish, each with the cursor to go on after it.
+    """Reads the results of one job in the order in which tasks finish, each with the cursor to continue after it.
 
-    Nothing is held open meanwhile: a slow reader keeps nobody from anything.
+    No transaction is open between two reads: a slow reader delays nobody.
     """
 
     def __init__(self, transact: Transact, job: int, last: tuple[float, int], read: Read, lines: Rows) -> None:
         self.is_over = False
-        """All that there ever will be was handed out; as of the last ``next``."""
+        """True if the last call of ``next`` returned the last results of the job."""
         self.is_unknown = False
-        """There is no such job."""
+        """True if there is no such job."""
         self.last = last
-        """The cursor of the last one that was handed out: ``next`` goes on after it."""
+        """The cursor of the last result that was returned: ``next`` continues after it."""
         self._transact, self._job = transact, job
         self._read, self._lines = read, lines
         self._spec: JobSpec | None = None
@@ -97,7 +101,7 @@ class JobResults:
                 yield each
 
     async def next(self) -> list[tuple[str, TaskResult]]:
-        """Some of those that have finished by now; empty: there are no more yet."""
+        """Return some of the results that are there by now; none if there are no more yet."""
         of_job, asked = {"of_job": self._job}, _which(self._job, self.last, CHUNK)
 
         def work(connection: Connection) -> tuple[bool, JobSpec | None, Sequence[Row[Any]]]:
@@ -123,7 +127,14 @@ class JobResults:
 
 def _end(row: Row[Any]) -> TaskEnd:
     reason = row.verdict or row.reason or ""
-    return TaskEnd(row.number, row.state, row.worker, exit_code=row.exit_code, reason=reason, value=row.value)
+    return TaskEnd(
+        number=row.number,
+        state=row.state,
+        worker=row.worker,
+        exit_code=row.exit_code,
+        reason=reason,
+        value=row.value,
+    )
 
 
 async def _result(task: Row[Any], parameters: dict[str, Scalar], read: Read) -> TaskResult:

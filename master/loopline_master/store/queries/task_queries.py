@@ -1,4 +1,4 @@
-"""Tasks as users see them. A task never started has no row: it is worked out from its job."""
+"""Tasks as users see them. A task that was never started has no row: it is derived from its job."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, Select, and_, exists, func, select
 
-from loopline_master.store.database.database import Transact
+from loopline_master.store.database.transact import Transact
 from loopline_master.store.queries.attempt_queries import attempts_of_task
 from loopline_master.store.queries.job_queries import state_of_absent
 from loopline_master.store.queries.paging import after, number, page_of
@@ -18,7 +18,7 @@ from loopline_shared.rest.bodies import AttemptView, Page, TaskDetail, TaskView,
 from loopline_shared.spec import JobSpec
 from loopline_shared.sweep import task_at
 
-TOLD_BY = and_(  # the attempt that a task is described by: the winner, else the latest
+TOLD_BY = and_(  # the attempt that describes a task: the winner, else the latest
     attempts.c.job == tasks.c.job,
     attempts.c.task == tasks.c.number,
     attempts.c.number == func.coalesce(tasks.c.winner, tasks.c.attempts),
@@ -28,19 +28,22 @@ TASK_ROWS = select(tasks, attempts.c.worker, attempts.c.exit_code, attempts.c.re
 )
 
 
-class Tasks:
+class TaskQueries:
+    """Reads tasks."""
+
     def __init__(self, read: Transact) -> None:
         self._read = read
 
     async def page(
         self, job: int, *, state: TaskState | None = None, cursor: str | None = None, limit: int = 100
     ) -> Page[TaskView] | None:
-        """In order of their numbers; None: there is no such job."""
+        """Return a page of a job's tasks, by number; None if there is no such job."""
         last = after(cursor, number, 0)
         views = await self._read(lambda connection: _views(connection, job, state, last, limit + 1))
         return None if views is None else page_of(views, limit, lambda view: view.number)
 
     async def detail(self, task: TaskId, rows: Rows = no_rows) -> TaskDetail | None:
+        """Return a task with its latest attempts; None if there is no such task."""
         found = await self._read(lambda connection: _found(connection, task))
         if found is None:
             return None
@@ -54,7 +57,7 @@ class Tasks:
 def _views(
     connection: Connection, job_id: int, state: TaskState | None, last: int, limit: int
 ) -> list[TaskView] | None:
-    """The first ``limit`` tasks after number ``last``, from rows and from what has none."""
+    """Return the first ``limit`` tasks after number ``last``, with rows and without."""
     job = connection.execute(select(jobs).where(jobs.c.id == job_id)).one_or_none()
     if job is None:
         return None
@@ -72,7 +75,7 @@ def _views(
 def _found(
     connection: Connection, task: TaskId
 ) -> tuple[JobSpec, TaskView, list[VoteView], list[AttemptView]] | None:
-    """What the database knows of a task."""
+    """Return what the rows say of a task."""
     query = select(jobs, specs.c.spec).join_from(jobs, specs).where(jobs.c.id == task.job)
     job = connection.execute(query).one_or_none()
     if job is None or not 1 <= task.task <= job.task_count:
@@ -85,11 +88,12 @@ def _found(
 
 
 def task_fields(task: Row[Any]) -> dict[str, Any]:
+    """Return the fields of a view that are columns of a task's row."""
     return {**task._mapping, "id": TaskId(task.job, task.number), "reason": task.verdict or task.reason or ""}
 
 
 def _rows(job: int, state: TaskState | None, last: int, limit: int) -> Select[Any]:
-    """The first ``limit`` rows after number ``last``. Their numbers come out of an index alone."""
+    """Return the query for the first ``limit`` rows after number ``last``, whose numbers an index answers."""
     numbers = select(tasks.c.number).where(tasks.c.job == job, tasks.c.number > last)
     if state is not None:
         numbers = numbers.where(tasks.c.state == state)
@@ -111,7 +115,7 @@ def _never_started(job: Row[Any], task: int) -> TaskView:
 
 
 def _absent(connection: Connection, job: int, last: int, until: int, limit: int) -> list[int]:
-    """The first ``limit`` numbers after ``last``, up to ``until``, that have no row: what lies between rows."""
+    """Return the first ``limit`` numbers after ``last``, up to ``until``, that have no row."""
     here = and_(tasks.c.job == job, tasks.c.number > last, tasks.c.number <= until)
     other = tasks.alias("other")
     next_row = select(func.min(other.c.number)).where(other.c.job == job, other.c.number > tasks.c.number)
@@ -125,8 +129,9 @@ def _absent(connection: Connection, job: int, last: int, until: int, limit: int)
 
 
 def _full_prefix(connection: Connection, job: Row[Any]) -> int:
-    """Up to where all of a job's tasks have rows, where that is all the rows it has (tasks mostly start in order):
-    nobody need look for absent ones there. Else 0.
+    """Return the number up to which all tasks of a job have rows, if it has no other rows; otherwise 0.
+
+    Tasks mostly start in order: there are then no gaps to look for.
     """
     mine = tasks.c.job == job.id
     top = connection.scalar(select(func.max(tasks.c.number)).where(mine)) or 0

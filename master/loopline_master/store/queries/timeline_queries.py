@@ -1,4 +1,4 @@
-"""What ran where in a window of time, for drawing: many rows, and of each only what a picture shows."""
+"""Attempts in a window of time, for drawing: many rows, with only the columns that a picture shows."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from sqlalchemy import (
     union_all,
 )
 
-from loopline_master.store.database.database import Transact
+from loopline_master.store.database.transact import Transact
 from loopline_master.store.tables import attempts, jobs, specs
 
 _NAMES_AT_ONCE = 1000
 _a = attempts.c
-_BAR: Sequence[ColumnElement[Any]] = (  # as the database has them: what makes enums and the like of them takes time
+_BAR: Sequence[ColumnElement[Any]] = (  # as the database has them: decoding enums and JSON takes time
     _a.job,
     _a.task,
     _a.number,
@@ -43,7 +43,10 @@ _held_until = func.coalesce(jobs.c.released_at, jobs.c.finished_at)
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """``bars``: rows of ``_BAR``; ``held``: (job, since, until). Each by beginning; names of all jobs in them."""
+    """A window of time. ``bars``: rows of ``_BAR``; ``held``: (job, since, until); ``names``: of all jobs in them.
+
+    Bars and holds are in the order of their beginnings.
+    """
 
     since: float
     until: float
@@ -53,15 +56,18 @@ class Window:
     truncated: bool
 
 
-class Timelines:
+class TimelineQueries:
+    """Reads windows of time."""
+
     def __init__(self, read: Transact) -> None:
         self._read = read
 
     async def window(
         self, since: float, until: float, *, job: int | None = None, worker: str | None = None, limit: int
     ) -> Window:
-        """Attempts that were on their worker, and last tasks that were held, at some time from ``since`` to
-        ``until``: of more than ``limit``, those that began last. ``worker``: only what ran there.
+        """Return the attempts on their workers, and the held last tasks, between ``since`` and ``until``.
+
+        Of more than ``limit``, those that began last. ``worker``: only attempts on it.
         """
         bars, held = _bars(since, until, job, worker, limit), _held(since, until, job, limit)
 
@@ -70,16 +76,25 @@ class Timelines:
             holds = [] if worker is not None else connection.execute(held).all()[::-1]
             names = _names(connection, sorted({row.job for row in (*rows, *holds)}))
             truncated = len(rows) > limit or len(holds) > limit
-            return Window(since, until, list(rows)[-limit:], list(holds)[-limit:], names, truncated)
+            return Window(
+                since=since,
+                until=until,
+                bars=list(rows)[-limit:],
+                held=list(holds)[-limit:],
+                names=names,
+                truncated=truncated,
+            )
 
         return await self._read(work)
 
 
 def _bars(since: float, until: float, job: int | None, worker: str | None, limit: int) -> Select[Any]:
-    """In parts, each of which an index answers: dispatched in the window; on its worker as the window began, and
-    ended since then, or not yet. A window that ends now, as most do, costs nothing for what was long ago.
+    """Return the query for bars, in parts that an index answers each.
+
+    The parts are: dispatched in the window; on its worker when the window began, and ended since then or not yet. A
+    window that ends now, as most do, does not read older rows.
     """
-    before = _a.dispatched_at + 0 < min(since, until)  # as a sum, so that the index on the end is taken
+    before = _a.dispatched_at + 0 < min(since, until)  # a sum, so that the index on the end is used
     parts = [
         _latest(_a.dispatched_at, job, worker, limit, _a.dispatched_at >= since, _a.dispatched_at < until),
         _latest(_a.dispatched_at + 0, job, worker, limit, _a.ended_at >= since, before),

@@ -1,4 +1,4 @@
-"""Who used what for how long: processor time of ended attempts, summed by user, worker or job."""
+"""Usage: processor time of ended attempts, by user, worker or job."""
 
 from __future__ import annotations
 
@@ -6,24 +6,26 @@ from typing import Any
 
 from sqlalchemy import Select, and_, case, func, literal, select
 
-from loopline_master.store.database.database import Transact
+from loopline_master.store.database.transact import Transact
 from loopline_master.store.tables import attempts, jobs, specs
 from loopline_shared.model import AttemptState
 from loopline_shared.rest.bodies import HistoryLine, HistorySubject
 
 _SUBJECTS = {"user": jobs.c.owner, "worker": attempts.c.worker, "job": attempts.c.job}
 _STOPPED = (AttemptState.SUCCEEDED, AttemptState.CANCELLED, AttemptState.CANCELLING)
-_is_vote = and_(attempts.c.asked, attempts.c.state == AttemptState.SUCCEEDED)  # towards a quorum
+_is_vote = and_(attempts.c.asked, attempts.c.state == AttemptState.SUCCEEDED)  # a vote towards a quorum
 _is_loser = and_(~attempts.c.accepted, ~_is_vote, attempts.c.state.in_(_STOPPED))
 _is_lost = attempts.c.state.in_((AttemptState.FAILED, AttemptState.LOST))
 
 
-class History:
+class UsageQueries:
+    """Sums usage."""
+
     def __init__(self, read: Transact) -> None:
         self._read = read
 
     async def by(self, subject: HistorySubject, since: float, until: float, limit: int) -> list[HistoryLine]:
-        """Of attempts that ended between these moments; who used most comes first."""
+        """Return the usage by attempts that ended between these moments; the largest comes first."""
         query = _query(subject).where(attempts.c.ended_at >= since, attempts.c.ended_at < until).limit(limit)
         rows = await self._read(lambda connection: connection.execute(query).all())
         return [HistoryLine(**{**row._mapping, "subject": str(row.subject)}) for row in rows]

@@ -1,4 +1,4 @@
-"""Workers as users see them, with what they have in hand."""
+"""Workers as users see them, with the attempts on them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from sqlalchemy import Connection, Row, Select, case, func, select
 
 from loopline_master.core.entities import OCCUPYING, Grid, Worker
 from loopline_master.core.estimates import measure
-from loopline_master.store.database.database import Transact
+from loopline_master.store.database.transact import Transact
 from loopline_master.store.queries.paging import after, page_of, word
 from loopline_master.store.rows import GRID, WORKERS
 from loopline_master.store.tables import attempts, workers
@@ -21,19 +21,22 @@ from loopline_shared.rest.bodies import LastHour, Page, WorkerView
 _HOUR_S = 3600.0
 
 
-class Workers:
+class WorkerQueries:
+    """Reads workers."""
+
     def __init__(self, read: Transact) -> None:
         self._read = read
 
     async def page(
         self, *, cursor: str | None = None, limit: int = 1000, last_hour: bool = False
     ) -> Page[WorkerView]:
-        """In order of their names; with what each did in the ``last_hour`` if asked."""
+        """Return a page of workers, by name; with their activity in the ``last_hour`` if asked."""
         query = WORKERS.select().where(workers.c.name > after(cursor, word, ""))
         views = await self._views(query.order_by(workers.c.name).limit(limit + 1), last_hour)
         return page_of(views, limit, lambda worker: worker.name)
 
     async def detail(self, name: str, *, last_hour: bool = False) -> WorkerView | None:
+        """Return a worker; None if there is no such worker."""
         found = await self._views(WORKERS.select().where(workers.c.name == name), last_hour)
         return found[0] if found else None
 
@@ -50,7 +53,7 @@ class Workers:
 
 
 def _in_hand(connection: Connection, names: Iterable[str]) -> dict[str, Sequence[Row[Any]]]:
-    """What takes up these workers' slots, or waits there for one, by worker."""
+    """Return the attempts that occupy slots of these workers or wait there for one, by worker."""
     columns = ("worker", "job", "task", "number", "slots", "waiting", "waited_s", "dispatched_at", "expected_s")
     query: Select[Any] = (
         select(*(attempts.c[name] for name in columns))
@@ -62,7 +65,7 @@ def _in_hand(connection: Connection, names: Iterable[str]) -> dict[str, Sequence
 
 
 def _last_hour(connection: Connection, names: Iterable[str], now: float) -> dict[str, Row[Any]]:
-    """What these workers' attempts that ended in the last hour did in it, by worker."""
+    """Return the sums over attempts that ended on these workers in the last hour, by worker."""
     within = case((attempts.c.wall_s > _HOUR_S, _HOUR_S / attempts.c.wall_s), else_=1.0)
     query: Select[Any] = (
         select(
@@ -108,7 +111,7 @@ def _view(
 
 
 def _left_s(attempt: Row[Any], now: float) -> float:
-    """How long it is expected to take still; one that is late may end at any moment."""
+    """Return the expected remaining time of an attempt; 0 if it is late, since it may end at any moment."""
     if attempt.waiting:
         return float(attempt.expected_s)
     return max(0.0, float(attempt.dispatched_at + attempt.waited_s + attempt.expected_s - now))

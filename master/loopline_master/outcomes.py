@@ -1,20 +1,21 @@
-"""Explanations of what is over: where the time went, from the rows."""
+"""Outcomes: explanations of ended jobs and tasks, with where their time went, from the stored rows."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from loopline_master.core.explain.explain_job import counted, spoken
-from loopline_master.store.queries.job_history import Story
+from loopline_master.store.queries.job_history import JobHistory
 from loopline_shared.model import JobState, TaskState
 from loopline_shared.rest.bodies import Explanation, JobView, Reason, TaskDetail
 
 _NOTABLE_S = 1.0
 _LONG = 1.5
-"""The slowest task is spoken of where it took so many times the mean."""
+"""The slowest task is named if it took so many times the mean."""
 
 
-def explain_ended_job(job: JobView, story: Story) -> Explanation:
+def explain_ended_job(job: JobView, story: JobHistory) -> Explanation:
+    """Explain how a job ended, and where its time went."""
     verb = "was" if job.state is JobState.CANCELLED else "has"
     failed = f", {job.tasks.failed} failed" if job.tasks.failed else ""
     sentence = f"it {verb} {job.state}: {job.tasks.succeeded} of {job.task_count} tasks succeeded{failed}"
@@ -25,7 +26,7 @@ def explain_ended_job(job: JobView, story: Story) -> Explanation:
     return Explanation(subject=str(job.id), state=job.state, sentence=told, reasons=reasons)
 
 
-def _reasons(job: JobView, story: Story) -> Iterator[Reason]:
+def _reasons(job: JobView, story: JobHistory) -> Iterator[Reason]:
     if story.chained_s >= _NOTABLE_S:
         detail = f"waited {spoken(story.chained_s)} for the jobs that it came after"
         yield Reason(code="chained", count=job.task_count, detail=detail)
@@ -37,11 +38,11 @@ def _reasons(job: JobView, story: Story) -> Iterator[Reason]:
     ends = {"lost": story.lost, "failed": story.failed, "given back": story.given_back}
     if any(ends.values()):
         detail = ", ".join(f"{count} {how}" for how, count in ends.items() if count)
-        yield Reason(code="attempts", count=sum(ends.values()), detail=f"attempts in vain: {detail}")
+        yield Reason(code="attempts", count=sum(ends.values()), detail=f"unsuccessful attempts: {detail}")
     if story.frozen_s >= _NOTABLE_S:
-        yield Reason(code="frozen", count=1, detail=f"tasks stood frozen for {spoken(story.frozen_s)} in all")
+        yield Reason(code="frozen", count=1, detail=f"tasks were frozen for {spoken(story.frozen_s)} in total")
     if story.replicas_won:
-        detail = f"{counted(story.replicas_won, 'replica')} came first"
+        detail = f"{counted(story.replicas_won, 'replica')} finished first"
         yield Reason(code="replicas", count=story.replicas_won, detail=detail)
     if job.mismatches:
         detail = f"results of {counted(job.mismatches, 'task')} differ between workers"
@@ -54,6 +55,7 @@ def _reasons(job: JobView, story: Story) -> Iterator[Reason]:
 
 
 def explain_ended_task(task: TaskDetail) -> Explanation:
+    """Explain how a task ended."""
     place = f" on {task.worker}" if task.worker else ""
     reason = f": {task.reason}" if task.reason else ""
     verb = "was" if task.state is TaskState.CANCELLED else "has"

@@ -1,10 +1,10 @@
-"""Feeds of results, where what is read from disk and what is told of a commit overtake one another."""
+"""Subscriptions to results, where what is read from disk and what is told of a commit overtake one another."""
 
 from __future__ import annotations
 
 from loopline_master.core.effects import Effects
 from loopline_master.core.entities import Attempt, Grid, Job, Task
-from loopline_master.subscriptions import Feed, Feeds
+from loopline_master.subscriptions import Subscription, Subscriptions
 from loopline_shared.model import AttemptState, JobState, TaskState
 
 NOW = 5.0
@@ -21,20 +21,20 @@ def commit(*numbers: int) -> Effects:
 
 
 def test_what_was_read_from_disk_before_its_commit_was_told_of_does_not_come_again() -> None:
-    sent, behind, feeds = list[int](), list[Feed[int]](), Feeds()
+    sent, behind, subscriptions = list[int](), list[Subscription[int]](), Subscriptions()
 
-    def put(_feed: Feed[int], ends: list[int], _over: JobState | None) -> bool:
+    def put(_subscription: Subscription[int], ends: list[int], _over: JobState | None) -> bool:
         sent.extend(ends)
         return True
 
     def end_of(_job: Job | None, task: Task, _attempt: Attempt) -> int:
         return task.number
 
-    has_read = Feed(1, put, behind.append, end_of, cursor=(NOW, 2), is_live=True)
-    has_not = Feed(1, put, behind.append, end_of, cursor=(NOW - 1, 7), is_live=True)
-    feeds.open(has_read)
-    feeds.open(has_not)
-    feeds.add(commit(1, 2))
+    has_read = Subscription(1, put, behind.append, end_of, cursor=(NOW, 2), is_live=True)
+    has_not = Subscription(1, put, behind.append, end_of, cursor=(NOW - 1, 7), is_live=True)
+    subscriptions.open(has_read)
+    subscriptions.open(has_not)
+    subscriptions.on_commit(commit(1, 2))
     assert sent == [1, 2]
     assert (behind, has_read.cursor, has_read.is_live) == ([has_read], (NOW, 2), False), "it looks at the disk again"
     assert (has_not.cursor, has_not.is_live) == ((NOW, 2), True)

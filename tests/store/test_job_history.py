@@ -2,8 +2,8 @@
 
 from dataclasses import replace
 
-from loopline_master.http.ended_explanations import explain_ended_job
-from loopline_master.store.eta_records import Said
+from loopline_master.outcomes import explain_ended_job
+from loopline_master.store.eta_records import ToldEta
 from loopline_shared.model import AttemptId, AttemptState, JobState, Outcome, Result
 from loopline_shared.rest.bodies import Ledger
 from tests.store.examples import a_job, a_task, a_worker, an_attempt, ended, keep
@@ -35,33 +35,33 @@ async def test_why_a_job_took_so_long(store):
         an_attempt(2, 2, 1, replica=True, **ended(wall_s=2.0, started_at=1.0, ended_at=3.0)),
         an_attempt(3, 2, 1, worker="ant", **ended(wall_s=30.0, started_at=160.0, ended_at=190.0)),
     )
-    explained = explain_ended_job(await store.jobs.view(2), await store.stories.of_job(2))
+    explained = explain_ended_job(await store.jobs.view(2), await store.job_histories.of_job(2))
     assert explained.sentence == (
         "it has succeeded: 3 of 3 tasks succeeded, in 60 s; waited 13 s for the jobs that it came after; "
-        "waited 15 s for a slot; held 30 s behind job 1; attempts in vain: 1 lost; "
-        "tasks stood frozen for 8 s in all; "
-        "1 replica came first; results of 1 task differ between workers; "
+        "waited 15 s for a slot; held 30 s behind job 1; unsuccessful attempts: 1 lost; "
+        "tasks were frozen for 8 s in total; "
+        "1 replica finished first; results of 1 task differ between workers; "
         "its slowest task, 3, ran 30 s on ant (speed 1.5), 2.6 times the mean"
     )
     assert {reason.code: reason.job for reason in explained.reasons}["held"] == 1
-    assert await store.stories.of_job(9) is None
+    assert await store.job_histories.of_job(9) is None
     assert await store.jobs.states([1, 3, 9]) == {1: JobState.SUCCEEDED, 3: JobState.WAITING}
     assert (await store.jobs.view(3)).waiting_for == [2]
 
 
 async def test_forecasts_are_judged_when_their_job_has_completed(store):
-    said = Said(1, 1, 0, 100.0, 150.0, 200.0, 50.0, 100.0)
+    said = ToldEta(1, 1, 0, 100.0, 150.0, 200.0, 50.0, 100.0)
     job = a_job()
     await keep(store, job, a_job(2))
-    await store.forecasts.keep([said, replace(said, job=2, arrival=2), replace(said, moment=25)])
-    await store.forecasts.keep([replace(said, p50_at=999.0)])
-    await store.forecasts.keep([])
-    assert await store.forecasts.judged() == []
+    await store.eta_records.add([said, replace(said, job=2, arrival=2), replace(said, moment=25)])
+    await store.eta_records.add([replace(said, p50_at=999.0)])
+    await store.eta_records.add([])
+    assert await store.eta_records.judged() == []
     await keep(store, replace(job, departure=3, **DONE), new=False)
-    judged = await store.forecasts.judged()
-    assert {(one.said.moment, one.said.p50_at, one.completed_at) for one in judged} == {
+    judged = await store.eta_records.judged()
+    assert {(one.eta.moment, one.eta.p50_at, one.completed_at) for one in judged} == {
         (0, 150.0, 190.0),
         (25, 150.0, 190.0),
     }
     await keep(store, replace(job, arrival=7, departure=8, **DONE), new=False)  # retried: it is another one
-    assert await store.forecasts.judged() == []
+    assert await store.eta_records.judged() == []

@@ -1,0 +1,130 @@
+"""The parts of the master: makes them and connects them."""
+
+from __future__ import annotations
+
+import logging
+from functools import partial
+
+from loopline_master.change_feed import ChangeFeed
+from loopline_master.clock import Clock
+from loopline_master.core.effects import Effects
+from loopline_master.core.events import MasterStarted
+from loopline_master.core.scheduler import Scheduler
+from loopline_master.engine import Engine
+from loopline_master.files.blobs import Blobs
+from loopline_master.files.retained import RetainedFiles
+from loopline_master.files.retention import Retention
+from loopline_master.files.row_files import RowFiles
+from loopline_master.forecaster import Forecaster
+from loopline_master.http.auth import Auth
+from loopline_master.http.live.client_link import ClientLinks
+from loopline_master.http.live.open_streams import OpenStreams
+from loopline_master.http.live.stored_results import StoredResults
+from loopline_master.http.live.streams import FollowedResults
+from loopline_master.http.live.task_output import TaskOutput
+from loopline_master.http.parts import Parts
+from loopline_master.http.token_files import session_key
+from loopline_master.http.web_app import api_document
+from loopline_master.intake import with_files
+from loopline_master.invariant_sampler import InvariantSampler
+from loopline_master.links import WorkerLinks
+from loopline_master.metrics import Metrics
+from loopline_master.notify.notifier import Notifier
+from loopline_master.notify.webhook import Webhooks, secret_in
+from loopline_master.settings import Limits, MasterSettings
+from loopline_master.store import Store
+from loopline_master.submissions.dry_run import DryRuns
+from loopline_master.submissions.key_lock import KeyLock
+from loopline_master.submissions.retries import Retries
+from loopline_master.submissions.submissions import Submissions
+from loopline_master.subscriptions import Subscriptions
+
+log = logging.getLogger(__name__)
+
+
+async def assemble(settings: MasterSettings, store: Store) -> Parts:
+    """Make the parts. The engine then has taken its first step, which starts the scheduler from the stored rows."""
+    snapshot = await store.snapshot()
+    scheduler, metrics, clock = Scheduler(snapshot), Metrics(), Clock(after=snapshot.grid.now)
+    sampler = InvariantSampler(scheduler, metrics)
+    engine = Engine(
+        scheduler,
+        store,
+        clock,
+        max_inbox=settings.limits.max_inbox,
+        after_step=partial(_after_step, metrics, sampler),
+    )
+    engine.post(MasterStarted(settings.scheduler))
+    await engine.turn()
+    parts = Parts(settings, settings.limits, store, scheduler, metrics, sampler, clock, engine, engine.changes)
+    _add_files(parts)
+    _add_submissions(parts)
+    _add_streams(parts)
+    parts.add(_notifier(parts), Forecaster(scheduler, store.eta_records, clock), api_document())
+    return parts
+
+
+def _after_step(metrics: Metrics, sampler: InvariantSampler, effects: Effects, took_s: float) -> None:
+    """Count the step, sample the invariants, and warn of results that differ."""
+    metrics.count(effects, took_s)
+    sampler.after_step()
+    for task in effects.mismatches:
+        log.warning("task %s: two of its results differ; `loopline explain %s` says more", task, task)
+
+
+def _add_files(parts: Parts) -> None:
+    """Add the store of files, and its readers."""
+    settings, limits, store = parts[MasterSettings], parts[Limits], parts[Store]
+    blobs = Blobs(
+        settings.data_dir / "files",
+        limits.max_file_bytes,
+        limits.disk_reserve_bytes,
+        limits.max_unfinished_uploads,
+    )
+    parts.add(
+        blobs,
+        RowFiles(blobs, parts[MasterSettings].scheduler.max_tasks),
+        RetainedFiles(store, blobs),
+        Retention(store, blobs, settings),
+    )
+
+
+def _add_submissions(parts: Parts) -> None:
+    """Add the way of jobs into the grid."""
+    store, engine, lock = parts[Store], parts[Engine], KeyLock()
+    submissions = Submissions(
+        store,
+        engine,
+        blobs=parts[Blobs],
+        rows=parts[RowFiles],
+        lock=lock,
+        notify_commands=parts[MasterSettings].notify_commands,
+    )
+    retries = Retries(store, engine, files=parts[RetainedFiles], retention=parts[Retention], lock=lock)
+    parts.add(submissions, retries, DryRuns(parts[Scheduler], parts[Blobs], parts[RowFiles]))
+
+
+def _add_streams(parts: Parts) -> None:
+    """Add the links of workers and clients, and the parts that send responses without end."""
+    store, engine, blobs, rows = parts[Store], parts[Engine], parts[Blobs], parts[RowFiles]
+    links = WorkerLinks(engine, parts[MasterSettings], rows.complete, partial(with_files, blobs))
+    subscriptions, streams = Subscriptions(), OpenStreams(parts[Limits].max_listeners)
+    engine.changes.add_listener(subscriptions)
+    stored = StoredResults(store, blobs, rows)
+    followed = FollowedResults(stored, subscriptions, parts[Scheduler])
+    output = TaskOutput(
+        store, blobs, files=parts[RetainedFiles], links=links, changes=engine.changes, streams=streams
+    )
+    auth = Auth(store.tokens, session_key(parts[MasterSettings]), required=parts[MasterSettings].tokens)
+    clients = ClientLinks(
+        auth, parts[Submissions], store=store, subscriptions=subscriptions, scheduler=parts[Scheduler]
+    )
+    parts.add(links, subscriptions, streams, stored, followed, output, auth, clients)
+
+
+def _notifier(parts: Parts) -> Notifier:
+    settings = parts[MasterSettings]
+    webhooks = Webhooks(secret_in(settings.data_dir), settings.webhook_hosts)
+    return Notifier(
+        parts[Store], parts[ChangeFeed], parts[Clock], webhooks=webhooks, commands=settings.notify_commands
+    )

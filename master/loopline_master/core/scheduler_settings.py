@@ -1,0 +1,62 @@
+"""Settings that the scheduler decides by. Those of the master are derived from this table (settings.py): a setting is
+added here, with its description and its limits, and then used.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from pydantic import BeforeValidator, Field
+
+from loopline_shared.model import Order
+
+Amount = Annotated[int, Field(ge=1, le=2**53)]
+Period = Annotated[float, Field(gt=0, le=1e9, allow_inf_nan=False)]
+IN_LIMITS = object()
+"""Marks a setting that users find in the table ``limits``."""
+
+
+def _without_limit(value: object) -> object:
+    return None if value == "unlimited" else value
+
+
+@dataclass(frozen=True, slots=True)
+class SchedulerSettings:
+    """All settings that bear on a decision. They are part of the event log, so that a replay decides alike."""
+
+    policy: Annotated[str, Field(description="the scheduling policy")] = "round-robin"
+    order: Annotated[Order, Field(description="the guarantee on the order of completions: hold, deliver or none")] = (
+        Order.HOLD
+    )
+    lease_s: Annotated[Period, Field(description="how long a silent worker is believed to be working")] = 30.0
+    report_every_s: Annotated[Period, Field(description="the longest pause between two reports of a worker")] = 10.0
+    stall_after_s: Annotated[
+        Period, Field(description="a job that no worker can run holds others back for no longer")
+    ] = 60.0
+    max_attempts: Annotated[
+        int, Field(ge=1, le=1000, description="attempts at a task that may fail, unless its job says otherwise")
+    ] = 3
+    max_replicas: Annotated[
+        Annotated[int, Field(ge=1, le=65536)] | None,
+        BeforeValidator(_without_limit),
+        Field(description="attempts of a task at once, or unlimited, unless its job says otherwise"),
+    ] = 2
+    max_jobs: Annotated[Amount, Field(description="unfinished jobs"), IN_LIMITS] = 10_000
+    max_tasks: Annotated[Amount, Field(description="tasks of one job"), IN_LIMITS] = 1_000_000
+    max_workers: Annotated[Amount, Field(description="workers that this master knows"), IN_LIMITS] = 10_000
+    max_programs: Annotated[Amount, Field(description="programs whose past runs are remembered"), IN_LIMITS] = 10_000
+    probation_s: Annotated[
+        float,
+        Field(ge=0, le=1e6, description="quarantine of a worker on which tasks fail: it gets no new tasks; 0: none"),
+    ] = 60.0
+    max_probation_s: Annotated[
+        Period, Field(description="the longest quarantine; each one lasts twice as long as the one before")
+    ] = 3600.0
+    ahead_s: Annotated[
+        float,
+        Field(ge=0, le=3600, description="expected work that is prefetched, for each slot of a worker; 0: none"),
+    ] = 0.0  # as an older log means it; the master's own default is 1
+    max_ahead: Annotated[int, Field(ge=0, le=1000, description="the most tasks that are prefetched to a worker")] = (
+        256
+    )

@@ -1,0 +1,50 @@
+"""Secrets that the master's first start writes: the tokens for this user's own tools, and the session key."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from pathlib import Path
+from secrets import token_bytes
+
+from loopline_master.files.private_files import read_private, write_private
+from loopline_master.http.auth import Auth
+from loopline_master.settings import MasterSettings
+from loopline_shared.rest.access import Role
+
+_KEY_BYTES = 32
+
+
+def session_key(settings: MasterSettings) -> bytes:
+    """Return the key that seals session cookies; create it if there is no valid one."""
+    file = _token_folder(settings) / "session-key"
+    with suppress(ValueError):
+        if len(key := bytes.fromhex(read_private(file))) >= _KEY_BYTES:
+            return key
+    key = token_bytes(_KEY_BYTES)
+    write_private(file, key.hex())
+    return key
+
+
+async def write_first_tokens(auth: Auth, settings: MasterSettings) -> None:
+    """Write a token for this user's command line, and one for workers, unless valid ones are there."""
+    folder = _token_folder(settings)
+    also = [settings.worker_token_file] if settings.worker_token_file else []
+    await _leave_token(auth, "admin", [folder / "admin"])
+    await _leave_token(auth, "worker", [folder / "worker", *also])
+
+
+def _token_folder(settings: MasterSettings) -> Path:
+    folder = settings.data_dir / "tokens"
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    folder.chmod(0o700)
+    return folder
+
+
+async def _leave_token(auth: Auth, role: Role, files: list[Path]) -> None:
+    secret = read_private(files[0])
+    caller = await auth.by_secret(secret)
+    if caller is None or caller.role != role:
+        secret = (await auth.create(role, role)).secret
+    for file in files:
+        if read_private(file) != secret:
+            write_private(file, secret)

@@ -1,0 +1,79 @@
+"""The web application: the REST API, the links and the page, on one port."""
+
+from __future__ import annotations
+
+import errno
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from aiohttp import web
+
+from loopline_master.dashboard.pages import add_page
+from loopline_master.http.api_docs import ApiDocument
+from loopline_master.http.live.open_streams import OpenStreams
+from loopline_master.http.openapi import document
+from loopline_master.http.parts import PARTS, Parts
+from loopline_master.http.problems import problems
+from loopline_master.http.routes import all_operations
+from loopline_master.links import WorkerLinks
+from loopline_master.settings import MasterSettings
+from loopline_master.timings import STOP_WITHIN_S
+from loopline_shared.errors import LooplineError
+
+OPERATIONS = all_operations()
+
+
+def api_document() -> ApiDocument:
+    """Return the description of all operations."""
+    return ApiDocument(lambda: json.dumps(document(OPERATIONS)))
+
+
+def web_app(parts: Parts) -> web.Application:
+    """Return the application, which serves its handlers the parts that their signatures name."""
+    app = web.Application(middlewares=[problems], client_max_size=parts[MasterSettings].limits.max_body_bytes)
+    app[PARTS] = parts
+    app.on_response_prepare.append(_harden)
+    app.on_shutdown.append(_disconnect)
+    for operation in OPERATIONS:
+        operation.check_parts(parts)
+        app.router.add_route(operation.method, operation.route, operation.serve)
+    add_page(app)
+    return app
+
+
+@asynccontextmanager
+async def listening(settings: MasterSettings, app: web.Application) -> AsyncIterator[str]:
+    """Serve the application; yields its address. Raises LooplineError if the port cannot be opened."""
+    runner = web.AppRunner(app, access_log=None, handler_cancellation=True, shutdown_timeout=STOP_WITHIN_S)
+    await runner.setup()
+    try:
+        site = web.TCPSite(runner, settings.host, settings.port)
+        try:
+            await site.start()
+        except OSError as error:
+            raise _cannot_listen(settings, error) from error
+        yield f"http://{f'[{settings.host}]' if ':' in settings.host else settings.host}:{site.port}"
+    finally:
+        await runner.cleanup()
+
+
+def _cannot_listen(settings: MasterSettings, error: OSError) -> LooplineError:
+    place = f"{settings.host}:{settings.port}"
+    if error.errno == errno.EADDRINUSE:
+        hint = "is a master running already? Stop it, or choose another port with --port"
+        return LooplineError("port_in_use", f"{place} is in use by another program", hint)
+    hint = "choose another --host or --port"
+    return LooplineError("cannot_listen", f"cannot listen on {place}: {error.strerror}", hint)
+
+
+async def _harden(_request: web.Request, response: web.StreamResponse) -> None:
+    """Forbid browsers to guess an answer's type, to run what a user wrote, and to cache unless the answer says so."""
+    response.headers.setdefault("X-Content-Type-Options", "nosniff")
+    response.headers.setdefault("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'; sandbox")
+    response.headers.setdefault("Cache-Control", "no-store")
+
+
+async def _disconnect(app: web.Application) -> None:
+    app[PARTS][OpenStreams].cancel_all()
+    app[PARTS][WorkerLinks].close_all()

@@ -1,0 +1,66 @@
+"""Dependencies on jobs that have left the scheduler's memory: their end states are read from the rows for it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TypeVar
+
+from loopline_master.core.effects import Done, Submitted
+from loopline_master.core.events import JobRetried, JobSubmitted
+from loopline_master.engine import Engine
+from loopline_master.store import Store
+from loopline_master.submissions.key_lock import KeyLock
+from loopline_shared.errors import LooplineError
+from loopline_shared.model import JobState
+
+RETRIES = "retries"
+"""The key under which jobs are retried, one at a time: no other retry changes what one has read of ended jobs
+before the step that takes it in."""
+
+TRIES = 5
+_UNSUCCESSFUL = (JobState.FAILED, JobState.CANCELLED)
+Dependent = TypeVar("Dependent", JobSubmitted, JobRetried)
+
+
+class Predecessors:
+    """Asks the engine to take in jobs that depend on others."""
+
+    def __init__(self, store: Store, engine: Engine, lock: KeyLock) -> None:
+        self._store, self._engine, self._lock = store, engine, lock
+
+    async def submit(self, event: JobSubmitted) -> Done | Submitted:
+        """Submit a job whose predecessors may have ended.
+
+        A predecessor that ended without success may be retried at any time: it is read under the lock of retries.
+        """
+        informed = await self._informed(event)
+        if not any(state in _UNSUCCESSFUL for state in informed.ended.values()):
+            try:
+                return await self._engine.ask(informed)
+            except LooplineError as error:
+                if error.code != "changed_meanwhile":
+                    raise
+        return await self._lock.run(RETRIES, self.ask(event))
+
+    async def ask(self, event: Dependent) -> Done | Submitted:
+        """Read the predecessors and ask the engine; the caller holds the lock of retries.
+
+        A predecessor that was running when it was read may end before the step: then it is read again.
+        """
+        for _ in range(TRIES - 1):
+            try:
+                return await self._engine.ask(await self._informed(event))
+            except LooplineError as error:
+                if error.code != "changed_meanwhile":
+                    raise
+        return await self._engine.ask(await self._informed(event))
+
+    async def _informed(self, event: Dependent) -> Dependent:
+        after = (event.spec if isinstance(event, JobSubmitted) else event.job.spec).after
+        states = await self._store.jobs.states(after)
+        unknown = sorted(set(after).difference(states))
+        if unknown:
+            message = f"it is to run after job {unknown[0]}, which does not exist"
+            raise LooplineError("no_such_job", message, "loopline jobs lists the jobs", status=422)
+        ended = {job: state for job, state in states.items() if state in (*_UNSUCCESSFUL, JobState.SUCCEEDED)}
+        return replace(event, ended=ended)

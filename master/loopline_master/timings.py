@@ -1,0 +1,39 @@
+"""Timing constants that depend on one another or on a setting: in seconds, unless the comment says otherwise.
+
+Constants that stand alone stay in the files that use them. Settings that users change are in settings.py.
+"""
+
+from __future__ import annotations
+
+# Links of workers and clients, and the end of the master.
+HELLO_WITHIN_S = 10.0  # a new link without a Hello is closed; as long as report_every_s by default
+CLOSE_WITHIN_S = 2.0  # for the closing handshake; a link that takes twice as long is aborted
+STOP_WITHIN_S = 3.0  # for open requests when the master stops: longer than CLOSE_WITHIN_S, so that links can close
+
+# Streams to clients.
+STILL_HERE_EVERY_S = 15.0  # an empty line on a silent stream, a ping on a client's link; proxies wait 30 or more
+STREAM_REST_S = 0.1  # the longest pause after a read or an event: later changes are sent together
+STREAM_REST_SHARE = 4.0  # the pause after a read is so many times the time of the read, up to STREAM_REST_S
+OUTPUT_LOOK_AGAIN_S = 1.0  # between looks at a silent task; a change of its job ends it, after STREAM_REST_S
+
+# ETAs.
+ETA_FRESH_FOR_S = 1.0  # an outlook is computed at most so often ...
+ETA_FRESH_SHARE = 20  # ... and kept for so many times as long as it took: at most 5 % of the processor
+ETA_CALIBRATE_EVERY_S = 2.0  # the calibration is read at most so often, after an outlook: not below ETA_FRESH_FOR_S
+
+# Notifications: the n-th retry comes NOTIFY_FIRST_PAUSE_S * 2**n later, up to NOTIFY_LONGEST_PAUSE_S.
+NOTIFY_FIRST_PAUSE_S = 1.0
+NOTIFY_LONGEST_PAUSE_S = 3600.0
+NOTIFY_TRIES = 30  # tries, which with these pauses take about a day
+NOTIFY_LOOK_EVERY_S = 0.5  # the shortest time between two looks into the outbox: below NOTIFY_FIRST_PAUSE_S
+WEBHOOK_WITHIN_S = 10.0  # for one webhook
+COMMAND_WITHIN_S = 60.0  # for one command, which keeps a place from other notifications for so long
+
+# Files.
+FIRST_PRUNE_AFTER_S = 300.0  # after the start, if prune_every_s is not shorter: workers return and bring files first
+RETAINED_FOR_S = 0.1  # a file retained so recently is not touched again, hence not removed; far below file_grace_s
+
+# Supervision.
+LAG_EVERY_S = 5.0  # the lag of the event loop is measured
+READY_WITHIN_S = 5.0  # the database must answer /readyz
+INVARIANT_SAMPLE_EVERY_S = 5.0  # a sample takes up to about 6 ms with 9,000 jobs: 0.1 % of the time

@@ -1,0 +1,85 @@
+"""A running master samples the scheduler's invariants; a breach is logged and counted, and work goes on."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+import pytest
+
+from loopline_master import invariant_sampler
+from loopline_master.core.index.intervals import Ranges
+from loopline_master.core.scheduler import Scheduler
+from loopline_master.core.state import State
+from tests.api.bench import Bench, until
+
+
+@pytest.fixture(autouse=True)
+def _a_sample_after_every_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(invariant_sampler, "INVARIANT_SAMPLE_EVERY_S", 0.0)
+
+
+async def counts(master: Bench) -> tuple[float, float]:
+    text = (await master.ask("GET", "//metrics")).content.decode()
+    values = dict(line.rsplit(" ", 1) for line in text.splitlines() if not line.startswith("#"))
+    return float(values["loopline_invariant_samples_total"]), float(values["loopline_invariant_breaches_total"])
+
+
+async def test_samples_of_a_sound_scheduler_find_nothing(master: Bench) -> None:
+    job = await master.submit(parameters={"i": {"range": [1, 5]}})
+    async with master.worker(slots=2):
+        await until(lambda: _is_over(master, job))
+    samples, breaches = await counts(master)
+    assert samples > 0
+    assert breaches == 0
+
+
+def a_task_that_was_never_started_is_forgotten(state: State, job: int) -> None:
+    state.fresh[job] = Ranges()
+
+
+def a_slot_is_counted_twice(state: State, job: int) -> None:
+    state.index.attempts.used["w1"] += 1
+
+
+def an_attempt_is_over_but_kept(state: State, job: int) -> None:
+    next(attempt for attempt in state.attempts.values() if attempt.job == job).ended_at = 1.0
+
+
+def a_worker_is_in_quarantine_for_no_reason(state: State, job: int) -> None:
+    state.workers["w1"].probation_until = 1e12
+
+
+@pytest.mark.parametrize(
+    "plant",
+    [
+        a_task_that_was_never_started_is_forgotten,
+        a_slot_is_counted_twice,
+        an_attempt_is_over_but_kept,
+        a_worker_is_in_quarantine_for_no_reason,
+    ],
+)
+async def test_a_breach_is_logged_and_counted(
+    master: Bench, caplog: pytest.LogCaptureFixture, plant: Callable[[State, int], None]
+) -> None:
+    job = await master.submit(parameters={"i": {"range": [1, 5]}}, max_replicas=1)
+    async with master.worker(slots=2, does=lambda run: None) as worker:
+        await until(lambda: _has_begun(worker))
+        samples, breaches = await counts(master)
+        assert (samples > 0, breaches) == (True, 0)
+        plant(master.parts[Scheduler].state, job)
+        with caplog.at_level(logging.ERROR):
+            sampler = master.parts[invariant_sampler.InvariantSampler]
+            sampler.sample()
+        after = await counts(master)  # a step of the engine may have sampled, too
+        assert after[0] > samples
+        assert after[1] > 0
+        assert "breaks an invariant" in caplog.text
+
+
+async def _has_begun(worker: object) -> bool:
+    return len(worker.holding) == 2  # type: ignore[attr-defined]
+
+
+async def _is_over(master: Bench, job: int) -> bool:
+    return (await master.get(f"/jobs/{job}"))["finished_at"] is not None

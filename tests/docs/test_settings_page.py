@@ -1,0 +1,25 @@
+"""The page of settings has each one of them, as the programs load it."""
+
+from __future__ import annotations
+
+import re
+import runpy
+from pathlib import Path
+
+from loopline_master.settings import Limits, MasterSettings
+from loopline_worker.settings import WorkerSettings
+
+DOCS = Path(__file__).parents[2] / "docs"
+
+
+def test_it_is_up_to_date() -> None:
+    generated = runpy.run_path(str(DOCS / "settings.py"))["page"]()
+    assert (DOCS / "settings.md").read_text("utf-8") == generated, "run: python docs/settings.py"
+
+
+def test_each_setting_is_there() -> None:
+    text = (DOCS / "settings.md").read_text("utf-8")
+    for model in (MasterSettings, Limits, WorkerSettings):
+        for name in model.model_fields:
+            if name != "limits":
+                assert re.search(rf"^\| `{name}` \| [^|]+ \| .* \|$", text, re.MULTILINE), name
