@@ -4,6 +4,8 @@ worker is idle and would be done with it earlier. Nothing of it has run, so that
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from loopline_master.core import lifecycle
 from loopline_master.core.entities import Attempt, Job, Worker
 from loopline_master.core.estimates import measure
@@ -18,7 +20,7 @@ _OFFER_TO = 8
 """... and so many idle workers at each step."""
 
 
-def relieve(state: State, view: View, *, unless_ready: bool) -> None:
+def relieve(state: State, view: View, *, unless_ready: bool) -> Iterator[None]:
     """Have idle workers begin what only waits elsewhere; ``unless_ready``: none that could start something else, for
     that is the policy's affair. (What has not begun at all comes before replicas.)
     """
@@ -28,6 +30,7 @@ def relieve(state: State, view: View, *, unless_ready: bool) -> None:
             continue
         while state.index.room.free_slots(worker) > 0 and (attempt := _worth_moving(state, view, worker)):
             _move(state, attempt, worker)
+            yield
 
 
 def take_back_from(state: State, worker: Worker, reason: str) -> None:
@@ -46,8 +49,6 @@ def _move(state: State, attempt: Attempt, worker: Worker) -> None:
     job = state.jobs[attempt.job]
     lifecycle.cancel_attempt(state, attempt, f"worker {worker.name} could begin it earlier")
     lifecycle.start_attempt(state, job, attempt.task, worker)
-    state.settle()
-    state.settle_queues()
 
 
 def _worth_moving(state: State, view: View, worker: Worker) -> Attempt | None:

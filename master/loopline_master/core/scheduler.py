@@ -32,6 +32,7 @@ from loopline_master.core.frames import Outbox
 from loopline_master.core.policies import REGISTRY, Policy, first_come
 from loopline_master.core.policies.view import Placement, View
 from loopline_master.core.reconcile import reconcile
+from loopline_master.core.rules import dependencies, quarantine
 from loopline_master.core.snapshot import Snapshot
 from loopline_master.core.state import State
 
@@ -60,13 +61,14 @@ class Scheduler:
             if isinstance(event, WorkerReported) and not self.state.is_due:
                 replies.append(self._report(event))
             else:
-                self._settle()
+                self._flush()
                 replies.append(self._apply(event))
-        self._settle()
-        membership.expire(self.state)
-        lifecycle.complete_jobs(self.state)
+        self._flush()
+        for let_time_do_its_part in (quarantine.expire, membership.expire_leases, membership.stall):
+            let_time_do_its_part(self.state)
+            self.state.flush()
+        self._complete()
         self._plan(REGISTRY[self.state.settings.policy])
-        self.state.settle_queues()
         self.state.effects.assigns = self._outbox.seal(self.state)
         return self.state.gather()
 
@@ -83,12 +85,17 @@ class Scheduler:
         """When a step is due although nothing has happened; None: never."""
         return membership.wake_at(self.state)
 
-    def _settle(self) -> None:
-        """What one Report brings bears on what another means only where a job ends with it: so many are settled as
-        one. Other events find the index as things are.
-        """
-        self.state.settle()
-        lifecycle.complete_jobs(self.state)
+    def _flush(self) -> None:
+        """Whatever comes next finds the indexes as things are, and no job that could have completed."""
+        self.state.flush()
+        self._complete()
+
+    def _complete(self) -> None:
+        """A job that leaves may let others complete, and lets those enter that waited for it."""
+        while job := lifecycle.complete_next(self.state):
+            self.state.flush()
+            dependencies.release_followers(self.state, job)
+            self.state.flush()
 
     def _apply(self, event: Event) -> Reply:
         match event:
@@ -147,8 +154,8 @@ class Scheduler:
 
     def _relieve(self, *, unless_ready: bool) -> None:
         if self.state.index.attempts.queues.of_worker and self.state.index.room.idle.order:
-            self.state.settle_queues()
-            retract.relieve(self.state, self._view, unless_ready=unless_ready)
+            for _ in retract.relieve(self.state, self._view, unless_ready=unless_ready):
+                self.state.flush()
 
     def _grant(self, wish: Placement) -> bool:
         """Carry out a wish if it may be; a wish for a held task spends its job's turn all the same."""
@@ -162,22 +169,20 @@ class Scheduler:
         is_held = is_fresh and state.index.is_held(job)
         job.cursor, state.grid.pointer = task, job.arrival
         if is_held:
-            state.save_job(job)
+            state.put(job)
         else:
             if not is_fresh:
                 lifecycle.withdraw(state, job.task_id(task), f"worker {worker.name} could begin it at once")
             lifecycle.start_attempt(state, job, task, worker)
-        state.settle()
+        state.flush()
         return not is_held
 
     def _send_ahead(self, wishes: Iterator[Placement]) -> None:
         """Carry out what may be. ``wishes`` ends by itself where nothing more may (View.workers_with_room); where
         there is much, it goes on in the next step.
         """
-        self.state.settle_queues()
         for wish in islice(wishes, _MOST_AHEAD):
-            if self._send(wish):
-                self.state.settle_queues()
+            self._send(wish)
 
     def _send(self, wish: Placement) -> bool:
         """Have a task wait at a worker for a slot, if it may."""
@@ -188,7 +193,7 @@ class Scheduler:
             return False
         job.cursor, self.state.grid.pointer = wish.task, job.arrival
         lifecycle.start_attempt(self.state, job, wish.task, worker, ahead=True)
-        self.state.settle()
+        self.state.flush()
         return True
 
     def _may_start(self, job: Job, task: int, worker: Worker, *, is_fresh: bool) -> bool:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Annotated, Generic, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema
 
 from loopline_shared.model import (
     AttemptId,
@@ -27,6 +27,18 @@ from loopline_shared.model import (
 )
 from loopline_shared.scalar import Scalar
 from loopline_shared.spec import JobSpec
+
+PlainAttemptState = Annotated[
+    AttemptState,
+    WithJsonSchema(
+        {
+            "type": "string",
+            "enum": sorted({state.without_phase.value for state in AttemptState}),
+            "description": "prefetched is dispatched here, frozen is running, retracting is cancelling: see phase",
+        }
+    ),
+]
+"""For one release more, clients read the names that they know."""
 
 
 class Body(BaseModel):
@@ -166,7 +178,8 @@ class Preview(Body):
 class AttemptView(Body):
     id: AttemptId
     worker: str
-    state: AttemptState
+    state: PlainAttemptState
+    phase: AttemptState | None = Field(None, description="its state to the letter; null: of a master that says none")
     replica: bool
     frozen: bool  # it stands still, for the sake of the computer's owner
     waiting: bool = False  # it was sent to its worker, and waits there for a slot

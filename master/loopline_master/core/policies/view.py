@@ -107,7 +107,7 @@ class View:
                 is_any_short = least / measure.speed_of(grid, worker) <= ahead_s
                 if is_any_short and self._has_room(name):
                     yield worker
-                    if changes != full.changes:
+                    if changes != self._room.full.changes:
                         is_over = False
                         break
                 passed_over += 1
@@ -135,7 +135,7 @@ class View:
         """How long a task may be expected to take that is sent to wait at this worker; 0: none may."""
         name, ahead_s = worker.name, self._state.ahead_s
         left_s = ahead_s * worker.offered - self._attempts.queues.work_ms.get(name, 0) / 1e3
-        if left_s <= 0 or not self._has_room(name) or not self._room.is_full(worker, self._attempts):
+        if left_s <= 0 or not self._has_room(name) or not self._room.is_full(worker):
             return 0.0
         return left_s if left_s < ahead_s else ahead_s
 
