@@ -116,13 +116,28 @@ class TaskState(StrEnum):
 
 
 class AttemptState(StrEnum):
-    DISPATCHED = "dispatched"
+    DISPATCHED = "dispatched"  # to begin at once
+    PREFETCHED = "prefetched"  # dispatched, to wait at its worker for a slot
     RUNNING = "running"
+    FROZEN = "frozen"  # it has begun, and stands still for the sake of the computer's owner
     SUCCEEDED = "succeeded"
     FAILED = "failed"
-    CANCELLING = "cancelling"
+    CANCELLING = "cancelling"  # its cancel is on the way; it takes up its slots until it is gone
+    RETRACTING = "retracting"  # the same of one that waits at its worker, and takes up none
     CANCELLED = "cancelled"
     LOST = "lost"
+
+    @property
+    def without_phase(self) -> AttemptState:
+        """The state as it was called before PREFETCHED, FROZEN and RETRACTING were states."""
+        return _WITHOUT_PHASE.get(self, self)
+
+
+_WITHOUT_PHASE = {
+    AttemptState.PREFETCHED: AttemptState.DISPATCHED,
+    AttemptState.FROZEN: AttemptState.RUNNING,
+    AttemptState.RETRACTING: AttemptState.CANCELLING,
+}
 
 
 class Order(StrEnum):

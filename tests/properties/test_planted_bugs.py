@@ -81,7 +81,7 @@ def a_voter_is_asked_again(patch: Patch) -> None:
 
 
 def slots_of_what_is_cancelled_are_given_away_while_it_runs(patch: Patch) -> None:
-    patch.setitem(attempts._IN_A_SLOT, AttemptState.CANCELLING, attempts._KEPT)
+    patch.setitem(attempts._ROLES, AttemptState.CANCELLING, attempts._KEPT)
 
 
 def nobody_is_released(patch: Patch) -> None:
@@ -92,7 +92,7 @@ reached = quorum.decides
 
 
 def what_has_begun_still_counts_as_waiting(patch: Patch) -> None:
-    patch.setattr(reconcile, "_note", lambda grid, attempt, held: None)
+    patch.setattr(reconcile, "_has_begun", lambda grid, attempt, held: None)
 
 
 BUGS = [

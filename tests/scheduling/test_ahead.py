@@ -37,7 +37,7 @@ def test_short_tasks_wait_where_every_slot_is_taken(policy: str) -> None:
     queueing.submit(10, 10.0)
     assert (len(queueing.running("a")), len(queueing.waiting("a"))) == (6, 4)
     waiting = [row(queueing, attempt) for attempt in queueing.waiting("a")]
-    assert all(attempt.waiting and attempt.state is AttemptState.DISPATCHED for attempt in waiting)
+    assert all(attempt.state is AttemptState.PREFETCHED for attempt in waiting)
 
 
 @pytest.mark.parametrize("policy", QUEUEING)
@@ -132,7 +132,7 @@ def test_the_first_of_the_queue_begins_without_a_frame_and_its_time_counts_from_
     ended = queueing.end(AttemptId(1, 1, 1), wall_s=1.5)
     assert not ended.assigns["a"].run
     second = row(queueing, AttemptId(1, 2, 1))
-    assert (second.state, second.waiting, second.waited_s) == (AttemptState.RUNNING, False, 1.5)
+    assert (second.state, second.waited_s) == (AttemptState.RUNNING, 1.5)
     assert second.started_at == queueing.now
 
 
@@ -153,7 +153,7 @@ def test_what_waits_moves_to_a_worker_that_falls_idle_in_one_step() -> None:
     queueing.workers("a")
     queueing.submit(3, 3.0)
     moved = queueing.join("b")
-    assert states(moved)["1.3.1"] is AttemptState.CANCELLING
+    assert states(moved)["1.3.1"] is AttemptState.RETRACTING
     assert [str(attempt) for attempt in queueing.running("b")] == ["1.3.2"]
     assert not row(queueing, AttemptId(1, 3, 2)).replica
     assert [str(attempt) for attempt in queueing.running("a")] == ["1.1.1", "1.2.1"]
@@ -223,7 +223,7 @@ def test_a_task_that_was_to_begin_at_once_does_not_wait_if_it_is_long() -> None:
     queueing.agents["a"].facts = facts(0)  # so that it says that it waits
     queueing.report("a")
     assert attempt.id not in queueing.agents["a"].running
-    assert row(queueing, attempt.id).state is AttemptState.CANCELLING
+    assert row(queueing, attempt.id).state is AttemptState.RETRACTING
 
 
 def test_nor_if_it_is_wide() -> None:
@@ -238,7 +238,7 @@ def test_nor_if_it_is_wide() -> None:
     queueing.step(JobSubmitted("user", spec(1, 0.5)), deliver=False)
     agent.facts = facts(3)  # it begins; what crosses its report is not yet there
     queueing.report("a")
-    assert row(queueing, wide).state is AttemptState.CANCELLING
+    assert row(queueing, wide).state is AttemptState.RETRACTING
     queueing.report("a")
     assert queueing.running("a") == [AttemptId(1, 1, 1), AttemptId(3, 1, 1)]
 

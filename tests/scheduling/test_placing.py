@@ -32,8 +32,8 @@ def far(grid: Grid, name: str, delay_s: float) -> None:
     """Its network is slow."""
     worker = grid.scheduler.state.workers[name]
     worker.load = replace(worker.load or Load(1), delay_s=delay_s)
-    grid.scheduler.state.save_worker(worker)
-    grid.scheduler.state.settle()
+    grid.scheduler.state.put(worker)
+    grid.scheduler.state.flush()
 
 
 def place_of(grid: Grid, job: int) -> list[str]:
@@ -162,8 +162,8 @@ def owner_leaves(grid: Grid, name: str, left: float) -> None:
     worker = grid.scheduler.state.workers[name]
     assert worker.load is not None
     worker.load = replace(worker.load, spare_cpu=left)
-    grid.scheduler.state.save_worker(worker)
-    grid.scheduler.state.settle()
+    grid.scheduler.state.put(worker)
+    grid.scheduler.state.flush()
 
 
 @pytest.mark.parametrize("row", TABLE, ids=lambda row: row.name)

@@ -238,7 +238,7 @@ def test_every_policy_leaves_it_out(policy: str) -> None:
     grid.workers("a", "b", "c")
     worker = grid.scheduler.state.workers["b"]
     worker.probation_until, worker.probations = grid.now + 60.0, 1
-    grid.scheduler.state.save_worker(worker)
-    grid.scheduler.state.settle()
+    grid.scheduler.state.put(worker)
+    grid.scheduler.state.flush()
     grid.submit(9)
     assert [len(grid.running(name)) for name in "abc"] == [1, 0, 1]

@@ -32,10 +32,14 @@ from loopline_shared.model import (
 from loopline_shared.spec import JobSpec
 from loopline_shared.sweep import Sweep
 
-LIVE = (AttemptState.DISPATCHED, AttemptState.RUNNING)
+LIVE = (AttemptState.DISPATCHED, AttemptState.PREFETCHED, AttemptState.RUNNING, AttemptState.FROZEN)
 """An attempt that may yet bring its task's result, as far as is known."""
-OCCUPYING = (AttemptState.DISPATCHED, AttemptState.RUNNING, AttemptState.CANCELLING)
+SEATED = (AttemptState.DISPATCHED, AttemptState.RUNNING, AttemptState.FROZEN, AttemptState.CANCELLING)
 """An attempt that takes up slots on its worker."""
+UNSEATED = (AttemptState.PREFETCHED, AttemptState.RETRACTING)
+"""An attempt that waits at its worker for a slot, as far as is known."""
+OCCUPYING = (*SEATED, *UNSEATED)
+"""An attempt that is on its worker."""
 
 _new = tuple.__new__
 """Makes an id at half the price: thousands a second are made."""
@@ -52,7 +56,7 @@ MAX_FREEZES = 50
 """So many of an attempt's latest freezes are kept."""
 
 MAX_TAKEN_DOWN = 3
-"""A task that took workers down so often fails (downfall.py)."""
+"""A task that took workers down so often fails (rules/agent_deaths.py)."""
 
 UNKNOWN_WEIGHT = 1e300
 """A job of unknown size counts as larger than any other."""
@@ -222,10 +226,8 @@ class Attempt:
     state: AttemptState = AttemptState.DISPATCHED
     expected_s: float = 0.0  # how long it was expected to take as it was dispatched
     asked: bool = False  # it was started because its job's quorum needs it
-    frozen: bool = False  # it stands still, for the sake of the computer's owner
     freezes: tuple[Freeze, ...] = ()  # the latest MAX_FREEZES, as its worker reported them
-    waiting: bool = False  # it was sent ahead: it takes up no slot, but waits at its worker for one
-    waited_s: float = 0.0  # ... for so long before it began
+    waited_s: float = 0.0  # prefetched, for so long before it began
     sent: int = 0  # the Assign of this session that carried its last command; 0: none yet
     started_at: float | None = None
     ended_at: float | None = None  # None while lost: the laptop may come back
@@ -258,26 +260,29 @@ class Attempt:
     @property
     def is_queued(self) -> bool:
         """It waits at its worker for a slot, and may be taken back at no cost: nothing of it ran."""
-        return self.waiting and self.state in LIVE
+        return self.state is AttemptState.PREFETCHED
 
     @property
     def is_seated(self) -> bool:
         """It takes up its slots."""
-        return self.state in OCCUPYING and not self.waiting
+        return self.state in SEATED
 
     @property
     def is_over(self) -> bool:
         """Neither does it occupy slots, nor may it come back: the scheduler forgets it."""
         return self.ended_at is not None
 
+    @property
+    def stands_still(self) -> bool:
+        """As its worker said last; also of one that is being cancelled."""
+        return bool(self.freezes) and self.freezes[-1][1] is None
+
     def freeze(self, now: float) -> None:
-        self.frozen = True
         self.freezes = (*self.freezes, (now, None))[-MAX_FREEZES:]
 
     def thaw(self, now: float) -> None:
         """It moves again, or is no longer there to stand still."""
-        self.frozen = False
-        if self.freezes and self.freezes[-1][1] is None:
+        if self.stands_still:
             self.freezes = (*self.freezes[:-1], (self.freezes[-1][0], now))
 
 
@@ -331,14 +336,12 @@ class Program:
     works: list[float] = field(init=False, repr=False, compare=False)  # of the window, the least first ...
     wholes: list[float] = field(init=False, repr=False, compare=False)  # ... and without the shares that they had
     foreseen: Prediction | None = field(default=None, init=False, repr=False, compare=False)  # from the window
+    key: ProgramKey = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
+        self.key = (self.owner, self.name, self.folder)
         self.works = sorted(run.work for run in self.window)
         self.wholes = sorted(run.work / run.share for run in self.window)
-
-    @property
-    def key(self) -> ProgramKey:
-        return (self.owner, self.name, self.folder)
 
 
 @dataclass(frozen=True, slots=True)

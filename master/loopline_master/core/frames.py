@@ -12,7 +12,8 @@ _INPUT_CHARACTERS = 150
 """Of an input of a task's own, beside its path."""
 
 
-_DISPATCHED, _CANCELLING = AttemptState.DISPATCHED, AttemptState.CANCELLING
+_TO_RUN = (AttemptState.DISPATCHED, AttemptState.PREFETCHED)
+_TO_CANCEL = (AttemptState.CANCELLING, AttemptState.RETRACTING)
 
 
 class Outbox:
@@ -46,14 +47,14 @@ class Outbox:
 
     def _command(self, state: State, attempt: Attempt, worker: Worker) -> None:
         name = worker.name
-        if attempt.state is _DISPATCHED:
+        if attempt.state in _TO_RUN:
             runs = self._runs.get(name)
             if runs is None:
                 runs = self._runs[name] = []
             elif len(runs) >= MAX_LONG_RUNS_PER_ASSIGN and not self._has_space(name, runs):
                 return
             runs.append(state.jobs[attempt.job].runs.run(attempt.id))
-        elif attempt.state is _CANCELLING:
+        elif attempt.state in _TO_CANCEL:
             self._cancels.setdefault(name, []).append(attempt.id)
         else:
             return

@@ -68,8 +68,10 @@ def check_attempt(state: State, attempt: Attempt) -> None:
     ended = attempt.state in (AttemptState.SUCCEEDED, AttemptState.FAILED, AttemptState.CANCELLED)
     assert not ended, f"attempt {attempt.id} is {attempt.state}, but has not ended"
     assert attempt.number <= task.attempts, f"attempt {attempt.id} was never handed out"
-    waits = attempt.waiting and attempt.state not in (AttemptState.DISPATCHED, AttemptState.CANCELLING)
-    assert not waits, f"attempt {attempt.id} is {attempt.state}, but waits for a slot"
+    is_frozen = attempt.state is AttemptState.FROZEN
+    assert not (is_frozen and not attempt.stands_still), f"attempt {attempt.id} is frozen, but since never"
+    has_begun = attempt.state in (AttemptState.RUNNING, AttemptState.FROZEN)
+    assert attempt.started_at is not None or not has_begun, f"attempt {attempt.id} runs, but since never"
     if attempt.state in LIVE:
         assert task.state is TaskState.RUNNING, f"attempt {attempt.id} is alive, its task is {task.state}"
 

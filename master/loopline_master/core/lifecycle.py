@@ -2,20 +2,20 @@
 
 First result wins: it ends its task, and every other attempt of the task is cancelled. A task's own failure
 uses up one of its job's ``max_attempts``; the loss of a worker or its owner's claim uses up nothing. Agents that
-died while it ran are counted apart (downfall.py).
+died while it ran are counted apart (rules/agent_deaths.py).
 """
 
 from __future__ import annotations
 
-from loopline_master.core import accounting, downfall, transitions
-from loopline_master.core.entities import LIVE, Attempt, Exemption, Job, Program, Task, Worker
+from loopline_master.core import accounting, transitions
+from loopline_master.core.entities import LIVE, UNSEATED, Attempt, Exemption, Job, Program, Task, Worker
 from loopline_master.core.estimates import eta, measure, program_history
-from loopline_master.core.rules import dependencies, quarantine, quorum
+from loopline_master.core.rules import agent_deaths, quarantine, quorum
 from loopline_master.core.state import State
 from loopline_shared.model import AttemptState, JobState, Order, Outcome, Result, TaskId, TaskState
 
 RUNNING, SUCCEEDED = TaskState.RUNNING, TaskState.SUCCEEDED
-DISPATCHED, SUCCEEDED_ATTEMPT = AttemptState.DISPATCHED, AttemptState.SUCCEEDED
+DISPATCHED, PREFETCHED, SUCCEEDED_ATTEMPT = AttemptState.DISPATCHED, AttemptState.PREFETCHED, AttemptState.SUCCEEDED
 QUEUED_JOB, SUCCESS = JobState.QUEUED, Outcome.SUCCEEDED
 
 
@@ -34,10 +34,9 @@ def start_attempt(state: State, job: Job, number: int, worker: Worker, *, ahead:
         job.slots,
         task.id in index.attempts.alive,
         grid.now,
-        DISPATCHED,
+        PREFETCHED if ahead else DISPATCHED,
         measure.work_of(grid, job, number) / measure.speed_of(grid, worker),
         job.quorum is not None and number in index.pools[job.id].asked,
-        waiting=ahead,
     )
     grid.last_start, grid.last_worker = grid.now, worker.name
     if not task.started:
@@ -45,9 +44,9 @@ def start_attempt(state: State, job: Job, number: int, worker: Worker, *, ahead:
     if is_last_fresh and job.order is not Order.DELIVER:
         _release(state, job)
     _set_task(job, task, RUNNING)
-    state.count_job(job)
-    state.save_task(task)
-    state.save_attempt(attempt)
+    state.put(job)
+    state.put(task)
+    state.put(attempt)
     return attempt
 
 
@@ -63,8 +62,8 @@ def finish_attempt(state: State, attempt: Attempt, result: Result) -> None:
         if has_succeeded:
             quorum.compare(state, job, task, attempt)
         accounting.enter(job, task, attempt, result.outcome)
-        state.save_job(job)
-        state.save_attempt(attempt)
+        state.put(job)
+        state.put(attempt)
     elif has_succeeded:
         blamed = _count_result(state, job, task, attempt)
     else:
@@ -72,11 +71,11 @@ def finish_attempt(state: State, attempt: Attempt, result: Result) -> None:
             task.failures += 1
             blamed = quarantine.failed(state, attempt, task)
         elif result.agent_died:
-            downfall.count(task, attempt)
+            agent_deaths.count(task, attempt)
         accounting.enter(job, task, attempt, result.outcome)
-        state.save_job(job)
-        state.save_attempt(attempt)
-        state.save_task(task)
+        state.put(job)
+        state.put(attempt)
+        state.put(task)
         reconsider_task(state, task)
     for worker in blamed:
         _take_back_all(state, worker)
@@ -90,10 +89,10 @@ def _count_result(state: State, job: Job, task: Task, attempt: Attempt) -> list[
         is_slow = _learn(state, job, attempt)
     if job.quorum is None:
         accounting.enter(job, task, attempt, SUCCESS)
-    state.save_attempt(attempt)
+    state.put(attempt)
     if not is_decided:
-        state.save_job(job)
-        state.save_task(task)
+        state.put(job)
+        state.put(task)
         reconsider_task(state, task)
         return []
     blamed = quarantine.succeeded(state, attempt, task, is_slow=is_slow)
@@ -111,10 +110,10 @@ def lose_attempt(state: State, attempt: Attempt, reason: str, *, for_good: bool)
     if attempt.state is not AttemptState.LOST:
         attempt.state = transitions.check(transitions.ATTEMPT, attempt.state, AttemptState.LOST)
         _assume_lost(state, attempt)
-    attempt.reason, attempt.sent, attempt.waiting = reason, 0, False
+    attempt.reason, attempt.sent = reason, 0
     attempt.thaw(state.grid.now)
     attempt.ended_at = state.grid.now if for_good or not task.is_open else None
-    state.save_attempt(attempt)
+    state.put(attempt)
     reconsider_task(state, task)
 
 
@@ -125,22 +124,34 @@ def adopt_attempt(state: State, attempt: Attempt) -> None:
     has_room = job.max_replicas is None or state.index.attempts.alive.get(task.id, 0) < job.max_replicas
     attempt.reason = ""
     accounting.take_back(job, attempt)
-    state.save_job(job)
+    state.put(job)
     if not has_room:
         cancel_attempt(state, attempt, "replaced while it was lost")
         return
-    attempt.state = transitions.check(transitions.ATTEMPT, attempt.state, AttemptState.RUNNING)
+    new = AttemptState.FROZEN if attempt.stands_still else AttemptState.RUNNING
+    attempt.state = transitions.check(transitions.ATTEMPT, attempt.state, new)
     attempt.started_at = attempt.started_at or state.grid.now
     _set_task(job, task, TaskState.RUNNING)
-    state.save_job(job)
-    state.save_task(task)
-    state.save_attempt(attempt)
+    state.put(job)
+    state.put(task)
+    state.put(attempt)
 
 
 def cancel_attempt(state: State, attempt: Attempt, reason: str) -> None:
-    attempt.state = transitions.check(transitions.ATTEMPT, attempt.state, AttemptState.CANCELLING)
+    """Nobody needs it any more: its cancel is sent."""
+    new = AttemptState.RETRACTING if attempt.state is PREFETCHED else AttemptState.CANCELLING
+    _call_back(state, attempt, new, reason)
+
+
+def retract_attempt(state: State, attempt: Attempt, reason: str) -> None:
+    """The same of a lost one that turns out to wait at its worker: it takes up no slot."""
+    _call_back(state, attempt, AttemptState.RETRACTING, reason)
+
+
+def _call_back(state: State, attempt: Attempt, new: AttemptState, reason: str) -> None:
+    attempt.state = transitions.check(transitions.ATTEMPT, attempt.state, new)
     attempt.reason, attempt.sent = reason, 0
-    state.save_attempt(attempt)
+    state.put(attempt)
 
 
 def withdraw(state: State, task: TaskId, reason: str) -> None:
@@ -165,23 +176,22 @@ def _take_back_all(state: State, worker: Worker) -> None:
 def close_attempt(state: State, attempt: Attempt) -> None:
     """A cancelled attempt is gone from its worker without a result."""
     attempt.state = transitions.check(transitions.ATTEMPT, attempt.state, AttemptState.CANCELLED)
-    attempt.ended_at, attempt.waiting = state.grid.now, False
+    attempt.ended_at = state.grid.now
     attempt.thaw(state.grid.now)
     _assume_lost(state, attempt)
-    state.save_attempt(attempt)
+    state.put(attempt)
 
 
-def complete_jobs(state: State) -> None:
-    """Jobs whose tasks are all over leave the grid; under order *deliver*, when nobody holds them any more."""
-    while state.index.complete:
-        job = state.index.live[state.index.complete[0]]
-        if job.order is Order.DELIVER:
-            _release(state, job)
-        state.effects.completed.append(job.id)
-        _depart(state, job, JobState.FAILED if job.failed else JobState.SUCCEEDED)
-        state.settle()
-        if job.state is JobState.SUCCEEDED:
-            dependencies.release_followers(state, job)
+def complete_next(state: State) -> Job | None:
+    """Have the first job leave the grid whose tasks are all over; under order *deliver*, one that nobody holds."""
+    if not state.index.complete:
+        return None
+    job = state.index.live[state.index.complete[0]]
+    if job.order is Order.DELIVER:
+        _release(state, job)
+    state.effects.completed.append(job.id)
+    _depart(state, job, JobState.FAILED if job.failed else JobState.SUCCEEDED)
+    return job
 
 
 def cancel_job(state: State, job: Job) -> None:
@@ -198,20 +208,20 @@ def reconsider_task(state: State, task: Task) -> None:
     if not task.is_open or task.id in state.index.attempts.alive:
         return
     job = state.jobs[task.job]
-    is_dangerous = downfall.is_too_many(state, job, task)
+    is_dangerous = agent_deaths.is_too_many(state, job, task)
     if is_dangerous or task.setbacks >= job.max_attempts:
-        task.verdict = downfall.verdict(task) if is_dangerous else quorum.verdict(job, task)
+        task.verdict = agent_deaths.verdict(task) if is_dangerous else quorum.verdict(job, task)
         _end_task(state, job, task, TaskState.FAILED)
         return
     _set_task(job, task, TaskState.QUEUED)
-    state.save_task(task)
-    state.save_job(job)
+    state.put(task)
+    state.put(job)
 
 
 def _assume_lost(state: State, attempt: Attempt) -> None:
     job = state.jobs[attempt.job]
     accounting.assume_lost(job, attempt, state.workers[attempt.worker])
-    state.save_job(job)
+    state.put(job)
 
 
 def _learn(state: State, job: Job, attempt: Attempt) -> bool:
@@ -220,8 +230,7 @@ def _learn(state: State, job: Job, attempt: Attempt) -> bool:
     """
     grid, worker = state.grid, state.workers[attempt.worker]
     eta.note(grid, job, worker, attempt)
-    attempt.work = work = measure.learn(grid, job, worker, attempt)
-    state.effects.workers[worker.name] = worker
+    attempt.work = work = measure.learn(grid, job, worker, attempt)  # the worker is put as its Report is taken in
     job.work_done += work
     grid.work_accepted += work
     grid.tasks_accepted += 1
@@ -239,10 +248,9 @@ def _learn_of_program(state: State, job: Job, worker: Worker, attempt: Attempt) 
         is_slow = program_history.is_far_slower(program, seen)
     if is_news:
         program_history.learn(program, seen)
-        state.save_program(program)
     else:
         program.runs += 1
-        state.effects.programs[job.program] = program
+    state.put(program)
     return is_slow
 
 
@@ -252,8 +260,8 @@ def _end_task(state: State, job: Job, task: Task, end: TaskState, reason: str = 
     task.finished_at = state.grid.now
     if task.votes:
         quorum.settle(state, job, task)
-    state.save_job(job)
-    state.save_task(task)
+    state.put(job)
+    state.put(task)
     others = state.index.attempts.of_task.get(task.id)
     if not others:
         return
@@ -263,14 +271,14 @@ def _end_task(state: State, job: Job, task: Task, end: TaskState, reason: str = 
             cancel_attempt(state, attempt, reason)
         elif attempt.state is AttemptState.LOST:
             attempt.ended_at = state.grid.now
-            state.save_attempt(attempt)
+            state.put(attempt)
 
 
 def _depart(state: State, job: Job, end: JobState) -> None:
     job.state = transitions.check(transitions.JOB, job.state, end)
     job.finished_at, job.departure = state.grid.now, state.next_sequence()
     job.starved_since, job.stalled, job.paused, job.waiting_for = None, False, False, ()
-    state.save_job(job)
+    state.put(job)
 
 
 def _start_task(state: State, job: Job, task: Task) -> None:
@@ -311,11 +319,12 @@ def _set_task(job: Job, task: Task, new: TaskState) -> None:
 
 
 def _record(state: State, attempt: Attempt, result: Result) -> None:
+    has_begun = result.wall_s or attempt.state not in UNSEATED
     attempt.state = transitions.check(transitions.ATTEMPT, attempt.state, transitions.END[result.outcome])
-    if not attempt.started_at and (result.wall_s or not attempt.waiting):  # else it never began
+    if not attempt.started_at and has_begun:
         began_at = state.grid.now - result.wall_s
         attempt.started_at = began_at if began_at > attempt.dispatched_at else attempt.dispatched_at
-    attempt.ended_at, attempt.waiting = state.grid.now, False
+    attempt.ended_at = state.grid.now
     if attempt.freezes:
         attempt.thaw(state.grid.now)
     attempt.exit_code, attempt.reason = result.exit_code, result.reason or attempt.reason

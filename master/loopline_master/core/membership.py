@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from itertools import takewhile
+
 from loopline_master.core import lifecycle
 from loopline_master.core.effects import Declined, Done, Reply
 from loopline_master.core.entities import OCCUPYING, Worker
 from loopline_master.core.events import WorkerJoined
-from loopline_master.core.rules import quarantine
 from loopline_master.core.state import State
 
 _ALMOST_NEW = 1 / 16
@@ -34,7 +35,7 @@ def join(state: State, event: WorkerJoined) -> Reply:
     _disconnect(state, worker)  # and so out of the demands that its old facts met
     worker.session, worker.boot, worker.facts = event.session, event.boot, event.facts
     renew_lease(state, worker)
-    state.save_worker(worker)
+    state.put(worker)
     return Done()
 
 
@@ -54,18 +55,19 @@ def leave(state: State, name: str, session: int) -> Reply:
     return Done()
 
 
-def expire(state: State) -> None:
-    """End the leases that ran out, let jobs stall that starved for too long, and workers come back from probation."""
-    quarantine.expire(state)
-    leases, starving = state.index.leases.order, state.index.starving.order
-    while leases and leases[0][0] <= state.now:
-        _give_up(state, state.workers[leases[0][1]])
-        state.settle()
-    while starving and starving[0][0] + state.settings.stall_after_s <= state.now:
-        job = state.jobs[starving[0][1]]
+def expire_leases(state: State) -> None:
+    """Give up the workers that fell silent for as long as a lease lasts."""
+    for _, name in list(takewhile(lambda lease: lease[0] <= state.now, state.index.leases.order)):
+        _give_up(state, state.workers[name])
+
+
+def stall(state: State) -> None:
+    """Let jobs stall that starved for too long."""
+    starved_s = state.settings.stall_after_s
+    for _, job_id in takewhile(lambda starving: starving[0] + starved_s <= state.now, state.index.starving.order):
+        job = state.jobs[job_id]
         job.stalled = True
-        state.save_job(job)
-        state.settle()
+        state.put(job)
 
 
 def wake_at(state: State) -> float | None:
@@ -88,8 +90,8 @@ def _give_up(state: State, worker: Worker) -> None:
 
 def _disconnect(state: State, worker: Worker) -> None:
     worker.session, worker.offered, worker.reported, worker.assigned = None, 0, 0, 0
-    for attempt in state.index.attempts.of_worker.get(worker.name, {}).values():
+    for attempt in list(state.index.attempts.of_worker.get(worker.name, {}).values()):
         if attempt.sent:
             attempt.sent = 0
-            state.effects.attempts[attempt.id] = attempt
-    state.save_worker(worker)
+            state.put(attempt)
+    state.put(worker)

@@ -27,22 +27,24 @@ class Placer:
         self._state, self._view = state, view
         self._fallback = FirstCome(view)
 
-    def place(self, policy: Policy) -> None:
-        """Place what the policy proposes and may be placed: on free workers, then at busy ones."""
+    def place(self, policy: Policy) -> Iterator[None]:
+        """Place what the policy proposes and may be placed: on free workers, then at busy ones.
+
+        Yields whenever the index must be flushed before the next change.
+        """
         self.wake_at = None
-        self._relieve(unless_ready=True)
-        self._start_on_free(policy.plan(self._view))
-        self._relieve(unless_ready=False)
+        yield from self._relieve(unless_ready=True)
+        yield from self._start_on_free(policy.plan(self._view))
+        yield from self._relieve(unless_ready=False)
         if policy.prefetches and self._state.ahead_s > 0:
-            self._prefetch(policy.prefetch(self._view))
+            yield from self._prefetch(policy.prefetch(self._view))
         attempts = self._state.index.attempts
         if self.wake_at is None and not (attempts.used or attempts.queues.of_worker):
             self._keep_going()
+            yield
 
     def accept(self, placement: Placement) -> bool:
         """Carry out a proposal if it may be; True if it led to an attempt."""
-        for turn in placement.spent:
-            self.accept(turn)
         state = self._state
         job, worker = state.jobs.get(placement.job), state.workers.get(placement.worker)
         if job is None or worker is None:
@@ -51,23 +53,31 @@ class Placer:
             return self._start(job, placement.task, worker)
         return self._send_ahead(job, placement.task, worker)
 
-    def _start_on_free(self, proposals: Iterator[Proposal]) -> None:
+    def _start_on_free(self, proposals: Iterator[Proposal]) -> Iterator[None]:
         """Accept proposals until they end, or too many in a row were in vain for a grid of this size."""
         index = self._state.index
         patience = most = 2 * (len(index.live) + len(index.room.idle.order)) + 10
         for proposal in proposals:
-            accepted = self.accept(proposal) if isinstance(proposal, Placement) else self._note(proposal)
+            if not isinstance(proposal, Placement):
+                accepted = self._note(proposal)
+            else:
+                for turn in proposal.spent:
+                    self.accept(turn)
+                    yield
+                accepted = self.accept(proposal)
+                yield
             patience = most if accepted else patience - 1
             if patience < 0:
                 break
 
-    def _prefetch(self, proposals: Iterator[Proposal]) -> None:
+    def _prefetch(self, proposals: Iterator[Proposal]) -> Iterator[None]:
         """Accept what may wait. Proposals end by themselves where nothing more may; the next step goes on."""
-        self._state.settle_queues()
         for proposal in islice(proposals, _MOST_PREFETCHED):
-            accepted = self.accept(proposal) if isinstance(proposal, Placement) else self._note(proposal)
-            if accepted:
-                self._state.settle_queues()
+            if isinstance(proposal, Placement):
+                self.accept(proposal)
+                yield
+            else:
+                self._note(proposal)
 
     def _keep_going(self) -> None:
         """Start one task in a grid that the policy left all idle."""
@@ -82,10 +92,9 @@ class Placer:
             self.wake_at = min(later.at, now + _LONGEST_WAIT_S, self.wake_at or inf)
         return False
 
-    def _relieve(self, *, unless_ready: bool) -> None:
+    def _relieve(self, *, unless_ready: bool) -> Iterator[None]:
         if self._state.index.attempts.queues.of_worker and self._state.index.room.idle.order:
-            self._state.settle_queues()
-            retract.relieve(self._state, self._view.prefetch, unless_ready=unless_ready)
+            yield from retract.relieve(self._state, self._view.prefetch, unless_ready=unless_ready)
 
     def _start(self, job: Job, task: int, worker: Worker) -> bool:
         """Start the task on a free worker, if it may; a held task spends its job's turn all the same."""
@@ -96,12 +105,11 @@ class Placer:
         is_held = is_fresh and state.index.is_held(job)
         job.cursor, state.grid.pointer = task, job.arrival
         if is_held:
-            state.save_job(job)
+            state.put(job)
         else:
             if not is_fresh:
                 lifecycle.withdraw(state, job.task_id(task), f"worker {worker.name} could begin it at once")
             lifecycle.start_attempt(state, job, task, worker)
-        state.settle()
         return not is_held
 
     def _send_ahead(self, job: Job, task: int, worker: Worker) -> bool:
@@ -110,5 +118,4 @@ class Placer:
             return False
         job.cursor, self._state.grid.pointer = task, job.arrival
         lifecycle.start_attempt(self._state, job, task, worker, ahead=True)
-        self._state.settle()
         return True

@@ -50,7 +50,7 @@ class Prefetch:
                 is_any_short = least / measure.speed_of(grid, worker) <= limit_s
                 if is_any_short and self._has_place(name):
                     yield worker
-                    if changes != full.changes:
+                    if changes != self._room.full.changes:  # which may have been ranked anew
                         is_over = False
                         break
                 passed_over += 1
@@ -63,7 +63,7 @@ class Prefetch:
         """Longest time that a task prefetched by this worker may be expected to take; 0 if none may be."""
         name, limit_s = worker.name, self._state.ahead_s
         left_s = limit_s * worker.offered - self._attempts.queues.work_ms.get(name, 0) / 1e3
-        if left_s <= 0 or not self._has_place(name) or not self._room.is_full(worker, self._attempts):
+        if left_s <= 0 or not self._has_place(name) or not self._room.is_full(worker):
             return 0.0
         return left_s if left_s < limit_s else limit_s
 

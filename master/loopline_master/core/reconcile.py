@@ -4,10 +4,12 @@ The table of architecture.md, row by row; *seen* means that the worker has carri
 the attempt's last command (before that, silence about it says nothing):
 
 | believed   | held                      | not held                              |
-| dispatched | running, or still waiting | seen: send the run again              |
-| running    | nothing to do             | lost; its task is queued again        |
-| cancelling | seen: send the cancel again | seen: cancelled                     |
-| lost       | adopt; waiting: cancel    | lost for good                         |
+| dispatched | running, frozen or prefetched | seen: send the run again          |
+| prefetched | running, frozen, or nothing to do | seen: send the run again      |
+| running    | frozen, or nothing to do  | lost; its task is queued again        |
+| frozen     | running, or nothing to do | lost; its task is queued again        |
+| cancelling, retracting | seen: send the cancel again | seen: cancelled         |
+| lost       | adopt; waiting: retract   | lost for good                         |
 | unknown    | send a cancel             |                                       |
 """
 
@@ -16,7 +18,7 @@ from __future__ import annotations
 from itertools import islice
 
 from loopline_master.core import lifecycle, membership, transitions
-from loopline_master.core.entities import OCCUPYING, Attempt, Worker
+from loopline_master.core.entities import LIVE, OCCUPYING, Attempt, Worker
 from loopline_master.core.frames import Outbox
 from loopline_master.core.state import State
 from loopline_shared.model import AttemptId, AttemptState, Held
@@ -30,15 +32,11 @@ Id = tuple[int, int, int]
 
 def reconcile(state: State, outbox: Outbox, worker: Worker, report: Report) -> None:
     """Take in one Report of the worker's open session."""
-    until, load = worker.lease_until, report.load
+    load = report.load
     offered = load.slots if load.slots < worker.facts.slots else worker.facts.slots
     membership.renew_lease(state, worker)
-    is_as_before = worker.offered == offered and worker.lease_until == until
     worker.reported, worker.reported_at, worker.load, worker.offered = report.seq, state.grid.now, load, offered
-    if is_as_before:
-        state.note_load(worker)
-    else:
-        state.save_worker(worker)
+    state.put(worker)
     outbox.answer(worker.name)
     for result in report.results:
         attempt = state.attempts.get(result.attempt)
@@ -59,8 +57,7 @@ def _compare(state: State, outbox: Outbox, worker: Worker, report: Report) -> No
         held = begun.get(attempt.id)
         if held is None and attempt.id not in waiting:
             _is_not_held(state, attempt, report.seen)
-        elif attempt.state is not _RUNS or (held is not None and held.frozen) != attempt.frozen:
-            _note(state, attempt, held)
+        elif attempt.state is not _RUNS or (held is not None and held.frozen):
             _is_held(state, attempt, held, report.seen)
     for stranger in strangers:
         if not _is_ours(state, worker, stranger):
@@ -82,58 +79,90 @@ def _worth_a_look(state: State, worker: Worker, waiting: set[Id]) -> list[Attemp
 
 def _is_held(state: State, attempt: Attempt, held: Held | None, seen: int) -> None:
     """``None``: it waits for a slot."""
-    if attempt.state is AttemptState.DISPATCHED and held:
-        attempt.state = transitions.check(transitions.ATTEMPT, attempt.state, AttemptState.RUNNING)
-        attempt.started_at = attempt.since if attempt.waited_s else state.now
-        state.save_attempt(attempt)
-    elif attempt.state is AttemptState.CANCELLING and seen >= attempt.sent:
-        _send_again(state, attempt)
-    elif attempt.state is AttemptState.LOST and not held:
-        lifecycle.cancel_attempt(state, attempt, "it had not begun when its worker fell silent")
-    elif attempt.state is AttemptState.LOST:
-        lifecycle.adopt_attempt(state, attempt)
+    match attempt.state:
+        case AttemptState.DISPATCHED | AttemptState.PREFETCHED if held:
+            _has_begun(state, attempt, held)
+        case AttemptState.DISPATCHED:
+            _waits_after_all(state, attempt)
+        case AttemptState.RUNNING | AttemptState.FROZEN:
+            _note_frozen(state, attempt, held is not None and held.frozen)
+        case AttemptState.CANCELLING | AttemptState.RETRACTING:
+            _is_called_back(state, attempt, held, seen)
+        case AttemptState.LOST if held:
+            if held.frozen:
+                attempt.freeze(state.now)
+            lifecycle.adopt_attempt(state, attempt)
+        case AttemptState.LOST:
+            lifecycle.retract_attempt(state, attempt, "it had not begun when its worker fell silent")
 
 
-def _note(state: State, attempt: Attempt, held: Held | None) -> None:
-    """Whether it stands still, and whether it waits for a slot: its worker knows. What was to begin at once, and may
-    take long or needs more than the first slot that falls free, does not wait until it may begin after all.
+def _has_begun(state: State, attempt: Attempt, held: Held) -> None:
+    if attempt.state is AttemptState.PREFETCHED:
+        attempt.waited_s = _waited_s(state, attempt, held)
+    _become(attempt, AttemptState.FROZEN if held.frozen else AttemptState.RUNNING)
+    attempt.started_at = attempt.since if attempt.waited_s else state.now
+    if held.frozen:
+        attempt.freeze(state.now)
+    state.put(attempt)
+
+
+def _waits_after_all(state: State, attempt: Attempt) -> None:
+    """What was to begin at once, and may take long or needs more than the first slot that falls free, does not wait
+    until it may begin after all.
     """
-    was_waiting, waits = attempt.waiting, held is None and attempt.state is not AttemptState.RUNNING
-    is_frozen = held is not None and held.frozen
-    if attempt.frozen == is_frozen and was_waiting == waits:
-        return
-    if was_waiting and held:
-        attempt.waited_s = max(0.0, state.now - held.wall_s - attempt.dispatched_at)
-    attempt.waiting = waits
-    _note_frozen(state, attempt, is_frozen)
-    if attempt.state is AttemptState.DISPATCHED and held:
-        return  # it begins, and is saved as one that has
-    state.save_attempt(attempt)
-    if attempt.is_queued and not was_waiting and (attempt.expected_s > state.ahead_s or attempt.slots > 1):
+    _become(attempt, AttemptState.PREFETCHED)
+    state.put(attempt)
+    if attempt.expected_s > state.ahead_s or attempt.slots > 1:
         lifecycle.take_back(state, attempt, "its slot was no longer free when it came")
 
 
-def _note_frozen(state: State, attempt: Attempt, frozen: bool) -> None:
-    if frozen and not attempt.frozen:
+def _note_frozen(state: State, attempt: Attempt, is_frozen: bool) -> None:
+    if is_frozen == attempt.stands_still:
+        return
+    if is_frozen:
         attempt.freeze(state.now)
-    elif not frozen:
+    else:
         attempt.thaw(state.now)
+    if attempt.state in LIVE:
+        _become(attempt, AttemptState.FROZEN if is_frozen else AttemptState.RUNNING)
+    state.put(attempt)
+
+
+def _is_called_back(state: State, attempt: Attempt, held: Held | None, seen: int) -> None:
+    """Its worker still has it: whether it takes up its slots, the worker knows."""
+    if held and attempt.state is AttemptState.RETRACTING:
+        attempt.waited_s = _waited_s(state, attempt, held)
+    now = AttemptState.CANCELLING if held else AttemptState.RETRACTING
+    if attempt.state is not now:
+        _become(attempt, now)
+        state.put(attempt)
+    _note_frozen(state, attempt, held is not None and held.frozen)
+    if seen >= attempt.sent:
+        _send_again(state, attempt)
+
+
+def _waited_s(state: State, attempt: Attempt, held: Held) -> float:
+    return max(0.0, state.now - held.wall_s - attempt.dispatched_at)
+
+
+def _become(attempt: Attempt, new: AttemptState) -> None:
+    attempt.state = transitions.check(transitions.ATTEMPT, attempt.state, new)
 
 
 def _is_not_held(state: State, attempt: Attempt, seen: int) -> None:
-    if attempt.state in (AttemptState.RUNNING, AttemptState.LOST):
+    if attempt.state in (AttemptState.RUNNING, AttemptState.FROZEN, AttemptState.LOST):
         lifecycle.lose_attempt(state, attempt, "its worker no longer has it", for_good=True)
     elif seen < attempt.sent:
         return
-    elif attempt.state is AttemptState.DISPATCHED:
+    elif attempt.state in (AttemptState.DISPATCHED, AttemptState.PREFETCHED):
         _send_again(state, attempt)
-    elif attempt.state is AttemptState.CANCELLING:
+    elif attempt.state in (AttemptState.CANCELLING, AttemptState.RETRACTING):
         lifecycle.close_attempt(state, attempt)
 
 
 def _send_again(state: State, attempt: Attempt) -> None:
     attempt.sent = 0
-    state.save_attempt(attempt)
+    state.put(attempt)
 
 
 def _is_ours(state: State, worker: Worker, stranger: Id) -> bool:

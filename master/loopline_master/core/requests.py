@@ -72,7 +72,7 @@ def retry(state: State, event: JobRetried) -> Reply:
         task.state = transitions.check(transitions.TASK, task.state, TaskState.QUEUED)
     dependencies.enter(state, job, waits_for, Ranges(event.succeeded))
     for task in tasks:
-        state.save_task(task)
+        state.put(task)
     return Done()
 
 
@@ -90,7 +90,7 @@ def drain(state: State, name: str, *, draining: bool) -> Reply:
     if worker is None:
         return Declined(404, "no_such_worker", f"there is no worker {name}", "loopline workers lists them")
     worker.draining = draining
-    state.save_worker(worker)
+    state.put(worker)
     if draining:
         retract.take_back_from(state, worker, "its worker is draining, and it had not begun")
     return Done()
@@ -101,7 +101,7 @@ def _set_paused(state: State, job_id: int, *, paused: bool) -> Reply:
     if job is None or job.is_over:
         return _is_over(job_id)
     job.paused = paused
-    state.save_job(job)
+    state.put(job)
     if paused:
         retract.take_back_of(state, job, "its job is paused, and it had not begun")
     return Done()
@@ -142,7 +142,7 @@ def _prediction(state: State, event: JobSubmitted) -> tuple[Prediction | None, f
     size = None if event.spec.size == "unknown" else program_history.task_size(program, predicted)
     if program.recorded != recorded or state.now >= program.used_at + program_history.NEWS_EVERY_S:
         program.used_at = state.now
-        state.save_program(program)
+        state.put(program)
     return predicted, size
 
 

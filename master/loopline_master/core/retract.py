@@ -6,6 +6,8 @@ has run, so that nothing is lost.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from loopline_master.core import eligibility, lifecycle
 from loopline_master.core.entities import Attempt, Job, Worker
 from loopline_master.core.estimates import measure
@@ -20,9 +22,10 @@ _OFFER_TO = 8
 """... and so many idle workers at each step."""
 
 
-def relieve(state: State, prefetch: Prefetch, *, unless_ready: bool) -> None:
+def relieve(state: State, prefetch: Prefetch, *, unless_ready: bool) -> Iterator[None]:
     """Have idle workers begin attempts that only wait elsewhere. (These come before replicas.)
 
+    Yields after each move: the index must be flushed before the next.
     ``unless_ready``: leave out workers that could start something else, for that is the policy's affair.
     """
     for name in [entry[-1] for entry in state.index.room.idle.order[:_OFFER_TO]]:
@@ -31,6 +34,7 @@ def relieve(state: State, prefetch: Prefetch, *, unless_ready: bool) -> None:
             continue
         while state.index.room.free_slots(worker) > 0 and (attempt := _worth_moving(state, prefetch, worker)):
             _move(state, attempt, worker)
+            yield
 
 
 def take_back_from(state: State, worker: Worker, reason: str) -> None:
@@ -55,8 +59,6 @@ def _move(state: State, attempt: Attempt, worker: Worker) -> None:
     job = state.jobs[attempt.job]
     lifecycle.cancel_attempt(state, attempt, f"worker {worker.name} could begin it earlier")
     lifecycle.start_attempt(state, job, attempt.task, worker)
-    state.settle()
-    state.settle_queues()
 
 
 def _worth_moving(state: State, prefetch: Prefetch, worker: Worker) -> Attempt | None:

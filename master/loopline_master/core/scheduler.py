@@ -31,6 +31,7 @@ from loopline_master.core.placement import Placer
 from loopline_master.core.policies import REGISTRY
 from loopline_master.core.policies.view import View
 from loopline_master.core.reconcile import reconcile
+from loopline_master.core.rules import dependencies, quarantine
 from loopline_master.core.snapshot import Snapshot
 from loopline_master.core.state import State
 
@@ -59,13 +60,15 @@ class Scheduler:
             if isinstance(event, WorkerReported) and not self.state.is_due:
                 replies.append(self._report(event))
             else:
-                self._settle()
+                self._flush()
                 replies.append(self._apply(event))
-        self._settle()
-        membership.expire(self.state)
-        lifecycle.complete_jobs(self.state)
-        self._placer.place(self._policy)
-        self.state.settle_queues()
+        self._flush()
+        for let_time_do_its_part in (quarantine.expire, membership.expire_leases, membership.stall):
+            let_time_do_its_part(self.state)
+            self.state.flush()
+        self._complete()
+        for _ in self._placer.place(self._policy):
+            self.state.flush()
         self.state.effects.assigns = self._outbox.seal(self.state)
         return self.state.gather()
 
@@ -88,12 +91,17 @@ class Scheduler:
         """Time at which the policy asked to be asked again; ``wake_at`` is never later. None if it did not."""
         return self._placer.wake_at
 
-    def _settle(self) -> None:
-        """What one Report brings bears on what another means only where a job ends with it: so many are settled as
-        one. Other events find the index as things are.
-        """
-        self.state.settle()
-        lifecycle.complete_jobs(self.state)
+    def _flush(self) -> None:
+        """Whatever comes next finds the indexes as things are, and no job that could have completed."""
+        self.state.flush()
+        self._complete()
+
+    def _complete(self) -> None:
+        """A job that leaves may let others complete, and lets those enter that waited for it."""
+        while job := lifecycle.complete_next(self.state):
+            self.state.flush()
+            dependencies.release_followers(self.state, job)
+            self.state.flush()
 
     def _apply(self, event: Event) -> Reply:
         match event:

@@ -1,11 +1,30 @@
-"""The scheduler's memory: entities, their index, and the effects being gathered. Every change of an entity ends
-in one of the ``save_*`` methods, which note its row for the store; ``settle`` then places anew, once, all that an
-event or a wish has changed. Attempts alone are placed at once: the verbs of lifecycle.py look them up.
+"""The scheduler's memory: entities, the effects being gathered, and the indexes.
+
+- *Entities* (entities.py) are all that is true. The verbs of lifecycle.py and the rules change them in place.
+- *Effects* (effects.py) are the rows to store and the answers and frames to send once a step is over.
+- *Indexes* (index/) are functions of the entities as they are: they can always be built afresh, never replace an
+  entity, and are what the policies and the next event look things up in.
+
+The rule: whoever changes an entity calls ``put(entity)``, as often as is convenient, before the event (or the grant)
+that it belongs to is over; ``Scheduler.step`` alone calls ``flush()``, between events and between grants.
+
+``put`` notes the row for the store and that the entity is to be indexed anew. An attempt is entered into
+``index.attempts`` at once, for lifecycle.py counts a task's attempts within an event; every other index stands as
+``flush`` left it. A function that needs another index to be up to date is thus two functions, and the step calls one
+after the other: see ``lifecycle.complete_next`` and ``dependencies.release_followers``.
+
+``flush`` decides how much is to be done for an entity: it skips a worker of which only the load has changed and a job
+of which only the counts have, as long as no index can differ for it. Reports of one step may share a flush, unless
+one of them ends its job (``is_due``): what one worker says bears on no other.
+
+A new entity is put like a changed one. Only a job that comes with tasks that are over (one that is retried) is told
+so first: ``restore``.
 """
 
 from __future__ import annotations
 
-from typing import Protocol, runtime_checkable
+from collections.abc import Callable
+from typing import Any, Protocol, runtime_checkable
 
 from loopline_master.core.effects import Effects
 from loopline_master.core.entities import Attempt, Grid, Job, Program, Task, Worker
@@ -52,12 +71,20 @@ class State:
         self.own: PolicyIndex | None = None  # of the policy in force, if it needs one
         self.own_of_jobs: JobIndex | None = None  # ... the same, where jobs matter to it
         self.remembered: dict[str, object] = {}  # what policies worked out from who is there (View.remember)
-        self.is_due = False  # a job's last task is over: to be settled before anything else is taken in
-        self._moved_workers: dict[str, Worker] = {}  # saved, but not yet placed anew in the index
-        self._busied: dict[str, Worker] = {}  # ... or others, as to what they have in hand and could take
-        self._queueing: dict[str, Worker] = {}  # of all these, whose queue may stand elsewhere
-        self._moved_jobs: dict[int, Job] = {}
-        self._moved_tasks: dict[TaskId, Task] = {}
+        self.is_due = False  # a job's last task is over: flush before anything else is taken in
+        self._changed_workers: dict[str, Worker] = {}  # put, but not yet indexed anew ...
+        self._busied: dict[str, Worker] = {}  # ... or only what they hold has
+        self._changed_jobs: dict[int, Job] = {}
+        self._changed_tasks: dict[TaskId, Task] = {}
+        self._changed_programs: dict[ProgramKey, Program] = {}
+        self._looks: dict[str, tuple[object, ...]] = {}  # of workers: how each was when it was last indexed whole
+        self._notes: dict[type, Callable[[Any], None]] = {
+            Worker: self._note_worker,
+            Job: self._note_job,
+            Task: self._note_task,
+            Attempt: self._note_attempt,
+            Program: self._note_program,
+        }
 
     def rebuilt_index(self) -> Index:
         """The index as it must be for the entities as they are."""
@@ -80,121 +107,137 @@ class State:
         self.grid.sequence += 1
         return self.grid.sequence
 
-    def save_worker(self, worker: Worker) -> None:
-        self.workers[worker.name] = worker
-        self.effects.workers[worker.name] = worker
-        self._moved_workers[worker.name] = worker
-        if not self.index.demand.knows(worker):
-            self.remembered.clear()
-        for key in self.index.demand.place_worker(worker):
-            for job_id in sorted(self.index.demand.jobs[key]):
-                self._starve_or_feed(self.jobs[job_id])
+    def put(self, entity: Job | Task | Attempt | Worker | Program) -> None:
+        """Note an entity that is new or has changed: its row for the store, and that it is to be indexed anew."""
+        self._notes[entity.__class__](entity)
 
-    def note_load(self, worker: Worker) -> None:
-        """What it says of itself, or has shown, is all that has changed of it."""
-        self.effects.workers[worker.name] = worker
-        self._busied[worker.name] = worker
-
-    def save_job(self, job: Job) -> None:
-        self.effects.jobs[job.id] = self._moved_jobs[job.id] = job
-        if job.succeeded + job.failed == job.task_count:
-            self.is_due = True
-
-    def count_job(self, job: Job) -> None:
-        """That one more of its tasks has begun is all that has changed of it: it stands where it stood, but near its
-        beginning and its end. (A policy's own index may look at anything; replicas use up a budget.)
-        """
-        self.effects.jobs[job.id] = job
-        is_watched = self.own_of_jobs is not None or job.budget_s is not None
-        if is_watched or job.running <= 1 or self.fresh[job.id].count <= 1:
-            self.save_job(job)
-
-    def save_task(self, task: Task) -> None:
-        self.tasks[task.id] = self.effects.tasks[task.id] = self._moved_tasks[task.id] = task
-
-    def save_attempt(self, attempt: Attempt) -> None:
-        """Also has its task placed anew, which it may have made one to replicate, or no longer."""
-        number, worker = attempt.id, self.workers[attempt.worker]
-        self.effects.attempts[number] = attempt
-        if attempt.ended_at is None:
-            self.attempts[number] = attempt
-        else:
-            self.attempts.pop(number, None)
-        if self.index.attempts.place(attempt):
-            self._moved_tasks[attempt.task_id] = self.tasks[attempt.task_id]
-        if worker.session is None:  # whether it has a lease may depend on what it has in hand
-            self._moved_workers[worker.name] = worker
-        else:
-            self._busied[worker.name] = worker
-
-    def save_program(self, program: Program) -> None:
-        """Also forgets those that were used longest ago, where there are too many."""
-        key, ranking = program.key, self.index.programs
-        self.programs[key] = self.effects.programs[key] = program
-        ranking.place(key, (program.used_at, key))
-        order = ranking.order
-        while len(ranking.keys) > self.settings.max_programs:
-            oldest = order[0][1]
-            self.index.programs.place(oldest, None)
-            self.effects.programs.pop(oldest, None)
-            self.effects.forgotten.append(oldest)
-            del self.programs[oldest]
-
-    def admit(self, job: Job, started: Ranges | None = None) -> None:
-        """A job enters (or enters again), the grid or a chain. ``started``: tasks that are not fresh."""
+    def restore(self, job: Job, over: Ranges) -> None:
+        """Take in a job of which these tasks are over already; then it is put."""
         self.jobs[job.id] = job
-        self.fresh[job.id] = _complement(started or Ranges(), job.task_count)
+        self.fresh[job.id] = _complement(over, job.task_count)
         self.index.pools[job.id] = Pool()
-        self.save_job(job)
-        if job.is_live:
-            self.index.demand.add_job(job)
-            self._starve_or_feed(job)
 
-    def settle(self) -> None:
-        """Place anew, once, whatever was saved since the last time: what comes next finds it in the index."""
-        if self._moved_workers:
-            for worker in self._moved_workers.values():
-                self.index.place_worker(worker)
-            self._busied |= self._moved_workers
-            self._moved_workers.clear()
+    def flush(self) -> None:
+        """Index anew, once, whatever was put since the last time. ``Scheduler.step`` alone calls it."""
+        if self._changed_programs:
+            self._index_programs()
+        if self._changed_workers:
+            self._index_workers()
         if self._busied:
-            self._place_slots()
-        if self._moved_tasks:
-            self._place_tasks()
+            self._index_slots()
+        if self._changed_tasks:
+            self._index_tasks()
         self.is_due = False
-        while self._moved_jobs:
-            moved, self._moved_jobs = self._moved_jobs, {}
-            for job in moved.values():
+        while self._changed_jobs:
+            changed, self._changed_jobs = self._changed_jobs, {}
+            for job in changed.values():
                 if job.id in self.jobs:  # not one that was forgotten meanwhile
-                    self._place_job(job)
-
-    def settle_queues(self) -> None:
-        """The same for what waits at workers; apart, because who ends a task mostly has another one by then."""
-        for worker in self._queueing.values():
-            self.index.room.place_queue(worker, self.index.attempts)
-        self._queueing.clear()
+                    self._index_job(job)
 
     def gather(self) -> Effects:
         """The effects so far; a new gathering begins."""
         gathered, self.effects = self.effects, Effects(self.grid)
         return gathered
 
-    def _place_slots(self) -> None:
-        room, attempts, own = self.index.room, self.index.attempts, self.own
+    def _note_worker(self, worker: Worker) -> None:
+        name = worker.name
+        self.workers[name] = self.effects.workers[name] = self._changed_workers[name] = worker
+
+    def _note_job(self, job: Job) -> None:
+        """Where more than one of its tasks runs and more than one is fresh, only its counts can have changed, unless
+        it was paused, resumed or starved: no index differs. (A policy's own may look at anything; replicas use up a
+        budget. What enters or leaves the grid has no task running.)
+        """
+        number = job.id
+        if number not in self.jobs:
+            self.restore(job, Ranges())
+        self.effects.jobs[number] = job
+        if (
+            job.running > 1
+            and self.fresh[number].count > 1
+            and self.own_of_jobs is None
+            and job.budget_s is None
+            and (job.paused, job.stalled, job.starved_since) == self.index.looks[number][2:5]
+        ):
+            return
+        self._changed_jobs[number] = job
+        if job.succeeded + job.failed == job.task_count:
+            self.is_due = True
+
+    def _note_task(self, task: Task) -> None:
+        number = task.id
+        self.tasks[number] = self.effects.tasks[number] = self._changed_tasks[number] = task
+
+    def _note_attempt(self, attempt: Attempt) -> None:
+        """Also has its task indexed anew, which it may have made one to replicate, or no longer, and its worker."""
+        number, name = attempt.id, attempt.worker
+        self.effects.attempts[number] = attempt
+        if attempt.ended_at is None:
+            self.attempts[number] = attempt
+        else:
+            self.attempts.pop(number, None)
+        if self.index.attempts.place(attempt):
+            self._changed_tasks[attempt.task_id] = self.tasks[attempt.task_id]
+        self._busied[name] = self.workers[name]
+
+    def _note_program(self, program: Program) -> None:
+        key = program.key
+        self.programs[key] = self.effects.programs[key] = self._changed_programs[key] = program
+
+    def _index_programs(self) -> None:
+        """Also forgets those that were used longest ago, where there are too many."""
+        ranking = self.index.programs
+        for key, program in self._changed_programs.items():
+            ranking.place(key, (program.used_at, key))
+        self._changed_programs.clear()
+        while len(ranking.keys) > self.settings.max_programs:
+            oldest = ranking.order[0][1]
+            ranking.place(oldest, None)
+            self.effects.programs.pop(oldest, None)
+            self.effects.forgotten.append(oldest)
+            del self.programs[oldest]
+
+    def _index_workers(self) -> None:
+        """Most have only said how busy they are: their slots alone are looked at."""
+        looks_before = self._looks
+        for name, worker in self._changed_workers.items():
+            looks = (
+                worker.session, worker.offered, worker.lease_until, worker.draining, worker.probation_until,
+                worker.facts,
+            )  # fmt: skip
+            if looks_before.get(name) != looks:
+                looks_before[name] = looks
+                self._index_whole(worker)
+        self._busied |= self._changed_workers
+        self._changed_workers.clear()
+
+    def _index_slots(self) -> None:
+        index, room, own = self.index, self.index.room, self.own
         for worker in self._busied.values():
-            room.place_slots(worker, attempts)
+            if worker.session is None:  # whether it has a lease may depend on what it holds
+                index.place_worker(worker)
+            room.place(worker)
             if own is not None:
                 own.place_worker(worker)
-        self._queueing |= self._busied
         self._busied.clear()
 
-    def _place_tasks(self) -> None:
-        index, own = self.index, self.own_of_jobs
-        for task in self._moved_tasks.values():
-            job, pool = self.jobs[task.job], index.pools[task.job]
-            if pool.place(task, job, index.attempts) or own is not None or job.budget_s is not None:
-                self._moved_jobs[job.id] = job
-            if task.votes or index.voters:
+    def _index_whole(self, worker: Worker) -> None:
+        demand = self.index.demand
+        if not demand.knows(worker):
+            self.remembered.clear()
+            for key in demand.place_worker(worker):
+                for job_id in sorted(demand.jobs[key]):
+                    self._starve_or_feed(self.jobs[job_id])
+        self.index.place_worker(worker)
+
+    def _index_tasks(self) -> None:
+        index, own, jobs = self.index, self.own_of_jobs, self.jobs
+        pools, attempts, voters = index.pools, index.attempts, index.voters
+        for task in self._changed_tasks.values():
+            job, pool = jobs[task.job], pools[task.job]
+            if pool.place(task, job, attempts) or own is not None or job.budget_s is not None:
+                self._changed_jobs[job.id] = job
+            if task.votes or voters:
                 index.place_voters(task)
                 if task.votes and job.is_live:
                     self._starve_or_feed(job)
@@ -202,11 +245,14 @@ class State:
                 own.place_task(task)
             if task.number not in pool.kept:
                 self.tasks.pop(task.id, None)
-        self._moved_tasks.clear()
+        self._changed_tasks.clear()
 
-    def _place_job(self, job: Job) -> None:
+    def _index_job(self, job: Job) -> None:
         """Also lets those go, or keeps those back, whom the job now holds no longer, or again."""
         standing = self.index.standing.get(job.id)
+        if standing is None and job.is_live:  # it enters the grid
+            self.index.demand.add_job(job)
+            self._starve_or_feed(job)
         is_elsewhere = self.index.place_job(job, self.fresh[job.id])
         if self.own_of_jobs is not None:
             self.own_of_jobs.place_job(job)
@@ -220,11 +266,11 @@ class State:
             self.effects.jobs[job.id] = job
         if not job.is_live or job.is_exempt:
             for watcher in sorted(self.index.watchers.get(job.arrival, ())):
-                self._moved_jobs[watcher] = self.jobs[watcher]
+                self._changed_jobs[watcher] = self.jobs[watcher]
         elif was_exempt:
             for arrival in self.index.let_go.irange(job.arrival, inclusive=(False, False)):
                 later = self.index.live[arrival]
-                self._moved_jobs[later.id] = later
+                self._changed_jobs[later.id] = later
         self._forget_if_over(job)
 
     def _starve_or_feed(self, job: Job) -> None:
@@ -233,7 +279,7 @@ class State:
         if starved != (job.starved_since is not None):
             job.starved_since = self.now if starved else None
             job.stalled = False
-            self.save_job(job)
+            self.put(job)
 
     def _forget_if_over(self, job: Job) -> None:
         """An ended job stays only until its last attempt has been cancelled."""

@@ -31,13 +31,21 @@ TASK: Mapping[TaskState, frozenset[TaskState]] = {
 
 _ENDS = {AttemptState.SUCCEEDED, AttemptState.FAILED, AttemptState.CANCELLED, AttemptState.LOST}
 ATTEMPT: Mapping[AttemptState, frozenset[AttemptState]] = {
-    AttemptState.DISPATCHED: frozenset({AttemptState.RUNNING, AttemptState.CANCELLING, *_ENDS}),
-    AttemptState.RUNNING: frozenset({AttemptState.CANCELLING, *_ENDS}),
-    AttemptState.CANCELLING: frozenset(_ENDS),  # succeeded or failed: its result crossed the cancel
+    AttemptState.DISPATCHED: frozenset(  # to prefetched: its slot was no longer free when it came
+        {AttemptState.PREFETCHED, AttemptState.RUNNING, AttemptState.FROZEN, AttemptState.CANCELLING, *_ENDS}
+    ),
+    AttemptState.PREFETCHED: frozenset({AttemptState.RUNNING, AttemptState.FROZEN, AttemptState.RETRACTING, *_ENDS}),
+    AttemptState.RUNNING: frozenset({AttemptState.FROZEN, AttemptState.CANCELLING, *_ENDS}),
+    AttemptState.FROZEN: frozenset({AttemptState.RUNNING, AttemptState.CANCELLING, *_ENDS}),
+    # succeeded or failed: its result crossed the cancel; the other one: it had not begun, or has begun meanwhile
+    AttemptState.CANCELLING: frozenset({AttemptState.RETRACTING, *_ENDS}),
+    AttemptState.RETRACTING: frozenset({AttemptState.CANCELLING, *_ENDS}),
     AttemptState.LOST: frozenset(  # not an end: the laptop comes back
         {
             AttemptState.RUNNING,
+            AttemptState.FROZEN,
             AttemptState.CANCELLING,
+            AttemptState.RETRACTING,  # it had not begun
             AttemptState.SUCCEEDED,
             AttemptState.FAILED,
             AttemptState.CANCELLED,

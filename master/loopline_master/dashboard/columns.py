@@ -9,6 +9,7 @@ from typing import Any
 from pydantic_core import to_json
 
 from loopline_master.store.queries.timeline_queries import Window
+from loopline_shared.model import AttemptState
 
 _COLUMNS = 11
 _NEVER = "[]"
@@ -24,7 +25,7 @@ def timeline(window: Window) -> bytes:
         "attempt": [f"{a}.{b}.{c}" for a, b, c in zip(job, task, number, strict=True)],
         "worker": [workers[name] for name in worker],
         "job": [jobs[id_] for id_ in job],
-        "state": state,
+        "state": [AttemptState(text).without_phase for text in state],
         "replica": [int(flag) for flag in replica],
         "accepted": [int(flag) for flag in accepted],
         "dispatched": _ms(dispatched),

@@ -44,7 +44,7 @@ def _attempts(window: Window, pids: dict[str, int], zero: float, now: float) -> 
         pid, tid = pids[row.worker], lanes[row.worker].place(row.started_at, end)
         arguments = {
             "job": window.names[row.job],
-            "state": row.state,
+            "state": AttemptState(row.state).without_phase,
             "replica": bool(row.replica),
             "accepted": bool(row.accepted),
         }

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from sqlalchemy import URL, Connection, inspect, text
 
 import loopline_migrations
+from loopline_master.store.checkpoint import note_upgrade
 from loopline_master.store.database.database import Database, is_sqlite, writing
 from loopline_master.store.tables import metadata
 from loopline_shared.errors import LooplineError
@@ -21,7 +22,7 @@ from loopline_shared.errors import LooplineError
 if TYPE_CHECKING:
     from alembic.config import Config
 
-REVISION = "0008"
+REVISION = "0009"
 """The latest migration: what ``tables.metadata`` says."""
 
 
@@ -81,6 +82,8 @@ async def _migrate(url: URL, run: Callable[[Config], None]) -> None:
         config, before = config_for(connection), _heads(connection)
         _refuse_newer(before, config)
         run(config)
+        if _heads(connection) == {REVISION} != before:
+            note_upgrade(connection)
         if is_sqlite(url) and _heads(connection) != before:
             _check_foreign_keys(connection)
 

@@ -15,6 +15,7 @@ import os
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from sqlalchemy import Connection, Table, select
 from loopline_master.core.effects import Effects
 from loopline_master.core.events import BATCH
 from loopline_master.core.scheduler import Scheduler
+from loopline_master.store.checkpoint import Checkpoint, checkpoint
 from loopline_master.store.database.database import parse_url, reading
 from loopline_master.store.database.transact import Result
 from loopline_master.store.rows import Values, changed, late_rows
@@ -47,9 +49,14 @@ class Difference:
 
 
 def replay(connection: Connection) -> list[Difference]:
-    """Where rows and log disagree; an empty list is the proof."""
-    scheduler, memory = Scheduler(), _Memory()
-    for text in connection.execute(select(event_log.c.batch).order_by(event_log.c.seq).execution_options(**_STREAM)):
+    """Return where rows and log disagree; an empty list is the proof.
+
+    Of an upgraded database (checkpoint.py) the rows that were written since are compared, and no others.
+    """
+    start = checkpoint(connection)
+    scheduler, memory = Scheduler(start.snapshot), _Memory(is_whole=start.snapshot is None)
+    log = select(event_log.c.batch).where(event_log.c.seq > start.after).order_by(event_log.c.seq)
+    for text in connection.execute(log.execution_options(**_STREAM)):
         batch = BATCH.validate_json(text.batch)
         memory.apply(scheduler.step(batch.events, batch.now))
     return [difference for table in _COMPARED for difference in memory.compare(connection, table)]
@@ -71,6 +78,11 @@ async def check(database: str) -> list[Difference]:
     return await _read(database, replay)
 
 
+async def check_and_start(database: str) -> tuple[list[Difference], Checkpoint]:
+    """The same, and from where."""
+    return await _read(database, lambda connection: (replay(connection), checkpoint(connection)))
+
+
 async def _read(database: str, work: Callable[[Connection], Result]) -> Result:
     file = f"sqlite:///{Path(database).absolute().as_uri()}?mode=ro&uri=true"
     url = parse_url(database if "://" in database else file)
@@ -81,7 +93,9 @@ async def _read(database: str, work: Callable[[Connection], Result]) -> Result:
 class _Memory:
     """The rows that the log leads to, by table and key: written as the writer writes them."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, is_whole: bool) -> None:
+        """``is_whole``: the log is replayed from its beginning, and so leads to every row that there is."""
+        self._is_whole = is_whole
         self._rows: dict[Table, dict[Key, Values]] = {table: {} for table in _COMPARED}
 
     def apply(self, effects: Effects) -> None:
@@ -99,7 +113,7 @@ class _Memory:
             stored = dict(row._mapping)
             key = _key(table, stored)
             expected = replayed.pop(key, None)
-            if stored != expected:
+            if stored != expected and (expected is not None or self._is_whole):
                 differences.append(_difference(table, key, stored, expected))
         return differences + [Difference(table.name, key, None, row) for key, row in replayed.items()]
 
@@ -122,6 +136,15 @@ def _difference(table: Table, key: Key, stored: Values, replayed: Values | None)
     )
 
 
+def _say_start(start: Checkpoint) -> None:
+    if start.snapshot is not None:
+        when = datetime.fromtimestamp(start.at, UTC).isoformat(" ", "seconds")
+        print(
+            f"the database was upgraded at {when}, after entry {start.after} of the log: only what was written since"
+        )
+        print("is compared; of the log before, only the release that wrote it can be the judge")
+
+
 def main() -> int:
     """Exit codes: 0 they agree, 1 they do not, 2 the database cannot be read."""
     parser = argparse.ArgumentParser(prog="loopline replay", description="Compare stored rows with the event log.")
@@ -133,13 +156,14 @@ def main() -> int:
         if chosen.events:
             asyncio.run(_read(chosen.database, write_events))
             return 0
-        differences = asyncio.run(check(chosen.database))
+        differences, start = asyncio.run(check_and_start(chosen.database))
     except LooplineError as error:
         print(f"{error.message}\n{error.hint}", file=sys.stderr)
         return 2
     if chosen.json:
         print(to_json(differences, bytes_mode="base64").decode())
     else:
+        _say_start(start)
         print(*differences, f"{len(differences)} rows differ" if differences else "log and rows agree", sep="\n")
     return 1 if differences else 0
 

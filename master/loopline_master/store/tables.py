@@ -278,6 +278,14 @@ event_log = Table(
     Column("batch", Text, nullable=False),
 )
 
+upgrades = Table(  # of this database by a newer release, whose decisions may be others than those in the log before
+    "upgrades",
+    metadata,
+    Column("after", WHOLE, primary_key=True, autoincrement=False),  # the last event_log.seq before
+    Column("at", Double, nullable=False),
+    Column("snapshot", Text, nullable=False),  # JSON: what the scheduler went on from
+)
+
 join_tokens = Table(  # each lets so many computers in, until it expires
     "join_tokens",
     metadata,

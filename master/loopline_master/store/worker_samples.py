@@ -9,13 +9,14 @@ from functools import cache
 from math import ceil
 from typing import Any
 
-from sqlalchemy import Connection, Insert, ScalarSelect, Select, and_, bindparam, delete, func, not_, or_, select
+from sqlalchemy import Connection, Insert, ScalarSelect, Select, bindparam, delete, func, or_, select
 
 from loopline_master.core.effects import Effects
-from loopline_master.core.entities import LIVE, OCCUPYING, Worker
+from loopline_master.core.entities import SEATED, Worker
 from loopline_master.store.database.transact import Transact
 from loopline_master.store.statements import insert_into
 from loopline_master.store.tables import attempts, samples
+from loopline_shared.model import AttemptState
 from loopline_shared.rest.columns import Samples
 
 MINUTE_S = 60
@@ -25,10 +26,9 @@ Values = dict[str, Any]
 _is_here = attempts.c.worker == bindparam("of_worker")
 _slots = func.coalesce(func.sum(attempts.c.slots), 0)
 # chains of comparisons: IN (...) could not be sent for many rows at once
-_occupies, _lives = (or_(*(attempts.c.state == state for state in states)) for states in (OCCUPYING, LIVE))
-_seated = and_(_occupies, not_(attempts.c.waiting))  # as Attempt.is_seated: a prefetched attempt takes no slot
+_seated = or_(*(attempts.c.state == state for state in SEATED))
 _used = select(_slots).where(_is_here, _seated).scalar_subquery()
-_frozen = select(_slots).where(_is_here, _lives, attempts.c.frozen).scalar_subquery()
+_frozen = select(_slots).where(_is_here, attempts.c.state == AttemptState.FROZEN).scalar_subquery()
 _SUMMED = ("spare_cpu", "slots", "used", "in_use", "frozen")
 
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from pydantic import Field, RootModel
 
-from loopline_shared.model import AttemptId, AttemptState
-from loopline_shared.rest.bodies import Body
+from loopline_shared.model import AttemptId
+from loopline_shared.rest.bodies import Body, PlainAttemptState
 
 
 class JobName(Body):
@@ -22,7 +22,7 @@ class Bars(Body):
     attempt: list[AttemptId]
     worker: list[int]
     job: list[int]
-    state: list[AttemptState]
+    state: list[PlainAttemptState]
     replica: list[int]  # 1: another attempt of the task was alive when this one was dispatched
     accepted: list[int]  # 1: its result is the task's
     dispatched: list[float]

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from loopline_master.core.accounting import ms_of
-from loopline_master.core.entities import LIVE
+from loopline_master.core.entities import OCCUPYING
 from loopline_master.core.scheduler import Scheduler
-from loopline_shared.model import AttemptState, TaskState
+from loopline_shared.model import TaskState
 from loopline_simulator.full.machine import Machine
 from loopline_simulator.full.store import MemoryStore
 
@@ -38,7 +38,7 @@ def check_rows(store: MemoryStore, acknowledged: Iterable[int]) -> None:
         assert results == (task.state is TaskState.SUCCEEDED), f"task {task.id} is {task.state}: {results} results"
     _ledgers_add_up(store)
     _quorums_were_kept(store)
-    live = [a.id for a in store.attempts.values() if a.state in (*LIVE, AttemptState.CANCELLING)]
+    live = [a.id for a in store.attempts.values() if a.state in OCCUPYING]
     assert not live, f"attempts still alive: {live}"
     assert not store.passings, f"passings: {store.passings}"
 

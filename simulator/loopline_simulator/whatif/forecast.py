@@ -113,7 +113,7 @@ class ForecastWorld(ChangingWorld):
 
     def _go_on(self, host: Host, attempt: Attempt) -> None:
         """Continue an attempt that was under way when the log ended."""
-        if attempt.waiting:
+        if attempt.is_queued:
             host.waiting[attempt.id] = attempt.slots
             return
         host.taken[attempt.id] = attempt.slots

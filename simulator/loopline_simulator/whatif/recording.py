@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 from loopline_master.core.effects import Declined, Effects
+from loopline_master.core.entities import UNSEATED
 from loopline_master.core.events import (
     Batch,
     Event,
@@ -206,7 +207,7 @@ class _Recorder:
         attempt = self._recording.scheduler.state.attempts.get(result.attempt)
         took = result.wall_s
         start = now - took
-        has_waited = attempt is not None and (attempt.waiting or attempt.waited_s > 0)
+        has_waited = attempt is not None and (attempt.state in UNSEATED or attempt.waited_s > 0)
         dispatched = start if attempt is None or has_waited else attempt.dispatched_at - self._recording.began
         if self._boots.get(event.worker, ("", now))[1] <= dispatched:  # otherwise it was sent again
             start = dispatched

@@ -246,7 +246,7 @@ def _under_way(state: State) -> dict[int, list[tuple[float, int]]]:
     """By job: how long its tasks under way have been so, and their numbers."""
     since: dict[tuple[int, int], float] = {}
     for attempt in state.attempts.values():
-        if attempt.state in LIVE and not attempt.waiting:
+        if attempt.state in LIVE and not attempt.is_queued:
             start = attempt.started_at or attempt.dispatched_at
             since[attempt.task_id] = min(start, since.get(attempt.task_id, math.inf))
     ages: dict[int, list[tuple[float, int]]] = defaultdict(list)

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import math
 
-from loopline_master.core.entities import Attempt, Grid, Job, Worker
+from loopline_master.core.entities import UNSEATED, Attempt, Grid, Job, Worker
 from loopline_shared.model import Observation, SizeSource
 
 _PRIOR_S = 50.0
@@ -45,7 +45,7 @@ def left_of(grid: Grid, job: Job, worker: Worker, attempt: Attempt) -> float:
     (Exactly: were the attempt to end now, its worker would have shown itself slower than was thought; late is what
     it is over the time expected at *that* speed. So little experience with a worker makes for little haste.)
     """
-    work, elapsed = work_of(grid, job, attempt.task), 0.0 if attempt.waiting else grid.now - attempt.since
+    work, elapsed = work_of(grid, job, attempt.task), 0.0 if attempt.state in UNSEATED else grid.now - attempt.since
     left = work / speed_of(grid, worker) - elapsed
     if left >= 0:
         return left

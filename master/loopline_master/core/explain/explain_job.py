@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from loopline_master.core import downfall
 from loopline_master.core.entities import LIVE, Job, Task
 from loopline_master.core.index.requirements import demand_of, meets
+from loopline_master.core.rules import agent_deaths
 from loopline_master.core.scheduler import Scheduler
 from loopline_master.core.state import State
-from loopline_shared.model import JobState, SizeSource, TaskId, TaskState
+from loopline_shared.model import AttemptState, JobState, SizeSource, TaskId, TaskState
 from loopline_shared.rest.bodies import Explanation, Reason
 from loopline_shared.spec import Requirements
 
@@ -50,7 +50,7 @@ def explain_task(scheduler: Scheduler, task_id: TaskId) -> Explanation | None:
         f"to be tried again after {counted(task.failures, 'failure')}; " if task is not None and task.failures else ""
     )
     if task is not None and task.took_down:
-        again += f"it {downfall.verdict(task)}; "
+        again += f"it {agent_deaths.verdict(task)}; "
     if task is not None and task.votes:
         again += f"{_voted(job, task)}; "
     waiting = _blocked(state, job) or _for_slot(state, job, 1)
@@ -184,11 +184,14 @@ def _for_slot(state: State, job: Job, count: int) -> Reason:
 
 def _alive(state: State, task_id: TaskId, job: Job, task: Task) -> Reason:
     attempts = [a for a in state.index.attempts.of_task.get(task_id, {}).values() if a.state in LIVE]
-    frozen, waiting = " (frozen: its owner is there)", " (waiting there for a slot)"
-    notes = [(a.worker, waiting if a.waiting else frozen if a.frozen else "") for a in attempts]
+    said = {
+        AttemptState.FROZEN: " (frozen: its owner is there)",
+        AttemptState.PREFETCHED: " (waiting there for a slot)",
+    }
+    notes = [(a.worker, said.get(a.state, "")) for a in attempts]
     places = " and ".join(sorted(worker + note for worker, note in notes))
     votes = f"; {_voted(job, task)}" if task.votes and job.quorum else ""
-    downfalls = f"; it {downfall.verdict(task)} before" if task.took_down else ""
+    downfalls = f"; it {agent_deaths.verdict(task)} before" if task.took_down else ""
     return Reason(code="running", count=len(attempts), detail=f"running on {places}{downfalls}{votes}")
 
 

@@ -60,7 +60,7 @@ def _running(state: State, worker: Worker) -> list[Reason]:
     by_job = Counter(attempt.job for attempt in attempts)
     jobs = ", ".join(f"{count} of job {job}" for job, count in by_job.most_common(_MOST_NAMED))
     more = f" and {len(by_job) - _MOST_NAMED} more jobs" if len(by_job) > _MOST_NAMED else ""
-    used, frozen = state.index.attempts.used.get(worker.name, 0), sum(attempt.frozen for attempt in attempts)
+    used, frozen = state.index.attempts.used.get(worker.name, 0), sum(attempt.stands_still for attempt in attempts)
     reasons = []
     if attempts:
         place = f" on {used} of {worker.offered} slots" if worker.session is not None else ""

@@ -7,22 +7,19 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from loopline_master.core import accounting
-from loopline_master.core.entities import OCCUPYING, Attempt
+from loopline_master.core.entities import LIVE, OCCUPYING, SEATED, Attempt
 from loopline_master.core.index.prefetched import Queues
 from loopline_shared.model import AttemptId, AttemptState, TaskId
 
 _KEPT, _SEATED, _ALIVE, _FROZEN, _AHEAD = (1 << bit for bit in range(5))
-"""It is in memory, in a slot, alive, alive but frozen, sent ahead."""
-_OF_LIVE = _KEPT | _ALIVE
-_IN_A_SLOT = dict.fromkeys(AttemptState, _KEPT) | {
-    AttemptState.DISPATCHED: _OF_LIVE | _SEATED,
-    AttemptState.RUNNING: _OF_LIVE | _SEATED,
-    AttemptState.CANCELLING: _KEPT | _SEATED,
-}
-_WAITING = _IN_A_SLOT | {
-    AttemptState.DISPATCHED: _OF_LIVE | _AHEAD,
-    AttemptState.RUNNING: _OF_LIVE | _AHEAD,
-    AttemptState.CANCELLING: _KEPT,
+"""It is in memory, in a slot, alive, alive but frozen, prefetched."""
+_ROLES = {
+    state: _KEPT
+    | (_ALIVE if state in LIVE else 0)
+    | (_SEATED if state in SEATED else 0)
+    | (_FROZEN if state is AttemptState.FROZEN else 0)
+    | (_AHEAD if state is AttemptState.PREFETCHED else 0)
+    for state in AttemptState
 }
 
 
@@ -45,7 +42,7 @@ class Attempts:
         then its task is to be placed, too. (Its worker in any case.)
         """
         number = attempt.id
-        old, new = self.roles.get(number, 0), _roles(attempt)
+        old, new = self.roles.get(number, 0), _ROLES[attempt.state] if attempt.ended_at is None else 0
         changed = old ^ new
         if not changed:
             return False
@@ -114,13 +111,6 @@ class Attempts:
             del self.of_task[task]
         if not of_worker:
             del self.of_worker[name]
-
-
-def _roles(attempt: Attempt) -> int:
-    if attempt.ended_at is not None:
-        return 0
-    roles = (_WAITING if attempt.waiting else _IN_A_SLOT)[attempt.state]
-    return roles | _FROZEN if attempt.frozen and roles & _ALIVE else roles
 
 
 def _count(counts: dict[Any, int], of: object, change: int) -> None:

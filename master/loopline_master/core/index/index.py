@@ -52,13 +52,16 @@ class Index:
     complete: SortedSet[int] = field(default_factory=SortedSet)  # arrivals of computed jobs that nobody holds
     attempts: Attempts = field(default_factory=Attempts)
     voters: dict[TaskId, frozenset[str]] = field(default_factory=dict)  # by open task: who has brought a result
-    room: Room = field(default_factory=Room)
+    room: Room = field(init=False)
     leases: Ranking[str, tuple[float, str]] = field(default_factory=Ranking)  # (until, worker)
     starving: Ranking[int, tuple[float, int]] = field(default_factory=Ranking)  # (since, job), not yet stalled
     probations: Ranking[str, tuple[float, str]] = field(default_factory=Ranking)  # (until, worker)
     programs: Ranking[ProgramKey, tuple[float, ProgramKey]] = field(default_factory=Ranking)  # longest unused first
     demand: Demand = field(default_factory=Demand)
     waiting: Waiting = field(default_factory=Waiting)  # outside the grid, for other jobs to succeed
+
+    def __post_init__(self) -> None:
+        self.room = Room(self.attempts)
 
     @classmethod
     def build(
@@ -79,8 +82,7 @@ class Index:
             index.attempts.place(attempt)
         for worker in by_name.values():
             index.place_worker(worker)
-            index.room.place_slots(worker, index.attempts)
-            index.room.place_queue(worker, index.attempts)
+            index.room.place(worker)
         for task in tasks:
             index.pools[task.job].place(task, by_id[task.job], index.attempts)
             index.place_voters(task)

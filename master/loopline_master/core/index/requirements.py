@@ -51,6 +51,7 @@ class Demand:
     workers: dict[Key, set[str]] = field(default_factory=dict)  # that serve: one of the two sets above
     reliable: dict[str, int] = field(default_factory=dict)  # workers that are trusted: slots that they offer
     available: dict[str, Worker] = field(default_factory=dict)
+    facts: dict[str, Facts] = field(default_factory=dict)  # of these, as they were entered
     keys: dict[int, Key] = field(default_factory=dict)  # by job
     quorums: dict[Key, Counter[int]] = field(default_factory=dict)  # of those jobs that have one, how many
     widest: int = 0  # slots, of all these requirements
@@ -110,9 +111,10 @@ class Demand:
             return []
         self._served.clear()
         if worker.is_available:
-            self.available[worker.name] = worker
+            self.available[worker.name], self.facts[worker.name] = worker, worker.facts
         else:
             self.available.pop(worker.name, None)
+            self.facts.pop(worker.name, None)
         self.reliable.pop(worker.name, None)
         if worker.is_trusted:
             self.reliable[worker.name] = worker.offered
@@ -129,8 +131,8 @@ class Demand:
     def knows(self, worker: Worker) -> bool:
         """It is entered as it is now."""
         offered = worker.offered if worker.is_trusted else 0
-        is_there = worker.name in self.available
-        return worker.is_available == is_there and self.reliable.get(worker.name, 0) == offered
+        facts = worker.facts if worker.is_available else None
+        return self.facts.get(worker.name) is facts and self.reliable.get(worker.name, 0) == offered
 
     def is_starved(self, job: Job) -> bool:
         """No available worker could run it, or too few for its quorum."""

@@ -68,7 +68,7 @@ class FairIndex:
             is_waiting = task.number in pool.waiting
             by_size.place(task.number, is_waiting or task.number in self.view.fresh(job))
         alive = self._alive(task.id) if task.number in pool.replicable else []
-        runs = len(alive) == 1 and not alive[0].waiting
+        runs = len(alive) == 1 and not alive[0].is_queued
         ends = (alive[0].since + alive[0].expected_s, task.number) if runs else None
         ranking = self.alone.get(job.id)
         if ranking is None:

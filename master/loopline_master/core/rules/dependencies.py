@@ -42,20 +42,23 @@ def enter(state: State, job: Job, waits_for: tuple[int, ...], started: Ranges | 
         job.arrival = UNRELEASED
     else:
         _take_its_place(state, job)
-    state.admit(job, started)
+    if started is not None:
+        state.restore(job, started)
+    state.put(job)
 
 
 def release_followers(state: State, job: Job) -> None:
-    """A job has succeeded: those that waited for nothing else enter the grid, in the order of their submission."""
+    """If the job succeeded, have those enter the grid that waited for nothing else, in the order of submission."""
+    if job.state is not JobState.SUCCEEDED:
+        return
     for number in state.index.waiting.followers(job.id):
         follower = state.jobs[number]
         follower.waiting_for = tuple(one for one in follower.waiting_for if one != job.id)
         if follower.waiting_for:
-            state.save_job(follower)
-        else:
-            _take_its_place(state, follower)
-            state.admit(follower)
-    state.settle()
+            state.put(follower)
+            continue
+        _take_its_place(state, follower)
+        state.put(follower)
 
 
 def _take_its_place(state: State, job: Job) -> None:

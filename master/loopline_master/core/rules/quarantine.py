@@ -13,6 +13,8 @@ standing is tried elsewhere next (View.should_go_elsewhere), lest one broken com
 
 from __future__ import annotations
 
+from itertools import takewhile
+
 from loopline_master.core.entities import Attempt, Task, Worker
 from loopline_master.core.state import State
 
@@ -70,12 +72,10 @@ def voted(state: State, task: Task) -> list[Worker]:
 
 def expire(state: State) -> None:
     """Those whose time is over come back, on trial."""
-    order = state.index.probations.order
-    while order and order[0][0] <= state.now:
-        worker = state.workers[order[0][1]]
+    for _, name in takewhile(lambda probation: probation[0] <= state.now, state.index.probations.order):
+        worker = state.workers[name]
         worker.probation_until, worker.on_trial = None, True
-        state.save_worker(worker)
-        state.settle()
+        state.put(worker)
 
 
 def _praise(state: State, worker: Worker) -> None:
@@ -85,14 +85,14 @@ def _praise(state: State, worker: Worker) -> None:
     _raise(state, worker)
     if worker.on_trial:
         worker.on_trial = False
-        state.save_worker(worker)
+        state.put(worker)
     if worker.standing == TOP and worker.probations:
         worker.probations, worker.standing = worker.probations - 1, 0.0
 
 
 def _raise(state: State, worker: Worker) -> None:
     worker.standing = min(TOP, worker.standing + _HALF)
-    state.effects.workers[worker.name] = worker
+    state.put(worker)
 
 
 def _blame(state: State, worker: Worker, reason: str, weight: float) -> list[Worker]:
@@ -100,12 +100,12 @@ def _blame(state: State, worker: Worker, reason: str, weight: float) -> list[Wor
     if worker.probation_until is not None or not state.settings.probation_s:
         return []
     worker.standing -= weight
-    state.effects.workers[worker.name] = worker
+    state.put(worker)
     if worker.standing > BOTTOM and not worker.on_trial:
         return []
     length_s = state.settings.probation_s * 2.0 ** min(worker.probations, _MOST_DOUBLINGS)
     worker.probation_until = state.now + min(length_s, state.settings.max_probation_s)
     worker.probation_reason, worker.probations = reason[:500], worker.probations + 1
     worker.standing, worker.on_trial = 0.0, False
-    state.save_worker(worker)
+    state.put(worker)
     return [worker]

@@ -70,9 +70,9 @@ def _mark(state: State, job: Job, task: Task, workers: Iterable[str]) -> None:
         task.mismatch = True
         job.mismatches += 1
         state.effects.mismatches.append(task.id)
-        state.save_task(task)
-        state.save_job(job)
+        state.put(task)
+        state.put(job)
     for name in workers:
         worker = state.workers[name]
         worker.mismatches += 1
-        state.effects.workers[name] = worker
+        state.put(worker)

@@ -6,6 +6,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, Select, or_, select, tuple_
 
+from loopline_master.core.entities import UNSEATED
 from loopline_master.store.database.transact import Transact
 from loopline_master.store.queries.paging import after, moment, page_of
 from loopline_master.store.tables import attempts
@@ -76,6 +77,10 @@ def _view(row: Row[Any]) -> AttemptView:
         **{
             **row._mapping,
             "id": AttemptId(row.job, row.task, row.number),
+            "state": row.state.without_phase,
+            "phase": row.state,
+            "frozen": bool(row.freezes) and row.freezes[-1][1] is None,
+            "waiting": row.state in UNSEATED,
             "stdout_bytes": row.stdout.size_bytes if row.stdout else 0,
             "stderr_bytes": row.stderr.size_bytes if row.stderr else 0,
             "output_count": len(row.outputs or ()),

@@ -12,7 +12,7 @@ from loopline_shared.model import AttemptState
 from loopline_shared.rest.bodies import HistoryLine, HistorySubject
 
 _SUBJECTS = {"user": jobs.c.owner, "worker": attempts.c.worker, "job": attempts.c.job}
-_STOPPED = (AttemptState.SUCCEEDED, AttemptState.CANCELLED, AttemptState.CANCELLING)
+_STOPPED = (AttemptState.SUCCEEDED, AttemptState.CANCELLED, AttemptState.CANCELLING, AttemptState.RETRACTING)
 _is_vote = and_(attempts.c.asked, attempts.c.state == AttemptState.SUCCEEDED)  # a vote towards a quorum
 _is_loser = and_(~attempts.c.accepted, ~_is_vote, attempts.c.state.in_(_STOPPED))
 _is_lost = attempts.c.state.in_((AttemptState.FAILED, AttemptState.LOST))

@@ -9,7 +9,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, Select, case, func, select
 
-from loopline_master.core.entities import OCCUPYING, Grid, Worker
+from loopline_master.core.entities import OCCUPYING, UNSEATED, Grid, Worker
 from loopline_master.core.estimates import measure
 from loopline_master.store.database.transact import Transact
 from loopline_master.store.queries.paging import after, page_of, word
@@ -54,7 +54,7 @@ class WorkerQueries:
 
 def _in_hand(connection: Connection, names: Iterable[str]) -> dict[str, Sequence[Row[Any]]]:
     """Return the attempts that occupy slots of these workers or wait there for one, by worker."""
-    columns = ("worker", "job", "task", "number", "slots", "waiting", "waited_s", "dispatched_at", "expected_s")
+    columns = ("worker", "job", "task", "number", "slots", "state", "waited_s", "dispatched_at", "expected_s")
     query: Select[Any] = (
         select(*(attempts.c[name] for name in columns))
         .where(attempts.c.state.in_(OCCUPYING), attempts.c.worker.in_(names))
@@ -100,9 +100,9 @@ def _view(
         **{name: getattr(worker, name) for name in fields},
         connected=worker.session is not None,
         slots=worker.offered,
-        slots_used=sum(attempt.slots for attempt in in_hand if not attempt.waiting),
-        running=[_id(attempt) for attempt in in_hand if not attempt.waiting],
-        waiting=[_id(attempt) for attempt in in_hand if attempt.waiting],
+        slots_used=sum(attempt.slots for attempt in in_hand if attempt.state not in UNSEATED),
+        running=[_id(attempt) for attempt in in_hand if attempt.state not in UNSEATED],
+        waiting=[_id(attempt) for attempt in in_hand if attempt.state in UNSEATED],
         speed=speed,
         queue_s=sum(_left_s(attempt, now) for attempt in in_hand),
         probation=None if until is None else Probation(until, worker.probation_reason),
@@ -112,7 +112,7 @@ def _view(
 
 def _left_s(attempt: Row[Any], now: float) -> float:
     """Return the expected remaining time of an attempt; 0 if it is late, since it may end at any moment."""
-    if attempt.waiting:
+    if attempt.state in UNSEATED:
         return float(attempt.expected_s)
     return max(0.0, float(attempt.dispatched_at + attempt.waited_s + attempt.expected_s - now))
 

@@ -32,7 +32,15 @@ from loopline_shared.rest.bodies.reports import (
     PruneReport,
     PruneRequest,
 )
-from loopline_shared.rest.bodies.tasks import AttemptView, OutputFiles, TaskDetail, TaskResult, TaskView, VoteView
+from loopline_shared.rest.bodies.tasks import (
+    AttemptView,
+    OutputFiles,
+    PlainAttemptState,
+    TaskDetail,
+    TaskResult,
+    TaskView,
+    VoteView,
+)
 from loopline_shared.rest.bodies.workers import LastHour, ProgramView, WorkerView
 
 __all__ = [
@@ -60,6 +68,7 @@ __all__ = [
     "Page",
     "Passing",
     "PassingReport",
+    "PlainAttemptState",
     "PlannedTask",
     "Preview",
     "Problem",

@@ -2,17 +2,32 @@
 
 from __future__ import annotations
 
-from pydantic import Field
+from typing import Annotated
+
+from pydantic import Field, WithJsonSchema
 
 from loopline_shared.model import AttemptId, AttemptState, Output, OutputFile, TaskId, TaskState
 from loopline_shared.rest.bodies.base import Body
 from loopline_shared.scalar import Scalar
 
+PlainAttemptState = Annotated[
+    AttemptState,
+    WithJsonSchema(
+        {
+            "type": "string",
+            "enum": sorted({state.without_phase.value for state in AttemptState}),
+            "description": "prefetched is dispatched here, frozen is running, retracting is cancelling: see phase",
+        }
+    ),
+]
+"""The state of an attempt by the names of the release before, which clients still read for one release."""
+
 
 class AttemptView(Body):
     id: AttemptId
     worker: str
-    state: AttemptState
+    state: PlainAttemptState
+    phase: AttemptState | None = Field(None, description="its state to the letter; null if the master says none")
     replica: bool
     frozen: bool  # frozen for the sake of the PC's owner
     waiting: bool = False  # prefetched: it waits at its worker for a slot
