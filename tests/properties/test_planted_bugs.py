@@ -92,7 +92,7 @@ reached = quorum.decides
 
 
 def what_has_begun_still_counts_as_waiting(patch: Patch) -> None:
-    patch.setattr(reconcile, "_has_begun", lambda grid, attempt, held: None)
+    patch.setitem(attempts._ROLES, AttemptState.RUNNING, attempts._ROLES[AttemptState.PREFETCHED])
 
 
 BUGS = [

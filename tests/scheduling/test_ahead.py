@@ -238,7 +238,7 @@ def test_nor_if_it_is_wide() -> None:
     queueing.step(JobSubmitted("user", spec(1, 0.5)), deliver=False)
     agent.facts = facts(3)  # it begins; what crosses its report is not yet there
     queueing.report("a")
-    assert row(queueing, wide).state is AttemptState.RETRACTING
+    assert row(queueing, wide).state is AttemptState.CANCELLING
     queueing.report("a")
     assert queueing.running("a") == [AttemptId(1, 1, 1), AttemptId(3, 1, 1)]
 

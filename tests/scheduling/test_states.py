@@ -22,7 +22,11 @@ MACHINES: list[tuple[type[StrEnum], Table]] = [
     (TaskState, transitions.TASK),
     (AttemptState, transitions.ATTEMPT),
 ]
-FIRST = {JobState: JobState.WAITING, TaskState: TaskState.QUEUED, AttemptState: AttemptState.DISPATCHED}
+FIRST: dict[type[StrEnum], tuple[StrEnum, ...]] = {
+    JobState: (JobState.WAITING,),
+    TaskState: (TaskState.QUEUED,),
+    AttemptState: (AttemptState.DISPATCHED, AttemptState.PREFETCHED),
+}
 
 
 @pytest.mark.parametrize(("kind", "table"), MACHINES)
@@ -69,8 +73,9 @@ class Witness(Grid):
         effects = super().step(*events, deliver=deliver)
         after: dict[Any, Any] = {**effects.jobs, **effects.tasks, **effects.attempts}
         for key, row in after.items():
-            old = old_states.get(key, FIRST[type(row.state)])
-            assert row.state in self._reachable(old), f"{key} went from {old} to {row.state} without a check"
+            olds = (old_states[key],) if key in old_states else FIRST[type(row.state)]
+            reachable = {new for old in olds for new in self._reachable(old)}
+            assert row.state in reachable, f"{key} went from {olds[0]} to {row.state} without a check"
         self.seen |= self.step_edges
         return effects
 
@@ -122,6 +127,92 @@ def attempts_are_lost(grid: Witness) -> None:
         grid.report("a", *([] if outcome is None else [result(attempt, outcome)]))
         for again in grid.running("a"):
             grid.end(again)
+
+
+def attempts_wait_and_stand_still(grid: Witness) -> None:
+    """Out of prefetched and frozen in each way, but lost."""
+    for frozen in (False, True):
+        for outcome in Outcome:
+            _prefetch(grid)
+            if frozen:
+                grid.end(grid.running("a")[0])
+                grid.report("a", frozen=True)
+                grid.report("a", frozen=False)
+                grid.report("a", frozen=True)
+            attempt = grid.running("a")[-1]
+            grid.report("a", result(attempt, outcome))
+            _clear(grid)
+    for job in (_prefetch(grid), grid.submit(1)):
+        grid.report("a", frozen=True)
+        grid.step(JobCancelled(job))
+        grid.report("a")
+    _clear(grid)
+
+
+def attempts_freeze_as_they_begin(grid: Witness) -> None:
+    """Out of dispatched and prefetched into frozen; all that stood still or waited is lost, and comes back."""
+    _prefetch(grid)
+    grid.report("a", frozen=True)
+    first = grid.running("a")[0]
+    grid.report("a", result(first), frozen=True)
+    _clear(grid)
+    _prefetch(grid)
+    grid.report("a", frozen=True)
+    grid.wait(31.0)
+    grid.join("a", reports=False)
+    grid.report("a", frozen=True)
+    _clear(grid)
+
+
+def a_slot_is_taken_meanwhile(grid: Witness) -> None:
+    """One that was to begin at once, or is called back, turns out to wait; one that waited, to have begun."""
+    agent = grid.agents["a"]
+    grid.submit(1, 100.0)
+    agent.facts = facts(0)  # so that it says that it waits
+    grid.report("a")
+    agent.facts = facts(1)
+    grid.report("a")
+    _clear(grid)
+    for slots_then, slots_now in ((0, 1), (1, 0)):
+        job = grid.submit(1, 0.5)
+        agent.facts = facts(slots_then)
+        grid.report("a")
+        grid.step(JobCancelled(job), deliver=False)
+        agent.facts = facts(slots_now)
+        grid.report("a", deliver=False)
+        agent.facts = facts(1)
+        grid.deliver()
+        grid.report("a")
+        _clear(grid)
+
+
+def what_was_called_back_ends_in_each_way(grid: Witness) -> None:
+    for outcome in Outcome:
+        job = _prefetch(grid)
+        waiting = grid.waiting("a")[0]
+        grid.step(JobCancelled(job), deliver=False)
+        grid.report("a", result(waiting, outcome))
+        _clear(grid)
+    job = _prefetch(grid)
+    grid.step(JobCancelled(job), deliver=False)
+    grid.wait(31.0)
+    grid.join("a")
+    _clear(grid)
+
+
+def _prefetch(grid: Witness) -> int:
+    """A job of which one task runs, and another one waits at the worker."""
+    job = grid.submit(2, 1.0, max_attempts=1)
+    assert len(grid.waiting("a")) == 1
+    return job
+
+
+def _clear(grid: Witness) -> None:
+    for job in [job.id for job in grid.store.jobs.values() if job.is_live]:
+        grid.step(JobCancelled(job))
+    for _ in range(3):
+        grid.report("a")
+    assert not grid.running("a")
 
 
 def a_lost_attempt_finds_its_place_taken(grid: Witness) -> None:
@@ -182,6 +273,10 @@ STORIES: list[Callable[[Witness], None]] = [
     attempts_are_cancelled,
     attempts_are_lost,
     a_lost_attempt_finds_its_place_taken,
+    attempts_wait_and_stand_still,
+    attempts_freeze_as_they_begin,
+    a_slot_is_taken_meanwhile,
+    what_was_called_back_ends_in_each_way,
     a_queued_task_is_cancelled,
     jobs_are_retried,
     a_job_is_computed_cancelled_and_retried,
@@ -189,11 +284,14 @@ STORIES: list[Callable[[Witness], None]] = [
 ]
 
 
+AHEAD_S = dict.fromkeys(STORIES[4:8], 10.0)
+
+
 def test_every_transition_of_the_tables_happens_and_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: set[Edge] = set()
     for story in STORIES:
         with monkeypatch.context() as patch:
-            grid = Witness(patch, lease_s=30.0, order=Order.DELIVER)
+            grid = Witness(patch, lease_s=30.0, order=Order.DELIVER, ahead_s=AHEAD_S.get(story, 0.0))
             grid.join("a", facts(1))
             story(grid)
             seen |= grid.seen

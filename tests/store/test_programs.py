@@ -108,7 +108,7 @@ async def test_a_worker_says_what_is_known_of_it(store: Store) -> None:
         store,
         an_attempt(1, dispatched_at=now - 10, expected_s=100.0),
         an_attempt(2, dispatched_at=now - 90, expected_s=30.0),  # late
-        an_attempt(3, dispatched_at=now - 10, expected_s=7.0, waiting=True),
+        an_attempt(3, dispatched_at=now - 10, expected_s=7.0, state=AttemptState.PREFETCHED),
         new=False,
     )
     ant = await store.workers.detail("ant")

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from loopline_master.core.entities import SEATED, UNSEATED
 from loopline_master.core.events import JobRetried
 from loopline_shared.errors import LooplineError
 from loopline_shared.model import AttemptId, AttemptState, JobState, Output, TaskId, TaskState
@@ -154,8 +155,10 @@ async def test_workers_and_what_they_have_in_hand(store):
         store, a_job(), a_task(), *(an_attempt(number=n, slots=2, state=s) for n, s in enumerate(AttemptState))
     )
     ant, bee, _ = await everything(store.workers.page)
-    assert (ant.connected, ant.slots, ant.slots_used, ant.load) == (True, 4, 6, LOAD)
-    assert ant.running == [AttemptId(1, 1, 0), AttemptId(1, 1, 1), AttemptId(1, 1, 4)]
+    assert (ant.connected, ant.slots, ant.slots_used, ant.load) == (True, 4, 8, LOAD)
+    numbers = {state: AttemptId(1, 1, number) for number, state in enumerate(AttemptState)}
+    assert ant.running == sorted(numbers[state] for state in SEATED)
+    assert ant.waiting == sorted(numbers[state] for state in UNSEATED)
     assert (bee.connected, bee.draining, bee.slots_used, bee.running) == (False, True, 0, [])
     assert await store.workers.detail("ant") == ant
     assert await store.workers.detail("dog") is None

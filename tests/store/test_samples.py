@@ -60,8 +60,8 @@ async def test_a_worker_that_changed_without_a_report_is_not_sampled(store):
 
 async def test_slots_in_use_are_those_of_the_rows_committed_with_it(store):
     await keep(store, a_job(), a_task(1), a_task(2), a_task(3))
-    states = [AttemptState.RUNNING, AttemptState.DISPATCHED, AttemptState.SUCCEEDED]
-    attempts = [an_attempt(n, slots=n, state=state, frozen=n == 1) for n, state in enumerate(states, start=1)]
+    states = [AttemptState.FROZEN, AttemptState.DISPATCHED, AttemptState.SUCCEEDED]
+    attempts = [an_attempt(n, slots=n, state=state) for n, state in enumerate(states, start=1)]
     worker = a_worker("ant", session=1, load=Load(4), reported_at=600.0, offered=4)
     effects = Effects(Grid(now=600.0), workers={"ant": worker}, attempts={a.id: a for a in attempts})
     await store.commit(Batch(600.0), effects)
@@ -71,8 +71,8 @@ async def test_slots_in_use_are_those_of_the_rows_committed_with_it(store):
 async def test_what_waits_at_a_worker_for_a_slot_is_not_in_one(store):
     """Of four tasks one stands still in the slot; three were sent ahead, of which one has been called back."""
     await keep(store, a_job(), *(a_task(number) for number in range(1, 5)))
-    states = [AttemptState.RUNNING, AttemptState.DISPATCHED, AttemptState.DISPATCHED, AttemptState.CANCELLING]
-    attempts = [an_attempt(n, state=state, frozen=n == 1, waiting=n > 1) for n, state in enumerate(states, start=1)]
+    states = [AttemptState.FROZEN, AttemptState.PREFETCHED, AttemptState.PREFETCHED, AttemptState.RETRACTING]
+    attempts = [an_attempt(n, state=state) for n, state in enumerate(states, start=1)]
     worker = a_worker("ant", session=1, load=Load(1), reported_at=600.0, offered=1)
     effects = Effects(Grid(now=600.0), workers={"ant": worker}, attempts={a.id: a for a in attempts})
     await store.commit(Batch(600.0), effects)

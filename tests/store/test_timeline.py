@@ -22,9 +22,7 @@ async def filled(store):
     await keep(
         store,
         an_attempt(1, dispatched_at=10.0, **ended(ended_at=20.0, started_at=11.0)),
-        an_attempt(
-            2, dispatched_at=15.0, state=AttemptState.RUNNING, frozen=True, freezes=((16.0, 17.5), (18.0, None))
-        ),
+        an_attempt(2, dispatched_at=15.0, state=AttemptState.FROZEN, freezes=((16.0, 17.5), (18.0, None))),
         an_attempt(3, dispatched_at=30.0, replica=True, **ended(ended_at=40.0)),
         an_attempt(1, job=2, worker="bee", dispatched_at=12.0, ended_at=90.0),
     )

@@ -139,10 +139,8 @@ def _difference(table: Table, key: Key, stored: Values, replayed: Values | None)
 def _say_start(start: Checkpoint) -> None:
     if start.snapshot is not None:
         when = datetime.fromtimestamp(start.at, UTC).isoformat(" ", "seconds")
-        print(
-            f"the database was upgraded at {when}, after entry {start.after} of the log: only what was written since"
-        )
-        print("is compared; of the log before, only the release that wrote it can be the judge")
+        print(f"upgraded at {when}, after entry {start.after} of the log: only rows written since are compared,")
+        print("for the log before can be replayed only by the release that wrote it")
 
 
 def main() -> int:

@@ -182,13 +182,15 @@ def _for_slot(state: State, job: Job, count: int) -> Reason:
     return Reason(code="no_slot", count=count, detail=detail)
 
 
+_NOTES = {
+    AttemptState.FROZEN: " (frozen: its owner is there)",
+    AttemptState.PREFETCHED: " (waiting there for a slot)",
+}
+
+
 def _alive(state: State, task_id: TaskId, job: Job, task: Task) -> Reason:
     attempts = [a for a in state.index.attempts.of_task.get(task_id, {}).values() if a.state in LIVE]
-    said = {
-        AttemptState.FROZEN: " (frozen: its owner is there)",
-        AttemptState.PREFETCHED: " (waiting there for a slot)",
-    }
-    notes = [(a.worker, said.get(a.state, "")) for a in attempts]
+    notes = [(a.worker, _NOTES.get(a.state, "")) for a in attempts]
     places = " and ".join(sorted(worker + note for worker, note in notes))
     votes = f"; {_voted(job, task)}" if task.votes and job.quorum else ""
     downfalls = f"; it {agent_deaths.verdict(task)} before" if task.took_down else ""

@@ -1,0 +1,93 @@
+"""A database of the release before, with attempts under way, is upgraded; its log is replayed from there."""
+
+from __future__ import annotations
+
+import pytest
+from sqlalchemy import Connection, func, select, text, update
+
+from loopline_master.core.events import BATCH, MasterStarted
+from loopline_master.core.scheduler import Scheduler
+from loopline_master.store import open_store, replay, tables
+from loopline_master.store.database.database import parse_url, writing
+from loopline_master.store.migrate import downgrade, upgrade
+from loopline_master.store.replay import check
+from loopline_shared.model import AttemptState
+from tests.store.examples import a_job, a_task, a_worker, an_attempt, keep
+from tests.store.workload import lived_through, relive
+
+OLD = [("dispatched", False, False), ("dispatched", True, False), ("running", False, False), ("running", False, True)]
+OLD += [("cancelling", False, False), ("cancelling", True, False), ("cancelling", False, False)]
+NEW = ["dispatched", "prefetched", "running", "frozen", "cancelling", "retracting", "cancelling"]
+
+
+async def on(url, work):
+    async with writing(parse_url(url), foreign_keys=False) as write:
+        return await write(work)
+
+
+async def test_flags_become_states_and_flags_again(url):
+    def old_rows(connection: Connection):
+        return [
+            tuple(row)
+            for row in connection.execute(text("SELECT state, waiting, frozen FROM attempts ORDER BY task"))
+        ]
+
+    def states(connection: Connection):
+        return [str(state) for state in connection.scalars(select(tables.attempts.c.state).order_by("task"))]
+
+    async with open_store(url) as store:
+        await keep(store, a_job(tasks=7), a_worker())
+        for number, state in enumerate(NEW, start=1):
+            await keep(store, a_task(number), an_attempt(number, state=AttemptState(state)), new=False)
+    await downgrade(parse_url(url), "0007")
+    assert [(state, bool(waits), bool(frozen)) for state, waits, frozen in await on(url, old_rows)] == OLD
+    await upgrade(parse_url(url))
+    assert await on(url, states) == NEW
+
+
+def _starts(line: bytes) -> bool:
+    return any(isinstance(event, MasterStarted) for event in BATCH.validate_json(line).events)
+
+
+@pytest.fixture
+async def upgraded(sqlite_url):
+    """A database that the release before has written, and that is gone on with: (its URL, entries before)."""
+    log = lived_through(7, turns=60).store.log
+    starts = [place for place, line in enumerate(log) if _starts(line)]
+    cut = starts[len(starts) // 2]
+    assert 0 < cut < len(log) - 5
+    async with open_store(sqlite_url) as store:
+        await relive(store, log[:cut])
+    last = select(func.max(tables.event_log.c.seq))
+    before = await on(sqlite_url, lambda connection: connection.scalar(last))
+    await downgrade(parse_url(sqlite_url), "0007")
+    foreign = {"work_s": 123.0, "work_done": 45.0}  # as no replay by this release would have it
+    await on(sqlite_url, lambda connection: connection.execute(update(tables.workers).values(**foreign)))
+    async with open_store(sqlite_url) as store:
+        scheduler = Scheduler(await store.snapshot())
+        for line in log[cut:]:
+            batch = BATCH.validate_json(line)
+            await store.commit(batch, scheduler.step(batch.events, batch.now))
+    return sqlite_url, before
+
+
+async def test_the_log_is_replayed_from_the_upgrade(upgraded):
+    url, _ = upgraded
+    assert await check(url) == []
+    changed = update(tables.workers).where(tables.workers.c.name == "ant").values(offered=77)
+    await on(url, lambda connection: connection.execute(changed))
+    (found,) = await check(url)
+    assert (found.table, found.key, found.stored) == ("workers", ("ant",), {"offered": 77})
+
+
+async def test_it_says_what_it_compares(upgraded, capsys):
+    url, before = upgraded
+    _, start = await replay.check_and_start(url)
+    replay._say_start(start)
+    assert f"after entry {before} of the log: only rows written since are compared" in capsys.readouterr().out
+
+
+async def test_without_an_upgrade_the_whole_log_is_replayed(sqlite_url):
+    async with open_store(sqlite_url) as store:
+        await relive(store, lived_through(7, turns=5).store.log)
+    assert await on(sqlite_url, lambda c: c.scalar(select(func.count()).select_from(tables.upgrades))) == 0
