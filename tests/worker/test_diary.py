@@ -10,7 +10,7 @@ from tests.worker.bench import run_of
 
 def live(diary: Diary, count: int) -> None:
     for task in range(1, count + 1):
-        diary.began(run_of("echo", "a b", task=task), "")
+        diary.began(run_of("echo", "a b", task=task))
         diary.ended(Result(AttemptId(1, task, 1), Outcome.SUCCEEDED, 0, wall_s=1.25))
 
 
