@@ -35,22 +35,23 @@ from loopline_worker.core.owner_policy import Policy, Signs, Terms
 from loopline_worker.core.transitions import State
 
 TERMS = Terms(Policy.SPARE, leave_cores=0.0, leave_memory_bytes=100)
-ids = st.builds(AttemptId, st.just(1), st.integers(1, 9), st.just(1))
-some = st.lists(ids, max_size=5, unique=True)
+ids = st.builds(AttemptId, st.just(1), st.integers(1, 60), st.just(1))
+some = st.lists(ids, max_size=6, unique=True)
 which = st.integers(0, 9)
 looks = st.sampled_from(["", "", "", "pause", "short of memory"])
 
 
 def run_of(attempt: AttemptId) -> Run:
-    """Every fourth needs two slots."""
-    return Run(attempt, ("true",), {}, {}, slots=1 + (attempt.task % 4 == 3))
+    """Every eighth needs two slots."""
+    return Run(attempt, ("true",), {}, {}, slots=1 + (attempt.task % 8 == 7))
 
 
 class Computer(RuleBasedStateMachine):
     """Processes, supervisors, a disk and a link, which do what the machine says and what happens to them."""
 
-    @initialize(slots=st.integers(1, 3), grace_s=st.sampled_from([0.0, 10.0]))
-    def build(self, slots: int, grace_s: float) -> None:
+    @initialize(slots=st.integers(1, 3), grace_s=st.sampled_from([0.0, 10.0]), room=st.sampled_from([0, 1, 4]))
+    def build(self, slots: int, grace_s: float, room: int) -> None:
+        self.room = room
         self.slots, self.grace_s, self.now = slots, grace_s, 0.0
         self.disk = Disk()
         self.ran = set[AttemptId]()  # begun by anybody, ever
@@ -77,11 +78,11 @@ class Computer(RuleBasedStateMachine):
         self.reported.clear()
         self.seq = 0
 
-    def happens(self, event: Event, room: int = 0) -> None:
+    def happens(self, event: Event) -> None:
         self.events.append(event)
         while self.events:
             events, self.events = self.events, []
-            steps = self.machine.step(events, self.now, room)
+            steps = self.machine.step(events, self.now, self.room - len(self.supervised))
             self.commit(steps.journal)
             for instruction in steps.todo:
                 self.obey(instruction)
@@ -100,7 +101,9 @@ class Computer(RuleBasedStateMachine):
     def obey(self, instruction: do.Instruction) -> None:
         match instruction:
             case do.Start(run):
+                returned = [each.attempts for each in self.events if isinstance(each, Returned)]
                 assert not self.supervised, "which came earlier, and wait at supervisors"
+                assert not any(returned), "which came earlier, and of which the machine has not heard"
                 assert not self.machine.attempts.frozen, "what is frozen gets no new neighbours"
                 self.begin(run)
             case do.Prefetch(run):
@@ -122,14 +125,16 @@ class Computer(RuleBasedStateMachine):
         self.processes[run.attempt] = False
         assert sum(run_of(attempt).slots for attempt in self.processes) <= self.slots, "more run than there are slots"
 
-    @rule(runs=some, cancel=st.lists(ids, max_size=2), back=st.integers(0, 3), room=st.sampled_from([0, 0, 1, 4]))
-    def assign(self, runs: list[AttemptId], cancel: list[AttemptId], back: int, room: int) -> None:
+    @rule(runs=some, which=st.lists(which, max_size=2), back=st.integers(0, 3))
+    def assign(self, runs: list[AttemptId], which: list[int], back: int) -> None:
         """The master never asks for what it has a result of, and answers a Report of this session or none."""
         seen = max(0, self.seq - back)
         kept = {each for each in self.machine.attempts._all if not 0 < self.reported.get(each, 0) <= seen}
         new = tuple(run_of(each) for each in runs if each not in self.ran or each in kept)
         self.doubted = set() if seen else self.doubted
-        self.happens(Assigned(Assign(1, seen, new, tuple(cancel))), room)
+        known = [*self.machine.attempts._all, AttemptId(9, 9, 9)]
+        cancel = tuple(known[-1 - each % len(known)] for each in which)
+        self.happens(Assigned(Assign(1, seen, new, cancel)))
 
     @precondition(lambda self: self.processes)
     @rule(which=which, long=st.booleans(), leaves=st.booleans(), fails=st.booleans())
