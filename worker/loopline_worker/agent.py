@@ -123,7 +123,8 @@ class Agent:
     def _step(self, events: Sequence[Event]) -> Urgency:
         """Decide, commit, obey. Return how soon a Report is due."""
         steps = self._machine.step(events, time.monotonic(), self.parts.runner.room())
-        self._write(steps.journal)
+        if steps.journal:
+            self._write(steps.journal)
         for instruction in steps.todo:
             self._obey(instruction)
         return steps.report

@@ -31,19 +31,20 @@ class Admission:
 
         ``hindrance``: why nothing may begin; ``why``: why no more slots are allowed.
         """
-        attempts = self._attempts
-        if attempts.waiting or attempts.prefetched:
-            if hindrance:
-                self.retract(steps)
-                self._drop(0, hindrance, steps)
-            else:
-                if attempts.prefetched and attempts.taken < allowed:
-                    self.retract(steps)  # it came before what waits: it may have the free slots first
-                if not self._is_asked:
-                    self._begin(allowed, steps)
-                self._drop(allowed, why, steps)
-                if room:
-                    self._prefetch(allowed, room, steps)
+        if hindrance:
+            self.retract(steps)
+            self._drop(0, hindrance, steps)
+            return
+        if self._attempts.prefetched and self._attempts.taken < allowed:
+            self.retract(steps)  # it came before what waits: it may have the free slots first
+        if not self._is_asked:
+            self._begin(allowed, steps)
+        self._drop(allowed, why, steps)
+        if room:
+            self._prefetch(allowed, room, steps)
+
+    def step_is_over(self) -> None:
+        """Note that from now on prefetched attempts may begin of which nobody knows."""
         self._is_even = False
 
     def _begin(self, allowed: int, steps: Instructions) -> None:

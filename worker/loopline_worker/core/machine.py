@@ -94,7 +94,9 @@ class Machine:
         if self._must_review:
             self._must_review = False
             self._is_news(self._owner.review(now, steps.todo))
-        self._admission.serve(self.consent.slots, self.hindrance, self.consent.why, room, steps)
+        if self.is_busy:
+            self._admission.serve(self.consent.slots, self.hindrance, self.consent.why, room, steps)
+        self._admission.step_is_over()
         if self.attempts.unsent:
             steps.report = Urgency.NOW
         elif self._owes_report and steps.report is Urgency.NOT:
