@@ -123,8 +123,9 @@ class Agent:
     def _step(self, events: Sequence[Event]) -> Urgency:
         """Decide, commit, obey. Return how soon a Report is due."""
         steps = self._machine.step(events, time.monotonic(), self.parts.runner.room())
-        if steps.journal:
-            self._write(steps.journal)
+        entry = steps.journal
+        if entry.results or entry.over or entry.came or entry.began:
+            self._write(entry)
         for instruction in steps.todo:
             self._obey(instruction)
         return steps.report
@@ -137,6 +138,8 @@ class Agent:
         except OSError as error:
             what = "a result" if entry.results else "down what the master sends"
             results = [result.attempt for result in entry.results]
+            if not self._events:
+                self._crew.soon(self.turn)
             self._events.insert(0, WriteFailed(results, f"cannot write {what}: {error}"))
         else:
             for result in entry.results:

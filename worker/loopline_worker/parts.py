@@ -29,7 +29,7 @@ from loopline_worker.owner.pause import Pause
 from loopline_worker.owner.preferences import terms_of
 from loopline_worker.settings import WorkerSettings
 from loopline_worker.state import legacy
-from loopline_worker.state.attempt_log import Diary
+from loopline_worker.state.attempt_log import AttemptLog
 from loopline_worker.state.data_directory import Home
 from loopline_worker.state.disk import Disk
 from loopline_worker.state.journal import Journal
@@ -62,7 +62,7 @@ class Parts:
     monitor: OwnerMonitor
     disk: Disk
     disk_free_bytes: Recent
-    attempt_log: Diary
+    attempt_log: AttemptLog
 
     def close(self) -> None:
         """Let go of files, probes and processes."""
@@ -107,7 +107,7 @@ def assemble(name: str, settings: WorkerSettings, home: Home, gate: Gate, crew: 
         monitor=OwnerMonitor(settings, terms, computer, meter, Pause(home.pause), machine, post),
         disk=Disk(home, settings.disk_reserve_bytes, lambda: spool.is_full(journal.live_bytes)),
         disk_free_bytes=Recent(home.free_bytes),
-        attempt_log=Diary(),
+        attempt_log=AttemptLog(),
     )
 
 

@@ -14,17 +14,17 @@ class Admission:
     def __init__(self, attempts: Attempts) -> None:
         self._attempts = attempts
         self._is_asked = False  # for a retract, whose outcome is not known
-        self._is_even = False  # a retract was carried out: until the end of the step, what is prefetched has begun
+        self.is_even = False  # a retract was carried out: until the end of the step, what is prefetched has begun
 
     def retract(self, steps: Instructions) -> None:
         """Take back what is prefetched, unless that has just been done."""
-        if self._attempts.prefetched and not (self._is_asked or self._is_even):
+        if self._attempts.prefetched and not (self._is_asked or self.is_even):
             self._is_asked = True
             steps.todo.append(Retract())
 
     def retracted(self) -> None:
         """Note the outcome of a retract."""
-        self._is_asked, self._is_even = False, True
+        self._is_asked, self.is_even = False, True
 
     def serve(self, allowed: int, hindrance: str, why: str, room: int, steps: Instructions) -> None:
         """Let begin what fits in the slots that are ``allowed``, and prefetch for as many as there is ``room``.
@@ -42,10 +42,6 @@ class Admission:
         self._drop(allowed, why, steps)
         if room:
             self._prefetch(allowed, room, steps)
-
-    def step_is_over(self) -> None:
-        """Note that from now on prefetched attempts may begin of which nobody knows."""
-        self._is_even = False
 
     def _begin(self, allowed: int, steps: Instructions) -> None:
         """Start what waits and fits, unless what was prefetched comes first."""

@@ -10,7 +10,7 @@ from itertools import islice, takewhile
 from loopline_shared.model import AttemptId, Outcome, Result
 from loopline_shared.protocol.messages import Run
 from loopline_worker.core.instructions import Kill
-from loopline_worker.core.transitions import State, check
+from loopline_worker.core.transitions import TRANSITIONS, State
 
 
 @dataclass(slots=True, eq=False)
@@ -93,8 +93,10 @@ class Attempts:
 
     def move(self, attempt: Attempt, state: State) -> None:
         """Change its state. Raises AssertionError if the table forbids it."""
+        if state not in TRANSITIONS[attempt.state]:
+            raise AssertionError(f"attempt {attempt.id} may not go from {attempt.state} to {state}")
         del self._by_state[attempt.state][attempt.id]
-        attempt.state = check(attempt.state, state)
+        attempt.state = state
         self._by_state[state][attempt.id] = attempt
         if self.doubted and state is not State.WAITING and state is not State.PREFETCHED:
             self.doubted.discard(attempt.id)

@@ -103,9 +103,6 @@ class Entry:
     came: list[tuple[Assign, bytes]] = field(default_factory=list)  # with their frames
     began: list[AttemptId] = field(default_factory=list)  # or may begin from now on
 
-    def __bool__(self) -> bool:
-        return bool(self.results or self.over or self.came or self.began)
-
 
 @dataclass(slots=True)
 class Instructions:

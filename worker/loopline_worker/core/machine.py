@@ -96,7 +96,7 @@ class Machine:
             self._is_news(self._owner.review(now, steps.todo))
         if self.is_busy:
             self._admission.serve(self.consent.slots, self.hindrance, self.consent.why, room, steps)
-        self._admission.step_is_over()
+        self._admission.is_even = False
         if self.attempts.unsent:
             steps.report = Urgency.NOW
         elif self._owes_report and steps.report is Urgency.NOT:

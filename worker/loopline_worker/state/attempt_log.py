@@ -20,7 +20,7 @@ _AT_ONCE = 200
 _PER_S = 5.0
 
 
-class Diary:
+class AttemptLog:
     """So many lines at once, and so many a second; ``sum_up`` now and then says what was left out."""
 
     def __init__(self) -> None:

@@ -109,7 +109,7 @@ class Journal:
                 self._clean()
 
     def rest(self) -> None:
-        """Nothing goes on here: an idle worker's ledger is empty."""
+        """Nothing goes on here: an idle worker's journal is empty."""
         if self._size_bytes and not self._sizes and not self._file.closed:
             self._file.truncate(0)
             self._size_bytes = self._cleaned_bytes = 0
