@@ -65,7 +65,7 @@ class Agent:
     def __init__(self, settings: WorkerSettings, home: Home, gate: Gate, crew: Crew) -> None:
         self.name = settings.name or home.worker_name()
         self.parts: Parts = assemble(self.name, settings, home, gate, crew, self.post)
-        self._machine = self.parts.machine
+        self.is_busy = False  # something waits here for a slot
         self._boot = secrets.token_hex(8)
         self._crew = crew
         self._events: list[Event] = []
@@ -122,12 +122,13 @@ class Agent:
 
     def _step(self, events: Sequence[Event]) -> Urgency:
         """Decide, commit, obey. Return how soon a Report is due."""
-        steps = self._machine.step(events, time.monotonic(), self.parts.runner.room())
+        steps = self.parts.machine.step(events, time.monotonic(), self.parts.runner.room())
         entry = steps.journal
         if entry.results or entry.over or entry.came or entry.began:
             self._write(entry)
         for instruction in steps.todo:
             self._obey(instruction)
+        self.is_busy = steps.is_busy
         return steps.report
 
     def _write(self, entry: Entry) -> None:
@@ -188,12 +189,7 @@ class Agent:
     @property
     def has_news(self) -> bool:
         """True if the master does not know all yet."""
-        return self._machine.has_news
-
-    @property
-    def is_busy(self) -> bool:
-        """True if something waits here for a slot."""
-        return self._machine.is_busy
+        return self.parts.machine.has_news
 
     def new_session(self) -> WorkerSession:
         """Begin anew with the master."""
@@ -211,9 +207,10 @@ class Agent:
 
     def report(self, session: WorkerSession) -> bytes:
         """Return the frame of the next Report."""
-        parts, account = self.parts, self._machine.account()
+        parts = self.parts
+        account = parts.machine.account()
         held = [parts.runner.held(attempt) for attempt in account.holding]
-        load = parts.monitor.load(parts.disk_free_bytes(), parts.network)
+        load = parts.monitor.load(parts.network)
         texts = [parts.journal.text(result) for result in account.results]
         seq, frame = session.report_of(held, texts, load, account.waiting)
         parts.network.sent(seq, time.monotonic())
@@ -250,8 +247,8 @@ class Agent:
             self._sample()
             parts.monitor.sample()
             parts.cache.make_room(parts.settings.disk_reserve_bytes - parts.home.free_bytes())  # before tasks do
-            self.post(parts.disk.look(self._machine.trouble))
-            idle_slots = self._machine.consent.slots - self._machine.attempts.taken
+            self.post(parts.disk.look(parts.machine.trouble))
+            idle_slots = parts.machine.consent.slots - parts.machine.attempts.taken
             parts.launcher.interpreters.keep(idle_slots)
             parts.attempt_log.sum_up()
             parts.journal.rest()
@@ -289,7 +286,7 @@ class Agent:
     async def _say_farewell(self) -> None:
         """Wait until the master has everything, if it is there."""
         self._link.speak()
-        while self._link.is_open and not self._machine.is_idle:
+        while self._link.is_open and not self.parts.machine.is_idle:
             self._heard.clear()
             await self._heard.wait()
         self.parts.journal.rest()

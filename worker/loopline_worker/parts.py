@@ -20,7 +20,7 @@ from loopline_worker.functions.python import Python
 from loopline_worker.functions.python import find as find_python
 from loopline_worker.host import speed
 from loopline_worker.host.computer import Computer, facts, processor
-from loopline_worker.host.load import Meter, Recent
+from loopline_worker.host.load import Meter
 from loopline_worker.launch.interface import make_launcher
 from loopline_worker.link.http_client import Gate
 from loopline_worker.link.link_quality import Network
@@ -61,7 +61,6 @@ class Parts:
     delivery: ResultDelivery
     monitor: OwnerMonitor
     disk: Disk
-    disk_free_bytes: Recent
     attempt_log: AttemptLog
 
     def close(self) -> None:
@@ -104,9 +103,8 @@ def assemble(name: str, settings: WorkerSettings, home: Home, gate: Gate, crew: 
         launcher=launcher,
         runner=runner,
         delivery=ResultDelivery(journal, spool, Uploads(gate, network.moved), crew, post),
-        monitor=OwnerMonitor(settings, terms, computer, meter, Pause(home.pause), machine, post),
+        monitor=OwnerMonitor(settings, terms, computer, meter, Pause(home.pause), home.free_bytes, machine, post),
         disk=Disk(home, settings.disk_reserve_bytes, lambda: spool.is_full(journal.live_bytes)),
-        disk_free_bytes=Recent(home.free_bytes),
         attempt_log=AttemptLog(),
     )
 

@@ -111,3 +111,4 @@ class Instructions:
     journal: Entry = field(default_factory=Entry)
     todo: list[Instruction] = field(default_factory=list)  # in this order
     report: Urgency = Urgency.NOT
+    is_busy: bool = False  # something waits for a slot: there is no hurry to tell what happens in a moment

@@ -96,6 +96,7 @@ class Machine:
             self._is_news(self._owner.review(now, steps.todo))
         if self.is_busy:
             self._admission.serve(self.consent.slots, self.hindrance, self.consent.why, room, steps)
+            steps.is_busy = self.is_busy
         self._admission.is_even = False
         if self.attempts.unsent:
             steps.report = Urgency.NOW

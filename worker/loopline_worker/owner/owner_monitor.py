@@ -49,6 +49,7 @@ class OwnerMonitor:
         computer: Computer,
         meter: Meter,
         pause: Pause,
+        free_bytes: Callable[[], int],
         machine: Machine,
         post: Callable[[Event], None],
     ) -> None:
@@ -59,6 +60,8 @@ class OwnerMonitor:
         self._hours = settings.hours
         self._computer = computer
         self._meter = meter
+        self._free_bytes = free_bytes
+        self._sampled = Load(0)
         self._machine = machine
         self._post = post
         self._battery = Battery()
@@ -93,22 +96,15 @@ class OwnerMonitor:
         if self._desk:
             self._desk.close()
 
-    def load(self, disk_free_bytes: int, network: Network) -> Load:
+    def load(self, network: Network) -> Load:
         """Return what there is to say of this computer, of its owner, and of the way to the master."""
-        known_s, pressure = self.sight.idle_s, self._meter.pressure
-        return Load(
-            self._machine.slots_offered,
-            round(self._meter.spare_cpu, 3),
-            self._meter.memory_available_bytes(),
-            disk_free_bytes,
-            pressure.cpu,
-            pressure.memory,
-            pressure.io,
-            on_battery=self._signs.on_battery,
+        known_s, consent = self.sight.idle_s, self._machine.consent
+        return replace(
+            self._sampled,
+            slots=self._machine.slots_offered,
             in_use=self._machine.is_in_use,
             idle_s=None if self._desk is None or known_s is None else round(known_s, 1),
-            withheld=self._machine.consent.why,
-            yielded=self.journal.yielded(),
+            withheld=consent.why,
             delay_s=network.delay_s,
             throughput_bytes_s=network.throughput_bytes_s,
         )
@@ -125,6 +121,7 @@ class OwnerMonitor:
     def record(self, done: RecordYield) -> None:
         """Keep for the owner and the master how soon tasks stood still."""
         self.journal.note(Yield(time.time(), done.why, done.attempts, done.took_s, done.after_input))
+        self._sampled = replace(self._sampled, yielded=self.journal.yielded())
         origin = f"the input that {self.sight.by} saw" if done.after_input else "it was due"
         because = f": {done.why}" if done.why else ""
         log.info("%d frozen, %.3f s after %s%s", done.attempts, done.took_s, origin, because)
@@ -140,6 +137,22 @@ class OwnerMonitor:
             on_battery=self._battery.is_in_use(),
             is_time=not self._heeds_hours or self._hours.include(now.tm_wday, now.tm_hour * 60 + now.tm_min),
             program=self._programs.found(),
+        )
+        self._sampled = self._sample_load()
+
+    def _sample_load(self) -> Load:
+        """Return what changes slowly of a load."""
+        pressure = self._meter.pressure
+        return Load(
+            slots=0,
+            spare_cpu=round(self._meter.spare_cpu, 3),
+            memory_available_bytes=self._meter.memory_available_bytes(),
+            disk_free_bytes=self._free_bytes(),
+            cpu_pressure=pressure.cpu,
+            memory_pressure=pressure.memory,
+            io_pressure=pressure.io,
+            on_battery=self._signs.on_battery,
+            yielded=self.journal.yielded(),
         )
 
     def look(self) -> None:
