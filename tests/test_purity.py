@@ -31,11 +31,7 @@ import pytest
 import loopline_master.core
 import loopline_master.core.explain.explain_job
 import loopline_shared.protocol
-import loopline_worker.core.core
-import loopline_worker.core.hours
-import loopline_worker.core.owner_policy
-import loopline_worker.core.preemption
-import loopline_worker.core.spare_core_limit
+import loopline_worker.core
 from loopline_master.core.effects import Effects
 from loopline_master.core.events import SchedulerSettings
 from loopline_master.core.explain.explain_job import explain_job
@@ -186,14 +182,7 @@ def _forbidden(name: str) -> Any:
 
 
 def pure_modules() -> Iterator[ModuleType]:
-    yield from (
-        loopline_worker.core.core,
-        loopline_worker.core.spare_core_limit,
-        loopline_worker.core.owner_policy,
-        loopline_worker.core.preemption,
-        loopline_worker.core.hours,
-    )
-    for package in (loopline_master.core, loopline_shared.protocol):
+    for package in (loopline_master.core, loopline_worker.core, loopline_shared.protocol):
         for found in pkgutil.walk_packages(package.__path__, package.__name__ + "."):
             yield importlib.import_module(found.name)
 

@@ -25,7 +25,9 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 from loopline_shared.model import AttemptId, Held, Outcome, Output, Result
 from loopline_shared.protocol.messages import Run
 from loopline_worker import agent as agent_module
+from loopline_worker import parts as parts_module
 from loopline_worker.agent import Agent
+from loopline_worker.core.events import Ended
 from loopline_worker.settings import WorkerSettings
 from loopline_worker.state.data_directory import Home
 
@@ -41,15 +43,13 @@ SHOWN = {
 class InstantRunner:
     """Tasks that need no time: what remains is the agent."""
 
-    slots_in_use = 0
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        self._post = next(each for each in arguments if callable(each) and each.__name__ == "post")
 
-    def __init__(self, *arguments: Any) -> None:
-        self._on_end = next(each for each in arguments if callable(each) and each.__name__ == "_ended")
-
-    def start(self, run: Run, refusal: str = "") -> None:
+    def start(self, run: Run) -> None:
         output = Output(6, data=b"hello\n")
         result = Result(run.attempt, Outcome.SUCCEEDED, 0, "", 0.001, 0.001, 2**20, output, system_s=0.0005)
-        asyncio.get_running_loop().call_soon(self._on_end, result, "")
+        asyncio.get_running_loop().call_soon(self._post, Ended(result))
 
     def held(self, attempt: AttemptId) -> Held:
         return Held(attempt)
@@ -57,7 +57,7 @@ class InstantRunner:
     def room(self) -> int:
         return 0
 
-    def recall(self) -> None: ...
+    def retract(self) -> None: ...
 
     def in_hand(self) -> list[tuple[str, Held]]:
         return []
@@ -65,7 +65,7 @@ class InstantRunner:
     def measure(self) -> float:
         return 0.0
 
-    def cancel(self, attempt: AttemptId) -> None: ...
+    def cancel(self, attempt: AttemptId, outcome: Outcome, reason: str = "") -> None: ...
     async def close(self, reason: str) -> None: ...
 
 
@@ -130,7 +130,7 @@ def measure(tasks: int, window: int, slots: int, commit_ms: float) -> dict[str, 
     master = context.Process(target=serve, args=(there, tasks, window, commit_ms), daemon=True)
     master.start()
     url = f"http://127.0.0.1:{here.recv()}"
-    agent_module.Runner = InstantRunner  # type: ignore[attr-defined,assignment]
+    parts_module.Runner = InstantRunner  # type: ignore[attr-defined,assignment]
     with tempfile.TemporaryDirectory() as folder:
         cpu_s, wall_s = asyncio.run(_work(url, Path(folder), slots, here))
     reports = here.recv()

@@ -27,6 +27,7 @@ from loopline_shared.model import AttemptId, Outcome, Result
 from loopline_shared.protocol.messages import Run
 from loopline_worker.attempts.limits import Quota
 from loopline_worker.attempts.runner import Runner
+from loopline_worker.core.events import Ended, Event, Followed, Returned
 from loopline_worker.launch.posix import PosixLauncher
 from loopline_worker.state.spool import Spool
 from loopline_worker.task_group import Crew
@@ -54,9 +55,7 @@ class Pool:
         spool = Spool(folder / "spool", 2**30)
         scratch = folder / "scratch"
         scratch.mkdir()
-        self.runner = Runner(
-            crew, launcher, spool, scratch, "bench", 2**24, self._ended, QUOTA, None, self._followed, self._returned
-        )
+        self.runner = Runner(crew, launcher, spool, scratch, "bench", 2**24, self._take_in, QUOTA)
         self.tasks_cpu_s = 0.0
         self._crew = crew
         self._free = 0  # slots
@@ -81,7 +80,16 @@ class Pool:
         for _ in range(min(self.runner.room(), len(self._runs))):
             run = self._runs.pop()
             self._lined_up[run.attempt] = run
-            self.runner.line_up(run)
+            self.runner.prefetch(run)
+
+    def _take_in(self, event: Event) -> None:
+        match event:
+            case Ended(result):
+                self._ended(result)
+            case Followed(before, after):
+                self._followed(before, after)
+            case Returned(attempts):
+                self._returned(attempts)
 
     def _followed(self, before: AttemptId, after: AttemptId) -> None:
         del self._lined_up[after]
@@ -92,7 +100,7 @@ class Pool:
         self._runs += [self._lined_up.pop(attempt) for attempt in attempts]
         self._see_to_it()
 
-    def _ended(self, result: Result, trouble: str) -> None:
+    def _ended(self, result: Result) -> None:
         assert result.outcome is Outcome.SUCCEEDED, result
         self.tasks_cpu_s += result.cpu_s
         self._free += 1

@@ -66,6 +66,7 @@ class WorldMachine(RuleBasedStateMachine):
         probation=st.sampled_from([0.0, 2.0, 60.0]),
         speeds=st.lists(st.sampled_from([0.5, 1.0, 1.0, 4.0]), min_size=3, max_size=3),
         programs=st.sampled_from([1, 100]),
+        rooms=st.lists(st.sampled_from([0, 0, 2]), min_size=3, max_size=3),
     )
     def build(
         self,
@@ -79,6 +80,7 @@ class WorldMachine(RuleBasedStateMachine):
         probation: float,
         speeds: list[float],
         programs: int,
+        rooms: list[int],
     ) -> None:
         chosen = SchedulerSettings(
             policy,
@@ -94,8 +96,8 @@ class WorldMachine(RuleBasedStateMachine):
             max_programs=programs,
         )
         labels = [("fast",), (), ("fast", "none-has-it")]
-        kinds = zip(NAMES, slots, labels, speeds, strict=True)
-        machines = [Machine(name, facts(count, own, speed)) for name, count, own, speed in kinds]
+        kinds = zip(NAMES, slots, labels, speeds, rooms, strict=True)
+        machines = [Machine(name, facts(count, own, speed), room=room) for name, count, own, speed, room in kinds]
         self.world = World(chosen, machines)
 
     @rule(spec=specs, crash=crashes, after=st.one_of(st.just([]), st.lists(st.integers(0, 5), max_size=2)))
@@ -156,10 +158,12 @@ class WorldMachine(RuleBasedStateMachine):
         if reports:
             machine.report()
 
-    @rule(name=names, reports=st.booleans())
-    def the_owner_comes_or_goes(self, name: str, reports: bool) -> None:
+    @rule(name=names, reports=st.booleans(), pauses=st.sampled_from([False, False, True]))
+    def the_owner_comes_or_goes(self, name: str, reports: bool, pauses: bool) -> None:
         machine = self.world.machines[name]
         machine.in_use = not machine.in_use
+        if pauses:
+            machine.look("for good")
         if reports:
             machine.report()
 

@@ -12,6 +12,7 @@ from loopline_shared.model import AttemptId, Result
 from loopline_shared.protocol.messages import Run
 from loopline_worker.attempts.limits import Quota
 from loopline_worker.attempts.runner import Runner
+from loopline_worker.core.events import Ended, Event, Followed, Returned
 from loopline_worker.launch.posix import PosixLauncher
 from loopline_worker.launch.sandbox import Sandbox
 from loopline_worker.state.spool import Spool
@@ -77,10 +78,8 @@ class Bench:
             self.scratch,
             "bench",
             output_limit_bytes,
-            self._ended,
+            self.take_in,
             quota,
-            on_turn=lambda before, after: self.followed.append((before.task, after.task)),
-            on_return=lambda attempts: self.returned.extend(attempt.task for attempt in attempts),
         )
 
     async def __aenter__(self) -> Self:
@@ -105,6 +104,12 @@ class Bench:
         self.runner.start(run)
         await until(lambda: (self.scratch / str(run.attempt) / "begun").exists())
 
-    def _ended(self, result: Result, trouble: str) -> None:
-        self.results[result.attempt] = result
-        self.troubles += [trouble] if trouble else []
+    def take_in(self, event: Event) -> None:
+        match event:
+            case Ended(result, trouble):
+                self.results[result.attempt] = result
+                self.troubles += [trouble] if trouble else []
+            case Followed(before, after):
+                self.followed.append((before.task, after.task))
+            case Returned(attempts):
+                self.returned += [attempt.task for attempt in attempts]

@@ -8,16 +8,17 @@ from typing import Any
 import pytest
 
 from loopline_shared.errors import LooplineError
-from loopline_shared.model import AttemptId, Outcome, OutputFile, Result
+from loopline_shared.model import AttemptId, Outcome, Result
 from loopline_shared.protocol.messages import Refused, Run
 from loopline_worker import agent as agent_module
 from loopline_worker.agent import Agent
-from loopline_worker.core import core
+from loopline_worker.core import reporting
+from loopline_worker.core.instructions import Entry
 from loopline_worker.link import conversation
 from loopline_worker.settings import WorkerSettings
 from loopline_worker.state import result_delivery
 from loopline_worker.state.data_directory import Home
-from loopline_worker.state.journal import Ledger
+from loopline_worker.state.journal import Journal
 from tests.worker.bench import processes_of, python, run_of, until
 from tests.worker.small_master import SmallMaster
 
@@ -51,7 +52,7 @@ class Started:
         """Results that the next agent would find, and files beside them."""
         copy = self.folder / "copy"
         copy.write_bytes((self.folder / "ledger.jsonl").read_bytes())
-        ledger = Ledger(copy)
+        ledger = Journal(copy)
         ledger.close()
         files = (file.name for file in (self.folder / "spool").iterdir())
         return sorted([*(str(result.attempt) for result in ledger.results), *files])
@@ -184,10 +185,10 @@ async def test_results_outlive_the_agent(master: SmallMaster, start: Start) -> N
 async def test_more_results_than_one_report_may_bring(
     master: SmallMaster, start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(core, "MAX_RESULTS_PER_REPORT", 2)
+    monkeypatch.setattr(reporting, "MAX_RESULTS_PER_REPORT", 2)
     (tmp_path / "data").mkdir()
-    ledger = Ledger(tmp_path / "data" / "ledger.jsonl")
-    ledger.write(results=[Result(AttemptId(1, task, 1), Outcome.SUCCEEDED, 0) for task in (1, 2, 3)])
+    journal = Journal(tmp_path / "data" / "ledger.jsonl")
+    journal.write(Entry([Result(AttemptId(1, task, 1), Outcome.SUCCEEDED, 0) for task in (1, 2, 3)]))
     agent = start()
     await until(lambda: len(master.results) == 3)
     assert [held.attempt for held in master.reports[0].holding] == [AttemptId(1, 3, 1)]
@@ -340,13 +341,13 @@ async def test_no_slots_are_offered_while_this_computer_cannot(
 async def test_a_result_that_the_disk_does_not_take_waits(master: SmallMaster, start: Start) -> None:
     agent = start()
     await until(lambda: master.is_connected)
-    ledger = agent.agent._ledger
-    real, ledger._file = ledger._file, Path("/dev/full").open("ab", 0)  # noqa: SIM115
+    journal = agent.agent.parts.journal
+    real, journal._file = journal._file, Path("/dev/full").open("ab", 0)  # noqa: SIM115
     run = run_of("true")
     await master.say(run)
     await until(lambda: master.reports and master.reports[-1].load.slots == 0)
     assert [held.attempt for held in master.reports[-1].holding] == [run.attempt]
-    ledger._file = real
+    journal._file = real
     assert (await master.results_of(run))[0].outcome is Outcome.SUCCEEDED
 
 
@@ -363,11 +364,3 @@ async def test_files_that_a_task_left_survive_a_crash_of_the_agent(master: Small
     assert [file.path for file in result.outputs] == ["x.csv"]
     assert master.blobs[result.outputs[0].sha256] == b"result\n"
     await until(lambda: again.kept() == [])
-
-
-async def test_reports_stay_short_however_many_files_there_are() -> None:
-    many = tuple(OutputFile(f"{n}", "a" * 64, 1) for n in range(9000))
-    results = [Result(AttemptId(1, n, 1), Outcome.SUCCEEDED, 0, outputs=many) for n in range(5)]
-    holding, now = core.Core(results).to_report()
-    assert [result.attempt.task for result in now] == [0, 1]  # no more than 20,000 files
-    assert [attempt.task for attempt in holding] == [2, 3, 4]

@@ -9,7 +9,7 @@ from loopline_shared.model import AttemptId, Outcome, Output, Result
 from loopline_shared.protocol import result_text
 from loopline_shared.protocol.messages import Run
 from loopline_worker.state import legacy
-from loopline_worker.state.journal import Ledger
+from loopline_worker.state.journal import Journal
 
 A, B, C, D = (AttemptId(1, task, 1) for task in (1, 2, 3, 4))
 INBOX = b"""{"run":{"attempt":"1.1.1","command":["true"],"parameters":{"i":1},"environment":{}}}
@@ -36,7 +36,7 @@ def spool(tmp_path: Path) -> Path:
 
 def test_all_of_it_is_in_the_ledger_and_the_old_files_are_gone(spool: Path, tmp_path: Path) -> None:
     for _ in range(2):  # the second time there is nothing more to take over
-        ledger = Ledger(tmp_path / "ledger.jsonl")
+        ledger = Journal(tmp_path / "ledger.jsonl")
         legacy.take_over(ledger, tmp_path / "inbox.jsonl", spool)
         assert ledger.waiting == [Run(A, ("true",), {"i": 1}, {})]
         assert (ledger.begun, ledger.results) == ([B], [RESULT])
@@ -46,7 +46,7 @@ def test_all_of_it_is_in_the_ledger_and_the_old_files_are_gone(spool: Path, tmp_
 
 
 def test_where_the_disk_takes_nothing_all_is_as_it_was(spool: Path, tmp_path: Path) -> None:
-    ledger = Ledger(tmp_path / "ledger.jsonl")
+    ledger = Journal(tmp_path / "ledger.jsonl")
     ledger._file = Path("/dev/full").open("ab", 0)  # noqa: SIM115
     with pytest.raises(LooplineError, match="No space left"):
         legacy.take_over(ledger, tmp_path / "inbox.jsonl", spool)

@@ -18,6 +18,7 @@ import pytest
 
 from loopline_shared.model import Probation
 from loopline_worker import agent as agent_module
+from loopline_worker.core import owner as owner_rule
 from loopline_worker.core.owner_policy import Consent
 from loopline_worker.host import speed
 from loopline_worker.owner import owner_monitor
@@ -67,7 +68,7 @@ def test_a_program_finds_old_names_beside_the_new_ones() -> None:
 async def agent(tmp_path: Path, master: SmallMaster, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Started]:
     monkeypatch.setattr(agent_module, "SAMPLE_EVERY_S", 0.05)
     monkeypatch.setattr(owner_monitor, "_open_desk", lambda: IdleDetector([Hand()]))
-    monkeypatch.setattr(owner_monitor, "decide", _decide)
+    monkeypatch.setattr(owner_rule, "decide", _decide)
     owners = {"dedicated": False, "leave_memory_bytes": 0, "on_battery": True}
     agent = Started(tmp_path / "data", master.url, owners)
     await until(lambda: (tmp_path / "data" / "owner-page").exists())

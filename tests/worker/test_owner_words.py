@@ -22,7 +22,7 @@ from loopline_worker.owner.pause import FOR_GOOD, Pause, end_of
 from loopline_worker.owner.preferences import in_words, terms_of
 from loopline_worker.presence.blocking_programs import Programs
 from loopline_worker.settings import WorkerSettings
-from loopline_worker.state.preemption_history import Journal, Yield, quantile
+from loopline_worker.state.preemption_history import PreemptionHistory, Yield, quantile
 
 MON, TUE, FRI, SAT, SUN = 0, 1, 4, 5, 6
 GIB = 2**30
@@ -233,7 +233,7 @@ def test_pressure_as_the_kernel_writes_it(tmp_path: Path) -> None:
 
 
 def test_figures_are_of_what_followed_an_input() -> None:
-    journal = Journal()
+    journal = PreemptionHistory()
     assert journal.yielded() == Yielded()
     for took in range(1, 101):
         journal.note(Yield(0, "", 1, took / 1000, after_input=True))

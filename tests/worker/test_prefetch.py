@@ -15,11 +15,12 @@ from typing import NoReturn
 import psutil
 import pytest
 
-from loopline_shared.model import AttemptId, Outcome
+from loopline_shared.model import Outcome
 from loopline_shared.protocol.messages import Run
+from loopline_worker.core import owner as owner_rule
+from loopline_worker.core.events import Event, Retracted, Returned
 from loopline_worker.core.owner_policy import Consent
 from loopline_worker.launch.duration_estimate import DurationEstimate
-from loopline_worker.owner import owner_monitor
 from loopline_worker.supervisor import processes
 from loopline_worker.supervisor.claims import Claims, claim
 from tests.worker.bench import Bench, processes_of, run_of, until
@@ -78,7 +79,7 @@ async def one_and_what_follows(
     await begins(bench, *first)
     then = [gated(bench, task) for task in range(supervisors + 1, supervisors + 1 + prefetched)]
     for run in then:
-        bench.runner.line_up(run)
+        bench.runner.prefetch(run)
     await asyncio.sleep(0)  # it has gone off
     return first, then
 
@@ -110,7 +111,7 @@ async def test_never_more_run_than_there_are_places(bench: Bench) -> None:
     for run in runs[1:]:
         while not bench.runner.room():
             await asyncio.sleep(0.001)
-        bench.runner.line_up(run)
+        bench.runner.prefetch(run)
     for run in runs:
         assert (await bench.end_of(run)).outcome is Outcome.SUCCEEDED
 
@@ -120,7 +121,7 @@ async def test_what_they_write_is_their_own(bench: Bench) -> None:
     await begins(bench, first)
     runs = [run_of("echo", f"this is {task}", task=task) for task in range(2, 9)]
     for run in runs:
-        bench.runner.line_up(run)
+        bench.runner.prefetch(run)
     let(bench, first)
     for run in runs:
         assert (await bench.end_of(run)).stdout.data == f"this is {run.attempt.task}\n".encode()
@@ -130,7 +131,7 @@ async def test_time_counts_from_its_own_beginning(bench: Bench) -> None:
     first, second = gated(bench, 1), run_of("true", task=2, timeout_s=30.0)
     await begins(bench, first)
     before = time.monotonic()
-    bench.runner.line_up(second)
+    bench.runner.prefetch(second)
     await asyncio.sleep(0.3)
     let(bench, first)
     assert (await bench.end_of(second)).wall_s < time.monotonic() - before - 0.25
@@ -144,13 +145,13 @@ async def test_they_are_lined_up_behind_what_is_short(bench: Bench) -> None:
     assert long.first
     long.first.started_at = -math.inf
     for task in (3, 4):
-        bench.runner.line_up(run_of("true", task=task))
+        bench.runner.prefetch(run_of("true", task=task))
     assert (long.prefetched, short.prefetched) == (0, 2)
 
 
 async def test_recalled_they_do_not_begin(bench: Bench) -> None:
     (first,), (second, third) = await one_and_what_follows(bench)
-    bench.runner.recall()
+    bench.runner.retract()
     assert bench.returned == [2, 3]
     let(bench, first)
     await bench.end_of(first)
@@ -171,11 +172,14 @@ async def test_behind_what_takes_long_after_all_they_do_not_wait_while_others_en
 
 async def test_recalled_from_several_supervisors_they_come_as_they_were_lined_up(bench: Bench) -> None:
     _, then = await one_and_what_follows(bench, prefetched=4, supervisors=2)
-    returned: list[AttemptId] = []
+    events: list[Event] = []
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(bench.runner, "_on_return", lambda attempts: returned.append(list(attempts)))
-        bench.runner.recall()
-    assert [sorted(attempts) for attempts in returned] == [[run.attempt for run in then]], "all at once"
+        patch.setattr(bench.runner, "_post", events.append)
+        bench.runner.retract()
+    returned, retracted = events
+    assert isinstance(returned, Returned), "all at once"
+    assert sorted(returned.attempts) == [run.attempt for run in then]
+    assert retracted == Retracted(), "and then it is known that no more comes"
 
 
 async def test_recalled_before_its_supervisor_has_begun_it_a_task_keeps_its_turn(
@@ -188,7 +192,7 @@ async def test_recalled_before_its_supervisor_has_begun_it_a_task_keeps_its_turn
     os.kill(link.supervisor, signal.SIGSTOP)
     bench.runner.start(first)
     for run in then:
-        bench.runner.line_up(run)
+        bench.runner.prefetch(run)
     await asyncio.sleep(0)
     read = os.read
 
@@ -201,7 +205,7 @@ async def test_recalled_before_its_supervisor_has_begun_it_a_task_keeps_its_turn
         return found
 
     monkeypatch.setattr(os, "read", read_and_let_it_go_on)
-    bench.runner.recall()
+    bench.runner.retract()
     assert (await bench.end_of(first)).stdout.data == b"this is 1\n"
     assert bench.returned == [2, 3]
 
@@ -263,7 +267,6 @@ async def test_the_agent_hangs_up(bench: Bench) -> None:
     await until(lambda: not launcher.children())
     assert not has_begun(bench, second)
     bench.runner._attempts.clear()  # nobody is there any more to hear of it
-    bench.runner._lined_up.clear()
 
 
 # The next one has begun, and the agent has not heard of it yet.
@@ -340,9 +343,9 @@ async def test_a_slot_that_falls_free_takes_what_is_lined_up_elsewhere(
     agent = start(slots=2)
     first, second, *then = (held_up(agent, task, outputs=outputs if task == 1 else ()) for task in range(1, 5))
     await master.say(first, second)
-    await until(lambda: agent.agent._runner.slots_in_use == 2 and agent.agent._runner.room())
+    await until(lambda: agent.agent.parts.machine.attempts.taken == 2 and agent.agent.parts.runner.room())
     await master.say(*then)
-    await until(lambda: agent.agent._core.waiting == tuple(run.attempt for run in then))
+    await until(lambda: agent.agent.parts.machine.account().waiting == [run.attempt for run in then])
     let_go(agent, first)
     for run in then:
         let_go(agent, run)
@@ -359,12 +362,12 @@ async def test_where_fewer_are_allowed_none_begins_in_the_place_of_what_is_given
     await begun(agent, runs[0])
     await begun(agent, runs[1])
     await master.say(*runs[2:])
-    await until(lambda: len(agent.agent._core.waiting) == 4)
-    monkeypatch.setattr(owner_monitor, "decide", lambda *_: Consent(1, "the owner's programs need the processor"))
-    agent.agent._yielding.nudge()
+    await until(lambda: len(agent.agent.parts.machine.account().waiting) == 4)
+    monkeypatch.setattr(owner_rule, "decide", lambda *_: Consent(1, "the owner's programs need the processor"))
+    agent.agent.parts.monitor.nudge()
     (result,) = await master.results_of(runs[1])
     assert result.outcome is Outcome.GIVEN_BACK
-    assert agent.agent._core.waiting == tuple(run.attempt for run in runs[2:])
+    assert agent.agent.parts.machine.account().waiting == [run.attempt for run in runs[2:]]
     await agent.stop()
 
 

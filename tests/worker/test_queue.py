@@ -8,7 +8,7 @@ import pytest
 from loopline_shared.model import AttemptId, Outcome, Result
 from loopline_shared.protocol.attempt_ranges import attempts_of
 from loopline_shared.protocol.messages import Report, Run
-from loopline_worker.state.journal import Ledger
+from loopline_worker.state.journal import Journal
 from tests.worker.bench import processes_of, run_of, until
 from tests.worker.small_master import SmallMaster
 from tests.worker.test_agent import Start, begun, start
@@ -119,14 +119,14 @@ async def test_the_way_to_the_master_is_measured_from_its_answers(master: SmallM
 async def test_what_cannot_be_written_down_is_no_reason_to_fall_over(
     master: SmallMaster, start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    append = Ledger._append
+    append = Journal._append
 
-    def refuse(ledger: Ledger, lines: bytes) -> None:
+    def refuse(journal: Journal, lines: bytes) -> None:
         if b"came" in lines or b"began" in lines:
             raise OSError(28, "No space left on device")
-        append(ledger, lines)
+        append(journal, lines)
 
-    monkeypatch.setattr(Ledger, "_append", refuse)
+    monkeypatch.setattr(Journal, "_append", refuse)
     agent = start(slots=1)
     await until(lambda: master.reports)
     first, second = gated(1), gated(2)

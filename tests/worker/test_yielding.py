@@ -13,9 +13,10 @@ from typing import Any
 import psutil
 import pytest
 
-from loopline_shared.model import AttemptId, Load, Outcome
+from loopline_shared.model import Load, Outcome
 from loopline_shared.protocol.messages import Run
 from loopline_worker import agent as agent_module
+from loopline_worker import parts as parts_module
 from loopline_worker.attempts.stopwatch import Stopwatch
 from loopline_worker.host import load as load_module
 from loopline_worker.host.computer import Computer
@@ -49,8 +50,8 @@ async def start(
 ) -> AsyncIterator[Start]:
     monkeypatch.setattr(agent_module, "SAMPLE_EVERY_S", 0.05)
     monkeypatch.setattr(owner_monitor, "LOOK_EVERY_S", 0.02)
-    make = agent_module.make_launcher  # tasks of normal priority, for this machine has more to do than these tests
-    monkeypatch.setattr(agent_module, "make_launcher", lambda yields, sandbox: make(False, sandbox))
+    make = parts_module.make_launcher  # tasks of normal priority, for this machine has more to do than these tests
+    monkeypatch.setattr(parts_module, "make_launcher", lambda yields, sandbox: make(False, sandbox))
     agents: list[Started] = []
 
     def begin(*probes: Probe, **settings: Any) -> Started:
@@ -115,7 +116,7 @@ async def test_the_whole_tree_stands_still_and_goes_on(
     agent = start()
     await runs(master, agent, run_of("sh", "-c", FAMILY))
     await until(lambda: len(processes_of(agent.folder)) >= 2)
-    (attempt,) = agent.agent._runner._attempts.values()
+    (attempt,) = agent.agent.parts.runner._attempts.values()
     await until(lambda: attempt._tree is not None and attempt._tree._supervisor > 0)  # it has said who it is
     supervisor = psutil.Process(attempt._tree._supervisor)  # type: ignore[union-attr]
     hand.idle_s = 0.0
@@ -144,15 +145,18 @@ async def test_nothing_begins_that_was_lined_up(
     every = [run_of("sh", "-c", script, task=task) for task in range(1, 101)]
     await until(lambda: master.reports and master.reports[-1].load.slots > 0)
     await master.say(*every)
-    await until(lambda: len(agent.agent._runner._lined_up) > 8)
+    await until(lambda: len(agent.agent.parts.machine.attempts.prefetched) > 8)
+    await until(lambda: log.exists() and "ended" in log.read_text())
     Path(f"{log}.stop").touch()
     hand.idle_s = 0.0
     await until(lambda: frozen(master) == [True, True])
     await until(lambda: all_stopped(agent))
-    assert not agent.agent._runner._lined_up
+    await until(
+        lambda: not agent.agent.parts.machine.attempts.prefetched
+    )  # a guard may have yet to say what it began
     words = log.read_text().split()
     assert words.count("begun") - words.count("ended") <= 2
-    standing = {held.attempt for held in master.reports[-1].holding}
+    standing = set(agent.agent.parts.machine.attempts.frozen)
     others = [run for run in every if run.attempt not in standing]
     assert {result.outcome for result in await master.results_of(*others)} == {Outcome.SUCCEEDED, Outcome.GIVEN_BACK}
     assert words.count("ended") == sum(result.outcome is Outcome.SUCCEEDED for result in master.results)
@@ -258,7 +262,7 @@ async def test_a_pause_gives_back_and_is_kept_until_it_is_over(master: SmallMast
     agent = start()
     run = run_of("sh", "-c", FAMILY)
     await runs(master, agent, run)
-    agent.agent._yielding.pause.set(time.time() + 3600)
+    agent.agent.parts.monitor.pause.set(time.time() + 3600)
     (result,) = await master.results_of(run)
     assert result.outcome is Outcome.GIVEN_BACK
     assert result.reason.startswith("paused by the owner until ")
@@ -318,7 +322,7 @@ class _Cores(Computer):
 def _tasks_cpu_s(agent: Started) -> float:
     """So that our own tasks are measured as the agent does, and subtracted."""
     try:
-        return agent.agent._runner.measure() + agent.agent._launcher.cpu_s()
+        return agent.agent.parts.runner.measure() + agent.agent.parts.launcher.cpu_s()
     except AttributeError:
         return 0.0
 
@@ -362,15 +366,14 @@ async def test_nothing_is_left_of_the_desk_when_the_agent_stops(start: Start, ma
 
 
 async def test_while_memory_is_short_nothing_new_is_taken(master: SmallMaster, start: Start) -> None:
-    agent = start(policy="spare", leave_memory_bytes=2**60)
+    start(policy="spare", leave_memory_bytes=2**60)
     await until(lambda: master.reports)
-    owner, offer = agent.agent._yielding, agent.agent._offer
-    assert "memory" in owner.refusal(1)
-    owner._ladder.took(AttemptId(1, 1, 1), 1)
-    owner._limit_offer()
-    assert offer.slots == 1
-    owner.ended(AttemptId(1, 1, 1))
-    assert offer.slots == 0
+    assert load(master).slots == 0
+    run = run_of("true")
+    await master.say(run)
+    (result,) = await master.results_of(run)
+    assert (result.outcome, result.wall_s) == (Outcome.GIVEN_BACK, 0.0)
+    assert "memory" in result.reason
 
 
 async def test_where_the_disk_is_short_the_youngest_is_given_back(
@@ -380,7 +383,7 @@ async def test_where_the_disk_is_short_the_youngest_is_given_back(
     old, young = (run_of("sh", "-c", "echo > begun; sleep 100", task=number) for number in (1, 2))
     await runs(master, agent, old, young)
     free = {True: 0, False: 2}  # what it leaves is room enough
-    held = agent.agent._runner._attempts
+    held = agent.agent.parts.runner._attempts
     monkeypatch.setattr(agent.home, "free_bytes", lambda: free[young.attempt in held])
     (result,) = await master.results_of(young)
     assert result.outcome is Outcome.GIVEN_BACK
@@ -395,5 +398,5 @@ async def test_where_nobody_can_tell_any_more_no_input_is_counted(
     await runs(master, agent, run_of("sh", "-c", FAMILY))
     hand.idle_s = None
     await until(lambda: frozen(master) == [True])
-    await until(lambda: agent.agent._yielding._stopping is None)
-    assert agent.agent._yielding.journal.yielded().count == 0
+    await until(lambda: not agent.agent.parts.machine.freezing)
+    assert agent.agent.parts.monitor.journal.yielded().count == 0

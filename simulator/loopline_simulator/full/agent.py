@@ -54,7 +54,7 @@ class Agent:
     def power_off(self, *, noticed: bool) -> None:
         """Whatever ran is gone, and the link with it; the master may find out by the lease alone."""
         self._world.cut(self.machine.name, noticed=noticed)
-        self.machine.processes.clear()
+        self.machine.lose_power()
         self._rest()
 
     def stop(self) -> None:
@@ -72,7 +72,7 @@ class Agent:
 
     def _leave(self) -> None:
         self._hang_up()
-        self.machine.processes.clear()
+        self.machine.lose_power()
         self._rest()
 
     def _rest(self) -> None:

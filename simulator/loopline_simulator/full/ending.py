@@ -72,7 +72,8 @@ def check_machines(machines: Iterable[Machine]) -> None:
     """Check that all processes have ended and all results are acknowledged."""
     for machine in machines:
         assert not machine.processes, f"{machine.name} still runs {list(machine.processes)}"
-        assert not machine.spool, f"{machine.name} still keeps {list(machine.spool)}"
+        kept = {**machine.disk.results, **machine.disk.begun, **machine.disk.waiting}
+        assert not kept, f"{machine.name} still keeps {list(kept)}"
 
 
 def check_replay(store: MemoryStore) -> None:

@@ -1,16 +1,34 @@
-"""One worker's computer: an agent's core, its spool on disk, the processes that it runs, and its end of a link."""
+"""One worker's computer: the machine of its agent, its disk, its processes, its owner, and its end of a link."""
 
 from __future__ import annotations
 
+import math
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from loopline_shared.errors import ProtocolError
 from loopline_shared.model import AttemptId, Facts, Held, Load, Outcome, Output, Result
 from loopline_shared.protocol.messages import Assign, Run, Welcome
 from loopline_shared.protocol.session import MasterSession, WorkerSession
-from loopline_worker.core.core import Core
+from loopline_worker.core import instructions as do
+from loopline_worker.core import machine as worker
+from loopline_worker.core.events import (
+    Assigned,
+    Connected,
+    Ended,
+    Event,
+    Followed,
+    OwnerLooked,
+    Reported,
+    Restored,
+    Retracted,
+    Returned,
+    Stilled,
+    Stopping,
+)
+from loopline_worker.core.instructions import Entry, Instruction
+from loopline_worker.core.owner_policy import Policy, Signs, Terms
 
 CLOSED = b""
 """In place of a frame: whoever sent the frames before it has closed the link."""
@@ -28,21 +46,63 @@ class Link:
     down: deque[bytes] = field(default_factory=deque)
 
 
-class Machine:
-    """Does at once what it is told; when its processes end, and when it reports, others decide."""
+_OWNER = Terms(Policy.WHEN_IDLE, on_battery=True, heed_load=False)
 
-    def __init__(self, name: str, facts: Facts, clock: Callable[[], float] = lambda: 0.0) -> None:
+
+class Disk:
+    """What a journal keeps, and gives to the next agent."""
+
+    def __init__(self) -> None:
+        self.waiting: dict[AttemptId, Run] = {}
+        self.begun: dict[AttemptId, None] = {}
+        self.results: dict[AttemptId, Result] = {}
+
+    def write(self, entry: Entry) -> None:
+        """Take in an entry, line by line as a journal does."""
+        for result in entry.results:
+            self.waiting.pop(result.attempt, None)
+            self.begun.pop(result.attempt, None)
+            self.results[result.attempt] = result
+        for attempt in entry.over:
+            for kept in (self.waiting, self.begun, self.results):
+                kept.pop(attempt, None)
+        for assign, _ in entry.came:
+            fresh = [run for run in assign.run if run.attempt not in assign.cancel and not self._has(run.attempt)]
+            self.waiting |= {run.attempt: run for run in fresh}
+        for attempt in entry.began:
+            self.waiting.pop(attempt, None)
+            self.begun[attempt] = None
+
+    def _has(self, attempt: AttemptId) -> bool:
+        return attempt in self.waiting or attempt in self.begun or attempt in self.results
+
+
+class Machine:
+    """Does at once what its agent's machine says; when its processes end, and when it reports, others decide."""
+
+    def __init__(
+        self,
+        name: str,
+        facts: Facts,
+        clock: Callable[[], float] = lambda: 0.0,
+        *,
+        grace_s: float = 300.0,
+        room: int = 0,
+    ) -> None:
+        """``grace_s``: for so long what is frozen may come back; ``room``: so many attempts may be prefetched."""
         self.name, self.facts, self.boots = name, facts, 0
-        self.spool: dict[AttemptId, Result] = {}
-        self.sent: dict[
-            AttemptId, tuple[Run, bool]
-        ] = {}  # on disk: what has no result in the spool; whether it began
+        self.disk = Disk()
         self.processes: dict[AttemptId, float] = {}  # since when
         self.link: Link | None = None
-        self.core = Core()
-        self.offered = facts.slots
+        self._room = room
+        self._grace_s = grace_s
+        self._prefetched: list[Run] = []  # at its supervisors
+        self._slots: dict[AttemptId, int] = {}  # of processes
+        self._frozen: set[AttemptId] = set()
+        self._events: list[Event] = []
         self._in_use = False
         self._clock = clock
+        self.core = self._new_core()
 
     @property
     def is_welcome(self) -> bool:
@@ -51,56 +111,64 @@ class Machine:
 
     @property
     def in_use(self) -> bool:
-        """By its owner: everything stands still."""
+        """By its owner, who is at the desk."""
         return self._in_use
 
     @in_use.setter
     def in_use(self, value: bool) -> None:
         self._in_use = value
-        self._review()
+        self.look()
+
+    def look(self, paused: str = "") -> None:
+        """Look at the desk; ``paused``: until when its owner wants to have no tasks at all."""
+        slots = float(self.facts.slots)
+        signs = Signs(slots, slots, idle_s=0.0 if self._in_use else math.inf, paused=paused)
+        self._happens(OwnerLooked(signs, self._clock()))
 
     def boot(self, *, forgets: bool = False, agent_died: bool = False) -> None:
-        """Whatever ran is gone; what is in the spool is not, unless the agent ``forgets`` what it had still to do.
+        """Whatever ran is gone; what is on disk is not, unless the agent ``forgets`` what it had still to do.
         ``agent_died``: the computer itself was not started again.
         """
         self.boots += 1
-        self.processes.clear()
+        self.lose_power()
         self.link = None
-        sent = {} if forgets else {a: entry for a, entry in self.sent.items() if a not in self.spool}
-        begun = [
-            Result(a, Outcome.GIVEN_BACK, reason="restarted", agent_died=agent_died)
-            for a, (_, has_begun) in sent.items()
-            if has_begun
-        ]
-        self.sent = sent
-        self.core = Core(
-            [*self.spool.values(), *begun], (), [run for run, has_begun in sent.values() if not has_begun]
-        )
-        self.offered = self.facts.slots
-        self._review()
+        if forgets:
+            self.disk.waiting.clear()
+            self.disk.begun.clear()
+        self.core = self._new_core()
+        left = self.disk
+        self._happens(Restored([*left.results.values()], [*left.begun], [*left.waiting.values()], agent_died))
+        self.look()
+
+    def lose_power(self) -> None:
+        """Nothing runs any more."""
+        self.processes.clear()
+        self._slots.clear()
+        self._prefetched.clear()
+        self._frozen.clear()
+        self._events.clear()
 
     def stop(self) -> None:
         """Whatever is in hand is given back, and nothing more begins."""
-        self.offered = 0
-        self._review()
-        for attempt in list(self.processes):
-            self.end(attempt, Outcome.GIVEN_BACK)
+        self._happens(Stopping())
 
     def connect(self, number: int) -> Link:
+        """Open a link, and leave the one before it."""
         session = WorkerSession(self.name, f"boot-{self.boots}", self.facts)
         self.link = Link(number, self.name, MasterSession(), session)
-        self.core.connected()
+        self._happens(Connected())
         self.link.up.append(session.hello())
         return self.link
 
     def report(self) -> None:
+        """Send a Report, if the master has said welcome."""
         if self.link is None or self.link.worker.welcome is None:
             return
-        holding, results = self.core.to_report()
-        held = [Held(attempt, self._age(attempt), frozen=self.in_use) for attempt in holding]
-        load = Load(0 if self.in_use else self.offered, in_use=self.in_use)
-        seq, frame = self.link.worker.report(held, results, load, self.core.waiting)
-        self.core.reported(seq, results)
+        account = self.core.account()
+        held = [Held(attempt, self._age(attempt), frozen=attempt in self._frozen) for attempt in account.holding]
+        load = Load(self.core.slots_offered, in_use=self.core.is_in_use)
+        seq, frame = self.link.worker.report(held, account.results, load, account.waiting)
+        self._happens(Reported(seq, account.results))
         self.link.up.append(frame)
 
     def take(self, frame: bytes) -> tuple[AttemptId, ...]:
@@ -116,7 +184,7 @@ class Machine:
             return ()
         if isinstance(message, Welcome):
             self.report()
-        return self._carry_out(message) if isinstance(message, Assign) else ()
+        return self._happens(Assigned(message, frame)) if isinstance(message, Assign) else ()
 
     def hang_up(self) -> None:
         """Close the link; what was sent before is still under way."""
@@ -125,41 +193,62 @@ class Machine:
             self.link = None
 
     def end(self, attempt: AttemptId, outcome: Outcome, *, lies: bool = False) -> None:
-        """``lies``: what it prints is not what others would."""
+        """``lies``: what it prints is not what others would. What was prefetched begins in its place."""
+        result = self._leave(attempt, outcome, printed=self.name.encode() if lies else b"the truth")
+        if self._prefetched and attempt not in self._frozen:
+            run = self._prefetched.pop(0)
+            self._run(run)
+            self._events.append(Followed(attempt, run.attempt))
+        self._frozen.discard(attempt)
+        self._happens(Ended(result))
+
+    def _happens(self, event: Event) -> tuple[AttemptId, ...]:
+        """Take steps until nothing more has happened: write, then obey. Return what may be forgotten."""
+        self._events.append(event)
+        forgotten: list[AttemptId] = []
+        while self._events:
+            events, self._events = self._events, []
+            steps = self.core.step(events, self._clock(), self._room - len(self._prefetched))
+            self.disk.write(steps.journal)
+            forgotten += steps.journal.over
+            for instruction in steps.todo:
+                self._obey(instruction)
+        assert sum(self._slots.values()) <= self.facts.slots, "more than fits"
+        return tuple(forgotten)
+
+    def _obey(self, instruction: Instruction) -> None:
+        match instruction:
+            case do.Start(run):
+                self._run(run)
+            case do.Prefetch(run):
+                self._prefetched.append(run)
+            case do.Retract():
+                self._events += [Returned([run.attempt for run in self._prefetched]), Retracted()]
+                self._prefetched.clear()
+            case do.Freeze(attempt):
+                self._frozen.add(attempt)
+                self._events.append(Stilled(attempt))
+            case do.Thaw(attempt):
+                self._frozen.discard(attempt)
+            case do.Kill(attempt, outcome, reason) if attempt in self.processes:
+                self._frozen.discard(attempt)
+                self._events.append(Ended(self._leave(attempt, outcome, reason)))
+            case do.Deliver():
+                raise AssertionError("the disk takes everything here, and no task leaves files")
+
+    def _run(self, run: Run) -> None:
+        assert run.attempt not in self.processes, f"{run.attempt} was started twice on {self.name}"
+        self.processes[run.attempt] = self._clock()
+        self._slots[run.attempt] = run.slots
+
+    def _leave(self, attempt: AttemptId, outcome: Outcome, reason: str = "", printed: bytes = b"the truth") -> Result:
         age, code = self._age(attempt), 0 if outcome is Outcome.SUCCEEDED else 1
-        del self.processes[attempt]
-        printed = self.name.encode() if lies else b"the truth"
+        del self.processes[attempt], self._slots[attempt]
         output = Output(len(printed), data=printed)
-        self.spool[attempt] = Result(attempt, outcome, code, wall_s=age, cpu_s=age, stdout=output)
-        self.sent.pop(attempt, None)
-        self._begin(self.core.ended(self.spool[attempt]))
+        return Result(attempt, outcome, code, reason, wall_s=age, cpu_s=age, stdout=output)
 
-    def _carry_out(self, assign: Assign) -> tuple[AttemptId, ...]:
-        todo = self.core.assigned(assign)
-        self.sent |= {run.attempt: (run, False) for run in assign.run if self.core.is_waiting(run.attempt)}
-        self._begin(todo.start)
-        for attempt in todo.cancel:
-            if attempt in self.processes:
-                self.end(attempt, Outcome.CANCELLED)
-        for attempt in todo.forget:
-            self.spool.pop(attempt, None)
-            self.sent.pop(attempt, None)
-        self._review()
-        return todo.forget
-
-    def _begin(self, runs: Iterable[Run]) -> None:
-        for run in runs:
-            assert run.attempt not in self.processes, f"{run.attempt} was started twice on {self.name}"
-            self.processes[run.attempt] = self._clock()
-            self.sent[run.attempt] = run, True
-        assert sum(self.sent[attempt][0].slots for attempt in self.processes) <= self.facts.slots, "more than fits"
-
-    def _review(self) -> None:
-        """Nothing begins beside what stands still, and nothing waits for it."""
-        slots = 0 if self.in_use else self.offered
-        self._begin(self.core.allow(slots))
-        if not slots:
-            self.core.give_back("somebody is there")
+    def _new_core(self) -> worker.Machine:
+        return worker.Machine(self.facts.slots, _OWNER, self._grace_s)
 
     def _age(self, attempt: AttemptId) -> float:
         now = self._clock()

@@ -49,6 +49,7 @@ class Attempt:
         self.job_name = run.job_name
         self.slots = run.slots
         self.is_frozen = False
+        self.is_prefetched = False  # a supervisor begins it later
         self.folder_is_left = True
         self.trouble = ""  # what this computer could not do
         self.usage = Usage()  # when last measured
@@ -145,9 +146,11 @@ class Attempt:
 
     def line_up(self, lines: Lines, patron: Patron) -> None:
         """It ``begins`` later."""
+        self.is_prefetched = True
         self._take(lines.line_up(patron, self.id, self._job, self._stdout, self._stderr))
 
     def begins(self) -> None:
+        self.is_prefetched = False
         self._ran = Stopwatch()
         self._began = time.monotonic()
         if self._timeout_s is not None:

@@ -1,4 +1,4 @@
-"""All attempts that are in hand here: starts them, measures them, ends them."""
+"""The processes of all attempts that are in hand here: starts them, measures them, ends them."""
 
 from __future__ import annotations
 
@@ -16,6 +16,8 @@ from loopline_worker.attempts import scratch
 from loopline_worker.attempts.attempt import Attempt
 from loopline_worker.attempts.limits import Quota
 from loopline_worker.attempts.watch import LOOK_AROUND_S
+from loopline_worker.core.events import Cleared, Event, Followed, Retracted, Returned
+from loopline_worker.core.events import Ended as AttemptEnded
 from loopline_worker.files.task_files import Shelf
 from loopline_worker.functions.call import call_of, room_of
 from loopline_worker.launch.interface import Ended, Job, Launcher, Lines
@@ -27,13 +29,11 @@ log = logging.getLogger(__name__)
 _KEPT = 64
 
 
-def _nothing(*_: object) -> None: ...
-
-
 class Runner:
-    """Each Run comes to exactly one Result, handed to ``on_end`` with what this computer could not do, if any.
+    """A handle for each attempt, by its id. Each Run comes to exactly one Result, posted with Ended.
 
-    ``on_turn``: what was lined up begins in the place of another, whose end follows; ``on_return``: it will not.
+    In what state an attempt is, the machine decides (core/machine.py). Here is done what it says, and posted what
+    happens to processes.
     """
 
     def __init__(
@@ -44,11 +44,9 @@ class Runner:
         scratch_folder: Path,
         worker: str,
         output_limit_bytes: int,
-        on_end: Callable[[Result, str], None],
+        post: Callable[[Event], None],
         quota: Quota | None = None,
         shelf: Shelf | None = None,
-        on_turn: Callable[[AttemptId, AttemptId], None] = _nothing,
-        on_return: Callable[[Sequence[AttemptId]], None] = _nothing,
     ) -> None:
         self._crew = crew
         self._launcher = launcher
@@ -56,24 +54,21 @@ class Runner:
         self._scratch = scratch_folder
         self._surroundings = scratch.Surroundings(worker)
         self._output_limit_bytes = output_limit_bytes
-        self._on_end = on_end
+        self._post = post
         self._limits = lru_cache(_KEPT)((quota or Quota()).limits)
         self._shelf = shelf
-        self._on_turn = on_turn
-        self._on_return = on_return
         self._lines = launcher.lines
         self._attempts: dict[AttemptId, Attempt] = {}
-        self._lined_up: dict[AttemptId, Attempt] = {}
         self._none_left = asyncio.Event()
         self._looking: asyncio.TimerHandle | None = None
         self._closed = ""  # why nothing is started any more
         self._past_cpu_s = 0.0
 
-    def start(self, run: Run, refusal: str = "") -> None:
-        """``refusal``: why it is given back at once instead."""
+    def start(self, run: Run) -> None:
+        """Run it now."""
         attempt = self._attempts[run.attempt] = self._attempt(run)
-        if self._closed or refusal:
-            attempt.end(Outcome.GIVEN_BACK, self._closed or refusal)
+        if self._closed:
+            attempt.end(Outcome.GIVEN_BACK, self._closed)
         elif run.row_file:
             attempt.end(Outcome.FAILED, "its parameters are lost: the master no longer has the job's row file")
         if self._lines and not attempt.is_unwanted and attempt.is_for(self._lines):
@@ -84,22 +79,23 @@ class Runner:
             self._look_around()
 
     def room(self) -> int:
-        """How many may be lined up now, beside those that are."""
+        """Return how many may be prefetched now, beside those that are."""
         return self._lines.room() if self._lines else 0
 
-    def line_up(self, run: Run) -> None:
-        """Have it begin in the place of another, once that has ended; only where there is room."""
+    def prefetch(self, run: Run) -> None:
+        """Have it begin in the slot of another, once that has ended; only where there is room."""
         assert self._lines
-        attempt = self._lined_up[run.attempt] = self._attempt(run)
+        attempt = self._attempts[run.attempt] = self._attempt(run)
         try:
             attempt.line_up(self._lines, self)
         except OSError:
             self.returned([run.attempt])
 
-    def recall(self) -> None:
-        """Nothing begins any more that was lined up: it is returned."""
-        if self._lined_up and self._lines:
+    def retract(self) -> None:
+        """Have nothing begin any more that was prefetched: it is returned."""
+        if self._lines:
             self._lines.recall()
+        self._post(Retracted())
 
     def _attempt(self, run: Run) -> Attempt:
         room = room_of(run, self._scratch)
@@ -112,14 +108,10 @@ class Runner:
         task_files = self._shelf.files_of(run, Path(folder)) if self._shelf and has_files else None
         return Attempt(run, job, self._launcher, self._spool, self._output_limit_bytes, task_files)
 
-    def cancel(self, attempt: AttemptId) -> None:
-        if found := self._attempts.get(attempt) or self._lined_up.get(attempt):
-            found.end(Outcome.CANCELLED)
-
-    def give_back(self, attempt: AttemptId, reason: str) -> None:
-        """Kill it; the task is queued again, and no retry is burnt."""
+    def cancel(self, attempt: AttemptId, outcome: Outcome = Outcome.CANCELLED, reason: str = "") -> None:
+        """Kill it, unless it has ended by itself."""
         if attempt in self._attempts:
-            self._attempts[attempt].end(Outcome.GIVEN_BACK, reason)
+            self._attempts[attempt].end(outcome, reason)
 
     def freeze(self, attempt: AttemptId) -> bool:
         """Have it stand still, until it is thawed or ended; whether it already does."""
@@ -139,30 +131,30 @@ class Runner:
         return await self._attempts[attempt].read(stream, offset, most_bytes)
 
     def in_hand(self) -> list[tuple[str, Held]]:
-        """The job's name and the state of every attempt, the oldest first."""
-        return [(attempt.job_name, attempt.held) for attempt in self._attempts.values()]
+        """Return the job's name and the state of every attempt that has begun, the oldest first."""
+        return [(attempt.job_name, attempt.held) for attempt in self._begun()]
 
     def held(self, attempt: AttemptId) -> Held:
         return self._attempts[attempt].held if attempt in self._attempts else Held(attempt)
 
-    @property
-    def slots_in_use(self) -> int:
-        return sum(attempt.slots for attempt in self._attempts.values())
-
     def measure(self) -> float:
         """Measure what runs; CPU seconds that all attempts have taken since the beginning."""
-        for attempt in self._attempts.values():
+        begun = self._begun()
+        for attempt in begun:
             attempt.measure()
-        return self._past_cpu_s + sum(attempt.usage.cpu_s for attempt in self._attempts.values())
+        return self._past_cpu_s + sum(attempt.usage.cpu_s for attempt in begun)
 
     async def close(self, reason: str) -> None:
         """Give back all that runs, and all that may still come; until every result is handed over."""
         self._closed = reason
-        for attempt in self._attempts.values():
+        for attempt in self._begun():
             attempt.end(Outcome.GIVEN_BACK, reason)
         while self._attempts:
             self._none_left.clear()
             await self._none_left.wait()
+
+    def _begun(self) -> list[Attempt]:
+        return [attempt for attempt in self._attempts.values() if not attempt.is_prefetched]
 
     def _look_around(self) -> None:
         """After limits that are broken, as long as anything is in hand."""
@@ -188,33 +180,32 @@ class Runner:
         self._crew.start(self._see_through(self._attempts[name]))
 
     def _begins(self, name: AttemptId, before: AttemptId) -> None:
-        attempt = self._attempts[name] = self._lined_up.pop(name)
+        attempt = self._attempts[name] = self._attempts.pop(name)  # the youngest from now on
         attempt.begins()
-        self._on_turn(before, name)
-        if self._attempts[before].is_frozen:  # its place is to stand still, whatever is there
+        self._post(Followed(before, name))
+        if self._attempts[before].is_frozen:  # its slot is to stand still, whatever runs there
             attempt.freeze()
         if self._closed:
             attempt.end(Outcome.GIVEN_BACK, self._closed)
 
     def _ended(self, name: AttemptId, ended: Ended) -> None:
-        if name in self._lined_up:  # its guard was lost before it said that it had begun
-            self._attempts[name] = self._lined_up.pop(name)
-            self._attempts[name].begins()
         attempt = self._attempts[name]
+        if attempt.is_prefetched:  # its guard was lost before it said that it had begun
+            attempt.begins()
         result = attempt.ended(ended)
         if result and not attempt.folder_is_left:
-            self._on_end(result, attempt.trouble)
+            self._post(AttemptEnded(result, attempt.trouble))
             self._forget(attempt)
         else:
             self._crew.start(self._see_off(attempt, ended, result))
 
     def _returned(self, names: Sequence[AttemptId]) -> None:
-        self._on_return([name for name in names if not self._lined_up[name].is_unwanted])
+        self._post(Returned([name for name in names if not self._attempts[name].is_unwanted]))
         for name in names:
-            if self._lined_up[name].is_unwanted:
+            if self._attempts[name].is_unwanted:
                 self._ended(name, Ended(killed=True, elapsed_s=0.0, folder_is_left=False))
             else:
-                del self._lined_up[name]
+                del self._attempts[name]
 
     # From beginning to end.
 
@@ -236,9 +227,11 @@ class Runner:
         await self._hand_over(attempt, result)
 
     async def _hand_over(self, attempt: Attempt, result: Result) -> None:
-        self._on_end(result, attempt.trouble)
-        if attempt.folder_is_left:
+        leaves_folder = attempt.folder_is_left
+        self._post(AttemptEnded(result, attempt.trouble, leaves_folder))
+        if leaves_folder:
             await asyncio.to_thread(scratch.remove, attempt.folder)
+            self._post(Cleared(attempt.id))
         self._forget(attempt)
 
     def _forget(self, attempt: Attempt) -> None:

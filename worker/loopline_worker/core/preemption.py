@@ -1,4 +1,5 @@
-"""Which attempts run, which stand frozen, and which are given back, as the owner leaves more or less. Pure.
+"""The preemption order: which attempts run, which are frozen and which are given back, as the owner leaves more or
+less.
 
 The oldest attempts keep running: they have done most already. What no longer fits is frozen at once; what has stood
 still for the grace time is given back, since its work may be done elsewhere by then; what fits again is thawed.
@@ -6,101 +7,70 @@ still for the grace time is given back, since its work may be done elsewhere by 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from loopline_shared.model import AttemptId
+from loopline_worker.core.attempts import Attempt
 from loopline_worker.core.owner_policy import Consent
+from loopline_worker.core.transitions import State
 
 _MEMORY_PAUSE_S = 5.0
 """From one attempt given back for want of memory to the next: until what it leaves is seen."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Steps:
-    """What to do now."""
+    """What to do now, to the oldest first. What is given back is in no other list."""
 
-    freeze: tuple[AttemptId, ...] = ()
-    thaw: tuple[AttemptId, ...] = ()
-    give_back: tuple[AttemptId, ...] = ()
+    freeze: list[Attempt]
+    thaw: list[Attempt]
+    give_back: list[Attempt]
+
+    def __bool__(self) -> bool:
+        return bool(self.freeze or self.thaw or self.give_back)
 
 
-class Ladder:
-    """Told of every attempt that is in hand; ``now`` only ever grows."""
+class PreemptionOrder:
+    """Holds what runs against the owner's consent; ``now`` only ever grows."""
 
     def __init__(self, grace_s: float) -> None:
         self._grace_s = grace_s
-        self._slots: dict[AttemptId, int] = {}  # the oldest first
-        self._frozen: dict[AttemptId, float] = {}  # since when
-        self._relieved = float("-inf")  # when one was last given back for want of memory
+        self._relieved_at = float("-inf")  # when one was last given back for want of memory
 
-    @property
-    def slots_at_work(self) -> int:
-        return sum(slots for attempt, slots in self._slots.items() if attempt not in self._frozen)
-
-    @property
-    def slots_in_hand(self) -> int:
-        """Frozen attempts included: they wait for theirs."""
-        return sum(self._slots.values())
-
-    @property
-    def frozen(self) -> tuple[AttemptId, ...]:
-        return tuple(self._frozen)
-
-    @property
-    def youngest(self) -> AttemptId | None:
-        """It has least to lose."""
-        return next(reversed(self._slots), None)
-
-    def has(self, attempt: AttemptId) -> bool:
-        return attempt in self._slots
-
-    def has_room(self, slots: int, allowed: int) -> bool:
-        """Whether one more attempt would run."""
-        return self.slots_in_hand + slots <= allowed
-
-    def took(self, attempt: AttemptId, slots: int) -> None:
-        self._slots[attempt] = slots
-
-    def followed(self, before: AttemptId, after: AttemptId, slots: int) -> None:
-        """One has begun in the place of another that has ended: as the youngest, frozen where that was frozen."""
-        self._slots.pop(before, None)
-        self._slots[after] = slots
-        if before in self._frozen:
-            self._frozen[after] = self._frozen.pop(before)
-
-    def ended(self, attempt: AttemptId) -> None:
-        """Also of an attempt that is being given back: it takes no further part."""
-        self._slots.pop(attempt, None)
-        self._frozen.pop(attempt, None)
-
-    def step(self, consent: Consent, now: float) -> Steps:
-        """What the owner's consent asks for. Attempts that are given back are forgotten here."""
-        running = self._fitting(consent.slots)
-        freeze = tuple(attempt for attempt in self._slots if attempt not in running and attempt not in self._frozen)
-        thaw = tuple(attempt for attempt in self._frozen if attempt in running)
-        for attempt in thaw:
-            del self._frozen[attempt]
-        self._frozen |= dict.fromkeys(freeze, now)
-        give_back = self._overdue(consent, now) or self._relief(consent, now)
-        for attempt in give_back:
-            self.ended(attempt)
-        return Steps(tuple(attempt for attempt in freeze if attempt not in give_back), thaw, give_back)
-
-    def _fitting(self, slots: int) -> set[AttemptId]:
-        running = set()
-        for attempt, needed in self._slots.items():
-            if needed <= slots:
-                slots -= needed
-                running.add(attempt)
-        return running
-
-    def _overdue(self, consent: Consent, now: float) -> tuple[AttemptId, ...]:
+    def steps(self, oldest_first: Sequence[Attempt], consent: Consent, now: float) -> Steps:
+        """Return what the consent asks for."""
+        if not oldest_first:
+            return Steps([], [], [])
+        fits = _fitting(oldest_first, consent.slots)
+        freeze, thaw, give_back = list[Attempt](), list[Attempt](), list[Attempt]()
         grace_s = 0.0 if consent.at_once else self._grace_s
-        return tuple(attempt for attempt, since in self._frozen.items() if now - since >= grace_s)
+        for attempt, runs in zip(oldest_first, fits, strict=True):
+            is_frozen = attempt.state is State.FROZEN
+            if runs:
+                if is_frozen:
+                    thaw.append(attempt)
+            elif now - (attempt.frozen_at if is_frozen else now) >= grace_s:
+                give_back.append(attempt)
+            elif not is_frozen:
+                freeze.append(attempt)
+        if not give_back and (youngest := self._relief(oldest_first, consent, now)):
+            give_back = [youngest]
+            freeze = [attempt for attempt in freeze if attempt is not youngest]
+            thaw = [attempt for attempt in thaw if attempt is not youngest]
+        return Steps(freeze, thaw, give_back)
 
-    def _relief(self, consent: Consent, now: float) -> tuple[AttemptId, ...]:
-        """The youngest, one at a time: it has least to lose."""
-        if not (consent.short_of_memory and self._slots) or now - self._relieved < _MEMORY_PAUSE_S:
-            return ()
-        self._relieved = now
-        return (next(reversed(self._slots)),)
+    def _relief(self, oldest_first: Sequence[Attempt], consent: Consent, now: float) -> Attempt | None:
+        """Return the youngest, one at a time: it has least to lose. None if memory is not short."""
+        if not consent.short_of_memory or now - self._relieved_at < _MEMORY_PAUSE_S:
+            return None
+        self._relieved_at = now
+        return oldest_first[-1]
+
+
+def _fitting(oldest_first: Sequence[Attempt], slots: int) -> list[bool]:
+    """Return of each whether it runs in so many slots: the oldest first, and then what still fits."""
+    fits = []
+    for attempt in oldest_first:
+        fits.append(attempt.slots <= slots)
+        slots -= attempt.slots if fits[-1] else 0
+    return fits

@@ -35,9 +35,8 @@ class Speaker(Protocol):
     def has_news(self) -> bool:
         """The master does not know all yet."""
 
-    @property
-    def is_busy(self) -> bool:
-        """More is to be done here than is being done."""
+    is_busy: bool
+    """More is to be done here than is being done."""
 
     async def ready(self) -> None:
         """It may say something of this computer."""

@@ -10,7 +10,7 @@ from typing import Any
 
 from loopline_shared.model import Probation
 from loopline_worker.attempts.runner import Runner
-from loopline_worker.owner.owner_monitor import Yielding
+from loopline_worker.owner.owner_monitor import OwnerMonitor
 from loopline_worker.owner.preferences import in_words
 from loopline_worker.settings import WorkerSettings
 
@@ -79,7 +79,7 @@ class OwnerControls:
         worker: str,
         settings: WorkerSettings,
         most_slots: int,
-        yielding: Yielding,
+        yielding: OwnerMonitor,
         runner: Runner,
         probation: Callable[[], Probation | None] = lambda: None,
     ) -> None:

@@ -20,7 +20,7 @@ _AT_ONCE = 200
 _PER_S = 5.0
 
 
-class Diary:
+class AttemptLog:
     """So many lines at once, and so many a second; ``sum_up`` now and then says what was left out."""
 
     def __init__(self) -> None:
@@ -28,10 +28,10 @@ class Diary:
         self._at = time.monotonic()
         self._untold: Counter[str] = Counter()
 
-    def began(self, run: Run, refusal: str) -> None:
+    def began(self, run: Run) -> None:
         if self._tells("began"):
             what = "a function" if run.function else shlex.join(run.command)
-            log.info("attempt %s %s: %.200s", run.attempt, refusal or "starts", what)
+            log.info("attempt %s starts: %.200s", run.attempt, what)
 
     def ended(self, result: Result) -> None:
         if self._tells(result.outcome):

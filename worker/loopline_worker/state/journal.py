@@ -12,7 +12,7 @@ from __future__ import annotations
 import errno
 import logging
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +22,7 @@ from pydantic import TypeAdapter, ValidationError
 from loopline_shared.model import AttemptId, Result
 from loopline_shared.protocol import codec, result_text
 from loopline_shared.protocol.messages import Assign, Run
+from loopline_worker.core.instructions import Entry
 
 log = logging.getLogger(__name__)
 
@@ -40,7 +41,7 @@ class _Line:
     over: tuple[AttemptId, ...] = ()
 
 
-class Ledger:
+class Journal:
     """One agent's, in its data folder. What it holds is what its lines say, whether it wrote or read them."""
 
     def __init__(self, path: Path) -> None:
@@ -76,26 +77,20 @@ class Ledger:
         """A result as it is sent, which is as it is written."""
         return self._results.get(result.attempt) or result_text.write(result)
 
-    def write(
-        self,
-        *,
-        results: Sequence[Result] = (),
-        over: Sequence[AttemptId] = (),
-        came: tuple[Assign, bytes] | None = None,
-        began: Sequence[AttemptId] = (),
-    ) -> None:
-        """All that happened, in one piece; ``came``: an Assign and its frame. OSError: no room, nothing is kept but
-        what is over.
-        """
-        ended = [(result.attempt, result_text.write(result)) for result in results]
-        gone = [attempt for attempt in over if attempt in self._sizes]
+    def has(self, result: Result) -> bool:
+        """True if exactly this result is on disk."""
+        return self._results.get(result.attempt) == result_text.write(result)
+
+    def write(self, entry: Entry) -> None:
+        """Append an entry in one piece. Raises OSError if there is no room: nothing is kept but what is over."""
+        ended = [(result.attempt, result_text.write(result)) for result in entry.results]
+        gone = [attempt for attempt in entry.over if attempt in self._sizes]
         lines = [_RESULT % text for _, text in ended]
         if gone:
             lines.append(_OVER % _list(gone))
-        if came and came[0].run:
-            lines.append(_CAME % came[1].replace(b"\n", b" "))
-        if began:
-            lines.append(_BEGAN % _list(began))
+        lines += [_CAME % frame.replace(b"\n", b" ") for assign, frame in entry.came if assign.run]
+        if entry.began:
+            lines.append(_BEGAN % _list(entry.began))
         if not lines:
             return
         try:
@@ -106,15 +101,15 @@ class Ledger:
         for attempt, text in ended:
             self._ended(attempt, text)
         self._over(gone)
-        if came:
-            self._came(came[0], len(came[1]))
-        self._began(began)
+        for assign, frame in entry.came:
+            self._came(assign, len(frame))
+        self._began(entry.began)
         if self._size_bytes > 2 * max(_WORTH_CLEANING_BYTES // 2, self.live_bytes, self._cleaned_bytes):
             with suppress(OSError):  # a full disk: it stays as it is
                 self._clean()
 
     def rest(self) -> None:
-        """Nothing goes on here: an idle worker's ledger is empty."""
+        """Nothing goes on here: an idle worker's journal is empty."""
         if self._size_bytes and not self._sizes and not self._file.closed:
             self._file.truncate(0)
             self._size_bytes = self._cleaned_bytes = 0

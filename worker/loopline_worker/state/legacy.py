@@ -1,5 +1,5 @@
 """What an agent of release 0.1 left: a file for each result (``spool/12.3.1.json``), and what it had to do in
-``inbox.jsonl``. Both are taken into the ledger once; what is no result is moved to ``spool/bad``, with a warning.
+``inbox.jsonl``. Both are taken into the journal once; what is no result is moved to ``spool/bad``, with a warning.
 """
 
 from __future__ import annotations
@@ -14,12 +14,13 @@ from loopline_shared.errors import LooplineError
 from loopline_shared.model import AttemptId, Result
 from loopline_shared.protocol import codec, result_text
 from loopline_shared.protocol.messages import Assign, Run
-from loopline_worker.state.journal import Ledger
+from loopline_worker.core.instructions import Entry
+from loopline_worker.state.journal import Journal
 
 log = logging.getLogger(__name__)
 
 
-def take_over(ledger: Ledger, inbox: Path, spool: Path) -> None:
+def take_over(journal: Journal, inbox: Path, spool: Path) -> None:
     """LooplineError where the disk does not take it: then all is as it was."""
     files = sorted(spool.glob("*.json"), key=lambda file: file.stat().st_mtime)
     if not files and not inbox.exists():
@@ -28,7 +29,7 @@ def take_over(ledger: Ledger, inbox: Path, spool: Path) -> None:
     waiting, begun = _left(inbox.read_bytes().splitlines() if inbox.exists() else [])
     came = Assign(0, 0, tuple(waiting.values()))
     try:
-        ledger.write(came=(came, codec.encode(came)), began=begun, results=list(results.values()))
+        journal.write(Entry(list(results.values()), came=[(came, codec.encode(came))], began=begun))
     except OSError as error:
         raise LooplineError(
             "data_dir", f"cannot take over what the last release left: {error}", "make room"

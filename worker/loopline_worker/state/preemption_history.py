@@ -26,7 +26,7 @@ class Yield:
     after_input: bool
 
 
-class Journal:
+class PreemptionHistory:
     """Of one agent's life. Only what followed an input counts in the figures."""
 
     def __init__(self) -> None:

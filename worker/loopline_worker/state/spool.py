@@ -1,6 +1,6 @@
 """What is too long for a result, on disk from before the result is sent until the master has it.
 
-Beside the ledger, which has the results themselves: what a task wrote (``12.3.1.stdout``, ``12.3.1.stderr``), what a
+Beside the journal, which has the results themselves: what a task wrote (``12.3.1.stdout``, ``12.3.1.stderr``), what a
 function returned (``12.3.1.value``), and a folder of the files that it left, by content (``12.3.1.files``). What
 there is of an attempt without a result is left over from a crash.
 """
@@ -13,6 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from loopline_shared.model import AttemptId, Outcome, Result
+from loopline_worker.core.reporting import names_files
 
 _SUFFIXES = _STDOUT, _STDERR, _VALUE, _FILES = "stdout", "stderr", "value", "files"
 
@@ -78,15 +79,10 @@ class Spool:
         return [suffix for suffix in _SUFFIXES if self._file(attempt, suffix).exists()]
 
 
-def names_files(result: Result) -> bool:
-    """Whether the master must have files before it may have the result."""
-    return bool(_named_by(result))
-
-
 def _named_by(result: Result) -> list[str]:
-    value = result.value and result.value.sha256
-    if not (value or result.stdout.sha256 or result.stderr.sha256 or result.outputs):
+    if not names_files(result):
         return []
+    value = result.value and result.value.sha256
     named = (result.stdout.sha256, result.stderr.sha256, value, result.outputs)
     return [suffix for suffix, names in zip(_SUFFIXES, named, strict=True) if names]
 

@@ -3,25 +3,25 @@ import logging
 import pytest
 
 from loopline_shared.model import AttemptId, Outcome, Result
-from loopline_worker.state import attempt_log as diary_module
-from loopline_worker.state.attempt_log import Diary
+from loopline_worker.state import attempt_log as log_module
+from loopline_worker.state.attempt_log import AttemptLog
 from tests.worker.bench import run_of
 
 
-def live(diary: Diary, count: int) -> None:
+def live(log: AttemptLog, count: int) -> None:
     for task in range(1, count + 1):
-        diary.began(run_of("echo", "a b", task=task), "")
-        diary.ended(Result(AttemptId(1, task, 1), Outcome.SUCCEEDED, 0, wall_s=1.25))
+        log.began(run_of("echo", "a b", task=task))
+        log.ended(Result(AttemptId(1, task, 1), Outcome.SUCCEEDED, 0, wall_s=1.25))
 
 
 def test_few_attempts_have_a_line_each_and_of_many_the_number_is_told(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(diary_module, "_AT_ONCE", 4)
-    monkeypatch.setattr(diary_module, "_PER_S", 0)
+    monkeypatch.setattr(log_module, "_AT_ONCE", 4)
+    monkeypatch.setattr(log_module, "_PER_S", 0)
     caplog.set_level(logging.INFO)
-    diary = Diary()
-    live(diary, 1002)
+    log = AttemptLog()
+    live(log, 1002)
     assert caplog.messages == [
         "attempt 1.1.1 starts: echo 'a b'",
         "attempt 1.1.1 succeeded after 1.2 s",
@@ -30,23 +30,23 @@ def test_few_attempts_have_a_line_each_and_of_many_the_number_is_told(
     ]
     caplog.clear()
     for _ in range(2):
-        diary.sum_up()
+        log.sum_up()
     assert caplog.messages == ["attempts beside those: 1,000 began, 1,000 succeeded"]
-    monkeypatch.setattr(diary_module, "_PER_S", 1e9)
-    diary.sum_up()
-    live(diary, 1)
+    monkeypatch.setattr(log_module, "_PER_S", 1e9)
+    log.sum_up()
+    live(log, 1)
     assert caplog.messages[-1] == "attempt 1.1.1 succeeded after 1.2 s"
 
 
 def test_verbose_has_them_all(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(diary_module, "_AT_ONCE", 1)
+    monkeypatch.setattr(log_module, "_AT_ONCE", 1)
     caplog.set_level(logging.DEBUG)
-    live(Diary(), 10)
+    live(AttemptLog(), 10)
     assert len(caplog.messages) == 20
 
 
 def test_why_an_attempt_failed_is_told(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
-    Diary().ended(Result(AttemptId(1, 1, 1), Outcome.FAILED, 3))
-    Diary().ended(Result(AttemptId(1, 2, 1), Outcome.FAILED, -9, "out of memory"))
+    AttemptLog().ended(Result(AttemptId(1, 1, 1), Outcome.FAILED, 3))
+    AttemptLog().ended(Result(AttemptId(1, 2, 1), Outcome.FAILED, -9, "out of memory"))
     assert caplog.messages == ["attempt 1.1.1 failed with exit code 3", "attempt 1.2.1 failed: out of memory"]

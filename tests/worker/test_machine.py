@@ -1,0 +1,403 @@
+"""The worker's machine alone: what it says, and what it asks for, from one event to the next."""
+
+from itertools import product
+
+import pytest
+
+from loopline_shared.model import AttemptId, Outcome, Output, OutputFile, Result
+from loopline_shared.protocol.messages import MAX_RESULTS_PER_REPORT, Run
+from loopline_worker.core.attempts import Attempt, Attempts
+from loopline_worker.core.events import (
+    Connected,
+    Delivered,
+    DiskLooked,
+    Ended,
+    Followed,
+    LinkSilent,
+    Restored,
+    Retracted,
+    Returned,
+    Stopping,
+    WriteFailed,
+)
+from loopline_worker.core.instructions import Deliver, Retract, Urgency
+from loopline_worker.core.transitions import TRANSITIONS, State
+from tests.worker.worker_machine import (
+    A,
+    B,
+    C,
+    Driver,
+    assigned,
+    killed,
+    prefetched,
+    result,
+    retracts,
+    run,
+    started,
+)
+
+# States.
+
+
+@pytest.mark.parametrize(("old", "new"), list(product(State, State)))
+def test_only_what_the_table_allows_can_happen(old: State, new: State) -> None:
+    attempts, attempt = Attempts(), Attempt(A, old, run(A))
+    attempts.add(attempt)
+    if new in TRANSITIONS[old]:
+        attempts.move(attempt, new)
+        assert attempt.state is new
+    else:
+        with pytest.raises(AssertionError, match=f"may not go from {old} to {new}"):
+            attempts.move(attempt, new)
+
+
+def test_every_state_is_reached_and_left() -> None:
+    assert set(TRANSITIONS) == set(State)
+    assert set().union(*TRANSITIONS.values()) == set(State)
+    assert all(TRANSITIONS.values()), "also of the last one: a session may break before it is acknowledged"
+
+
+# From the Assign to the acknowledgement.
+
+
+def test_an_attempt_from_its_run_until_the_master_has_its_result() -> None:
+    machine = Driver()
+    assert not machine.has_news
+    steps = machine.happens(assigned(A))
+    assert (started(steps), steps.journal.began, steps.report) == ([A], [A], Urgency.SOON)
+    assert machine.has_news
+    assert not machine.has_results
+    assert machine.reports(1) == ([A], [])
+    steps = machine.ends(A)
+    assert (steps.journal.results, steps.report) == ([result(A)], Urgency.NOW)
+    assert machine.reports(2) == ([], [A])
+    assert not machine.has_news
+    assert machine.reports(3) == ([], [])
+    assert machine.happens(assigned(seen=1)).journal.over == []
+    assert not machine.is_idle
+    assert machine.happens(assigned(seen=2)).journal.over == [A]
+    assert machine.is_idle
+
+
+def test_what_comes_is_journalled_with_its_frame_before_it_begins() -> None:
+    event = assigned(A)
+    event.frame = b"as it came"
+    assert Driver().happens(event).journal.came == [(event.assign, b"as it came")]
+    assert Driver().happens(assigned(cancel=(A,))).journal.came == []
+
+
+def test_a_run_of_what_is_known_is_ignored() -> None:
+    machine = Driver()
+    machine.restored(C)
+    machine.happens(assigned(A, B))
+    machine.ends(B)
+    assert started(machine.happens(assigned(A, B, C))) == []
+    machine.reports(1)
+    assert started(machine.happens(assigned(A, B, C))) == []
+
+
+def test_only_what_is_held_is_cancelled_and_only_once() -> None:
+    machine = Driver()
+    machine.restored(B)
+    machine.happens(assigned(A))
+    assert killed(machine.happens(assigned(cancel=(A, A, B, C)))) == [A]
+    assert killed(machine.happens(assigned(cancel=(A,)))) == []
+    assert machine.reports(1) == ([A], [B])
+
+
+def test_a_cancel_of_the_unknown_makes_a_report_due_that_says_so() -> None:
+    machine = Driver()
+    assert machine.happens(assigned(cancel=(A,))).report is Urgency.SOON
+    assert machine.has_news
+    assert machine.reports(1) == ([], [])
+
+
+def test_what_one_assign_runs_and_cancels_never_starts() -> None:
+    machine = Driver()
+    assert started(machine.happens(assigned(A, B, cancel=(A,)))) == [B]
+    assert machine.account().holding == [B]
+
+
+def test_a_new_session_sends_every_result_again_oldest_first() -> None:
+    machine = Driver()
+    machine.restored(A, B)
+    machine.reports(1)
+    machine.ends(C)
+    machine.happens(Connected())
+    steps = machine.happens(assigned(seen=1))
+    assert steps.journal.over == [], "the master cannot mean a Report of this session"
+    assert machine.reports(1) == ([], [A, B, C])
+
+
+def test_an_attempt_whose_result_has_to_wait_is_still_in_hand() -> None:
+    attempts = [AttemptId(1, task, 1) for task in range(1, MAX_RESULTS_PER_REPORT + 3)]
+    machine = Driver()
+    machine.restored(*attempts)
+    first, rest = attempts[:MAX_RESULTS_PER_REPORT], attempts[MAX_RESULTS_PER_REPORT:]
+    assert machine.reports(1) == (rest, first)
+    assert machine.has_results
+    assert machine.reports(2) == ([], rest)
+
+
+def test_reports_stay_short_however_many_files_there_are() -> None:
+    many = tuple(OutputFile(f"{n}", "a" * 64, 1) for n in range(9000))
+    results = [Result(AttemptId(1, n, 1), Outcome.SUCCEEDED, 0, outputs=many) for n in range(5)]
+    machine = Driver()
+    machine.happens(Restored(results))
+    machine.happens(*map(Delivered, results))
+    account = machine.account()
+    assert [each.attempt.task for each in account.results] == [0, 1], "no more than 20,000 files"
+    assert [attempt.task for attempt in account.holding] == [2, 3, 4]
+
+
+# Results that are not ready.
+
+LONG = Result(A, Outcome.SUCCEEDED, 0, stdout=Output(9999, sha256="a" * 64))
+
+
+def test_a_result_that_names_files_waits_until_the_master_has_them() -> None:
+    machine = Driver(slots=1)
+    machine.happens(assigned(A, B))
+    steps = machine.happens(Ended(LONG))
+    assert Deliver(LONG) in steps.todo
+    assert started(steps) == [B], "its slot is free at once"
+    assert machine.reports(1) == ([B, A], [])
+    short = Result(A, Outcome.SUCCEEDED, 0)
+    assert machine.happens(Delivered(short)).report is Urgency.NOW
+    assert machine.account().results == [short], "as it was delivered"
+
+
+def test_a_result_that_the_disk_did_not_take_is_not_sent() -> None:
+    machine = Driver(slots=1)
+    machine.happens(assigned(A, B, C))
+    assert started(machine.ends(A)) == [B], "decided before the disk was asked"
+    steps = machine.happens(WriteFailed([A], "no room"))
+    assert Deliver(result(A)) in steps.todo
+    assert (machine.slots_offered, machine.trouble) == (0, "no room")
+    assert set(machine.account().holding) == {A, B}
+    assert machine.outcomes() == {C: (Outcome.GIVEN_BACK, "no room")}
+    machine.happens(DiskLooked(is_writable=True), Delivered(result(A)))
+    assert machine.slots_offered == 1
+    assert set(machine.outcomes()) == {A, C}
+
+
+def test_an_earlier_agents_results_are_delivered_or_sent_and_what_it_had_begun_is_given_back() -> None:
+    machine = Driver()
+    steps = machine.happens(Restored([LONG, result(B)], [C], agent_died=True))
+    assert steps.todo == [Deliver(LONG)]
+    assert machine.account().holding == [A]
+    assert [(each.attempt, each.outcome, each.agent_died) for each in machine.account().results] == [
+        (B, Outcome.SUCCEEDED, False),
+        (C, Outcome.GIVEN_BACK, True),
+    ]
+    machine.happens(Delivered(LONG))
+    assert machine.reports(1) == ([], [B, C, A])
+
+
+# What waits for a slot.
+
+
+def test_runs_beyond_the_slots_begin_in_the_order_in_which_they_came() -> None:
+    machine = Driver(slots=1)
+    assert started(machine.happens(assigned(B, A, C))) == [B]
+    assert machine.waiting == [A, C]
+    assert machine.account().holding == [B]
+    assert started(machine.ends(B)) == [A]
+    assert started(machine.ends(A)) == [C]
+
+
+def test_results_that_come_together_are_written_together_with_what_begins_in_their_place() -> None:
+    machine = Driver(slots=2)
+    machine.happens(assigned(A, B, C))
+    steps = machine.ends(A, B)
+    assert (steps.journal.results, steps.journal.began, started(steps)) == ([result(A), result(B)], [C], [C])
+
+
+def test_one_that_needs_more_slots_than_are_free_is_passed_by_one_that_does_not() -> None:
+    machine = Driver(slots=2)
+    machine.happens(assigned(A))
+    assert started(machine.happens(assigned(run(B, slots=2), C, seen=1))) == [C]
+    assert started(machine.ends(A)) == []
+    assert started(machine.ends(C)) == [B]
+
+
+def test_one_that_needs_more_slots_than_there_are_is_given_back() -> None:
+    machine = Driver(slots=2)
+    machine.happens(assigned(run(A, slots=3)))
+    assert machine.outcomes() == {A: (Outcome.GIVEN_BACK, "")}
+
+
+def test_a_cancel_drops_what_waits_at_once_and_says_so() -> None:
+    machine = Driver(slots=1)
+    machine.happens(assigned(A, B))
+    steps = machine.happens(assigned(cancel=(B,)))
+    assert (killed(steps), steps.report) == ([], Urgency.NOW)
+    assert machine.account().holding == [A]
+    assert machine.outcomes() == {B: (Outcome.CANCELLED, "")}
+
+
+def test_what_waits_is_given_back_with_a_reason() -> None:
+    machine = Driver(slots=1)
+    machine.happens(assigned(A, B, C))
+    machine.happens(DiskLooked("the disk is full"))
+    given_back = (Outcome.GIVEN_BACK, "the disk is full")
+    assert machine.outcomes() == {B: given_back, C: given_back}
+    assert machine.account().holding == [A], "it keeps running"
+
+
+def test_what_an_earlier_agent_left_waits_until_the_master_has_heard_of_it() -> None:
+    machine = Driver(slots=2)
+    assert started(machine.restored(waiting=(A, B))) == []
+    machine.happens(Connected())
+    assert started(machine.happens(assigned(C))) == [C], "what comes now is wanted now"
+    machine.ends(C)
+    assert started(machine.happens(assigned(cancel=(A,), seen=1))) == [B]
+    assert machine.waiting == []
+
+
+@pytest.mark.parametrize("event", [Connected(), LinkSilent()])
+def test_what_waits_is_doubted_until_the_master_answers(event: Connected | LinkSilent) -> None:
+    machine = Driver(slots=1)
+    machine.happens(assigned(A, B))
+    machine.happens(event)
+    assert started(machine.ends(A)) == []
+    assert started(machine.happens(assigned(seen=1))) == [B]
+
+
+# What is prefetched.
+
+
+def with_prefetched(*attempts: AttemptId, slots: int = 1) -> Driver:
+    """A machine that runs A, and has these with its supervisor."""
+    machine = Driver(slots=slots)
+    machine.happens(assigned(A))
+    steps = machine.happens(assigned(B, C), room=len(attempts))
+    assert prefetched(steps) == steps.journal.began == list(attempts)
+    return machine
+
+
+def test_what_is_prefetched_takes_the_place_of_what_has_ended() -> None:
+    machine = with_prefetched(B)
+    assert (machine.waiting, machine.account().holding) == ([B, C], [A]), "it has not begun, as far as is known"
+    machine.happens(Followed(A, B))
+    assert (machine.waiting, machine.account().holding) == ([C], [B, A]), "a result is still on its way"
+    assert started(machine.ends(A)) == [], "no slot is free"
+    assert started(machine.ends(B)) == [C]
+
+
+def test_what_is_returned_waits_before_all_others() -> None:
+    machine = with_prefetched(B, C)
+    machine.happens(Returned([C, B]))
+    assert machine.waiting == [B, C], "as they came"
+    assert started(machine.ends(A)) == [B]
+
+
+def test_where_slots_are_free_what_is_prefetched_elsewhere_begins_first() -> None:
+    machine = with_prefetched(B)
+    steps = machine.ends(A)
+    assert retracts(steps)
+    assert started(steps) == []
+    assert started(machine.retracted(B)) == [B]
+    assert machine.waiting == [C]
+
+
+def test_once_all_is_retracted_what_did_not_come_back_has_begun() -> None:
+    other = AttemptId(2, 1, 1)
+    machine = Driver(slots=2)
+    machine.happens(assigned(A, other))
+    machine.happens(assigned(B, C), room=1)
+    machine.ends(A)
+    assert started(machine.retracted()) == [C], "B has begun in the place of the other, and a slot is free"
+    assert machine.state(B) is State.PREFETCHED, "until that is told"
+    machine.happens(Followed(other, B))
+    assert machine.attempts.taken == 2
+
+
+def test_until_the_outcome_of_a_retract_is_known_nothing_begins() -> None:
+    machine = with_prefetched(B)
+    machine.ends(A)
+    steps = machine.happens(assigned(AttemptId(2, 1, 1)))
+    assert not retracts(steps), "once is enough"
+    assert started(steps) == []
+    assert started(machine.happens(Returned([B]))) == [], "it may be one of several supervisors that says so"
+    assert started(machine.happens(Retracted())) == [B]
+
+
+def test_cancelled_before_it_has_begun_it_never_runs() -> None:
+    machine = with_prefetched(B)
+    steps = machine.happens(assigned(cancel=(B,)))
+    assert steps.todo[0] == Retract(), "before it is killed: it need not be, then"
+    assert killed(steps) == [B], "it may run by now"
+    machine.retracted(B)
+    assert machine.outcomes() == {B: (Outcome.CANCELLED, "")}
+
+
+def test_cancelled_as_it_begins_it_is_killed() -> None:
+    machine = with_prefetched(B)
+    machine.happens(assigned(cancel=(B,)))
+    machine.happens(Retracted(), Followed(A, B))
+    assert machine.state(B) is State.ENDING
+    assert started(machine.ends(A)) == [], "it takes up the slot until it has ended"
+    assert started(machine.happens(Ended(result(B, Outcome.CANCELLED)))) == [C]
+
+
+def test_what_is_prefetched_is_not_given_back_before_it_is_retracted() -> None:
+    machine = with_prefetched(B)
+    steps = machine.happens(DiskLooked("full"))
+    assert retracts(steps)
+    assert set(machine.outcomes()) == {C}
+    machine.retracted(B)
+    assert set(machine.outcomes()) == {C, B}
+
+
+def test_its_supervisor_was_lost_before_it_said_that_it_had_begun() -> None:
+    machine = with_prefetched(B)
+    machine.happens(Ended(result(B, Outcome.GIVEN_BACK)))
+    assert set(machine.outcomes()) == {B}
+    assert machine.account().holding == [A]
+
+
+@pytest.mark.parametrize("event", [Connected(), LinkSilent()])
+def test_what_is_prefetched_is_retracted_and_doubted_where_the_master_may_think_otherwise(
+    event: Connected | LinkSilent,
+) -> None:
+    machine = with_prefetched(B)
+    assert retracts(machine.happens(event))
+    machine.retracted(B)
+    assert started(machine.ends(A)) == []
+    assert started(machine.happens(assigned(seen=1))) == [B]
+
+
+def test_nothing_is_prefetched_where_a_slot_is_free_or_too_wide_for_one() -> None:
+    machine = Driver(slots=2)
+    assert prefetched(machine.happens(assigned(run(A, slots=2), B), room=8)) == []
+    machine = Driver(slots=2)
+    assert prefetched(machine.happens(assigned(A, run(B, slots=2)), room=8)) == []
+
+
+@pytest.mark.parametrize(
+    "other",
+    [run(B, slots=2), Run(B, ("true",), {}, {}, outputs=("result",)), Run(B, ("true",), {}, {}, inputs="a" * 64)],
+)
+def test_only_processes_of_one_slot_are_prefetched_and_none_passes_another(other: Run) -> None:
+    machine = Driver(slots=2)
+    machine.happens(assigned(A, AttemptId(1, 9, 1)))
+    assert prefetched(machine.happens(assigned(other, C), room=8)) == []
+
+
+def test_no_more_is_prefetched_than_there_is_room_for() -> None:
+    machine = Driver(slots=1)
+    assert prefetched(machine.happens(assigned(A, B, C), room=1)) == [B]
+
+
+# The end.
+
+
+def test_stopping_gives_back_all_that_is_in_hand_and_all_that_still_begins() -> None:
+    machine = with_prefetched(B)
+    steps = machine.happens(Stopping("the worker was stopped"))
+    assert (killed(steps), retracts(steps), machine.slots_offered) == ([A], True, 0)
+    steps = machine.happens(Retracted(), Followed(A, B))
+    assert killed(steps) == [B]
+    machine.happens(assigned(AttemptId(2, 1, 1)))
+    assert machine.outcomes()[AttemptId(2, 1, 1)] == (Outcome.GIVEN_BACK, "the worker was stopped")

@@ -1,0 +1,76 @@
+"""Who begins, who is prefetched, and who is given back because it would wait here for long."""
+
+from __future__ import annotations
+
+from loopline_shared.model import Outcome
+from loopline_worker.core.attempts import Attempts
+from loopline_worker.core.instructions import Instructions, Log, Prefetch, Retract, Start
+from loopline_worker.core.transitions import State
+
+
+class Admission:
+    """Serves the queue of a worker. It keeps nothing but where a retract stands."""
+
+    def __init__(self, attempts: Attempts) -> None:
+        self._attempts = attempts
+        self._is_asked = False  # for a retract, whose outcome is not known
+        self.is_even = False  # a retract was carried out: until the end of the step, what is prefetched has begun
+
+    def retract(self, steps: Instructions) -> None:
+        """Take back what is prefetched, unless that has just been done."""
+        if self._attempts.prefetched and not (self._is_asked or self.is_even):
+            self._is_asked = True
+            steps.todo.append(Retract())
+
+    def retracted(self) -> None:
+        """Note the outcome of a retract."""
+        self._is_asked, self.is_even = False, True
+
+    def serve(self, allowed: int, hindrance: str, why: str, room: int, steps: Instructions) -> None:
+        """Let begin what fits in the slots that are ``allowed``, and prefetch for as many as there is ``room``.
+
+        ``hindrance``: why nothing may begin; ``why``: why no more slots are allowed.
+        """
+        if hindrance:
+            self.retract(steps)
+            self._drop(0, hindrance, steps)
+            return
+        if self._attempts.prefetched and self._attempts.taken < allowed:
+            self.retract(steps)  # it came before what waits: it may have the free slots first
+        if not self._is_asked:
+            self._begin(allowed, steps)
+        self._drop(allowed, why, steps)
+        if room:
+            self._prefetch(allowed, room, steps)
+
+    def _begin(self, allowed: int, steps: Instructions) -> None:
+        """Start what waits and fits, unless what was prefetched comes first."""
+        attempts = self._attempts
+        free = allowed - attempts.taken
+        if free <= 0 or not attempts.waiting:
+            return
+        for attempt in list(attempts.fitting(free)):
+            assert attempt.run
+            attempts.occupy(attempt)
+            attempts.move(attempt, State.RUNNING)
+            steps.journal.began.append(attempt.id)
+            steps.todo.append(Start(attempt.run))
+
+    def _prefetch(self, allowed: int, room: int, steps: Instructions) -> None:
+        """Hand on the first of those that wait, where every slot is taken by an attempt of its own."""
+        attempts = self._attempts
+        if self._is_asked or not attempts.waiting or not attempts.taken == attempts.with_slots == allowed > 0:
+            return
+        for attempt in attempts.to_prefetch(room):
+            assert attempt.run
+            attempts.move(attempt, State.PREFETCHED)
+            steps.journal.began.append(attempt.id)
+            steps.todo.append(Prefetch(attempt.run))
+
+    def _drop(self, wider_than: int, reason: str, steps: Instructions) -> None:
+        """Give back what waits for more slots than that."""
+        dropped = self._attempts.waiting.wider_than(wider_than)
+        for attempt in dropped:
+            self._attempts.drop(attempt, Outcome.GIVEN_BACK, reason)
+        if dropped:
+            steps.todo.append(Log(f"{len(dropped)} attempts that waited are given back: {reason}"))

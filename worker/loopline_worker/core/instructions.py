@@ -1,0 +1,114 @@
+"""Instructions: what a step of the machine asks of the agent. The journal is written first, then they are obeyed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import IntEnum
+
+from loopline_shared.model import AttemptId, Outcome, Result
+from loopline_shared.protocol.messages import Assign, Run
+
+
+class Urgency(IntEnum):
+    """How soon a Report is due."""
+
+    NOT = 0
+    SOON = 1  # the master does not know all yet; often a result comes first, and one Report tells both
+    NOW = 2
+
+
+@dataclass(slots=True)  # not frozen, as below: made for every step or for every task
+class Start:
+    """Run it, in slots of its own."""
+
+    run: Run
+
+
+@dataclass(slots=True)
+class Prefetch:
+    """Hand it to a supervisor, to begin in the slot of a task that ends."""
+
+    run: Run
+
+
+@dataclass(frozen=True, slots=True)
+class Retract:
+    """Take back whatever is prefetched and has not begun; post Returned for it, and then Retracted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Freeze:
+    """Stop its processes; post Stilled as soon as none moves."""
+
+    attempt: AttemptId
+
+
+@dataclass(frozen=True, slots=True)
+class Thaw:
+    """Let its processes go on."""
+
+    attempt: AttemptId
+
+
+@dataclass(frozen=True, slots=True)
+class Kill:
+    """End it, unless it has ended by itself."""
+
+    attempt: AttemptId
+    outcome: Outcome
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Deliver:
+    """See to it that the disk has the result and the master the files that it names; then post Delivered."""
+
+    result: Result
+
+
+@dataclass(frozen=True, slots=True)
+class LogStart:
+    """Log that it began in the slot of another."""
+
+    run: Run
+
+
+@dataclass(frozen=True, slots=True)
+class RecordYield:
+    """Record that tasks were frozen for the owner."""
+
+    why: str
+    attempts: int
+    took_s: float  # since the input, or since it was decided
+    after_input: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Log:
+    """Tell the operator."""
+
+    text: str
+    is_warning: bool = False
+
+
+Instruction = Start | Prefetch | Retract | Freeze | Thaw | Kill | Deliver | LogStart | RecordYield | Log
+
+
+@dataclass(slots=True)
+class Entry:
+    """What to write to the journal, in one piece."""
+
+    results: list[Result] = field(default_factory=list)
+    over: list[AttemptId] = field(default_factory=list)  # the master has their results: they leave the disk
+    came: list[tuple[Assign, bytes]] = field(default_factory=list)  # with their frames
+    began: list[AttemptId] = field(default_factory=list)  # or may begin from now on
+
+
+@dataclass(slots=True)
+class Instructions:
+    """All that one step asks for."""
+
+    journal: Entry = field(default_factory=Entry)
+    todo: list[Instruction] = field(default_factory=list)  # in this order
+    report: Urgency = Urgency.NOT
+    is_busy: bool = False  # something waits for a slot: there is no hurry to tell what happens in a moment

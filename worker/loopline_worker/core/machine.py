@@ -1,0 +1,375 @@
+"""The worker as a pure machine: ``Machine.step(events, now) -> Instructions``. No I/O, no clock, no randomness.
+
+The agent, the simulator and the tests tell it what has happened (events.py), in order; a step applies that, decides
+what follows, and says what is to be done (instructions.py). Whoever drives it writes the step's journal entry first,
+then obeys: *commit, then speak*. If the disk does not take the entry, WriteFailed says so, and the entry's results
+stay here until they are on disk. The machine alone knows the state of an attempt; processes, files and frames are
+with the agent, and are named by the attempt's id.
+
+*States* (transitions.py). An attempt is WAITING from the Assign that brings it until it has its slots, and RUNNING in
+them. It may be FROZEN for the owner's sake. It is ENDING once it was told to end, or once its processes are gone and
+its result is on the way. With its result its slots are free. The result is UNSENT as soon as the journal has it, or
+DELIVERING before that, while the disk or the master's store lacks something. It is SENT with a Report, and forgotten
+when an Assign acknowledges that Report; a new session makes it UNSENT again. Whatever a master sends has an answer
+here, "ignored" included.
+
+*Who waits for whom.* What waits begins in the order in which it came, the moment that its slots are free: no frame is
+needed between two tasks. What fits may pass what is too wide for the free slots.
+
+*The retract rule.* Where tasks are short, the first of those that wait are PREFETCHED: a supervisor has them, and
+begins each in the slot of one that ended, so that never more run than there are slots (Followed). Nothing that came
+later begins before them: if a slot is free all the same, they are retracted first. Until the outcome of a retract is
+known, nothing begins; the outcome is an event. What was Returned waits again, before all others; what is still
+prefetched when all was Retracted has begun, as will be told.
+
+*The doubt rule.* After a restart, with a new session, or when the link was silent for a lease, the master may have
+given elsewhere what has not begun. None of it begins until an Assign answers a Report of this session: the master has
+then seen what waits here, and would have cancelled it.
+
+*The owner rule* (owner.py). Each look at the owner's desk leads to a consent: so many slots' worth of tasks may run.
+The oldest attempts keep running, the others are frozen, and given back after the grace time. While anything stands
+frozen, memory is short, no slot is allowed, or this computer has an obstacle, nothing begins, and what waits is given
+back: it would wait here for long.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from loopline_shared.model import MAX_ID, AttemptId, Outcome, Result
+from loopline_shared.protocol.messages import Run
+from loopline_worker.core import events as on
+from loopline_worker.core.admission import Admission
+from loopline_worker.core.attempts import Attempt, Attempts
+from loopline_worker.core.instructions import Deliver, Freeze, Instructions, Log, LogStart, Urgency
+from loopline_worker.core.owner import Owner
+from loopline_worker.core.owner_policy import Consent, Policy, Terms
+from loopline_worker.core.reporting import Account, account_of, names_files
+from loopline_worker.core.transitions import State
+
+_AGAIN = "its worker's agent had to be started again"
+_DEDICATED = Terms(Policy.ALWAYS, on_battery=True)
+
+
+class Machine:
+    """One worker's attempts, its owner, and what its master knows."""
+
+    def __init__(self, slots: int = MAX_ID, terms: Terms = _DEDICATED, grace_s: float = 0.0) -> None:
+        """``slots``: the most that may ever be taken up; ``grace_s``: for so long what is frozen may come back."""
+        self.attempts = Attempts()
+        self._owner = Owner(self.attempts, terms, grace_s, slots)
+        self._admission = Admission(self.attempts)
+        self._obstacle = ""  # why no slots are offered, whatever the owner allows
+        self._trouble = ""  # what this computer could not do, until it can again
+        self._is_stopping = False
+        self._leaving: AttemptId | None = None  # for want of disk space; it may still fill the disk
+        self._owes_report = False
+        self._must_review = False  # what runs no longer matches what the owner allows
+        self._steps = Instructions()
+        self._handlers: dict[type, Callable[[Any, float], None]] = {
+            on.Restored: self._restored,
+            on.Connected: self._connected,
+            on.LinkSilent: self._link_silent,
+            on.Assigned: self._assigned,
+            on.Reported: self._reported,
+            on.Followed: self._followed,
+            on.Returned: self._returned,
+            on.Retracted: self._retracted,
+            on.Ended: self._ended,
+            on.Cleared: self._cleared,
+            on.WriteFailed: self._write_failed,
+            on.Delivered: self._delivered,
+            on.OwnerLooked: self._owner_looked,
+            on.Stilled: self._stilled,
+            on.DiskLooked: self._disk_looked,
+            on.Stopping: self._stopping,
+        }
+
+    def step(self, events: Iterable[on.Event], now: float, room: int = 0) -> Instructions:
+        """Apply what has happened. ``room``: so many attempts could be prefetched beside those that are."""
+        self._steps = steps = Instructions()
+        for event in events:
+            self._handlers[type(event)](event, now)
+        if self._must_review:
+            self._must_review = False
+            self._is_news(self._owner.review(now, steps.todo))
+        if self.is_busy:
+            self._admission.serve(self.consent.slots, self.hindrance, self.consent.why, room, steps)
+            steps.is_busy = self.is_busy
+        self._admission.is_even = False
+        if self.attempts.unsent:
+            steps.report = Urgency.NOW
+        elif self._owes_report and steps.report is Urgency.NOT:
+            steps.report = Urgency.SOON
+        return steps
+
+    # What it says of itself.
+
+    def account(self) -> Account:
+        """Return what the next Report says of attempts. Tell with Reported that it left."""
+        return account_of(self.attempts)
+
+    @property
+    def has_results(self) -> bool:
+        """True if a result waits to be sent: a Report is due at once."""
+        return bool(self.attempts.unsent)
+
+    @property
+    def has_news(self) -> bool:
+        """True if the master does not know all yet."""
+        return self._owes_report or self.has_results
+
+    @property
+    def is_busy(self) -> bool:
+        """True if something waits here for a slot."""
+        return bool(self.attempts.waiting or self.attempts.prefetched)
+
+    @property
+    def is_idle(self) -> bool:
+        """True if nothing is in hand, and the master has every result on its disk."""
+        return not len(self.attempts)
+
+    @property
+    def is_in_use(self) -> bool:
+        """True if somebody is at the desk, or nobody can tell; never where nobody asks."""
+        return self._owner.is_there
+
+    @property
+    def freezing(self) -> int:
+        """How many attempts were told to stand still, and may move."""
+        return self._owner.freezing
+
+    @property
+    def consent(self) -> Consent:
+        """What the owner allows."""
+        return self._owner.consent
+
+    @property
+    def slots_offered(self) -> int:
+        """How many slots the master may use."""
+        return 0 if self._obstacle else self._owner.slots_allowed
+
+    @property
+    def trouble(self) -> str:
+        """What this computer could not do; empty once files can be written again."""
+        return self._trouble
+
+    @property
+    def hindrance(self) -> str:
+        """Why nothing begins, and what waits would wait for long; empty if it would not."""
+        return self._obstacle or self._owner.hindrance
+
+    # The link.
+
+    def _restored(self, event: on.Restored, now: float) -> None:
+        begun = (
+            Result(attempt, Outcome.GIVEN_BACK, reason=_AGAIN, agent_died=event.agent_died) for attempt in event.begun
+        )
+        for result in (*event.results, *begun):
+            self._keep(Attempt(result.attempt, State.UNSENT), result)
+        for run in event.waiting:
+            self._queue(run)
+        self.attempts.doubt()
+        self._owes_report = False  # the first Report of a session tells all
+
+    def _connected(self, event: on.Connected, now: float) -> None:
+        """Send every result again, the oldest first."""
+        newer = list(self.attempts.unsent.values())
+        for attempt in list(self.attempts.sent.values()):
+            self.attempts.move(attempt, State.UNSENT)
+        for attempt in newer:
+            self.attempts.unsent[attempt.id] = self.attempts.unsent.pop(attempt.id)
+        self._doubt()
+
+    def _link_silent(self, event: on.LinkSilent, now: float) -> None:
+        self._doubt()
+
+    def _doubt(self) -> None:
+        self._admission.retract(self._steps)
+        self.attempts.doubt()
+
+    def _assigned(self, event: on.Assigned, now: float) -> None:
+        """Take over an Assign. Runs of attempts that are known, and cancels of those not in hand, are ignored."""
+        assign = event.assign
+        self._acknowledge(assign.seen)
+        unwanted = dict.fromkeys(assign.cancel)
+        if unwanted:
+            self._cancel(unwanted)
+        if assign.run:
+            self._steps.journal.came.append((assign, event.frame))
+            for run in assign.run:
+                if run.attempt not in unwanted:
+                    self._queue(run)
+        if assign.seen > 0:
+            self.attempts.doubted.clear()
+
+    def _queue(self, run: Run) -> None:
+        if run.attempt not in self.attempts:
+            self.attempts.add(Attempt(run.attempt, State.WAITING, run))
+            self._owes_report = True
+
+    def _acknowledge(self, seen: int) -> None:
+        """Forget the results that were in Reports up to this one: those that were sent first."""
+        for attempt in list(self.attempts.sent.values()):
+            if attempt.report > seen:
+                return
+            self.attempts.forget(attempt)
+            self._steps.journal.over.append(attempt.id)
+
+    def _cancel(self, unwanted: Iterable[AttemptId]) -> None:
+        """Drop what waits and end what has begun. What is prefetched is retracted first: it need not be ended."""
+        if any(attempt in self.attempts.prefetched for attempt in unwanted):
+            self._admission.retract(self._steps)
+        for attempt_id in unwanted:
+            attempt = self.attempts.get(attempt_id)
+            if attempt is None or attempt.state in (State.UNSENT, State.SENT):
+                self._owes_report = True  # which says that it is not in hand
+            elif attempt.state is State.WAITING:
+                self.attempts.drop(attempt, Outcome.CANCELLED)
+            elif attempt.state not in (State.ENDING, State.DELIVERING):
+                self._owner.leaves(attempt)
+                self._steps.todo.append(self.attempts.end(attempt, Outcome.CANCELLED))
+
+    def _reported(self, event: on.Reported, now: float) -> None:
+        for result in event.results:
+            attempt = self.attempts.unsent.get(result.attempt)
+            if attempt:
+                attempt.report = event.seq
+                self.attempts.move(attempt, State.SENT)
+        self._owes_report = False
+
+    # What runs.
+
+    def _followed(self, event: on.Followed, now: float) -> None:
+        after, before = self.attempts.get(event.after), self.attempts.get(event.before)
+        assert before, f"{event.before} is unknown, and was followed"
+        assert after, f"{event.after} is unknown, and has begun"
+        assert after.run, f"{event.after} is an earlier agent's, and has begun"
+        was_frozen, was_ending = before.state is State.FROZEN, before.state is State.ENDING
+        self.attempts.free(before)
+        if not was_ending:
+            self.attempts.move(before, State.ENDING)
+        self.attempts.occupy(after)
+        self._steps.todo.append(LogStart(after.run))
+        if after.state is State.PREFETCHED:  # it may have been cancelled
+            self.attempts.move(after, State.FROZEN if was_frozen else State.RUNNING)
+            self._owner.followed(before, after)
+        self._must_review |= was_ending  # its slot may have been meant for nobody
+
+    def _returned(self, event: on.Returned, now: float) -> None:
+        """Have these wait before all others, as they came. What was cancelled meanwhile ends here."""
+        theirs = set(event.attempts)
+        for attempt_id in reversed([*self.attempts.prefetched, *self.attempts.ending]):
+            attempt = self.attempts.get(attempt_id)
+            if attempt_id not in theirs or attempt is None:
+                continue
+            if attempt.verdict:
+                self.attempts.drop(attempt, *attempt.verdict)
+            else:
+                self.attempts.move(attempt, State.WAITING)
+                self.attempts.waiting.move_to_end(attempt_id, last=False)
+
+    def _retracted(self, event: on.Retracted, now: float) -> None:
+        self._admission.retracted()
+
+    def _ended(self, event: on.Ended, now: float) -> None:
+        result = event.result
+        attempt = self.attempts.get(result.attempt)
+        if attempt is None:
+            attempt = Attempt(result.attempt, State.UNSENT)
+        if attempt.result is None:
+            self._owner.leaves(attempt)
+            self.attempts.free(attempt)
+            self._keep(attempt, result)
+            self._steps.journal.results.append(result)
+            self._must_review |= bool(self.attempts.frozen)
+        if event.trouble:
+            self._trouble = event.trouble
+            self._obstruct(event.trouble)
+        if not event.leaves_folder:
+            self._clear(result.attempt)
+
+    def _cleared(self, event: on.Cleared, now: float) -> None:
+        self._clear(event.attempt)
+
+    def _clear(self, attempt: AttemptId) -> None:
+        if attempt == self._leaving:
+            self._leaving = None
+
+    # Results.
+
+    def _keep(self, attempt: Attempt, result: Result) -> None:
+        """Give an attempt its result, which may be sent unless it names files."""
+        attempt.result = result
+        state = State.DELIVERING if names_files(result) else State.UNSENT
+        if attempt.id in self.attempts:
+            self.attempts.move(attempt, state)
+        else:
+            attempt.state = state
+            self.attempts.add(attempt)
+        if state is State.DELIVERING:
+            self._steps.todo.append(Deliver(result))
+
+    def _write_failed(self, event: on.WriteFailed, now: float) -> None:
+        """Keep results here that are not on disk, and offer no slots until files can be written again."""
+        for attempt_id in event.results:
+            attempt = self.attempts.unsent.get(attempt_id)
+            if attempt and attempt.result:
+                self.attempts.move(attempt, State.DELIVERING)
+                self._steps.todo.append(Deliver(attempt.result))
+        self._trouble = event.trouble
+        self._obstruct(event.trouble)
+
+    def _delivered(self, event: on.Delivered, now: float) -> None:
+        attempt = self.attempts.delivering.get(event.result.attempt)
+        if attempt:
+            attempt.result = event.result
+            self.attempts.move(attempt, State.UNSENT)
+
+    # The computer and its owner.
+
+    def _owner_looked(self, event: on.OwnerLooked, now: float) -> None:
+        self._is_news(self._owner.looked(event, now, self._steps.todo))
+
+    def _stilled(self, event: on.Stilled, now: float) -> None:
+        self._is_news(self._owner.stilled(event.attempt, now, self._steps.todo))
+
+    def _disk_looked(self, event: on.DiskLooked, now: float) -> None:
+        if event.is_writable:
+            self._trouble = ""
+        self._obstruct(self._trouble or event.obstacle)
+        for attempt in self.attempts.frozen:  # a process that was just being made when the others stopped goes on
+            self._steps.todo.append(Freeze(attempt))
+        if event.shortage and self._leaving is None:
+            self._relieve_disk(event.shortage)
+
+    def _relieve_disk(self, shortage: str) -> None:
+        """Give back one attempt, the youngest; the next when what it left is gone."""
+        in_hand = self.attempts.oldest_first()
+        if in_hand:
+            self._leaving = in_hand[-1].id
+            self._owner.leaves(in_hand[-1])
+            self._steps.todo.append(self.attempts.end(in_hand[-1], Outcome.GIVEN_BACK, shortage))
+
+    def _stopping(self, event: on.Stopping, now: float) -> None:
+        self._is_stopping = True
+        self._obstacle = event.reason
+        self._owner.stop(event.reason, now, self._steps.todo)
+        self._is_news(True)
+
+    def _obstruct(self, obstacle: str) -> None:
+        """Offer no slots while there is an obstacle."""
+        if self._is_stopping:
+            return
+        has_changed = bool(obstacle) is not bool(self._obstacle)
+        self._obstacle = obstacle
+        if has_changed:
+            text = f"offering no slots: {obstacle}" if obstacle else "offering slots again"
+            self._steps.todo.append(Log(text, is_warning=True))
+            self._is_news(True)
+
+    def _is_news(self, is_news: bool) -> None:
+        """Have the master hear of it at once."""
+        if is_news:
+            self._steps.report = Urgency.NOW

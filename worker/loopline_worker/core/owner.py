@@ -1,0 +1,138 @@
+"""The owner rule: what the owner allows now, and the freezing that is under way for it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from loopline_shared.model import AttemptId, Outcome
+from loopline_worker.core.attempts import Attempt, Attempts
+from loopline_worker.core.events import OwnerLooked
+from loopline_worker.core.instructions import Freeze, Instruction, Log, RecordYield, Thaw
+from loopline_worker.core.owner_policy import Consent, Terms, decide, is_there
+from loopline_worker.core.preemption import PreemptionOrder
+from loopline_worker.core.transitions import State
+
+
+@dataclass(slots=True)
+class _Freezing:
+    """Attempts that were told to stand still, until the last of them does."""
+
+    moving: dict[AttemptId, None]
+    since: float  # the input, or else when it was decided
+    why: str
+    after_input: bool
+    count: int
+
+
+class Owner:
+    """Decides whom to freeze, thaw and give back. Methods that change anything say so with True: a Report is due."""
+
+    def __init__(self, attempts: Attempts, terms: Terms, grace_s: float, slots: int) -> None:
+        self.consent = Consent(slots)
+        self.is_there = False  # or nobody can tell; always False where nobody asks
+        self._attempts = attempts
+        self._terms = terms
+        self._order = PreemptionOrder(grace_s)
+        self._most = slots
+        self._freezing: _Freezing | None = None
+        self._is_final = False  # the agent stops, whatever the owner does
+
+    @property
+    def freezing(self) -> int:
+        """How many attempts were told to stand still, and may move."""
+        return len(self._freezing.moving) if self._freezing else 0
+
+    @property
+    def slots_allowed(self) -> int:
+        """For how many slots the owner leaves room: while memory is short, what ends is not replaced."""
+        slots = self.consent.slots
+        return min(slots, self._slots_in_hand()) if self.consent.short_of_memory else slots
+
+    @property
+    def hindrance(self) -> str:
+        """Why what waits here would wait for long; empty if it would not."""
+        if self._attempts.frozen or self.consent.short_of_memory or not self.consent.slots:
+            return self.consent.why or "what runs here stands still"
+        return ""
+
+    def looked(self, event: OwnerLooked, now: float, todo: list[Instruction]) -> bool:
+        """Apply the owner policy to what was seen."""
+        if self._is_final:
+            return False
+        here = is_there(self._terms, event.signs)
+        has_come = here and not self.is_there and event.signs.idle_s is not None
+        consent = decide(self._terms, event.signs, self._most, self.consent.slots)
+        has_news = consent != self.consent or here != self.is_there
+        if consent != self.consent:
+            text = f"tasks may use {consent.slots} of {self._most} slots"
+            todo.append(Log(f"{text}: {consent.why}" if consent.why else text))
+        self.consent, self.is_there = consent, here
+        if self._freezing:  # again: some may move still
+            todo += [Freeze(attempt) for attempt in self._freezing.moving]
+        since = event.input_at if has_come else now
+        has_news |= self.review(now, todo, since, after_input=has_come)
+        return self._settle(now, todo) or has_news
+
+    def stop(self, reason: str, now: float, todo: list[Instruction]) -> None:
+        """Allow nothing from now on: whatever has begun is given back, and what begins still is, too."""
+        self._is_final = True
+        self.consent = Consent(0, reason, at_once=True)
+        self.review(now, todo)
+
+    def review(
+        self, now: float, todo: list[Instruction], since: float | None = None, *, after_input: bool = False
+    ) -> bool:
+        """Hold what runs against the consent."""
+        steps = self._order.steps(self._attempts.oldest_first(), self.consent, now)
+        if not steps:
+            return False
+        for attempt in steps.give_back:
+            self.leaves(attempt)
+            todo.append(self._attempts.end(attempt, Outcome.GIVEN_BACK, self.consent.why))
+        for attempt in steps.thaw:
+            self.leaves(attempt)
+            self._attempts.move(attempt, State.RUNNING)
+            todo.append(Thaw(attempt.id))
+        if steps.freeze:
+            self._freeze(steps.freeze, now, now if since is None else since, after_input)
+            todo += [Freeze(attempt.id) for attempt in steps.freeze]
+        return True
+
+    def followed(self, before: Attempt, after: Attempt) -> None:
+        """Have an attempt that began in the slot of a frozen one stand still in its place."""
+        after.frozen_at = before.frozen_at
+        if self._freezing and before.id in self._freezing.moving:
+            del self._freezing.moving[before.id]
+            self._freezing.moving[after.id] = None
+
+    def leaves(self, attempt: Attempt) -> None:
+        """Wait no longer for this one to stand still: it ends, or goes on."""
+        if self._freezing:
+            self._freezing.moving.pop(attempt.id, None)
+
+    def stilled(self, attempt: AttemptId, now: float, todo: list[Instruction]) -> bool:
+        """Note that nothing of it moves any more."""
+        if self._freezing:
+            self._freezing.moving.pop(attempt, None)
+        return self._settle(now, todo)
+
+    def _freeze(self, attempts: list[Attempt], now: float, since: float, after_input: bool) -> None:
+        for attempt in attempts:
+            attempt.frozen_at = now
+            self._attempts.move(attempt, State.FROZEN)
+        earlier = self._freezing.moving if self._freezing else {}
+        moving = dict.fromkeys(attempt.id for attempt in attempts) | earlier
+        self._freezing = _Freezing(moving, since, self.consent.why, after_input, len(moving))
+
+    def _settle(self, now: float, todo: list[Instruction]) -> bool:
+        """Record how long it took, once all stands still."""
+        freezing = self._freezing
+        if freezing is None or freezing.moving:
+            return False
+        self._freezing = None
+        todo.append(RecordYield(freezing.why, freezing.count, now - freezing.since, freezing.after_input))
+        return True
+
+    def _slots_in_hand(self) -> int:
+        """Count the slots of what runs and of what stands frozen, which waits for its own."""
+        return sum(attempt.slots for attempt in self._attempts.oldest_first())

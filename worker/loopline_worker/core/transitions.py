@@ -1,0 +1,34 @@
+"""Which state of an attempt may follow which: one table, against which ``Attempts.move`` holds every change."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+
+
+class State(StrEnum):
+    """State of an attempt on this worker. An attempt without a record is unknown here."""
+
+    WAITING = "waiting"  # for a slot: nothing of it runs
+    PREFETCHED = "prefetched"  # handed to a supervisor, which begins it when its current task ends
+    RUNNING = "running"
+    FROZEN = "frozen"  # its processes are stopped for the owner's sake
+    ENDING = "ending"  # told to end, or its processes are gone; its result is not here yet
+    DELIVERING = "delivering"  # ended; the disk or the master still lacks what its result needs
+    UNSENT = "unsent"  # its result goes with the next Report
+    SENT = "sent"  # its result left with a Report of this session, and is not acknowledged
+
+
+_RESULT = {State.DELIVERING, State.UNSENT}
+TRANSITIONS: Mapping[State, frozenset[State]] = {
+    State.WAITING: frozenset({State.PREFETCHED, State.RUNNING, State.UNSENT}),  # unsent: dropped before it began
+    State.PREFETCHED: frozenset(  # waiting: retracted; a result: its supervisor was lost before it said a word
+        {State.WAITING, State.RUNNING, State.FROZEN, State.ENDING, *_RESULT}
+    ),
+    State.RUNNING: frozenset({State.FROZEN, State.ENDING, *_RESULT}),
+    State.FROZEN: frozenset({State.RUNNING, State.ENDING, *_RESULT}),
+    State.ENDING: frozenset(_RESULT),
+    State.DELIVERING: frozenset({State.UNSENT}),
+    State.UNSENT: frozenset({State.SENT, State.DELIVERING}),  # delivering: the disk did not take the result
+    State.SENT: frozenset({State.UNSENT}),  # a new session: the Report may be lost; acknowledged: it is forgotten
+}
