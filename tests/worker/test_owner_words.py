@@ -20,7 +20,7 @@ from loopline_worker.host.battery import Battery
 from loopline_worker.host.pressure import Pressure
 from loopline_worker.owner.pause import FOR_GOOD, Pause, end_of
 from loopline_worker.owner.preferences import in_words, terms_of
-from loopline_worker.presence.blocking_programs import Programs
+from loopline_worker.presence.blocking_programs import BlockingPrograms
 from loopline_worker.settings import WorkerSettings
 from loopline_worker.state.preemption_history import PreemptionHistory, Yield, quantile
 
@@ -161,17 +161,17 @@ def test_a_torn_pause_is_a_pause(tmp_path: Path) -> None:
 def test_programs_are_known_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
     now, there = 0.0, ["bash", "ZOOM.EXE"]
     monkeypatch.setattr("time.monotonic", lambda: now)
-    programs = Programs(["obs", "zoom"], lambda: there)
+    programs = BlockingPrograms(["obs", "zoom"], lambda: there)
     assert programs.found() == "zoom"
     there.remove("ZOOM.EXE")
     assert programs.found() == "zoom"  # it does not look at everything all the time
     now = 10.0
     assert programs.found() == ""
-    assert Programs([], lambda: pytest.fail("it looked in vain")).found() == ""
+    assert BlockingPrograms([], lambda: pytest.fail("it looked in vain")).found() == ""
 
 
 def test_this_program_is_found() -> None:
-    assert Programs([psutil.Process().name()]).found()
+    assert BlockingPrograms([psutil.Process().name()]).found()
 
 
 MAINS, CELL = {"type": "Mains"}, {"type": "Battery"}

@@ -23,7 +23,7 @@ from loopline_worker.host.computer import Computer
 from loopline_worker.launch.duration_estimate import DurationEstimate
 from loopline_worker.owner import owner_monitor
 from loopline_worker.owner.pause import Pause
-from loopline_worker.presence.idle_detector import Desk
+from loopline_worker.presence.idle_detector import IdleDetector
 from loopline_worker.presence.probe import Probe
 from loopline_worker.presence.terminals import Terminals
 from loopline_worker.supervisor.control_groups import ControlGroup
@@ -55,7 +55,7 @@ async def start(
     agents: list[Started] = []
 
     def begin(*probes: Probe, **settings: Any) -> Started:
-        monkeypatch.setattr(owner_monitor, "_open_desk", lambda: Desk(probes or [hand]))
+        monkeypatch.setattr(owner_monitor, "_open_desk", lambda: IdleDetector(probes or [hand]))
         owners = {"dedicated": False, "leave_memory_bytes": 0, "owner_page": False, "on_battery": True}
         # Other tests share the processor, and are nobody's owner.
         monkeypatch.setattr(Computer, "busy_cpu_s", lambda computer: 0.0)

@@ -265,10 +265,10 @@ class Agent:
         parts = self.parts
         if parts.settings.owner_page:
             from loopline_worker.owner.server import OwnerServer
-            from loopline_worker.owner.state import Watcher
+            from loopline_worker.owner.state import OwnerControls
 
             slots, probation = parts.facts.slots, lambda: self._probation
-            watcher = Watcher(self.name, parts.settings, slots, parts.monitor, parts.runner, probation)
+            watcher = OwnerControls(self.name, parts.settings, slots, parts.monitor, parts.runner, probation)
             self._page = OwnerServer(parts.home.folder, watcher, parts.settings.owner_port)
             await self._page.open()
 

@@ -13,9 +13,9 @@ from loopline_worker.core.events import Event
 from loopline_worker.core.machine import Machine
 from loopline_worker.files.cache import Cache
 from loopline_worker.files.downloads import Downloads
-from loopline_worker.files.task_files import Shelf
+from loopline_worker.files.task_files import AttemptFiles
 from loopline_worker.files.uploads import Uploads
-from loopline_worker.functions.launcher import WarmLauncher
+from loopline_worker.functions.launcher import FunctionLauncher
 from loopline_worker.functions.python import Python
 from loopline_worker.functions.python import find as find_python
 from loopline_worker.host import speed
@@ -56,7 +56,7 @@ class Parts:
     journal: Journal
     network: Network
     cache: Cache
-    launcher: WarmLauncher
+    launcher: FunctionLauncher
     runner: Runner
     delivery: ResultDelivery
     monitor: OwnerMonitor
@@ -82,10 +82,10 @@ def assemble(name: str, settings: WorkerSettings, home: Home, gate: Gate, crew: 
     journal = Journal(home.ledger)
     legacy.take_over(journal, home.inbox, home.spool)
     cache = Cache(home.cache, settings.cache_limit_bytes, Downloads(gate))
-    launcher = WarmLauncher(
+    launcher = FunctionLauncher(
         make_launcher(not settings.dedicated, _sandbox(settings, python)), cache, (python.program,)
     )
-    shelf = Shelf(cache, spool, settings.scratch_limit_bytes, settings.outputs_limit_bytes)
+    shelf = AttemptFiles(cache, spool, settings.scratch_limit_bytes, settings.outputs_limit_bytes)
     quota = quota_of(settings, own)
     runner = Runner(
         crew, launcher, spool, home.scratch, name, settings.output_limit_bytes, post, quota=quota, shelf=shelf

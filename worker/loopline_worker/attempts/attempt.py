@@ -20,7 +20,7 @@ from loopline_worker.files.outputs import OutputsError
 from loopline_worker.files.staging import StagingError
 from loopline_worker.files.task_files import TaskFiles
 from loopline_worker.functions.results import take
-from loopline_worker.launch.interface import Ended, Job, Launcher, Lines, Patron, Tree, Usage
+from loopline_worker.launch.interface import Ended, Job, Launcher, LaunchListener, Prefetching, Tree, Usage
 from loopline_worker.state.spool import Spool
 
 _WHOLE = (Outcome.SUCCEEDED, Outcome.FAILED)
@@ -135,19 +135,19 @@ class Attempt:
 
     # By lines.
 
-    def is_for(self, lines: Lines) -> bool:
+    def is_for(self, lines: Prefetching) -> bool:
         """Whether these can begin it."""
         return lines.takes(self._job)
 
-    def begin(self, lines: Lines, patron: Patron) -> None:
+    def begin(self, lines: Prefetching, listener: LaunchListener) -> None:
         """OSError where this computer cannot."""
-        self._take(lines.begin(patron, self.id, self._job, self._stdout, self._stderr))
+        self._take(lines.begin(listener, self.id, self._job, self._stdout, self._stderr))
         self.begins()
 
-    def line_up(self, lines: Lines, patron: Patron) -> None:
+    def prefetch(self, lines: Prefetching, listener: LaunchListener) -> None:
         """It ``begins`` later."""
         self.is_prefetched = True
-        self._take(lines.line_up(patron, self.id, self._job, self._stdout, self._stderr))
+        self._take(lines.prefetch(listener, self.id, self._job, self._stdout, self._stderr))
 
     def begins(self) -> None:
         self.is_prefetched = False
@@ -284,7 +284,7 @@ class Attempt:
         """Its scratch folder, and its inputs there; it is ended where they cannot be had."""
         await asyncio.to_thread(scratch.make, self.folder)
         if self._task_files and not self._verdict:
-            self._setting_up = asyncio.create_task(self._task_files.bring_in())
+            self._setting_up = asyncio.create_task(self._task_files.stage())
             try:
                 await asyncio.wait([self._setting_up])
             finally:

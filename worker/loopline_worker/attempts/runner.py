@@ -18,9 +18,9 @@ from loopline_worker.attempts.limits import Quota
 from loopline_worker.attempts.watch import LOOK_AROUND_S
 from loopline_worker.core.events import Cleared, Event, Followed, Retracted, Returned
 from loopline_worker.core.events import Ended as AttemptEnded
-from loopline_worker.files.task_files import Shelf
+from loopline_worker.files.task_files import AttemptFiles
 from loopline_worker.functions.call import call_of, room_of
-from loopline_worker.launch.interface import Ended, Job, Launcher, Lines
+from loopline_worker.launch.interface import Ended, Job, Launcher, Prefetching
 from loopline_worker.state.spool import Spool
 from loopline_worker.task_group import Crew
 
@@ -46,7 +46,7 @@ class Runner:
         output_limit_bytes: int,
         post: Callable[[Event], None],
         quota: Quota | None = None,
-        shelf: Shelf | None = None,
+        shelf: AttemptFiles | None = None,
     ) -> None:
         self._crew = crew
         self._launcher = launcher
@@ -87,14 +87,14 @@ class Runner:
         assert self._lines
         attempt = self._attempts[run.attempt] = self._attempt(run)
         try:
-            attempt.line_up(self._lines, self)
+            attempt.prefetch(self._lines, self)
         except OSError:
             self.returned([run.attempt])
 
     def retract(self) -> None:
         """Have nothing begin any more that was prefetched: it is returned."""
         if self._lines:
-            self._lines.recall()
+            self._lines.retract()
         self._post(Retracted())
 
     def _attempt(self, run: Run) -> Attempt:
@@ -209,7 +209,7 @@ class Runner:
 
     # From beginning to end.
 
-    def _begin(self, attempt: Attempt, lines: Lines) -> None:
+    def _begin(self, attempt: Attempt, lines: Prefetching) -> None:
         try:
             attempt.begin(lines, self)
         except OSError as error:

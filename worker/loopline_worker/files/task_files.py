@@ -21,7 +21,7 @@ class TaskFiles:
         self._collector = collector
         self._store = store
 
-    async def bring_in(self) -> None:
+    async def stage(self) -> None:
         """Stage the inputs. Raises StagingError, or OSError if this computer cannot."""
         await self._inputs.stage()
 
@@ -59,7 +59,3 @@ class AttemptFiles:
         store = self._spool.files_folder(run.attempt)
         collector = Collector(folder, run.outputs, store, self._outputs_limit_bytes) if run.outputs else None
         return TaskFiles(Inputs(run, folder, self._cache, self._scratch_limit_bytes), collector, store)
-
-
-Shelf = AttemptFiles
-"""The name by which the agent imports it until both are merged."""

@@ -22,7 +22,7 @@ from loopline_worker.functions.channel import Reply
 from loopline_worker.functions.interpreter import CallReply, Interpreter
 from loopline_worker.functions.pool import InterpreterPool
 from loopline_worker.functions.results import NAME, CrashedResults, pieces, write_file
-from loopline_worker.launch.interface import Call, Ended, Job, Patron, Usage
+from loopline_worker.launch.interface import Call, Ended, Job, LaunchListener, Usage
 from loopline_worker.launch.sinks import Sink
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ class FunctionCall:
         self._fetching: asyncio.Task[list[int]] | None = None
         self._following: asyncio.Task[None] | None = None
 
-    def begin(self, listener: Patron, name: AttemptId) -> None:
+    def begin(self, listener: LaunchListener, name: AttemptId) -> None:
         """Start at once if an idle interpreter has all that it needs; otherwise call ``waits()``. Raises OSError."""
         self._report_end, self._report_waiting = partial(listener.ended, name), partial(listener.waits, name)
         interpreter = self._pool.find(self._key)

@@ -15,7 +15,7 @@ from loopline_worker.files.downloads import DownloadError
 from loopline_worker.functions.function_call import FileStore, FunctionCall, message_of, unavailable
 from loopline_worker.functions.interpreter import PROGRAM
 from loopline_worker.functions.pool import InterpreterPool
-from loopline_worker.launch.interface import Call, Ended, Job, Launcher, Lines, Patron, Tree, Usage
+from loopline_worker.launch.interface import Call, Ended, Job, Launcher, LaunchListener, Prefetching, Tree, Usage
 from loopline_worker.launch.sinks import Sink, Target
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ class FunctionLauncher:
         self._launcher = launcher
         self._files = files
         self.interpreters = InterpreterPool(launcher, python)
-        self.lines = FunctionLines(launcher.lines, self) if launcher.lines else None
+        self.lines = FunctionPrefetching(launcher.lines, self) if launcher.lines else None
 
     async def start(self, job: Job, stdout: Target, stderr: Target) -> Tree:
         """Start a command; a call starts with ``wait``."""
@@ -75,24 +75,24 @@ class FunctionLauncher:
         return await self._launcher.start(own, stdout, stderr)
 
 
-class FunctionLines:
+class FunctionPrefetching:
     """Starts calls at once if an interpreter is idle, and passes commands to the launcher below."""
 
-    def __init__(self, lines: Lines, launcher: FunctionLauncher) -> None:
+    def __init__(self, lines: Prefetching, launcher: FunctionLauncher) -> None:
         self._lines = lines
         self._launcher = launcher
-        self.line_up, self.room, self.recall = lines.line_up, lines.room, lines.recall
+        self.prefetch, self.room, self.retract = lines.prefetch, lines.room, lines.retract
 
     def takes(self, job: Job) -> bool:
         """True for a call without files, and for a command that the launcher below takes."""
         return job.makes_folder and PASSES_FILES if job.call else self._lines.takes(job)
 
-    def begin(self, patron: Patron, name: AttemptId, job: Job, stdout: Sink, stderr: Sink) -> Tree:
+    def begin(self, listener: LaunchListener, name: AttemptId, job: Job, stdout: Sink, stderr: Sink) -> Tree:
         """Start a task at once. Raises OSError."""
         if job.call is None:
-            return self._lines.begin(patron, name, job, stdout, stderr)
+            return self._lines.begin(listener, name, job, stdout, stderr)
         call = self._launcher.function_call(job, job.call, stdout, stderr)
-        call.begin(patron, name)
+        call.begin(listener, name)
         return call
 
 
@@ -129,7 +129,3 @@ class EndedTree:
     async def wait(self) -> Ended:
         """Return the end."""
         return self._ended
-
-
-WarmLauncher = FunctionLauncher
-"""The name by which the agent imports it until both are merged."""

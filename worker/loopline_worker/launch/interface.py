@@ -105,7 +105,7 @@ class Tree(Protocol):
         """Wait until nothing of it is left."""
 
 
-class Patron(Protocol):
+class LaunchListener(Protocol):
     """Listener to tasks that were started or prefetched, each under the name that the listener gave it."""
 
     def begins(self, name: AttemptId, before: AttemptId) -> None:
@@ -121,7 +121,7 @@ class Patron(Protocol):
         """Learn that a task takes a while: await ``Tree.wait()`` in place of ``ended()``."""
 
 
-class Lines(Protocol):
+class Prefetching(Protocol):
     """The part of a launcher that starts tasks at once and prefetches others.
 
     A prefetched task starts as soon as one before it has ended, without a message from the agent.
@@ -130,16 +130,16 @@ class Lines(Protocol):
     def takes(self, job: Job) -> bool:
         """True if this task can be started here; otherwise ``Launcher.start`` has to."""
 
-    def begin(self, patron: Patron, name: AttemptId, job: Job, stdout: Sink, stderr: Sink) -> Tree:
+    def begin(self, listener: LaunchListener, name: AttemptId, job: Job, stdout: Sink, stderr: Sink) -> Tree:
         """Start a task at once. Raises OSError."""
 
-    def line_up(self, patron: Patron, name: AttemptId, job: Job, stdout: Sink, stderr: Sink) -> Tree:
+    def prefetch(self, listener: LaunchListener, name: AttemptId, job: Job, stdout: Sink, stderr: Sink) -> Tree:
         """Prefetch a task behind one that runs, only if there is ``room``. Raises OSError."""
 
     def room(self) -> int:
         """Return how many more tasks may be prefetched now: as many as run in some milliseconds."""
 
-    def recall(self) -> None:
+    def retract(self) -> None:
         """Retract all prefetched tasks: they are ``returned``. One that has just started is reported later."""
 
 
@@ -147,7 +147,7 @@ class Launcher(Protocol):
     """Starts trees. Its methods raise OSError if this computer cannot."""
 
     @property
-    def lines(self) -> Lines | None:
+    def lines(self) -> Prefetching | None:
         """The part that can prefetch; None on a system without one."""
 
     async def start(self, job: Job, stdout: Target, stderr: Target) -> Tree:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from loopline_worker.host import descriptors
 from loopline_worker.launch import delegation
 from loopline_worker.launch.duration_estimate import DurationEstimate
-from loopline_worker.launch.interface import Job, Patron
+from loopline_worker.launch.interface import Job, LaunchListener
 from loopline_worker.launch.process_tree import PosixTree
 from loopline_worker.launch.sinks import Sink, Target, opened
 from loopline_worker.launch.supervisor_link import SupervisorLink
@@ -71,16 +71,16 @@ class PosixLauncher:
         """True if it is a command whose folder the supervisor makes."""
         return job.makes_folder and job.call is None
 
-    def begin(self, patron: Patron, name: AttemptId, job: Job, stdout: Sink, stderr: Sink) -> PosixTree:
+    def begin(self, listener: LaunchListener, name: AttemptId, job: Job, stdout: Sink, stderr: Sink) -> PosixTree:
         """Start a task whose listener is told of its end."""
-        return self._start(self._tree(job, (stdout, stderr), patron, name))
+        return self._start(self._tree(job, (stdout, stderr), listener, name))
 
-    def line_up(self, patron: Patron, name: AttemptId, job: Job, stdout: Sink, stderr: Sink) -> PosixTree:
+    def prefetch(self, listener: LaunchListener, name: AttemptId, job: Job, stdout: Sink, stderr: Sink) -> PosixTree:
         """Prefetch a task, where fewest are prefetched."""
         links = self._links_with_short_task() or self._busy_links()
         if not links:
             raise OSError("the zygote was killed just now")
-        tree = self._tree(job, (stdout, stderr), patron, name)
+        tree = self._tree(job, (stdout, stderr), listener, name)
         min(links, key=lambda link: link.prefetched).prefetch(tree)
         return tree
 
@@ -90,7 +90,7 @@ class PosixLauncher:
             return 0
         return sum(max(0, depth - link.prefetched) for link in self._links_with_short_task())
 
-    def recall(self) -> None:
+    def retract(self) -> None:
         """Retract prefetched tasks, from all links at once so that they return in the order in which they came."""
         trees = [tree for link in self._links for tree in link.retract()]
         for listener in {tree.listener for tree in trees if tree.listener}:
@@ -112,7 +112,7 @@ class PosixLauncher:
     # Supervisors.
 
     def _tree(
-        self, job: Job, sinks: Sequence[Sink], listener: Patron | None = None, name: AttemptId | None = None
+        self, job: Job, sinks: Sequence[Sink], listener: LaunchListener | None = None, name: AttemptId | None = None
     ) -> PosixTree:
         return PosixTree(
             self._order(job), sinks, job.limits, yields=self._yields, listener=listener, name=name
@@ -170,7 +170,7 @@ class PosixLauncher:
             self._durations.add(elapsed_s)
         long_ago = time.monotonic() - SLOW_TASK_S
         if any(link.prefetched and link.started_at <= long_ago for link in self._links):
-            self.recall()
+            self.retract()
 
     def link_idle(self, link: SupervisorLink) -> None:
         """Keep the supervisor for the next task."""
@@ -220,7 +220,7 @@ class PosixLauncher:
 
     def _lose_zygote(self) -> None:
         """The zygote was killed. Nothing watches its supervisors any more, so each goes when its task has ended."""
-        self.recall()
+        self.retract()
         self._hang_up()
         self._links.clear()
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from loopline_worker.attempts.limits import Limits
 from loopline_worker.launch.family import TreeCpuTime, for_all, signal_all, tree_of, usage_of
-from loopline_worker.launch.interface import Ended, Patron, Usage
+from loopline_worker.launch.interface import Ended, LaunchListener, Usage
 from loopline_worker.launch.sinks import Sink
 from loopline_worker.supervisor import control_groups, priority, processes
 from loopline_worker.supervisor.control_groups import ControlGroup, Hits
@@ -70,7 +70,7 @@ class PosixTree:
         limits: Limits,
         *,
         yields: bool,
-        listener: Patron | None = None,
+        listener: LaunchListener | None = None,
         name: AttemptId | None = None,
     ) -> None:
         self.order = order

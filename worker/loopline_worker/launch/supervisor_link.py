@@ -30,7 +30,7 @@ class LinkListener(Protocol):
     def drop(self, link: SupervisorLink) -> None:
         """Close a link whose supervisor is gone, or is to go."""
 
-    def recall(self) -> None:
+    def retract(self) -> None:
         """Retract what is prefetched, on all links."""
 
 
@@ -93,7 +93,7 @@ class SupervisorLink:
     def retract_prefetched(self) -> None:
         """Retract what has not started, through the listener: from now on only the last of the rest may run."""
         if self.prefetched:
-            self._listener.recall()
+            self._listener.retract()
 
     def retract(self) -> list[PosixTree]:
         """Return the prefetched tasks that will not start any more. The first may still start if it has not."""

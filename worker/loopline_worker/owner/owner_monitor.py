@@ -25,8 +25,8 @@ from loopline_worker.host.computer import Computer
 from loopline_worker.host.load import Meter
 from loopline_worker.link.link_quality import Network
 from loopline_worker.owner.pause import Pause
-from loopline_worker.presence.blocking_programs import Programs
-from loopline_worker.presence.idle_detector import Desk, InputClock, Sight
+from loopline_worker.presence.blocking_programs import BlockingPrograms
+from loopline_worker.presence.idle_detector import IdleDetector, Idleness, InputClock
 from loopline_worker.settings import WorkerSettings
 from loopline_worker.state.preemption_history import PreemptionHistory, Yield
 from loopline_worker.task_group import Crew
@@ -55,7 +55,7 @@ class OwnerMonitor:
     ) -> None:
         self.terms = terms
         self.journal = PreemptionHistory()
-        self.sight = Sight(None, "nobody has looked yet")
+        self.sight = Idleness(None, "nobody has looked yet")
         self.pause = pause
         self._hours = settings.hours
         self._computer = computer
@@ -65,7 +65,7 @@ class OwnerMonitor:
         self._machine = machine
         self._post = post
         self._battery = Battery()
-        self._programs = Programs(() if settings.dedicated else settings.not_while)
+        self._programs = BlockingPrograms(() if settings.dedicated else settings.not_while)
         self._heeds_hours = not settings.dedicated
         self._desk = _open_desk() if self.terms.asks_who_is_there else None
         self._stirred = self._desk.stirred if self._desk else asyncio.Event()
@@ -158,7 +158,7 @@ class OwnerMonitor:
     def look(self) -> None:
         """Look at the desk, and post it with the last sample."""
         now = time.monotonic()
-        self.sight = self._desk.look() if self._desk else Sight(math.inf, "")
+        self.sight = self._desk.look() if self._desk else Idleness(math.inf, "")
         signs = replace(self._signs, idle_s=self.sight.idle_s, paused=self.pause.words(time.time()))
         input_at = self._input.looked(self.sight.certain_idle_s, now, is_fresh=self.sight.is_fresh)
         self._post(OwnerLooked(signs, input_at))
@@ -185,7 +185,7 @@ class OwnerMonitor:
         return _LOOK_WHILE_FROZEN_S if self._machine.attempts.frozen else None
 
 
-def _open_desk() -> Desk:
-    from loopline_worker.presence.available import open_desk
+def _open_desk() -> IdleDetector:
+    from loopline_worker.presence.available import open_idle_detector
 
-    return open_desk()
+    return open_idle_detector()

@@ -131,7 +131,3 @@ def _notice(probation: Probation | None) -> str:
         return ""
     until = time.strftime("%H:%M", time.localtime(probation.until))
     return f"The grid gives this computer nothing new until {until}: {probation.reason}."
-
-
-Watcher = OwnerControls
-"""The name by which the agent imports it until both are merged."""

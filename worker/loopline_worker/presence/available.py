@@ -30,7 +30,3 @@ def probes() -> list[Probe]:
     from loopline_worker.presence.x11 import X11
 
     return [Mutter(), X11(), Logind(), Terminals()]
-
-
-open_desk = open_idle_detector
-"""The name by which the owner monitor imports it until both are merged."""

@@ -1,4 +1,4 @@
-"""Programs of the owner during which no tasks run (setting ``not_while``)."""
+"""BlockingPrograms of the owner during which no tasks run (setting ``not_while``)."""
 
 from __future__ import annotations
 
@@ -36,7 +36,3 @@ class BlockingPrograms:
 
 def _plain(name: str) -> str:
     return name.lower().removesuffix(".exe")[:15]  # Linux keeps no more of a name
-
-
-Programs = BlockingPrograms
-"""The name by which the owner monitor imports it until both are merged."""

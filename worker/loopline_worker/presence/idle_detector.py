@@ -78,8 +78,3 @@ class InputClock:
             moment = self._last_read
         self._last_read = now
         return moment
-
-
-Desk = IdleDetector
-Sight = Idleness
-"""Names by which the owner monitor imports them until both are merged."""
