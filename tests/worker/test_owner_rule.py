@@ -165,7 +165,7 @@ def test_what_follows_a_frozen_one_stands_still_in_its_place() -> None:
     machine.happens(assigned(AttemptId(2, 1, 1)), room=1)
     follower = AttemptId(2, 1, 1)
     assert retracts(looks(machine, 2, 5))
-    machine.happens(Followed(C, follower))
+    assert frozen(machine.happens(Followed(C, follower))) == [follower]
     assert machine.state(follower) is State.FROZEN
     assert frozen(looks(machine, 2, 6)) == [follower]
     assert killed(looks(machine, 2, 15)) == [follower], "its grace time began with that of the other"

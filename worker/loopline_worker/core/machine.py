@@ -255,6 +255,8 @@ class Machine:
         if after.state is State.PREFETCHED:  # it may have been cancelled
             self.attempts.move(after, State.FROZEN if was_frozen else State.RUNNING)
             self._owner.followed(before, after)
+            if was_frozen:
+                self._steps.todo.append(Freeze(after.id))
         self._must_review |= was_ending  # its slot may have been meant for nobody
 
     def _returned(self, event: on.Returned, now: float) -> None:
