@@ -193,8 +193,8 @@ def _alive(state: State, task_id: TaskId, job: Job, task: Task) -> Reason:
     notes = [(a.worker, _NOTES.get(a.state, "")) for a in attempts]
     places = " and ".join(sorted(worker + note for worker, note in notes))
     votes = f"; {_voted(job, task)}" if task.votes and job.quorum else ""
-    downfalls = f"; it {agent_deaths.verdict(task)} before" if task.took_down else ""
-    return Reason(code="running", count=len(attempts), detail=f"running on {places}{downfalls}{votes}")
+    took_down = f"; it {agent_deaths.verdict(task)} before" if task.took_down else ""
+    return Reason(code="running", count=len(attempts), detail=f"running on {places}{took_down}{votes}")
 
 
 def _needs(requires: Requirements) -> str:
