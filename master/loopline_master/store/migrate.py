@@ -27,7 +27,7 @@ REVISION = "0009"
 
 
 async def prepare(database: Database, url: URL) -> None:
-    """All that an open database lacks. LooplineError where it is newer than this release."""
+    """Bring an open database to this release. Raises LooplineError if it is newer."""
     found = await database.read(_revision)
     if found == REVISION:
         return
@@ -38,14 +38,14 @@ async def prepare(database: Database, url: URL) -> None:
 
 
 async def upgrade(url: URL, revision: str = "head") -> None:
-    """LooplineError where the database is newer than this release."""
+    """Raises LooplineError if the database is newer than this release."""
     from alembic import command
 
     await _migrate(url, partial(command.upgrade, revision=revision))
 
 
 async def downgrade(url: URL, revision: str) -> None:
-    """Back to what an older release knows (``base``: nothing at all). What only newer ones store is lost."""
+    """Bring the database back to an older release (``base``: empty). Columns that only newer ones have are lost."""
     from alembic import command
 
     await _migrate(url, partial(command.downgrade, revision=revision))
@@ -62,7 +62,7 @@ def config_for(connection: Connection) -> Config:
 
 
 def _revision(connection: Connection) -> str | None:
-    """Of the tables that are there; None: there are none, empty: none of which Alembic knows."""
+    """Return the revision of the tables; None if the database is empty, and "" if Alembic did not make its tables."""
     if not inspect(connection).get_table_names():
         return None
     if not inspect(connection).has_table("alembic_version"):

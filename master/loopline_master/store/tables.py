@@ -79,7 +79,7 @@ class Json(TypeDecorator[Value]):
 
 
 def encoder(column: Column[Any]) -> Callable[[Any], str | None] | None:
-    """What makes of a value what the database keeps; None: it is kept as it is."""
+    """Return the function that encodes a column's values for the database; None if they are kept as they are."""
     if not isinstance(column.type, Json):
         return None
     encode = column.type.encode
@@ -90,7 +90,7 @@ _NOTHING = "[]"
 
 
 class Choice(TypeDecorator[Value]):
-    """A member of an enum as its text. Goes in as it is, a StrEnum being text."""
+    """A member of an enum as its text. A StrEnum is text, and is written unchanged."""
 
     impl = Text
     cache_ok = True
@@ -127,7 +127,7 @@ def _column(name: str, hint: Any, is_key: bool) -> Iterable[Any]:
 
 
 def _one_of(column: str, values: Iterable[str]) -> CheckConstraint:
-    """As a chain of comparisons: of a list, SQLite would make a small table with every row that is written."""
+    """Return the check as a chain of comparisons: for a list, SQLite would make a table with every row written."""
     return CheckConstraint(" OR ".join(f"\"{column}\" = '{value}'" for value in values), name=column)
 
 

@@ -1,4 +1,4 @@
-"""Why something waits: one sentence for people and counted reasons for programs, from the state that decides."""
+"""Explanations of why a job or task waits: one sentence for people and counted reasons for programs."""
 
 from __future__ import annotations
 
@@ -20,8 +20,9 @@ _MOST_LEADERS = 5
 def explain_job(
     scheduler: Scheduler, job_id: int, ended: Mapping[int, JobState] = MappingProxyType({})
 ) -> Explanation | None:
-    """None: the job has ended, or never was. ``ended``: how those ended that it waits for, of which some may be
-    forgotten here.
+    """Explain a job; None if it has ended or never was.
+
+    ``ended``: the end states of jobs that it waits for, some of which the scheduler may have forgotten.
     """
     job = scheduler.state.jobs.get(job_id)
     if job is None or job.is_over:
@@ -32,7 +33,7 @@ def explain_job(
 
 
 def explain_task(scheduler: Scheduler, task_id: TaskId) -> Explanation | None:
-    """None: the task is not in the grid (its job has ended, or it has itself)."""
+    """Explain a task; None if it or its job has ended or never was."""
     state = scheduler.state
     job, task = state.jobs.get(task_id.job), state.tasks.get(task_id)
     if job is None or job.is_over:
@@ -62,7 +63,7 @@ def _explain(task_id: TaskId, task_state: str, reasons: list[Reason]) -> Explana
 
 
 def _reasons(state: State, job: Job) -> list[Reason]:
-    """What matters most first."""
+    """Return the reasons, the most important first."""
     reasons = []
     blocked, held = _blocked(state, job), state.index.is_held(job)
     unstarted = len(state.fresh[job.id]) + len(state.index.pools[job.id].waiting)
@@ -94,7 +95,7 @@ def _reasons(state: State, job: Job) -> list[Reason]:
 
 
 def _blocked(state: State, job: Job) -> Reason | None:
-    """What keeps all of the job's unstarted tasks back, whatever slots are free."""
+    """Return the reason that keeps all unstarted tasks of the job waiting beside free slots; None if nothing does."""
     unstarted = len(state.fresh[job.id]) + len(state.index.pools[job.id].waiting)
     if job.is_computed:
         return None

@@ -178,7 +178,7 @@ def _merged(turns: Sequence[Iterable[Turn]]) -> Iterable[Turn]:
 
 
 def _differing_sizes(job: Job) -> list[float]:
-    """Return the sizes of all the job's tasks, the mean for those that have none; nothing if all are equal."""
+    """Return the sizes of all the job's tasks, with the mean where one is missing; an empty list if all are equal."""
     given = [task.size for task in job.spec.tasks or () if task.size is not None]
     if not given or (len(given) == job.task_count and min(given) == max(given)):
         return []

@@ -1,4 +1,4 @@
-"""What a policy is to the scheduler: a source of proposals, registered under a name."""
+"""Policy: the scheduler's source of proposals, registered under a name."""
 
 from __future__ import annotations
 

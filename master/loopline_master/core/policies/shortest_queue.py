@@ -1,4 +1,7 @@
-"""Shortest queue (an alternative of dynamic-load.md): each task to the worker with the fewest in hand, a slot."""
+"""Shortest queue: each task goes to the worker with the fewest attempts a slot.
+
+It is an alternative of docs/design/dynamic-load.md.
+"""
 
 from __future__ import annotations
 
