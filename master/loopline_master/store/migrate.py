@@ -1,4 +1,4 @@
-"""Brings a database to the tables of this release: at every start, in one transaction.
+"""Migrations: bring a database to the tables of this release: at every start, in one transaction.
 
 Most starts find them as they are, and a new database is given them at once: only one of an older release needs
 Alembic, which is not even imported otherwise.
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from alembic.config import Config
 
 REVISION = "0009"
-"""The latest migration: what ``tables.metadata`` says."""
+"""The latest migration: it leads to the tables of ``tables.metadata``."""
 
 
 async def prepare(database: Database, url: URL) -> None:
@@ -52,7 +52,7 @@ async def downgrade(url: URL, revision: str) -> None:
 
 
 def config_for(connection: Connection) -> Config:
-    """Alembic's settings: where the scripts are, and the connection to run them on."""
+    """Return Alembic's settings: the folder of the scripts, and the connection to run them on."""
     from alembic.config import Config
 
     config = Config(attributes={"connection": connection})
@@ -71,7 +71,7 @@ def _revision(connection: Connection) -> str | None:
 
 
 def _begin(connection: Connection) -> None:
-    """A new database (tests hold it against what all migrations lead to)."""
+    """Create the tables of a new database. Tests compare them with the result of all migrations."""
     metadata.create_all(connection)
     connection.execute(text("CREATE TABLE alembic_version (version_num VARCHAR(32) NOT NULL PRIMARY KEY)"))
     connection.execute(text("INSERT INTO alembic_version VALUES (:revision)"), {"revision": REVISION})

@@ -59,14 +59,14 @@ class Mapper(Generic[Entity]):
 
 
 class _JobMapper(Mapper[Job]):
-    """Return a job, read together with its spec, which is written once."""
+    """Mapper of jobs. A job is read together with its spec, which is written once."""
 
     def select(self) -> Select[Any]:
         return super().select().add_columns(tables.specs.c.spec).join_from(tables.jobs, tables.specs)
 
 
 class _GridMapper(Mapper[Grid]):
-    """There is but one."""
+    """Mapper of the grid, the only row of its table."""
 
     def values(self, entities: Iterable[Grid]) -> list[Values]:
         return [{"id": 1, **row} for row in super().values(entities)]
@@ -108,7 +108,7 @@ _RECORDED = (
 
 
 def changed(effects: Effects) -> list[tuple[Mapper[Any], list[Any]]]:
-    """Yield all entities that a step made or changed, by kind, in an order that foreign keys allow."""
+    """Return all entities that a step made or changed, by mapper, in an order that foreign keys allow."""
     changes: list[tuple[Mapper[Any], list[Any]]] = [
         (GRID, [effects.grid]),
         (JOBS, list(effects.jobs.values())),
@@ -123,7 +123,7 @@ def changed(effects: Effects) -> list[tuple[Mapper[Any], list[Any]]]:
 
 
 def is_changed(effects: Effects) -> bool:
-    """Beside the time."""
+    """True if a step changed more than the time."""
     return any(mapper is not GRID for mapper, _ in changed(effects))
 
 

@@ -43,7 +43,7 @@ _SAMPLE = 20
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """Seconds from now, and what they are based on."""
+    """A forecast of a job's end: quantiles in seconds from now, and the evidence for them."""
 
     p50_s: float
     p90_s: float

@@ -1,4 +1,4 @@
-"""Durations that are known by a few samples, and by how long those under way have lasted: a lognormal law."""
+"""Lognormal law of durations, fitted to a few samples and to the ages of those still running."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def fitted(count: float, mean: float, squares: float, least_sigma: float, ages: 
 
 
 def _overshoot(z: float) -> float:
-    """The mean of what is left of a standard normal law above ``z``."""
+    """Return the mean of a standard normal law cut off below ``z``."""
     if z > _FARTHEST:
         return z
     return _NORMAL.pdf(z) / _NORMAL.cdf(-z)

@@ -127,7 +127,7 @@ def _held(state: State, job: Job) -> Reason:
 
 
 def _chained(state: State, job: Job, ended: Mapping[int, JobState]) -> list[Reason]:
-    """Whom it waits for, outside the grid: those first for whom somebody has to do something."""
+    """Return the jobs that a job waits for outside the grid; first those about which somebody has to do something."""
     reasons = [_leader(state, number, ended) for number in job.waiting_for]
     reasons.sort(key=lambda reason: (reason.code != "waits_in_vain", reason.job or 0))
     if len(reasons) > _MOST_LEADERS:
@@ -216,7 +216,7 @@ def _size(job: Job) -> str:
 
 
 def spoken(seconds: float) -> str:
-    """``45 s``, ``40 min``, ``2.5 h``."""
+    """Return a duration for people, as ``45 s``, ``40 min`` or ``2.5 h``."""
     if seconds < 120:
         return f"{seconds:.3g} s"
     return f"{seconds / 60:.3g} min" if seconds < 7200 else f"{seconds / 3600:.3g} h"

@@ -14,7 +14,7 @@ from loopline_master.core.policies.worker_index import Candidate, ReadyTask
 
 @register("shortest-queue")
 class ShortestQueue(TaskFirst):
-    """The cost of a worker is the number of attempts that each of its slots has in hand."""
+    """The cost of a worker is its number of attempts for each slot."""
 
     def cost(self, view: View, task: ReadyTask, candidate: Candidate) -> float:
         return candidate.rank

@@ -18,7 +18,7 @@ from loopline_master.core.policies.worker_first import WorkerFirst
 
 @register("space-partition")
 class SpacePartition(WorkerFirst):
-    """The first task to start of the job that owns the worker; nothing waits at busy workers."""
+    """The first task to start of the job that owns the worker; nothing is prefetched."""
 
     prefetches = False
 

@@ -276,7 +276,7 @@ def _memory_level(facts: Facts) -> int:
 
 
 def _most_bytes(facts: Facts) -> int:
-    """Memory that no worker of the same level exceeds."""
+    """Return the memory that no worker of the same level exceeds."""
     return int(2.0 ** ((_memory_level(facts) + 1) / _MEMORY_STEPS)) + 1
 
 
