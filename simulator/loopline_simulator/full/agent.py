@@ -66,7 +66,7 @@ class Agent:
         self._set("drain", DRAIN_S, self._leave)
 
     def break_link(self, *, noticed: bool) -> None:
-        """The connection breaks, with all that is under way; ``noticed``: at the master's end as well."""
+        """Break the connection, with all frames under way; ``noticed``: at the master's end as well."""
         self._world.cut(self.machine.name, noticed=noticed)
         self._reconnect_later()
 
@@ -85,7 +85,7 @@ class Agent:
     # --- the link -------------------------------------------------------------------------------------------
 
     def heard(self) -> None:
-        """A frame has come, and the machine has done what it says."""
+        """Set the timers anew after a frame has come and the machine has done what it says."""
         if self.machine.link is None:
             self._reconnect_later()
         elif self.machine.is_welcome:
@@ -121,7 +121,7 @@ class Agent:
     # --- reports --------------------------------------------------------------------------------------------
 
     def _report_in_time(self) -> None:
-        """At once where there is a result, soon where something has begun, else before the lease runs out."""
+        """Report at once if there is a result, soon if an attempt has begun, else before the lease runs out."""
         if self.machine.core.has_results:
             self._report()
         elif self.machine.core.has_news and "news" not in self._timers:

@@ -78,7 +78,7 @@ class Disk:
 
 
 class Machine:
-    """Does at once what its agent's machine says; when its processes end, and when it reports, others decide."""
+    """The computer: it carries out at once what the agent's machine says. Others decide when processes end."""
 
     def __init__(
         self,
@@ -89,7 +89,7 @@ class Machine:
         grace_s: float = 300.0,
         room: int = 0,
     ) -> None:
-        """``grace_s``: for so long what is frozen may come back; ``room``: so many attempts may be prefetched."""
+        """``grace_s``: the longest time that an attempt stays frozen; ``room``: how many may be prefetched."""
         self.name, self.facts, self.boots = name, facts, 0
         self.disk = Disk()
         self.processes: dict[AttemptId, float] = {}  # since when
@@ -111,7 +111,7 @@ class Machine:
 
     @property
     def in_use(self) -> bool:
-        """By its owner, who is at the desk."""
+        """True if the owner is using the computer."""
         return self._in_use
 
     @in_use.setter
@@ -120,7 +120,7 @@ class Machine:
         self.look()
 
     def look(self, paused: str = "") -> None:
-        """Look at the desk; ``paused``: until when its owner wants to have no tasks at all."""
+        """Tell the agent's machine if the owner is there; ``paused``: until when the owner wants no tasks."""
         slots = float(self.facts.slots)
         signs = Signs(slots, slots, idle_s=0.0 if self._in_use else math.inf, paused=paused)
         self._happens(OwnerLooked(signs, self._clock()))
@@ -142,7 +142,7 @@ class Machine:
         self.look()
 
     def lose_power(self) -> None:
-        """Nothing runs any more."""
+        """End all processes."""
         self.processes.clear()
         self._slots.clear()
         self._prefetched.clear()
@@ -173,7 +173,7 @@ class Machine:
         self.link.up.append(frame)
 
     def take(self, frame: bytes) -> tuple[AttemptId, ...]:
-        """A frame has arrived; the attempts whose results the master says it has."""
+        """Take in a frame; return the attempts whose results the master has acknowledged."""
         assert self.link is not None
         if frame == CLOSED:
             self.link = None
@@ -194,7 +194,7 @@ class Machine:
             self.link = None
 
     def end(self, attempt: AttemptId, outcome: Outcome, *, lies: bool = False) -> None:
-        """``lies``: what it prints is not what others would. What was prefetched begins in its place."""
+        """End an attempt; a prefetched one begins in its place. ``lies``: it prints other text than an honest one."""
         result = self._leave(attempt, outcome, printed=self.name.encode() if lies else b"the truth")
         if self._prefetched and attempt not in self._frozen:
             run = self._prefetched.pop(0)

@@ -14,7 +14,7 @@ _PRIOR_S = 50.0
 """A worker's benchmark counts as so many seconds of experience with it."""
 _AGAIN = 1.1
 _STEPS = 4
-"""The share that owners leave over is known to one part in so many of a factor of two: it changes rarely."""
+"""Steps within a factor of two in which ``grid.share`` is kept, so that it changes rarely."""
 _CLEARLY = 0.75
 _PROPORTION = 64.0
 _MEMORY = 1000
