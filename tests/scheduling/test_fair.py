@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from loopline_master.core.estimates.measure import speed_of
+from loopline_master.core.index.by_size import BySize
+from loopline_master.core.index.capacity import Capacity
 from loopline_master.core.index.intervals import Ranges
 from loopline_master.core.index.virtual_time import Tags
-from loopline_master.core.policies.by_size import BySize
-from loopline_master.core.policies.capacity import Capacity
 from loopline_shared.model import AttemptId, Outcome, TaskId
 from loopline_shared.spec import JobSpec, TaskSpec
 from tests.scheduling.driver import PATIENT, Grid, facts, result

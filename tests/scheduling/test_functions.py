@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
+from loopline_master.core.assigning.runs import Runs
 from loopline_master.core.index.requirements import demand_of, meets
-from loopline_master.core.runs import Runs
 from loopline_shared.model import AttemptId, Function
 from loopline_shared.spec import JobSpec, Requirements
 from loopline_shared.sweep import Sweep

@@ -12,8 +12,8 @@ from typing import Annotated
 
 from pydantic import Field, SkipValidation
 
+from loopline_master.core.assigning.runs import Runs
 from loopline_master.core.estimates.program_key import ProgramKey, key_of
-from loopline_master.core.runs import Runs
 from loopline_shared.model import (
     AttemptId,
     AttemptState,

@@ -18,8 +18,8 @@ from __future__ import annotations
 from itertools import islice
 
 from loopline_master.core import lifecycle, membership, transitions
+from loopline_master.core.assigning.frames import Outbox
 from loopline_master.core.entities import LIVE, OCCUPYING, Attempt, Worker
-from loopline_master.core.frames import Outbox
 from loopline_master.core.state import State
 from loopline_shared.model import AttemptId, AttemptState, Held
 from loopline_shared.protocol.attempt_ranges import attempts_of

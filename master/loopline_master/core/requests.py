@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from loopline_master.core import lifecycle, retract, transitions
+from loopline_master.core import lifecycle, transitions
 from loopline_master.core.effects import Declined, Done, Reply, Submitted
 from loopline_master.core.entities import UNRELEASED, Job, Worker
 from loopline_master.core.estimates import program_history
@@ -13,6 +13,7 @@ from loopline_master.core.estimates.program_key import key_of
 from loopline_master.core.events import JobCancelled, JobPaused, JobResumed, JobRetried, JobSubmitted
 from loopline_master.core.index.intervals import Ranges
 from loopline_master.core.index.requirements import demand_of, meets
+from loopline_master.core.placing import retract
 from loopline_master.core.rules import dependencies
 from loopline_master.core.state import State
 from loopline_shared.model import JobState, Prediction, SizeSource, TaskState

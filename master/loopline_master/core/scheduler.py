@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from loopline_master.core import lifecycle, membership, requests
+from loopline_master.core.assigning.frames import Outbox
 from loopline_master.core.effects import Done, Effects, Reply
 from loopline_master.core.events import (
     Event,
@@ -26,8 +27,7 @@ from loopline_master.core.events import (
     WorkerReported,
     WorkerUndrained,
 )
-from loopline_master.core.frames import Outbox
-from loopline_master.core.placement import Placer
+from loopline_master.core.placing.placement import Placer
 from loopline_master.core.policies import REGISTRY
 from loopline_master.core.policies.view import View
 from loopline_master.core.reconcile import reconcile

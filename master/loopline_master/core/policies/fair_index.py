@@ -11,11 +11,11 @@ from sortedcontainers import SortedSet
 
 from loopline_master.core.entities import LIVE, Attempt, Job, Task, Worker
 from loopline_master.core.estimates import measure
+from loopline_master.core.index.by_size import BySize
+from loopline_master.core.index.capacity import Capacity
 from loopline_master.core.index.index import toggle_under
 from loopline_master.core.index.ranking import LongRanking, Ranking
 from loopline_master.core.index.requirements import Key
-from loopline_master.core.policies.by_size import BySize
-from loopline_master.core.policies.capacity import Capacity
 from loopline_master.core.policies.view import View
 from loopline_shared.model import JobState, TaskId
 

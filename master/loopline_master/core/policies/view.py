@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import TypeVar
 
-from loopline_master.core import eligibility
 from loopline_master.core.entities import Grid, Job, Task, Worker
 from loopline_master.core.index.index import Index
 from loopline_master.core.index.intervals import Ranges
 from loopline_master.core.index.requirements import Key
-from loopline_master.core.prefetch import Prefetch
+from loopline_master.core.placing import eligibility
+from loopline_master.core.placing.prefetch import Prefetch
 from loopline_master.core.state import State
 from loopline_shared.model import MAX_ID, TaskId
 

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from loopline_master.core import eligibility, lifecycle
+from loopline_master.core import lifecycle
 from loopline_master.core.entities import Attempt, Job, Worker
 from loopline_master.core.estimates import measure
-from loopline_master.core.prefetch import Prefetch
+from loopline_master.core.placing import eligibility
+from loopline_master.core.placing.prefetch import Prefetch
 from loopline_master.core.state import State
 
 _CLEARLY_S = 0.05

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from loopline_master.core.eligibility import should_go_elsewhere
 from loopline_master.core.entities import Job, Worker
 from loopline_master.core.estimates import measure
 from loopline_master.core.index.prefetched import milliseconds
+from loopline_master.core.placing.eligibility import should_go_elsewhere
 from loopline_master.core.state import State
 
 _MANY = 32

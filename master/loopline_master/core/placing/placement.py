@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from itertools import islice
 from math import inf
 
-from loopline_master.core import eligibility, lifecycle, retract
+from loopline_master.core import lifecycle
 from loopline_master.core.entities import Job, Worker
+from loopline_master.core.placing import eligibility, retract
 from loopline_master.core.policies.first_come import FirstCome
 from loopline_master.core.policies.policy import Later, Placement, Policy, Proposal
 from loopline_master.core.policies.view import View

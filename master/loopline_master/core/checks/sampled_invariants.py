@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from itertools import takewhile
 
-from loopline_master.core.invariants import (
+from loopline_master.core.checks.invariants import (
     check_attempt,
     check_counts,
     check_guarantee,
