@@ -1,4 +1,4 @@
-"""How much all workers deliver together, and how fast one must be to belong to the faster half of that."""
+"""Capacity: the speed that all workers deliver together, and the speed at which a worker is in the faster half."""
 
 from __future__ import annotations
 

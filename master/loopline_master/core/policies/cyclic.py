@@ -1,4 +1,4 @@
-"""Cyclic (an alternative of dynamic-load.md): workers take turns, in the order of their names."""
+"""Cyclic (an alternative of docs/design/dynamic-load.md): workers take turns, in the order of their names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Most throughput (an alternative of dynamic-load.md): each task where it adds most to what is done a second.
+"""Most throughput (an alternative of docs/design/dynamic-load.md): each task where it adds most to the throughput.
 
 A worker's slots deliver its speed, shared by what it has in hand: the next task gets that, so that a fast free worker
 comes before a slow one, and a fast one that has a few in hand before a slow one that has many.

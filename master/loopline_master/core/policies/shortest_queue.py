@@ -1,4 +1,4 @@
-"""Shortest queue (an alternative of dynamic-load.md): each task to the worker with the fewest in hand, a slot."""
+"""Shortest queue (an alternative of docs/design/dynamic-load.md): each task where slots have fewest in hand."""
 
 from __future__ import annotations
 

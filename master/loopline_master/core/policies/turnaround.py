@@ -1,4 +1,6 @@
-"""Least expected turnaround (dynamic-load.md): each task goes where it would be done first, be it to wait there.
+"""Least expected turnaround (docs/design/dynamic-load.md): each task goes where it would be done first.
+
+That may mean to wait there.
 
     T_j = J_a / c_j + D_j + W_j + R_j
 
