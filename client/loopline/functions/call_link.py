@@ -165,7 +165,7 @@ class CallLink:
             if isinstance(message, Opened):
                 self._begin(socket, message.link)
             else:
-                self._heed(message)
+                self._handle(message)
         if frame.type is aiohttp.WSMsgType.CLOSE and frame.data in _FOR_GOOD:
             why = f"{self._client.master} takes no more of this: {frame.extra or _FOR_GOOD[frame.data]}"
             hint = "is it of this version, and its limits.max_body_bytes more than your calls need?"
@@ -197,7 +197,7 @@ class CallLink:
             self._background.add(sending)
             sending.add_done_callback(self._background.discard)
 
-    def _heed(self, message: JobAccepted | Refusal | Ends | Over) -> None:
+    def _handle(self, message: JobAccepted | Refusal | Ends | Over) -> None:
         if isinstance(message, Ends):
             self._take(message)
         elif isinstance(message, Over):

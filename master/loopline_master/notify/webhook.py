@@ -37,7 +37,7 @@ class Webhooks:
     def __init__(self, secret: str, allowed: Sequence[str]) -> None:
         """Sign with ``secret``. ``allowed``: hosts and networks that may be called although they are not public."""
         self._signer = Webhook(secret)
-        self._guard = _Guard(allowed)
+        self._hosts = _AllowedHosts(allowed)
         self._http: aiohttp.ClientSession | None = None
 
     async def close(self) -> None:
@@ -56,7 +56,7 @@ class Webhooks:
             "webhook-signature": self._signer.sign(message_id, now, body),
         }
         try:
-            self._guard.check_host(URL(url).host or "")
+            self._hosts.check_host(URL(url).host or "")
             async with self._session().post(url, data=body, headers=headers, allow_redirects=False) as answer:
                 if answer.status >= 300:
                     raise LooplineError("webhook", f"it answered HTTP {answer.status}")
@@ -65,7 +65,7 @@ class Webhooks:
 
     def _session(self) -> aiohttp.ClientSession:
         if self._http is None:
-            connector = aiohttp.TCPConnector(resolver=self._guard, use_dns_cache=False)
+            connector = aiohttp.TCPConnector(resolver=self._hosts, use_dns_cache=False)
             self._http = aiohttp.ClientSession(connector=connector, timeout=_WITHIN, trust_env=False)
         return self._http
 
@@ -78,7 +78,7 @@ def secret_in(folder: Path) -> str:
     return file.read_text("ascii").strip()
 
 
-class _Guard(AbstractResolver):
+class _AllowedHosts(AbstractResolver):
     """Resolves host names, without the addresses that may not be called."""
 
     def __init__(self, allowed: Sequence[str]) -> None:

@@ -208,8 +208,8 @@ class GridWorld:
     def submit(self, spec: JobSpec, key: str | None = None) -> None:
         self.inbox.append(JobSubmitted("user", spec, key, ended=self._ended(spec.after)))
 
-    def recall(self, job: Job) -> None:
-        """A submission is repeated that the master had taken in, but not answered."""
+    def answer_again(self, job: Job) -> None:
+        """Answer a repeated submission that the master had taken in and not yet answered."""
         self.acknowledged.add(job.id)
         self.answers[job.idempotency_key or ""] = Submitted(job.id)
 

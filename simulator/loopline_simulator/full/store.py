@@ -59,13 +59,13 @@ class MemoryStore:
             for job_id in ids
         }
         return Snapshot(
-            copy(self.grid),
-            [copy(job) for job in jobs],
-            [copy(task) for task in tasks],
-            [copy(attempt) for attempt in attempts],
-            [copy(worker) for worker in self.workers.values()],
-            {job_id: ranges.pairs() for job_id, ranges in started.items()},
-            [copy(program) for program in self.programs.values()],
+            grid=copy(self.grid),
+            jobs=[copy(job) for job in jobs],
+            tasks=[copy(task) for task in tasks],
+            attempts=[copy(attempt) for attempt in attempts],
+            workers=[copy(worker) for worker in self.workers.values()],
+            started={job_id: ranges.pairs() for job_id, ranges in started.items()},
+            programs=[copy(program) for program in self.programs.values()],
         )
 
     def retry_material(self, job_id: int) -> tuple[Job, list[Task], list[tuple[int, int]]]:

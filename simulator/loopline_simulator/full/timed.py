@@ -140,7 +140,9 @@ class TimedWorld:
 
     def _agent(self, machine: Machine) -> Agent:
         random = stream(self._seed, "agent", machine.name)
-        return Agent(self.kernel, self.world, self.network, machine, self._fate, random, self.is_over)
+        return Agent(
+            self.kernel, self.world, self.network, machine, fate=self._fate, random=random, is_over=self.is_over
+        )
 
     def _fate(self, machine: Machine, attempt: AttemptId, since: float) -> tuple[float, Outcome]:
         """Return the end and outcome of an attempt, drawn for each task and attempt independently of all else."""

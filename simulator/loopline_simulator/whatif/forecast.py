@@ -183,12 +183,12 @@ def _snapshot(state: State) -> Snapshot:
     """Return copies of all that is not over: each run has its own."""
     fresh = {job.id: [*state.fresh[job.id].pairs()] for job in state.jobs.values()}
     return Snapshot(
-        replace(state.grid),
-        [replace(job) for job in state.jobs.values()],
-        [replace(task) for task in state.tasks.values()],
-        [replace(attempt) for attempt in state.attempts.values()],
-        [replace(worker) for worker in state.workers.values()],
-        {job.id: _complement(fresh[job.id], job.task_count) for job in state.jobs.values()},
+        grid=replace(state.grid),
+        jobs=[replace(job) for job in state.jobs.values()],
+        tasks=[replace(task) for task in state.tasks.values()],
+        attempts=[replace(attempt) for attempt in state.attempts.values()],
+        workers=[replace(worker) for worker in state.workers.values()],
+        started={job.id: _complement(fresh[job.id], job.task_count) for job in state.jobs.values()},
     )
 
 
