@@ -79,7 +79,7 @@ def secret_in(folder: Path) -> str:
 
 
 class _AllowedHosts(AbstractResolver):
-    """Resolves host names, without the addresses that may not be called."""
+    """Resolves host names to the addresses that may be called."""
 
     def __init__(self, allowed: Sequence[str]) -> None:
         self._hosts = {host.lower() for host in allowed}
@@ -87,8 +87,9 @@ class _AllowedHosts(AbstractResolver):
         self._resolver: AbstractResolver | None = None
 
     def check_host(self, host: str) -> None:
-        """Raises LooplineError if the host of a URL is an address that may not be called: addresses are not
-        resolved.
+        """Raises LooplineError if the host of a URL is an address that may not be called.
+
+        Host names are checked when they are resolved, and addresses are not resolved.
         """
         address = _address(host)
         if address is not None and not self._may_call(address):

@@ -1,4 +1,4 @@
-"""The record of ETAs, kept beside the scheduler's rows: no decision depends on it, and a replay does without it."""
+"""The record of ETAs, kept beside the scheduler's rows. No decision depends on it, and a replay does not need it."""
 
 from __future__ import annotations
 

@@ -62,7 +62,10 @@ def config_for(connection: Connection) -> Config:
 
 
 def _revision(connection: Connection) -> str | None:
-    """Of the tables that are there; None: there are none, empty: none of which Alembic knows."""
+    """Return the revision of the tables that are there; None if there are no tables.
+
+    An empty string means tables without a revision, which Alembic did not make.
+    """
     if not inspect(connection).get_table_names():
         return None
     if not inspect(connection).has_table("alembic_version"):

@@ -40,7 +40,7 @@ Key = tuple[Any, ...]
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """A row that is not as the log says: ``stored`` and ``replayed`` hold what differs, None: there is no row."""
+    """A row that differs from what the log leads to. ``stored`` or ``replayed`` is None if there is no such row."""
 
     table: str
     key: Key

@@ -26,7 +26,7 @@ Write = tuple[Statement, list[Any]]
 
 
 class Mapper(Generic[Entity]):
-    """One kind of entity and the table of its rows."""
+    """Maps one kind of entity to the rows of its table."""
 
     def __init__(self, kind: type[Entity], table: Table, columns: Mapping[str, str] | None = None) -> None:
         """``columns``: where in an entity its values are, where a column is not called as a field is."""
@@ -128,8 +128,10 @@ def is_changed(effects: Effects) -> bool:
 
 
 class Written:
-    """What is there already, as far as it pays to know: an attempt is written several times, once whole; a program
-    as often as it is asked for, and whole where it has learnt.
+    """Remembers which rows the database has, so that a later write of the same row can be short.
+
+    An attempt is written several times, whole the first time; a program as often as it is used, and whole if it has
+    learnt.
     """
 
     def __init__(self) -> None:
@@ -137,7 +139,7 @@ class Written:
         self._windows: dict[ProgramKey, tuple[Observation, ...]] = {}
 
     def writes(self, effects: Effects) -> list[Write]:
-        """What is to be written of a step, as it is now."""
+        """Return what to write of a step, with the values as they are now."""
         written: list[Write] = []
         for key in effects.forgotten:
             self._windows.pop(key, None)
@@ -151,7 +153,7 @@ class Written:
         return written
 
     def _write_attempts(self, attempts: list[Attempt]) -> Iterator[Write]:
-        """Those that are there are written without what never changes of them, nor its index."""
+        """Write new attempts whole; of the others only the columns that change, so that indexes are left alone."""
         new = [attempt for attempt in attempts if attempt.id not in self._attempts]
         old = [attempt for attempt in attempts if attempt.id in self._attempts]
         if new:
@@ -162,7 +164,7 @@ class Written:
         self._attempts.difference_update(attempt.id for attempt in attempts if attempt.is_over)
 
     def _write_programs(self, programs: list[Program]) -> Iterator[Write]:
-        """Of those that have learnt nothing since, not what they had learnt: it is long."""
+        """Write programs; what one has learnt is long, and is written only if it has changed."""
         learnt = [program for program in programs if self._windows.get(program.key) is not program.window]
         used = [program for program in programs if self._windows.get(program.key) is program.window]
         if learnt:

@@ -79,7 +79,7 @@ class Json(TypeDecorator[Value]):
 
 
 def encoder(column: Column[Any]) -> Callable[[Any], str | None] | None:
-    """What makes of a value what the database keeps; None: it is kept as it is."""
+    """Return the function that encodes a column's values for the database; None if they are kept as they are."""
     if not isinstance(column.type, Json):
         return None
     encode = column.type.encode
@@ -127,7 +127,10 @@ def _column(name: str, hint: Any, is_key: bool) -> Iterable[Any]:
 
 
 def _one_of(column: str, values: Iterable[str]) -> CheckConstraint:
-    """As a chain of comparisons: of a list, SQLite would make a small table with every row that is written."""
+    """Return a check that the column has one of these values.
+
+    It is a chain of comparisons: of a list, SQLite would make a small table with every row that is written.
+    """
     return CheckConstraint(" OR ".join(f"\"{column}\" = '{value}'" for value in values), name=column)
 
 

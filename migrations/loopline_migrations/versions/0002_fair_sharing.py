@@ -1,4 +1,4 @@
-"""What policy ``fair`` knows of workers and jobs; the order ``deliver``."""
+"""Columns for what policy ``fair`` knows of workers and jobs; the order ``deliver``."""
 
 import sqlalchemy as sa
 from alembic import op

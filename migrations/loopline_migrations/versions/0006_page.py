@@ -1,4 +1,4 @@
-"""What the page draws: freezes of attempts, samples of workers, and indexes for windows of time."""
+"""Columns and tables that the page draws: freezes of attempts, samples of workers, indexes for windows of time."""
 
 import sqlalchemy as sa
 from alembic import op

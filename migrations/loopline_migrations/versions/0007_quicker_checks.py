@@ -1,4 +1,4 @@
-"""What states may be is checked as a chain of comparisons: SQLite makes a small table of a list, with every row."""
+"""Check states by a chain of comparisons: SQLite makes a small table of a list, with every row."""
 
 import sqlalchemy as sa
 from alembic import op

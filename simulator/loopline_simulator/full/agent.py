@@ -52,13 +52,13 @@ class Agent:
         self._connect()
 
     def power_off(self, *, noticed: bool) -> None:
-        """Whatever ran is gone, and the link with it; the master may find out by the lease alone."""
+        """Lose whatever ran, and the link with it; the master may find out by the lease alone."""
         self._world.cut(self.machine.name, noticed=noticed)
         self.machine.lose_power()
         self._rest()
 
     def stop(self) -> None:
-        """Its owner stops it: whatever runs is given back, and the master is told, if it listens."""
+        """Stop it for its owner: whatever runs is given back, and the master is told, if it listens."""
         self.is_on = False
         self.machine.stop()
         self._follow_processes()
@@ -100,7 +100,7 @@ class Agent:
         self._set("patience", _OPEN_WITHIN_S, self._give_up)
 
     def _give_up(self) -> None:
-        """No answer for too long: nobody is there any more."""
+        """Hang up and connect again later, because no answer has come for too long."""
         self._hang_up()
         self._reconnect_later()
 

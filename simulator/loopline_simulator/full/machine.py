@@ -1,4 +1,4 @@
-"""One worker's computer: the machine of its agent, its disk, its processes, its owner, and its end of a link."""
+"""A worker's computer: the machine of its agent, its disk, its processes, its owner, and its end of a link."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ CLOSED = b""
 
 @dataclass(slots=True, eq=False)
 class Link:
-    """One connection: frames under way in both directions, each in the order in which they were sent."""
+    """A connection: frames under way in both directions, each in the order in which they were sent."""
 
     number: int
     name: str  # of the machine
@@ -50,7 +50,7 @@ _OWNER = Terms(Policy.WHEN_IDLE, on_battery=True, heed_load=False)
 
 
 class Disk:
-    """What a journal keeps, and gives to the next agent."""
+    """Keeps what a journal keeps, and gives it to the next agent."""
 
     def __init__(self) -> None:
         self.waiting: dict[AttemptId, Run] = {}
@@ -106,7 +106,7 @@ class Machine:
 
     @property
     def is_welcome(self) -> bool:
-        """Its link is open, and the master has said so."""
+        """True if its link is open, and the master has said so."""
         return self.link is not None and self.link.worker.welcome is not None
 
     @property
@@ -126,8 +126,9 @@ class Machine:
         self._happens(OwnerLooked(signs, self._clock()))
 
     def boot(self, *, forgets: bool = False, agent_died: bool = False) -> None:
-        """Whatever ran is gone; what is on disk is not, unless the agent ``forgets`` what it had still to do.
-        ``agent_died``: the computer itself was not started again.
+        """Start an agent anew: whatever ran is gone, and what is on disk is not.
+
+        ``forgets``: what the agent still had to do is lost too; ``agent_died``: the computer itself did not restart.
         """
         self.boots += 1
         self.lose_power()
@@ -149,7 +150,7 @@ class Machine:
         self._events.clear()
 
     def stop(self) -> None:
-        """Whatever is in hand is given back, and nothing more begins."""
+        """Give back whatever is in hand, and begin nothing more."""
         self._happens(Stopping())
 
     def connect(self, number: int) -> Link:
