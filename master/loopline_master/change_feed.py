@@ -52,7 +52,7 @@ class ChangeReader:
 
 
 class CommitListener(Protocol):
-    """Hears of every commit."""
+    """Receives every commit."""
 
     def on_commit(self, effects: Effects) -> None:
         """Read what was committed: later steps change the entities in it."""

@@ -24,7 +24,7 @@ from loopline_shared.protocol.messages import Assign
 
 MAX_BATCH = 1_000
 
-Ticket = asyncio.Future[Reply]
+ReplyFuture = asyncio.Future[Reply]
 AfterStep = Callable[[Effects, float], None]
 """Hears of a step once its frames and replies have gone out: its effects, and the seconds that it took."""
 
@@ -40,7 +40,7 @@ class AssignSink(Protocol):
 
 
 class Engine:
-    """``ask`` and ``post`` put events in; ``run`` works them off."""
+    """The loop of the master: ``ask`` and ``post`` put events in, and ``run`` processes them."""
 
     def __init__(
         self,
@@ -55,8 +55,8 @@ class Engine:
         self._max_inbox = max_inbox
         self._after_step = after_step
         self._scheduler, self._store, self._clock = scheduler, store, clock
-        self._inbox: deque[tuple[Event, Ticket]] = deque()
-        self._taken: list[tuple[Event, Ticket]] = []
+        self._inbox: deque[tuple[Event, ReplyFuture]] = deque()
+        self._taken: list[tuple[Event, ReplyFuture]] = []
         self._woken = asyncio.Event()
         self._end: Exception | None = None
 
@@ -73,16 +73,18 @@ class Engine:
             return Declined(503, "busy", f"{self._max_inbox:,} requests are waiting already", "try again in a moment")
         return await self.post(event)
 
-    def post(self, event: Event) -> Ticket:
-        """Put in an event that must be heard. The ticket resolves when it is on disk: a link that waits for it
-        before it reads on has only one event in the inbox."""
-        ticket = asyncio.get_running_loop().create_future()
+    def post(self, event: Event) -> ReplyFuture:
+        """Put in an event that must be processed. The future resolves when it is on disk.
+
+        A link that waits for it before it reads on has only one event in the inbox.
+        """
+        future = asyncio.get_running_loop().create_future()
         if self._end is None:
-            self._inbox.append((event, ticket))
+            self._inbox.append((event, future))
             self._woken.set()
         else:
-            _break(ticket, self._end)
-        return ticket
+            _break(future, self._end)
+        return future
 
     def stop(self) -> None:
         """End ``run`` after the commit that is under way."""
@@ -100,8 +102,8 @@ class Engine:
             raise
         finally:
             self._end = self._end or _stopping()
-            for _, ticket in (*self._taken, *self._inbox):
-                _break(ticket, self._end)
+            for _, future in (*self._taken, *self._inbox):
+                _break(future, self._end)
 
     async def turn(self, links: AssignSink | None = None) -> Effects:
         """Take one step with the events in the inbox: commit it, then send.
@@ -116,9 +118,9 @@ class Engine:
         self.changes.publish(effects)
         if links:
             _deliver(effects, links)
-        for (_, ticket), reply in zip(self._taken, effects.replies, strict=True):
-            if not ticket.done():  # its poster may have gone
-                ticket.set_result(reply)
+        for (_, future), reply in zip(self._taken, effects.replies, strict=True):
+            if not future.done():  # its poster may have gone
+                future.set_result(reply)
         self._taken = []
         if self._after_step:
             took_s = perf_counter() - start
@@ -150,7 +152,7 @@ def _stopping() -> LooplineError:
     return LooplineError("stopping", "the master is stopping", "try again when it is back", status=503)
 
 
-def _break(ticket: Ticket, error: Exception) -> None:
-    if not ticket.done():
-        ticket.set_exception(error)
-        ticket.exception()  # marks it as retrieved: the poster may not wait for it
+def _break(future: ReplyFuture, error: Exception) -> None:
+    if not future.done():
+        future.set_exception(error)
+        future.exception()  # marks it as retrieved: the poster may not wait for it

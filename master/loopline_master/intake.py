@@ -22,7 +22,7 @@ log = logging.getLogger(__name__)
 async def with_files(blobs: Blobs, report: Report) -> Report:
     """Return the report with results that name only files on this disk, retained until their rows name them.
 
-    An attempt whose outputs or value are gone counts as given back, and its task runs again; a missing stdout or
+    An attempt whose outputs or value are gone counts as preempted, and its task runs again; a missing stdout or
     stderr is marked as cut. Reports that name no files cost nothing.
     """
     names = {name for result in report.results for name in _names(result)}

@@ -99,7 +99,7 @@ class Metrics:
         return generate_latest(self._registry)
 
     def _set_yields(self, workers: Iterable[Worker]) -> None:
-        """Set the yield times that workers measured; workers whose owners never came back are left out."""
+        """Set the yield times that workers measured; those whose owners never came back are left out."""
         self._yield_s.clear()
         self._yields.clear()
         for worker in workers:

@@ -120,7 +120,7 @@ def _send_in_parts(
 
 
 def is_all_to_come(state: State, number: int) -> bool:
-    """True if no task of this job has finished: it can be followed from its beginning in memory alone."""
+    """True if no task of this job has finished, so that following it from its beginning spares reading the disk."""
     job = state.jobs.get(number)
     return job is not None and not job.is_over and job.succeeded + job.failed == 0
 

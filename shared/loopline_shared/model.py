@@ -119,7 +119,7 @@ class AttemptState(StrEnum):
     DISPATCHED = "dispatched"  # to begin at once
     PREFETCHED = "prefetched"  # dispatched, to wait at its worker for a slot
     RUNNING = "running"
-    FROZEN = "frozen"  # it has begun, and stands still for the sake of the computer's owner
+    FROZEN = "frozen"  # it has begun, and is frozen for the sake of the computer's owner
     SUCCEEDED = "succeeded"
     FAILED = "failed"
     CANCELLING = "cancelling"  # its cancel is on the way; it takes up its slots until it is gone

@@ -80,14 +80,14 @@ def is_wild(pattern: str) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Tree:
+class PathTree:
     """Files and the folders that contain them."""
 
     files: frozenset[str] = frozenset()
     folders: frozenset[str] = frozenset()
 
 
-def tree_of(paths: Iterable[str], beside: Tree = Tree()) -> Tree:
+def tree_of(paths: Iterable[str], beside: PathTree = PathTree()) -> PathTree:
     """Return the tree of these files. Raises ValueError if a path would be file and folder, also together with
     ``beside``.
     """
@@ -99,7 +99,7 @@ def tree_of(paths: Iterable[str], beside: Tree = Tree()) -> Tree:
     for path in files:
         if path in beside.folders:
             raise ValueError(f"{path!r} cannot be a file: others are in it")
-    return Tree(files, frozenset(folders))
+    return PathTree(files, frozenset(folders))
 
 
 def alike(paths: Iterable[str]) -> tuple[str, str] | None:

@@ -78,8 +78,10 @@ async def test_a_slow_receiver_delays_nobody_else(tmp_path: Path, monkeypatch: p
     ],
 )
 def test_what_may_lead_to_an_address_that_is_not_public_is_not_called(address: str, may: bool) -> None:
-    assert webhook._AllowedHosts([])._may_call(ipaddress.ip_address(address)) is may
-    assert webhook._AllowedHosts(["::/0", "0.0.0.0/0"])._may_call(ipaddress.ip_address(address)), "the settings may allow it"
+    assert webhook._PublicResolver([])._may_call(ipaddress.ip_address(address)) is may
+    assert webhook._PublicResolver(["::/0", "0.0.0.0/0"])._may_call(ipaddress.ip_address(address)), (
+        "the settings may allow it"
+    )
 
 
 async def _are(heard: list[str], count: int) -> bool:

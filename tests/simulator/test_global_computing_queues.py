@@ -25,7 +25,7 @@ PACKET = 1000.0
 
 def steady(rate: float, name: str) -> Packets:
     """Foreign packets at so many a second."""
-    return Packets(Rate(iter([(0.0, rate * PACKET)])), rate * PACKET, PACKET, Exponential(), 1, name)
+    return Packets(Rate(iter([(0.0, rate * PACKET)])), rate * PACKET, PACKET, Exponential(), 1, (name,))
 
 
 def in_system(use: float, places: int) -> list[float]:

@@ -39,7 +39,7 @@ class Link:
     def __init__(self, env: simpy.Environment, seed: int, site: str, server: str, way: str) -> None:
         part, size = SCENARIO.network(site, server), SCENARIO.packet_kb * KB
         rate = part.traffic.rate(part.traffic_bytes_s, stream(seed, "traffic", site, server, way))
-        others = Packets(rate, part.traffic_bytes_s, size, part.sizes, seed, "packets", site, server, way)
+        others = Packets(rate, part.traffic_bytes_s, size, part.sizes, seed, ("packets", site, server, way))
         self.env, self.inside, self.places = env, 0, part.places(SCENARIO.packet_kb)
         self.wire, self.bandwidth = simpy.Resource(env), part.bandwidth_kb_s * KB
         env.process(self._others(others))

@@ -51,7 +51,7 @@ def test_a_rate_is_the_same_in_windows_of_any_length(changes: list[tuple[int, in
 
 def counts(traffic: Traffic, seconds: int, seed: int) -> list[int]:
     """Packets in each second, of 50 in the mean."""
-    packets = Packets(traffic.rate(50_000.0, stream(seed, "rate")), 50_000.0, 1000.0, Constant(), seed, "packets")
+    packets = Packets(traffic.rate(50_000.0, stream(seed, "rate")), 50_000.0, 1000.0, Constant(), seed, ("packets",))
     times = [at for number in range(int(seconds / packets.window_s) + 1) for at in packets.window(number)[0]]
     assert times == sorted(times)
     return np.bincount(np.array([int(at) for at in times if at < seconds]), minlength=seconds).tolist()
@@ -80,7 +80,7 @@ def test_superposed_pareto_sources_are_as_many_and_burstier_the_longer_one_looks
 
 def test_a_window_is_the_same_whatever_was_asked_for_before() -> None:
     def packets() -> Packets:
-        return Packets(Poisson().rate(1e6, stream(3, "rate")), 1e6, 1000.0, Exponential(), 3, "packets")
+        return Packets(Poisson().rate(1e6, stream(3, "rate")), 1e6, 1000.0, Exponential(), 3, ("packets",))
 
     one, other = packets(), packets()
     for number in range(5):

@@ -5,7 +5,7 @@ from dataclasses import replace
 from loopline_master.outcomes import explain_ended_job
 from loopline_master.store.eta_records import ToldEta
 from loopline_shared.model import AttemptId, AttemptState, JobState, Outcome, Result
-from loopline_shared.rest.bodies import Ledger
+from loopline_shared.rest.bodies import JobAccounting
 from tests.store.examples import a_job, a_task, a_worker, an_attempt, ended, keep
 
 DONE = {"state": JobState.SUCCEEDED, "started_at": 130.0, "finished_at": 190.0, "succeeded": 3}
@@ -16,7 +16,7 @@ async def test_a_late_result_is_put_right_in_the_ledger(store):
     lost = an_attempt(1, state=AttemptState.LOST, assumed_cpu_ms=8000)
     await keep(store, job, a_task(1), lost)
     before = (await store.jobs.view(1)).ledger
-    assert before == Ledger(useful_cpu_s=5.0, replicated_cpu_s=1.5, won_cpu_s=0.5, lost_cpu_s=8.0)
+    assert before == JobAccounting(useful_cpu_s=5.0, replicated_cpu_s=1.5, won_cpu_s=0.5, lost_cpu_s=8.0)
     late = Result(AttemptId(1, 1, 1), Outcome.SUCCEEDED, 0, cpu_s=6.5)
     await keep(store, late=[("ant", late), ("ant", late)])
     after = (await store.jobs.page()).items[0].ledger

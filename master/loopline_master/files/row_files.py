@@ -66,7 +66,7 @@ class RowFiles:
         return counted(spec, count), unknown_names(spec, names)
 
     async def rows(self, spec: JobSpec, tasks: Iterable[int]) -> dict[int, Row]:
-        """Return lines of a job's row file by the numbers of their tasks; empty if there is no such file."""
+        """Return lines of a job's row file by the numbers of their tasks; empty if the job has no row file."""
         if not isinstance(spec.parameters, RowFile):
             return {}
         return await asyncio.to_thread(self._read, spec.parameters.sha256, tasks)

@@ -98,7 +98,7 @@ class Auth:
         return caller, self._sessions.cookie(_hash(secret))
 
     async def signed_in(self, request: web.Request) -> Caller | None:
-        """Return the user of this browser's session; None if nobody is signed in. That is not a failure."""
+        """Return the user of this browser's session; None if nobody is signed in."""
         try:
             return await self.admit(request, READERS)
         except LooplineError as error:
@@ -190,7 +190,10 @@ def _too_many_failures() -> LooplineError:
 
 
 def _local_caller(request: web.Request) -> Caller:
-    """Return the caller of a master without tokens. Raises LooplineError for a page of another origin."""
+    """Return the caller of a master without tokens. Raises LooplineError unless it is a program on this computer.
+
+    A web page of another origin, open in a browser on this computer, is refused.
+    """
     here = f"http://{request.host}"
     is_ours = is_loopback(_host_of(here)) and request.headers.get("Origin", here) == here
     if not is_ours:

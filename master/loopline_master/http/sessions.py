@@ -45,7 +45,7 @@ class Sessions:
 
 
 def keep_in_browser(request: web.Request, response: web.Response, cookie: str) -> None:
-    """Set the cookie. It is hidden from scripts, and browsers do not send it with requests of other sites."""
+    """Set the session's cookie: hidden from scripts, and sent only by requests of our own site."""
     response.set_cookie(
         COOKIE, cookie, max_age=LASTS_S, path="/", httponly=True, samesite="Strict", secure=_is_https(request)
     )

@@ -37,7 +37,7 @@ class Webhooks:
     def __init__(self, secret: str, allowed: Sequence[str]) -> None:
         """Sign with ``secret``. ``allowed``: hosts and networks that may be called although they are not public."""
         self._signer = Webhook(secret)
-        self._hosts = _AllowedHosts(allowed)
+        self._resolver = _PublicResolver(allowed)
         self._http: aiohttp.ClientSession | None = None
 
     async def close(self) -> None:
@@ -56,7 +56,7 @@ class Webhooks:
             "webhook-signature": self._signer.sign(message_id, now, body),
         }
         try:
-            self._hosts.check_host(URL(url).host or "")
+            self._resolver.check_host(URL(url).host or "")
             async with self._session().post(url, data=body, headers=headers, allow_redirects=False) as answer:
                 if answer.status >= 300:
                     raise LooplineError("webhook", f"it answered HTTP {answer.status}")
@@ -65,7 +65,7 @@ class Webhooks:
 
     def _session(self) -> aiohttp.ClientSession:
         if self._http is None:
-            connector = aiohttp.TCPConnector(resolver=self._hosts, use_dns_cache=False)
+            connector = aiohttp.TCPConnector(resolver=self._resolver, use_dns_cache=False)
             self._http = aiohttp.ClientSession(connector=connector, timeout=_WITHIN, trust_env=False)
         return self._http
 
@@ -78,8 +78,8 @@ def secret_in(folder: Path) -> str:
     return file.read_text("ascii").strip()
 
 
-class _AllowedHosts(AbstractResolver):
-    """Resolves host names to the addresses that may be called."""
+class _PublicResolver(AbstractResolver):
+    """Resolves host names to those addresses that may be called."""
 
     def __init__(self, allowed: Sequence[str]) -> None:
         self._hosts = {host.lower() for host in allowed}
@@ -89,7 +89,7 @@ class _AllowedHosts(AbstractResolver):
     def check_host(self, host: str) -> None:
         """Raises LooplineError if the host of a URL is an address that may not be called.
 
-        Host names are checked when they are resolved, and addresses are not resolved.
+        ``resolve`` does not see such hosts: only names are resolved.
         """
         address = _address(host)
         if address is not None and not self._may_call(address):

@@ -1,4 +1,4 @@
-"""The checkpoint from which an upgraded database's log is replayed.
+"""Checkpoint: the place from which an upgraded database's log can be replayed.
 
 A release may decide otherwise than the one before, and rows are converted by its migrations: what the log led to then
 cannot be had again by stepping through it now. So an upgrade notes how far the log went, and what the scheduler goes

@@ -1,4 +1,4 @@
-"""The record of ETAs, kept beside the scheduler's rows. No decision depends on it, and a replay does not need it."""
+"""The record of ETAs, kept beside the scheduler's rows: decisions and replays do not depend on it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Brings a database to the tables of this release: at every start, in one transaction.
+"""Migrations: bring a database to the tables of this release: at every start, in one transaction.
 
 Most starts find them as they are, and a new database is given them at once: only one of an older release needs
 Alembic, which is not even imported otherwise.
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     from alembic.config import Config
 
 REVISION = "0009"
-"""The latest migration: what ``tables.metadata`` says."""
+"""The latest migration: it leads to the tables of ``tables.metadata``."""
 
 
 async def prepare(database: Database, url: URL) -> None:
-    """All that an open database lacks. LooplineError where it is newer than this release."""
+    """Bring an open database to this release. Raises LooplineError if it is newer."""
     found = await database.read(_revision)
     if found == REVISION:
         return
@@ -38,21 +38,21 @@ async def prepare(database: Database, url: URL) -> None:
 
 
 async def upgrade(url: URL, revision: str = "head") -> None:
-    """LooplineError where the database is newer than this release."""
+    """Raises LooplineError if the database is newer than this release."""
     from alembic import command
 
     await _migrate(url, partial(command.upgrade, revision=revision))
 
 
 async def downgrade(url: URL, revision: str) -> None:
-    """Back to what an older release knows (``base``: nothing at all). What only newer ones store is lost."""
+    """Bring the database back to an older release (``base``: empty). Columns that only newer ones have are lost."""
     from alembic import command
 
     await _migrate(url, partial(command.downgrade, revision=revision))
 
 
 def config_for(connection: Connection) -> Config:
-    """Alembic's settings: where the scripts are, and the connection to run them on."""
+    """Return Alembic's settings: the folder of the scripts, and the connection to run them on."""
     from alembic.config import Config
 
     config = Config(attributes={"connection": connection})
@@ -62,10 +62,7 @@ def config_for(connection: Connection) -> Config:
 
 
 def _revision(connection: Connection) -> str | None:
-    """Return the revision of the tables that are there; None if there are no tables.
-
-    An empty string means tables without a revision, which Alembic did not make.
-    """
+    """Return the revision of the tables; None if the database is empty, and "" if Alembic did not make its tables."""
     if not inspect(connection).get_table_names():
         return None
     if not inspect(connection).has_table("alembic_version"):
@@ -74,7 +71,7 @@ def _revision(connection: Connection) -> str | None:
 
 
 def _begin(connection: Connection) -> None:
-    """A new database (tests hold it against what all migrations lead to)."""
+    """Create the tables of a new database. Tests compare them with the result of all migrations."""
     metadata.create_all(connection)
     connection.execute(text("CREATE TABLE alembic_version (version_num VARCHAR(32) NOT NULL PRIMARY KEY)"))
     connection.execute(text("INSERT INTO alembic_version VALUES (:revision)"), {"revision": REVISION})

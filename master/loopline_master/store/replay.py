@@ -1,4 +1,4 @@
-"""The witness heard: the event log, stepped through a fresh scheduler, must lead to the very rows that are stored.
+"""Replay: the event log, stepped through a fresh scheduler, must lead to exactly the rows that are stored.
 
     loopline replay DATABASE
 
@@ -40,7 +40,7 @@ Key = tuple[Any, ...]
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """A row that differs from what the log leads to. ``stored`` or ``replayed`` is None if there is no such row."""
+    """A row that differs from the log: ``stored`` and ``replayed`` hold its values, None for a missing row."""
 
     table: str
     key: Key
@@ -63,23 +63,23 @@ def replay(connection: Connection) -> list[Difference]:
 
 
 def write_events(connection: Connection) -> None:
-    """The log on stdout, one batch a line, for as long as anybody reads it."""
+    """Write the log to stdout, one batch a line, until its end or until the reader closes the pipe."""
     log = select(event_log.c.batch).order_by(event_log.c.seq).execution_options(**_STREAM)
     try:
         for row in connection.execute(log):
             sys.stdout.buffer.write(row.batch.encode() + b"\n")
         sys.stdout.flush()
-    except BrokenPipeError:  # whoever read it has seen enough, and says so himself
+    except BrokenPipeError:  # the reader has closed the pipe: no error of ours
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 async def check(database: str) -> list[Difference]:
-    """``replay`` of a file or a URL."""
+    """Replay the log of a SQLite file or a database URL."""
     return await _read(database, replay)
 
 
 async def check_and_start(database: str) -> tuple[list[Difference], Checkpoint]:
-    """The same, and from where."""
+    """Replay the log as ``check`` does; return the checkpoint, too, from which it began."""
     return await _read(database, lambda connection: (replay(connection), checkpoint(connection)))
 
 
@@ -94,7 +94,7 @@ class _Memory:
     """The rows that the log leads to, by table and key: written as the writer writes them."""
 
     def __init__(self, *, is_whole: bool) -> None:
-        """``is_whole``: the log is replayed from its beginning, and so leads to every row that there is."""
+        """``is_whole``: the log is replayed from its beginning, and so leads to every stored row."""
         self._is_whole = is_whole
         self._rows: dict[Table, dict[Key, Values]] = {table: {} for table in _COMPARED}
 
@@ -144,7 +144,7 @@ def _say_start(start: Checkpoint) -> None:
 
 
 def main() -> int:
-    """Exit codes: 0 they agree, 1 they do not, 2 the database cannot be read."""
+    """Return the exit code: 0 if log and rows agree, 1 if they differ, 2 if the database cannot be read."""
     parser = argparse.ArgumentParser(prog="loopline replay", description="Compare stored rows with the event log.")
     parser.add_argument("database", help="SQLite's file, or a database URL")
     parser.add_argument("--json", action="store_true", help="differences as a JSON list")

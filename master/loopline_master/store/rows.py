@@ -26,10 +26,10 @@ Write = tuple[Statement, list[Any]]
 
 
 class Mapper(Generic[Entity]):
-    """Maps one kind of entity to the rows of its table."""
+    """Mapper between one kind of entity and the rows of its table."""
 
     def __init__(self, kind: type[Entity], table: Table, columns: Mapping[str, str] | None = None) -> None:
-        """``columns``: where in an entity its values are, where a column is not called as a field is."""
+        """``columns``: the path of each value in an entity; needed if columns are not named as fields are."""
         names = [field.name for field in fields(kind) if field.init and field.name in table.c]  # type: ignore[arg-type]
         self._kind = kind
         self._paths = columns or {name: name for name in names}
@@ -40,11 +40,11 @@ class Mapper(Generic[Entity]):
         self.table = table
 
     def values(self, entities: Iterable[Entity]) -> list[Values]:
-        """Rows by column. They hold the entities' values as they are now."""
+        """Return the entities' present values as rows, by column."""
         return [dict(zip(self._paths, self._values(entity), strict=True)) for entity in entities]
 
     def encoded(self, entities: Iterable[Entity]) -> list[list[Any]]:
-        """Rows to be written, as the database keeps them: in the order of the columns."""
+        """Return rows as the database keeps them, in the order of the columns."""
         rows = [list(self._values(entity)) for entity in entities]
         for place, encode in self._encoders:
             for row in rows:
@@ -59,14 +59,14 @@ class Mapper(Generic[Entity]):
 
 
 class _JobMapper(Mapper[Job]):
-    """A job is read together with its spec, which is written once."""
+    """Mapper of jobs. A job is read together with its spec, which is written once."""
 
     def select(self) -> Select[Any]:
         return super().select().add_columns(tables.specs.c.spec).join_from(tables.jobs, tables.specs)
 
 
 class _GridMapper(Mapper[Grid]):
-    """There is but one."""
+    """Mapper of the grid, the only row of its table."""
 
     def values(self, entities: Iterable[Grid]) -> list[Values]:
         return [{"id": 1, **row} for row in super().values(entities)]
@@ -85,12 +85,12 @@ PROGRAMS = Mapper(Program, tables.programs)
 EXEMPTIONS = Mapper(Exemption, tables.exemptions)
 
 _FIXED = ("worker", "slots", "replica", "dispatched_at", "expected_s")
-"""What never changes of an attempt."""
+"""Columns of an attempt that never change."""
 _CHANGE_ATTEMPTS = change(tables.attempts, _FIXED)
 _changing = itemgetter(*order_of_change(tables.attempts, _FIXED))
 
 _LEARNT = ("first_run_at", "window", "strange", "changed_at")
-"""What changes of a program only with its window."""
+"""Columns of a program that change only with its window."""
 _USE_PROGRAMS = change(tables.programs, _LEARNT)
 
 _RECORDED = (
@@ -108,7 +108,7 @@ _RECORDED = (
 
 
 def changed(effects: Effects) -> list[tuple[Mapper[Any], list[Any]]]:
-    """All entities that a step made or changed, in an order of their rows that foreign keys allow."""
+    """Return all entities that a step made or changed, by mapper, in an order that foreign keys allow."""
     changes: list[tuple[Mapper[Any], list[Any]]] = [
         (GRID, [effects.grid]),
         (JOBS, list(effects.jobs.values())),
@@ -123,15 +123,14 @@ def changed(effects: Effects) -> list[tuple[Mapper[Any], list[Any]]]:
 
 
 def is_changed(effects: Effects) -> bool:
-    """Beside the time."""
+    """True if a step changed more than the time."""
     return any(mapper is not GRID for mapper, _ in changed(effects))
 
 
 class Written:
-    """Remembers which rows the database has, so that a later write of the same row can be short.
+    """Memory of the rows written whole, so that later writes are shorter.
 
-    An attempt is written several times, whole the first time; a program as often as it is used, and whole if it has
-    learnt.
+    An attempt is written several times, once whole; a program whenever it is used, and whole if its window changed.
     """
 
     def __init__(self) -> None:
@@ -139,7 +138,7 @@ class Written:
         self._windows: dict[ProgramKey, tuple[Observation, ...]] = {}
 
     def writes(self, effects: Effects) -> list[Write]:
-        """Return what to write of a step, with the values as they are now."""
+        """Return the writes of a step, with the entities' present values."""
         written: list[Write] = []
         for key in effects.forgotten:
             self._windows.pop(key, None)
@@ -153,7 +152,7 @@ class Written:
         return written
 
     def _write_attempts(self, attempts: list[Attempt]) -> Iterator[Write]:
-        """Write new attempts whole; of the others only the columns that change, so that indexes are left alone."""
+        """Yield the writes of attempts: whole rows of new ones, only the columns that change of the others."""
         new = [attempt for attempt in attempts if attempt.id not in self._attempts]
         old = [attempt for attempt in attempts if attempt.id in self._attempts]
         if new:
@@ -164,7 +163,7 @@ class Written:
         self._attempts.difference_update(attempt.id for attempt in attempts if attempt.is_over)
 
     def _write_programs(self, programs: list[Program]) -> Iterator[Write]:
-        """Write programs; what one has learnt is long, and is written only if it has changed."""
+        """Yield the writes of programs: the long window is written only if it has changed."""
         learnt = [program for program in programs if self._windows.get(program.key) is not program.window]
         used = [program for program in programs if self._windows.get(program.key) is program.window]
         if learnt:
@@ -180,7 +179,7 @@ def _new_jobs(effects: Effects) -> list[Job]:
 
 
 def notification_rows(effects: Effects) -> list[Values]:
-    """A row for each end of a job that somebody wants to hear of. (What becomes of it is no step's doing.)"""
+    """Return a row for each end of a job that somebody is to be notified of. Delivery is not part of the step."""
     return [
         {
             "job": job.id,
@@ -198,12 +197,12 @@ def notification_rows(effects: Effects) -> list[Values]:
 
 
 def forgotten_rows(effects: Effects) -> list[Values]:
-    """Keys of programs whose rows go (before changed ones are written: one may have been learnt of anew)."""
+    """Return keys of programs whose rows are deleted. Delete first, then write: a program may have come anew."""
     return [{"of_owner": owner, "of_name": name, "of_folder": folder} for owner, name, folder in effects.forgotten]
 
 
 def late_rows(effects: Effects) -> list[Values]:
-    """Results of attempts that the scheduler has forgotten: whose they are (``of_...``), and what to record."""
+    """Return results of attempts that the scheduler has forgotten: their keys (``of_...``), and what to record."""
     return [
         {
             "of_job": result.attempt.job,

@@ -65,7 +65,7 @@ class Json(TypeDecorator[Value]):
 
     @cached_property
     def _adapter(self) -> TypeAdapter[Value]:
-        """Made when it is first needed: all together they take long."""
+        """Return the adapter, made on first use: making all of them takes long."""
         return TypeAdapter(self.kind)
 
     def encode(self, value: Value) -> str:
@@ -90,7 +90,7 @@ _NOTHING = "[]"
 
 
 class Choice(TypeDecorator[Value]):
-    """A member of an enum as its text. Goes in as it is, a StrEnum being text."""
+    """A member of an enum as its text. A StrEnum is text, and is written unchanged."""
 
     impl = Text
     cache_ok = True
@@ -108,7 +108,7 @@ _TYPES: dict[type, TypeEngine[Any]] = {int: WHOLE, float: Double(), str: Text(),
 
 
 def _columns(kind: type, key: Collection[str], without: Collection[str] = ()) -> Iterable[Any]:
-    """The columns of an entity's fields, and the lists of what their enums may be."""
+    """Return the columns of an entity's fields, and the checks of those that are enums."""
     hints = get_type_hints(kind)
     for field in fields(kind):
         if field.init and field.name not in without:
@@ -127,10 +127,7 @@ def _column(name: str, hint: Any, is_key: bool) -> Iterable[Any]:
 
 
 def _one_of(column: str, values: Iterable[str]) -> CheckConstraint:
-    """Return a check that the column has one of these values.
-
-    It is a chain of comparisons: of a list, SQLite would make a small table with every row that is written.
-    """
+    """Return the check as a chain of comparisons: for a list, SQLite would make a table with every row written."""
     return CheckConstraint(" OR ".join(f"\"{column}\" = '{value}'" for value in values), name=column)
 
 
@@ -185,7 +182,7 @@ _few_late = Index("ix_attempts_late", attempts.c.job, sqlite_where=text("late = 
 
 @event.listens_for(_few_late, "before_create")
 def _say_for_postgres(index: Index, connection: Connection, **_: object) -> None:
-    """Not above, where merely to say it loads all that SQLAlchemy knows of PostgreSQL, at every start."""
+    """Set PostgreSQL's condition late: to give it above would load SQLAlchemy's PostgreSQL dialect at every start."""
     if connection.dialect.name == "postgresql":
         index.dialect_kwargs["postgresql_where"] = text("late")
 

@@ -1,4 +1,4 @@
-"""Columns for what policy ``fair`` knows of workers and jobs; the order ``deliver``."""
+"""Add columns of policy ``fair`` to workers and jobs, and the order ``deliver``."""
 
 import sqlalchemy as sa
 from alembic import op

@@ -62,7 +62,7 @@ def _add_probations() -> None:
 
 
 def _add_sizes() -> None:
-    """Add the source of each job's size: the sizes of jobs that are there already were given by their users."""
+    """Add columns of sizes. The sizes of jobs that are there already were given by their users."""
     with op.batch_alter_table("jobs") as batch:
         batch.add_column(sa.Column("size_source", sa.Text(), nullable=False, server_default="unknown"))
         batch.add_column(sa.Column("predicted", sa.Text(), nullable=True))

@@ -1,4 +1,4 @@
-"""Columns and tables that the page draws: freezes of attempts, samples of workers, indexes for windows of time."""
+"""Add tables that the page draws: freezes of attempts and samples of workers, with indexes by time."""
 
 import sqlalchemy as sa
 from alembic import op

@@ -1,4 +1,4 @@
-"""Check states by a chain of comparisons: SQLite makes a small table of a list, with every row."""
+"""Check states by a chain of comparisons: for a list, SQLite makes a small table with every row."""
 
 import sqlalchemy as sa
 from alembic import op

@@ -1,4 +1,4 @@
-"""``loopline simulate no-passing``: the experiment in section 4 of the no-passing paper."""
+"""Section 4 of the no-passing paper, as an experiment of ``loopline simulate``."""
 
 from __future__ import annotations
 

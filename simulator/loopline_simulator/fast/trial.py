@@ -33,7 +33,7 @@ class Answer:
 
 
 def settings(policy: str, order: Order) -> SchedulerSettings:
-    """Return the settings of a grid without faults, as in the no-passing paper.
+    """Return the settings of a grid free of faults, as in the no-passing paper.
 
     Leases last for ever, and a task may have any number of replicas (at most one on each computer).
     """

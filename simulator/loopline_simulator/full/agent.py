@@ -15,7 +15,7 @@ _OPEN_WITHIN_S = 10.0
 _NEWS_WITHIN_S = 0.5
 _SHORTEST_PAUSE_S = 0.05
 _LONGEST_PAUSE_S = 30.0
-FAREWELL_S = 2.0
+DRAIN_S = 2.0
 """How long a stopped agent waits for the master to have everything."""
 
 Fate = Callable[[Machine, AttemptId, float], tuple[float, Outcome]]
@@ -46,27 +46,27 @@ class Agent:
     # --- the computer ---------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """The computer is switched on: its agent knows what the spool kept."""
+        """Switch the computer on: its agent finds the results kept in the spool."""
         self.machine.boot()
         self.is_on, self._tries = True, 0
         self._connect()
 
     def power_off(self, *, noticed: bool) -> None:
-        """Lose whatever ran, and the link with it; the master may find out by the lease alone."""
+        """Cut the power: tasks and link are lost, and if not ``noticed``, the master finds out by the lease alone."""
         self._world.cut(self.machine.name, noticed=noticed)
         self.machine.lose_power()
         self._rest()
 
     def stop(self) -> None:
-        """Stop it for its owner: whatever runs is given back, and the master is told, if it listens."""
+        """Stop the agent for its owner: running tasks go back to the queue, and a connected master is told."""
         self.is_on = False
         self.machine.stop()
         self._follow_processes()
         self._report()
-        self._set("farewell", FAREWELL_S, self._leave)
+        self._set("drain", DRAIN_S, self._leave)
 
     def break_link(self, *, noticed: bool) -> None:
-        """The connection breaks, with all that is under way; ``noticed``: at the master's end as well."""
+        """Break the connection, with all frames under way; ``noticed``: at the master's end as well."""
         self._world.cut(self.machine.name, noticed=noticed)
         self._reconnect_later()
 
@@ -85,7 +85,7 @@ class Agent:
     # --- the link -------------------------------------------------------------------------------------------
 
     def heard(self) -> None:
-        """A frame has come, and the machine has done what it says."""
+        """Set the timers anew after a frame has come and the machine has done what it says."""
         if self.machine.link is None:
             self._reconnect_later()
         elif self.machine.is_welcome:
@@ -100,7 +100,7 @@ class Agent:
         self._set("patience", _OPEN_WITHIN_S, self._give_up)
 
     def _give_up(self) -> None:
-        """Hang up and connect again later, because no answer has come for too long."""
+        """Hang up on a master that has not answered for too long, and reconnect later."""
         self._hang_up()
         self._reconnect_later()
 
@@ -121,7 +121,7 @@ class Agent:
     # --- reports --------------------------------------------------------------------------------------------
 
     def _report_in_time(self) -> None:
-        """At once where there is a result, soon where something has begun, else before the lease runs out."""
+        """Report at once if there is a result, soon if an attempt has begun, else before the lease runs out."""
         if self.machine.core.has_results:
             self._report()
         elif self.machine.core.has_news and "news" not in self._timers:

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from loopline_simulator.full.agent import FAREWELL_S, Agent
+from loopline_simulator.full.agent import DRAIN_S, Agent
 from loopline_simulator.full.network import FrameListener, Network
 from loopline_simulator.kernel import Call, Kernel
 from loopline_simulator.streams import Generator, stream
@@ -106,7 +106,7 @@ class Disasters:
     def _stop(self, agent: Agent, random: Generator) -> None:
         self.counts["stops"] += 1
         agent.stop()
-        self._start_later(agent, 2 * FAREWELL_S + float(random.exponential(self._faults.away_s)))
+        self._start_later(agent, 2 * DRAIN_S + float(random.exponential(self._faults.away_s)))
 
     def _break(self, agent: Agent, random: Generator) -> None:
         self.counts["breaks"] += 1

@@ -80,7 +80,7 @@ class GridWorld:
         return effects.replies
 
     def turn(self, crash: str = "") -> Effects | None:
-        """Step, commit, speak; None: it has crashed, and is to be started again."""
+        """Step, commit, then send. Return the effects; None if the master crashed and must be started again."""
         events, self.inbox = self.inbox, []
         if crash == "before step":
             self._die()
@@ -145,7 +145,7 @@ class GridWorld:
             self.arrive_up(link, twice=twice, lost=lost)
 
     def arrive_up(self, link: Link, *, twice: bool = False, lost: bool = False) -> None:
-        """The oldest frame under way to the master arrives, also on a link that its worker has left."""
+        """Deliver the oldest frame under way to the master, also on a link that its worker has left."""
         if not link.up:
             return
         frame = link.up.popleft()
@@ -162,11 +162,11 @@ class GridWorld:
                 self._check_on_disk(machine.take(frame))
 
     def strays(self, name: str) -> list[Link]:
-        """Links that the worker has left, with frames that are still under way to the master."""
+        """Return links that the worker has left, on which frames are still under way to the master."""
         return [link for link in self.links.values() if link.name == name and link.up and not self._is_current(link)]
 
     def cut(self, name: str, *, noticed: bool) -> None:
-        """The connection breaks, and with it all frames under way; the master may notice only by the lease."""
+        """Break the connection, with all frames under way; if not ``noticed``, only the lease tells the master."""
         link = self.machines[name].link
         if link is not None:
             self._master_loses(link) if noticed else link.up.clear()
@@ -208,8 +208,8 @@ class GridWorld:
     def submit(self, spec: JobSpec, key: str | None = None) -> None:
         self.inbox.append(JobSubmitted("user", spec, key, ended=self._ended(spec.after)))
 
-    def answer_again(self, job: Job) -> None:
-        """Answer a repeated submission that the master had taken in and not yet answered."""
+    def repeat_submission(self, job: Job) -> None:
+        """Answer a repeated submission, which the master had accepted but not yet answered."""
         self.acknowledged.add(job.id)
         self.answers[job.idempotency_key or ""] = Submitted(job.id)
 

@@ -1,4 +1,4 @@
-"""A worker's computer: the machine of its agent, its disk, its processes, its owner, and its end of a link."""
+"""The computer of a worker: its agent's machine, disk, processes, owner, and its end of a link."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ _OWNER = Terms(Policy.WHEN_IDLE, on_battery=True, heed_load=False)
 
 
 class Disk:
-    """Keeps what a journal keeps, and gives it to the next agent."""
+    """The journal on disk, which the next agent reads."""
 
     def __init__(self) -> None:
         self.waiting: dict[AttemptId, Run] = {}
@@ -78,7 +78,7 @@ class Disk:
 
 
 class Machine:
-    """Does at once what its agent's machine says; when its processes end, and when it reports, others decide."""
+    """The computer: it carries out at once what the agent's machine says. Others decide when processes end."""
 
     def __init__(
         self,
@@ -89,7 +89,7 @@ class Machine:
         grace_s: float = 300.0,
         room: int = 0,
     ) -> None:
-        """``grace_s``: for so long what is frozen may come back; ``room``: so many attempts may be prefetched."""
+        """``grace_s``: the longest time that an attempt stays frozen; ``room``: how many may be prefetched."""
         self.name, self.facts, self.boots = name, facts, 0
         self.disk = Disk()
         self.processes: dict[AttemptId, float] = {}  # since when
@@ -106,12 +106,12 @@ class Machine:
 
     @property
     def is_welcome(self) -> bool:
-        """True if its link is open, and the master has said so."""
+        """True if the link is open and the master has sent its Welcome."""
         return self.link is not None and self.link.worker.welcome is not None
 
     @property
     def in_use(self) -> bool:
-        """By its owner, who is at the desk."""
+        """True if the owner is using the computer."""
         return self._in_use
 
     @in_use.setter
@@ -120,15 +120,15 @@ class Machine:
         self.look()
 
     def look(self, paused: str = "") -> None:
-        """Look at the desk; ``paused``: until when its owner wants to have no tasks at all."""
+        """Tell the agent's machine if the owner is there; ``paused``: until when the owner wants no tasks."""
         slots = float(self.facts.slots)
         signs = Signs(slots, slots, idle_s=0.0 if self._in_use else math.inf, paused=paused)
         self._happens(OwnerLooked(signs, self._clock()))
 
     def boot(self, *, forgets: bool = False, agent_died: bool = False) -> None:
-        """Start an agent anew: whatever ran is gone, and what is on disk is not.
+        """Start the agent anew: processes are gone, and the disk is kept.
 
-        ``forgets``: what the agent still had to do is lost too; ``agent_died``: the computer itself did not restart.
+        If it ``forgets``, only results are kept. ``agent_died``: the computer itself was not started again.
         """
         self.boots += 1
         self.lose_power()
@@ -142,7 +142,7 @@ class Machine:
         self.look()
 
     def lose_power(self) -> None:
-        """Nothing runs any more."""
+        """End all processes."""
         self.processes.clear()
         self._slots.clear()
         self._prefetched.clear()
@@ -150,7 +150,7 @@ class Machine:
         self._events.clear()
 
     def stop(self) -> None:
-        """Give back whatever is in hand, and begin nothing more."""
+        """Return all attempts to the queue, and begin no more."""
         self._happens(Stopping())
 
     def connect(self, number: int) -> Link:
@@ -173,7 +173,7 @@ class Machine:
         self.link.up.append(frame)
 
     def take(self, frame: bytes) -> tuple[AttemptId, ...]:
-        """A frame has arrived; the attempts whose results the master says it has."""
+        """Take in a frame; return the attempts whose results the master has acknowledged."""
         assert self.link is not None
         if frame == CLOSED:
             self.link = None
@@ -194,7 +194,7 @@ class Machine:
             self.link = None
 
     def end(self, attempt: AttemptId, outcome: Outcome, *, lies: bool = False) -> None:
-        """``lies``: what it prints is not what others would. What was prefetched begins in its place."""
+        """End an attempt; a prefetched one begins in its place. ``lies``: it prints other text than an honest one."""
         result = self._leave(attempt, outcome, printed=self.name.encode() if lies else b"the truth")
         if self._prefetched and attempt not in self._frozen:
             run = self._prefetched.pop(0)

@@ -43,7 +43,7 @@ class Users:
             if key in self._world.answers:
                 continue
             if key in known:
-                self._world.answer_again(known[key])
+                self._world.repeat_submission(known[key])
             else:
                 self._world.submit(spec, key)
         self._ends.master_heard()

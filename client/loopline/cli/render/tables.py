@@ -16,9 +16,9 @@ from loopline_shared.rest.access import JoinTokenView, TokenView
 from loopline_shared.rest.bodies import (
     Eta,
     Explanation,
+    JobAccounting,
     JobDetail,
     JobView,
-    Ledger,
     PassingReport,
     TaskView,
     WorkerView,
@@ -126,7 +126,7 @@ def _facts(job: JobDetail, now: float) -> Iterable[tuple[str, RenderableType]]:
     if job.waiting_for:
         yield "waits for", ", ".join(f"job {one}" for one in job.waiting_for)
     yield "took", human.between(job.started_at, job.finished_at, now)
-    yield "CPU time", _ledger(job.ledger)
+    yield "CPU time", _accounting(job.ledger)
     if job.mismatches:
         yield (
             "mismatches",
@@ -152,16 +152,16 @@ def _held_so_far(eta: Eta) -> str:
     )
 
 
-def _ledger(ledger: Ledger) -> str:
+def _accounting(used: JobAccounting) -> str:
     """Return the CPU time of a job, by its use; zeros are left out."""
     figures = {
-        "wasted by losers": ledger.wasted_cpu_s,
-        "lost": ledger.lost_cpu_s,
-        "on replicas": ledger.replicated_cpu_s,
-        "by replicas that won": ledger.won_cpu_s,
+        "wasted by losers": used.wasted_cpu_s,
+        "lost": used.lost_cpu_s,
+        "on replicas": used.replicated_cpu_s,
+        "by replicas that won": used.won_cpu_s,
     }
     more = (f", {human.duration(seconds)} {what}" for what, seconds in figures.items() if seconds)
-    return f"{human.duration(ledger.useful_cpu_s)} useful{''.join(more)}"
+    return f"{human.duration(used.useful_cpu_s)} useful{''.join(more)}"
 
 
 def tasks(items: Sequence[TaskView]) -> RenderableType:

@@ -1,1 +1,1 @@
-"""What finished attempts have shown, and what follows for those to come: speeds, sizes, finish times."""
+"""Estimates learnt from finished attempts: speeds of workers, sizes of tasks, finish times of jobs."""

@@ -1,4 +1,4 @@
-"""Forecasts set right by how past ones turned out: whatever the model misses, its record shows.
+"""Calibration: correct forecasts by how past ones turned out.
 
 How far a completion was from its forecast is counted in the forecast's own spreads, so that it can be compared with
 others. The quantiles of what was found correct those that the model believes in, the more so the more was found.
@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from loopline_master.core.estimates.eta import Forecast
 
 MOMENTS = (0, 25, 50, 75)
-"""When a job is forecast for the record: with its first finished task, and when so many per cent of them are over."""
+"""Moments at which a job is forecast for the record: at its first finished task, and at so many per cent of them."""
 
 _BELIEF = 20
 """The model counts as so many completions that were as it said."""
@@ -25,7 +25,7 @@ _FARTHEST = 5.0
 
 @dataclass(frozen=True, slots=True)
 class EtaOutcome:
-    """What the model said at some moment of a job, in seconds from then, and how long it took."""
+    """An ETA of the past, in seconds from some moment of a job, and the seconds that the job really took."""
 
     moment: int
     p50_s: float
@@ -34,7 +34,7 @@ class EtaOutcome:
 
 
 def moment_of(done: int, count: int) -> int | None:
-    """The latest moment of a job of which so many tasks are over; None: before the first, or after the last."""
+    """Return the latest moment passed by a job with ``done`` tasks over; None before the first, and at the end."""
     if not 0 < done < count:
         return None
     return max(moment for moment in MOMENTS if 100 * done >= moment * count)
@@ -64,7 +64,7 @@ def _spread(p50_s: float, p90_s: float) -> float:
 
 
 def _at(share: float, found: list[float], believed: float) -> float:
-    """The quantile of what was found, drawn towards what is believed."""
+    """Return the quantile of the deviations found, drawn towards the one that the model believes in."""
     ordered = sorted(found)
     quantile = ordered[min(len(ordered) - 1, math.ceil(share * (len(ordered) + 1)) - 1)]
     return (len(ordered) * quantile + _BELIEF * believed) / (len(ordered) + _BELIEF)

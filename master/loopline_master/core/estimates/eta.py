@@ -1,5 +1,6 @@
-"""When jobs will probably have completed, from the times that their tasks took, what is ahead of them, the slots
-there are, and the order guarantee. Asked for, never part of a step: O(jobs log jobs + attempts under way).
+"""Estimated finish times of jobs, from the durations of their tasks, the work ahead of them, slots and guarantee.
+
+Computed on request, never within a step: O(jobs log jobs + attempts under way).
 
 The grid is taken to go on as it is: no machine comes or goes, no job comes. The model is a fluid one (so much work,
 so many slots) with a tail: the last tasks of a job, each of which may be long. Its margins are such that, in
@@ -42,7 +43,7 @@ _SAMPLE = 20
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """Seconds from now, and what they are based on."""
+    """A forecast of a job's end: quantiles in seconds from now, and the evidence for them."""
 
     p50_s: float
     p90_s: float
@@ -51,18 +52,18 @@ class Forecast:
 
 @dataclass(frozen=True, slots=True)
 class Unknown:
-    """Why there is no forecast."""
+    """A job without a forecast, and the reason."""
 
     reason: str
 
 
 Outlook = Mapping[int, Forecast | Unknown]
-"""By job: all that are in the grid, or wait to enter it."""
+"""Forecasts by job, of all jobs in the grid or waiting to enter it."""
 
 
 @dataclass(slots=True)
 class _Course:
-    """One job as it will go on."""
+    """The expected course of a job."""
 
     job: Job
     key: Key
@@ -82,8 +83,10 @@ class _Course:
 
     @property
     def variance(self) -> float:
-        """Of the logarithm of ``left_s``: of the mean that is believed, and of a sum of so many tasks, as if that
-        were lognormal again (Fenton and Wilkinson).
+        """Return the variance of the logarithm of ``left_s``.
+
+        It adds the uncertainty of the mean and that of a sum of so many tasks, taken to be lognormal again (Fenton
+        and Wilkinson).
         """
         known = self.job.succeeded + (_PRIOR if self.job.size_source is SizeSource.GIVEN else 0.0)
         one = math.expm1(min(MOST_LOG, self.law.sigma**2 + self.spread**2))
@@ -92,7 +95,7 @@ class _Course:
 
 
 def note(grid: Grid, job: Job, worker: Worker, attempt: Attempt) -> None:
-    """A result was accepted: remember what its task took. (To be called before the job counts it.)"""
+    """Learn the duration of a task whose result was accepted. Call it before the job counts the task."""
     wall_s = attempt.wall_s
     took = (wall_s if wall_s > _SHORTEST_S else _SHORTEST_S) * measure.speed_of(grid, worker)
     log = math.log(took / (job.sweep.size_at(attempt.task) or 1.0))
@@ -102,7 +105,7 @@ def note(grid: Grid, job: Job, worker: Worker, attempt: Attempt) -> None:
 
 
 def outlook(state: State) -> Outlook:
-    """Of every job."""
+    """Return a forecast for every job, or the reason why there is none."""
     found: dict[int, Forecast | Unknown] = {}
     courses = _courses(state, found)
     _run(state, courses)
@@ -111,7 +114,10 @@ def outlook(state: State) -> Outlook:
 
 
 def preview(state: State, spec: JobSpec) -> Forecast | None:
-    """Of a job that were submitted now; None: nothing is known to tell it by."""
+    """Return the forecast of a job if it were submitted now.
+
+    None if its size or the speed of all workers is unknown, or if no connected worker could run it.
+    """
     if spec.known_size is None or not state.grid.measured:
         return None
     job = Job(
@@ -140,14 +146,14 @@ def preview(state: State, spec: JobSpec) -> Forecast | None:
 
 
 class _Slots:
-    """Slots and speeds of the workers that are there, by what jobs require."""
+    """Slots and mean speeds of the available workers, by requirement class."""
 
     def __init__(self, state: State) -> None:
         self._state = state
         self._known: dict[Key, tuple[int, float]] = {}
 
     def of(self, key: Key) -> tuple[int, float]:
-        """How many slots, and their mean speed."""
+        """Return the number of slots and their mean speed."""
         if key not in self._known:
             self._known[key] = self._counted(key)
         return self._known[key]
@@ -162,7 +168,7 @@ class _Slots:
 
 
 def _courses(state: State, found: dict[int, Forecast | Unknown], slots: _Slots | None = None) -> list[_Course]:
-    """Of the jobs that get on; why nothing can be said of the others is noted in ``found``."""
+    """Return the courses of the jobs that can make progress; ``found`` takes the reasons of the others."""
     slots, under_way, queued = slots or _Slots(state), _under_way(state), _queued(state)
     courses = []
     for job in state.jobs.values():
@@ -194,7 +200,10 @@ def _why_unknown(state: State, slots: _Slots, job: Job) -> str:
 def _course(
     grid: Grid, job: Job, key: Key, speed: float, unstarted: int, under_way: list[tuple[float, int]]
 ) -> _Course:
-    """``under_way``: age and number of its tasks; ``speed``: of the slots it may have."""
+    """Return the course of a job.
+
+    ``under_way``: age and number of each running task; ``speed``: mean speed of the slots it may use.
+    """
     sizes = [(age, (job.sweep.size_at(number) or 1.0) / speed) for age, number in under_way]
     given = job.size if job.size_source is SizeSource.GIVEN else None
     if given is None and not job.succeeded:
@@ -209,11 +218,20 @@ def _course(
     if given is not None:
         left = given - job.work_done - speed * sum(size for _, size in sizes)
         size, spread = max(left / max(1, unstarted), 1e-3 * given / job.task_count) / speed, _spread(job)
-    return _Course(job, key, based_on, law, size, spread, unstarted * (job.quorum or 1), sizes)
+    return _Course(
+        job=job,
+        key=key,
+        based_on=based_on,
+        law=law,
+        size=size,
+        spread=spread,
+        unstarted=unstarted * (job.quorum or 1),
+        under_way=sizes,
+    )
 
 
 def _expected(grid: Grid, job: Job) -> tuple[Lognormal, str]:
-    """What one of its tasks takes before any has finished, from earlier runs of its program; else a guess."""
+    """Return the law of a task's duration before any has finished: from earlier runs of the program, or a guess."""
     if job.predicted is None:
         return Lognormal(math.log(measure.work_of(grid, job, 1)), _PRIOR_SIGMA), ""
     low, middle, high = (
@@ -225,7 +243,7 @@ def _expected(grid: Grid, job: Job) -> tuple[Lognormal, str]:
 
 
 def _spread(job: Job) -> float:
-    """How much the sizes that its tasks were given differ: of some of them."""
+    """Return the standard deviation of the logarithm of the given sizes, from a sample of the tasks."""
     if job.spec.tasks is None:
         return 0.0
     every = -(-job.task_count // _SAMPLE)
@@ -234,7 +252,7 @@ def _spread(job: Job) -> float:
 
 
 def _law(job: Job, ages: list[float]) -> Lognormal:
-    """What its tasks take, from those that have finished; the size it was given counts for a little."""
+    """Return the law of a task's duration, from the finished tasks; a given size counts like a few of them."""
     prior = _PRIOR if job.size_source is SizeSource.GIVEN else 0.0
     count = job.succeeded + prior
     mean = job.succeeded * job.log_mean / count + (0.0 if prior else _EARLY / (1 + job.succeeded))
@@ -243,7 +261,7 @@ def _law(job: Job, ages: list[float]) -> Lognormal:
 
 
 def _under_way(state: State) -> dict[int, list[tuple[float, int]]]:
-    """By job: how long its tasks under way have been so, and their numbers."""
+    """Return the age and number of each running task, by job."""
     since: dict[tuple[int, int], float] = {}
     for attempt in state.attempts.values():
         if attempt.state in LIVE and not attempt.is_queued:
@@ -256,13 +274,13 @@ def _under_way(state: State) -> dict[int, list[tuple[float, int]]]:
 
 
 def _queued(state: State) -> Counter[int]:
-    """By job: how many of its tasks wait at a worker for a slot."""
+    """Return the number of prefetched tasks by job."""
     queues = state.index.attempts.queues.of_worker.values()
     return Counter(attempt.job for queue in queues for attempt in queue)
 
 
 def _run(state: State, courses: list[_Course], slots: _Slots | None = None) -> None:
-    """When each would end if nobody held it."""
+    """Set the end of each job as if no other held it."""
     slots = slots or _Slots(state)
     if state.settings.policy in _SHARING:
         _share(courses)
@@ -273,7 +291,7 @@ def _run(state: State, courses: list[_Course], slots: _Slots | None = None) -> N
 
 
 def _queue(courses: list[_Course], *, by_tag: bool) -> None:
-    """One after another."""
+    """Put the jobs one after another: each starts its last task after all work before it."""
     ahead = 0.0
     for course in sorted(courses, key=lambda c: (c.job.tag if by_tag else 0.0, c.job.arrival)):
         ahead += course.left_s
@@ -281,7 +299,7 @@ def _queue(courses: list[_Course], *, by_tag: bool) -> None:
 
 
 def _share(courses: list[_Course]) -> None:
-    """All at once: until a job with so much left has ended, each other has had as much, or all that it had left."""
+    """Share the slots equally: by the end of a job, each other one has had as much work, or all that it had left."""
     done, others = 0.0, len(courses)
     for course in sorted(courses, key=lambda c: c.left_s):
         course.ahead_s = done + course.left_s * others
@@ -290,7 +308,7 @@ def _share(courses: list[_Course]) -> None:
 
 
 def _end(course: _Course, slots: float) -> tuple[float, float]:
-    """Work and slots say when the last task is started; how long the last ones take, their law says."""
+    """Return p50 and p90 of a job's end: when its last tasks start and their duration, by law."""
     last = max(1.0, min(float(course.unstarted + len(course.under_way)), slots))
     half, most = (share ** (1 / last) for share in (0.5, 0.9))
     own = [
@@ -306,7 +324,7 @@ def _end(course: _Course, slots: float) -> tuple[float, float]:
 
 
 def _held(state: State, courses: list[_Course], found: dict[int, Forecast | Unknown]) -> Iterable[_Course]:
-    """None ends before those that it may not pass; under *hold* its last task is only started then."""
+    """Delay each job until those that it may not pass have ended; under *hold*, its last task only starts then."""
     ends = _Latest(job.weight for job in state.index.live.values()) if courses else _Latest(())
     by_id = {course.job.id: course for course in courses}
     new = [course.job for course in courses if course.job.id not in state.jobs]
@@ -330,7 +348,7 @@ def _held(state: State, courses: list[_Course], found: dict[int, Forecast | Unkn
 
 @dataclass(slots=True)
 class _Latest:
-    """The latest end of those that are no heavier: a Fenwick tree of greatest values over the weights there are."""
+    """The latest end among jobs of at most some weight: a Fenwick tree of maxima over the weights."""
 
     weights: Iterable[float]
     _sorted: list[float] = field(init=False)

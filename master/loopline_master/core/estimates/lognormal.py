@@ -1,4 +1,4 @@
-"""Durations that are known by a few samples, and by how long those under way have lasted: a lognormal law."""
+"""Lognormal law of durations, fitted to a few samples and to the ages of those still running."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ _ROUNDS = 8
 _MOST_AGES = 100
 _FARTHEST = 6.0
 MOST_LOG = 700.0
-"""Of what is still a number."""
+"""Largest exponent whose exponential is still a finite number."""
 
 
 @dataclass(frozen=True, slots=True)
 class Lognormal:
-    """``mu`` and ``sigma`` are of the logarithm."""
+    """A lognormal law: ``mu`` and ``sigma`` are those of the logarithm."""
 
     mu: float
     sigma: float
@@ -30,12 +30,12 @@ class Lognormal:
         return Lognormal(self.mu + math.log(factor), self.sigma)
 
     def left(self, age: float, share: float) -> float:
-        """How long one that has lasted for ``age`` goes on, with probability ``share`` at most."""
+        """Return the quantile ``share`` of the time left to one that has lasted for ``age``."""
         done = _NORMAL.cdf(self._z(age))
         return max(0.0, self._quantile(done + share * (1 - done)) - age)
 
     def mean_left(self, age: float) -> float:
-        """How long one that has lasted for ``age`` goes on in the mean."""
+        """Return the mean time left to one that has lasted for ``age``."""
         z = self._z(age)
         beyond = _NORMAL.cdf(-z)
         if beyond <= 1e-9:
@@ -50,8 +50,10 @@ class Lognormal:
 
 
 def fitted(count: float, mean: float, squares: float, least_sigma: float, ages: Sequence[float]) -> Lognormal:
-    """From ``count`` logarithms of this mean and sum of squared deviations, and those under way, which have lasted
-    for ``ages`` already: without them the first to end would make all look short. (Expectation and maximisation.)
+    """Fit a lognormal law to finished durations and to the ``ages`` of running ones (expectation maximisation).
+
+    The finished ones are given as ``count``, ``mean`` and sum of ``squares`` of their logarithms' deviations. Without
+    the running ones, the first to end would make all look short.
     """
     mu, sigma = mean, max(least_sigma, math.sqrt(squares / count))
     logs = [math.log(age) for age in sorted(ages)[-_MOST_AGES:] if age > 0]
@@ -65,7 +67,7 @@ def fitted(count: float, mean: float, squares: float, least_sigma: float, ages: 
 
 
 def _overshoot(z: float) -> float:
-    """The mean of what is left of a standard normal law above ``z``."""
+    """Return the mean of a standard normal law cut off below ``z``."""
     if z > _FARTHEST:
         return z
     return _NORMAL.pdf(z) / _NORMAL.cdf(-z)

@@ -1,5 +1,6 @@
-"""What finished attempts have shown, and what follows for those to come: how fast workers are, how large tasks
-are where nobody said, how far the virtual clock of fair sharing has come. Measured, never declared.
+"""Speeds of workers, sizes of tasks and finish tags of jobs, measured on finished attempts.
+
+A size that a user gave is used where there is one; nothing else is declared.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ _PRIOR_S = 50.0
 """A worker's benchmark counts as so many seconds of experience with it."""
 _AGAIN = 1.1
 _STEPS = 4
-"""The share that owners leave over is known to one part in so many of a factor of two: it changes rarely."""
+"""Steps within a factor of two in which ``grid.share`` is kept, so that it changes rarely."""
 _CLEARLY = 0.75
 _PROPORTION = 64.0
 _MEMORY = 1000
@@ -26,21 +27,23 @@ _LEAST_SHARE = 1 / 16
 _NEARLY_ALL = 0.75
 _LEVELS, _QUARTERS = 6, 4
 LEAST_LEFT = 1 / _QUARTERS
-"""Of each of its slots, what an owner is taken to leave over at least."""
+"""Least share of each slot that an owner is taken to leave spare."""
 _AS_GOOD_AS = 2
 """What was predicted of a job's tasks counts as much as so many of them that have finished."""
 
 
 def speed_of(grid: Grid, worker: Worker) -> float:
-    """Reference CPU-seconds that one slot of the worker delivers in a second that it has to itself: what its finished
-    attempts had, and its benchmark, at the share that all benchmarks turned out to be worth.
+    """Return the reference CPU-seconds that a slot of the worker delivers in a second it has to itself.
+
+    It follows from the worker's finished attempts and its benchmark, scaled by ``grid.share``: the share that all
+    benchmarks turned out to be worth.
     """
     speed = (worker.work_done + _PRIOR_S * worker.facts.speed * grid.share) / (worker.work_s + _PRIOR_S)
     return speed if _SLOWEST <= speed <= _FASTEST else _within(_SLOWEST, speed, _FASTEST)
 
 
 def left_of(grid: Grid, job: Job, worker: Worker, attempt: Attempt) -> float:
-    """Seconds that an attempt is expected to take still; one that is late, about as long again as it is late.
+    """Return the seconds an attempt is expected to take still; for a late one, about as long again as it is late.
 
     (Exactly: were the attempt to end now, its worker would have shown itself slower than was thought; late is what
     it is over the time expected at *that* speed. So little experience with a worker makes for little haste.)
@@ -54,7 +57,7 @@ def left_of(grid: Grid, job: Job, worker: Worker, attempt: Attempt) -> float:
 
 
 def work_of(grid: Grid, job: Job, number: int) -> float:
-    """Size of one task in reference CPU-seconds; where nobody said, as predicted and as others of its job were."""
+    """Return the size of a task in reference CPU-seconds: as given, else from prediction and finished tasks."""
     size = job.sweep.size_at(number)
     if size is not None:
         return size
@@ -65,12 +68,12 @@ def work_of(grid: Grid, job: Job, number: int) -> float:
 
 
 def is_known(job: Job, number: int) -> bool:
-    """Whether there is any ground for the size of one task: somebody said it, or others of its job have finished."""
+    """True if a task's size was given or predicted, or if other tasks of its job have finished."""
     return job.succeeded > 0 or job.predicted is not None or job.sweep.size_at(number) is not None
 
 
 def mean_work(grid: Grid, job: Job) -> float:
-    """Size of the job's mean task."""
+    """Return the size of the job's mean task."""
     is_given = job.size is not None and job.size_source is not SizeSource.PREDICTED
     return job.size / job.task_count if is_given and job.size is not None else work_of(grid, job, 1)
 
@@ -81,7 +84,7 @@ def tag_of(grid: Grid, job: Job) -> float:
 
 
 def observe(worker: Worker, attempt: Attempt, now: float) -> Observation:
-    """What an attempt that has succeeded shows of its program."""
+    """Return the observation of its program that a successful attempt makes."""
     share, work = _share(worker, attempt), work_shown(worker, attempt)
     cpu_s, system_s, memory_bytes = attempt.cpu_s, attempt.system_s, attempt.peak_memory_bytes
     return Observation(
@@ -105,14 +108,16 @@ def work_shown(worker: Worker, attempt: Attempt) -> float:
 
 
 def most_shown(worker: Worker, attempt: Attempt) -> float:
-    """No more than so much: as if it had had its slots to itself."""
+    """Return the upper bound of an attempt's work: as if it had had its slots to itself."""
     wall_s = attempt.wall_s if attempt.wall_s > _SHORTEST_S else _SHORTEST_S
     return wall_s * worker.facts.speed
 
 
 def _share(worker: Worker, attempt: Attempt) -> float:
-    """What the attempt had of its slots: what it used. Unless it used clearly less than was left over for it: then it
-    waited of its own accord, would wait as long anywhere, and had all that it wanted.
+    """Return the share of its slots that the attempt had: normally the share it used.
+
+    If it used clearly less than was spare, it waited of its own accord and would wait as long anywhere: the share
+    is then 1.
     """
     wall_s = attempt.wall_s if attempt.wall_s > _SHORTEST_S else _SHORTEST_S
     used = attempt.cpu_s / (wall_s * attempt.slots)
@@ -124,14 +129,14 @@ def _share(worker: Worker, attempt: Attempt) -> float:
 
 
 def learn(grid: Grid, job: Job, worker: Worker, attempt: Attempt) -> float:
-    """An attempt has succeeded: remember how fast its worker was in the time that it had of its slots; return the
-    work that it did. What the owner took meanwhile does not count: ``share_left`` tells what is taken now.
+    """Learn the worker's speed from a successful attempt; return the work that it did.
 
-    A task whose size nobody gave is taken to be what its worker does in that time; nothing is learnt of the worker:
-    its size is predicted from times and speeds, so that a speed learnt from it would be learnt from itself. (Let all
-    speeds be twice as high and all sizes twice as large: every time is as before. So a circle of the two could drift
-    anywhere; benchmarks and given sizes anchor it.) Of one whose size is out of all proportion to its time, only so
-    much is believed: it may be in other units.
+    Only the time counts that the attempt had of its slots, not what the owner took: ``share_left`` tells what is
+    taken now. A task whose size nobody gave is taken to be what its worker does in that time; nothing is learnt of
+    the worker: its size is predicted from times and speeds, so that a speed learnt from it would be learnt from
+    itself. (Let all speeds be twice as high and all sizes twice as large: every time is as before. So a circle of the
+    two could drift anywhere; benchmarks and given sizes anchor it.) A size that is out of all proportion to the time
+    is believed only in part: it may be in other units.
     """
     size = job.sweep.size_at(attempt.task)
     had_s = (attempt.wall_s if attempt.wall_s > _SHORTEST_S else _SHORTEST_S) * _share(worker, attempt)
@@ -154,8 +159,9 @@ def _known_work(grid: Grid, worker: Worker) -> float:
 
 
 def merit(worker: Worker) -> int:
-    """Which of two workers with as many free slots is offered first: the faster by a sixth of an octave, and among
-    equals the one that leaves more over, by quarters of a slot.
+    """Return the rank of a worker among those with as many free slots; the highest is offered first.
+
+    The faster goes first, by a sixth of an octave; among equals the one with more spare CPU, by quarters of a slot.
     """
     speed = (worker.work_done + _PRIOR_S * worker.facts.speed) / (worker.work_s + _PRIOR_S)
     if not _SLOWEST <= speed <= _FASTEST:
@@ -164,7 +170,7 @@ def merit(worker: Worker) -> int:
 
 
 def share_left(worker: Worker) -> float:
-    """Of each of its slots, what its owner left over as last heard: a quarter at least, and in quarters."""
+    """Return the share of each slot that the owner left spare at the last report: in quarters, a quarter at least."""
     return max(LEAST_LEFT, _quarters_left(worker) / _QUARTERS)
 
 
@@ -180,7 +186,7 @@ def _mean_work(grid: Grid) -> float:
 
 
 def _in_steps(log_share: float, now: float) -> float:
-    """Stays as it is ``now`` until the nearest step is clearly another one: every speed changes with it."""
+    """Return ``now`` until the nearest step is clearly another one, for every speed changes with it."""
     moved = _STEPS * (log_share - math.log2(now))
     return now if abs(moved) < _CLEARLY else float(2.0 ** (round(_STEPS * log_share) / _STEPS))
 

@@ -20,17 +20,17 @@ from loopline_master.core.entities import Program
 from loopline_shared.model import Observation, Prediction
 
 WINDOW = 32
-"""So many runs are kept."""
+"""Number of runs kept."""
 NEWS_EVERY_S = 0.1
-"""Once there are so many, no more often is one taken in of a program that is as ever."""
+"""Least seconds between runs learnt from, once the window is full and the program unchanged."""
 _LAST = (32, 8, 3, 1)
 """From the median of so many runs the next one is predicted ..."""
 _CLEARLY = 0.9
 """... of fewer, if that would have erred by clearly less."""
 _BELIEVED = 4
-"""So many strange runs in a row are a change."""
+"""Number of strange runs in a row that count as a change."""
 _ENOUGH = 5
-"""Of fewer runs it cannot be said what is strange."""
+"""Least number of runs that tell what is strange."""
 _SURELY = math.floor(0.9 * (_ENOUGH - 1))
 """Nine in ten of enough runs, whosever they are, end no earlier than the run of this place among all."""
 _MARGIN = 1.5
@@ -45,7 +45,7 @@ _LEAST, _MOST = 1e-6, 1e9
 
 
 def learn(program: Program, seen: Observation) -> None:
-    """A task of it has run to its success."""
+    """Learn from a successful run of the program."""
     is_strange = _is_strange(*_ordered(program), seen)
     program.strange = program.strange + 1 if is_strange else 0
     gone = program.window[: max(0, len(program.window) + 1 - WINDOW)]
@@ -59,8 +59,10 @@ def learn(program: Program, seen: Observation) -> None:
 
 
 def is_news(program: Program, now: float) -> bool:
-    """Whether to learn from a run that has ended now. Of many in a moment the first will do, once enough are known:
-    the window is to show how the program has been, not how a moment was.
+    """True if a run that has ended now is to be learnt from.
+
+    Of many in a moment the first will do, once enough are known: the window is to show how the program has been, not
+    how a moment was.
     """
     if len(program.window) < WINDOW:
         return True
@@ -69,7 +71,7 @@ def is_news(program: Program, now: float) -> bool:
 
 
 def predict(program: Program) -> Prediction | None:
-    """What one more task of it will come to; None: it never ran."""
+    """Return the prediction for the program's next task; None if it never ran."""
     if program.foreseen is None and program.window:
         program.foreseen = _foresee(program)
     return program.foreseen
@@ -93,10 +95,10 @@ def _foresee(program: Program) -> Prediction:
 
 
 def task_size(program: Program, predicted: Prediction) -> float:
-    """What to count one task as, where jobs' sizes are compared.
+    """Return the size that one task counts as where jobs' sizes are compared.
 
-    The same as for the last job, while that is about right: equal jobs of one program are then of equal size, and may
-    not pass one another, however their predictions scatter.
+    It is the same as for the last job, while that is about right: equal jobs of one program are then of equal size,
+    and may not pass one another, however their predictions scatter.
     """
     last = program.recorded
     if last is None or not last / _SAME < predicted.mean < last * _SAME:
@@ -105,13 +107,14 @@ def task_size(program: Program, predicted: Prediction) -> float:
 
 
 def is_usual(program: Program, work: float) -> bool:
-    """It is clear at first sight that no worker was far slower that took so much work for a run; as nearly always."""
+    """True if a run of so much work is so ordinary that its worker cannot have been far slower. Cheap, and usual."""
     return len(program.works) < _ENOUGH or work <= _FAR * program.works[_SURELY]
 
 
 def is_far_slower(program: Program, seen: Observation) -> bool:
-    """Whether a worker took far longer than others would have, as fast as it says it is and with as much as it says
-    was left over. Where others have just seen the program change, it has not.
+    """True if a worker took far longer than others would have at its stated speed and spare CPU.
+
+    False if others have just seen the program change.
     """
     if is_usual(program, seen.work):
         return False
@@ -124,7 +127,7 @@ def is_far_slower(program: Program, seen: Observation) -> bool:
 
 
 def quantile(ordered: Sequence[float], share: float) -> float:
-    """Between the two nearest of them."""
+    """Return the quantile, interpolated between the two nearest values."""
     place = share * (len(ordered) - 1)
     below = math.floor(place)
     above = min(below + 1, len(ordered) - 1)
@@ -132,8 +135,10 @@ def quantile(ordered: Sequence[float], share: float) -> float:
 
 
 def _works(program: Program) -> list[float]:
-    """Of its runs, the work as it scatters less: with the share of the processor that each had, as of programs that
-    compute and are slowed down by owners; or without it, as of those that wait and are not.
+    """Return the work of the program's runs, reckoned in the way that scatters less.
+
+    With the share of the processor that each had, for programs that compute and are slowed down by owners; or without
+    it, for programs that wait and are not.
     """
     if _scatter(program.works) < _CLEARLY * _scatter(program.wholes):
         return [_within(run.work) for run in program.window]
@@ -149,12 +154,12 @@ def _scatter(ordered: Sequence[float]) -> float:
 
 
 def _familiar(program: Program) -> Sequence[Observation]:
-    """Its runs but for strange ones at the end, which may be the beginning of a change."""
+    """Return the program's runs but for strange ones at the end, which may be the beginning of a change."""
     return program.window[: len(program.window) - program.strange]
 
 
 def _moved(ordered: Sequence[float], gone: Iterable[float], come: float) -> list[float]:
-    """Another list: who has a copy of the program has its own."""
+    """Return a new list, for copies of the program share the old one."""
     moved = [*ordered]
     for one in gone:
         del moved[bisect_left(moved, one)]
@@ -163,7 +168,7 @@ def _moved(ordered: Sequence[float], gone: Iterable[float], come: float) -> list
 
 
 def _ordered(program: Program) -> tuple[Sequence[float], Sequence[float]]:
-    """Work of its familiar runs, with and without their share of the processor, the least first."""
+    """Return the work of familiar runs with and without their share of the processor, each in ascending order."""
     if not program.strange:
         return program.works, program.wholes
     known = _familiar(program)
@@ -171,7 +176,7 @@ def _ordered(program: Program) -> tuple[Sequence[float], Sequence[float]]:
 
 
 def _is_strange(works: Sequence[float], wholes: Sequence[float], seen: Observation) -> bool:
-    """Unlike these runs, whichever way it is looked at."""
+    """True if a run is unlike these by work and by whole work."""
     if len(works) < _ENOUGH:
         return False
     margin = _MARGIN * _doubt(len(works))
@@ -190,7 +195,7 @@ def _doubt(runs: int) -> float:
 
 
 def _best_last(works: Sequence[float]) -> tuple[int, list[float]]:
-    """From how many runs the next would have been predicted best; and each run to what that would have said."""
+    """Return how many last runs would have predicted the next best, and the ratios of runs to those predictions."""
     best, chosen, least = _LAST[0], list[float](), math.inf
     for last in _LAST:
         ratios = _ratios(works, last)
@@ -201,7 +206,7 @@ def _best_last(works: Sequence[float]) -> tuple[int, list[float]]:
 
 
 def _ratios(works: Sequence[float], last: int) -> list[float]:
-    """Of each run to what would have been predicted of it: the median of so many before it."""
+    """Return the ratio of each run to its prediction: the median of the ``last`` runs before it."""
     if last == 1:
         return [work / before for before, work in pairwise(works)]
     medians, before = [], list[float]()

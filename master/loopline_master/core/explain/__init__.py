@@ -1,1 +1,1 @@
-"""Why something waits: a sentence for people and counted reasons for programs."""
+"""Explanations of why a job or a worker waits: a sentence for people and counted reasons for programs."""

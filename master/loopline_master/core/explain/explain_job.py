@@ -1,4 +1,4 @@
-"""Why something waits: one sentence for people and counted reasons for programs, from the state that decides."""
+"""Explanations of why a job or task waits: one sentence for people and counted reasons for programs."""
 
 from __future__ import annotations
 
@@ -20,8 +20,9 @@ _MOST_LEADERS = 5
 def explain_job(
     scheduler: Scheduler, job_id: int, ended: Mapping[int, JobState] = MappingProxyType({})
 ) -> Explanation | None:
-    """None: the job has ended, or never was. ``ended``: how those ended that it waits for, of which some may be
-    forgotten here.
+    """Explain a job; None if it has ended or never was.
+
+    ``ended``: the end states of jobs that it waits for, some of which the scheduler may have forgotten.
     """
     job = scheduler.state.jobs.get(job_id)
     if job is None or job.is_over:
@@ -32,7 +33,7 @@ def explain_job(
 
 
 def explain_task(scheduler: Scheduler, task_id: TaskId) -> Explanation | None:
-    """None: the task is not in the grid (its job has ended, or it has itself)."""
+    """Explain a task; None if it or its job has ended or never was."""
     state = scheduler.state
     job, task = state.jobs.get(task_id.job), state.tasks.get(task_id)
     if job is None or job.is_over:
@@ -62,7 +63,7 @@ def _explain(task_id: TaskId, task_state: str, reasons: list[Reason]) -> Explana
 
 
 def _reasons(state: State, job: Job) -> list[Reason]:
-    """What matters most first."""
+    """Return the reasons, the most important first."""
     reasons = []
     blocked, held = _blocked(state, job), state.index.is_held(job)
     unstarted = len(state.fresh[job.id]) + len(state.index.pools[job.id].waiting)
@@ -94,7 +95,7 @@ def _reasons(state: State, job: Job) -> list[Reason]:
 
 
 def _blocked(state: State, job: Job) -> Reason | None:
-    """What keeps all of the job's unstarted tasks back, whatever slots are free."""
+    """Return the reason that keeps all unstarted tasks of the job waiting beside free slots; None if nothing does."""
     unstarted = len(state.fresh[job.id]) + len(state.index.pools[job.id].waiting)
     if job.is_computed:
         return None
@@ -126,7 +127,7 @@ def _held(state: State, job: Job) -> Reason:
 
 
 def _chained(state: State, job: Job, ended: Mapping[int, JobState]) -> list[Reason]:
-    """Whom it waits for, outside the grid: those first for whom somebody has to do something."""
+    """Return the jobs that a job waits for outside the grid; first those about which somebody has to do something."""
     reasons = [_leader(state, number, ended) for number in job.waiting_for]
     reasons.sort(key=lambda reason: (reason.code != "waits_in_vain", reason.job or 0))
     if len(reasons) > _MOST_LEADERS:
@@ -215,7 +216,7 @@ def _size(job: Job) -> str:
 
 
 def spoken(seconds: float) -> str:
-    """``45 s``, ``40 min``, ``2.5 h``."""
+    """Return a duration for people, as ``45 s``, ``40 min`` or ``2.5 h``."""
     if seconds < 120:
         return f"{seconds:.3g} s"
     return f"{seconds / 60:.3g} min" if seconds < 7200 else f"{seconds / 3600:.3g} h"

@@ -1,4 +1,4 @@
-"""Why a worker does what it does, or nothing: one sentence for people, counted reasons for programs."""
+"""Explanations of what a worker is doing, or why it is idle: one sentence for people, reasons for programs."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def _state(worker: Worker) -> str:
 
 
 def _reasons(state: State, worker: Worker) -> list[Reason]:
-    """What matters most first."""
+    """Return the reasons, the most important first."""
     reasons = [_presence(state, worker)] if worker.session is None or worker.draining else []
     reasons += _running(state, worker)
     if worker.is_available:
@@ -86,7 +86,7 @@ def _withheld(worker: Worker) -> list[Reason]:
 
 
 def _idle(state: State, worker: Worker) -> Reason:
-    """Why slots of it are free."""
+    """Return the reason why slots of the worker are free."""
     free = state.index.room.free_slots(worker)
     idle = f"{counted(free, 'slot')} free: "
     waiting = {key: len(arrivals) for key, arrivals in state.index.ready.items()}

@@ -1,5 +1,6 @@
-"""The jobs in the grid in the order in which the policy comes to them, and what holds each; after them those that
-wait outside it for others to succeed.
+"""Jobs in the order in which the policy comes to them, with what holds each.
+
+Jobs that wait outside the grid for others to succeed come last.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from loopline_shared.rest.columns import QueuedJob
 
 
 def queue(state: State) -> list[QueuedJob]:
-    """All that are not over: O(n log n), for people."""
+    """Return all jobs that are not over: O(n log n), for people."""
     inside = [QueuedJob(id=job.id, held_by=_holder(state, job)) for job in _in_turn(state)]
     return [*inside, *(QueuedJob(id=job, waiting_for=list(others)) for job, others in state.index.waiting.each())]
 
@@ -27,7 +28,7 @@ def _in_turn(state: State) -> list[Job]:
 
 
 def _holder(state: State, job: Job) -> int | None:
-    """The job that keeps its last task back, of several the one that came first, as explain says."""
+    """Return the job that holds this one, the first to come if there are several; None if it is not held."""
     if not state.index.is_held(job):
         return None
     first = state.index.hold.first(job.arrival, job.weight)

@@ -1,4 +1,4 @@
-"""At random (an alternative of dynamic-load.md): each task to any worker that can take it."""
+"""At random: each task goes to any worker that can take it. An alternative of docs/design/dynamic-load.md."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A job's startable tasks in the order of their sizes, for those who look for the largest that is small enough."""
+"""Startable tasks of a job by size, to find the largest that is small enough."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class BySize:
 
     @property
     def work(self) -> float:
-        """Work of all startable tasks together, in reference CPU-seconds."""
+        """Return the work of all startable tasks together, in reference CPU-seconds."""
         return self._micro / _MICRO
 
     def place(self, number: int, startable: bool) -> None:

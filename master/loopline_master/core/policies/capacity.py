@@ -1,4 +1,4 @@
-"""How much all workers deliver together, and how fast one must be to belong to the faster half of that."""
+"""The speed that a worker needs to belong to the faster half of all that workers deliver together."""
 
 from __future__ import annotations
 

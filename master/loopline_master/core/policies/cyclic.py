@@ -1,4 +1,4 @@
-"""Cyclic (an alternative of dynamic-load.md): workers take turns, in the order of their names."""
+"""Cyclic: workers take turns, in the order of their names. An alternative of docs/design/dynamic-load.md."""
 
 from __future__ import annotations
 

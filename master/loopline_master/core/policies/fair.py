@@ -2,7 +2,7 @@
 
 Jobs are served in the order in which fair sharing would finish them. A worker serves the first job whose end it
 does not delay, so that slow ones work for jobs further back; a straggler is copied only if that is worth a lot.
-The source is fair-hold.md; what was tried beside it, and what came of it, is in docs/policies.md.
+The source is docs/design/fair-hold.md; what was tried beside it, and what came of it, is in docs/policies.md.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Fair(WorkerFirst):
 
 
 class _Turn:
-    """One worker, and the requirement classes it serves.
+    """The turn of one worker, with the requirement classes it serves.
 
     ``is_barred``: it could not take the best task because it has an attempt of it already; another worker could.
     """

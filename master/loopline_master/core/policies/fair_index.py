@@ -101,11 +101,11 @@ class FairIndex:
                 passed_over = entry
 
     def keys_met(self, worker: Worker) -> Sequence[Key]:
-        """Requirement classes that the worker serves as it is now; of one slot if it is busy."""
+        """Return the requirement classes that the worker serves now; those of one slot if it is busy."""
         return self.view.index.demand.served_in(self.view.index.room.free_slots(worker) or 1, worker.name)
 
     def keys(self) -> set[Key]:
-        """Requirement classes of all jobs for which anything could be done."""
+        """Return the requirement classes of all jobs for which anything could be done."""
         return self.ready.keys() | self.tails.keys()
 
     def in_turn(self, keys: Sequence[Key], *families: Families, most: int) -> Iterator[Job]:
@@ -115,7 +115,7 @@ class FairIndex:
             yield self.view.index.live[arrival]
 
     def unassigned(self, job: Job) -> float:
-        """Work of the job's tasks that wait to be started, the held one included; reference CPU-seconds."""
+        """Return the work of the job's tasks still to be started, the held one included, in reference CPU-seconds."""
         by_size = self.sizes[job.id]
         if by_size is not None:
             return by_size.work
@@ -144,7 +144,7 @@ class FairIndex:
         return [self._alive(job.task_id(number))[0] for _, number in (order[0], order[-1])]
 
     def left(self, job: Job, attempt: Attempt) -> float:
-        """Seconds that an attempt of the job is expected to take still."""
+        """Return the seconds that an attempt of the job is expected to take still."""
         return measure.left_of(self.view.grid, job, self.view.workers[attempt.worker], attempt)
 
     def _alive(self, task: TaskId) -> list[Attempt]:
@@ -178,7 +178,7 @@ def _merged(turns: Sequence[Iterable[Turn]]) -> Iterable[Turn]:
 
 
 def _differing_sizes(job: Job) -> list[float]:
-    """Return the sizes of all the job's tasks, the mean for those that have none; nothing if all are equal."""
+    """Return the sizes of all the job's tasks, with the mean where one is missing; an empty list if all are equal."""
     given = [task.size for task in job.spec.tasks or () if task.size is not None]
     if not given or (len(given) == job.task_count and min(given) == max(given)):
         return []

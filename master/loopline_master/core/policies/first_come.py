@@ -1,4 +1,7 @@
-"""First come, first served (the no-passing paper, section 2.1): tasks in the order of submission, no replicas."""
+"""First come, first served (the no-passing paper, section 2.1): tasks start in the order of submission.
+
+No task has replicas.
+"""
 
 from __future__ import annotations
 

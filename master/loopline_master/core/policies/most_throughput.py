@@ -1,4 +1,6 @@
-"""Most throughput (an alternative of dynamic-load.md): each task where it adds most to what is done a second.
+"""Most throughput: each task goes where it adds most to the work done a second.
+
+It is an alternative of docs/design/dynamic-load.md.
 
 A worker's slots deliver its speed, shared by what it has in hand: the next task gets that, so that a fast free worker
 comes before a slow one, and a fast one that has a few in hand before a slow one that has many.

@@ -1,4 +1,4 @@
-"""What a policy is to the scheduler: a source of proposals, registered under a name."""
+"""Policy: the scheduler's source of proposals, registered under a name."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from loopline_master.core.state import PolicyIndex
 
 @dataclass(slots=True)  # not frozen: one is made for each attempt
 class Placement:
-    """A proposal: an attempt at this task on this worker, to start there or, if all its slots are busy, to wait."""
+    """A proposal: an attempt at this task on this worker, which is prefetched if all slots there are busy."""
 
     job: int
     task: int

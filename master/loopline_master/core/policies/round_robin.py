@@ -1,4 +1,4 @@
-"""No-passing round robin with task replication (the no-passing paper, Figure 1): the default.
+"""Round robin with task replication, from Figure 1 of the no-passing paper: the default.
 
 Jobs take turns; within a job its tasks take turns. When the round comes back to a task that is still running
 somewhere, it is given a replica elsewhere. A job whose turn falls on its held last task has spent its turn.
@@ -45,7 +45,7 @@ def _next_in_round(view: View, worker: Worker) -> Placement | None:
 
 
 def _next_to_wait(view: View, worker: Worker) -> Placement | None:
-    """Return the next task to start of the first job in the round: if it may not wait, no other passes it."""
+    """Return the next task to start of the first job in the round; None if it may not be prefetched."""
     job = next(view.jobs_to_start(worker, after=view.grid.pointer), None)
     task = view.first_startable(job, worker, after=job.cursor) if job is not None else None
     return Placement(job.id, task, worker.name) if job is not None and task is not None else None

@@ -1,4 +1,7 @@
-"""Shortest queue (an alternative of dynamic-load.md): each task to the worker with the fewest in hand, a slot."""
+"""Shortest queue: each task goes to the worker with the fewest attempts a slot.
+
+It is an alternative of docs/design/dynamic-load.md.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ from loopline_master.core.policies.worker_index import Candidate, ReadyTask
 
 @register("shortest-queue")
 class ShortestQueue(TaskFirst):
-    """The cost of a worker is the number of attempts that each of its slots has in hand."""
+    """The cost of a worker is its number of attempts for each slot."""
 
     def cost(self, view: View, task: ReadyTask, candidate: Candidate) -> float:
         return candidate.rank

@@ -1,8 +1,8 @@
-"""Space partitioning (the no-passing paper, section 2.2): workers divided evenly among the jobs, no replicas.
+"""Space partitioning (the no-passing paper, section 2.2): workers divided evenly among the jobs.
 
 Whoever comes or goes has the workers cut anew: those of each type (the paper's PC types: one processor model, able
 to run the same jobs) into groups of ceil(workers / jobs), the i-th group for the i-th job by arrival. A worker
-serves only its owner, so it idles in its owner's tail.
+serves only its job, so it idles in that job's tail; no task has replicas.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from loopline_master.core.policies.worker_first import WorkerFirst
 
 @register("space-partition")
 class SpacePartition(WorkerFirst):
-    """The first task to start of the job that owns the worker; nothing waits at busy workers."""
+    """The first task to start of the job that owns the worker; nothing is prefetched."""
 
     prefetches = False
 

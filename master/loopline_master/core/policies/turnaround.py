@@ -1,10 +1,13 @@
-"""Least expected turnaround (dynamic-load.md): each task goes where it would be done first, be it to wait there.
+"""Least expected turnaround: each task goes where it would be done first, even if it has to wait there.
+
+The source is docs/design/dynamic-load.md.
 
     T_j = J_a / c_j + D_j + W_j + R_j
 
 J_a is the task's work, as given or predicted, c_j the worker's measured speed less what its owner takes, as last
-heard, D_j the network's delay. W_j and R_j, what the worker has in hand and what was sent to it since, are one here:
-the time until a slot of it falls free, and what waits there already. Among the least, one is chosen at random.
+reported, D_j the network's delay. W_j and R_j, the work that the worker has and what was sent to it since, are one
+here: the time until a slot of it falls free, and the work prefetched there already. Among the least, one is chosen
+at random.
 """
 
 from __future__ import annotations

@@ -92,7 +92,7 @@ class View:
         return self._first_elsewhere(stalled, job, worker, 0) if stalled.starts else None
 
     def next_in_queue(self, job: Job, worker: Worker, after: int) -> int | None:
-        """Return the task after ``after`` in the job's queue (the paper's Figure 1): held or not, started or not.
+        """Return the task after ``after`` in the job's queue (the paper's Figure 1), held and started ones included.
 
         The queue is kept as a circle: taking a task from the head and putting it back at the tail is moving the
         cursor. None if no task of the job could have an attempt on this worker.

@@ -47,7 +47,7 @@ class WorkerFirst(Policy):
                 yield answer
 
     def prefetch(self, view: View) -> Iterator[Proposal]:
-        """Ask for every busy worker with room."""
+        """Ask for every busy worker that may have one more task prefetched."""
         for worker in view.prefetch.workers_with_room():
             answer = self.next_task(view, worker)
             if answer is not None:

@@ -178,7 +178,7 @@ class WorkerIndex:
         for at in self._policy.places(self._view, ranked, busy=busy):
             rank, name = ranked[at]
             ties = max(1, bisect_left(ranked, (rank, _LAST)) - at)
-            candidates.append(Candidate(name, rank, each.speed, busy, ranked, at, ties))
+            candidates.append(Candidate(name, rank, each.speed, busy, ranked=ranked, at=at, ties=ties))
         return candidates
 
     def _drawn(self, task: ReadyTask, found: list[Candidate]) -> str | None:
@@ -276,7 +276,7 @@ def _memory_level(facts: Facts) -> int:
 
 
 def _most_bytes(facts: Facts) -> int:
-    """Memory that no worker of the same level exceeds."""
+    """Return the memory that no worker of the same level exceeds."""
     return int(2.0 ** ((_memory_level(facts) + 1) / _MEMORY_STEPS)) + 1
 
 

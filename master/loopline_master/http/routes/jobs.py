@@ -65,7 +65,7 @@ async def cancel_job(engine: Engine, store: Store, caller: Caller, job: JobNumbe
 
 @routes("POST /jobs/{job}/pause", USERS, declines=(409,))
 async def pause_job(engine: Engine, store: Store, caller: Caller, job: JobNumber) -> JobView:
-    """Pause a job: its running tasks finish, and no others start. It holds no other job meanwhile."""
+    """Pause a job: its running tasks go on, and no others start. Meanwhile it does not hold other jobs."""
     return await _steer(engine, store, caller, JobPaused(job))
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from sqlalchemy import Row, func, select
 
 from loopline_master.store.tables import attempts, jobs
-from loopline_shared.rest.bodies import Ledger
+from loopline_shared.rest.bodies import JobAccounting
 
 _late = (attempts.c.job == jobs.c.id, attempts.c.late)  # few: there is an index for them
 LATE = (
@@ -19,9 +19,9 @@ LATE = (
 """Columns to be selected with a job's row: CPU time of late results, and what had been assumed of them."""
 
 
-def accounting_of(job: Row[Any]) -> Ledger:
-    """Return the ledger of a job from its row."""
-    return Ledger(
+def accounting_of(job: Row[Any]) -> JobAccounting:
+    """Return the accounting of a job from its row."""
+    return JobAccounting(
         useful_cpu_s=job.useful_cpu_ms / 1000,
         replicated_cpu_s=job.replicated_cpu_ms / 1000,
         won_cpu_s=job.won_cpu_ms / 1000,

@@ -80,7 +80,7 @@ class JobQueries:
         return page.model_copy(update={"live": LiveTotals(**totals._mapping)})
 
     async def view(self, job: int) -> JobView | None:
-        """Return a job but for its spec, which may be large; None if there is no such job."""
+        """Return a job without its spec, which may be large; None if the job is unknown."""
         row = await self._read(lambda connection: connection.execute(_ONE, {"of_job": job}).one_or_none())
         return None if row is None else JobView(**_fields(row))
 
@@ -126,7 +126,7 @@ def _page(rows: Sequence[Row[Any]], limit: int, key: Callable[[Row[Any]], object
 
 
 def state_of_absent(job: Row[Any]) -> TaskState:
-    """Return the state of a job's tasks that have no row. They were never started."""
+    """Return the state of those tasks of a job that have no row: they were still to be started."""
     return TaskState.QUEUED if job.departure is None else TaskState.CANCELLED
 
 

@@ -101,7 +101,7 @@ class JobResults:
                 yield each
 
     async def next(self) -> list[tuple[str, TaskResult]]:
-        """Return some of the results that are there by now; an empty list if there are no more yet."""
+        """Return some of the results stored by now; an empty list if all of them were returned before."""
         of_job, asked = {"of_job": self._job}, _which(self._job, self.last, CHUNK)
 
         def work(connection: Connection) -> tuple[bool, JobSpec | None, Sequence[Row[Any]]]:

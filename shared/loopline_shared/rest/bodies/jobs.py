@@ -20,7 +20,7 @@ class Counts(Body):
     cancelled: int = 0
 
 
-class Ledger(Body):
+class JobAccounting(Body):
     """CPU seconds that a job took: the sum of useful, wasted and lost ones, each including those of replicas."""
 
     useful_cpu_s: float = 0.0  # by attempts whose results count
@@ -65,7 +65,7 @@ class JobView(Body):
     entered_at: float | None = None  # when it (last) entered the grid
     waiting_for: list[int] = Field(default=[])  # jobs that have yet to succeed before it enters the grid
     mismatches: int = 0  # tasks of which two results differ
-    ledger: Ledger = Ledger()
+    ledger: JobAccounting = JobAccounting()
     eta: Eta | None = None
     eta_note: str = ""  # reason for a missing ETA
 

@@ -131,7 +131,7 @@ class QueueingWorld:
         part, packet_bytes = self._scenario.network(site, server), self._scenario.packet_kb * KB
         mean = part.traffic_bytes_s
         rate = part.traffic.rate(mean, stream(self._seed, "traffic", site, server, way))
-        others = Packets(rate, mean, packet_bytes, part.sizes, self._seed, "packets", site, server, way)
+        others = Packets(rate, mean, packet_bytes, part.sizes, self._seed, name=("packets", site, server, way))
         return PacketNetwork(others, part.bandwidth_kb_s * KB, part.places(self._scenario.packet_kb), packet_bytes)
 
     def _line(self, client: ClientPart, way: str) -> PacketQueue:

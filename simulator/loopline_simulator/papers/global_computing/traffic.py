@@ -160,7 +160,9 @@ def _unusable(file: str, why: str, hint: str = "") -> LooplineError:
 class Packets:
     """Foreign packets of a network, window by window."""
 
-    def __init__(self, rate: Rate, mean_rate: float, packet_bytes: float, law: Any, seed: int, *name: str) -> None:
+    def __init__(
+        self, rate: Rate, mean_rate: float, packet_bytes: float, law: Any, seed: int, name: tuple[str, ...]
+    ) -> None:
         self._rate, self._packet_bytes, self._law = rate, packet_bytes, law
         self._seed, self._name = seed, name
         often = mean_rate / packet_bytes
