@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from loopline_master import invariant_sampler
-from loopline_master.core.index.intervals import Ranges
+from loopline_master.core.index.intervals import IntervalSet
 from loopline_master.core.scheduler import Scheduler
 from loopline_master.core.state import State
 from tests.api.bench import Bench, until
@@ -35,7 +35,7 @@ async def test_samples_of_a_sound_scheduler_find_nothing(master: Bench) -> None:
 
 
 def a_task_that_was_never_started_is_forgotten(state: State, job: int) -> None:
-    state.fresh[job] = Ranges()
+    state.fresh[job] = IntervalSet()
 
 
 def a_slot_is_counted_twice(state: State, job: int) -> None:

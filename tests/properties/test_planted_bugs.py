@@ -11,7 +11,7 @@ from hypothesis.stateful import run_state_machine_as_test
 from loopline_master.core import lifecycle, reconcile
 from loopline_master.core.entities import Attempt
 from loopline_master.core.index import attempts
-from loopline_master.core.index.dependents import Waiting
+from loopline_master.core.index.dependents import Dependents
 from loopline_master.core.index.index import Index
 from loopline_master.core.rules import quorum
 from loopline_master.core.rules.hold import HoldIndex
@@ -36,8 +36,8 @@ HUNT = settings(
 def hold_ignores_ties(patch: Patch) -> None:
     """Found by the audit of the rows alone: the invariants, which would see it sooner, look away."""
     patch.setattr(grid_world, "check", lambda grid: None)
-    original = HoldIndex.witness
-    patch.setattr(HoldIndex, "witness", lambda self, arrival, weight: original(self, arrival, weight * (1 - 1e-12)))
+    original = HoldIndex.blocker
+    patch.setattr(HoldIndex, "blocker", lambda self, arrival, weight: original(self, arrival, weight * (1 - 1e-12)))
 
 
 def hold_is_dropped_after_restore(patch: Patch) -> None:
@@ -85,7 +85,7 @@ def slots_of_what_is_cancelled_are_given_away_while_it_runs(patch: Patch) -> Non
 
 
 def nobody_is_released(patch: Patch) -> None:
-    patch.setattr(Waiting, "followers", lambda self, job: [])
+    patch.setattr(Dependents, "followers", lambda self, job: [])
 
 
 reached = quorum.decides

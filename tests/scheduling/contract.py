@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from loopline_master.core.effects import Effects
 from loopline_master.core.entities import LIVE, UNRELEASED, UNSEATED, Attempt, Job
 from loopline_master.core.events import Event, JobCancelled, JobPaused, JobResumed, WorkerDrained, WorkerUndrained
-from loopline_master.core.index.requirements import demand_of, meets
+from loopline_master.core.index.requirements import meets, requirement_class_of
 from loopline_master.core.policies import REGISTRY
 from loopline_master.core.scheduler import Scheduler
 from loopline_shared.model import AttemptState, Outcome, TaskId
@@ -60,12 +60,13 @@ class Watched(Grid):
         assert not job.paused, f"{attempt.id} of a paused job was started"
         assert worker.session is not None, f"{attempt.id} was started on {worker.name}, which is away"
         assert not worker.draining, f"{attempt.id} was started on {worker.name}, which is draining"
-        assert meets(worker.facts, demand_of(job.spec.requires)), f"{attempt.id}: {worker.name} cannot run it"
+        requirement_class = requirement_class_of(job.spec.requires)
+        assert meets(worker.facts, requirement_class), f"{attempt.id}: {worker.name} cannot run it"
         if attempt.is_queued:
             self._may_wait(attempt, [a for a in held if a.is_queued])
         if worker.probation_until is not None:
             others = [w for w in self.store.workers.values() if w.is_trusted and w.offered >= attempt.slots]
-            able = [w.name for w in others if meets(w.facts, demand_of(job.spec.requires))]
+            able = [w.name for w in others if meets(w.facts, requirement_class)]
             assert not able, f"{attempt.id} was started on {worker.name}, which is on probation, beside {able}"
         taken = sum(a.slots for a in held if a.state not in (AttemptState.LOST, *UNSEATED))
         assert taken <= worker.offered, (

@@ -12,6 +12,8 @@ from typing import Any
 
 from hypothesis import HealthCheck, settings
 
+from loopline_master.core.checks.invariants import check
+from loopline_master.core.checks.sampled_invariants import check_job, check_worker
 from loopline_master.core.effects import Declined, Effects, Reply, Submitted
 from loopline_master.core.entities import Attempt, Job, Task
 from loopline_master.core.events import (
@@ -25,8 +27,6 @@ from loopline_master.core.events import (
     WorkerLeft,
     WorkerReported,
 )
-from loopline_master.core.invariants import check
-from loopline_master.core.sampled_invariants import check_job, check_worker
 from loopline_master.core.scheduler import Scheduler
 from loopline_shared.model import AttemptId, Facts, Held, JobState, Load, Outcome, Result, TaskId
 from loopline_shared.protocol.attempt_ranges import ranges_of

@@ -33,7 +33,7 @@ def jobs(view: View) -> list[Job]:
 
 def workers(view: View) -> list[Worker]:
     """Return all that are available, by name."""
-    return [view.workers[name] for name in sorted(view.index.demand.available)]
+    return [view.workers[name] for name in sorted(view.index.requirements.available)]
 
 
 def wishes_for_what_is_not_there(view: View) -> Iterator[Placement]:

@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from loopline_master.core.estimates.measure import speed_of
-from loopline_master.core.index.intervals import Ranges
-from loopline_master.core.index.virtual_time import Tags
-from loopline_master.core.policies.by_size import BySize
-from loopline_master.core.policies.capacity import Capacity
+from loopline_master.core.index.by_size import BySize
+from loopline_master.core.index.capacity import Capacity
+from loopline_master.core.index.intervals import IntervalSet
+from loopline_master.core.index.virtual_time import VirtualTime
 from loopline_shared.model import AttemptId, Outcome, TaskId
 from loopline_shared.spec import JobSpec, TaskSpec
 from tests.scheduling.driver import PATIENT, Grid, facts, result
@@ -28,7 +28,7 @@ sizes = st.lists(st.sampled_from([1.0, 2.0, 2.0, 3.5, 10.0]), min_size=1, max_si
 def test_by_size_finds_the_largest_that_is_small_enough(sizes: list[float], data: st.DataObject) -> None:
     numbers = st.integers(1, len(sizes))
     index, startable = BySize(sizes), set(data.draw(st.sets(numbers)))
-    index.place_all(Ranges.of(startable))
+    index.place_all(IntervalSet.of(startable))
     for number, present in data.draw(st.lists(st.tuples(numbers, st.booleans()))):
         index.place(number, present)
         startable = startable | {number} if present else startable - {number}
@@ -57,7 +57,7 @@ def test_capacity_is_halved_at_the_median_speed(changes: list[tuple[str, float, 
 
 @given(tags=st.lists(st.integers(1, 50), max_size=10), clock=st.integers(0, 30), work=st.integers(1, 400))
 def test_the_clock_shares_work_among_the_tags_ahead(tags: list[int], clock: int, work: int) -> None:
-    index = Tags()
+    index = VirtualTime()
     for job, tag in enumerate(tags):
         index.put(job, float(tag))
     expected, left = float(clock), float(work)
@@ -234,7 +234,7 @@ def test_it_decides_from_rows_alone(seed: int) -> None:
         grid.report(name, result(attempt, wall_s=chance.random() * 9))
         twin = type(grid.scheduler)(grid.store.snapshot())
         twin.set_policy(grid.settings)
-        assert twin.state.own == grid.scheduler.state.own
+        assert twin.state.policy_index == grid.scheduler.state.policy_index
 
 
 # --- what once went wrong ---------------------------------------------------------------------------------------

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from loopline_master.core.index.requirements import demand_of, meets
-from loopline_master.core.runs import Runs
+from loopline_master.core.assign.runs import Runs
+from loopline_master.core.index.requirements import meets, requirement_class_of
 from loopline_shared.model import AttemptId, Function
 from loopline_shared.spec import JobSpec, Requirements
 from loopline_shared.sweep import Sweep
@@ -25,9 +25,9 @@ def of_function(**more: Any) -> dict[str, Any]:
 
 @pytest.mark.parametrize(("offered", "fits"), [("3.11", True), ("3.12", False), (None, False)])
 def test_a_function_runs_where_its_python_is(offered: str | None, fits: bool) -> None:
-    key = demand_of(Requirements(python="3.11"))
+    key = requirement_class_of(Requirements(python="3.11"))
     assert meets(replace(facts(), functions=offered), key) is fits
-    assert meets(facts(), demand_of(Requirements()))
+    assert meets(facts(), requirement_class_of(Requirements()))
 
 
 def test_a_job_waits_for_a_worker_of_its_python() -> None:

@@ -51,7 +51,7 @@ class HoldMachine(RuleBasedStateMachine):
             for weight in (0.5, 1.0, 2.0, UNKNOWN_WEIGHT):
                 holders = [a for a, w in ordered if a < arrival and w <= weight]
                 assert self.index.predecessors(arrival, weight) == holders
-                assert self.index.witness(arrival, weight) == (holders[-1] if holders else None)
+                assert self.index.blocker(arrival, weight) == (holders[-1] if holders else None)
                 assert self.index.first(arrival, weight) == (holders[0] if holders else None)
 
     @invariant()

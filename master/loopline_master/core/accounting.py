@@ -1,8 +1,8 @@
-"""What became of a job's CPU time: whole milliseconds on the job, so that sums depend on no order.
+"""Accounting of a job's CPU time, in whole milliseconds on the job, so that sums depend on no order.
 
-Useful, wasted and lost time make up all that is known. What an attempt took that nobody will hear of again is taken
-to be the time for which its worker was heard of, until a result says better (one that comes when the attempt is
-forgotten is put right where it is read: store/queries/accounting_queries.py).
+Useful, wasted and lost time add up to all that is known. An attempt of which no result has come is assumed to have
+run for as long as its worker reported, until a result says better. (A result that comes after the attempt was
+forgotten is corrected where it is read: store/queries/accounting_queries.py.)
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ def ms_of(seconds: float) -> int:
 
 
 def assume_lost(job: Job, attempt: Attempt, worker: Worker) -> None:
-    """Nobody knows what it took."""
+    """Count the time of an attempt as lost, from its start to the last Report of its worker."""
     if attempt.started_at is not None and not attempt.assumed_cpu_ms:
         attempt.assumed_cpu_ms = ms_of(max(0.0, (worker.reported_at or 0.0) - attempt.started_at))
         _charge(job, attempt, attempt.assumed_cpu_ms)
         job.lost_cpu_ms += attempt.assumed_cpu_ms
 
 
-def take_back(job: Job, attempt: Attempt) -> None:
-    """It is at work still, or its result is here."""
+def undo_assumed_loss(job: Job, attempt: Attempt) -> None:
+    """Undo ``assume_lost``: the attempt is still running, or its result has come."""
     _charge(job, attempt, -attempt.assumed_cpu_ms)
     job.lost_cpu_ms -= attempt.assumed_cpu_ms
     attempt.assumed_cpu_ms = 0
 
 
 def enter(job: Job, task: Task, attempt: Attempt, outcome: Outcome) -> None:
-    """An attempt has ended and will not be voted on: with its task as it is now."""
+    """Count the CPU time of an attempt that has ended, by its outcome and the present state of its task."""
     ms = ms_of(attempt.cpu_s)
     _charge(job, attempt, ms)
     if attempt.accepted:
@@ -46,24 +46,27 @@ def enter(job: Job, task: Task, attempt: Attempt, outcome: Outcome) -> None:
 
 
 def enter_vote(job: Job, attempt: Attempt) -> int:
-    """What the result took, which counts only when its task has been decided."""
+    """Return the CPU time of a vote; the job counts it by outcome once its task is decided."""
     ms = ms_of(attempt.cpu_s)
     _charge(job, attempt, ms)
     return ms
 
 
 def is_extra(attempt: Attempt) -> bool:
-    """A replica to be quicker or safer, not one that a quorum needs."""
+    """True if the attempt is a replica for speed or safety, not one that a quorum needs."""
     return attempt.replica and not attempt.asked
 
 
 def budget_left(job: Job, reserved_ms: int) -> bool:
-    """Whether the job may have another replica; ``reserved_ms``: what those at work are expected to take."""
+    """True if the job's budget allows another replica.
+
+    ``reserved_ms`` is what the replicas that are running are expected to take.
+    """
     return job.budget_s is None or job.replicated_cpu_ms + reserved_ms < ms_of(job.budget_s)
 
 
 def expected_ms(attempt: Attempt) -> int:
-    """What it is expected to take of its job's budget for replicas."""
+    """Return the part of its job's replica budget that the attempt is expected to use."""
     return ms_of(attempt.expected_s) if is_extra(attempt) else 0
 
 

@@ -1,4 +1,4 @@
-"""What follows from a step: rows to keep, answers, and frames to send once the rows are on disk."""
+"""Effects of a step: rows to store, replies, and frames to send once the rows are on disk."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Submitted:
 
 @dataclass(frozen=True, slots=True)
 class Declined:
-    """The request could not be carried out; nothing changed. ``status`` is HTTP's."""
+    """Reply to a request that was refused and changed nothing. ``status`` is HTTP's."""
 
     status: int
     code: str

@@ -1,5 +1,4 @@
-"""The scheduler's entities. What they hold is what the store keeps: one row each, a column for each field that they
-are made with.
+"""The scheduler's entities. Each is stored as one row, with a column for each field of its constructor.
 
 Everything else the scheduler knows is an index (index.py): a function of these, never of history.
 """
@@ -12,8 +11,8 @@ from typing import Annotated
 
 from pydantic import Field, SkipValidation
 
+from loopline_master.core.assign.runs import Runs
 from loopline_master.core.estimates.program_key import ProgramKey, key_of
-from loopline_master.core.runs import Runs
 from loopline_shared.model import (
     AttemptId,
     AttemptState,
@@ -64,7 +63,7 @@ UNKNOWN_WEIGHT = 1e300
 
 @dataclass(slots=True)
 class Grid:
-    """What belongs to no single job: counters, and the round's pointer."""
+    """Counters of the whole grid, and the pointers of policies that take turns."""
 
     next_job: int = 1
     sequence: int = 0  # counts arrivals and departures of jobs together, so that they can be ordered
@@ -138,12 +137,12 @@ class Job:
 
     @property
     def weight(self) -> float:
-        """Its size where sizes are compared: unknown is larger than any."""
+        """Size of the job in comparisons; an unknown size is larger than any other."""
         return UNKNOWN_WEIGHT if self.size is None else self.size
 
     @property
     def is_live(self) -> bool:
-        """It is in the grid."""
+        """True if the job is in the grid."""
         return self.state in _LIVE_JOB
 
     @property
@@ -152,18 +151,18 @@ class Job:
 
     @property
     def is_computed(self) -> bool:
-        """All its tasks are over."""
+        """True if all tasks of the job have succeeded or failed."""
         return self.succeeded + self.failed == self.task_count
 
     @property
     def is_exempt(self) -> bool:
-        """While paused or stalled a job holds nobody back."""
+        """True if the job is paused or stalled: meanwhile it holds no other back."""
         return self.paused or self.stalled
 
 
 @dataclass(frozen=True, slots=True)
 class Vote:
-    """What an attempt at a task brought, to be compared with what others bring."""
+    """The digest of an attempt's result, to be compared with those of other attempts."""
 
     attempt: int
     worker: str
@@ -173,7 +172,7 @@ class Vote:
 
 @dataclass(slots=True)
 class Task:
-    """Kept from the first start on: a task never started is only a number (Index.fresh)."""
+    """A task that has been started; one that never was is only a number (State.fresh)."""
 
     job: int
     number: int
@@ -200,17 +199,17 @@ class Task:
 
     @property
     def agreeing(self) -> int:
-        """How many of its results agree, at best."""
+        """The largest number of its results that agree."""
         return max(Counter(vote.digest for vote in self.votes).values(), default=0)
 
     @property
     def setbacks(self) -> int:
-        """Attempts that failed by its own doing, and results that others contradict."""
+        """Number of its attempts that failed by its own doing, and of its results that others contradict."""
         return self.failures + len(self.votes) - self.agreeing
 
     @property
     def is_dangerous(self) -> bool:
-        """Agents died so often while it ran, on two workers at least, that it is not tried again."""
+        """True if so many agents died while the task ran, on at least two workers, that it is not tried again."""
         return len(self.took_down) >= MAX_TAKEN_DOWN and len(set(self.took_down)) > 1
 
 
@@ -254,34 +253,34 @@ class Attempt:
 
     @property
     def since(self) -> float:
-        """When it began, as far as is known; one that waits begins at any moment."""
+        """Time at which the attempt began, as far as is known; a prefetched one may begin at any moment."""
         return self.dispatched_at + self.waited_s
 
     @property
     def is_queued(self) -> bool:
-        """It waits at its worker for a slot, and may be taken back at no cost: nothing of it ran."""
+        """True if the attempt is prefetched: it waits at its worker for a slot and can be retracted without loss."""
         return self.state is AttemptState.PREFETCHED
 
     @property
     def is_seated(self) -> bool:
-        """It takes up its slots."""
+        """True if the attempt takes up slots of its worker."""
         return self.state in SEATED
 
     @property
     def is_over(self) -> bool:
-        """Neither does it occupy slots, nor may it come back: the scheduler forgets it."""
+        """True if the attempt has ended for good, so that the scheduler forgets it."""
         return self.ended_at is not None
 
     @property
     def stands_still(self) -> bool:
-        """As its worker said last; also of one that is being cancelled."""
+        """True if its worker last reported it frozen; an attempt that is being cancelled may be frozen, too."""
         return bool(self.freezes) and self.freezes[-1][1] is None
 
     def freeze(self, now: float) -> None:
         self.freezes = (*self.freezes, (now, None))[-MAX_FREEZES:]
 
     def thaw(self, now: float) -> None:
-        """It moves again, or is no longer there to stand still."""
+        """End the present freeze, if any: the attempt was thawed, or has ended."""
         if self.stands_still:
             self.freezes = (*self.freezes[:-1], (self.freezes[-1][0], now))
 
@@ -315,13 +314,13 @@ class Worker:
 
     @property
     def is_trusted(self) -> bool:
-        """It takes its part: it is there, lends slots, and is not on probation."""
+        """True if the worker is available, offers slots and is not in quarantine."""
         return self.is_available and self.offered > 0 and self.probation_until is None
 
 
 @dataclass(slots=True)
 class Program:
-    """What is known of the runs of one user's program: an entry of the job database (docs/design/dynamic-load.md)."""
+    """Past runs of one user's program: an entry of the job database (docs/design/dynamic-load.md)."""
 
     owner: str
     name: str  # of the jobs ...
@@ -335,7 +334,7 @@ class Program:
     recorded: float | None = None  # work of one task, as it was last taken for a job's size
     works: list[float] = field(init=False, repr=False, compare=False)  # of the window, the least first ...
     wholes: list[float] = field(init=False, repr=False, compare=False)  # ... and without the shares that they had
-    foreseen: Prediction | None = field(default=None, init=False, repr=False, compare=False)  # from the window
+    predicted: Prediction | None = field(default=None, init=False, repr=False, compare=False)  # from the window
     key: ProgramKey = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:

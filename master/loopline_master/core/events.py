@@ -1,4 +1,4 @@
-"""What may happen to the grid. Everything the scheduler ever learns is one of these, and each is logged."""
+"""Events: all that the scheduler ever learns. Each is logged."""
 
 from __future__ import annotations
 
@@ -52,8 +52,10 @@ class JobResumed:
 
 @dataclass(frozen=True, slots=True)
 class JobRetried:
-    """A failed or cancelled job is to be completed. It may have left the scheduler's memory long ago, so the
-    event brings its row, the rows of its unsuccessful tasks, and which tasks succeeded (half-open ranges).
+    """A failed or cancelled job is to be completed.
+
+    The scheduler may have forgotten it long ago. The event therefore brings its row, the rows of its unsuccessful
+    tasks, and half-open ranges of the tasks that succeeded.
     """
 
     job: Job
@@ -118,7 +120,7 @@ Event = (
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """What one step was given: the unit of the event log."""
+    """The events and the time that one step was given: the unit of the event log."""
 
     now: float
     events: list[Annotated[Event, Field(discriminator="kind")]] = field(default_factory=list)

@@ -1,4 +1,4 @@
-"""What becomes of jobs, tasks and attempts: the verbs that reconciling, planning and requests are made of.
+"""Transitions of jobs, tasks and attempts, from which reconciling, placing and requests are built.
 
 First result wins: it ends its task, and every other attempt of the task is cancelled. A task's own failure
 uses up one of its job's ``max_attempts``; the loss of a worker or its owner's claim uses up nothing. Agents that
@@ -20,8 +20,9 @@ QUEUED_JOB, SUCCESS = JobState.QUEUED, Outcome.SUCCEEDED
 
 
 def start_attempt(state: State, job: Job, number: int, worker: Worker, *, ahead: bool = False) -> Attempt:
-    """Dispatch a new attempt at a task; it is sent when the step's frames are put together. ``ahead``: to wait at the
-    worker for a slot.
+    """Dispatch a new attempt at a task; it is sent when the frames of the step are sealed.
+
+    ``ahead``: it is prefetched, to wait at the worker for a slot.
     """
     grid, index, task = state.grid, state.index, state.tasks.get(job.task_id(number)) or Task(job.id, number)
     is_last_fresh = not task.started and state.fresh[job.id].count == 1
@@ -36,7 +37,7 @@ def start_attempt(state: State, job: Job, number: int, worker: Worker, *, ahead:
         grid.now,
         PREFETCHED if ahead else DISPATCHED,
         measure.work_of(grid, job, number) / measure.speed_of(grid, worker),
-        job.quorum is not None and number in index.pools[job.id].asked,
+        job.quorum is not None and number in index.ready_sets[job.id].under_replicated,
     )
     grid.last_start, grid.last_worker = grid.now, worker.name
     if not task.started:
@@ -51,11 +52,11 @@ def start_attempt(state: State, job: Job, number: int, worker: Worker, *, ahead:
 
 
 def finish_attempt(state: State, attempt: Attempt, result: Result) -> None:
-    """An attempt's result is here. Nothing is decided by one whose task is over: it is kept as discarded."""
+    """Take in the result of an attempt. If its task is over, the result decides nothing and counts as discarded."""
     task, job = state.tasks[attempt.task_id], state.jobs[attempt.job]
     blamed: list[Worker] = []
     if attempt.assumed_cpu_ms:
-        accounting.take_back(job, attempt)
+        accounting.undo_assumed_loss(job, attempt)
     _record(state, attempt, result)
     has_succeeded = attempt.state is SUCCEEDED_ATTEMPT
     if not task.is_open:
@@ -78,11 +79,14 @@ def finish_attempt(state: State, attempt: Attempt, result: Result) -> None:
         state.put(task)
         reconsider_task(state, task)
     for worker in blamed:
-        _take_back_all(state, worker)
+        _retract_all(state, worker)
 
 
 def _count_result(state: State, job: Job, task: Task, attempt: Attempt) -> list[Worker]:
-    """The first result wins; under a quorum, that which completes it. Workers that are on probation because of it."""
+    """Accept the first result of a task, or the result that completes a quorum.
+
+    Return the workers that it has put into quarantine.
+    """
     is_decided, is_slow = quorum.decides(state, job, task, attempt), False
     if is_decided:
         attempt.accepted, task.winner = True, attempt.number
@@ -103,8 +107,9 @@ def _count_result(state: State, job: Job, task: Task, attempt: Attempt) -> list[
 
 
 def lose_attempt(state: State, attempt: Attempt, reason: str, *, for_good: bool) -> None:
-    """Its worker fell silent: while its task is open it may come back (adopt_attempt, finish_attempt), and has
-    not ended. Or, ``for_good``, its worker no longer has it.
+    """Mark an attempt as lost, because its worker fell silent or, ``for_good``, no longer has it.
+
+    After silence it may come back while its task is open (adopt_attempt, finish_attempt): it has not ended.
     """
     task = state.tasks[attempt.task_id]
     if attempt.state is not AttemptState.LOST:
@@ -118,12 +123,12 @@ def lose_attempt(state: State, attempt: Attempt, reason: str, *, for_good: bool)
 
 
 def adopt_attempt(state: State, attempt: Attempt) -> None:
-    """A lost attempt is still at work: it counts again if its task has room for it, else it is cancelled."""
+    """Take a lost attempt back as running; cancel it if its task has its replicas elsewhere by now."""
     task, job = state.tasks[attempt.task_id], state.jobs[attempt.job]
-    withdraw(state, task.id, "its task runs elsewhere after all")
+    retract_task(state, task.id, "its task runs elsewhere after all")
     has_room = job.max_replicas is None or state.index.attempts.alive.get(task.id, 0) < job.max_replicas
     attempt.reason = ""
-    accounting.take_back(job, attempt)
+    accounting.undo_assumed_loss(job, attempt)
     state.put(job)
     if not has_room:
         cancel_attempt(state, attempt, "replaced while it was lost")
@@ -138,13 +143,13 @@ def adopt_attempt(state: State, attempt: Attempt) -> None:
 
 
 def cancel_attempt(state: State, attempt: Attempt, reason: str) -> None:
-    """Nobody needs it any more: its cancel is sent."""
+    """Cancel an attempt that is no longer needed; the step's frames carry the cancel."""
     new = AttemptState.RETRACTING if attempt.state is PREFETCHED else AttemptState.CANCELLING
     _call_back(state, attempt, new, reason)
 
 
-def retract_attempt(state: State, attempt: Attempt, reason: str) -> None:
-    """The same of a lost one that turns out to wait at its worker: it takes up no slot."""
+def retract_lost(state: State, attempt: Attempt, reason: str) -> None:
+    """Retract a lost attempt that turns out to wait at its worker, where it takes up no slot."""
     _call_back(state, attempt, AttemptState.RETRACTING, reason)
 
 
@@ -154,27 +159,27 @@ def _call_back(state: State, attempt: Attempt, new: AttemptState, reason: str) -
     state.put(attempt)
 
 
-def withdraw(state: State, task: TaskId, reason: str) -> None:
-    """Whatever waits of the task at a worker is not to begin: it runs elsewhere, or is about to."""
+def retract_task(state: State, task: TaskId, reason: str) -> None:
+    """Retract all prefetched attempts of a task that runs elsewhere, or is about to."""
     others = state.index.attempts.of_task.get(task)
     for attempt in list(others.values()) if others else ():
         if attempt.is_queued:
             cancel_attempt(state, attempt, reason)
 
 
-def take_back(state: State, attempt: Attempt, reason: str) -> None:
-    """It waits at its worker, and will not begin there: its task is queued again, unless it runs elsewhere."""
+def retract_attempt(state: State, attempt: Attempt, reason: str) -> None:
+    """Retract a prefetched attempt; its task is queued again, unless it runs elsewhere."""
     cancel_attempt(state, attempt, reason)
     reconsider_task(state, state.tasks[attempt.task_id])
 
 
-def _take_back_all(state: State, worker: Worker) -> None:
+def _retract_all(state: State, worker: Worker) -> None:
     for attempt in list(state.index.attempts.queues.of_worker.get(worker.name, ())):
-        take_back(state, state.attempts[attempt], "its worker is on probation, and it had not begun")
+        retract_attempt(state, state.attempts[attempt], "its worker is on probation, and it had not begun")
 
 
 def close_attempt(state: State, attempt: Attempt) -> None:
-    """A cancelled attempt is gone from its worker without a result."""
+    """End a cancelled attempt that is gone from its worker without a result."""
     attempt.state = transitions.check(transitions.ATTEMPT, attempt.state, AttemptState.CANCELLED)
     attempt.ended_at = state.grid.now
     attempt.thaw(state.grid.now)
@@ -183,7 +188,10 @@ def close_attempt(state: State, attempt: Attempt) -> None:
 
 
 def complete_next(state: State) -> Job | None:
-    """Have the first job leave the grid whose tasks are all over; under order *deliver*, one that nobody holds."""
+    """Complete the first job whose tasks are all over and return it; None if there is none.
+
+    Under order *deliver* the job must not be held, either.
+    """
     if not state.index.complete:
         return None
     job = state.index.live[state.index.complete[0]]
@@ -195,8 +203,8 @@ def complete_next(state: State) -> Job | None:
 
 
 def cancel_job(state: State, job: Job) -> None:
-    """Its owner gives it up: it leaves the grid at once; its attempts are cancelled."""
-    for number in list(state.index.pools[job.id].kept):
+    """Cancel a job for its user: it leaves the grid at once, and its attempts are cancelled."""
+    for number in list(state.index.ready_sets[job.id].kept):
         task = state.tasks[job.task_id(number)]
         if task.is_open:
             _end_task(state, job, task, TaskState.CANCELLED, "the job was cancelled")
@@ -204,7 +212,7 @@ def cancel_job(state: State, job: Job) -> None:
 
 
 def reconsider_task(state: State, task: Task) -> None:
-    """After an attempt has ended without success: wait for another one, queue the task again, or fail it."""
+    """Wait for another attempt, queue the task again, or fail it, after an attempt ended without success."""
     if not task.is_open or task.id in state.index.attempts.alive:
         return
     job = state.jobs[task.job]
@@ -225,8 +233,9 @@ def _assume_lost(state: State, attempt: Attempt) -> None:
 
 
 def _learn(state: State, job: Job, attempt: Attempt) -> bool:
-    """From a task's first result; the clock of fair sharing goes on by the work that was done. Whether the worker was
-    far slower than others.
+    """Learn from the accepted result of a task, and advance virtual time by the work that was done.
+
+    Return True if the worker was far slower than others.
     """
     grid, worker = state.grid, state.workers[attempt.worker]
     eta.note(grid, job, worker, attempt)
@@ -234,7 +243,7 @@ def _learn(state: State, job: Job, attempt: Attempt) -> bool:
     job.work_done += work
     grid.work_accepted += work
     grid.tasks_accepted += 1
-    grid.virtual = state.index.tags.after(grid.virtual, work)
+    grid.virtual = state.index.virtual_time.after(grid.virtual, work)
     return _learn_of_program(state, job, worker, attempt)
 
 
@@ -255,7 +264,7 @@ def _learn_of_program(state: State, job: Job, worker: Worker, attempt: Attempt) 
 
 
 def _end_task(state: State, job: Job, task: Task, end: TaskState, reason: str = "") -> None:
-    """Nobody waits for the task any more: what runs for it is cancelled, what was lost will not come back."""
+    """End a task: its other live attempts are cancelled, and its lost ones are given up."""
     _set_task(job, task, end)
     task.finished_at = state.grid.now
     if task.votes:
@@ -291,7 +300,7 @@ def _start_task(state: State, job: Job, task: Task) -> None:
 
 
 def _release(state: State, job: Job) -> None:
-    """What kept it from completing is gone: note whom the job may now pass, and why (exempt predecessors)."""
+    """Release a job from the hold, and note the exempt predecessors that it may now pass."""
     job.released_at = state.grid.now
     if job.order is Order.NONE:
         return

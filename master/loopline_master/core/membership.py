@@ -1,4 +1,4 @@
-"""Workers come, fall silent and go; jobs that nobody left could run stall. All that the passing of time does."""
+"""Membership of workers: joining, leases and leaving; and jobs that stall because no worker can run them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _ALMOST_NEW = 1 / 16
 
 
 def master_started(state: State) -> Reply:
-    """No link is open yet, and nobody is held to a lease that ran while the master was away."""
+    """Begin every lease anew and close every session: leases also ran while the master was away."""
     for worker in state.workers.values():
         renew_lease(state, worker)
         _disconnect(state, worker)
@@ -40,7 +40,10 @@ def join(state: State, event: WorkerJoined) -> Reply:
 
 
 def renew_lease(state: State, worker: Worker) -> None:
-    """It was heard of. A lease that is almost new is left as it is, so that most reports change none."""
+    """Renew the lease of a worker that has reported. A lease that is almost new is left as it is.
+
+    So most Reports change no lease.
+    """
     settings, until = state.settings, state.grid.now + state.settings.lease_s
     older_s = abs(until - worker.lease_until)
     if older_s > _ALMOST_NEW * settings.lease_s or older_s > (settings.lease_s - settings.report_every_s) / 2:
@@ -48,7 +51,7 @@ def renew_lease(state: State, worker: Worker) -> None:
 
 
 def leave(state: State, name: str, session: int) -> Reply:
-    """The link closed; until its lease runs out the worker is believed to be at work."""
+    """Close the session of a worker; it is believed to be working until its lease expires."""
     worker = state.workers.get(name)
     if worker is not None and worker.session == session:
         _disconnect(state, worker)
@@ -56,13 +59,13 @@ def leave(state: State, name: str, session: int) -> Reply:
 
 
 def expire_leases(state: State) -> None:
-    """Give up the workers that fell silent for as long as a lease lasts."""
+    """Disconnect the workers whose leases have expired, and mark their attempts as lost."""
     for _, name in list(takewhile(lambda lease: lease[0] <= state.now, state.index.leases.order)):
         _give_up(state, state.workers[name])
 
 
 def stall(state: State) -> None:
-    """Let jobs stall that starved for too long."""
+    """Mark jobs as stalled that starved for too long."""
     starved_s = state.settings.stall_after_s
     for _, job_id in takewhile(lambda starving: starving[0] + starved_s <= state.now, state.index.starving.order):
         job = state.jobs[job_id]
@@ -71,7 +74,7 @@ def stall(state: State) -> None:
 
 
 def wake_at(state: State) -> float | None:
-    """When time alone will next change something."""
+    """Return the time at which a lease, a quarantine or a starving job will next be due; None if none will."""
     leases, starving = state.index.leases.order, state.index.starving.order
     probations = state.index.probations.order
     times = [order[0][0] for order in (leases, probations) if order]

@@ -1,7 +1,8 @@
-"""What a worker says, held against what is believed: the one path for news, loss, reboot and restart.
+"""Reconciling: compare what a worker reports with what the scheduler believes.
 
-The table of architecture.md, row by row; *seen* means that the worker has carried out the Assign that carried
-the attempt's last command (before that, silence about it says nothing):
+This is the one path for news, loss, reboot and restart. It is the table of docs/design/architecture.md, row by row.
+*Seen* means that the worker has carried out the Assign with the attempt's last command; before that, its silence
+about the attempt says nothing.
 
 | believed   | held                      | not held                              |
 | dispatched | running, frozen or prefetched | seen: send the run again          |
@@ -18,8 +19,8 @@ from __future__ import annotations
 from itertools import islice
 
 from loopline_master.core import lifecycle, membership, transitions
+from loopline_master.core.assign.frames import Outbox
 from loopline_master.core.entities import LIVE, OCCUPYING, Attempt, Worker
-from loopline_master.core.frames import Outbox
 from loopline_master.core.state import State
 from loopline_shared.model import AttemptId, AttemptState, Held
 from loopline_shared.protocol.attempt_ranges import attempts_of
@@ -49,7 +50,7 @@ def reconcile(state: State, outbox: Outbox, worker: Worker, report: Report) -> N
 
 
 def _compare(state: State, outbox: Outbox, worker: Worker, report: Report) -> None:
-    """What it holds, as it says, with what it is believed to hold."""
+    """Compare the attempts that the worker reports with those it is believed to have."""
     begun, waiting = {held.attempt: held for held in report.holding}, set(attempts_of(report.waiting))
     queue = state.index.attempts.queues.of_worker.get(worker.name, {}).keys()
     strangers = [*begun, *(waiting - queue)]
@@ -65,8 +66,9 @@ def _compare(state: State, outbox: Outbox, worker: Worker, report: Report) -> No
 
 
 def _worth_a_look(state: State, worker: Worker, waiting: set[Id]) -> list[Attempt]:
-    """The worker's attempts, but for those that wait there as they did: most of a long queue, of which nothing
-    follows.
+    """Return the worker's attempts, except those that wait there as before.
+
+    Nothing follows from these, and they are most of a long queue.
     """
     attempts = state.index.attempts
     ours, queue = attempts.of_worker.get(worker.name, {}), attempts.queues.of_worker.get(worker.name)
@@ -78,7 +80,7 @@ def _worth_a_look(state: State, worker: Worker, waiting: set[Id]) -> list[Attemp
 
 
 def _is_held(state: State, attempt: Attempt, held: Held | None, seen: int) -> None:
-    """``None``: it waits for a slot."""
+    """Take in that the worker has this attempt; ``held`` is None if it waits there for a slot."""
     match attempt.state:
         case AttemptState.DISPATCHED | AttemptState.PREFETCHED if held:
             _has_begun(state, attempt, held)
@@ -93,7 +95,7 @@ def _is_held(state: State, attempt: Attempt, held: Held | None, seen: int) -> No
                 attempt.freeze(state.now)
             lifecycle.adopt_attempt(state, attempt)
         case AttemptState.LOST:
-            lifecycle.retract_attempt(state, attempt, "it had not begun when its worker fell silent")
+            lifecycle.retract_lost(state, attempt, "it had not begun when its worker fell silent")
 
 
 def _has_begun(state: State, attempt: Attempt, held: Held) -> None:
@@ -107,13 +109,14 @@ def _has_begun(state: State, attempt: Attempt, held: Held) -> None:
 
 
 def _waits_after_all(state: State, attempt: Attempt) -> None:
-    """What was to begin at once, and may take long or needs more than the first slot that falls free, does not wait
-    until it may begin after all.
+    """Treat an attempt that was to begin at once, and waits, as prefetched.
+
+    It is retracted if it may take long or needs more than the first slot that falls free.
     """
     _become(attempt, AttemptState.PREFETCHED)
     state.put(attempt)
     if attempt.expected_s > state.ahead_s or attempt.slots > 1:
-        lifecycle.take_back(state, attempt, "its slot was no longer free when it came")
+        lifecycle.retract_attempt(state, attempt, "its slot was no longer free when it came")
 
 
 def _note_frozen(state: State, attempt: Attempt, is_frozen: bool) -> None:
@@ -129,7 +132,7 @@ def _note_frozen(state: State, attempt: Attempt, is_frozen: bool) -> None:
 
 
 def _is_called_back(state: State, attempt: Attempt, held: Held | None, seen: int) -> None:
-    """Its worker still has it: whether it takes up its slots, the worker knows."""
+    """Note whether a cancelled attempt that its worker still has takes up its slots there."""
     if held and attempt.state is AttemptState.RETRACTING:
         attempt.waited_s = _waited_s(state, attempt, held)
     now = AttemptState.CANCELLING if held else AttemptState.RETRACTING

@@ -1,18 +1,19 @@
-"""What users and operators ask for: each request is checked against the grid as it is, then carried out."""
+"""Requests of users and operators: each is checked against the grid as it is, then carried out."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
 
-from loopline_master.core import lifecycle, retract, transitions
+from loopline_master.core import lifecycle, transitions
 from loopline_master.core.effects import Declined, Done, Reply, Submitted
 from loopline_master.core.entities import UNRELEASED, Job, Worker
 from loopline_master.core.estimates import program_history
 from loopline_master.core.estimates.program_key import key_of
 from loopline_master.core.events import JobCancelled, JobPaused, JobResumed, JobRetried, JobSubmitted
-from loopline_master.core.index.intervals import Ranges
-from loopline_master.core.index.requirements import demand_of, meets
+from loopline_master.core.index.intervals import IntervalSet
+from loopline_master.core.index.requirements import meets, requirement_class_of
+from loopline_master.core.placement import retract
 from loopline_master.core.rules import dependencies
 from loopline_master.core.state import State
 from loopline_shared.model import JobState, Prediction, SizeSource, TaskState
@@ -40,7 +41,7 @@ def cancel(state: State, event: JobCancelled) -> Reply:
 
 
 def pause(state: State, event: JobPaused) -> Reply:
-    """Nothing more of it is started; what runs goes on; it holds nobody while it is paused."""
+    """Pause a job: its running tasks go on, but no more are started. Meanwhile it holds no other job."""
     return _set_paused(state, event.job, paused=True)
 
 
@@ -49,8 +50,9 @@ def resume(state: State, event: JobResumed) -> Reply:
 
 
 def retry(state: State, event: JobRetried) -> Reply:
-    """It enters the grid anew, as the last to come, with its unsuccessful tasks as never started; or it waits again,
-    where what it is to come after has not succeeded.
+    """Let a failed or cancelled job enter the grid anew, as the last to come.
+
+    Its unsuccessful tasks count as never started. It waits again if its dependencies have not succeeded.
     """
     if event.job.id in state.jobs:
         still = state.jobs[event.job.id]
@@ -70,7 +72,7 @@ def retry(state: State, event: JobRetried) -> Reply:
         task.started, task.failures, task.finished_at = False, 0, None
         task.votes, task.verdict, task.took_down = (), "", ()
         task.state = transitions.check(transitions.TASK, task.state, TaskState.QUEUED)
-    dependencies.enter(state, job, waits_for, Ranges(event.succeeded))
+    dependencies.enter(state, job, waits_for, IntervalSet(event.succeeded))
     for task in tasks:
         state.put(task)
     return Done()
@@ -92,7 +94,7 @@ def drain(state: State, name: str, *, draining: bool) -> Reply:
     worker.draining = draining
     state.put(worker)
     if draining:
-        retract.take_back_from(state, worker, "its worker is draining, and it had not begun")
+        retract.retract_from(state, worker, "its worker is draining, and it had not begun")
     return Done()
 
 
@@ -103,7 +105,7 @@ def _set_paused(state: State, job_id: int, *, paused: bool) -> Reply:
     job.paused = paused
     state.put(job)
     if paused:
-        retract.take_back_of(state, job, "its job is paused, and it had not begun")
+        retract.retract_job(state, job, "its job is paused, and it had not begun")
     return Done()
 
 
@@ -133,7 +135,7 @@ def _new_job(state: State, event: JobSubmitted) -> Job:
 
 
 def _prediction(state: State, event: JobSubmitted) -> tuple[Prediction | None, float | None]:
-    """Of one of its tasks without a size; and as what it is to count where sizes are compared."""
+    """Return the predicted work of one task without a size, and the size it counts as in comparisons."""
     program = state.programs.get(key_of(event.owner, event.spec))
     predicted = program_history.predict(program) if program is not None else None
     if program is None or predicted is None or event.spec.known_size is not None:
@@ -147,7 +149,7 @@ def _prediction(state: State, event: JobSubmitted) -> tuple[Prediction | None, f
 
 
 def _size(spec: JobSpec, task_size: float | None) -> tuple[float | None, SizeSource]:
-    """What the order guarantee goes by: fixed here, whatever is learnt later."""
+    """Return the size that the order guarantee uses, fixed here for good, and its source."""
     given = spec.known_size
     if given is not None:
         return given, SizeSource.GIVEN
@@ -165,7 +167,7 @@ def _replicas(spec: JobSpec, default: int | None) -> int | None:
 
 
 def too_much(state: State, spec: JobSpec) -> Declined | None:
-    """Why a job is not taken in, if it is more than this master takes."""
+    """Return the refusal of a job that exceeds a limit of this master; None if it is accepted."""
     if len(state.jobs) >= state.settings.max_jobs:
         return _queue_full(state)
     if spec.task_count > state.settings.max_tasks:
@@ -189,8 +191,8 @@ def _stopping(job: Job) -> str:
 
 
 def warnings(workers: Iterable[Worker], spec: JobSpec) -> list[str]:
-    """What whoever submits a job should know."""
-    key = demand_of(spec.requires)
+    """Return the warnings for the user who submits this job."""
+    key = requirement_class_of(spec.requires)
     if any(meets(worker.facts, key) for worker in workers):
         return []
     return ["no worker known to this master can run this job: it waits for one that meets its requirements"]

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from loopline_master.core import lifecycle, membership, requests
+from loopline_master.core.assign.frames import Outbox
 from loopline_master.core.effects import Done, Effects, Reply
 from loopline_master.core.events import (
     Event,
@@ -26,8 +27,7 @@ from loopline_master.core.events import (
     WorkerReported,
     WorkerUndrained,
 )
-from loopline_master.core.frames import Outbox
-from loopline_master.core.placement import Placer
+from loopline_master.core.placement.placement import Placer
 from loopline_master.core.policies import REGISTRY
 from loopline_master.core.policies.view import View
 from loopline_master.core.reconcile import reconcile
@@ -49,7 +49,7 @@ class Scheduler:
         self._outbox = Outbox()
 
     def step(self, events: Sequence[Event], now: float) -> Effects:
-        """Everything that follows from ``events`` at ``now`` (seconds since 1970, never going back).
+        """Return all that follows from ``events`` at ``now`` (seconds since 1970, never going back).
 
         The effects name the scheduler's own entities: read them before the next step.
         """
@@ -78,11 +78,11 @@ class Scheduler:
         self.state.settings = settings
         self.state.ahead_s = (policy.prefetch_s or settings.ahead_s) if settings.ahead_s else 0.0
         self._policy = policy(self._view)
-        self.state.govern(self._policy.index)
+        self.state.set_policy_index(self._policy.index)
 
     @property
     def wake_at(self) -> float | None:
-        """Time at which a step is due although nothing has happened; None if none is."""
+        """Time at which a step is due, whether or not an event comes. None if there is no such time."""
         times = (membership.wake_at(self.state), self._placer.wake_at)
         return min((at for at in times if at is not None), default=None)
 
@@ -92,12 +92,12 @@ class Scheduler:
         return self._placer.wake_at
 
     def _flush(self) -> None:
-        """Whatever comes next finds the indexes as things are, and no job that could have completed."""
+        """Flush the indexes and complete all jobs that can complete, before the next event is taken in."""
         self.state.flush()
         self._complete()
 
     def _complete(self) -> None:
-        """A job that leaves may let others complete, and lets those enter that waited for it."""
+        """Complete jobs until none can. Each may let others complete, and lets those enter that waited for it."""
         while job := lifecycle.complete_next(self.state):
             self.state.flush()
             dependencies.release_followers(self.state, job)

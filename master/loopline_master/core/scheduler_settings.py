@@ -1,5 +1,7 @@
-"""Settings that the scheduler decides by. Those of the master are derived from this table (settings.py): a setting is
-added here, with its description and its limits, and then used.
+"""Settings that the scheduler decides by.
+
+Those of the master are derived from this table (settings.py): a setting is added here, with its description and its
+limits, and then used.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What the scheduler needs of the store to go on after a restart."""
+"""Snapshot: the stored rows from which the scheduler goes on after a restart."""
 
 from __future__ import annotations
 

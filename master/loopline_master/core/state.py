@@ -31,8 +31,8 @@ from loopline_master.core.entities import Attempt, Grid, Job, Program, Task, Wor
 from loopline_master.core.estimates.program_key import ProgramKey
 from loopline_master.core.events import SchedulerSettings
 from loopline_master.core.index.index import Index
-from loopline_master.core.index.intervals import Ranges
-from loopline_master.core.index.ready_set import Pool
+from loopline_master.core.index.intervals import IntervalSet
+from loopline_master.core.index.ready_set import ReadySet
 from loopline_master.core.snapshot import Snapshot
 from loopline_shared.model import AttemptId, TaskId
 
@@ -45,7 +45,7 @@ class PolicyIndex(Protocol):
 
 @runtime_checkable
 class JobIndex(PolicyIndex, Protocol):
-    """One that is told of tasks and jobs, too."""
+    """A PolicyIndex that is told of tasks and jobs, too."""
 
     def place_task(self, task: Task) -> None: ...
     def place_job(self, job: Job) -> None: ...
@@ -63,21 +63,22 @@ class State:
         self.tasks: dict[TaskId, Task] = {task.id: task for task in snapshot.tasks}
         self.programs: dict[ProgramKey, Program] = {program.key: program for program in snapshot.programs}
         self.attempts: dict[AttemptId, Attempt] = {attempt.id: attempt for attempt in snapshot.attempts}
-        self.fresh: dict[int, Ranges] = {  # by job: the tasks never started
-            job.id: _complement(Ranges(snapshot.started.get(job.id, ())), job.task_count) for job in snapshot.jobs
+        self.fresh: dict[int, IntervalSet] = {  # by job: the tasks never started
+            job.id: _complement(IntervalSet(snapshot.started.get(job.id, ())), job.task_count)
+            for job in snapshot.jobs
         }
         self.index = self.rebuilt_index()
         self.effects = Effects(self.grid)
-        self.own: PolicyIndex | None = None  # of the policy in force, if it needs one
-        self.own_of_jobs: JobIndex | None = None  # ... the same, where jobs matter to it
-        self.remembered: dict[str, object] = {}  # what policies worked out from who is there (View.remember)
+        self.policy_index: PolicyIndex | None = None  # of the policy in force, if it needs one
+        self.policy_job_index: JobIndex | None = None  # ... the same, where jobs matter to it
+        self.memos: dict[str, object] = {}  # what policies computed from who is there (View.memo)
         self.is_due = False  # a job's last task is over: flush before anything else is taken in
         self._changed_workers: dict[str, Worker] = {}  # put, but not yet indexed anew ...
         self._busied: dict[str, Worker] = {}  # ... or only what they hold has
         self._changed_jobs: dict[int, Job] = {}
         self._changed_tasks: dict[TaskId, Task] = {}
         self._changed_programs: dict[ProgramKey, Program] = {}
-        self._looks: dict[str, tuple[object, ...]] = {}  # of workers: how each was when it was last indexed whole
+        self._signatures: dict[str, tuple[object, ...]] = {}  # of workers, as last indexed whole
         self._notes: dict[type, Callable[[Any], None]] = {
             Worker: self._note_worker,
             Job: self._note_job,
@@ -87,7 +88,7 @@ class State:
         }
 
     def rebuilt_index(self) -> Index:
-        """The index as it must be for the entities as they are."""
+        """Return the index as it must be for the entities as they are."""
         index = Index.build(
             self.workers.values(), self.jobs.values(), self.tasks.values(), self.attempts.values(), self.fresh
         )
@@ -95,9 +96,9 @@ class State:
             index.programs.place(program.key, (program.used_at, program.key))
         return index
 
-    def govern(self, own: PolicyIndex | None) -> None:
-        """A policy comes into force, and its index."""
-        self.own, self.own_of_jobs = own, own if isinstance(own, JobIndex) else None
+    def set_policy_index(self, index: PolicyIndex | None) -> None:
+        """Use the index of the policy that comes into force; None if it has none."""
+        self.policy_index, self.policy_job_index = index, index if isinstance(index, JobIndex) else None
 
     @property
     def now(self) -> float:
@@ -111,11 +112,11 @@ class State:
         """Note an entity that is new or has changed: its row for the store, and that it is to be indexed anew."""
         self._notes[entity.__class__](entity)
 
-    def restore(self, job: Job, over: Ranges) -> None:
+    def restore(self, job: Job, over: IntervalSet) -> None:
         """Take in a job of which these tasks are over already; then it is put."""
         self.jobs[job.id] = job
         self.fresh[job.id] = _complement(over, job.task_count)
-        self.index.pools[job.id] = Pool()
+        self.index.ready_sets[job.id] = ReadySet()
 
     def flush(self) -> None:
         """Index anew, once, whatever was put since the last time. ``Scheduler.step`` alone calls it."""
@@ -135,7 +136,7 @@ class State:
                     self._index_job(job)
 
     def gather(self) -> Effects:
-        """The effects so far; a new gathering begins."""
+        """Return the effects so far, and begin anew."""
         gathered, self.effects = self.effects, Effects(self.grid)
         return gathered
 
@@ -144,20 +145,22 @@ class State:
         self.workers[name] = self.effects.workers[name] = self._changed_workers[name] = worker
 
     def _note_job(self, job: Job) -> None:
-        """Where more than one of its tasks runs and more than one is fresh, only its counts can have changed, unless
-        it was paused, resumed or starved: no index differs. (A policy's own may look at anything; replicas use up a
-        budget. What enters or leaves the grid has no task running.)
+        """Note a job, and skip its indexing if only its counts can have changed.
+
+        That is so if several of its tasks run and several are fresh, and it was not paused, resumed or starved: a job
+        that enters or leaves the grid has no task running. A policy's index may depend on anything, and replicas use
+        up a budget; with either, the job is indexed.
         """
         number = job.id
         if number not in self.jobs:
-            self.restore(job, Ranges())
+            self.restore(job, IntervalSet())
         self.effects.jobs[number] = job
         if (
             job.running > 1
             and self.fresh[number].count > 1
-            and self.own_of_jobs is None
+            and self.policy_job_index is None
             and job.budget_s is None
-            and (job.paused, job.stalled, job.starved_since) == self.index.looks[number][2:5]
+            and (job.paused, job.stalled, job.starved_since) == self.index.signatures[number][2:5]
         ):
             return
         self._changed_jobs[number] = job
@@ -169,7 +172,7 @@ class State:
         self.tasks[number] = self.effects.tasks[number] = self._changed_tasks[number] = task
 
     def _note_attempt(self, attempt: Attempt) -> None:
-        """Also has its task indexed anew, which it may have made one to replicate, or no longer, and its worker."""
+        """Note an attempt, its worker, and its task, whose need of replicas may have changed."""
         number, name = attempt.id, attempt.worker
         self.effects.attempts[number] = attempt
         if attempt.ended_at is None:
@@ -185,7 +188,7 @@ class State:
         self.programs[key] = self.effects.programs[key] = self._changed_programs[key] = program
 
     def _index_programs(self) -> None:
-        """Also forgets those that were used longest ago, where there are too many."""
+        """Index the changed programs, and forget the longest unused ones if there are too many."""
         ranking = self.index.programs
         for key, program in self._changed_programs.items():
             ranking.place(key, (program.used_at, key))
@@ -198,44 +201,44 @@ class State:
             del self.programs[oldest]
 
     def _index_workers(self) -> None:
-        """Most have only said how busy they are: their slots alone are looked at."""
-        looks_before = self._looks
+        """Index the changed workers: whole if their signature has changed, else their slots only, as for most."""
+        signatures = self._signatures
         for name, worker in self._changed_workers.items():
-            looks = (
+            signature = (
                 worker.session, worker.offered, worker.lease_until, worker.draining, worker.probation_until,
                 worker.facts,
             )  # fmt: skip
-            if looks_before.get(name) != looks:
-                looks_before[name] = looks
+            if signatures.get(name) != signature:
+                signatures[name] = signature
                 self._index_whole(worker)
         self._busied |= self._changed_workers
         self._changed_workers.clear()
 
     def _index_slots(self) -> None:
-        index, room, own = self.index, self.index.room, self.own
+        index, slots, own = self.index, self.index.slots, self.policy_index
         for worker in self._busied.values():
             if worker.session is None:  # whether it has a lease may depend on what it holds
                 index.place_worker(worker)
-            room.place(worker)
+            slots.place(worker)
             if own is not None:
                 own.place_worker(worker)
         self._busied.clear()
 
     def _index_whole(self, worker: Worker) -> None:
-        demand = self.index.demand
-        if not demand.knows(worker):
-            self.remembered.clear()
-            for key in demand.place_worker(worker):
-                for job_id in sorted(demand.jobs[key]):
+        requirements = self.index.requirements
+        if not requirements.knows(worker):
+            self.memos.clear()
+            for key in requirements.place_worker(worker):
+                for job_id in sorted(requirements.jobs[key]):
                     self._starve_or_feed(self.jobs[job_id])
         self.index.place_worker(worker)
 
     def _index_tasks(self) -> None:
-        index, own, jobs = self.index, self.own_of_jobs, self.jobs
-        pools, attempts, voters = index.pools, index.attempts, index.voters
+        index, own, jobs = self.index, self.policy_job_index, self.jobs
+        ready_sets, attempts, voters = index.ready_sets, index.attempts, index.voters
         for task in self._changed_tasks.values():
-            job, pool = jobs[task.job], pools[task.job]
-            if pool.place(task, job, attempts) or own is not None or job.budget_s is not None:
+            job, ready_set = jobs[task.job], ready_sets[task.job]
+            if ready_set.place(task, job, attempts) or own is not None or job.budget_s is not None:
                 self._changed_jobs[job.id] = job
             if task.votes or voters:
                 index.place_voters(task)
@@ -243,39 +246,39 @@ class State:
                     self._starve_or_feed(job)
             if own is not None:
                 own.place_task(task)
-            if task.number not in pool.kept:
+            if task.number not in ready_set.kept:
                 self.tasks.pop(task.id, None)
         self._changed_tasks.clear()
 
     def _index_job(self, job: Job) -> None:
-        """Also lets those go, or keeps those back, whom the job now holds no longer, or again."""
-        standing = self.index.standing.get(job.id)
-        if standing is None and job.is_live:  # it enters the grid
-            self.index.demand.add_job(job)
+        """Index a changed job, and have the jobs indexed that it no longer holds, or holds again."""
+        entry = self.index.in_grid.get(job.id)
+        if entry is None and job.is_live:  # it enters the grid
+            self.index.requirements.add_job(job)
             self._starve_or_feed(job)
         is_elsewhere = self.index.place_job(job, self.fresh[job.id])
-        if self.own_of_jobs is not None:
-            self.own_of_jobs.place_job(job)
+        if self.policy_job_index is not None:
+            self.policy_job_index.place_job(job)
         if not is_elsewhere and job.departure is None:
             return
-        was_exempt = standing is not None and standing[1]
-        if standing != self.index.standing.get(job.id):
-            self.remembered.clear()
+        was_exempt = entry is not None and entry[1]
+        if entry != self.index.in_grid.get(job.id):
+            self.memos.clear()
         if self.index.is_held(job) and job.held_at is None:
             job.held_at = self.now
             self.effects.jobs[job.id] = job
         if not job.is_live or job.is_exempt:
-            for watcher in sorted(self.index.watchers.get(job.arrival, ())):
-                self._changed_jobs[watcher] = self.jobs[watcher]
+            for blocked in sorted(self.index.blocked.get(job.arrival, ())):
+                self._changed_jobs[blocked] = self.jobs[blocked]
         elif was_exempt:
-            for arrival in self.index.let_go.irange(job.arrival, inclusive=(False, False)):
+            for arrival in self.index.released.irange(job.arrival, inclusive=(False, False)):
                 later = self.index.live[arrival]
                 self._changed_jobs[later.id] = later
         self._forget_if_over(job)
 
     def _starve_or_feed(self, job: Job) -> None:
-        """Note since when no available worker could run the job, or that one can again."""
-        starved = self.index.demand.is_starved(job) or self.index.is_stuck(job, self.fresh[job.id])
+        """Note since when no available worker can run the job, or that one can again."""
+        starved = self.index.requirements.is_starved(job) or self.index.is_stuck(job, self.fresh[job.id])
         if starved != (job.starved_since is not None):
             job.starved_since = self.now if starved else None
             job.stalled = False
@@ -283,11 +286,11 @@ class State:
 
     def _forget_if_over(self, job: Job) -> None:
         """An ended job stays only until its last attempt has been cancelled."""
-        if job.is_over and job.id in self.jobs and not self.index.pools[job.id].kept:
-            del self.jobs[job.id], self.fresh[job.id], self.index.pools[job.id]
+        if job.is_over and job.id in self.jobs and not self.index.ready_sets[job.id].kept:
+            del self.jobs[job.id], self.fresh[job.id], self.index.ready_sets[job.id]
 
 
-def _complement(started: Ranges, task_count: int) -> Ranges:
+def _complement(started: IntervalSet, task_count: int) -> IntervalSet:
     """The tasks 1 to ``task_count`` that are not in ``started``."""
     edges = [1, *(edge for pair in started.pairs() for edge in pair), task_count + 1]
-    return Ranges(zip(edges[::2], edges[1::2], strict=True))
+    return IntervalSet(zip(edges[::2], edges[1::2], strict=True))

@@ -1,5 +1,7 @@
-"""Which state may follow which. One table a machine, used by the run-time check (here), the database's CHECK
-constraints, the diagrams in the docs and the exhaustive test.
+"""Transitions: the states that may follow each state.
+
+Each machine has one table, used by the check at run time (here), the database's CHECK constraints, the diagrams in
+the docs and the exhaustive test.
 """
 
 from __future__ import annotations
@@ -62,13 +64,13 @@ END: Mapping[Outcome, AttemptState] = {
     Outcome.CANCELLED: AttemptState.CANCELLED,
     Outcome.GIVEN_BACK: AttemptState.CANCELLED,
 }
-"""What an attempt's result makes of it."""
+"""The state of an attempt after a result with each outcome."""
 
 State = TypeVar("State", bound=StrEnum)
 
 
 def check(machine: Mapping[State, frozenset[State]], old: State, new: State) -> State:
-    """``new``, where the machine allows it; a forbidden transition is our own mistake (AssertionError)."""
+    """Return ``new``. Raises AssertionError if the machine does not allow it: that is a mistake of our own."""
     if new not in machine[old]:
         raise AssertionError(f"{type(old).__name__} may not go from {old} to {new}")
     return new

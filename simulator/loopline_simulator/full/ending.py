@@ -20,7 +20,7 @@ def check_restart_changes_nothing(scheduler: Scheduler, store: MemoryStore) -> N
     for part in ("jobs", "tasks", "attempts", "workers", "programs", "fresh"):
         assert_same(part, getattr(now, part), getattr(again, part))
     assert now.index.ready == again.index.ready
-    assert now.index.witness.keys() == again.index.witness.keys()
+    assert now.index.blockers.keys() == again.index.blockers.keys()
 
 
 def check_rows(store: MemoryStore, acknowledged: Iterable[int]) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from loopline_master.core.checks.invariants import check
 from loopline_master.core.effects import Effects, Reply, Submitted
 from loopline_master.core.entities import LIVE, Job
 from loopline_master.core.events import (
@@ -27,7 +28,6 @@ from loopline_master.core.events import (
     WorkerReported,
     WorkerUndrained,
 )
-from loopline_master.core.invariants import check
 from loopline_master.core.scheduler import Scheduler
 from loopline_shared.errors import ProtocolError
 from loopline_shared.model import AttemptId, JobState

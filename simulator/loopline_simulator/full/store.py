@@ -9,7 +9,7 @@ from loopline_master.core.effects import Effects
 from loopline_master.core.entities import UNRELEASED, Attempt, Exemption, Grid, Job, Program, Task, Worker
 from loopline_master.core.estimates.program_key import ProgramKey
 from loopline_master.core.events import BATCH, Batch
-from loopline_master.core.index.intervals import Ranges
+from loopline_master.core.index.intervals import IntervalSet
 from loopline_master.core.scheduler import Scheduler
 from loopline_master.core.snapshot import Snapshot
 from loopline_master.core.transitions import END
@@ -55,7 +55,7 @@ class MemoryStore:
         live, ids = {job.id for job in jobs if job.is_live}, {job.id for job in jobs}
         tasks = [t for t in self.tasks.values() if (t.job in live and t.is_open) or t.id in busy_tasks]
         started = {
-            job_id: Ranges.of(t.number for t in self.tasks.values() if t.job == job_id and t.started)
+            job_id: IntervalSet.of(t.number for t in self.tasks.values() if t.job == job_id and t.started)
             for job_id in ids
         }
         return Snapshot(
@@ -70,7 +70,7 @@ class MemoryStore:
 
     def retry_material(self, job_id: int) -> tuple[Job, list[Task], list[tuple[int, int]]]:
         tasks = [copy(t) for t in self.tasks.values() if t.job == job_id and t.winner is None]
-        succeeded = Ranges.of(t.number for t in self.tasks.values() if t.job == job_id and t.winner is not None)
+        succeeded = IntervalSet.of(t.number for t in self.tasks.values() if t.job == job_id and t.winner is not None)
         return copy(self.jobs[job_id]), tasks, succeeded.pairs()
 
     def replayed(self) -> MemoryStore:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from loopline_master.core.effects import Declined, Effects, Submitted
 from loopline_master.core.entities import LIVE, Attempt, Job, Worker
 from loopline_master.core.events import JobSubmitted, MasterStarted, SchedulerSettings
-from loopline_master.core.index.intervals import Ranges
+from loopline_master.core.index.intervals import IntervalSet
 from loopline_master.core.scheduler import Scheduler
 from loopline_master.core.snapshot import Snapshot
 from loopline_master.core.state import State
@@ -194,4 +194,4 @@ def _snapshot(state: State) -> Snapshot:
 
 def _complement(fresh: list[tuple[int, int]], task_count: int) -> list[tuple[int, int]]:
     edges = [1, *(edge for pair in fresh for edge in pair), task_count + 1]
-    return Ranges(zip(edges[::2], edges[1::2], strict=True)).pairs()
+    return IntervalSet(zip(edges[::2], edges[1::2], strict=True)).pairs()

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from loopline_master.core.effects import Effects
 from loopline_master.core.entities import Job, Task
 from loopline_master.core.events import JobRetried
-from loopline_master.core.index.intervals import Ranges
+from loopline_master.core.index.intervals import IntervalSet
 from loopline_shared.model import JobState, TaskState
 
 _UNSUCCESSFUL = (TaskState.FAILED, TaskState.CANCELLED)
@@ -41,7 +41,7 @@ class Retriable:
             self._overdue.add(recorded)
             return None
         tasks = self._tasks[recorded].values()
-        succeeded = Ranges.of(task.number for task in tasks if task.state is TaskState.SUCCEEDED)
+        succeeded = IntervalSet.of(task.number for task in tasks if task.state is TaskState.SUCCEEDED)
         return JobRetried(job, [task for task in tasks if task.state in _UNSUCCESSFUL], succeeded.pairs())
 
     def _is_retriable(self, recorded: int) -> bool:

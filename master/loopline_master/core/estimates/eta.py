@@ -20,7 +20,7 @@ from statistics import pstdev
 from loopline_master.core.entities import LIVE, Attempt, Grid, Job, Worker
 from loopline_master.core.estimates import measure
 from loopline_master.core.estimates.lognormal import MOST_LOG, Lognormal, fitted
-from loopline_master.core.index.requirements import Key, demand_of, meets
+from loopline_master.core.index.requirements import RequirementClass, meets, requirement_class_of
 from loopline_master.core.state import State
 from loopline_shared.model import JobState, Order, SizeSource
 from loopline_shared.spec import JobSpec
@@ -66,7 +66,7 @@ class _Course:
     """The expected course of a job."""
 
     job: Job
-    key: Key
+    key: RequirementClass
     based_on: str  # empty: on a guess, good enough for those behind it
     law: Lognormal  # of what a task takes in seconds on a slot, against its size
     size: float  # of a task that is not yet started: in those seconds, in the mean
@@ -136,7 +136,7 @@ def preview(state: State, spec: JobSpec) -> Forecast | None:
     found: dict[int, Forecast | Unknown] = {}
     slots = _Slots(state)
     courses = _courses(state, found, slots)
-    key = demand_of(spec.requires)
+    key = requirement_class_of(spec.requires)
     if not slots.of(key)[0]:
         return None
     courses.append(own := _course(state.grid, job, key, slots.of(key)[1], spec.task_count, []))
@@ -150,17 +150,17 @@ class _Slots:
 
     def __init__(self, state: State) -> None:
         self._state = state
-        self._known: dict[Key, tuple[int, float]] = {}
+        self._known: dict[RequirementClass, tuple[int, float]] = {}
 
-    def of(self, key: Key) -> tuple[int, float]:
+    def of(self, key: RequirementClass) -> tuple[int, float]:
         """Return the number of slots and their mean speed."""
         if key not in self._known:
             self._known[key] = self._counted(key)
         return self._known[key]
 
-    def _counted(self, key: Key) -> tuple[int, float]:
-        demand, slots, work = self._state.index.demand, 0, 0.0
-        for worker in demand.available.values():
+    def _counted(self, key: RequirementClass) -> tuple[int, float]:
+        requirements, slots, work = self._state.index.requirements, 0, 0.0
+        for worker in requirements.available.values():
             if meets(worker.facts, key):
                 slots += worker.offered
                 work += worker.offered * measure.speed_of(self._state.grid, worker)
@@ -174,14 +174,14 @@ def _courses(state: State, found: dict[int, Forecast | Unknown], slots: _Slots |
     for job in state.jobs.values():
         if job.is_over:
             continue
-        pool = state.index.pools[job.id]
-        unstarted = len(state.fresh[job.id]) + len(pool.waiting) + (len(pool.asked) if job.quorum else 0)
-        unstarted += queued[job.id]
+        ready_set = state.index.ready_sets[job.id]
+        unstarted = len(state.fresh[job.id]) + len(ready_set.to_retry) + queued[job.id]
+        unstarted += len(ready_set.under_replicated) if job.quorum else 0
         reason = _why_unknown(state, slots, job)
         if reason:
             found[job.id] = Unknown(reason)
         else:
-            key = state.index.demand.key_of(job)
+            key = state.index.requirements.key_of(job)
             course = _course(state.grid, job, key, slots.of(key)[1], unstarted, under_way.get(job.id, []))
             if not course.based_on:
                 found[job.id] = Unknown("no task of it has finished yet")
@@ -194,11 +194,11 @@ def _why_unknown(state: State, slots: _Slots, job: Job) -> str:
         return "it waits for other jobs, and is not yet in the grid"
     if job.paused:
         return "it is paused"
-    return "" if slots.of(state.index.demand.key_of(job))[0] else "no connected worker offers it a slot"
+    return "" if slots.of(state.index.requirements.key_of(job))[0] else "no connected worker offers it a slot"
 
 
 def _course(
-    grid: Grid, job: Job, key: Key, speed: float, unstarted: int, under_way: list[tuple[float, int]]
+    grid: Grid, job: Job, key: RequirementClass, speed: float, unstarted: int, under_way: list[tuple[float, int]]
 ) -> _Course:
     """Return the course of a job.
 

@@ -52,7 +52,7 @@ def learn(program: Program, seen: Observation) -> None:
     if program.strange >= _BELIEVED:
         gone, program.strange = program.window[: 1 - program.strange], 0
         program.changed_at = seen.at
-    program.window, program.foreseen = (*program.window[len(gone) :], seen), None
+    program.window, program.predicted = (*program.window[len(gone) :], seen), None
     program.runs, program.used_at = program.runs + 1, seen.at
     program.works = _moved(program.works, [run.work for run in gone], seen.work)
     program.wholes = _moved(program.wholes, [run.work / run.share for run in gone], seen.work / seen.share)
@@ -72,12 +72,12 @@ def is_news(program: Program, now: float) -> bool:
 
 def predict(program: Program) -> Prediction | None:
     """Return the prediction for the program's next task; None if it never ran."""
-    if program.foreseen is None and program.window:
-        program.foreseen = _foresee(program)
-    return program.foreseen
+    if program.predicted is None and program.window:
+        program.predicted = _predict_next(program)
+    return program.predicted
 
 
-def _foresee(program: Program) -> Prediction:
+def _predict_next(program: Program) -> Prediction:
     works = _works(program)
     last, ratios = _best_last(works)
     expected = _median(sorted(works[-last:]))

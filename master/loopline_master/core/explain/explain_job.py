@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from loopline_master.core.entities import LIVE, Job, Task
-from loopline_master.core.index.requirements import demand_of, meets
+from loopline_master.core.index.requirements import meets, requirement_class_of
 from loopline_master.core.rules import agent_deaths
 from loopline_master.core.scheduler import Scheduler
 from loopline_master.core.state import State
@@ -66,9 +66,9 @@ def _reasons(state: State, job: Job) -> list[Reason]:
     """Return the reasons, the most important first."""
     reasons = []
     blocked, held = _blocked(state, job), state.index.is_held(job)
-    unstarted = len(state.fresh[job.id]) + len(state.index.pools[job.id].waiting)
+    unstarted = len(state.fresh[job.id]) + len(state.index.ready_sets[job.id].to_retry)
     unstarted -= held and not job.is_computed
-    asked = len(state.index.pools[job.id].asked)
+    asked = len(state.index.ready_sets[job.id].under_replicated)
     if blocked is not None:
         reasons.append(blocked)
     if held:
@@ -96,18 +96,18 @@ def _reasons(state: State, job: Job) -> list[Reason]:
 
 def _blocked(state: State, job: Job) -> Reason | None:
     """Return the reason that keeps all unstarted tasks of the job waiting beside free slots; None if nothing does."""
-    unstarted = len(state.fresh[job.id]) + len(state.index.pools[job.id].waiting)
+    unstarted = len(state.fresh[job.id]) + len(state.index.ready_sets[job.id].to_retry)
     if job.is_computed:
         return None
     if job.paused:
         return Reason(code="paused", count=unstarted, detail="paused by its owner: nothing more of it is started")
     if job.starved_since is None:
         return None
-    if job.quorum and state.index.demand.workers[state.index.demand.key_of(job)]:
+    if job.quorum and state.index.requirements.workers[state.index.requirements.key_of(job)]:
         detail = f"no other worker is connected that its quorum of {job.quorum} needs"
         detail += ", so it holds no other job meanwhile" if job.stalled else ""
         return Reason(code="no_worker", count=unstarted, detail=detail)
-    key = demand_of(job.spec.requires)
+    key = requirement_class_of(job.spec.requires)
     able = sum(meets(worker.facts, key) for worker in state.workers.values())
     detail = f"no connected worker can run it (it needs {_needs(job.spec.requires)}); "
     detail += f"{able} of {counted(len(state.workers), 'known worker')} could"
@@ -151,7 +151,7 @@ def _leader(state: State, number: int, ended: Mapping[int, JobState]) -> Reason:
 
 
 def _asked(state: State, job: Job, count: int) -> Reason:
-    able = len(state.index.demand.workers[state.index.demand.key_of(job)])
+    able = len(state.index.requirements.workers[state.index.requirements.key_of(job)])
     verb = "needs" if count == 1 else "need"
     detail = f"{_tasks(count)} {verb} a result from another worker: {job.quorum} have to agree"
     return Reason(code="quorum", count=count, detail=f"{detail}, {counted(able, 'worker')} could run it")
@@ -164,14 +164,14 @@ def _voted(job: Job, task: Task) -> str:
 
 
 def _for_slot(state: State, job: Job, count: int) -> Reason:
-    demand = state.index.demand
-    able = [state.workers[name] for name in sorted(demand.able[demand.key_of(job)])]
+    requirements = state.index.requirements
+    able = [state.workers[name] for name in sorted(requirements.able[requirements.key_of(job)])]
     used = sum(state.index.attempts.used.get(worker.name, 0) for worker in able)
     attempts = state.index.attempts
     slots = sum(max(worker.offered, attempts.used.get(worker.name, 0)) for worker in able)  # some may be withheld
     verb = "waits" if count == 1 else "wait"
     detail = f"{_tasks(count)} {verb} for a free slot: {used} of {slots} in use on {counted(len(able), 'worker')}"
-    if any(state.index.room.free_slots(w) >= job.slots for w in able if demand.fits(job, w)):
+    if any(state.index.slots.free_slots(w) >= job.slots for w in able if requirements.fits(job, w)):
         detail += f"; policy {state.settings.policy} has another use for what is free, or none for this job yet"
     barred = [worker for worker in able if worker.probation_until is not None]
     if barred:

@@ -37,7 +37,7 @@ def _reasons(state: State, worker: Worker) -> list[Reason]:
     reasons += _running(state, worker)
     if worker.is_available:
         reasons += _withheld(worker)
-        if state.index.room.free_slots(worker) > 0:
+        if state.index.slots.free_slots(worker) > 0:
             reasons.append(_idle(state, worker))
     if worker.mismatches:
         detail = f"{counted(worker.mismatches, 'result')} of its contradict another worker's"
@@ -87,12 +87,14 @@ def _withheld(worker: Worker) -> list[Reason]:
 
 def _idle(state: State, worker: Worker) -> Reason:
     """Return the reason why slots of the worker are free."""
-    free = state.index.room.free_slots(worker)
+    free = state.index.slots.free_slots(worker)
     idle = f"{counted(free, 'slot')} free: "
     waiting = {key: len(arrivals) for key, arrivals in state.index.ready.items()}
-    fitting = sum(count for key, count in waiting.items() if worker.name in state.index.demand.workers.get(key, ()))
+    fitting = sum(
+        count for key, count in waiting.items() if worker.name in state.index.requirements.workers.get(key, ())
+    )
     if not waiting:
-        held = len(state.index.witness)
+        held = len(state.index.blockers)
         what = (
             f"nothing waits but the held tasks of {counted(held, 'job')}" if held else "no task waits to be started"
         )

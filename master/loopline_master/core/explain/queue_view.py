@@ -13,7 +13,7 @@ from loopline_shared.rest.columns import QueuedJob
 def queue(state: State) -> list[QueuedJob]:
     """Return all jobs that are not over: O(n log n), for people."""
     inside = [QueuedJob(id=job.id, held_by=_holder(state, job)) for job in _in_turn(state)]
-    return [*inside, *(QueuedJob(id=job, waiting_for=list(others)) for job, others in state.index.waiting.each())]
+    return [*inside, *(QueuedJob(id=job, waiting_for=list(others)) for job, others in state.index.dependents.each())]
 
 
 def _in_turn(state: State) -> list[Job]:

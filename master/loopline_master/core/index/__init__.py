@@ -1,1 +1,1 @@
-"""What the scheduler looks things up in. Every index is a function of the entities as they are."""
+"""Indexes, in which the scheduler looks things up. Each is a function of the entities as they are."""

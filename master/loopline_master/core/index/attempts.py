@@ -1,4 +1,4 @@
-"""Which attempts there are: of which task, on which worker, and what each counts as there."""
+"""The attempts in memory by task and by worker, and the role of each."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Any
 
 from loopline_master.core import accounting
 from loopline_master.core.entities import LIVE, OCCUPYING, SEATED, Attempt
-from loopline_master.core.index.prefetched import Queues
+from loopline_master.core.index.prefetched import PrefetchQueues
 from loopline_shared.model import AttemptId, AttemptState, TaskId
 
 _KEPT, _SEATED, _ALIVE, _FROZEN, _AHEAD = (1 << bit for bit in range(5))
-"""It is in memory, in a slot, alive, alive but frozen, prefetched."""
+"""Bits of a role: in memory, in a slot, alive, alive but frozen, prefetched."""
 _ROLES = {
     state: _KEPT
     | (_ALIVE if state in LIVE else 0)
@@ -35,11 +35,12 @@ class Attempts:
     frozen_on: dict[str, int] = field(default_factory=dict)  # ... by worker
     reserved_ms: dict[int, int] = field(default_factory=dict)  # by job: what replicas at work are expected to take
     used: dict[str, int] = field(default_factory=dict)  # slots, by worker
-    queues: Queues = field(default_factory=Queues)  # those that wait at workers for a slot
+    queues: PrefetchQueues = field(default_factory=PrefetchQueues)  # those that wait at workers for a slot
 
     def place(self, attempt: Attempt) -> bool:
-        """Enter an attempt as it is now; one that is over leaves. Whether it counts as anything else than before:
-        then its task is to be placed, too. (Its worker in any case.)
+        """Enter an attempt as it is now, or drop it if it is over. Return True if its role has changed.
+
+        In that case its task must be placed, too; its worker in any case.
         """
         number = attempt.id
         old, new = self.roles.get(number, 0), _ROLES[attempt.state] if attempt.ended_at is None else 0
@@ -63,12 +64,12 @@ class Attempts:
         return True
 
     def is_on(self, task: TaskId, worker: str) -> bool:
-        """The task occupies slots of this worker."""
+        """True if an attempt of the task is on this worker."""
         attempt = self.of_task[task].get(worker) if task in self.of_task else None
         return attempt is not None and attempt.state in OCCUPYING
 
     def seated_on(self, worker: str) -> Iterator[Attempt]:
-        """Attempts in its slots; they came first, as a rule, so that what waits there is hardly looked at."""
+        """Return the attempts in its slots. As a rule they came first, so that few prefetched ones are looked at."""
         left = self.used.get(worker, 0)
         for attempt in self.of_worker[worker].values() if left else ():
             if attempt.is_seated:
@@ -78,12 +79,12 @@ class Attempts:
                     return
 
     def in_hand(self, worker: str) -> int:
-        """Slots of it that are in use, and attempts that wait there for one."""
+        """Number of its slots in use and of the attempts that wait there for one."""
         queues = self.queues.of_worker
         return self.used.get(worker, 0) + (len(queues[worker]) if worker in queues else 0)
 
     def _seat(self, attempt: Attempt, sign: int) -> None:
-        """Its slots are taken up, or given free."""
+        """Count the slots of an attempt as used (``sign`` 1) or as free (-1)."""
         _count(self.used, attempt.worker, sign * attempt.slots)
         if attempt.replica:
             _count(self.reserved_ms, attempt.job, sign * accounting.expected_ms(attempt))
@@ -114,7 +115,7 @@ class Attempts:
 
 
 def _count(counts: dict[Any, int], of: object, change: int) -> None:
-    """A count of none is not kept."""
+    """Change a count by this much, and drop it when it reaches zero."""
     if new := counts.get(of, 0) + change:
         counts[of] = new
     elif change:

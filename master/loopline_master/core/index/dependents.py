@@ -1,24 +1,24 @@
-"""Who waits for whom: the jobs of a chain that are not yet in the grid, by those that must succeed before."""
+"""Jobs that wait outside the grid for their dependencies, by the jobs that must succeed before them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
 
-class Waiting:
-    """A function of the waiting jobs alone: whom they wait for may have left the scheduler's memory long ago."""
+class Dependents:
+    """A function of the waiting jobs alone: their dependencies may have left the scheduler's memory long ago."""
 
     def __init__(self) -> None:
         self.jobs: dict[int, tuple[int, ...]] = {}  # that wait, and for whom
         self._followers: dict[int, set[int]] = {}  # the reverse
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Waiting) and self.jobs == other.jobs
+        return isinstance(other, Dependents) and self.jobs == other.jobs
 
     __hash__ = None  # type: ignore[assignment]
 
     def place(self, job: int, waits_for: tuple[int, ...]) -> None:
-        """Enter a job as it is now; empty: it waits for nobody."""
+        """Enter a job as it is now; it leaves if ``waits_for`` is empty."""
         before = self.jobs.get(job, ())
         if before == waits_for:
             return
@@ -31,11 +31,11 @@ class Waiting:
             del self.jobs[job]
 
     def followers(self, job: int) -> list[int]:
-        """Those that wait for this job, in the order of their submission."""
+        """Return the jobs that wait for this one, in the order of their submission."""
         return sorted(self._followers.get(job, ()))
 
     def each(self) -> list[tuple[int, tuple[int, ...]]]:
-        """Those that wait, in the order of their submission, with whom each waits for."""
+        """Return all waiting jobs in the order of their submission, each with the jobs it waits for."""
         return sorted(self.jobs.items())
 
     def _drop(self, job: int, leaders: Iterable[int]) -> None:

@@ -1,4 +1,4 @@
-"""A set of whole numbers kept as ranges: a million tasks that nobody has started yet cost two numbers."""
+"""A set of whole numbers kept as ranges: a million tasks that were never started cost two numbers."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 
 
-class Ranges:
+class IntervalSet:
     """Sorted, disjoint, half-open ranges. Every change costs one binary search and a short move.
 
-    ``starts`` and ``count`` are to be read: asking them whether there is anything is cheaper than asking the set.
+    ``starts`` and ``count`` are public to be read: testing them for emptiness is cheaper than testing the set.
     """
 
     __slots__ = ("count", "starts", "stops")
@@ -21,7 +21,7 @@ class Ranges:
         self.count = sum(stop - start for start, stop in ordered)
 
     @classmethod
-    def of(cls, numbers: Iterable[int]) -> Ranges:
+    def of(cls, numbers: Iterable[int]) -> IntervalSet:
         ranges = cls()
         for number in numbers:
             ranges.add(number)
@@ -74,7 +74,7 @@ class Ranges:
             self.discard(number)
 
     def first_after(self, number: int) -> int | None:
-        """The smallest member greater than ``number``."""
+        """Return the smallest member greater than ``number``."""
         starts = self.starts
         at = bisect_right(starts, number)
         if at and number + 1 < self.stops[at - 1]:
@@ -82,7 +82,7 @@ class Ranges:
         return starts[at] if at < len(starts) else None
 
     def last_up_to(self, number: int) -> int | None:
-        """The largest member that is not greater than ``number``."""
+        """Return the largest member that is at most ``number``."""
         at = bisect_right(self.starts, number)
         return min(number, self.stops[at - 1] - 1) if at else None
 
@@ -101,9 +101,9 @@ class Ranges:
             yield from range(start, stop)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Ranges) and self.pairs() == other.pairs()
+        return isinstance(other, IntervalSet) and self.pairs() == other.pairs()
 
     __hash__ = None  # type: ignore[assignment]
 
     def __repr__(self) -> str:
-        return f"Ranges({self.pairs()})"
+        return f"IntervalSet({self.pairs()})"

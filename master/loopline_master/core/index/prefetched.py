@@ -1,5 +1,6 @@
-"""Attempts that were sent ahead: they wait at their workers for a slot, so that short tasks do not wait for a round
-trip. Each needs one slot, so that any that falls free will do.
+"""Prefetched attempts: they wait at their workers for a slot, so that short tasks need no round trip.
+
+Each needs one slot, so that any slot that falls free will do.
 """
 
 from __future__ import annotations
@@ -12,23 +13,26 @@ from loopline_shared.model import AttemptId
 
 _MILLI = 1e3
 _MOST_MS = 10**15
-"""Nobody waits for longer, and sums stay exact."""
+"""The longest expected time, so that sums stay exact."""
 
 
 @dataclass(slots=True)
-class Queues:
-    """By worker. Work is in whole milliseconds, so that sums do not depend on the order in which it came and went."""
+class PrefetchQueues:
+    """Queues of prefetched attempts by worker.
+
+    Work is in whole milliseconds, so that sums do not depend on the order in which attempts came and went.
+    """
 
     of_worker: dict[str, dict[AttemptId, int]] = field(default_factory=dict)  # how long each is expected to take
     work_ms: dict[str, int] = field(default_factory=dict)
     order: dict[str, list[tuple[float, AttemptId]]] = field(default_factory=dict)  # by when they were dispatched
 
     def latest_on(self, worker: str) -> AttemptId:
-        """Of those that wait there, the one that was dispatched last."""
+        """Return the attempt of the worker's queue that was dispatched last."""
         return self.order[worker][-1][1]
 
     def toggle(self, attempt: Attempt, waits: bool | int) -> None:
-        """It begins to wait, or waits no longer."""
+        """Enter an attempt that begins to wait, or drop one that no longer does."""
         name = attempt.worker
         if waits:
             work_ms = self.of_worker.setdefault(name, {})[attempt.id] = milliseconds(attempt.expected_s)
@@ -43,5 +47,5 @@ class Queues:
 
 
 def milliseconds(seconds: float) -> int:
-    """Of however short a task it is some: the queue that it joins is a longer one."""
+    """Return whole milliseconds, at least one: every attempt makes the queue that it joins longer."""
     return max(1, round(min(seconds * _MILLI, _MOST_MS)))

@@ -1,4 +1,4 @@
-"""Subjects in the order of a key that changes."""
+"""Rankings: subjects in the order of a key that changes."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Ranking(Generic[Subject, Rank]):
     __hash__ = None  # type: ignore[assignment]
 
     def next_after(self, key: Rank | None) -> Rank | None:
-        """The first in the order; after this key."""
+        """Return the first key of the order, or the first after ``key``; None if there is none."""
         at = 0 if key is None else bisect_right(self.order, key)
         return self.order[at] if at < len(self.order) else None
 
@@ -53,7 +53,7 @@ class Ranking(Generic[Subject, Rank]):
 
 
 class LongRanking(Generic[Subject, Rank]):
-    """The same of however many: of a job's tasks."""
+    """A Ranking for very many subjects, such as a job's tasks."""
 
     __slots__ = ("keys", "order")
 

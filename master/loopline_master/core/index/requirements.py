@@ -1,8 +1,8 @@
-"""Who could run what: jobs with the same requirements are one *demand*, matched against workers together.
+"""Requirement classes: jobs with equal requirements are matched against workers together.
 
-Those that are *able* meet the requirements and are available. Those that *serve* are of these the trusted ones (that
-lend slots, and are not on probation); where there is none, all that are able: what nobody else could run, a worker on
-probation is given all the same.
+Workers that are *able* meet the requirements and are available. Of these, the *trusted* ones (they offer slots and
+are not in quarantine) serve the class; if there is none, all that are able do: a worker in quarantine still gets the
+jobs that no other worker could run.
 """
 
 from __future__ import annotations
@@ -14,22 +14,25 @@ from loopline_master.core.entities import Job, Worker
 from loopline_shared.model import Facts
 from loopline_shared.spec import Requirements
 
-Key = tuple[str | None, int, frozenset[str], int, bool, str | None]
+RequirementClass = tuple[str | None, int, frozenset[str], int, bool, str | None]
 
 
-def demand_of(requires: Requirements) -> Key:
-    """Equal for requirements that the same workers meet."""
+def requirement_class_of(requires: Requirements) -> RequirementClass:
+    """Return the requirement class; it is equal for requirements that the same workers meet."""
     labels = frozenset(requires.labels)
     return (requires.os, requires.memory_bytes, labels, requires.slots, requires.network, requires.python)
 
 
-def slots_of(key: Key) -> int:
-    """How many slots one of its tasks occupies."""
+def slots_of(key: RequirementClass) -> int:
+    """Return the slots that one task of the class occupies."""
     return key[3]
 
 
-def meets(facts: Facts, key: Key, most_bytes: int | None = None) -> bool:
-    """Whether such a computer could run it at all (with nothing else running); with so much memory."""
+def meets(facts: Facts, key: RequirementClass, most_bytes: int | None = None) -> bool:
+    """True if a computer with these facts, otherwise idle, could run a job of the class.
+
+    ``most_bytes`` is taken for its memory if it is given.
+    """
     os, memory_bytes, labels, slots, network, python = key
     return (
         (os is None or facts.os == os)
@@ -42,39 +45,39 @@ def meets(facts: Facts, key: Key, most_bytes: int | None = None) -> bool:
 
 
 @dataclass(slots=True)
-class Demand:
-    """Jobs by requirements, and the available workers that meet each."""
+class RequirementIndex:
+    """Jobs by requirement class, and the available workers that meet each."""
 
-    jobs: dict[Key, set[int]] = field(default_factory=dict)
-    able: dict[Key, set[str]] = field(default_factory=dict)
-    trusted: dict[Key, set[str]] = field(default_factory=dict)  # of these
-    workers: dict[Key, set[str]] = field(default_factory=dict)  # that serve: one of the two sets above
+    jobs: dict[RequirementClass, set[int]] = field(default_factory=dict)
+    able: dict[RequirementClass, set[str]] = field(default_factory=dict)
+    trusted: dict[RequirementClass, set[str]] = field(default_factory=dict)  # of these
+    workers: dict[RequirementClass, set[str]] = field(default_factory=dict)  # that serve: one of the two sets above
     reliable: dict[str, int] = field(default_factory=dict)  # workers that are trusted: slots that they offer
     available: dict[str, Worker] = field(default_factory=dict)
     facts: dict[str, Facts] = field(default_factory=dict)  # of these, as they were entered
-    keys: dict[int, Key] = field(default_factory=dict)  # by job
-    quorums: dict[Key, Counter[int]] = field(default_factory=dict)  # of those jobs that have one, how many
+    keys: dict[int, RequirementClass] = field(default_factory=dict)  # by job
+    quorums: dict[RequirementClass, Counter[int]] = field(default_factory=dict)  # of how many jobs
     widest: int = 0  # slots, of all these requirements
-    _served: dict[str, list[Key]] = field(default_factory=dict, compare=False)  # worked out so far
+    _served: dict[str, list[RequirementClass]] = field(default_factory=dict, compare=False)  # worked out so far
 
-    def served_by(self, worker: str) -> list[Key]:
-        """The requirements that this worker serves."""
+    def served_by(self, worker: str) -> list[RequirementClass]:
+        """Return the requirement classes that this worker serves."""
         found = self._served.get(worker)
         if found is None:
             found = self._served[worker] = [key for key, names in self.workers.items() if worker in names]
         return found
 
-    def served_in(self, slots: int, worker: str) -> list[Key]:
-        """Those of at most so many slots."""
+    def served_in(self, slots: int, worker: str) -> list[RequirementClass]:
+        """Return the requirement classes of at most ``slots`` slots that this worker serves."""
         served = self.served_by(worker)
         return served if self.widest <= slots else [key for key in served if slots_of(key) <= slots]
 
-    def key_of(self, job: Job) -> Key:
-        """What the job requires, worked out once for as long as it is in the grid."""
-        return self.keys.get(job.id) or demand_of(job.spec.requires)
+    def key_of(self, job: Job) -> RequirementClass:
+        """Return the job's requirement class, computed once for as long as the job is in the grid."""
+        return self.keys.get(job.id) or requirement_class_of(job.spec.requires)
 
     def add_job(self, job: Job) -> None:
-        key = self.keys[job.id] = demand_of(job.spec.requires)
+        key = self.keys[job.id] = requirement_class_of(job.spec.requires)
         if key not in self.jobs:
             self.jobs[key] = set()
             self.widest = max(self.widest, slots_of(key))
@@ -102,10 +105,11 @@ class Demand:
             del self.jobs[key], self.able[key], self.trusted[key], self.workers[key]
             self.widest = max(map(slots_of, self.jobs), default=0)
 
-    def place_worker(self, worker: Worker) -> list[Key]:
-        """Enter a worker as it is now; the demands that it is the first or was the last to be able to meet, and those
-        for a quorum to which it comes or from which it goes. (What it can meet changes only while it is away: see
-        presence.join.)
+    def place_worker(self, worker: Worker) -> list[RequirementClass]:
+        """Enter a worker as it is now. Return the classes whose jobs may starve, or no longer starve, for it.
+
+        These are the classes that it was the last or is the first to be able to meet, and those with a quorum that it
+        joins or leaves. Its facts change only while it is away: see membership.join.
         """
         if self.knows(worker):
             return []
@@ -129,23 +133,21 @@ class Demand:
         return changed
 
     def knows(self, worker: Worker) -> bool:
-        """It is entered as it is now."""
+        """True if the worker is entered as it is now."""
         offered = worker.offered if worker.is_trusted else 0
         facts = worker.facts if worker.is_available else None
         return self.facts.get(worker.name) is facts and self.reliable.get(worker.name, 0) == offered
 
     def is_starved(self, job: Job) -> bool:
-        """No available worker could run it, or too few for its quorum."""
+        """True if no available worker could run the job, or too few for its quorum."""
         return len(self.able[self.keys[job.id]]) < (job.quorum or 1)
 
     def fits(self, job: Job, worker: Worker) -> bool:
-        """Whether this worker serves jobs such as this one."""
+        """True if this worker serves the job's requirement class."""
         return worker.name in self.workers[self.keys[job.id]]
 
-    def _serving(self, key: Key) -> set[str]:
-        """Those that are trusted; where there is none, or a quorum may need them, all that are able: a vote guards
-        itself.
-        """
+    def _serving(self, key: RequirementClass) -> set[str]:
+        """Return the trusted workers, or all that are able if there is none or a quorum: votes check each other."""
         return self.able[key] if key in self.quorums else self.trusted[key] or self.able[key]
 
 

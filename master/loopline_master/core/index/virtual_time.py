@@ -1,5 +1,7 @@
-"""Virtual time of fair sharing (docs/design/fair-hold.md). Work done is shared equally by the jobs that fair sharing,
-had it served them from the start, would not have finished yet: those whose tag the clock has not reached.
+"""Virtual time of fair sharing (docs/design/fair-hold.md).
+
+Work done is shared equally by the jobs that fair sharing, had it served them from the start, would not have finished
+yet: those whose finish tag the clock has not reached.
 """
 
 from __future__ import annotations
@@ -7,15 +9,15 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right, insort
 
 
-class Tags:
-    """The tags of the jobs in the grid."""
+class VirtualTime:
+    """Finish tags of the jobs in the grid, by which the clock advances."""
 
     def __init__(self) -> None:
         self._order: list[float] = []
         self._of: dict[int, float] = {}  # by job
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Tags) and self._of == other._of
+        return isinstance(other, VirtualTime) and self._of == other._of
 
     __hash__ = None  # type: ignore[assignment]
 
@@ -30,9 +32,9 @@ class Tags:
             del self._order[bisect_left(self._order, tag)]
 
     def after(self, clock: float, work: float) -> float:
-        """Where the clock stands when ``work`` more has been done; it waits where no tag is ahead of it.
+        """Return the clock after ``work`` more has been done; it stands still when no tag is ahead of it.
 
-        Each tag that it reaches leaves fewer to share the rest, hence a job is passed but once: O(log n) amortised.
+        Each tag that it reaches leaves fewer jobs to share the rest. A job is passed only once: O(log n) amortised.
         """
         order = self._order
         at = bisect_right(order, clock)

@@ -12,7 +12,7 @@ from math import inf
 
 from loopline_master.core.entities import Job, Worker
 from loopline_master.core.estimates import measure
-from loopline_master.core.index.requirements import Key
+from loopline_master.core.index.requirements import RequirementClass
 from loopline_master.core.policies.fair_index import FairIndex
 from loopline_master.core.policies.policy import Placement, register
 from loopline_master.core.policies.view import View
@@ -32,7 +32,7 @@ class Fair(WorkerFirst):
 
     def __init__(self, view: View) -> None:
         self.index: FairIndex = FairIndex(view)
-        self._in_vain: set[Key] = set()
+        self._in_vain: set[RequirementClass] = set()
         """Requirement classes for which a faster worker found nothing to do in this step: no slower one will."""
 
     def free_workers(self, view: View) -> Iterator[Worker]:
@@ -61,7 +61,7 @@ class _Turn:
     ``is_barred``: it could not take the best task because it has an attempt of it already; another worker could.
     """
 
-    def __init__(self, view: View, index: FairIndex, worker: Worker, keys: Sequence[Key]) -> None:
+    def __init__(self, view: View, index: FairIndex, worker: Worker, keys: Sequence[RequirementClass]) -> None:
         self._view, self._index, self._worker, self._keys = view, index, worker, keys
         self._speed = measure.speed_of(view.grid, worker)
         self._is_fast = index.capacity.is_fast(self._speed)
@@ -97,7 +97,7 @@ class _Turn:
         for job in self._index.in_turn(self._keys, self._index.ready, self._index.tails, most=_LOOK_AHEAD):
             before += self._index.unassigned(job)
             ends_in = self._ends_in(job, before)
-            task = self._shadow(job) or self._start(job, ends_in) or self._rescue(job, ends_in)
+            task = self._replicate_stalled(job) or self._start(job, ends_in) or self._rescue(job, ends_in)
             if task is not None:
                 return self._place(job, task)
         return None
@@ -106,10 +106,10 @@ class _Turn:
         capacity = self._index.capacity
         return before / capacity.total + measure.mean_work(self._view.grid, job) / capacity.median
 
-    def _shadow(self, job: Job) -> int | None:
+    def _replicate_stalled(self, job: Job) -> int | None:
         """Return a task all of whose attempts are frozen."""
         task = self._view.first_stalled(job, self._worker)
-        self.is_barred |= task is None and bool(self._view.index.to_shadow(job))
+        self.is_barred |= task is None and bool(self._view.index.needs_replica(job))
         return task
 
     def _start(self, job: Job, ends_in: float) -> int | None:

@@ -11,17 +11,17 @@ from sortedcontainers import SortedSet
 
 from loopline_master.core.entities import LIVE, Attempt, Job, Task, Worker
 from loopline_master.core.estimates import measure
+from loopline_master.core.index.by_size import BySize
+from loopline_master.core.index.capacity import Capacity
 from loopline_master.core.index.index import toggle_under
 from loopline_master.core.index.ranking import LongRanking, Ranking
-from loopline_master.core.index.requirements import Key
-from loopline_master.core.policies.by_size import BySize
-from loopline_master.core.policies.capacity import Capacity
+from loopline_master.core.index.requirements import RequirementClass
 from loopline_master.core.policies.view import View
 from loopline_shared.model import JobState, TaskId
 
 Turn = tuple[float, int]
 """A job's place in the order of fair sharing: (tag, arrival)."""
-Families = dict[Key, SortedSet[Turn]]
+Families = dict[RequirementClass, SortedSet[Turn]]
 
 
 @dataclass(slots=True)
@@ -56,18 +56,18 @@ class FairIndex:
             return
         speed = measure.speed_of(self.view.grid, worker)
         self.capacity.place(worker.name, speed, worker.offered if worker.is_available else 0)
-        is_idle = worker.name in self.view.index.room.idle.keys
+        is_idle = worker.name in self.view.index.slots.idle.keys
         self.idle.place(worker.name, (-speed, worker.name) if is_idle else None)
 
     def place_task(self, task: Task) -> None:
-        job, pool = self.view.jobs[task.job], self.view.index.pools[task.job]
+        job, ready_set = self.view.jobs[task.job], self.view.index.ready_sets[task.job]
         if not job.is_live:
             return
         by_size = self.sizes.get(job.id)
         if by_size is not None:
-            is_waiting = task.number in pool.waiting
+            is_waiting = task.number in ready_set.to_retry
             by_size.place(task.number, is_waiting or task.number in self.view.fresh(job))
-        alive = self._alive(task.id) if task.number in pool.replicable else []
+        alive = self._alive(task.id) if task.number in ready_set.replicable else []
         runs = len(alive) == 1 and not alive[0].is_queued
         ends = (alive[0].since + alive[0].expected_s, task.number) if runs else None
         ranking = self.alone.get(job.id)
@@ -78,7 +78,7 @@ class FairIndex:
             del self.alone[job.id]
 
     def place_job(self, job: Job) -> None:
-        key, turn = self.view.index.demand.key_of(job), (job.tag, job.arrival)
+        key, turn = self.view.index.requirements.key_of(job), (job.tag, job.arrival)
         if not job.is_live:
             self.sizes.pop(job.id, None)
             self.alone.pop(job.id, None)
@@ -95,20 +95,20 @@ class FairIndex:
         passed_over = None
         while (entry := self.idle.next_after(passed_over)) is not None:
             worker = self.view.workers[entry[1]]
-            free = self.view.index.room.free_slots(worker)
+            free = self.view.index.slots.free_slots(worker)
             yield worker
-            if self.view.index.room.free_slots(worker) == free:
+            if self.view.index.slots.free_slots(worker) == free:
                 passed_over = entry
 
-    def keys_met(self, worker: Worker) -> Sequence[Key]:
+    def keys_met(self, worker: Worker) -> Sequence[RequirementClass]:
         """Return the requirement classes that the worker serves now; those of one slot if it is busy."""
-        return self.view.index.demand.served_in(self.view.index.room.free_slots(worker) or 1, worker.name)
+        return self.view.index.requirements.served_in(self.view.index.slots.free_slots(worker) or 1, worker.name)
 
-    def keys(self) -> set[Key]:
+    def keys(self) -> set[RequirementClass]:
         """Return the requirement classes of all jobs for which anything could be done."""
         return self.ready.keys() | self.tails.keys()
 
-    def in_turn(self, keys: Sequence[Key], *families: Families, most: int) -> Iterator[Job]:
+    def in_turn(self, keys: Sequence[RequirementClass], *families: Families, most: int) -> Iterator[Job]:
         """Return jobs of these classes in the order of fair sharing: at most so many of each family."""
         found = [members for family in families if (members := _members(family, keys))]
         for _, arrival in _merged([islice(_merged(members), most) for members in found]):
@@ -119,7 +119,7 @@ class FairIndex:
         by_size = self.sizes[job.id]
         if by_size is not None:
             return by_size.work
-        count = len(self.view.fresh(job)) + len(self.view.index.pools[job.id].waiting)
+        count = len(self.view.fresh(job)) + len(self.view.index.ready_sets[job.id].to_retry)
         return count * measure.mean_work(self.view.grid, job)
 
     def largest(self, job: Job, limit: float) -> int | None:
@@ -154,7 +154,7 @@ class FairIndex:
         return self.view.fresh(job).first_after(0) if self.view.index.is_held(job) else None
 
     def _any_startable(self, job: Job) -> int | None:
-        waiting = next(iter(self.view.index.pools[job.id].waiting), None)
+        waiting = next(iter(self.view.index.ready_sets[job.id].to_retry), None)
         return waiting or (None if self.view.index.is_held(job) else self.view.fresh(job).first_after(0))
 
     def _by_size(self, job: Job) -> BySize | None:
@@ -163,12 +163,12 @@ class FairIndex:
             return None
         by_size = BySize(sizes)
         by_size.place_all(self.view.fresh(job))
-        for number in self.view.index.pools[job.id].waiting:
+        for number in self.view.index.ready_sets[job.id].to_retry:
             by_size.place(number, True)
         return by_size
 
 
-def _members(family: Families, keys: Sequence[Key]) -> list[Iterable[Turn]]:
+def _members(family: Families, keys: Sequence[RequirementClass]) -> list[Iterable[Turn]]:
     return [family[key] for key in keys if key in family]
 
 

@@ -31,14 +31,14 @@ class SpacePartition(WorkerFirst):
 def _partition(view: View) -> dict[str, Job]:
     """Return the job that each worker serves."""
     types: dict[object, list[Worker]] = defaultdict(list)
-    demand = view.index.demand
-    for name in sorted(demand.available):
-        worker = demand.available[name]
-        types[worker.facts.model, frozenset(demand.served_by(name))].append(worker)
+    requirements = view.index.requirements
+    for name in sorted(requirements.available):
+        worker = requirements.available[name]
+        types[worker.facts.model, frozenset(requirements.served_by(name))].append(worker)
     jobs = [job for job in view.index.live.values() if not job.paused]
     owners = {}
     for workers in types.values():
-        runnable = [job for job in jobs if demand.fits(job, workers[0])]
+        runnable = [job for job in jobs if requirements.fits(job, workers[0])]
         share = -(-len(workers) // max(1, len(runnable)))
         for place, worker in enumerate(workers):
             if place // share < len(runnable):

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from loopline_master.core.entities import Job, Worker
 from loopline_master.core.estimates import measure
-from loopline_master.core.index.requirements import Key
+from loopline_master.core.index.requirements import RequirementClass
 from loopline_master.core.policies.policy import Later, Placement, Policy, Proposal
 from loopline_master.core.policies.view import View, first_of
 from loopline_master.core.policies.worker_index import Candidate, Ranked, ReadyTask, WorkerIndex
@@ -56,7 +56,7 @@ class TaskFirst(Policy):
 
     def plan(self, view: View) -> Iterator[Proposal]:
         """Propose a worker for one task after the other, until nobody can take more."""
-        in_vain: dict[Key, int] = {}
+        in_vain: dict[RequirementClass, int] = {}
         arrival, left, index = 0, _MOST_PROPOSALS, self.index
         while left and index.classes and (job := _next_job(view, arrival, in_vain)) is not None:
             answer = index.best(job)
@@ -64,7 +64,7 @@ class TaskFirst(Policy):
                 left -= 1
                 yield answer
             if not isinstance(answer, Placement) or not _is_placed(view, job, answer):
-                key = view.index.demand.key_of(job)
+                key = view.index.requirements.key_of(job)
                 in_vain[key], arrival = in_vain.get(key, 0) + 1, job.arrival
 
     def prefetch(self, view: View) -> Iterator[Proposal]:
@@ -72,7 +72,7 @@ class TaskFirst(Policy):
         return iter(())
 
 
-def _next_job(view: View, after: int, in_vain: dict[Key, int]) -> Job | None:
+def _next_job(view: View, after: int, in_vain: dict[RequirementClass, int]) -> Job | None:
     """Return the first job after that arrival with a task to start, of a class that is still worth asking."""
     ready = view.index.ready
     arrival = first_of([ready[key] for key in ready if in_vain.get(key, 0) < _MOST_IN_VAIN])(after)

@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import TypeVar
 
-from loopline_master.core import eligibility
 from loopline_master.core.entities import Grid, Job, Task, Worker
 from loopline_master.core.index.index import Index
-from loopline_master.core.index.intervals import Ranges
-from loopline_master.core.index.requirements import Key
-from loopline_master.core.prefetch import Prefetch
+from loopline_master.core.index.intervals import IntervalSet
+from loopline_master.core.index.requirements import RequirementClass
+from loopline_master.core.placement import eligibility
+from loopline_master.core.placement.prefetch import Prefetch
 from loopline_master.core.state import State
 from loopline_shared.model import MAX_ID, TaskId
 
@@ -26,7 +26,7 @@ class View:
 
     def __init__(self, state: State) -> None:
         self._state = state
-        self._room = state.index.room
+        self._slots = state.index.slots
         self.grid: Grid = state.grid
         """Facts about the whole grid: the time, the job and the worker whose turn was last, virtual time."""
         self.workers: Mapping[str, Worker] = state.workers
@@ -42,16 +42,16 @@ class View:
 
     def memo(self, name: str, compute: Callable[[], Thing]) -> Thing:
         """Return a result computed from available workers and live jobs, kept until one of them comes or goes."""
-        remembered = self._state.remembered
-        if name not in remembered:
-            remembered[name] = compute()
-        return remembered[name]  # type: ignore[return-value]
+        memos = self._state.memos
+        if name not in memos:
+            memos[name] = compute()
+        return memos[name]  # type: ignore[return-value]
 
     # --- workers --------------------------------------------------------------------------------------------
 
     def is_free(self, worker: Worker) -> bool:
         """True if the worker has a free slot; asked for a busy one, a policy chooses a task that waits there."""
-        return worker.name in self._room.idle.keys
+        return worker.name in self._slots.idle.keys
 
     # --- jobs -----------------------------------------------------------------------------------------------
 
@@ -65,7 +65,7 @@ class View:
 
     # --- tasks ----------------------------------------------------------------------------------------------
 
-    def fresh(self, job: Job) -> Ranges:
+    def fresh(self, job: Job) -> IntervalSet:
         """Tasks of the job that were never started, the held one included."""
         return self._state.fresh[job.id]
 
@@ -88,7 +88,7 @@ class View:
 
         All its attempts are frozen, or the job's quorum needs one more result.
         """
-        stalled = self.index.to_shadow(job)
+        stalled = self.index.needs_replica(job)
         return self._first_elsewhere(stalled, job, worker, 0) if stalled.starts else None
 
     def next_in_queue(self, job: Job, worker: Worker, after: int) -> int | None:
@@ -100,10 +100,10 @@ class View:
         fresh = self._state.fresh[job.id]
         if after + 1 in fresh:
             return after + 1  # as most often: none of the others could come before it
-        pool, others = self.index.pools[job.id], self.index.to_replicate(job)
+        ready_set, others = self.index.ready_sets[job.id], self.index.to_replicate(job)
         for start in (after, 0):
             found = fresh.first_after(start)
-            if pool.waiting.starts:
+            if ready_set.to_retry.starts:
                 found = _least(found, self._first_waiting(job, worker, start))
             if others.starts:
                 found = _least(found, self._first_elsewhere(others, job, worker, start))
@@ -127,7 +127,7 @@ class View:
 
     def _first_waiting(self, job: Job, worker: Worker, after: int) -> int | None:
         """Return the job's first task to start again, passing over those that should go elsewhere."""
-        waiting, number = self.index.pools[job.id].waiting, after
+        waiting, number = self.index.ready_sets[job.id].to_retry, after
         if not waiting.starts:
             return None
         for _ in range(_LOOK_AT):
@@ -137,22 +137,22 @@ class View:
             number = found
         return None
 
-    def _first_elsewhere(self, numbers: Ranges, job: Job, worker: Worker, after: int) -> int | None:
+    def _first_elsewhere(self, numbers: IntervalSet, job: Job, worker: Worker, after: int) -> int | None:
         number = numbers.first_after(after)
         while number is not None and self.index.on_worker(job.task_id(number), worker.name):
             number = numbers.first_after(number)
         return number
 
-    def _members(self, family: dict[Key, Ranges], worker: Worker) -> list[Ranges]:
+    def _members(self, family: dict[RequirementClass, IntervalSet], worker: Worker) -> list[IntervalSet]:
         """Return the family's jobs by requirement class, of the classes that the worker could serve now."""
         members = []
-        for key in self.index.demand.served_in(self._room.free_slots(worker) or 1, worker.name):
+        for key in self.index.requirements.served_in(self._slots.free_slots(worker) or 1, worker.name):
             found = family.get(key)
             if found is not None:
                 members.append(found)
         return members
 
-    def _round(self, after: int, members: list[Ranges]) -> Iterator[Job]:
+    def _round(self, after: int, members: list[IntervalSet]) -> Iterator[Job]:
         """Return jobs whose arrival is in any of the sets, looked up one by one, since a placement changes them."""
         first_after = first_of(members)
         for low, high in ((after, MAX_ID), (-1, after)):
@@ -162,12 +162,12 @@ class View:
                 at = first_after(at)
 
 
-def first_of(members: list[Ranges]) -> Callable[[int], int | None]:
+def first_of(members: list[IntervalSet]) -> Callable[[int], int | None]:
     """Return a function that finds the smallest member of any set that is greater than a number."""
     return members[0].first_after if len(members) == 1 else partial(_first_after, members)
 
 
-def _first_after(members: list[Ranges], number: int) -> int | None:
+def _first_after(members: list[IntervalSet], number: int) -> int | None:
     first = None
     for each in members:
         first = _least(first, each.first_after(number))

@@ -28,13 +28,13 @@ class WorkerFirst(Policy):
         It ends when there is nothing to start (or to replicate). A worker for which nothing was accepted is not
         offered again.
         """
-        idle, demand, passed_over = view.index.room.idle, view.index.demand, None
+        idle, requirements, passed_over = view.index.slots.idle, view.index.requirements, None
         wanted = view.index.open if self.replicates else view.index.ready
         while (entry := idle.next_after(passed_over)) is not None:
             changes = idle.changes
-            if not wanted.keys().isdisjoint(demand.served_by(entry[-1])):
+            if not wanted.keys().isdisjoint(requirements.served_by(entry[-1])):
                 yield view.workers[entry[-1]]
-            elif not any(demand.workers[key] for key in wanted):
+            elif not any(requirements.workers[key] for key in wanted):
                 return  # nobody could run any of it
             if changes == idle.changes:
                 passed_over = entry

@@ -16,7 +16,7 @@ from typing import Protocol
 
 from loopline_master.core.entities import Job, Worker
 from loopline_master.core.estimates import measure
-from loopline_master.core.index.requirements import Key, meets, slots_of
+from loopline_master.core.index.requirements import RequirementClass, meets, slots_of
 from loopline_master.core.policies.chance import draw
 from loopline_master.core.policies.policy import Later, Placement, Proposal
 from loopline_master.core.policies.view import View
@@ -92,7 +92,7 @@ class WorkerIndex:
     def __init__(self, view: View, policy: CostModel) -> None:
         self.classes: dict[ClassKey, WorkerClass] = {}
         self._view, self._policy = view, policy
-        self._serving: dict[Key, list[WorkerClass]] = {}  # of them, computed so far
+        self._serving: dict[RequirementClass, list[WorkerClass]] = {}  # of them, computed so far
         self._share = view.grid.share
         self._placed: dict[str, tuple[ClassKey, bool, float]] = {}
         self._kinds: dict[str, tuple[Facts, ClassKey]] = {}  # by worker: the part of its class that its facts tell
@@ -129,14 +129,14 @@ class WorkerIndex:
         """Return the first of the job's tasks to start again and of the fresh ones, and a few that are stalled."""
         index = self._view.index
         fresh = None if index.is_held(job) else self._view.fresh(job).first_after(0)
-        again = index.pools[job.id].waiting.first_after(0)
+        again = index.ready_sets[job.id].to_retry.first_after(0)
         yield from sorted(number for number in (again, fresh) if number is not None)
-        yield from islice(index.to_shadow(job), _MOST_STALLED)
+        yield from islice(index.needs_replica(job), _MOST_STALLED)
 
     def _elsewhere(self, job: Job) -> Placement | None:
         """Return a placement of one of the other stalled tasks, on a worker that has none of its attempts."""
         view = self._view
-        if not view.index.to_shadow(job).starts:
+        if not view.index.needs_replica(job).starts:
             return None
         for _, name in sorted(each.free[0] for each in self.classes.values() if each.free):
             worker = view.workers[name]
@@ -156,7 +156,7 @@ class WorkerIndex:
 
     def _candidates(self, task: ReadyTask) -> tuple[list[Candidate], Later | None]:
         """Return the best of every class that may take the task, at their cost."""
-        key, work = self._view.index.demand.key_of(task.job), task.work
+        key, work = self._view.index.requirements.key_of(task.job), task.work
         may_wait, found, later = slots_of(key) == 1, [], None
         for each in self._classes_for(key):
             candidates = self.best_of(each, busy=False) if each.free else []
@@ -178,7 +178,7 @@ class WorkerIndex:
         for at in self._policy.places(self._view, ranked, busy=busy):
             rank, name = ranked[at]
             ties = max(1, bisect_left(ranked, (rank, _LAST)) - at)
-            candidates.append(Candidate(name, rank, each.speed, busy, ranked=ranked, at=at, ties=ties))
+            candidates.append(Candidate(name, rank, speed=each.speed, is_busy=busy, ranked=ranked, at=at, ties=ties))
         return candidates
 
     def _drawn(self, task: ReadyTask, found: list[Candidate]) -> str | None:
@@ -206,14 +206,14 @@ class WorkerIndex:
     def _wide(self, job: Job, number: int) -> str | None:
         """Return the worker with most slots free that takes a task of several slots."""
         slots, view = job.slots, self._view
-        for free, _, name in view.index.room.idle.order if slots > 1 else ():
+        for free, _, name in view.index.slots.idle.order if slots > 1 else ():
             if -free < slots:
                 break
             if view.accepts(job, number, view.workers[name]):
                 return name
         return None
 
-    def _classes_for(self, key: Key) -> list[WorkerClass]:
+    def _classes_for(self, key: RequirementClass) -> list[WorkerClass]:
         found = self._serving.get(key)
         if found is None:
             found = self._serving[key] = [

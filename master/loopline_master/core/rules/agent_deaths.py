@@ -1,4 +1,4 @@
-"""Tasks that take their workers down: an agent that dies while a task runs may have died of it.
+"""Deaths of agents: an agent that dies while a task runs may have died of it.
 
 Such an end uses up none of the task's ``max_attempts``, for it may be no doing of the task's own. But a task that
 kills every agent in turn would go round for ever, so after three such ends on two workers at least, or on the only
@@ -19,14 +19,14 @@ def count(task: Task, attempt: Attempt) -> None:
 
 
 def is_too_many(state: State, job: Job, task: Task) -> bool:
-    """True if the task is to fail for it."""
+    """True if agents died so often while the task ran that it is to fail."""
     if len(task.took_down) < MAX_TAKEN_DOWN:
         return False
-    demand = state.index.demand
-    return task.is_dangerous or demand.able.get(demand.key_of(job), set()) <= set(task.took_down)
+    requirements = state.index.requirements
+    return task.is_dangerous or requirements.able.get(requirements.key_of(job), set()) <= set(task.took_down)
 
 
 def verdict(task: Task) -> str:
-    """Return the reason for people; empty where no agent has died."""
+    """Return the reason to be shown to users; empty if no agent has died."""
     times = len(task.took_down)
     return f"took its worker down {times} time{'' if times == 1 else 's'}" if times else ""

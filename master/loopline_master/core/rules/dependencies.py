@@ -1,8 +1,8 @@
-"""Chains: a job that is to come after others waits outside the grid until all of those have succeeded.
+"""Dependencies: a job that is to come after others waits outside the grid until all of those have succeeded.
 
-While it waits it has no arrival: it holds nobody and nobody holds it. What its place among other jobs depends on
-(arrival, tag) is fixed as it enters. One that comes after a job that failed or was cancelled goes on waiting: a
-retry of that job may yet succeed.
+While it waits it has no arrival and takes no part in the hold. Its place among other jobs (arrival, finish tag) is
+fixed as it enters. A job whose dependency failed or was cancelled goes on waiting: a retry of that job may yet
+succeed.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from loopline_master.core import transitions
 from loopline_master.core.effects import Declined
 from loopline_master.core.entities import UNRELEASED, Job
 from loopline_master.core.estimates import measure
-from loopline_master.core.index.intervals import Ranges
+from loopline_master.core.index.intervals import IntervalSet
 from loopline_master.core.state import State
 from loopline_shared.model import JobState
 
@@ -21,8 +21,10 @@ from loopline_shared.model import JobState
 def left_to_wait_for(
     state: State, after: Collection[int], ended: Mapping[int, JobState]
 ) -> tuple[int, ...] | Declined:
-    """Of these jobs, those that have yet to succeed. What has left memory, the event must say (``ended``); what has
-    left it since the event was made, or never was there, is to be read, and asked for, again.
+    """Return those of the jobs ``after`` that have yet to succeed.
+
+    ``ended`` has the states of jobs that have left memory. For a job that is in neither, the request is declined: its
+    state has to be read again.
     """
     waits_for = []
     for one in sorted(set(after)):
@@ -34,8 +36,8 @@ def left_to_wait_for(
     return tuple(waits_for)
 
 
-def enter(state: State, job: Job, waits_for: tuple[int, ...], started: Ranges | None = None) -> None:
-    """A job that is new, or new again, waits, or enters the grid as the last to come."""
+def enter(state: State, job: Job, waits_for: tuple[int, ...], started: IntervalSet | None = None) -> None:
+    """Let a new or retried job enter the grid as the last to come, or wait for its dependencies."""
     job.waiting_for = waits_for
     if waits_for:
         _become(job, JobState.WAITING)
@@ -48,10 +50,10 @@ def enter(state: State, job: Job, waits_for: tuple[int, ...], started: Ranges | 
 
 
 def release_followers(state: State, job: Job) -> None:
-    """If the job succeeded, have those enter the grid that waited for nothing else, in the order of submission."""
+    """Let the jobs enter the grid that waited only for this one, if it succeeded, in the order of submission."""
     if job.state is not JobState.SUCCEEDED:
         return
-    for number in state.index.waiting.followers(job.id):
+    for number in state.index.dependents.followers(job.id):
         follower = state.jobs[number]
         follower.waiting_for = tuple(one for one in follower.waiting_for if one != job.id)
         if follower.waiting_for:
@@ -62,7 +64,7 @@ def release_followers(state: State, job: Job) -> None:
 
 
 def _take_its_place(state: State, job: Job) -> None:
-    """The clock of fair sharing begins anew with the first job of a busy time, lest it lose its precision."""
+    """Let a job enter the grid. Virtual time restarts with the first job of a busy time, to keep its precision."""
     if not state.index.live:
         state.grid.virtual = 0.0
     _become(job, JobState.QUEUED)

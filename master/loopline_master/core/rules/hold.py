@@ -1,4 +1,4 @@
-"""The order guarantee: who is kept back by whom (the no-passing paper, section 3).
+"""The hold: which job is kept back by which, to guarantee the order (the no-passing paper, section 3).
 
 The last never-started task of job J is kept back while a *predecessor* is in the grid: a job that was there
 when J came and is not larger. So J, lacking that task, cannot complete first, whatever the machines do.
@@ -31,7 +31,7 @@ class HoldIndex:
     __hash__ = None  # type: ignore[assignment]
 
     def put(self, arrival: int, weight: float) -> None:
-        """From now on this job holds those that come later and are not lighter."""
+        """Enter a job that holds all later jobs of at least its weight."""
         if self._weights.get(arrival) == weight:
             return
         self._weights[arrival] = weight
@@ -45,14 +45,14 @@ class HoldIndex:
             self._plant()
 
     def drop(self, arrival: int) -> None:
-        """This job holds nobody any more."""
+        """Drop a job, which holds no other any more."""
         if self._weights.pop(arrival, None) is not None:
             self._set(bisect_left(self._arrivals, arrival), _VACANT)
 
-    def witness(self, arrival: int, weight: float) -> int | None:
-        """Arrival of the latest job that holds one of this arrival and weight; None: it is free.
+    def blocker(self, arrival: int, weight: float) -> int | None:
+        """Return the arrival of the latest job that holds one of this arrival and weight; None if it is free.
 
-        While the witness stays, so does the hold: nobody needs to look again before it has gone.
+        The hold lasts at least as long as this blocker: no check is needed before it has gone.
         """
         node = self._leaves + bisect_left(self._arrivals, arrival)
         while node > 1:
@@ -63,7 +63,7 @@ class HoldIndex:
         return None
 
     def first(self, arrival: int, weight: float) -> int | None:
-        """Arrival of the earliest job that holds one of this arrival and weight; None: it is free."""
+        """Return the arrival of the earliest job that holds one of this arrival and weight; None if it is free."""
         node = 1
         while node < self._leaves:
             node = 2 * node + (self._least[2 * node] > weight)
@@ -72,7 +72,7 @@ class HoldIndex:
         return self._arrivals[leaf] if found else None
 
     def predecessors(self, arrival: int, weight: float) -> list[int]:
-        """Arrivals of all that hold it, for people: O(n)."""
+        """Return the arrivals of all jobs that hold it, to be shown to users. Costs O(n)."""
         return sorted(a for a, w in self._weights.items() if a < arrival and w <= weight)
 
     def _last_leaf(self, node: int, weight: float) -> int:

@@ -1,14 +1,14 @@
-"""Trouble seen: a worker on which tasks fail that succeed elsewhere, or that is far slower than it says, is given
-nothing new for a while: a blacklist that forgets.
+"""Quarantine: a worker whose attempts fail where others succeed gets nothing new for a while.
 
-A worker's *standing* falls by a half where a task fails on it whose program has succeeded on others, by another half
-where that very task then succeeds on one of them, by one where a task took it far longer than others; it rises by a
-half with each success. (A task that fails on others as well gives what it took back: that is its user's business.) At
-the bottom the worker goes on probation, for twice as long each time, and comes back by itself: on trial, with one
-attempt at a time, until it has succeeded with one. Some successes later the next probation would be shorter again.
+The health of a worker (``Worker.standing``) falls by a half if a task fails on it whose program has succeeded on
+others, by another half if that very task then succeeds on one of them, and by one if a task took it far longer than
+others. It rises by a half with each success, and by a half for each task that fails on others as well: then the task
+is at fault. At the bottom the worker goes into quarantine (``probation_until``), for twice as long each time. It
+comes back by itself: half-open (``on_trial``), with one attempt at a time, until it has succeeded with one. After some more
+successes the next quarantine is shorter again.
 
-Whatever only this worker could run, it is given all the same (requirements.py). A task that failed on a worker of bad
-standing is tried elsewhere next (View.should_go_elsewhere), lest one broken computer use up all of its attempts.
+The worker still gets jobs that no other could run (requirements.py). A task that failed on an unhealthy worker is
+tried elsewhere next (View.should_go_elsewhere), lest one broken computer use up all of its attempts.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _MOST_DOUBLINGS = 32
 
 
 def failed(state: State, attempt: Attempt, task: Task) -> list[Worker]:
-    """Of the task's own doing, it seems. The workers that are on probation from now on."""
+    """Take in that an attempt failed by its task's own doing, it seems. Return the workers now in quarantine."""
     places = [name for name in task.failed_on if name != attempt.worker]
     task.failed_on = (*places, attempt.worker)[-_MOST_PLACES:]
     for name in places:
@@ -40,8 +40,9 @@ def failed(state: State, attempt: Attempt, task: Task) -> list[Worker]:
 
 
 def succeeded(state: State, attempt: Attempt, task: Task, *, is_slow: bool) -> list[Worker]:
-    """With the task's first result. ``is_slow``: far slower than others would have been. The workers that are on
-    probation from now on.
+    """Take in the accepted result of a task. Return the workers now in quarantine.
+
+    ``is_slow``: the worker was far slower than others would have been.
     """
     worker, here = state.workers[attempt.worker], attempt.worker
     if is_slow:
@@ -56,8 +57,9 @@ def succeeded(state: State, attempt: Attempt, task: Task, *, is_slow: bool) -> l
 
 
 def voted(state: State, task: Task) -> list[Worker]:
-    """A quorum is reached: those who agreed with it did well, and who was outvoted did not. The workers that are on
-    probation from now on.
+    """Praise the workers that agreed with the quorum, and blame those that were outvoted.
+
+    Return the workers now in quarantine.
     """
     accepted = next((vote.digest for vote in task.votes if vote.attempt == task.winner), None)
     blamed: list[Worker] = []
@@ -71,7 +73,7 @@ def voted(state: State, task: Task) -> list[Worker]:
 
 
 def expire(state: State) -> None:
-    """Those whose time is over come back, on trial."""
+    """Let workers come back from quarantine, half-open, when their time is over."""
     for _, name in takewhile(lambda probation: probation[0] <= state.now, state.index.probations.order):
         worker = state.workers[name]
         worker.probation_until, worker.on_trial = None, True
@@ -79,7 +81,7 @@ def expire(state: State) -> None:
 
 
 def _praise(state: State, worker: Worker) -> None:
-    """What it had begun before its probation does not count."""
+    """Count a success; during quarantine it does not count, for the attempt had begun before."""
     if worker.probation_until is not None or (worker.standing == TOP and not worker.on_trial):
         return
     _raise(state, worker)
@@ -96,7 +98,7 @@ def _raise(state: State, worker: Worker) -> None:
 
 
 def _blame(state: State, worker: Worker, reason: str, weight: float) -> list[Worker]:
-    """The worker, if that has brought it on probation."""
+    """Count a fault. Return the worker if that has put it into quarantine."""
     if worker.probation_until is not None or not state.settings.probation_s:
         return []
     worker.standing -= weight

@@ -16,7 +16,7 @@ from loopline_shared.model import TaskState
 
 
 def decides(state: State, job: Job, task: Task, attempt: Attempt) -> bool:
-    """Count a result; whether its task is decided by it."""
+    """Count a result. Return True if it decides its task."""
     if job.quorum is None:
         if len(state.index.attempts.of_task[task.id]) > 1:  # what the others bring will be compared with it
             task.votes = (Vote(attempt.number, attempt.worker, digest_of(job.spec, attempt), 0),)
@@ -32,7 +32,7 @@ def decides(state: State, job: Job, task: Task, attempt: Attempt) -> bool:
 
 
 def settle(state: State, job: Job, task: Task) -> None:
-    """A task with a quorum is over: what its votes took was useful, or not, and who was wrong is known."""
+    """Account for the votes of a task that is over, and mark the workers whose results were outvoted."""
     if job.quorum is None:
         return
     winning = next((vote.digest for vote in task.votes if vote.attempt == task.winner), None)
@@ -48,7 +48,10 @@ def settle(state: State, job: Job, task: Task) -> None:
 
 
 def compare(state: State, job: Job, task: Task, attempt: Attempt) -> None:
-    """A result came after its task had succeeded. Which of the two is wrong nobody knows, if there was no quorum."""
+    """Compare a result that came after its task had succeeded with the accepted one.
+
+    If they differ and there was no quorum, either may be wrong: both workers are marked.
+    """
     accepted = next((vote for vote in task.votes if vote.attempt == task.winner), None)
     if task.state is not TaskState.SUCCEEDED or accepted is None:
         return
@@ -58,14 +61,14 @@ def compare(state: State, job: Job, task: Task, attempt: Attempt) -> None:
 
 
 def verdict(job: Job, task: Task) -> str:
-    """Why a task failed, where its results do not agree."""
+    """Return why a task failed whose results disagree; empty if it has no votes."""
     if not task.votes:
         return ""
     return f"of {len(task.votes)} results, {task.agreeing} agree: the job's quorum is {job.quorum}"
 
 
 def _mark(state: State, job: Job, task: Task, workers: Iterable[str]) -> None:
-    """Say so, on the task and on these workers."""
+    """Mark the task as one whose results differ, and count a mismatch for each of these workers."""
     if not task.mismatch:
         task.mismatch = True
         job.mismatches += 1

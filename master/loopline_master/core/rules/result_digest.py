@@ -1,4 +1,4 @@
-"""What two attempts at a task have in common if they computed the same: a digest of what they brought."""
+"""Digest of a result: equal for two attempts at a task that computed the same."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from loopline_shared.spec import JobSpec
 
 
 def digest_of(spec: JobSpec, attempt: Attempt) -> str:
-    """Covers the output files and the value where the job says that these are its result, else what was printed."""
+    """Return the digest of the output files and the return value, if the job declares any; else of stdout."""
     if spec.outputs or spec.function:
         parts = [f"{file.path}\0{file.sha256}" for file in sorted(attempt.outputs or (), key=lambda file: file.path)]
         parts += [_of_output(attempt.value)] if attempt.value is not None else []
@@ -20,5 +20,5 @@ def digest_of(spec: JobSpec, attempt: Attempt) -> str:
 
 
 def _of_output(output: Output) -> str:
-    """The same whether its bytes travelled inside the result or as a file."""
+    """Return size and hash, which are the same for bytes inside the result and in a file."""
     return f"{output.size_bytes} {output.sha256 or sha256(output.data).hexdigest()}"

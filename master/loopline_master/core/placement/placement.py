@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from itertools import islice
 from math import inf
 
-from loopline_master.core import eligibility, lifecycle, retract
+from loopline_master.core import lifecycle
 from loopline_master.core.entities import Job, Worker
+from loopline_master.core.placement import eligibility, retract
 from loopline_master.core.policies.first_come import FirstCome
 from loopline_master.core.policies.policy import Later, Placement, Policy, Proposal
 from loopline_master.core.policies.view import View
@@ -49,14 +50,14 @@ class Placer:
         job, worker = state.jobs.get(placement.job), state.workers.get(placement.worker)
         if job is None or worker is None:
             return False
-        if worker.name in state.index.room.idle.keys:
+        if worker.name in state.index.slots.idle.keys:
             return self._start(job, placement.task, worker)
         return self._send_ahead(job, placement.task, worker)
 
     def _start_on_free(self, proposals: Iterator[Proposal]) -> Iterator[None]:
         """Accept proposals until they end, or too many in a row were in vain for a grid of this size."""
         index = self._state.index
-        patience = most = 2 * (len(index.live) + len(index.room.idle.order)) + 10
+        patience = most = 2 * (len(index.live) + len(index.slots.idle.order)) + 10
         for proposal in proposals:
             if not isinstance(proposal, Placement):
                 accepted = self._note(proposal)
@@ -93,7 +94,7 @@ class Placer:
         return False
 
     def _relieve(self, *, unless_ready: bool) -> Iterator[None]:
-        if self._state.index.attempts.queues.of_worker and self._state.index.room.idle.order:
+        if self._state.index.attempts.queues.of_worker and self._state.index.slots.idle.order:
             yield from retract.relieve(self._state, self._view.prefetch, unless_ready=unless_ready)
 
     def _start(self, job: Job, task: int, worker: Worker) -> bool:
@@ -108,7 +109,7 @@ class Placer:
             state.put(job)
         else:
             if not is_fresh:
-                lifecycle.withdraw(state, job.task_id(task), f"worker {worker.name} could begin it at once")
+                lifecycle.retract_task(state, job.task_id(task), f"worker {worker.name} could begin it at once")
             lifecycle.start_attempt(state, job, task, worker)
         return not is_held
 

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from loopline_master.core import eligibility, lifecycle
+from loopline_master.core import lifecycle
 from loopline_master.core.entities import Attempt, Job, Worker
 from loopline_master.core.estimates import measure
-from loopline_master.core.prefetch import Prefetch
+from loopline_master.core.placement import eligibility
+from loopline_master.core.placement.prefetch import Prefetch
 from loopline_master.core.state import State
 
 _CLEARLY_S = 0.05
@@ -28,30 +29,30 @@ def relieve(state: State, prefetch: Prefetch, *, unless_ready: bool) -> Iterator
     Yields after each move: the index must be flushed before the next.
     ``unless_ready``: leave out workers that could start something else, for that is the policy's affair.
     """
-    for name in [entry[-1] for entry in state.index.room.idle.order[:_OFFER_TO]]:
+    for name in [entry[-1] for entry in state.index.slots.idle.order[:_OFFER_TO]]:
         worker = state.workers[name]
         if unless_ready and _could_start(state, worker):
             continue
-        while state.index.room.free_slots(worker) > 0 and (attempt := _worth_moving(state, prefetch, worker)):
+        while state.index.slots.free_slots(worker) > 0 and (attempt := _worth_moving(state, prefetch, worker)):
             _move(state, attempt, worker)
             yield
 
 
-def take_back_from(state: State, worker: Worker, reason: str) -> None:
+def retract_from(state: State, worker: Worker, reason: str) -> None:
     for attempt_id in list(state.index.attempts.queues.of_worker.get(worker.name, ())):
-        lifecycle.take_back(state, state.attempts[attempt_id], reason)
+        lifecycle.retract_attempt(state, state.attempts[attempt_id], reason)
 
 
-def take_back_of(state: State, job: Job, reason: str) -> None:
-    for number in list(state.index.pools[job.id].kept):
+def retract_job(state: State, job: Job, reason: str) -> None:
+    for number in list(state.index.ready_sets[job.id].kept):
         for attempt in list(state.index.attempts.of_task.get(job.task_id(number), {}).values()):
             if attempt.is_queued:
-                lifecycle.take_back(state, attempt, reason)
+                lifecycle.retract_attempt(state, attempt, reason)
 
 
 def _could_start(state: State, worker: Worker) -> bool:
     """True if some job has a task to start that fits the worker now."""
-    keys = state.index.demand.served_in(state.index.room.free_slots(worker), worker.name)
+    keys = state.index.requirements.served_in(state.index.slots.free_slots(worker), worker.name)
     return any(key in state.index.ready for key in keys)
 
 
@@ -63,7 +64,7 @@ def _move(state: State, attempt: Attempt, worker: Worker) -> None:
 
 def _worth_moving(state: State, prefetch: Prefetch, worker: Worker) -> Attempt | None:
     """Return the attempt that would begin last of those that this idle worker would finish clearly earlier."""
-    for wait_ms, name in state.index.room.laden.order[:_LOOK_AT]:
+    for wait_ms, name in state.index.slots.backlog.order[:_LOOK_AT]:
         donor, queue = state.workers[name], state.index.attempts.queues.of_worker[name]
         last = state.attempts[state.index.attempts.queues.latest_on(name)]
         job = state.jobs[last.job]

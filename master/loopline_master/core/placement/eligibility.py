@@ -9,8 +9,8 @@ from loopline_master.core.state import State
 def fits(state: State, job: Job, worker: Worker) -> bool:
     """True if the worker meets the job's requirements and has the slots of one task free."""
     index = state.index
-    free = index.room.idle.keys.get(worker.name)
-    return free is not None and -free[0] >= job.slots and index.demand.fits(job, worker)
+    free = index.slots.idle.keys.get(worker.name)
+    return free is not None and -free[0] >= job.slots and index.requirements.fits(job, worker)
 
 
 def may_start(state: State, job: Job, task: int, worker: Worker) -> bool:
@@ -19,7 +19,7 @@ def may_start(state: State, job: Job, task: int, worker: Worker) -> bool:
     if not job.is_live or job.paused or not fits(state, job, worker):
         return False
     if task not in state.fresh[job.id]:
-        if task not in index.pools[job.id].waiting and task not in index.to_replicate(job):
+        if task not in index.ready_sets[job.id].to_retry and task not in index.to_replicate(job):
             return False
         if index.on_worker(job.task_id(task), worker.name):
             return False
@@ -37,4 +37,4 @@ def should_go_elsewhere(state: State, job: Job, task: int, worker: Worker) -> bo
     if known is None or worker.name not in known.failed_on:
         return False
     barred = {*known.failed_on, *state.index.voters.get(known.id, ())}
-    return any(name not in barred for name in state.index.demand.trusted[state.index.demand.key_of(job)])
+    return any(name not in barred for name in state.index.requirements.trusted[state.index.requirements.key_of(job)])

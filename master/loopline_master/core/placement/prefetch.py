@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from loopline_master.core.eligibility import should_go_elsewhere
 from loopline_master.core.entities import Job, Worker
 from loopline_master.core.estimates import measure
 from loopline_master.core.index.prefetched import milliseconds
+from loopline_master.core.placement.eligibility import should_go_elsewhere
 from loopline_master.core.state import State
 
 _MANY = 32
@@ -25,7 +25,7 @@ class Prefetch:
 
     def __init__(self, state: State) -> None:
         self._state, self._grid = state, state.grid
-        self._index, self._room, self._attempts = state.index, state.index.room, state.index.attempts
+        self._index, self._slots, self._attempts = state.index, state.index.slots, state.index.attempts
 
     @property
     def limit_s(self) -> float:
@@ -37,12 +37,12 @@ class Prefetch:
 
         A worker for which nothing was accepted is not offered again; after a few of these, no other is.
         """
-        full, brief, passed_over = self._room.full, self._index.brief.order, 0
+        full, by_shortest_task, passed_over = self._slots.full, self._index.by_shortest_task.order, 0
         grid, workers, limit_s = self._grid, self._state.workers, self._state.ahead_s
         most_ms = milliseconds(limit_s)
         is_over = False
-        while not is_over and brief:
-            is_over, changes, (least, _) = True, full.changes, brief[0]
+        while not is_over and by_shortest_task:
+            is_over, changes, (least, _) = True, full.changes, by_shortest_task[0]
             for wait_ms, name in full.order[passed_over : passed_over + _PATIENCE]:
                 if wait_ms >= most_ms:
                     return
@@ -50,7 +50,7 @@ class Prefetch:
                 is_any_short = least / measure.speed_of(grid, worker) <= limit_s
                 if is_any_short and self._has_place(name):
                     yield worker
-                    if changes != self._room.full.changes:  # which may have been ranked anew
+                    if changes != self._slots.full.changes:  # which may have been ranked anew
                         is_over = False
                         break
                 passed_over += 1
@@ -63,16 +63,16 @@ class Prefetch:
         """Longest time that a task prefetched by this worker may be expected to take; 0 if none may be."""
         name, limit_s = worker.name, self._state.ahead_s
         left_s = limit_s * worker.offered - self._attempts.queues.work_ms.get(name, 0) / 1e3
-        if left_s <= 0 or not self._has_place(name) or not self._room.is_full(worker):
+        if left_s <= 0 or not self._has_place(name) or not self._slots.is_full(worker):
             return 0.0
         return left_s if left_s < limit_s else limit_s
 
     def may_wait(self, job: Job, task: int, worker: Worker) -> bool:
         """True if this worker may prefetch the task: a task to start, of one slot, and known to be short."""
         is_fresh = task in self._state.fresh[job.id] and not self._index.is_held(job)
-        if not (is_fresh or task in self._index.pools[job.id].waiting) or job.slots > 1:
+        if not (is_fresh or task in self._index.ready_sets[job.id].to_retry) or job.slots > 1:
             return False
-        if not measure.is_known(job, task) or not self._index.demand.fits(job, worker):
+        if not measure.is_known(job, task) or not self._index.requirements.fits(job, worker):
             return False
         if self._index.on_worker(job.task_id(task), worker.name):
             return False

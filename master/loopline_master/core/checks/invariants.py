@@ -1,5 +1,7 @@
-"""Invariants: what must be true of the scheduler after every step. Tests check all of them, a running master samples
-them (sampled_invariants.py): so each that concerns one job, attempt or worker is a function of its own.
+"""Invariants, which must hold for the scheduler after every step.
+
+Tests check all of them, a running master samples them (sampled_invariants.py). So each invariant of one job, attempt
+or worker is a function of its own.
 """
 
 from __future__ import annotations
@@ -17,11 +19,11 @@ from loopline_shared.model import AttemptState, JobState, Order, TaskState
 
 
 def check(state: State) -> None:
-    """AssertionError names the first thing that is wrong. Costs O(everything)."""
+    """Raises AssertionError if any invariant is violated, naming the first. Costs O(everything)."""
     _index_is_a_function_of_entities(state)
-    if state.own is not None:
+    if state.policy_index is not None:
         rebuilt = REGISTRY[state.settings.policy](View(state)).index
-        assert state.own == rebuilt, "the policy's own index is not what it must be"
+        assert state.policy_index == rebuilt, "the policy's own index is not what it must be"
     for job in state.jobs.values():
         check_counts(state, job, [task for task in state.tasks.values() if task.job == job.id])
     for attempt in state.attempts.values():
@@ -37,16 +39,16 @@ def check(state: State) -> None:
 
 def _index_is_a_function_of_entities(state: State) -> None:
     fresh_index = state.rebuilt_index()
-    assert state.index.witness.keys() == fresh_index.witness.keys(), "who is held is not who must be"
+    assert state.index.blockers.keys() == fresh_index.blockers.keys(), "who is held is not who must be"
     for field in fields(fresh_index):
-        if field.name in ("witness", "watchers"):
+        if field.name in ("blockers", "blocked"):
             continue  # any predecessor will do
         now, rebuilt = getattr(state.index, field.name), getattr(fresh_index, field.name)
         assert now == rebuilt, f"index {field.name} is {now}, rebuilt from entities it is {rebuilt}"
 
 
 def check_counts(state: State, job: Job, tasks: Sequence[Task]) -> None:
-    """AssertionError if a job's counts do not agree with its tasks in memory."""
+    """Raises AssertionError if a job's counts do not agree with its tasks in memory."""
     job_id, fresh = job.id, state.fresh[job.id]
     running = sum(task.state is TaskState.RUNNING for task in tasks)
     assert job.running == running, f"job {job_id} counts {job.running} running tasks, {running} are"
@@ -61,7 +63,7 @@ def check_counts(state: State, job: Job, tasks: Sequence[Task]) -> None:
 
 
 def check_attempt(state: State, attempt: Attempt) -> None:
-    """AssertionError if an attempt in memory contradicts its task or itself."""
+    """Raises AssertionError if an attempt in memory contradicts its task or itself."""
     task = state.tasks.get(attempt.task_id)
     assert task is not None, f"attempt {attempt.id} has no task in memory"
     assert not attempt.is_over, f"attempt {attempt.id} ({attempt.state}) is over, but kept"
@@ -95,10 +97,10 @@ def _nobody_is_overloaded(state: State) -> None:
 
 
 def check_slots(worker: Worker, attempts: Iterable[Attempt]) -> None:
-    """AssertionError if more slots are in use than the worker has.
+    """Raises AssertionError if more slots are in use than the worker has.
 
-    A slot is given when it is free: of what is cancelled and has begun, when it is gone. Only what was called back
-    before it was known to have begun may come on top: at the worker, the others then wait until it is gone.
+    The slot of a cancelled attempt that has begun is free once the attempt is gone. Only an attempt that was
+    cancelled before it was known to have begun may exceed the slots: the worker lets others wait until it is gone.
     """
     slots_used = sum(
         attempt.slots
@@ -111,8 +113,9 @@ def check_slots(worker: Worker, attempts: Iterable[Attempt]) -> None:
 
 
 def check_guarantee(state: State, job: Job, earlier: Sequence[Job]) -> None:
-    """AssertionError if a live job breaks the guarantee itself: one that may not pass an ``earlier`` live job keeps
-    a task back that was never started.
+    """Raises AssertionError if a live job could pass a predecessor among the ``earlier`` live jobs.
+
+    A job that has a predecessor keeps back one task that was never started.
     """
     predecessors = [p for p in earlier if p.weight <= job.weight and not p.is_exempt]
     if job.is_computed:
@@ -123,13 +126,13 @@ def check_guarantee(state: State, job: Job, earlier: Sequence[Job]) -> None:
     assert len(state.fresh[job.id]) > 0, f"job {job.id} was never released, but has no task left to start"
     if predecessors and len(state.fresh[job.id]) == 1:
         assert state.index.is_held(job), f"job {job.id} is not held, but may not pass {predecessors[0].id}"
-        witness = state.index.witness[job.id]
-        assert witness in [p.arrival for p in predecessors], f"job {job.id} waits for {witness} in vain"
-        assert job.id in state.index.watchers[witness], f"nobody wakes job {job.id} when {witness} goes"
+        blocker = state.index.blockers[job.id]
+        assert blocker in [p.arrival for p in predecessors], f"job {job.id} waits for {blocker} in vain"
+        assert job.id in state.index.blocked[blocker], f"nobody wakes job {job.id} when {blocker} goes"
 
 
 def check_quarantine(state: State, worker: Worker) -> None:
-    """AssertionError if a worker's health and its quarantine contradict one another."""
+    """Raises AssertionError if a worker's health and its quarantine contradict one another."""
     barred, name = worker.probation_until is not None, worker.name
     assert not (barred and worker.on_trial), f"worker {name} is on probation and on trial"
     assert worker.probations > 0 or not barred, f"worker {name} is on probation for the 0th time"

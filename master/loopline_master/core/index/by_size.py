@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Sequence
 
-from loopline_master.core.index.intervals import Ranges
+from loopline_master.core.index.intervals import IntervalSet
 
 _MICRO = 1e6
 
@@ -20,7 +20,7 @@ class BySize:
         self._rank = [0] * len(sizes)
         for rank, number in enumerate(self._number):
             self._rank[number - 1] = rank
-        self._startable = Ranges()
+        self._startable = IntervalSet()
         self._micro = 0
 
     def __eq__(self, other: object) -> bool:
@@ -45,9 +45,9 @@ class BySize:
             self._startable.discard(rank)
             self._micro -= change
 
-    def place_all(self, numbers: Ranges) -> None:
+    def place_all(self, numbers: IntervalSet) -> None:
         """Make these tasks startable, and no others."""
-        self._startable = Ranges.of(sorted(self._rank[number - 1] for number in numbers))
+        self._startable = IntervalSet.of(sorted(self._rank[number - 1] for number in numbers))
         self._micro = sum(round(self._sizes[rank] * _MICRO) for rank in self._startable)
 
     def largest(self, limit: float, but: int | None = None) -> int | None:

@@ -1,4 +1,4 @@
-"""Ranges against a plain set of numbers."""
+"""An IntervalSet against a plain set of numbers."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from loopline_master.core.index.intervals import Ranges
+from loopline_master.core.index.intervals import IntervalSet
 from tests.scheduling.driver import PATIENT
 
 numbers = st.integers(1, 12)
@@ -15,7 +15,7 @@ numbers = st.integers(1, 12)
 class RangesMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
-        self.ranges, self.naive = Ranges(), set[int]()
+        self.ranges, self.naive = IntervalSet(), set[int]()
 
     @rule(number=numbers)
     def add(self, number: int) -> None:
@@ -48,14 +48,14 @@ TestRanges.settings = settings(PATIENT, max_examples=30, stateful_step_count=25)
 
 @given(st.lists(numbers))
 def test_equal_sets_are_equal_however_they_came_to_be(members: list[int]) -> None:
-    again = Ranges.of(sorted(set(members)))
-    assert Ranges.of(members) == again
-    assert Ranges(again.pairs()) == again
-    assert Ranges.of([*members, 13]) != again
+    again = IntervalSet.of(sorted(set(members)))
+    assert IntervalSet.of(members) == again
+    assert IntervalSet(again.pairs()) == again
+    assert IntervalSet.of([*members, 13]) != again
 
 
 def test_a_million_numbers_cost_one_range() -> None:
-    ranges = Ranges([(1, 10**6 + 1)])
+    ranges = IntervalSet([(1, 10**6 + 1)])
     assert len(ranges) == 10**6
     ranges.discard(500_000)
     assert ranges.pairs() == [(1, 500_000), (500_001, 10**6 + 1)]
@@ -64,4 +64,4 @@ def test_a_million_numbers_cost_one_range() -> None:
 
 
 def test_empty_pairs_are_no_ranges() -> None:
-    assert Ranges([(3, 3), (1, 2)]).pairs() == [(1, 2)]
+    assert IntervalSet([(3, 3), (1, 2)]).pairs() == [(1, 2)]

@@ -1,4 +1,4 @@
-"""A job's pool says when the job is to be placed anew for what has become of a task."""
+"""A job's ready set says when the job is to be placed anew for what has become of a task."""
 
 from __future__ import annotations
 
@@ -8,28 +8,33 @@ import pytest
 
 from loopline_master.core.entities import Job, Task
 from loopline_master.core.index.attempts import Attempts
-from loopline_master.core.index.ready_set import Pool
+from loopline_master.core.index.ready_set import ReadySet
 from loopline_shared.model import Order, TaskState
 from tests.scheduling.driver import spec
 
 
-def what_is_asked(pool: Pool) -> tuple[bool, ...]:
+def what_is_asked(ready_set: ReadySet) -> tuple[bool, ...]:
     """All that places of its job depend on."""
-    return tuple(map(bool, (pool.waiting, pool.replicable, pool.stranded, pool.asked, pool.kept)))
+    return tuple(
+        map(
+            bool,
+            (ready_set.to_retry, ready_set.replicable, ready_set.stalled, ready_set.under_replicated, ready_set.kept),
+        )
+    )
 
 
 @pytest.mark.parametrize("max_replicas", [1, 2, None])
 def test_no_set_is_emptied_or_begun_unsaid(max_replicas: int | None) -> None:
-    random, pool, attempts = Random(max_replicas), Pool(), Attempts()
+    random, ready_set, attempts = Random(max_replicas), ReadySet(), Attempts()
     job = Job(1, "user", spec(4), 4, 4.0, Order.HOLD, 3, max_replicas, arrival=1, submitted_at=0.0)
     tasks = [Task(1, number, started=True) for number in range(1, 5)]
     quiet = 0
     for _ in range(2_000):
-        task, before = random.choice(tasks), what_is_asked(pool)
+        task, before = random.choice(tasks), what_is_asked(ready_set)
         task.state = random.choice([TaskState.QUEUED, TaskState.SUCCEEDED, *[TaskState.RUNNING] * 4])
         attempts.alive[task.id] = random.choice([1, 1, 2])
         attempts.frozen[task.id] = random.choice([0, 0, 1])
-        is_elsewhere = pool.place(task, job, attempts)
-        assert is_elsewhere or what_is_asked(pool) == before, f"nobody was told of task {task.number}"
+        is_elsewhere = ready_set.place(task, job, attempts)
+        assert is_elsewhere or what_is_asked(ready_set) == before, f"nobody was told of task {task.number}"
         quiet += not is_elsewhere
     assert quiet > 200, "jobs are not placed anew for each task"

@@ -1,4 +1,4 @@
-"""What workers are told of a job's tasks: the same for all but for a few words, which alone are worked out anew."""
+"""The runs of a job's tasks. They differ in a few fields only, which alone are computed for each."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from loopline_shared.sweep import Sweep
 
 
 class Runs:
-    """Of one job."""
+    """The runs of one job; the fields that all of them share are computed once."""
 
     __slots__ = ("_before", "_behind", "_sweep", "_tasks")
 
@@ -27,7 +27,7 @@ class Runs:
         self._behind = (tuple(spec.outputs), function, rows.sha256 if isinstance(rows, RowFile) else None)
 
     def run(self, attempt: AttemptId) -> Run:
-        """The command that starts it, its fields in their order."""
+        """Return the run that starts an attempt; its fields are given in their order."""
         number = attempt.task
         parameters = self._sweep.parameters_at(number)
         own_inputs = staged(self._tasks[number - 1].inputs) if self._tasks else {}
@@ -36,7 +36,7 @@ class Runs:
 
 
 def _function(owner: str, spec: JobSpec) -> Function | None:
-    """Other users cannot share an interpreter by naming this one's session."""
+    """Return the function with its session hashed by user: other users cannot share the interpreter by its name."""
     if spec.function is None:
         return None
     return replace(spec.function, session=sha256(f"{owner}\0{spec.function.session}".encode()).hexdigest())

@@ -1,4 +1,4 @@
-"""The frames that a step leaves behind: at most one Assign for each worker concerned."""
+"""The frames that follow from a step: at most one Assign for each worker concerned."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _TO_CANCEL = (AttemptState.CANCELLING, AttemptState.RETRACTING)
 
 
 class Outbox:
-    """Gathers, during one step, who must be written to; commands are read off the changed attempts."""
+    """Collects the workers that one step must write to; commands follow from the attempts that it changed."""
 
     def __init__(self) -> None:
         self._concerned: dict[str, None] = {}
@@ -26,18 +26,18 @@ class Outbox:
         self._lengths: dict[str, tuple[int, int]] = {}  # of so many of these runs: characters
 
     def answer(self, worker: str) -> None:
-        """Its Report is being taken in: each is answered by an Assign."""
+        """Answer the worker's Report with an Assign, as every Report is answered."""
         self._concerned[worker] = None
 
     def cancel_stranger(self, worker: str, attempt: AttemptId) -> None:
-        """It holds an attempt that is over, or that was never ours."""
+        """Cancel an attempt that the worker holds although it is over, or was never given to it."""
         self._cancels.setdefault(worker, []).append(attempt)
 
     def seal(self, state: State) -> dict[str, Assign]:
-        """Number the frames, and note on each attempt which frame carries its command.
+        """Return the numbered frames, and note on each attempt which frame carries its command.
 
-        Only to who has reported in the session that is open: what it holds is known.
-        What does not fit into a frame is sent when the worker's next Report shows that it does not hold it.
+        Only workers that have reported in their open session get one: what they hold is known. A command that does
+        not fit into a frame is sent when the worker's next Report shows that the worker does not hold the attempt.
         """
         workers = state.workers
         for attempt in state.effects.attempts.values():
@@ -62,7 +62,7 @@ class Outbox:
         self._concerned[name] = None
 
     def _has_space(self, worker: str, runs: list[Run]) -> bool:
-        """For one more, however long. (Of few it need not be counted.)"""
+        """True if one more run fits into the worker's frame, however long. A few always fit; they are not counted."""
         length, counted = self._lengths.get(worker, (0, 0))
         length += sum(map(_length, runs[counted:]))
         self._lengths[worker] = length, len(runs)
@@ -76,13 +76,13 @@ class Outbox:
 
 
 def _notice(worker: Worker) -> Probation | None:
-    """For the owner of the computer, in every frame: one that is lost is made up for by the next."""
+    """Return the notice of a quarantine for the computer's owner; every frame repeats it, in case one is lost."""
     until = worker.probation_until
     return None if until is None else Probation(until, worker.probation_reason)
 
 
 def _length(run: Run) -> int:
-    """Characters that it will have at most: the line of a row file is yet to be put in."""
+    """Return the most characters that the run can have; the line of a row file is filled in later."""
     if run.row_file is not None:
         return MAX_RUN_CHARACTERS
     pairs = (*run.parameters.items(), *run.environment.items())

@@ -1,4 +1,4 @@
-"""The part of the invariants that can be checked while a grid is at work: of one job or one worker at a time.
+"""Invariants that a running master can check: those of one job or one worker at a time.
 
 Each check takes a bounded time however large the grid is. Checks of whole indexes (invariants.check) are for tests.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from itertools import takewhile
 
-from loopline_master.core.invariants import (
+from loopline_master.core.checks.invariants import (
     check_attempt,
     check_counts,
     check_guarantee,
@@ -22,8 +22,11 @@ MOST_TASKS = 5_000
 
 
 def check_job(state: State, number: int) -> None:
-    """AssertionError if a job contradicts its tasks, or breaks the guarantee. O(live jobs + its tasks in memory)."""
-    job, in_memory = state.jobs[number], state.index.pools[number].kept
+    """Raises AssertionError if a job contradicts its tasks, or breaks the guarantee.
+
+    Costs O(live jobs + its tasks in memory).
+    """
+    job, in_memory = state.jobs[number], state.index.ready_sets[number].kept
     if len(in_memory) <= MOST_TASKS:
         check_counts(state, job, [state.tasks[TaskId(number, task)] for task in in_memory])
     if job.is_live:
@@ -32,7 +35,7 @@ def check_job(state: State, number: int) -> None:
 
 
 def check_worker(state: State, name: str) -> None:
-    """AssertionError if a worker contradicts its attempts, or these their tasks. O(its attempts)."""
+    """Raises AssertionError if a worker contradicts its attempts, or these their tasks. Costs O(its attempts)."""
     worker, index = state.workers[name], state.index.attempts
     attempts = list(index.of_worker.get(name, {}).values())
     for attempt in attempts:

@@ -1,0 +1,1 @@
+"""The Assign frames of a step, and the runs in them."""

@@ -1,0 +1,1 @@
+"""Carrying out a policy: eligibility of workers, placement, prefetching, and retracting what was prefetched."""
