@@ -23,10 +23,10 @@ _PIECE_BYTES = 2**18
 async def as_worker(url: str, sha256: str, folder: Path) -> None:
     from loopline_worker.files.cache import Cache
     from loopline_worker.files.downloads import Downloads
-    from loopline_worker.link.http_client import Gate
+    from loopline_worker.link.http_client import HttpClient
     from loopline_worker.settings import WorkerSettings
 
-    async with Gate(WorkerSettings(master=url, data_dir=folder)) as gate:
+    async with HttpClient(WorkerSettings(master=url, data_dir=folder)) as gate:
         (folder / "cache").mkdir(parents=True)
         cache = Cache(folder / "cache", 2**40, Downloads(gate))
         began_s = _wait()

@@ -27,9 +27,9 @@ from loopline_shared.protocol.messages import Run
 from loopline_worker import agent as agent_module
 from loopline_worker import parts as parts_module
 from loopline_worker.agent import Agent
-from loopline_worker.core.events import Ended
+from loopline_worker.core.events import AttemptEnded
 from loopline_worker.settings import WorkerSettings
-from loopline_worker.state.data_directory import Home
+from loopline_worker.state.data_directory import DataDirectory
 
 SHOWN = {
     "tasks": "tasks",
@@ -49,7 +49,7 @@ class InstantRunner:
     def start(self, run: Run) -> None:
         output = Output(6, data=b"hello\n")
         result = Result(run.attempt, Outcome.SUCCEEDED, 0, "", 0.001, 0.001, 2**20, output, system_s=0.0005)
-        asyncio.get_running_loop().call_soon(self._post, Ended(result))
+        asyncio.get_running_loop().call_soon(self._post, AttemptEnded(result))
 
     def held(self, attempt: AttemptId) -> Held:
         return Held(attempt)
@@ -148,7 +148,7 @@ async def _work(url: str, folder: Path, slots: int, master: Connection) -> tuple
     settings = WorkerSettings.load(
         master=url, data_dir=folder, slots=slots, dedicated=True, token="x", disk_reserve_bytes=0, owner_page=False
     )
-    home, agents = Home(folder), list[Agent]()
+    home, agents = DataDirectory(folder), list[Agent]()
     home.speed.write_text("")
     work = asyncio.create_task(agent_module.run(settings, home, agents.append))
     await asyncio.to_thread(master.recv)

@@ -27,10 +27,10 @@ from loopline_shared.model import AttemptId, Outcome, Result
 from loopline_shared.protocol.messages import Run
 from loopline_worker.attempts.limits import Quota
 from loopline_worker.attempts.runner import Runner
-from loopline_worker.core.events import Ended, Event, Followed, Returned
+from loopline_worker.core.events import AttemptEnded, Event, Followed, Returned
 from loopline_worker.launch.posix import PosixLauncher
 from loopline_worker.state.spool import Spool
-from loopline_worker.task_group import Crew
+from loopline_worker.task_group import TaskGroup
 
 BARE = """
 import os, resource, sys, time
@@ -51,13 +51,15 @@ QUOTA = Quota(memory_bytes=2**34, slots=2, processes=1024, scratch_bytes=2**33, 
 class Pool:
     """Keeps so many attempts going, until each Run has had its Result."""
 
-    def __init__(self, folder: Path, crew: Crew, launcher: PosixLauncher) -> None:
+    def __init__(self, folder: Path, task_group: TaskGroup, launcher: PosixLauncher) -> None:
         spool = Spool(folder / "spool", 2**30)
         scratch = folder / "scratch"
         scratch.mkdir()
-        self.runner = Runner(crew, launcher, spool, scratch, "bench", 2**24, self._take_in, QUOTA)
+        self.runner = Runner(
+            task_group, launcher, spool, scratch, self._take_in, worker="bench", output_limit_bytes=2**24, quota=QUOTA
+        )
         self.tasks_cpu_s = 0.0
-        self._crew = crew
+        self._task_group = task_group
         self._free = 0  # slots
         self._is_due = False
         self._runs: list[Run] = []
@@ -84,7 +86,7 @@ class Pool:
 
     def _take_in(self, event: Event) -> None:
         match event:
-            case Ended(result):
+            case AttemptEnded(result):
                 self._ended(result)
             case Followed(before, after):
                 self._followed(before, after)
@@ -112,7 +114,7 @@ class Pool:
     def _see_to_it(self) -> None:
         if not self._is_due:
             self._is_due = True
-            self._crew.soon(self._take)
+            self._task_group.soon(self._take)
 
     def _take(self) -> None:
         self._is_due = False
@@ -129,8 +131,8 @@ def bare(tasks: int, slots: int, command: list[str]) -> dict[str, float]:
 async def ours(tasks: int, slots: int, command: list[str], yields: bool) -> dict[str, float]:
     with tempfile.TemporaryDirectory() as folder:
         launcher = PosixLauncher(yields)
-        async with Crew() as crew:
-            pool = Pool(Path(folder), crew, launcher)
+        async with TaskGroup() as task_group:
+            pool = Pool(Path(folder), task_group, launcher)
             await pool.drain([_run(command, number) for number in range(1, 2 * slots + 1)], slots)  # all is started
             runs = [_run(command, number) for number in range(2 * slots + 1, 2 * slots + 1 + tasks)]
             before = _now(pool, launcher)

@@ -17,6 +17,13 @@ from tests.house.test_docstrings import docstrings
 PAGE = re.compile(r"(?<![\w/.-])[\w./-]*\w\.md\b")
 PAGES = sorted(path for path in tracked() if path.startswith("docs/design/") and path.endswith(".md"))
 NAMES_FILES = [*PAGES, "CONTRIBUTING.md"]
+OF_READERS = sorted(
+    path
+    for path in tracked()
+    if path.endswith(".md")
+    and path not in {*NAMES_FILES, "CHANGELOG.md"}
+    and not path.startswith("web/node_modules/")
+)
 OF_USERS = {"random.py"}
 """Names of files that users may have."""
 ROOTS = (*PACKAGES.values(), "tests", "docs", "web", "benchmarks", "examples")
@@ -63,6 +70,16 @@ def test_files_that_a_developers_page_names_are_there(page: str) -> None:
     for number, line in enumerate((ROOT / page).read_text("utf-8").splitlines(), 1):
         faults += [f"{page}:{number}: {name}" for name in FILE.findall(line) if not _is_file(page, name)]
         faults += [f"{page}:{number}: {name}" for name in FOLDER.findall(line) if not _is_folder(name)]
+    refuse(faults, "Name a file that is there; write <name> for the part of a path that may vary.")
+
+
+@pytest.mark.parametrize("page", OF_READERS)
+def test_files_that_any_other_page_names_from_the_root_are_there(page: str) -> None:
+    """These pages name files of users, too; so a name counts if it begins with a folder of the repository."""
+    text = (ROOT / page).read_text("utf-8")
+    named = {name for name in FILE.findall(text) if name.startswith(tuple(f"{root}/" for root in ROOTS))}
+    faults = {f"{page}: {name}" for name in named if not _is_file(page, name)}
+    faults |= {f"{page}: {name}" for name in FOLDER.findall(text) if not _is_folder(name)}
     refuse(faults, "Name a file that is there; write <name> for the part of a path that may vary.")
 
 

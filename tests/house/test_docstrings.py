@@ -38,7 +38,11 @@ def faults(text: str) -> Iterator[str]:
     opening = re.match(r"\W*(\w+)", sentence)
     if opening and opening[1] in OPENINGS:
         yield f"opens with {opening[1]!r}"
-    denials = [word for word in re.findall(r"[A-Za-z]+", sentence) if word != "None" and word.lower() in DENIALS]
+    denials = [
+        word
+        for word in re.findall(r"[A-Za-z]+(?:-[A-Za-z]+)*", sentence)
+        if word != "None" and word.lower() in DENIALS
+    ]
     if len(denials) > MOST_DENIALS:
         yield f"denies {len(denials)} times: {', '.join(denials)}"
     if len(words) > MOST_WORDS:
@@ -50,6 +54,7 @@ def faults(text: str) -> Iterator[str]:
     [
         ("Return the worker's name.", []),
         ("None if the task is unknown to no one.", []),
+        ("Simulate no-passing round robin, which lets no job pass.", []),
         ("Tasks queued at one supervisor, oldest first. What follows may be longer.", []),
         ("What it was lent.", ["opens with 'What'"]),
         ("It waits, where nobody is there and nothing runs.", ["opens with 'It'", "denies 2 times: nobody, nothing"]),

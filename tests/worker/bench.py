@@ -12,11 +12,11 @@ from loopline_shared.model import AttemptId, Result
 from loopline_shared.protocol.messages import Run
 from loopline_worker.attempts.limits import Quota
 from loopline_worker.attempts.runner import Runner
-from loopline_worker.core.events import Ended, Event, Followed, Returned
+from loopline_worker.core.events import AttemptEnded, Event, Followed, Returned
 from loopline_worker.launch.posix import PosixLauncher
 from loopline_worker.launch.sandbox import Sandbox
 from loopline_worker.state.spool import Spool
-from loopline_worker.task_group import Crew
+from loopline_worker.task_group import TaskGroup
 
 
 async def until(holds: Callable[[], object], within_s: float = 60) -> None:
@@ -68,28 +68,28 @@ class Bench:
         self.scratch = folder / "scratch"
         self.spool = Spool(folder / "spool", 2**30)
         self.launcher = PosixLauncher(yields, sandbox)
-        self.crew = Crew()
+        self.task_group = TaskGroup()
         self.followed: list[tuple[int, int]] = []
         self.returned: list[int] = []
         self.runner = Runner(
-            self.crew,
+            self.task_group,
             self.launcher,
             self.spool,
             self.scratch,
-            "bench",
-            output_limit_bytes,
             self.take_in,
-            quota,
+            worker="bench",
+            output_limit_bytes=output_limit_bytes,
+            quota=quota,
         )
 
     async def __aenter__(self) -> Self:
-        await self.crew.__aenter__()
+        await self.task_group.__aenter__()
         return self
 
     async def __aexit__(self, *error: object) -> None:
         await self.runner.close("the bench closes")
         self.launcher.close()
-        await self.crew.__aexit__(*error)
+        await self.task_group.__aexit__(*error)
 
     async def result(self, run: Run) -> Result:
         self.runner.start(run)
@@ -106,7 +106,7 @@ class Bench:
 
     def take_in(self, event: Event) -> None:
         match event:
-            case Ended(result, trouble):
+            case AttemptEnded(result, trouble):
                 self.results[result.attempt] = result
                 self.troubles += [trouble] if trouble else []
             case Followed(before, after):

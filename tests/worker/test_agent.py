@@ -17,7 +17,7 @@ from loopline_worker.core.instructions import Entry
 from loopline_worker.link import conversation
 from loopline_worker.settings import WorkerSettings
 from loopline_worker.state import result_delivery
-from loopline_worker.state.data_directory import Home
+from loopline_worker.state.data_directory import DataDirectory
 from loopline_worker.state.journal import Journal
 from tests.worker.bench import processes_of, python, run_of, until
 from tests.worker.small_master import SmallMaster
@@ -36,11 +36,11 @@ class Started:
             "dedicated": True,
         }
         self.folder = folder
-        self.home = Home(folder)
+        self.data_directory = DataDirectory(folder)
         self.task = asyncio.create_task(
             agent_module.run(
                 WorkerSettings.load(**quick | {"master": url, "data_dir": folder, "slots": 2} | settings),
-                self.home,
+                self.data_directory,
                 self._started,
             )
         )
@@ -64,7 +64,7 @@ class Started:
     async def crash(self) -> None:
         self.task.cancel()
         await asyncio.wait([self.task])
-        self.home.close()
+        self.data_directory.close()
 
 
 Start = Callable[..., Started]
@@ -322,8 +322,10 @@ async def test_no_slots_are_offered_where_the_disk_is_nearly_full(
 async def test_no_slots_are_offered_while_this_computer_cannot(
     master: SmallMaster, start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    was_told, looks = asyncio.Event(), Home.is_writable
-    monkeypatch.setattr(Home, "is_writable", lambda home: was_told.is_set() and looks(home))
+    was_told, looks = asyncio.Event(), DataDirectory.is_writable
+    monkeypatch.setattr(
+        DataDirectory, "is_writable", lambda data_directory: was_told.is_set() and looks(data_directory)
+    )
     agent = start()
     await until(lambda: master.is_connected)
     scratch = agent.folder / "scratch"

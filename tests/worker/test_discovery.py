@@ -10,7 +10,7 @@ from loopline_shared.joining import Membership, membership_file
 from loopline_worker import discovery
 from loopline_worker import settings as module
 from loopline_worker.discovery import with_master
-from loopline_worker.link.http_client import Gate
+from loopline_worker.link.http_client import HttpClient
 from loopline_worker.settings import WorkerSettings
 
 _announced = discovery.announced
@@ -55,7 +55,7 @@ def test_however_the_address_is_written_it_is_the_same_master(master: str) -> No
     settings = with_master(WorkerSettings.load())
     assert settings.belongs_to(member)
     assert settings.find_token() == "ll_1_x"
-    assert Gate(settings)._fingerprint() == bytes.fromhex("ab" * 32)
+    assert HttpClient(settings)._fingerprint() == bytes.fromhex("ab" * 32)
 
 
 def test_a_name_that_is_set_stays() -> None:

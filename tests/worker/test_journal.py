@@ -37,13 +37,13 @@ def assign(*attempts: AttemptId, cancel: tuple[AttemptId, ...] = ()) -> list[tup
 State = tuple[list[Run], list[AttemptId], list[Result]]
 
 
-def state(ledger: Journal) -> State:
-    return ledger.waiting, ledger.begun, ledger.results
+def state(journal: Journal) -> State:
+    return journal.waiting, journal.begun, journal.results
 
 
-def reopened(ledger: Journal, path: Path) -> Journal:
+def reopened(journal: Journal, path: Path) -> Journal:
     """As after a kill -9: nothing is forced out, nothing closed in time."""
-    left = state(ledger)
+    left = state(journal)
     again = Journal(path)
     assert state(again) == left
     return again
@@ -55,137 +55,137 @@ def path(tmp_path: Path) -> Path:
 
 
 def test_what_came_is_there_again_in_its_order_until_it_is_over(path: Path) -> None:
-    ledger = Journal(path)
-    ledger.write(Entry(came=assign(B, A)))
-    ledger.write(Entry(came=assign(C, A), began=[B]))
-    ledger = reopened(ledger, path)
-    assert state(ledger) == ([run(A), run(C)], [B], [])
-    ledger.write(Entry(results=[result(B)], began=[A]))
-    ledger = reopened(ledger, path)
-    assert state(ledger) == ([run(C)], [A], [result(B)])
-    ledger.write(Entry(over=[B, A, C]))
-    ledger.rest()
+    journal = Journal(path)
+    journal.write(Entry(came=assign(B, A)))
+    journal.write(Entry(came=assign(C, A), began=[B]))
+    journal = reopened(journal, path)
+    assert state(journal) == ([run(A), run(C)], [B], [])
+    journal.write(Entry(results=[result(B)], began=[A]))
+    journal = reopened(journal, path)
+    assert state(journal) == ([run(C)], [A], [result(B)])
+    journal.write(Entry(over=[B, A, C]))
+    journal.rest()
     assert path.read_bytes() == b"", "an idle worker's is empty"
-    assert state(reopened(ledger, path)) == ([], [], [])
+    assert state(reopened(journal, path)) == ([], [], [])
 
 
 def test_what_one_assign_runs_and_cancels_never_came(path: Path) -> None:
-    ledger = Journal(path)
-    ledger.write(Entry(came=assign(A, B, cancel=(A,))))
-    assert state(reopened(ledger, path)) == ([run(B)], [], [])
+    journal = Journal(path)
+    journal.write(Entry(came=assign(A, B, cancel=(A,))))
+    assert state(reopened(journal, path)) == ([run(B)], [], [])
 
 
 def test_a_result_that_changes_stays_where_it_was(path: Path) -> None:
     """Its long output was refused by the master: only the beginning of it is sent."""
-    ledger = Journal(path)
-    ledger.write(Entry(results=[result(A), result(B)]))
-    ledger.write(Entry(results=[replace(result(A), reason="shorter")]))
-    assert reopened(ledger, path).results == [replace(result(A), reason="shorter"), result(B)]
+    journal = Journal(path)
+    journal.write(Entry(results=[result(A), result(B)]))
+    journal.write(Entry(results=[replace(result(A), reason="shorter")]))
+    assert reopened(journal, path).results == [replace(result(A), reason="shorter"), result(B)]
 
 
 def test_what_is_written_together_is_written_at_once(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    ledger, written = Journal(path), []
+    journal, written = Journal(path), []
     append = Journal._append
-    monkeypatch.setattr(Journal, "_append", lambda ledger, lines: (written.append(lines), append(ledger, lines)))
-    ledger.write(Entry(came=assign(A, B, C), began=[A, B]))
-    ledger.write(Entry(results=[result(A), result(B)], began=[C]))
-    ledger.write(Entry(over=[AttemptId(9, 9, 9)]))
-    ledger.write(Entry(came=assign()))
+    monkeypatch.setattr(Journal, "_append", lambda journal, lines: (written.append(lines), append(journal, lines)))
+    journal.write(Entry(came=assign(A, B, C), began=[A, B]))
+    journal.write(Entry(results=[result(A), result(B)], began=[C]))
+    journal.write(Entry(over=[AttemptId(9, 9, 9)]))
+    journal.write(Entry(came=assign()))
     assert len(written) == 2
 
 
 def test_a_line_that_was_never_finished_does_not_spoil_the_next(path: Path) -> None:
-    ledger = Journal(path)
-    ledger.write(Entry(came=assign(A)))
+    journal = Journal(path)
+    journal.write(Entry(came=assign(A)))
     with path.open("ab") as file:
         file.write(b'{"came":{"seq":1,"run":[{"attempt":"1.2.1","comm')
-    ledger = Journal(path)
-    ledger.write(Entry(came=assign(C)))
-    assert state(reopened(ledger, path)) == ([run(A), run(C)], [], [])
+    journal = Journal(path)
+    journal.write(Entry(came=assign(C)))
+    assert state(reopened(journal, path)) == ([run(A), run(C)], [], [])
 
 
 def test_a_line_that_is_none_is_passed_over(path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """A computer that lost its power may leave zeros."""
-    ledger = Journal(path)
-    ledger.write(Entry(came=assign(A)))
+    journal = Journal(path)
+    journal.write(Entry(came=assign(A)))
     with path.open("ab") as file:
         file.write(bytes(100) + b"\n")
-    ledger.write(Entry(results=[result(B)]))
+    journal.write(Entry(results=[result(B)]))
     assert state(Journal(path)) == ([run(A)], [], [result(B)])
     assert "passed over" in caplog.text
 
 
 def test_it_does_not_grow_with_what_is_over(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(journal_module, "_WORTH_CLEANING_BYTES", 2000)
-    ledger = Journal(path)
-    ledger.write(Entry(came=assign(A, B), began=[B], results=[result(C)]))
+    journal = Journal(path)
+    journal.write(Entry(came=assign(A, B), began=[B], results=[result(C)]))
     for number in range(1, 200):
         attempt = AttemptId(2, number, 1)
-        ledger.write(Entry(came=assign(attempt), began=[attempt]))
-        ledger.write(Entry(results=[result(attempt)]))
-        ledger.write(Entry(over=[attempt]))
+        journal.write(Entry(came=assign(attempt), began=[attempt]))
+        journal.write(Entry(results=[result(attempt)]))
+        journal.write(Entry(over=[attempt]))
     assert path.stat().st_size < 5000
-    assert state(reopened(ledger, path)) == ([run(A)], [B], [result(C)])
-    ledger.write(Entry(over=[A, B, C]))
-    assert ledger.live_bytes == 0
+    assert state(reopened(journal, path)) == ([run(A)], [B], [result(C)])
+    journal.write(Entry(over=[A, B, C]))
+    assert journal.live_bytes == 0
 
 
 def test_one_long_run_does_not_have_it_cleaned_for_every_line(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A frame is shared out evenly among what it brings, which need not be so."""
     monkeypatch.setattr(journal_module, "_WORTH_CLEANING_BYTES", 2000)
     cleaned, clean = list[None](), Journal._clean
-    monkeypatch.setattr(Journal, "_clean", lambda ledger: cleaned.append(clean(ledger)))
-    ledger = Journal(path)
+    monkeypatch.setattr(Journal, "_clean", lambda journal: cleaned.append(clean(journal)))
+    journal = Journal(path)
     short = [AttemptId(1, task, 1) for task in range(2, 100)]
     message = Assign(1, 0, (run(A, "x" * 50_000), *map(run, short)))
-    ledger.write(Entry(came=[(message, codec.encode(message))]))
-    ledger.write(Entry(over=short))
+    journal.write(Entry(came=[(message, codec.encode(message))]))
+    journal.write(Entry(over=short))
     for task in range(100):
-        ledger.write(Entry(results=[result(AttemptId(2, task, 1))]))
-        ledger.write(Entry(over=[AttemptId(2, task, 1)]))
+        journal.write(Entry(results=[result(AttemptId(2, task, 1))]))
+        journal.write(Entry(over=[AttemptId(2, task, 1)]))
     assert len(cleaned) < 5
-    assert state(reopened(ledger, path)) == ([run(A, "x" * 50_000)], [], [])
+    assert state(reopened(journal, path)) == ([run(A, "x" * 50_000)], [], [])
 
 
 def test_no_file_descriptor_for_a_clean_file_is_not_its_end(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    ledger = Journal(path)
-    ledger.write(Entry(came=assign(A, B)))
+    journal = Journal(path)
+    journal.write(Entry(came=assign(A, B)))
 
     def refuse(*_: object, **__: object) -> None:
         raise OSError(errno.EMFILE, "Too many open files")
 
     with monkeypatch.context() as scarce:
         scarce.setattr(journal_module, "_WORTH_CLEANING_BYTES", 10)
-        scarce.setattr(ledger, "live_bytes", 0)
-        scarce.setattr(ledger, "_reopen", refuse)
-        ledger.write(Entry(began=[A]))
+        scarce.setattr(journal, "live_bytes", 0)
+        scarce.setattr(journal, "_reopen", refuse)
+        journal.write(Entry(began=[A]))
         with pytest.raises(OSError, match="Too many"):
-            ledger.write(Entry(began=[B]))
-    ledger.write(Entry(results=[result(A)]))
-    assert state(reopened(ledger, path)) == ([run(B)], [], [result(A)])
+            journal.write(Entry(began=[B]))
+    journal.write(Entry(results=[result(A)]))
+    assert state(reopened(journal, path)) == ([run(B)], [], [result(A)])
 
 
 def test_what_is_over_is_so_also_where_the_disk_is_full(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    ledger = Journal(path)
-    ledger.write(Entry(came=assign(A, B), results=[result(C)]))
+    journal = Journal(path)
+    journal.write(Entry(came=assign(A, B), results=[result(C)]))
 
     def refuse(lines: bytes) -> None:
         raise OSError(errno.ENOSPC, "No space")
 
     with monkeypatch.context() as full:
-        full.setattr(ledger, "_append", refuse)
+        full.setattr(journal, "_append", refuse)
         with pytest.raises(OSError, match="No space"):
-            ledger.write(Entry(over=[A, B, C]))
-    assert (state(ledger), ledger.live_bytes) == (([], [], []), 0)
-    ledger.rest()
+            journal.write(Entry(over=[A, B, C]))
+    assert (state(journal), journal.live_bytes) == (([], [], []), 0)
+    journal.rest()
     assert path.read_bytes() == b""
 
 
 def test_a_disk_that_takes_nothing_is_an_oserror_and_nothing_is_half_written(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ledger = Journal(path)
-    ledger.write(Entry(came=assign(A)))
+    journal = Journal(path)
+    journal.write(Entry(came=assign(A)))
     whole = path.read_bytes()
 
     class Full:
@@ -195,12 +195,12 @@ def test_a_disk_that_takes_nothing_is_an_oserror_and_nothing_is_half_written(
         def __getattr__(self, name: str) -> object:
             return getattr(real, name)
 
-    real = ledger._file
-    monkeypatch.setattr(ledger, "_file", Full())
+    real = journal._file
+    monkeypatch.setattr(journal, "_file", Full())
     with pytest.raises(OSError, match="No space"):
-        ledger.write(Entry(came=assign(B), results=[result(C)]))
+        journal.write(Entry(came=assign(B), results=[result(C)]))
     assert path.read_bytes() == whole
-    assert state(ledger) == ([run(A)], [], [])
+    assert state(journal) == ([run(A)], [], [])
 
 
 class Model:
@@ -245,10 +245,10 @@ def test_any_beginning_of_it_is_a_beginning_of_what_happened(
     """Torn at any byte: whole lines count, one for each event (and for each result), the rest never was."""
     with TemporaryDirectory() as folder:
         path = Path(folder) / "ledger.jsonl"
-        ledger, model = Journal(path), Model()
+        journal, model = Journal(path), Model()
         states: list[dict[AttemptId, str]] = [{}]
         for what, attempts in story:
-            ledger.write(Entry(**{what: ARGUMENT[what](attempts)}))
+            journal.write(Entry(**{what: ARGUMENT[what](attempts)}))
             for step in [(attempt,) for attempt in attempts] if what == "results" else [attempts]:
                 getattr(model, what)(step)
                 if what != "over" or any(attempt in states[-1] for attempt in step):

@@ -36,19 +36,19 @@ def spool(tmp_path: Path) -> Path:
 
 def test_all_of_it_is_in_the_ledger_and_the_old_files_are_gone(spool: Path, tmp_path: Path) -> None:
     for _ in range(2):  # the second time there is nothing more to take over
-        ledger = Journal(tmp_path / "ledger.jsonl")
-        legacy.take_over(ledger, tmp_path / "inbox.jsonl", spool)
-        assert ledger.waiting == [Run(A, ("true",), {"i": 1}, {})]
-        assert (ledger.begun, ledger.results) == ([B], [RESULT])
+        journal = Journal(tmp_path / "ledger.jsonl")
+        legacy.take_over(journal, tmp_path / "inbox.jsonl", spool)
+        assert journal.waiting == [Run(A, ("true",), {"i": 1}, {})]
+        assert (journal.begun, journal.results) == ([B], [RESULT])
         assert not (tmp_path / "inbox.jsonl").exists()
     assert sorted(file.name for file in (spool / "bad").iterdir()) == ["1.2.1.json", "notes.json"]
     assert not list(spool.glob("*.json"))
 
 
 def test_where_the_disk_takes_nothing_all_is_as_it_was(spool: Path, tmp_path: Path) -> None:
-    ledger = Journal(tmp_path / "ledger.jsonl")
-    ledger._file = Path("/dev/full").open("ab", 0)  # noqa: SIM115
+    journal = Journal(tmp_path / "ledger.jsonl")
+    journal._file = Path("/dev/full").open("ab", 0)  # noqa: SIM115
     with pytest.raises(LooplineError, match="No space left"):
-        legacy.take_over(ledger, tmp_path / "inbox.jsonl", spool)
+        legacy.take_over(journal, tmp_path / "inbox.jsonl", spool)
     assert (spool / "1.3.1.json").exists()
     assert (tmp_path / "inbox.jsonl").read_bytes() == INBOX

@@ -6,12 +6,12 @@ import pytest
 
 from loopline_shared.model import AttemptId, Outcome, Output, OutputFile, Result
 from loopline_shared.protocol.messages import MAX_RESULTS_PER_REPORT, Run
-from loopline_worker.core.attempts import Attempt, Attempts
+from loopline_worker.core.attempts import AttemptRecord, Attempts
 from loopline_worker.core.events import (
+    AttemptEnded,
     Connected,
     Delivered,
-    DiskLooked,
-    Ended,
+    DiskObserved,
     Followed,
     LinkSilent,
     Restored,
@@ -41,7 +41,7 @@ from tests.worker.worker_machine import (
 
 @pytest.mark.parametrize(("old", "new"), list(product(State, State)))
 def test_only_what_the_table_allows_can_happen(old: State, new: State) -> None:
-    attempts, attempt = Attempts(), Attempt(A, old, run(A))
+    attempts, attempt = Attempts(), AttemptRecord(A, old, run(A))
     attempts.add(attempt)
     if new in TRANSITIONS[old]:
         attempts.move(attempt, new)
@@ -115,7 +115,7 @@ def test_a_cancel_of_the_unknown_makes_a_report_due_that_says_so() -> None:
 def test_what_one_assign_runs_and_cancels_never_starts() -> None:
     machine = Driver()
     assert started(machine.happens(assigned(A, B, cancel=(A,)))) == [B]
-    assert machine.account().holding == [B]
+    assert machine.inventory().holding == [B]
 
 
 def test_a_new_session_sends_every_result_again_oldest_first() -> None:
@@ -145,9 +145,9 @@ def test_reports_stay_short_however_many_files_there_are() -> None:
     machine = Driver()
     machine.happens(Restored(results))
     machine.happens(*map(Delivered, results))
-    account = machine.account()
-    assert [each.attempt.task for each in account.results] == [0, 1], "no more than 20,000 files"
-    assert [attempt.task for attempt in account.holding] == [2, 3, 4]
+    inventory = machine.inventory()
+    assert [each.attempt.task for each in inventory.results] == [0, 1], "no more than 20,000 files"
+    assert [attempt.task for attempt in inventory.holding] == [2, 3, 4]
 
 
 # Results that are not ready.
@@ -158,13 +158,13 @@ LONG = Result(A, Outcome.SUCCEEDED, 0, stdout=Output(9999, sha256="a" * 64))
 def test_a_result_that_names_files_waits_until_the_master_has_them() -> None:
     machine = Driver(slots=1)
     machine.happens(assigned(A, B))
-    steps = machine.happens(Ended(LONG))
+    steps = machine.happens(AttemptEnded(LONG))
     assert Deliver(LONG) in steps.todo
     assert started(steps) == [B], "its slot is free at once"
     assert machine.reports(1) == ([B, A], [])
     short = Result(A, Outcome.SUCCEEDED, 0)
     assert machine.happens(Delivered(short)).report is Urgency.NOW
-    assert machine.account().results == [short], "as it was delivered"
+    assert machine.inventory().results == [short], "as it was delivered"
 
 
 def test_a_result_that_the_disk_did_not_take_is_not_sent() -> None:
@@ -174,9 +174,9 @@ def test_a_result_that_the_disk_did_not_take_is_not_sent() -> None:
     steps = machine.happens(WriteFailed([A], "no room"))
     assert Deliver(result(A)) in steps.todo
     assert (machine.slots_offered, machine.trouble) == (0, "no room")
-    assert set(machine.account().holding) == {A, B}
+    assert set(machine.inventory().holding) == {A, B}
     assert machine.outcomes() == {C: (Outcome.GIVEN_BACK, "no room")}
-    machine.happens(DiskLooked(is_writable=True), Delivered(result(A)))
+    machine.happens(DiskObserved(is_writable=True), Delivered(result(A)))
     assert machine.slots_offered == 1
     assert set(machine.outcomes()) == {A, C}
 
@@ -185,8 +185,8 @@ def test_an_earlier_agents_results_are_delivered_or_sent_and_what_it_had_begun_i
     machine = Driver()
     steps = machine.happens(Restored([LONG, result(B)], [C], agent_died=True))
     assert steps.todo == [Deliver(LONG)]
-    assert machine.account().holding == [A]
-    assert [(each.attempt, each.outcome, each.agent_died) for each in machine.account().results] == [
+    assert machine.inventory().holding == [A]
+    assert [(each.attempt, each.outcome, each.agent_died) for each in machine.inventory().results] == [
         (B, Outcome.SUCCEEDED, False),
         (C, Outcome.GIVEN_BACK, True),
     ]
@@ -201,7 +201,7 @@ def test_runs_beyond_the_slots_begin_in_the_order_in_which_they_came() -> None:
     machine = Driver(slots=1)
     assert started(machine.happens(assigned(B, A, C))) == [B]
     assert machine.waiting == [A, C]
-    assert machine.account().holding == [B]
+    assert machine.inventory().holding == [B]
     assert started(machine.ends(B)) == [A]
     assert started(machine.ends(A)) == [C]
 
@@ -232,17 +232,17 @@ def test_a_cancel_drops_what_waits_at_once_and_says_so() -> None:
     machine.happens(assigned(A, B))
     steps = machine.happens(assigned(cancel=(B,)))
     assert (killed(steps), steps.report) == ([], Urgency.NOW)
-    assert machine.account().holding == [A]
+    assert machine.inventory().holding == [A]
     assert machine.outcomes() == {B: (Outcome.CANCELLED, "")}
 
 
 def test_what_waits_is_given_back_with_a_reason() -> None:
     machine = Driver(slots=1)
     machine.happens(assigned(A, B, C))
-    machine.happens(DiskLooked("the disk is full"))
+    machine.happens(DiskObserved("the disk is full"))
     given_back = (Outcome.GIVEN_BACK, "the disk is full")
     assert machine.outcomes() == {B: given_back, C: given_back}
-    assert machine.account().holding == [A], "it keeps running"
+    assert machine.inventory().holding == [A], "it keeps running"
 
 
 def test_what_an_earlier_agent_left_waits_until_the_master_has_heard_of_it() -> None:
@@ -278,9 +278,9 @@ def with_prefetched(*attempts: AttemptId, slots: int = 1) -> Driver:
 
 def test_what_is_prefetched_takes_the_place_of_what_has_ended() -> None:
     machine = with_prefetched(B)
-    assert (machine.waiting, machine.account().holding) == ([B, C], [A]), "it has not begun, as far as is known"
+    assert (machine.waiting, machine.inventory().holding) == ([B, C], [A]), "it has not begun, as far as is known"
     machine.happens(Followed(A, B))
-    assert (machine.waiting, machine.account().holding) == ([C], [B, A]), "a result is still on its way"
+    assert (machine.waiting, machine.inventory().holding) == ([C], [B, A]), "a result is still on its way"
     assert started(machine.ends(A)) == [], "no slot is free"
     assert started(machine.ends(B)) == [C]
 
@@ -338,12 +338,12 @@ def test_cancelled_as_it_begins_it_is_killed() -> None:
     machine.happens(Retracted(), Followed(A, B))
     assert machine.state(B) is State.ENDING
     assert started(machine.ends(A)) == [], "it takes up the slot until it has ended"
-    assert started(machine.happens(Ended(result(B, Outcome.CANCELLED)))) == [C]
+    assert started(machine.happens(AttemptEnded(result(B, Outcome.CANCELLED)))) == [C]
 
 
 def test_what_is_prefetched_is_not_given_back_before_it_is_retracted() -> None:
     machine = with_prefetched(B)
-    steps = machine.happens(DiskLooked("full"))
+    steps = machine.happens(DiskObserved("full"))
     assert retracts(steps)
     assert set(machine.outcomes()) == {C}
     machine.retracted(B)
@@ -352,9 +352,9 @@ def test_what_is_prefetched_is_not_given_back_before_it_is_retracted() -> None:
 
 def test_its_supervisor_was_lost_before_it_said_that_it_had_begun() -> None:
     machine = with_prefetched(B)
-    machine.happens(Ended(result(B, Outcome.GIVEN_BACK)))
+    machine.happens(AttemptEnded(result(B, Outcome.GIVEN_BACK)))
     assert set(machine.outcomes()) == {B}
-    assert machine.account().holding == [A]
+    assert machine.inventory().holding == [A]
 
 
 @pytest.mark.parametrize("event", [Connected(), LinkSilent()])

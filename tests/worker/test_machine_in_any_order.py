@@ -15,26 +15,26 @@ from loopline_simulator.full.machine import Disk
 from loopline_worker.core import instructions as do
 from loopline_worker.core.events import (
     Assigned,
+    AttemptEnded,
     Connected,
     Delivered,
-    DiskLooked,
-    Ended,
+    DiskObserved,
     Event,
     Followed,
+    FreezeCompleted,
     LinkSilent,
-    OwnerLooked,
+    OwnerObserved,
     Reported,
     Restored,
     Retracted,
     Returned,
-    Stilled,
     WriteFailed,
 )
 from loopline_worker.core.machine import Machine
-from loopline_worker.core.owner_policy import Policy, Signs, Terms
+from loopline_worker.core.owner_policy import OwnerPreferences, Policy, Signs
 from loopline_worker.core.transitions import State
 
-TERMS = Terms(Policy.SPARE, leave_cores=0.0, leave_memory_bytes=100)
+TERMS = OwnerPreferences(Policy.SPARE, leave_cores=0.0, leave_memory_bytes=100)
 ids = st.builds(AttemptId, st.just(1), st.integers(1, 60), st.just(1))
 some = st.lists(ids, max_size=6, unique=True)
 which = st.integers(0, 9)
@@ -144,7 +144,7 @@ class Computer(RuleBasedStateMachine):
         outcome = Outcome.CANCELLED if self.processes.pop(attempt) else Outcome.SUCCEEDED
         self.must_fail = fails
         output = Output(9999, sha256="a" * 64) if long else Output()
-        self.happens(Ended(Result(attempt, outcome, 0, stdout=output), leaves_folder=leaves))
+        self.happens(AttemptEnded(Result(attempt, outcome, 0, stdout=output), leaves_folder=leaves))
 
     @precondition(lambda self: self.supervised and self.processes)
     @rule(which=which)
@@ -154,7 +154,7 @@ class Computer(RuleBasedStateMachine):
         if run_of(before).slots == 1 and self.machine.attempts.get(before).state is not State.FROZEN:  # type: ignore[union-attr]
             del self.processes[before]
             self.begin(self.supervised.pop(0))
-            self.unheard += [Followed(before, run.attempt), Ended(Result(before, Outcome.SUCCEEDED, 0))]
+            self.unheard += [Followed(before, run.attempt), AttemptEnded(Result(before, Outcome.SUCCEEDED, 0))]
 
     @rule()
     def hear(self) -> None:
@@ -165,15 +165,15 @@ class Computer(RuleBasedStateMachine):
 
     @rule()
     def report(self) -> None:
-        account = self.machine.account()
-        told = [*account.holding, *account.waiting, *(result.attempt for result in account.results)]
+        inventory = self.machine.inventory()
+        told = [*inventory.holding, *inventory.waiting, *(result.attempt for result in inventory.results)]
         assert sorted([*told, *self.machine.attempts.sent]) == sorted(self.machine.attempts._all), "each is told once"
-        for result in account.results:
+        for result in inventory.results:
             ran = result.attempt in self.ran and result.outcome is not Outcome.GIVEN_BACK
             assert not ran or self.disk.results.get(result.attempt) == result or not self.happened_here(result)
         self.seq += 1
-        self.reported |= {result.attempt: self.seq for result in account.results}
-        self.happens(Reported(self.seq, account.results))
+        self.reported |= {result.attempt: self.seq for result in inventory.results}
+        self.happens(Reported(self.seq, inventory.results))
 
     def happened_here(self, result: Result) -> bool:
         """A result of what was dropped before it began need not be on disk."""
@@ -181,7 +181,7 @@ class Computer(RuleBasedStateMachine):
 
     @rule(is_new=st.booleans())
     def the_link_breaks(self, is_new: bool) -> None:
-        waiting = set(self.machine.account().waiting) - {run.attempt for run in self.supervised}
+        waiting = set(self.machine.inventory().waiting) - {run.attempt for run in self.supervised}
         claimed = {event.after for event in self.unheard if isinstance(event, Followed)}
         here = {run.attempt for run in self.supervised}
         if is_new:
@@ -193,17 +193,17 @@ class Computer(RuleBasedStateMachine):
     def the_owner_is_looked_at(self, cores: int, passed_s: float, what: str) -> None:
         self.now += passed_s
         paused, memory = "for good" if what == "pause" else "", 0 if what == "short of memory" else 100
-        self.happens(OwnerLooked(Signs(3, cores, math.inf, memory, paused=paused), self.now))
+        self.happens(OwnerObserved(Signs(3, cores, math.inf, memory, paused=paused), self.now))
 
     @rule(obstacle=st.sampled_from(["", "", "full"]), shortage=st.sampled_from(["", "", "full"]))
     def the_disk_is_looked_at(self, obstacle: str, shortage: str) -> None:
-        self.happens(DiskLooked(obstacle, shortage, is_writable=True))
+        self.happens(DiskObserved(obstacle, shortage, is_writable=True))
 
     @precondition(lambda self: self.machine.freezing)
     @rule()
     def what_was_to_freeze_stands_still(self) -> None:
         for attempt in list(self.machine.attempts.frozen):
-            self.happens(Stilled(attempt))
+            self.happens(FreezeCompleted(attempt))
 
     @precondition(lambda self: self.delivering)
     @rule()

@@ -19,13 +19,13 @@ import pytest
 from loopline_shared.model import Probation
 from loopline_worker import agent as agent_module
 from loopline_worker.core import owner as owner_rule
-from loopline_worker.core.owner_policy import Consent
+from loopline_worker.core.owner_policy import Decision
 from loopline_worker.host import speed
 from loopline_worker.owner import owner_monitor
 from loopline_worker.owner.page import headline, presence, render
 from loopline_worker.owner.pause import FOR_GOOD, Pause
 from loopline_worker.owner.server import OwnerServer
-from loopline_worker.owner.state import Freeze, RunningTask, WorkerState
+from loopline_worker.owner.state import PastFreeze, RunningTask, WorkerState
 from loopline_worker.presence.idle_detector import IdleDetector
 from tests.worker.bench import run_of, until
 from tests.worker.presence.witnesses import Hand
@@ -35,7 +35,7 @@ from tests.worker.test_agent import Started
 STATE = WorkerState(
     worker="pc-1", dedicated=False, slots=0, most_slots=4, why="somebody is using this computer", paused="",
     in_use=True, idle_s=2.5, seen_by="x11", running=[RunningTask("<pi>", 12.0, True), RunningTask("", 3.0, False)],
-    freezes=[Freeze(0.0, 2, 0.113, True, "somebody")], yields=1, yield_p50_s=0.113, yield_p99_s=0.113,
+    freezes=[PastFreeze(0.0, 2, 0.113, True, "somebody")], yields=1, yield_p50_s=0.113, yield_p99_s=0.113,
     preferences=["Tasks <run>."],
 )  # fmt: skip
 
@@ -67,7 +67,7 @@ def test_a_program_finds_old_names_beside_the_new_ones() -> None:
 @pytest.fixture
 async def agent(tmp_path: Path, master: SmallMaster, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Started]:
     monkeypatch.setattr(agent_module, "SAMPLE_EVERY_S", 0.05)
-    monkeypatch.setattr(owner_monitor, "_open_desk", lambda: IdleDetector([Hand()]))
+    monkeypatch.setattr(owner_monitor, "_open_idle_detector", lambda: IdleDetector([Hand()]))
     monkeypatch.setattr(owner_rule, "decide", _decide)
     owners = {"dedicated": False, "leave_memory_bytes": 0, "on_battery": True}
     agent = Started(tmp_path / "data", master.url, owners)
@@ -76,9 +76,9 @@ async def agent(tmp_path: Path, master: SmallMaster, monkeypatch: pytest.MonkeyP
     await agent.crash()
 
 
-def _decide(terms: Any, signs: Any, most: int, before: int) -> Consent:
+def _decide(preferences: Any, signs: Any, most: int, before: int) -> Decision:
     """Without regard to what else this machine does."""
-    return Consent(0, f"paused by the owner {signs.paused}", at_once=True) if signs.paused else Consent(most)
+    return Decision(0, f"paused by the owner {signs.paused}", at_once=True) if signs.paused else Decision(most)
 
 
 def address(agent: Started) -> str:
@@ -105,10 +105,10 @@ async def test_pause_and_resume_on_the_page(agent: Started, master: SmallMaster)
     (result,) = await master.results_of(run)
     assert result.outcome == "given_back"
     assert "paused until" in (await ask("GET", address(agent)))[1]
-    assert Pause(agent.home.pause).until > time.time() + 3000
+    assert Pause(agent.data_directory.pause).until > time.time() + 3000
     await ask("POST", f"{address(agent)}resume")
     await until(lambda: master.reports[-1].load.slots == 2)
-    assert not agent.home.pause.exists()
+    assert not agent.data_directory.pause.exists()
 
 
 async def test_the_owner_is_told_that_the_grid_gives_this_computer_nothing(
@@ -166,7 +166,7 @@ async def test_who_asks_for_headers_alone_gets_no_body(agent: Started, caplog: p
 async def test_other_pages_can_do_nothing_even_with_the_secret(agent: Started, headers: dict[str, str]) -> None:
     assert (await ask("POST", f"{address(agent)}pause", data={"for": "for-good"}, headers=headers))[0] == 404
     assert (await ask("GET", f"{address(agent)}state", headers=headers))[0] == 404
-    assert not agent.home.pause.exists()
+    assert not agent.data_directory.pause.exists()
 
 
 async def test_it_is_on_loopback_only_and_gone_when_the_agent_stops(agent: Started) -> None:
@@ -255,7 +255,7 @@ async def test_the_same_from_a_terminal(agent: Started) -> None:
         assert part in shown
     code, shown, _ = await owner(agent.folder, "pause", "for-good", "--json")
     assert (code, json.loads(shown)["paused"]) == (0, "for good")
-    assert Pause(agent.home.pause).until == float("inf")
+    assert Pause(agent.data_directory.pause).until == float("inf")
     code, shown, _ = await owner(agent.folder, "resume")
     assert (code, shown.startswith("w1: 0 running")) == (0, True)
 

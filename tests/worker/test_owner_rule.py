@@ -7,10 +7,18 @@ from hypothesis import strategies as st
 
 from loopline_shared.model import AttemptId, Outcome
 from loopline_shared.protocol.messages import Run
-from loopline_worker.core.attempts import Attempt
-from loopline_worker.core.events import Cleared, DiskLooked, Ended, Followed, OwnerLooked, Stilled, Stopping
-from loopline_worker.core.instructions import Instructions, Kill, RecordYield, Urgency
-from loopline_worker.core.owner_policy import Consent, Policy, Signs, Terms
+from loopline_worker.core.attempts import AttemptRecord
+from loopline_worker.core.events import (
+    AttemptEnded,
+    Cleared,
+    DiskObserved,
+    Followed,
+    FreezeCompleted,
+    OwnerObserved,
+    Stopping,
+)
+from loopline_worker.core.instructions import Instructions, Kill, RecordPreemption, Urgency
+from loopline_worker.core.owner_policy import Decision, OwnerPreferences, Policy, Signs
 from loopline_worker.core.preemption import PreemptionOrder, Steps
 from loopline_worker.core.transitions import State
 from tests.worker.worker_machine import (
@@ -29,13 +37,13 @@ from tests.worker.worker_machine import (
     thawed,
 )
 
-TERMS = Terms(Policy.SPARE, leave_cores=0.0, leave_memory_bytes=100)
+TERMS = OwnerPreferences(Policy.SPARE, leave_cores=0.0, leave_memory_bytes=100)
 SLOTS = 3
 
 
-def owned(*runs: AttemptId | Run, grace_s: float = 10.0, terms: Terms = TERMS) -> Driver:
+def owned(*runs: AttemptId | Run, grace_s: float = 10.0, preferences: OwnerPreferences = TERMS) -> Driver:
     """A machine of three slots that runs these; its owner is away."""
-    machine = Driver(SLOTS, terms, grace_s)
+    machine = Driver(SLOTS, preferences, grace_s)
     looks(machine, SLOTS)
     machine.happens(assigned(*runs))
     machine.reports(1)
@@ -48,7 +56,7 @@ def looks(
     """The owner leaves so many cores, at this time."""
     signs = Signs(SLOTS, spare, idle_s=math.inf, memory_available_bytes=memory, paused=paused)
     after_s = 0.0 if at_s is None else at_s - machine.now
-    return machine.happens(OwnerLooked(signs, 0.0), after_s=after_s)
+    return machine.happens(OwnerObserved(signs, 0.0), after_s=after_s)
 
 
 def test_frozen_when_the_owner_comes_and_thawed_when_the_owner_leaves() -> None:
@@ -56,7 +64,7 @@ def test_frozen_when_the_owner_comes_and_thawed_when_the_owner_leaves() -> None:
     steps = looks(machine, 0, 1)
     assert (frozen(steps), steps.report) == ([A, B], Urgency.NOW)
     assert (machine.state(A), machine.slots_offered) == (State.FROZEN, 0)
-    machine.happens(Stilled(A), Stilled(B))
+    machine.happens(FreezeCompleted(A), FreezeCompleted(B))
     steps = looks(machine, 0, 2)
     assert (steps.todo, steps.report) == ([], Urgency.NOT)
     assert thawed(looks(machine, 3, 9)) == [A, B]
@@ -74,7 +82,7 @@ def test_frozen_when_the_owner_comes_and_thawed_when_the_owner_leaves() -> None:
 def test_the_youngest_stand_still_first_and_go_on_last() -> None:
     machine = owned(A, B, C)
     assert frozen(looks(machine, 2, 0)) == [C]
-    machine.happens(Stilled(C))
+    machine.happens(FreezeCompleted(C))
     assert frozen(looks(machine, 1, 1)) == [B]
     assert thawed(looks(machine, 2, 2)) == [B]
     assert killed(looks(machine, 2, 10)) == [C]
@@ -131,23 +139,23 @@ def test_nothing_is_prefetched_and_nothing_begins_where_more_run_than_are_allowe
 
 
 def test_how_long_it_took_is_recorded_once_all_stands_still() -> None:
-    machine = owned(A, B, terms=Terms(idle_s=60.0))
+    machine = owned(A, B, preferences=OwnerPreferences(idle_s=60.0))
     signs = Signs(SLOTS, SLOTS, idle_s=0.0)
-    steps = machine.happens(OwnerLooked(signs, input_at=4.5), after_s=5.0)
+    steps = machine.happens(OwnerObserved(signs, input_at=4.5), after_s=5.0)
     assert (frozen(steps), machine.freezing) == ([A, B], 2)
-    machine.happens(Stilled(A))
-    assert frozen(machine.happens(OwnerLooked(signs, 4.5), after_s=0.25)) == [B], "it may move still"
-    steps = machine.happens(Stilled(B), after_s=0.25)
-    assert steps.todo == [RecordYield("somebody is using this computer", 2, took_s=1.0, after_input=True)]
+    machine.happens(FreezeCompleted(A))
+    assert frozen(machine.happens(OwnerObserved(signs, 4.5), after_s=0.25)) == [B], "it may move still"
+    steps = machine.happens(FreezeCompleted(B), after_s=0.25)
+    assert steps.todo == [RecordPreemption("somebody is using this computer", 2, took_s=1.0, after_input=True)]
     assert steps.report is Urgency.NOW
     assert machine.freezing == 0
 
 
 def test_where_nobody_can_tell_no_input_is_counted() -> None:
-    machine = owned(A, terms=Terms(idle_s=60.0))
-    machine.happens(OwnerLooked(Signs(SLOTS, SLOTS, idle_s=None), input_at=0.0), after_s=5.0)
-    (recorded,) = machine.happens(Stilled(A)).todo
-    assert isinstance(recorded, RecordYield)
+    machine = owned(A, preferences=OwnerPreferences(idle_s=60.0))
+    machine.happens(OwnerObserved(Signs(SLOTS, SLOTS, idle_s=None), input_at=0.0), after_s=5.0)
+    (recorded,) = machine.happens(FreezeCompleted(A)).todo
+    assert isinstance(recorded, RecordPreemption)
     assert (recorded.took_s, recorded.after_input) == (0.0, False)
 
 
@@ -181,39 +189,39 @@ def test_what_follows_one_that_was_given_back_is_held_against_the_consent() -> N
 def test_what_is_frozen_is_stopped_again_with_each_sample() -> None:
     machine = owned(A, B)
     looks(machine, 1)
-    machine.happens(Stilled(B))
-    assert frozen(machine.happens(DiskLooked())) == [B], "a process that was just being made when others stopped"
+    machine.happens(FreezeCompleted(B))
+    assert frozen(machine.happens(DiskObserved())) == [B], "a process that was just being made when others stopped"
 
 
 def test_where_the_disk_is_short_the_youngest_is_given_back_and_the_next_when_its_folder_is_gone() -> None:
     machine = owned(A, B, C)
-    short = DiskLooked("full", shortage="less than 1 bytes are free")
+    short = DiskObserved("full", shortage="less than 1 bytes are free")
     assert machine.happens(short).todo[-1] == Kill(C, Outcome.GIVEN_BACK, "less than 1 bytes are free")
     assert killed(machine.happens(short)) == []
-    machine.happens(Ended(result(C), leaves_folder=True))
+    machine.happens(AttemptEnded(result(C), leaves_folder=True))
     assert killed(machine.happens(short)) == []
     machine.happens(Cleared(C))
     assert killed(machine.happens(short)) == [B]
-    machine.happens(Ended(result(B)))
+    machine.happens(AttemptEnded(result(B)))
     assert killed(machine.happens(short)) == [A]
 
 
 def test_an_obstacle_is_told_at_once_and_so_is_its_end() -> None:
     machine = owned(A)
-    assert machine.happens(DiskLooked("full")).report is Urgency.NOW
+    assert machine.happens(DiskObserved("full")).report is Urgency.NOW
     assert machine.slots_offered == 0
-    assert machine.happens(DiskLooked("full")).report is Urgency.NOT
-    assert machine.happens(DiskLooked()).report is Urgency.NOW
+    assert machine.happens(DiskObserved("full")).report is Urgency.NOT
+    assert machine.happens(DiskObserved()).report is Urgency.NOW
     assert machine.slots_offered == 3
 
 
 def test_trouble_is_over_when_files_can_be_written_again() -> None:
     machine = owned(A)
-    machine.happens(Ended(result(A, Outcome.GIVEN_BACK), trouble="no file descriptor left"))
+    machine.happens(AttemptEnded(result(A, Outcome.GIVEN_BACK), trouble="no file descriptor left"))
     assert (machine.trouble, machine.slots_offered) == ("no file descriptor left", 0)
-    machine.happens(DiskLooked())
+    machine.happens(DiskObserved())
     assert machine.slots_offered == 0
-    machine.happens(DiskLooked(is_writable=True))
+    machine.happens(DiskObserved(is_writable=True))
     assert (machine.trouble, machine.slots_offered) == ("", 3)
 
 
@@ -221,7 +229,7 @@ def test_no_look_brings_slots_back_to_one_that_stops() -> None:
     machine = owned(A)
     machine.happens(Stopping())
     looks(machine, 3)
-    machine.happens(DiskLooked())
+    machine.happens(DiskObserved())
     assert machine.slots_offered == 0
 
 
@@ -236,18 +244,18 @@ happenings = st.one_of(
 
 @given(st.lists(happenings, max_size=60))
 def test_in_any_order_what_runs_fits_and_what_stands_still_does_not(story: list[tuple[object, ...]]) -> None:
-    order, now, hand = PreemptionOrder(10.0), 0.0, dict[int, Attempt]()
+    order, now, hand = PreemptionOrder(10.0), 0.0, dict[int, AttemptRecord]()
     for what, *given_ in story:
         if what == "begins":
             hand.setdefault(
-                given_[0], Attempt(AttemptId(1, given_[0], 1), State.RUNNING, slots=given_[1], began=len(hand))
+                given_[0], AttemptRecord(AttemptId(1, given_[0], 1), State.RUNNING, slots=given_[1], began=len(hand))
             )
         elif what == "ends":
             hand.pop(given_[0], None)
         else:
             allowed, passed, at_once, short = given_
             now += passed
-            steps = order.steps(list(hand.values()), Consent(allowed, "", at_once, short), now)
+            steps = order.steps(list(hand.values()), Decision(allowed, "", at_once, short), now)
             _carry_out(steps, hand, now, grace_is_over=at_once or short)
             running = [attempt.slots for attempt in hand.values() if attempt.state is State.RUNNING]
             still = [attempt for attempt in hand.values() if attempt.state is State.FROZEN]
@@ -257,7 +265,7 @@ def test_in_any_order_what_runs_fits_and_what_stands_still_does_not(story: list[
                 assert all(now - attempt.frozen_at < 10.0 for attempt in still)
 
 
-def _carry_out(steps: Steps, hand: dict[int, Attempt], now: float, *, grace_is_over: bool) -> None:
+def _carry_out(steps: Steps, hand: dict[int, AttemptRecord], now: float, *, grace_is_over: bool) -> None:
     for attempt in steps.freeze:
         assert attempt.state is State.RUNNING
         attempt.state, attempt.frozen_at = State.FROZEN, now

@@ -19,10 +19,10 @@ from loopline_worker.host import speed
 from loopline_worker.host.battery import Battery
 from loopline_worker.host.pressure import Pressure
 from loopline_worker.owner.pause import FOR_GOOD, Pause, end_of
-from loopline_worker.owner.preferences import in_words, terms_of
+from loopline_worker.owner.preferences import in_words, preferences_of
 from loopline_worker.presence.blocking_programs import BlockingPrograms
 from loopline_worker.settings import WorkerSettings
-from loopline_worker.state.preemption_history import PreemptionHistory, Yield, quantile
+from loopline_worker.state.preemption_history import Preemption, PreemptionHistory, quantile
 
 MON, TUE, FRI, SAT, SUN = 0, 1, 4, 5, 6
 GIB = 2**30
@@ -94,22 +94,27 @@ def test_a_bad_setting_names_the_key(key: str, value: str, says: str, monkeypatc
 
 
 def test_terms_by_default_and_of_a_dedicated_computer() -> None:
-    terms = terms_of(WorkerSettings.load(), 8 * GIB)
-    assert (terms.policy, terms.idle_s, terms.leave_memory_bytes, terms.on_battery) == ("when-idle", 180, GIB, False)
-    assert terms_of(WorkerSettings.load(), 64 * GIB).leave_memory_bytes == 2 * GIB
-    assert terms_of(WorkerSettings.load(leave_memory_bytes=7), 64 * GIB).leave_memory_bytes == 7
-    dedicated = terms_of(WorkerSettings.load(dedicated=True), 8 * GIB)
+    preferences = preferences_of(WorkerSettings.load(), 8 * GIB)
+    assert (preferences.policy, preferences.idle_s, preferences.leave_memory_bytes, preferences.on_battery) == (
+        "when-idle",
+        180,
+        GIB,
+        False,
+    )
+    assert preferences_of(WorkerSettings.load(), 64 * GIB).leave_memory_bytes == 2 * GIB
+    assert preferences_of(WorkerSettings.load(leave_memory_bytes=7), 64 * GIB).leave_memory_bytes == 7
+    dedicated = preferences_of(WorkerSettings.load(dedicated=True), 8 * GIB)
     assert (dedicated.policy, dedicated.on_battery, dedicated.leave_memory_bytes) == (Policy.ALWAYS, True, 0)
     assert not dedicated.asks_who_is_there
 
 
 def test_terms_in_words() -> None:
     settings = WorkerSettings.load(policy="spare", hours="sat", not_while="zoom, obs", grace_s=30)
-    words = "\n".join(in_words(settings, terms_of(settings, 8 * GIB)))
+    words = "\n".join(in_words(settings, preferences_of(settings, 8 * GIB)))
     for part in ("1 more stay free", "1.0 GiB of memory", "still for 30 s", "battery", "hours: sat", "zoom, obs"):
         assert part in words
     settings = WorkerSettings.load(dedicated=True)
-    assert in_words(settings, terms_of(settings, 8 * GIB)) == [
+    assert in_words(settings, preferences_of(settings, 8 * GIB)) == [
         "This computer is dedicated to the grid: tasks run whoever uses it."
     ]
 
@@ -236,8 +241,8 @@ def test_figures_are_of_what_followed_an_input() -> None:
     journal = PreemptionHistory()
     assert journal.yielded() == Yielded()
     for took in range(1, 101):
-        journal.note(Yield(0, "", 1, took / 1000, after_input=True))
-    journal.note(Yield(0, "", 1, 99.0, after_input=False))
+        journal.note(Preemption(0, "", 1, took / 1000, after_input=True))
+    journal.note(Preemption(0, "", 1, 99.0, after_input=False))
     assert journal.yielded() == Yielded(100, 0.05, 0.099)
     assert len(journal.recent) == 20
 

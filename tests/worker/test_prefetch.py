@@ -19,14 +19,14 @@ from loopline_shared.model import Outcome
 from loopline_shared.protocol.messages import Run
 from loopline_worker.core import owner as owner_rule
 from loopline_worker.core.events import Event, Retracted, Returned
-from loopline_worker.core.owner_policy import Consent
+from loopline_worker.core.owner_policy import Decision
 from loopline_worker.launch.duration_estimate import DurationEstimate
 from loopline_worker.supervisor import processes
 from loopline_worker.supervisor.claims import Claims, claim
 from tests.worker.bench import Bench, processes_of, run_of, until
 from tests.worker.small_master import SmallMaster
 from tests.worker.test_agent import Start, Started, begun, start
-from tests.worker.test_yielding import is_stopped
+from tests.worker.test_owner_monitor import is_stopped
 
 __all__ = ["start"]  # a fixture
 
@@ -345,7 +345,7 @@ async def test_a_slot_that_falls_free_takes_what_is_lined_up_elsewhere(
     await master.say(first, second)
     await until(lambda: agent.agent.parts.machine.attempts.taken == 2 and agent.agent.parts.runner.room())
     await master.say(*then)
-    await until(lambda: agent.agent.parts.machine.account().waiting == [run.attempt for run in then])
+    await until(lambda: agent.agent.parts.machine.inventory().waiting == [run.attempt for run in then])
     let_go(agent, first)
     for run in then:
         let_go(agent, run)
@@ -362,12 +362,12 @@ async def test_where_fewer_are_allowed_none_begins_in_the_place_of_what_is_given
     await begun(agent, runs[0])
     await begun(agent, runs[1])
     await master.say(*runs[2:])
-    await until(lambda: len(agent.agent.parts.machine.account().waiting) == 4)
-    monkeypatch.setattr(owner_rule, "decide", lambda *_: Consent(1, "the owner's programs need the processor"))
+    await until(lambda: len(agent.agent.parts.machine.inventory().waiting) == 4)
+    monkeypatch.setattr(owner_rule, "decide", lambda *_: Decision(1, "the owner's programs need the processor"))
     agent.agent.parts.monitor.nudge()
     (result,) = await master.results_of(runs[1])
     assert result.outcome is Outcome.GIVEN_BACK
-    assert agent.agent.parts.machine.account().waiting == [run.attempt for run in runs[2:]]
+    assert agent.agent.parts.machine.inventory().waiting == [run.attempt for run in runs[2:]]
     await agent.stop()
 
 

@@ -28,7 +28,7 @@ from loopline_worker.files.staging import Inputs, StagingError
 from loopline_worker.files.task_files import AttemptFiles
 from loopline_worker.launch import sandbox
 from loopline_worker.launch.sandbox import open_sandbox
-from loopline_worker.link.http_client import Gate
+from loopline_worker.link.http_client import HttpClient
 from loopline_worker.settings import WorkerSettings
 from tests.worker.bench import Bench, python, run_of, until
 from tests.worker.small_master import SmallMaster
@@ -37,17 +37,17 @@ CONTENT = bytes(range(256)) * 8000
 
 
 @pytest.fixture
-async def gate(master: SmallMaster) -> AsyncIterator[Gate]:
-    async with Gate(WorkerSettings(master=master.url, token="t", retry_min_s=0.01, retry_max_s=0.02)) as gate:  # type: ignore[arg-type]
+async def gate(master: SmallMaster) -> AsyncIterator[HttpClient]:
+    async with HttpClient(WorkerSettings(master=master.url, token="t", retry_min_s=0.01, retry_max_s=0.02)) as gate:  # type: ignore[arg-type]
         yield gate
 
 
 @pytest.fixture
-def cache(tmp_path: Path, gate: Gate) -> Cache:
+def cache(tmp_path: Path, gate: HttpClient) -> Cache:
     return a_cache(tmp_path, gate)
 
 
-def a_cache(folder: Path, gate: Gate, limit_bytes: int = 2**30) -> Cache:
+def a_cache(folder: Path, gate: HttpClient, limit_bytes: int = 2**30) -> Cache:
     return Cache(folder / "cache", limit_bytes, Downloads(gate))
 
 
@@ -64,7 +64,7 @@ def downloads_of(master: SmallMaster, sha256: str) -> list[str]:
 # The cache
 
 
-async def test_a_file_is_fetched_once(master: SmallMaster, cache: Cache, tmp_path: Path, gate: Gate) -> None:
+async def test_a_file_is_fetched_once(master: SmallMaster, cache: Cache, tmp_path: Path, gate: HttpClient) -> None:
     name = master.holds(CONTENT)
     master.gate.clear()
     needs = [asyncio.create_task(read(cache, name)) for _ in range(5)]
@@ -78,7 +78,12 @@ async def test_a_file_is_fetched_once(master: SmallMaster, cache: Cache, tmp_pat
 
 @pytest.mark.parametrize("is_sealed", [False, True])
 async def test_one_that_breaks_off_is_gone_on_with(
-    master: SmallMaster, cache: Cache, tmp_path: Path, gate: Gate, monkeypatch: pytest.MonkeyPatch, is_sealed: bool
+    master: SmallMaster,
+    cache: Cache,
+    tmp_path: Path,
+    gate: HttpClient,
+    monkeypatch: pytest.MonkeyPatch,
+    is_sealed: bool,
 ) -> None:
     name = master.holds(CONTENT)
     if is_sealed:
@@ -165,7 +170,7 @@ async def test_what_the_master_does_not_have_is_gone(cache: Cache) -> None:
     assert failure.value.is_gone
 
 
-async def test_the_least_recently_used_go_first(master: SmallMaster, tmp_path: Path, gate: Gate) -> None:
+async def test_the_least_recently_used_go_first(master: SmallMaster, tmp_path: Path, gate: HttpClient) -> None:
     names = [master.holds(bytes([n]) * 100) for n in range(4)]
     cache = a_cache(tmp_path, gate, limit_bytes=300)
     for name in names[:3]:
@@ -215,7 +220,7 @@ async def test_a_download_that_nobody_waits_for_is_given_up(master: SmallMaster,
 
 
 async def test_one_that_has_not_reached_the_master_is_given_up_at_once(
-    master: SmallMaster, gate: Gate, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    master: SmallMaster, gate: HttpClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     connecting, may_go_on, is_over = (threading.Event() for _ in range(3))
     connect = HTTPConnection.connect
@@ -251,7 +256,7 @@ async def bench(tmp_path: Path, cache: Cache) -> AsyncIterator[Bench]:
 
 
 def shelved(bench: Bench, cache: Cache, outputs_limit_bytes: int = 2**30) -> Bench:
-    bench.runner._shelf = AttemptFiles(cache, bench.spool, 2**30, outputs_limit_bytes)
+    bench.runner._attempt_files = AttemptFiles(cache, bench.spool, 2**30, outputs_limit_bytes)
     return bench
 
 
@@ -319,7 +324,7 @@ async def borrow(cache: Cache, folder: Path, sha256: str, limit_bytes: int | Non
 
 
 async def test_a_linked_file_stays_in_the_cache(
-    master: SmallMaster, tmp_path: Path, gate: Gate, monkeypatch: pytest.MonkeyPatch
+    master: SmallMaster, tmp_path: Path, gate: HttpClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     links_from_1000_bytes(monkeypatch)
     cache = a_cache(tmp_path, gate, limit_bytes=len(CONTENT))

@@ -10,7 +10,7 @@ import pytest
 
 from loopline_shared.model import AttemptId, Outcome, Output, OutputFile, Result
 from loopline_worker.files.uploads import Uploads
-from loopline_worker.link.http_client import Gate
+from loopline_worker.link.http_client import HttpClient
 from loopline_worker.settings import WorkerSettings
 from loopline_worker.state.spool import Spool
 from tests.worker.small_master import SmallMaster
@@ -22,7 +22,7 @@ RESULT = Result(AttemptId(1, 2, 3), Outcome.SUCCEEDED, 0, outputs=(OutputFile("o
 
 @pytest.fixture
 async def uploads(master: SmallMaster) -> AsyncIterator[Uploads]:
-    async with Gate(WorkerSettings(master=master.url, token="t", retry_min_s=0.01, retry_max_s=0.02)) as gate:  # type: ignore[arg-type]
+    async with HttpClient(WorkerSettings(master=master.url, token="t", retry_min_s=0.01, retry_max_s=0.02)) as gate:  # type: ignore[arg-type]
         yield Uploads(gate)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from loopline_shared.model import AttemptId, Outcome, Result
 from loopline_shared.protocol.messages import Assign, Run
 from loopline_worker.core import instructions as do
-from loopline_worker.core.events import Assigned, Ended, Event, Reported, Restored, Retracted, Returned
+from loopline_worker.core.events import Assigned, AttemptEnded, Event, Reported, Restored, Retracted, Returned
 from loopline_worker.core.instructions import Instructions
 from loopline_worker.core.machine import Machine
 from loopline_worker.core.transitions import State
@@ -59,7 +59,7 @@ class Driver(Machine):
         return self.step(events, self.now, room)
 
     def ends(self, *attempts: AttemptId) -> Instructions:
-        return self.happens(*(Ended(result(attempt)) for attempt in attempts))
+        return self.happens(*(AttemptEnded(result(attempt)) for attempt in attempts))
 
     def retracted(self, *returned: AttemptId) -> Instructions:
         return self.happens(Returned(returned), Retracted())
@@ -69,17 +69,17 @@ class Driver(Machine):
 
     def reports(self, seq: int) -> tuple[list[AttemptId], list[AttemptId]]:
         """Send a Report: what has begun, and whose results it brings."""
-        account = self.account()
-        self.happens(Reported(seq, account.results))
-        return account.holding, [each.attempt for each in account.results]
+        inventory = self.inventory()
+        self.happens(Reported(seq, inventory.results))
+        return inventory.holding, [each.attempt for each in inventory.results]
 
     def outcomes(self) -> dict[AttemptId, tuple[Outcome, str]]:
         """Of what the next Report brings."""
-        return {each.attempt: (each.outcome, each.reason) for each in self.account().results}
+        return {each.attempt: (each.outcome, each.reason) for each in self.inventory().results}
 
     @property
     def waiting(self) -> list[AttemptId]:
-        return self.account().waiting
+        return self.inventory().waiting
 
     def state(self, attempt: AttemptId) -> State | None:
         found = self.attempts.get(attempt)

@@ -44,16 +44,16 @@ def _run(options: dict[str, object]) -> None:
     from loopline_worker.discovery import with_master
     from loopline_worker.host import descriptors
     from loopline_worker.settings import WorkerSettings
-    from loopline_worker.state.data_directory import Home
+    from loopline_worker.state.data_directory import DataDirectory
 
     descriptors.raise_limit()
     settings = with_master(WorkerSettings.load(**options))
-    home = Home(settings.data_dir)
+    data_directory = DataDirectory(settings.data_dir)
     try:
-        home.sweep()
-        asyncio.run(agent.run(settings, home, _on_start))
+        data_directory.sweep()
+        asyncio.run(agent.run(settings, data_directory, _on_start))
     finally:
-        home.close()
+        data_directory.close()
 
 
 def _on_start(agent: Agent) -> None:

@@ -24,21 +24,21 @@ from loopline_worker.core.events import (
     Assigned,
     Connected,
     Event,
+    FreezeCompleted,
     LinkSilent,
     Reported,
     Restored,
-    Stilled,
     Stopping,
     WriteFailed,
 )
 from loopline_worker.core.instructions import Entry, Instruction, Urgency
 from loopline_worker.host.load import SAMPLE_EVERY_S
 from loopline_worker.link.connection import Link
-from loopline_worker.link.http_client import Gate
+from loopline_worker.link.http_client import HttpClient
 from loopline_worker.parts import Parts, assemble
 from loopline_worker.settings import WorkerSettings
-from loopline_worker.state.data_directory import Home
-from loopline_worker.task_group import Crew
+from loopline_worker.state.data_directory import DataDirectory
+from loopline_worker.task_group import TaskGroup
 
 if TYPE_CHECKING:
     from loopline_worker.owner.server import OwnerServer
@@ -46,15 +46,15 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _STOP_WITHIN_S = 5.0
-_FAREWELL_WITHIN_S = 2.0
+_DRAIN_WITHIN_S = 2.0
 _FIRST_SAMPLE_S = 0.1
 _READ_WITHIN_S = 15.0
 
 
-async def run(settings: WorkerSettings, home: Home, on_start: Callable[[Agent], None]) -> None:
+async def run(settings: WorkerSettings, data_directory: DataDirectory, on_start: Callable[[Agent], None]) -> None:
     """Serve the master until the agent is stopped. Raises LooplineError if its first connection is refused."""
-    async with Gate(settings) as gate, Crew() as crew:
-        agent = Agent(settings, home, gate, crew)
+    async with HttpClient(settings) as http_client, TaskGroup() as task_group:
+        agent = Agent(settings, data_directory, http_client, task_group)
         on_start(agent)
         await agent.serve()
 
@@ -62,14 +62,16 @@ async def run(settings: WorkerSettings, home: Home, on_start: Callable[[Agent], 
 class Agent:
     """One worker. Tasks keep running while the master is away; their results wait in the journal."""
 
-    def __init__(self, settings: WorkerSettings, home: Home, gate: Gate, crew: Crew) -> None:
-        self.name = settings.name or home.worker_name()
-        self.parts: Parts = assemble(self.name, settings, home, gate, crew, self.post)
+    def __init__(
+        self, settings: WorkerSettings, data_directory: DataDirectory, http_client: HttpClient, task_group: TaskGroup
+    ) -> None:
+        self.name = settings.name or data_directory.worker_name()
+        self.parts: Parts = assemble(self.name, settings, data_directory, http_client, task_group, self.post)
         self.is_busy = False  # something waits here for a slot
         self._boot = secrets.token_hex(8)
-        self._crew = crew
+        self._task_group = task_group
         self._events: list[Event] = []
-        self._link = Link(gate, self)
+        self._link = Link(http_client, self)
         self._page: OwnerServer | None = None
         self._probation: Probation | None = None  # of the last Assign
         self._is_ready = asyncio.Event()
@@ -85,15 +87,15 @@ class Agent:
         parts = self.parts
         try:
             self._restore()
-            self._crew.start(self._link.keep())
+            self._task_group.start(self._link.keep())
             self._sample()
             if not parts.settings.dedicated:
                 await asyncio.sleep(_FIRST_SAMPLE_S)
-            parts.monitor.start(self._crew)
+            parts.monitor.start(self._task_group)
             self.turn()
             self._is_ready.set()
             await self._open_page()
-            self._crew.start(self._watch())
+            self._task_group.start(self._watch())
             await self._stopped.wait()
             await self._leave()
         finally:
@@ -106,7 +108,7 @@ class Agent:
     def post(self, event: Event) -> None:
         """Have the machine take in what has happened, with all that happens before the loop comes round."""
         if not self._events:
-            self._crew.soon(self.turn)
+            self._task_group.soon(self.turn)
         self._events.append(event)
 
     def turn(self) -> None:
@@ -140,7 +142,7 @@ class Agent:
             what = "a result" if entry.results else "down what the master sends"
             results = [result.attempt for result in entry.results]
             if not self._events:
-                self._crew.soon(self.turn)
+                self._task_group.soon(self.turn)
             self._events.insert(0, WriteFailed(results, f"cannot write {what}: {error}"))
         else:
             for result in entry.results:
@@ -169,13 +171,13 @@ class Agent:
                 parts.runner.cancel(attempt, outcome, reason)
             case do.Freeze(attempt):
                 if parts.runner.freeze(attempt):
-                    self.post(Stilled(attempt))
+                    self.post(FreezeCompleted(attempt))
             case do.Thaw(attempt):
                 log.info("attempt %s goes on", attempt)
                 parts.runner.thaw(attempt)
             case do.Deliver(result):
                 parts.delivery.deliver(result)
-            case do.RecordYield():
+            case do.RecordPreemption():
                 parts.monitor.record(instruction)
             case do.Log(text, is_warning):
                 log.log(logging.WARNING if is_warning else logging.INFO, "%s", text)
@@ -194,12 +196,12 @@ class Agent:
     def new_session(self) -> WorkerSession:
         """Begin anew with the master."""
         self.post(Connected())
-        self.parts.network.connected()
+        self.parts.link_quality.connected()
         return WorkerSession(self.name, self._boot, self.parts.facts)
 
     def assigned(self, assign: Assign, frame: bytes) -> None:
         """Take in an Assign at once: the next Report says that it was seen."""
-        self.parts.network.answered(assign.seen, assign.held_s, time.monotonic())
+        self.parts.link_quality.answered(assign.seen, assign.held_s, time.monotonic())
         self._probation = assign.probation
         self._events.append(Assigned(assign, frame))
         self.turn()
@@ -208,13 +210,13 @@ class Agent:
     def report(self, session: WorkerSession) -> bytes:
         """Return the frame of the next Report."""
         parts = self.parts
-        account = parts.machine.account()
-        held = [parts.runner.held(attempt) for attempt in account.holding]
-        load = parts.monitor.load(parts.network)
-        texts = [parts.journal.text(result) for result in account.results]
-        seq, frame = session.report_of(held, texts, load, account.waiting)
-        parts.network.sent(seq, time.monotonic())
-        if self._step([Reported(seq, account.results)]) is Urgency.NOW:  # there is more than one Report may bring
+        inventory = parts.machine.inventory()
+        held = [parts.runner.held(attempt) for attempt in inventory.holding]
+        load = parts.monitor.load(parts.link_quality)
+        texts = [parts.journal.text(result) for result in inventory.results]
+        seq, frame = session.report_of(held, texts, load, inventory.waiting)
+        parts.link_quality.sent(seq, time.monotonic())
+        if self._step([Reported(seq, inventory.results)]) is Urgency.NOW:  # there is more than one Report may bring
             self._link.speak()
         return frame
 
@@ -246,9 +248,11 @@ class Agent:
         while True:
             self._sample()
             parts.monitor.sample()
-            parts.cache.make_room(parts.settings.disk_reserve_bytes - parts.home.free_bytes())  # before tasks do
+            parts.cache.make_room(
+                parts.settings.disk_reserve_bytes - parts.data_directory.free_bytes()
+            )  # before tasks do
             self.post(parts.disk.look(parts.machine.trouble))
-            idle_slots = parts.machine.consent.slots - parts.machine.attempts.taken
+            idle_slots = parts.machine.decision.slots - parts.machine.attempts.taken
             parts.launcher.interpreters.keep(idle_slots)
             parts.attempt_log.sum_up()
             parts.journal.rest()
@@ -267,9 +271,15 @@ class Agent:
             from loopline_worker.owner.server import OwnerServer
             from loopline_worker.owner.state import OwnerControls
 
-            slots, probation = parts.facts.slots, lambda: self._probation
-            watcher = OwnerControls(self.name, parts.settings, slots, parts.monitor, parts.runner, probation)
-            self._page = OwnerServer(parts.home.folder, watcher, parts.settings.owner_port)
+            controls = OwnerControls(
+                self.name,
+                parts.settings,
+                parts.monitor,
+                parts.runner,
+                most_slots=parts.facts.slots,
+                probation=lambda: self._probation,
+            )
+            self._page = OwnerServer(parts.data_directory.folder, controls, parts.settings.owner_port)
             await self._page.open()
 
     async def _leave(self) -> None:
@@ -281,9 +291,9 @@ class Agent:
             await asyncio.wait_for(self.parts.runner.close(stopping.reason), _STOP_WITHIN_S)
         self.turn()
         with suppress(TimeoutError):
-            await asyncio.wait_for(self._say_farewell(), _FAREWELL_WITHIN_S)
+            await asyncio.wait_for(self._drain(), _DRAIN_WITHIN_S)
 
-    async def _say_farewell(self) -> None:
+    async def _drain(self) -> None:
         """Wait until the master has everything, if it is there."""
         self._link.speak()
         while self._link.is_open and not self.parts.machine.is_idle:

@@ -21,12 +21,12 @@ from loopline_worker.host.computer import Computer, processor
 from loopline_worker.host.load import Meter
 from loopline_worker.host.pressure import Pressure
 from loopline_worker.launch.abilities import Ability, abilities
-from loopline_worker.owner.preferences import in_words, terms_of
+from loopline_worker.owner.preferences import in_words, preferences_of
 from loopline_worker.presence.available import open_idle_detector
 from loopline_worker.presence.idle_detector import IdleDetector, Idleness, judge
 from loopline_worker.presence.probe import Reading
 from loopline_worker.settings import WorkerSettings
-from loopline_worker.task_group import Crew
+from loopline_worker.task_group import TaskGroup
 
 _LISTEN_S = 0.5
 """Time in which probes can connect, and the load is measured."""
@@ -105,8 +105,8 @@ def in_text(found: Findings) -> str:
 
 async def _examine(settings: WorkerSettings, tests: bool, quietly: bool) -> tuple[Findings, SelfTest | None]:
     detector = open_idle_detector()
-    async with Crew() as crew:
-        detector.listen(crew)
+    async with TaskGroup() as task_group:
+        detector.listen(task_group)
         try:
             findings = await _find(settings, detector)
             return findings, await _test(detector, quietly) if tests else None
@@ -122,30 +122,30 @@ async def _find(settings: WorkerSettings, detector: IdleDetector) -> Findings:
     meter.sample(time.process_time())
     readings = detector.readings()
     combined, battery = judge(readings), Battery().is_in_use()
-    terms, most = terms_of(settings, computer.memory_bytes()), settings.slots or computer.cpus
+    preferences, most = preferences_of(settings, computer.memory_bytes()), settings.slots or computer.cpus
     now = time.localtime()
     signs = Signs(
         computer.cores,
         meter.spare_cpu,
-        combined.idle_s,
-        computer.memory_available_bytes(),
-        battery,
-        settings.dedicated or settings.hours.include(now.tm_wday, now.tm_hour * 60 + now.tm_min),
+        idle_s=combined.idle_s,
+        memory_available_bytes=computer.memory_available_bytes(),
+        on_battery=battery,
+        is_time=settings.dedicated or settings.hours.include(now.tm_wday, now.tm_hour * 60 + now.tm_min),
     )
-    consent = decide(terms, signs, most, most)
+    decision = decide(preferences, signs, most, most)
     return Findings(
         probes=readings,
         in_use_says=combined.by,
         idle_s=combined.idle_s,
-        slots=consent.slots,
-        why=consent.why,
+        slots=decision.slots,
+        why=decision.why,
         spare_cpu=round(meter.spare_cpu, 2),
         cores=computer.cores,
         speed=_speed(settings, computer),
         pressure=Pressure.now(),
         on_battery=battery,
         limits=[*abilities(), _functions(settings)],
-        preferences=in_words(settings, terms),
+        preferences=in_words(settings, preferences),
     )
 
 

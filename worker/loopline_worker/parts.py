@@ -22,20 +22,20 @@ from loopline_worker.host import speed
 from loopline_worker.host.computer import Computer, facts, processor
 from loopline_worker.host.load import Meter
 from loopline_worker.launch.platforms import make_launcher
-from loopline_worker.link.http_client import Gate
-from loopline_worker.link.link_quality import Network
+from loopline_worker.link.http_client import HttpClient
+from loopline_worker.link.link_quality import LinkQuality
 from loopline_worker.owner.owner_monitor import OwnerMonitor
 from loopline_worker.owner.pause import Pause
-from loopline_worker.owner.preferences import terms_of
+from loopline_worker.owner.preferences import preferences_of
 from loopline_worker.settings import WorkerSettings
 from loopline_worker.state import legacy
 from loopline_worker.state.attempt_log import AttemptLog
-from loopline_worker.state.data_directory import Home
+from loopline_worker.state.data_directory import DataDirectory
 from loopline_worker.state.disk import Disk
 from loopline_worker.state.journal import Journal
 from loopline_worker.state.result_delivery import ResultDelivery
 from loopline_worker.state.spool import Spool
-from loopline_worker.task_group import Crew
+from loopline_worker.task_group import TaskGroup
 
 if TYPE_CHECKING:
     from loopline_worker.launch.sandbox import Sandbox
@@ -49,12 +49,12 @@ class Parts:
 
     settings: WorkerSettings
     facts: Facts
-    home: Home
+    data_directory: DataDirectory
     machine: Machine
     meter: Meter
     spool: Spool
     journal: Journal
-    network: Network
+    link_quality: LinkQuality
     cache: Cache
     launcher: FunctionLauncher
     runner: Runner
@@ -70,47 +70,70 @@ class Parts:
         self.launcher.close()
 
 
-def assemble(name: str, settings: WorkerSettings, home: Home, gate: Gate, crew: Crew, post: Post) -> Parts:
+def assemble(
+    name: str,
+    settings: WorkerSettings,
+    data_directory: DataDirectory,
+    http_client: HttpClient,
+    task_group: TaskGroup,
+    post: Post,
+) -> Parts:
     """Put an agent's parts together; ``post`` is told what happens. Raises LooplineError if one cannot be had."""
     computer = Computer.here()
     python = find_python(settings.python)
-    own = _facts(settings, home, computer, python)
-    terms = terms_of(settings, computer.memory_bytes())
-    machine = Machine(own.slots, terms, settings.grace_s)
-    meter, network = Meter(computer), Network()
-    spool = Spool(home.spool, settings.spool_limit_bytes)
-    journal = Journal(home.ledger)
-    legacy.take_over(journal, home.inbox, home.spool)
-    cache = Cache(home.cache, settings.cache_limit_bytes, Downloads(gate))
+    own = _facts(settings, data_directory, computer, python)
+    preferences = preferences_of(settings, computer.memory_bytes())
+    machine = Machine(own.slots, preferences, settings.grace_s)
+    meter, link_quality = Meter(computer), LinkQuality()
+    spool = Spool(data_directory.spool, settings.spool_limit_bytes)
+    journal = Journal(data_directory.journal)
+    legacy.take_over(journal, data_directory.inbox, data_directory.spool)
+    cache = Cache(data_directory.cache, settings.cache_limit_bytes, Downloads(http_client))
     launcher = FunctionLauncher(
         make_launcher(not settings.dedicated, _sandbox(settings, python)), cache, (python.program,)
     )
-    shelf = AttemptFiles(cache, spool, settings.scratch_limit_bytes, settings.outputs_limit_bytes)
-    quota = quota_of(settings, own)
+    attempt_files = AttemptFiles(cache, spool, settings.scratch_limit_bytes, settings.outputs_limit_bytes)
     runner = Runner(
-        crew, launcher, spool, home.scratch, name, settings.output_limit_bytes, post, quota=quota, shelf=shelf
+        task_group,
+        launcher,
+        spool,
+        data_directory.scratch,
+        post,
+        worker=name,
+        output_limit_bytes=settings.output_limit_bytes,
+        quota=quota_of(settings, own),
+        attempt_files=attempt_files,
     )
     return Parts(
         settings=settings,
         facts=own,
-        home=home,
+        data_directory=data_directory,
         machine=machine,
         meter=meter,
         spool=spool,
         journal=journal,
-        network=network,
+        link_quality=link_quality,
         cache=cache,
         launcher=launcher,
         runner=runner,
-        delivery=ResultDelivery(journal, spool, Uploads(gate, network.moved), crew, post),
-        monitor=OwnerMonitor(settings, terms, computer, meter, Pause(home.pause), home.free_bytes, machine, post),
-        disk=Disk(home, settings.disk_reserve_bytes, lambda: spool.is_full(journal.live_bytes)),
+        delivery=ResultDelivery(journal, spool, Uploads(http_client, link_quality.moved), task_group, post),
+        monitor=OwnerMonitor(
+            settings,
+            computer,
+            machine,
+            post,
+            preferences=preferences,
+            meter=meter,
+            pause=Pause(data_directory.pause),
+            free_bytes=data_directory.free_bytes,
+        ),
+        disk=Disk(data_directory, settings.disk_reserve_bytes, lambda: spool.is_full(journal.live_bytes)),
         attempt_log=AttemptLog(),
     )
 
 
-def _facts(settings: WorkerSettings, home: Home, computer: Computer, python: Python) -> Facts:
-    found = speed.known(home.speed, processor(), computer.cpus)
+def _facts(settings: WorkerSettings, data_directory: DataDirectory, computer: Computer, python: Python) -> Facts:
+    found = speed.known(data_directory.speed, processor(), computer.cpus)
     own = facts(
         computer,
         settings.slots,

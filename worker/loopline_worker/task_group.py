@@ -7,7 +7,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any, Self
 
 
-class Crew:
+class TaskGroup:
     """Work done side by side. What fails is the agent's own failure: it ends everything, and is raised at the end."""
 
     def __init__(self) -> None:

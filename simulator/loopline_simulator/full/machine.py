@@ -15,20 +15,20 @@ from loopline_worker.core import instructions as do
 from loopline_worker.core import machine as worker
 from loopline_worker.core.events import (
     Assigned,
+    AttemptEnded,
     Connected,
-    Ended,
     Event,
     Followed,
-    OwnerLooked,
+    FreezeCompleted,
+    OwnerObserved,
     Reported,
     Restored,
     Retracted,
     Returned,
-    Stilled,
     Stopping,
 )
 from loopline_worker.core.instructions import Entry, Instruction
-from loopline_worker.core.owner_policy import Policy, Signs, Terms
+from loopline_worker.core.owner_policy import OwnerPreferences, Policy, Signs
 
 CLOSED = b""
 """In place of a frame: whoever sent the frames before it has closed the link."""
@@ -46,7 +46,7 @@ class Link:
     down: deque[bytes] = field(default_factory=deque)
 
 
-_OWNER = Terms(Policy.WHEN_IDLE, on_battery=True, heed_load=False)
+_OWNER = OwnerPreferences(Policy.WHEN_IDLE, on_battery=True, heed_load=False)
 
 
 class Disk:
@@ -123,7 +123,7 @@ class Machine:
         """Tell the agent's machine if the owner is there; ``paused``: until when the owner wants no tasks."""
         slots = float(self.facts.slots)
         signs = Signs(slots, slots, idle_s=0.0 if self._in_use else math.inf, paused=paused)
-        self._happens(OwnerLooked(signs, self._clock()))
+        self._happens(OwnerObserved(signs, self._clock()))
 
     def boot(self, *, forgets: bool = False, agent_died: bool = False) -> None:
         """Start the agent anew: processes are gone, and the disk is kept.
@@ -165,11 +165,11 @@ class Machine:
         """Send a Report, if the master has said welcome."""
         if self.link is None or self.link.worker.welcome is None:
             return
-        account = self.core.account()
-        held = [Held(attempt, self._age(attempt), frozen=attempt in self._frozen) for attempt in account.holding]
+        inventory = self.core.inventory()
+        held = [Held(attempt, self._age(attempt), frozen=attempt in self._frozen) for attempt in inventory.holding]
         load = Load(self.core.slots_offered, in_use=self.core.is_in_use)
-        seq, frame = self.link.worker.report(held, account.results, load, account.waiting)
-        self._happens(Reported(seq, account.results))
+        seq, frame = self.link.worker.report(held, inventory.results, load, inventory.waiting)
+        self._happens(Reported(seq, inventory.results))
         self.link.up.append(frame)
 
     def take(self, frame: bytes) -> tuple[AttemptId, ...]:
@@ -201,7 +201,7 @@ class Machine:
             self._run(run)
             self._events.append(Followed(attempt, run.attempt))
         self._frozen.discard(attempt)
-        self._happens(Ended(result))
+        self._happens(AttemptEnded(result))
 
     def _happens(self, event: Event) -> tuple[AttemptId, ...]:
         """Take steps until nothing more has happened: write, then obey. Return what may be forgotten."""
@@ -228,12 +228,12 @@ class Machine:
                 self._prefetched.clear()
             case do.Freeze(attempt):
                 self._frozen.add(attempt)
-                self._events.append(Stilled(attempt))
+                self._events.append(FreezeCompleted(attempt))
             case do.Thaw(attempt):
                 self._frozen.discard(attempt)
             case do.Kill(attempt, outcome, reason) if attempt in self.processes:
                 self._frozen.discard(attempt)
-                self._events.append(Ended(self._leave(attempt, outcome, reason)))
+                self._events.append(AttemptEnded(self._leave(attempt, outcome, reason)))
             case do.Deliver():
                 raise AssertionError("the disk takes everything here, and no task leaves files")
 

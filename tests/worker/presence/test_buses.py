@@ -17,7 +17,7 @@ from loopline_worker.presence.idle_detector import IdleDetector
 from loopline_worker.presence.logind import Logind
 from loopline_worker.presence.mutter import Mutter
 from loopline_worker.presence.probe import Reading
-from loopline_worker.task_group import Crew
+from loopline_worker.task_group import TaskGroup
 from tests.worker.bench import until
 from tests.worker.presence.witnesses import DBUS, MOCK, bus, mock_service
 
@@ -60,8 +60,8 @@ async def service(monkeypatch: pytest.MonkeyPatch, name: str, path: str, *argume
 @asynccontextmanager
 async def listening(probe: BusProbe) -> AsyncIterator[IdleDetector]:
     detector = IdleDetector([probe])
-    async with Crew() as crew:
-        detector.listen(crew)
+    async with TaskGroup() as task_group:
+        detector.listen(task_group)
         await until(lambda: probe.look().idle_s is not None)
         yield detector
 

@@ -10,7 +10,7 @@ from loopline_worker.presence.idle_detector import IdleDetector, InputClock, jud
 from loopline_worker.presence.macos import MacOS
 from loopline_worker.presence.probe import Reading
 from loopline_worker.presence.windows_input import SessionInfo, Windows, session_idle_s, tick_idle_s
-from loopline_worker.task_group import Crew
+from loopline_worker.task_group import TaskGroup
 from tests.worker.presence.witnesses import Hand
 
 readings = st.lists(st.builds(Reading, st.sampled_from("abc"), st.none() | st.floats(0, 1e6), st.booleans()))
@@ -18,11 +18,11 @@ readings = st.lists(st.builds(Reading, st.sampled_from("abc"), st.none() | st.fl
 
 @given(readings)
 def test_the_least_idle_answer_wins_and_without_a_witness_it_is_in_use(answers: list[Reading]) -> None:
-    sight = judge(answers)
+    idleness = judge(answers)
     known = [reading.idle_s for reading in answers if reading.idle_s is not None]
     vouched = any(reading.sees_desktop and reading.idle_s is not None for reading in answers)
-    assert sight.idle_s == (min(known) if vouched else None)
-    assert sight.certain_idle_s == (sight.idle_s or 0)
+    assert idleness.idle_s == (min(known) if vouched else None)
+    assert idleness.certain_idle_s == (idleness.idle_s or 0)
 
 
 def test_no_probe_at_all_means_in_use() -> None:
@@ -53,8 +53,8 @@ def test_whether_it_was_asked_for_just_now_is_told() -> None:
 async def test_a_desk_is_looked_at_through_its_probes() -> None:
     hand = Hand(3.0)
     detector = IdleDetector([hand, Hand(None)])
-    async with Crew() as crew:
-        detector.listen(crew)
+    async with TaskGroup() as task_group:
+        detector.listen(task_group)
         await asyncio.sleep(0)
     assert (detector.look().idle_s, detector.look().by) == (3.0, "hand")
     hand.idle_s = None

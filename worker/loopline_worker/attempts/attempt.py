@@ -135,19 +135,19 @@ class Attempt:
 
     # By lines.
 
-    def is_for(self, lines: Prefetching) -> bool:
+    def is_for(self, prefetching: Prefetching) -> bool:
         """Whether these can begin it."""
-        return lines.takes(self._job)
+        return prefetching.takes(self._job)
 
-    def begin(self, lines: Prefetching, listener: LaunchListener) -> None:
+    def begin(self, prefetching: Prefetching, listener: LaunchListener) -> None:
         """OSError where this computer cannot."""
-        self._take(lines.begin(listener, self.id, self._job, self._stdout, self._stderr))
+        self._take(prefetching.begin(listener, self.id, self._job, self._stdout, self._stderr))
         self.begins()
 
-    def prefetch(self, lines: Prefetching, listener: LaunchListener) -> None:
+    def prefetch(self, prefetching: Prefetching, listener: LaunchListener) -> None:
         """It ``begins`` later."""
         self.is_prefetched = True
-        self._take(lines.prefetch(listener, self.id, self._job, self._stdout, self._stderr))
+        self._take(prefetching.prefetch(listener, self.id, self._job, self._stdout, self._stderr))
 
     def begins(self) -> None:
         self.is_prefetched = False

@@ -62,7 +62,7 @@ class Quota:
             self.processes,
             self.scratch_bytes,
             self.output_bytes,
-            slots,
+            cores=slots,
             asks_for_memory=bool(memory_bytes),
             value_bytes=self.value_bytes,
         )
@@ -77,11 +77,11 @@ def quota_of(settings: WorkerSettings, facts: Facts) -> Quota:
     return Quota(
         facts.memory_bytes,
         facts.slots,
-        settings.task_memory_bytes,
-        settings.max_processes,
-        settings.scratch_limit_bytes,
-        settings.output_flood_bytes,
-        settings.outputs_limit_bytes,
+        task_memory_bytes=settings.task_memory_bytes,
+        processes=settings.max_processes,
+        scratch_bytes=settings.scratch_limit_bytes,
+        output_bytes=settings.output_flood_bytes,
+        value_bytes=settings.outputs_limit_bytes,
     )
 
 

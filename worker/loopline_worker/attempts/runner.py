@@ -16,13 +16,12 @@ from loopline_worker.attempts import scratch
 from loopline_worker.attempts.attempt import Attempt
 from loopline_worker.attempts.limits import Quota
 from loopline_worker.attempts.watch import LOOK_AROUND_S
-from loopline_worker.core.events import Cleared, Event, Followed, Retracted, Returned
-from loopline_worker.core.events import Ended as AttemptEnded
+from loopline_worker.core.events import AttemptEnded, Cleared, Event, Followed, Retracted, Returned
 from loopline_worker.files.task_files import AttemptFiles
 from loopline_worker.functions.call import call_of, room_of
 from loopline_worker.launch.interface import Ended, Job, Launcher, Prefetching
 from loopline_worker.state.spool import Spool
-from loopline_worker.task_group import Crew
+from loopline_worker.task_group import TaskGroup
 
 log = logging.getLogger(__name__)
 
@@ -38,26 +37,27 @@ class Runner:
 
     def __init__(
         self,
-        crew: Crew,
+        task_group: TaskGroup,
         launcher: Launcher,
         spool: Spool,
         scratch_folder: Path,
+        post: Callable[[Event], None],
+        *,
         worker: str,
         output_limit_bytes: int,
-        post: Callable[[Event], None],
         quota: Quota | None = None,
-        shelf: AttemptFiles | None = None,
+        attempt_files: AttemptFiles | None = None,
     ) -> None:
-        self._crew = crew
+        self._task_group = task_group
         self._launcher = launcher
         self._spool = spool
         self._scratch = scratch_folder
-        self._surroundings = scratch.Surroundings(worker)
+        self._environment = scratch.TaskEnvironment(worker)
         self._output_limit_bytes = output_limit_bytes
         self._post = post
         self._limits = lru_cache(_KEPT)((quota or Quota()).limits)
-        self._shelf = shelf
-        self._lines = launcher.lines
+        self._attempt_files = attempt_files
+        self._prefetching = launcher.lines
         self._attempts: dict[AttemptId, Attempt] = {}
         self._none_left = asyncio.Event()
         self._looking: asyncio.TimerHandle | None = None
@@ -71,41 +71,50 @@ class Runner:
             attempt.end(Outcome.GIVEN_BACK, self._closed)
         elif run.row_file:
             attempt.end(Outcome.FAILED, "its parameters are lost: the master no longer has the job's row file")
-        if self._lines and not attempt.is_unwanted and attempt.is_for(self._lines):
-            self._begin(attempt, self._lines)
+        if self._prefetching and not attempt.is_unwanted and attempt.is_for(self._prefetching):
+            self._begin(attempt, self._prefetching)
         else:
-            self._crew.start(self._see_through(attempt))
+            self._task_group.start(self._see_through(attempt))
         if self._looking is None:
             self._look_around()
 
     def room(self) -> int:
         """Return how many may be prefetched now, beside those that are."""
-        return self._lines.room() if self._lines else 0
+        return self._prefetching.room() if self._prefetching else 0
 
     def prefetch(self, run: Run) -> None:
         """Have it begin in the slot of another, once that has ended; only where there is room."""
-        assert self._lines
+        assert self._prefetching
         attempt = self._attempts[run.attempt] = self._attempt(run)
         try:
-            attempt.prefetch(self._lines, self)
+            attempt.prefetch(self._prefetching, self)
         except OSError:
             self.returned([run.attempt])
 
     def retract(self) -> None:
         """Have nothing begin any more that was prefetched: it is returned."""
-        if self._lines:
-            self._lines.retract()
+        if self._prefetching:
+            self._prefetching.retract()
         self._post(Retracted())
 
     def _attempt(self, run: Run) -> Attempt:
         room = room_of(run, self._scratch)
         folder = f"{room or self._scratch}{os.sep}{run.attempt}"
-        own = self._surroundings.own(run, folder)
-        environment = {**self._surroundings.inherited, **run.environment, **own}
+        own = self._environment.own(run, folder)
+        environment = {**self._environment.inherited, **run.environment, **own}
         limits = self._limits(run.memory_bytes, run.slots)
         has_files = bool(run.inputs or run.own_inputs or run.outputs)
-        job = Job(run.command, folder, environment, limits, run.network, call_of(run, own), room, not has_files)
-        task_files = self._shelf.files_of(run, Path(folder)) if self._shelf and has_files else None
+        job = Job(
+            run.command,
+            folder,
+            environment,
+            limits,
+            network=run.network,
+            call=call_of(run, own),
+            room=room,
+            makes_folder=not has_files,
+        )
+        task_files = self._attempt_files.files_of(run, Path(folder)) if self._attempt_files and has_files else None
         return Attempt(run, job, self._launcher, self._spool, self._output_limit_bytes, task_files)
 
     def cancel(self, attempt: AttemptId, outcome: Outcome = Outcome.CANCELLED, reason: str = "") -> None:
@@ -168,16 +177,16 @@ class Runner:
     # What lines tell. What goes wrong here is the agent's own failure, as everywhere.
 
     def begins(self, name: AttemptId, before: AttemptId) -> None:
-        self._crew.do(partial(self._begins, name, before))
+        self._task_group.do(partial(self._begins, name, before))
 
     def ended(self, name: AttemptId, ended: Ended) -> None:
-        self._crew.do(partial(self._ended, name, ended))
+        self._task_group.do(partial(self._ended, name, ended))
 
     def returned(self, names: Sequence[AttemptId]) -> None:
-        self._crew.do(partial(self._returned, names))
+        self._task_group.do(partial(self._returned, names))
 
     def waits(self, name: AttemptId) -> None:
-        self._crew.start(self._see_through(self._attempts[name]))
+        self._task_group.start(self._see_through(self._attempts[name]))
 
     def _begins(self, name: AttemptId, before: AttemptId) -> None:
         attempt = self._attempts[name] = self._attempts.pop(name)  # the youngest from now on
@@ -197,7 +206,7 @@ class Runner:
             self._post(AttemptEnded(result, attempt.trouble))
             self._forget(attempt)
         else:
-            self._crew.start(self._see_off(attempt, ended, result))
+            self._task_group.start(self._see_off(attempt, ended, result))
 
     def _returned(self, names: Sequence[AttemptId]) -> None:
         self._post(Returned([name for name in names if not self._attempts[name].is_unwanted]))
@@ -209,11 +218,11 @@ class Runner:
 
     # From beginning to end.
 
-    def _begin(self, attempt: Attempt, lines: Prefetching) -> None:
+    def _begin(self, attempt: Attempt, prefetching: Prefetching) -> None:
         try:
-            attempt.begin(lines, self)
+            attempt.begin(prefetching, self)
         except OSError as error:
-            self._crew.start(self._hand_over(attempt, attempt.fail(error)))
+            self._task_group.start(self._hand_over(attempt, attempt.fail(error)))
 
     async def _see_off(self, attempt: Attempt, ended: Ended, result: Result | None) -> None:
         await self._hand_over(attempt, result or await attempt.conclude(ended))

@@ -52,7 +52,7 @@ def remove_empty(folder: Path) -> None:
         folder.rmdir()
 
 
-class Surroundings:
+class TaskEnvironment:
     """All that a task finds in its environment; what its job asked for comes before ours, our names after it.
 
     ==================== ==========================================================================

@@ -13,31 +13,33 @@ class Admission:
 
     def __init__(self, attempts: Attempts) -> None:
         self._attempts = attempts
-        self._is_asked = False  # for a retract, whose outcome is not known
-        self.is_even = False  # a retract was carried out: until the end of the step, what is prefetched has begun
+        self._is_retracting = False  # for a retract, whose outcome is not known
+        self.has_retracted = (
+            False  # a retract was carried out: until the end of the step, what is prefetched has begun
+        )
 
     def retract(self, steps: Instructions) -> None:
         """Take back what is prefetched, unless that has just been done."""
-        if self._attempts.prefetched and not (self._is_asked or self.is_even):
-            self._is_asked = True
+        if self._attempts.prefetched and not (self._is_retracting or self.has_retracted):
+            self._is_retracting = True
             steps.todo.append(Retract())
 
     def retracted(self) -> None:
         """Note the outcome of a retract."""
-        self._is_asked, self.is_even = False, True
+        self._is_retracting, self.has_retracted = False, True
 
-    def serve(self, allowed: int, hindrance: str, why: str, room: int, steps: Instructions) -> None:
+    def serve(self, allowed: int, pause_reason: str, why: str, room: int, steps: Instructions) -> None:
         """Let begin what fits in the slots that are ``allowed``, and prefetch for as many as there is ``room``.
 
         ``hindrance``: why nothing may begin; ``why``: why no more slots are allowed.
         """
-        if hindrance:
+        if pause_reason:
             self.retract(steps)
-            self._drop(0, hindrance, steps)
+            self._drop(0, pause_reason, steps)
             return
         if self._attempts.prefetched and self._attempts.taken < allowed:
             self.retract(steps)  # it came before what waits: it may have the free slots first
-        if not self._is_asked:
+        if not self._is_retracting:
             self._begin(allowed, steps)
         self._drop(allowed, why, steps)
         if room:
@@ -59,7 +61,7 @@ class Admission:
     def _prefetch(self, allowed: int, room: int, steps: Instructions) -> None:
         """Hand on the first of those that wait, where every slot is taken by an attempt of its own."""
         attempts = self._attempts
-        if self._is_asked or not attempts.waiting or not attempts.taken == attempts.with_slots == allowed > 0:
+        if self._is_retracting or not attempts.waiting or not attempts.taken == attempts.with_slots == allowed > 0:
             return
         for attempt in attempts.to_prefetch(room):
             assert attempt.run

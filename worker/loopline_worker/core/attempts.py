@@ -14,7 +14,7 @@ from loopline_worker.core.transitions import TRANSITIONS, State
 
 
 @dataclass(slots=True, eq=False)
-class Attempt:
+class AttemptRecord:
     """One attempt, from the Assign that brought it until the master has its result."""
 
     id: AttemptId
@@ -28,14 +28,14 @@ class Attempt:
     report: int = 0  # number of the Report that its result left with
 
 
-class Queue(OrderedDict[AttemptId, Attempt]):
+class WaitingQueue(OrderedDict[AttemptId, AttemptRecord]):
     """Attempts that wait for a slot, in the order in which they came, and how many of them need how many slots."""
 
     def __init__(self) -> None:
         super().__init__()
         self.widths: dict[int, int] = {}
 
-    def __setitem__(self, attempt_id: AttemptId, attempt: Attempt) -> None:
+    def __setitem__(self, attempt_id: AttemptId, attempt: AttemptRecord) -> None:
         super().__setitem__(attempt_id, attempt)
         width = width_of(attempt)
         self.widths[width] = self.widths.get(width, 0) + 1
@@ -47,7 +47,7 @@ class Queue(OrderedDict[AttemptId, Attempt]):
         if not self.widths[width]:
             del self.widths[width]
 
-    def wider_than(self, slots: int) -> list[Attempt]:
+    def wider_than(self, slots: int) -> list[AttemptRecord]:
         """Return those that need more slots."""
         if all(width <= slots for width in self.widths):
             return []
@@ -58,15 +58,15 @@ class Attempts:
     """Records by state. Every change of a state goes through ``move``, which holds it against the table."""
 
     def __init__(self) -> None:
-        self.waiting = Queue()
+        self.waiting = WaitingQueue()
         self.prefetched, self.running, self.frozen, self.ending = _Some(), _Some(), _Some(), _Some()
         self.delivering, self.unsent, self.sent = _Some(), _Some(), _Some()
         self.taken = 0  # slots that are taken up
         self.with_slots = 0  # attempts that take up any
         self.doubted: set[AttemptId] = set()  # have not begun, and the master may have given them elsewhere
-        self._all: dict[AttemptId, Attempt] = {}
+        self._all: dict[AttemptId, AttemptRecord] = {}
         self._begun = 0
-        self._by_state: dict[State, dict[AttemptId, Attempt]] = {
+        self._by_state: dict[State, dict[AttemptId, AttemptRecord]] = {
             State.WAITING: self.waiting,
             State.PREFETCHED: self.prefetched,
             State.RUNNING: self.running,
@@ -83,15 +83,15 @@ class Attempts:
     def __len__(self) -> int:
         return len(self._all)
 
-    def get(self, attempt_id: AttemptId) -> Attempt | None:
+    def get(self, attempt_id: AttemptId) -> AttemptRecord | None:
         """Return its record; None if it is unknown."""
         return self._all.get(attempt_id)
 
-    def add(self, attempt: Attempt) -> None:
+    def add(self, attempt: AttemptRecord) -> None:
         """Enter an attempt that was unknown."""
         self._all[attempt.id] = self._by_state[attempt.state][attempt.id] = attempt
 
-    def move(self, attempt: Attempt, state: State) -> None:
+    def move(self, attempt: AttemptRecord, state: State) -> None:
         """Change its state. Raises AssertionError if the table forbids it."""
         if state not in TRANSITIONS[attempt.state]:
             raise AssertionError(f"attempt {attempt.id} may not go from {attempt.state} to {state}")
@@ -101,13 +101,13 @@ class Attempts:
         if self.doubted and state is not State.WAITING and state is not State.PREFETCHED:
             self.doubted.discard(attempt.id)
 
-    def end(self, attempt: Attempt, outcome: Outcome, reason: str = "") -> Kill:
+    def end(self, attempt: AttemptRecord, outcome: Outcome, reason: str = "") -> Kill:
         """Have what has begun, or may have, end so. Return the instruction for it."""
         attempt.verdict = (outcome, reason)
         self.move(attempt, State.ENDING)
         return Kill(attempt.id, outcome, reason)
 
-    def drop(self, attempt: Attempt, outcome: Outcome, reason: str = "") -> None:
+    def drop(self, attempt: AttemptRecord, outcome: Outcome, reason: str = "") -> None:
         """Give an attempt of which nothing ran its result.
 
         It need not be on disk: whoever finds the attempt again finds it waiting.
@@ -115,25 +115,25 @@ class Attempts:
         attempt.result = Result(attempt.id, outcome, reason=reason[:500])
         self.move(attempt, State.UNSENT)
 
-    def forget(self, attempt: Attempt) -> None:
+    def forget(self, attempt: AttemptRecord) -> None:
         """Remove an attempt whose result was acknowledged. Raises AssertionError if it was never sent."""
         del self.sent[attempt.id], self._all[attempt.id]
 
-    def occupy(self, attempt: Attempt) -> None:
+    def occupy(self, attempt: AttemptRecord) -> None:
         """Have it take up its slots, as the youngest."""
         self._begun += 1
         attempt.began, attempt.slots = self._begun, width_of(attempt)
         self.taken += attempt.slots
         self.with_slots += 1
 
-    def free(self, attempt: Attempt) -> None:
+    def free(self, attempt: AttemptRecord) -> None:
         """Have it take up no slots any more, if it did."""
         if attempt.slots:
             self.taken -= attempt.slots
             self.with_slots -= 1
             attempt.slots = 0
 
-    def oldest_first(self) -> list[Attempt]:
+    def oldest_first(self) -> list[AttemptRecord]:
         """Return what runs or stands frozen, in the order in which it began."""
         return sorted((*self.running.values(), *self.frozen.values()), key=lambda attempt: attempt.began)
 
@@ -141,7 +141,7 @@ class Attempts:
         """Let nothing of what is here begin before the master has said that it wants it here."""
         self.doubted = {*self.waiting, *self.prefetched}
 
-    def fitting(self, free: int) -> Iterator[Attempt]:
+    def fitting(self, free: int) -> Iterator[AttemptRecord]:
         """Yield what may begin in so many free slots: the first that fits, and so on."""
         if free < min(self.waiting.widths, default=free + 1):
             return
@@ -152,11 +152,11 @@ class Attempts:
                 if free <= 0:
                     return
 
-    def to_prefetch(self, most: int) -> list[Attempt]:
+    def to_prefetch(self, most: int) -> list[AttemptRecord]:
         """Return the first of those that wait, so many at most, if any slot is as good for them as any other."""
         return list(islice(takewhile(self._may_be_prefetched, self.waiting.values()), most))
 
-    def _may_be_prefetched(self, attempt: Attempt) -> bool:
+    def _may_be_prefetched(self, attempt: AttemptRecord) -> bool:
         """True for a mere process in one slot."""
         run = attempt.run
         if run is None or run.slots != 1 or attempt.id in self.doubted:
@@ -164,10 +164,10 @@ class Attempts:
         return not (run.function or run.inputs or run.own_inputs or run.outputs or run.row_file)
 
 
-class _Some(dict[AttemptId, Attempt]):
+class _Some(dict[AttemptId, AttemptRecord]):
     """Attempts in one state, by the time at which they came into it."""
 
 
-def width_of(attempt: Attempt) -> int:
+def width_of(attempt: AttemptRecord) -> int:
     """Return how many slots it needs to run."""
     return attempt.run.slots if attempt.run else 0

@@ -67,7 +67,7 @@ class Retracted:
 
 
 @dataclass(slots=True)
-class Ended:
+class AttemptEnded:
     """Nothing of an attempt runs any more, and this is its result."""
 
     result: Result
@@ -98,7 +98,7 @@ class Delivered:
 
 
 @dataclass(frozen=True, slots=True)
-class OwnerLooked:
+class OwnerObserved:
     """The owner's desk and the load of the computer were looked at."""
 
     signs: Signs
@@ -106,14 +106,14 @@ class OwnerLooked:
 
 
 @dataclass(frozen=True, slots=True)
-class Stilled:
+class FreezeCompleted:
     """Nothing of an attempt that was to freeze moves any more."""
 
     attempt: AttemptId
 
 
 @dataclass(frozen=True, slots=True)
-class DiskLooked:
+class DiskObserved:
     """The disk of the computer was looked at."""
 
     obstacle: str = ""  # why no slots may be offered
@@ -129,6 +129,6 @@ class Stopping:
 
 
 Event = (
-    Restored | Connected | LinkSilent | Assigned | Reported | Followed | Returned | Retracted | Ended | Cleared
-    | WriteFailed | Delivered | OwnerLooked | Stilled | DiskLooked | Stopping
+    Restored | Connected | LinkSilent | Assigned | Reported | Followed | Returned | Retracted | AttemptEnded | Cleared
+    | WriteFailed | Delivered | OwnerObserved | FreezeCompleted | DiskObserved | Stopping
 )  # fmt: skip

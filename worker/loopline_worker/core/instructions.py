@@ -74,7 +74,7 @@ class LogStart:
 
 
 @dataclass(frozen=True, slots=True)
-class RecordYield:
+class RecordPreemption:
     """Record that tasks were frozen for the owner."""
 
     why: str
@@ -91,7 +91,7 @@ class Log:
     is_warning: bool = False
 
 
-Instruction = Start | Prefetch | Retract | Freeze | Thaw | Kill | Deliver | LogStart | RecordYield | Log
+Instruction = Start | Prefetch | Retract | Freeze | Thaw | Kill | Deliver | LogStart | RecordPreemption | Log
 
 
 @dataclass(slots=True)

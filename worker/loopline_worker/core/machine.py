@@ -41,24 +41,24 @@ from loopline_shared.model import MAX_ID, AttemptId, Outcome, Result
 from loopline_shared.protocol.messages import Run
 from loopline_worker.core import events as on
 from loopline_worker.core.admission import Admission
-from loopline_worker.core.attempts import Attempt, Attempts
+from loopline_worker.core.attempts import AttemptRecord, Attempts
 from loopline_worker.core.instructions import Deliver, Freeze, Instructions, Log, LogStart, Urgency
 from loopline_worker.core.owner import Owner
-from loopline_worker.core.owner_policy import Consent, Policy, Terms
-from loopline_worker.core.reporting import Account, account_of, names_files
+from loopline_worker.core.owner_policy import Decision, OwnerPreferences, Policy
+from loopline_worker.core.reporting import AttemptInventory, inventory_of, names_files
 from loopline_worker.core.transitions import State
 
 _AGAIN = "its worker's agent had to be started again"
-_DEDICATED = Terms(Policy.ALWAYS, on_battery=True)
+_DEDICATED = OwnerPreferences(Policy.ALWAYS, on_battery=True)
 
 
 class Machine:
     """One worker's attempts, its owner, and what its master knows."""
 
-    def __init__(self, slots: int = MAX_ID, terms: Terms = _DEDICATED, grace_s: float = 0.0) -> None:
+    def __init__(self, slots: int = MAX_ID, preferences: OwnerPreferences = _DEDICATED, grace_s: float = 0.0) -> None:
         """``slots``: the most that may ever be taken up; ``grace_s``: for so long what is frozen may come back."""
         self.attempts = Attempts()
-        self._owner = Owner(self.attempts, terms, grace_s, slots)
+        self._owner = Owner(self.attempts, preferences, grace_s, slots)
         self._admission = Admission(self.attempts)
         self._obstacle = ""  # why no slots are offered, whatever the owner allows
         self._trouble = ""  # what this computer could not do, until it can again
@@ -76,13 +76,13 @@ class Machine:
             on.Followed: self._followed,
             on.Returned: self._returned,
             on.Retracted: self._retracted,
-            on.Ended: self._ended,
+            on.AttemptEnded: self._ended,
             on.Cleared: self._cleared,
             on.WriteFailed: self._write_failed,
             on.Delivered: self._delivered,
-            on.OwnerLooked: self._owner_looked,
-            on.Stilled: self._stilled,
-            on.DiskLooked: self._disk_looked,
+            on.OwnerObserved: self._owner_looked,
+            on.FreezeCompleted: self._stilled,
+            on.DiskObserved: self._disk_looked,
             on.Stopping: self._stopping,
         }
 
@@ -95,9 +95,9 @@ class Machine:
             self._must_review = False
             self._is_news(self._owner.review(now, steps.todo))
         if self.is_busy:
-            self._admission.serve(self.consent.slots, self.hindrance, self.consent.why, room, steps)
+            self._admission.serve(self.decision.slots, self.pause_reason, self.decision.why, room, steps)
             steps.is_busy = self.is_busy
-        self._admission.is_even = False
+        self._admission.has_retracted = False
         if self.attempts.unsent:
             steps.report = Urgency.NOW
         elif self._owes_report and steps.report is Urgency.NOT:
@@ -106,9 +106,9 @@ class Machine:
 
     # What it says of itself.
 
-    def account(self) -> Account:
+    def inventory(self) -> AttemptInventory:
         """Return what the next Report says of attempts. Tell with Reported that it left."""
-        return account_of(self.attempts)
+        return inventory_of(self.attempts)
 
     @property
     def has_results(self) -> bool:
@@ -141,9 +141,9 @@ class Machine:
         return self._owner.freezing
 
     @property
-    def consent(self) -> Consent:
+    def decision(self) -> Decision:
         """What the owner allows."""
-        return self._owner.consent
+        return self._owner.decision
 
     @property
     def slots_offered(self) -> int:
@@ -156,9 +156,9 @@ class Machine:
         return self._trouble
 
     @property
-    def hindrance(self) -> str:
+    def pause_reason(self) -> str:
         """Why nothing begins, and what waits would wait for long; empty if it would not."""
-        return self._obstacle or self._owner.hindrance
+        return self._obstacle or self._owner.pause_reason
 
     # The link.
 
@@ -167,7 +167,7 @@ class Machine:
             Result(attempt, Outcome.GIVEN_BACK, reason=_AGAIN, agent_died=event.agent_died) for attempt in event.begun
         )
         for result in (*event.results, *begun):
-            self._keep(Attempt(result.attempt, State.UNSENT), result)
+            self._keep(AttemptRecord(result.attempt, State.UNSENT), result)
         for run in event.waiting:
             self._queue(run)
         self.attempts.doubt()
@@ -206,7 +206,7 @@ class Machine:
 
     def _queue(self, run: Run) -> None:
         if run.attempt not in self.attempts:
-            self.attempts.add(Attempt(run.attempt, State.WAITING, run))
+            self.attempts.add(AttemptRecord(run.attempt, State.WAITING, run))
             self._owes_report = True
 
     def _acknowledge(self, seen: int) -> None:
@@ -275,11 +275,11 @@ class Machine:
     def _retracted(self, event: on.Retracted, now: float) -> None:
         self._admission.retracted()
 
-    def _ended(self, event: on.Ended, now: float) -> None:
+    def _ended(self, event: on.AttemptEnded, now: float) -> None:
         result = event.result
         attempt = self.attempts.get(result.attempt)
         if attempt is None:
-            attempt = Attempt(result.attempt, State.UNSENT)
+            attempt = AttemptRecord(result.attempt, State.UNSENT)
         if attempt.result is None:
             self._owner.leaves(attempt)
             self.attempts.free(attempt)
@@ -301,7 +301,7 @@ class Machine:
 
     # Results.
 
-    def _keep(self, attempt: Attempt, result: Result) -> None:
+    def _keep(self, attempt: AttemptRecord, result: Result) -> None:
         """Give an attempt its result, which may be sent unless it names files."""
         attempt.result = result
         state = State.DELIVERING if names_files(result) else State.UNSENT
@@ -331,13 +331,13 @@ class Machine:
 
     # The computer and its owner.
 
-    def _owner_looked(self, event: on.OwnerLooked, now: float) -> None:
+    def _owner_looked(self, event: on.OwnerObserved, now: float) -> None:
         self._is_news(self._owner.looked(event, now, self._steps.todo))
 
-    def _stilled(self, event: on.Stilled, now: float) -> None:
+    def _stilled(self, event: on.FreezeCompleted, now: float) -> None:
         self._is_news(self._owner.stilled(event.attempt, now, self._steps.todo))
 
-    def _disk_looked(self, event: on.DiskLooked, now: float) -> None:
+    def _disk_looked(self, event: on.DiskObserved, now: float) -> None:
         if event.is_writable:
             self._trouble = ""
         self._obstruct(self._trouble or event.obstacle)

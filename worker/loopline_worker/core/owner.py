@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from loopline_shared.model import AttemptId, Outcome
-from loopline_worker.core.attempts import Attempt, Attempts
-from loopline_worker.core.events import OwnerLooked
-from loopline_worker.core.instructions import Freeze, Instruction, Log, RecordYield, Thaw
-from loopline_worker.core.owner_policy import Consent, Terms, decide, is_there
+from loopline_worker.core.attempts import AttemptRecord, Attempts
+from loopline_worker.core.events import OwnerObserved
+from loopline_worker.core.instructions import Freeze, Instruction, Log, RecordPreemption, Thaw
+from loopline_worker.core.owner_policy import Decision, OwnerPreferences, decide, is_there
 from loopline_worker.core.preemption import PreemptionOrder
 from loopline_worker.core.transitions import State
 
@@ -27,11 +27,11 @@ class _Freezing:
 class Owner:
     """Decides whom to freeze, thaw and give back. Methods that change anything say so with True: a Report is due."""
 
-    def __init__(self, attempts: Attempts, terms: Terms, grace_s: float, slots: int) -> None:
-        self.consent = Consent(slots)
+    def __init__(self, attempts: Attempts, preferences: OwnerPreferences, grace_s: float, slots: int) -> None:
+        self.decision = Decision(slots)
         self.is_there = False  # or nobody can tell; always False where nobody asks
         self._attempts = attempts
-        self._terms = terms
+        self._preferences = preferences
         self._order = PreemptionOrder(grace_s)
         self._most = slots
         self._freezing: _Freezing | None = None
@@ -45,28 +45,28 @@ class Owner:
     @property
     def slots_allowed(self) -> int:
         """For how many slots the owner leaves room: while memory is short, what ends is not replaced."""
-        slots = self.consent.slots
-        return min(slots, self._slots_in_hand()) if self.consent.short_of_memory else slots
+        slots = self.decision.slots
+        return min(slots, self._slots_in_hand()) if self.decision.short_of_memory else slots
 
     @property
-    def hindrance(self) -> str:
+    def pause_reason(self) -> str:
         """Why what waits here would wait for long; empty if it would not."""
-        if self._attempts.frozen or self.consent.short_of_memory or not self.consent.slots:
-            return self.consent.why or "what runs here stands still"
+        if self._attempts.frozen or self.decision.short_of_memory or not self.decision.slots:
+            return self.decision.why or "what runs here stands still"
         return ""
 
-    def looked(self, event: OwnerLooked, now: float, todo: list[Instruction]) -> bool:
+    def looked(self, event: OwnerObserved, now: float, todo: list[Instruction]) -> bool:
         """Apply the owner policy to what was seen."""
         if self._is_final:
             return False
-        here = is_there(self._terms, event.signs)
+        here = is_there(self._preferences, event.signs)
         has_come = here and not self.is_there and event.signs.idle_s is not None
-        consent = decide(self._terms, event.signs, self._most, self.consent.slots)
-        has_news = consent != self.consent or here != self.is_there
-        if consent != self.consent:
-            text = f"tasks may use {consent.slots} of {self._most} slots"
-            todo.append(Log(f"{text}: {consent.why}" if consent.why else text))
-        self.consent, self.is_there = consent, here
+        decision = decide(self._preferences, event.signs, self._most, self.decision.slots)
+        has_news = decision != self.decision or here != self.is_there
+        if decision != self.decision:
+            text = f"tasks may use {decision.slots} of {self._most} slots"
+            todo.append(Log(f"{text}: {decision.why}" if decision.why else text))
+        self.decision, self.is_there = decision, here
         if self._freezing:  # again: some may move still
             todo += [Freeze(attempt) for attempt in self._freezing.moving]
         since = event.input_at if has_come else now
@@ -76,19 +76,19 @@ class Owner:
     def stop(self, reason: str, now: float, todo: list[Instruction]) -> None:
         """Allow nothing from now on: whatever has begun is given back, and what begins still is, too."""
         self._is_final = True
-        self.consent = Consent(0, reason, at_once=True)
+        self.decision = Decision(0, reason, at_once=True)
         self.review(now, todo)
 
     def review(
         self, now: float, todo: list[Instruction], since: float | None = None, *, after_input: bool = False
     ) -> bool:
         """Hold what runs against the consent."""
-        steps = self._order.steps(self._attempts.oldest_first(), self.consent, now)
+        steps = self._order.steps(self._attempts.oldest_first(), self.decision, now)
         if not steps:
             return False
         for attempt in steps.give_back:
             self.leaves(attempt)
-            todo.append(self._attempts.end(attempt, Outcome.GIVEN_BACK, self.consent.why))
+            todo.append(self._attempts.end(attempt, Outcome.GIVEN_BACK, self.decision.why))
         for attempt in steps.thaw:
             self.leaves(attempt)
             self._attempts.move(attempt, State.RUNNING)
@@ -98,14 +98,14 @@ class Owner:
             todo += [Freeze(attempt.id) for attempt in steps.freeze]
         return True
 
-    def followed(self, before: Attempt, after: Attempt) -> None:
+    def followed(self, before: AttemptRecord, after: AttemptRecord) -> None:
         """Have an attempt that began in the slot of a frozen one stand still in its place."""
         after.frozen_at = before.frozen_at
         if self._freezing and before.id in self._freezing.moving:
             del self._freezing.moving[before.id]
             self._freezing.moving[after.id] = None
 
-    def leaves(self, attempt: Attempt) -> None:
+    def leaves(self, attempt: AttemptRecord) -> None:
         """Wait no longer for this one to stand still: it ends, or goes on."""
         if self._freezing:
             self._freezing.moving.pop(attempt.id, None)
@@ -116,13 +116,13 @@ class Owner:
             self._freezing.moving.pop(attempt, None)
         return self._settle(now, todo)
 
-    def _freeze(self, attempts: list[Attempt], now: float, since: float, after_input: bool) -> None:
+    def _freeze(self, attempts: list[AttemptRecord], now: float, since: float, after_input: bool) -> None:
         for attempt in attempts:
             attempt.frozen_at = now
             self._attempts.move(attempt, State.FROZEN)
         earlier = self._freezing.moving if self._freezing else {}
         moving = dict.fromkeys(attempt.id for attempt in attempts) | earlier
-        self._freezing = _Freezing(moving, since, self.consent.why, after_input, len(moving))
+        self._freezing = _Freezing(moving, since, self.decision.why, after_input, len(moving))
 
     def _settle(self, now: float, todo: list[Instruction]) -> bool:
         """Record how long it took, once all stands still."""
@@ -130,7 +130,7 @@ class Owner:
         if freezing is None or freezing.moving:
             return False
         self._freezing = None
-        todo.append(RecordYield(freezing.why, freezing.count, now - freezing.since, freezing.after_input))
+        todo.append(RecordPreemption(freezing.why, freezing.count, now - freezing.since, freezing.after_input))
         return True
 
     def _slots_in_hand(self) -> int:

@@ -20,7 +20,7 @@ class Policy(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Terms:
+class OwnerPreferences:
     """What the owner has settled beforehand."""
 
     policy: Policy = Policy.WHEN_IDLE
@@ -50,7 +50,7 @@ class Signs:
 
 
 @dataclass(frozen=True, slots=True)
-class Consent:
+class Decision:
     """How many slots' worth of tasks may be at work, and why no more."""
 
     slots: int
@@ -63,44 +63,44 @@ _TOO_LITTLE_MEMORY = "too little memory would be left to the owner"
 _UNKNOWN = "nobody can tell whether somebody is using this computer (`loopline doctor` says why)"
 
 
-def is_there(terms: Terms, signs: Signs) -> bool:
+def is_there(preferences: OwnerPreferences, signs: Signs) -> bool:
     """Whether somebody is at the desk, as far as these terms ask."""
-    return terms.asks_who_is_there and (signs.idle_s or 0.0) < terms.idle_s
+    return preferences.asks_who_is_there and (signs.idle_s or 0.0) < preferences.idle_s
 
 
-def decide(terms: Terms, signs: Signs, most: int, before: int) -> Consent:
+def decide(preferences: OwnerPreferences, signs: Signs, most: int, before: int) -> Decision:
     """Of ``most`` slots, where ``before`` were allowed until now."""
     if signs.paused:
-        return Consent(0, f"paused by the owner {signs.paused}", at_once=True)
-    if obstacle := _obstacle(terms, signs):
-        short = terms.policy is not Policy.ALWAYS and _is_short_of_memory(terms, signs)
-        return Consent(0, f"{obstacle}, and {_TOO_LITTLE_MEMORY}" if short else obstacle, short_of_memory=short)
-    if terms.policy is Policy.ALWAYS:
-        return Consent(most)
-    return _beside_the_owner(terms, signs, most, before)
+        return Decision(0, f"paused by the owner {signs.paused}", at_once=True)
+    if obstacle := _obstacle(preferences, signs):
+        short = preferences.policy is not Policy.ALWAYS and _is_short_of_memory(preferences, signs)
+        return Decision(0, f"{obstacle}, and {_TOO_LITTLE_MEMORY}" if short else obstacle, short_of_memory=short)
+    if preferences.policy is Policy.ALWAYS:
+        return Decision(most)
+    return _beside_the_owner(preferences, signs, most, before)
 
 
-def _obstacle(terms: Terms, signs: Signs) -> str:
+def _obstacle(preferences: OwnerPreferences, signs: Signs) -> str:
     if signs.program:
         return f"{signs.program} is running"
     if not signs.is_time:
         return "outside the hours that the owner has set"
-    if signs.on_battery and not terms.on_battery:
+    if signs.on_battery and not preferences.on_battery:
         return "running on battery"
-    if terms.policy is Policy.WHEN_IDLE and is_there(terms, signs):
+    if preferences.policy is Policy.WHEN_IDLE and is_there(preferences, signs):
         return "somebody is using this computer" if signs.idle_s is not None else _UNKNOWN
     return ""
 
 
-def _beside_the_owner(terms: Terms, signs: Signs, most: int, before: int) -> Consent:
+def _beside_the_owner(preferences: OwnerPreferences, signs: Signs, most: int, before: int) -> Decision:
     slots = most
-    if terms.heed_load or terms.policy is Policy.SPARE:
-        left = terms.leave_cores if is_there(terms, signs) else 0.0
+    if preferences.heed_load or preferences.policy is Policy.SPARE:
+        left = preferences.leave_cores if is_there(preferences, signs) else 0.0
         slots = fit(before, signs.spare_cpu - left, most, cores_per_slot(signs.cores, most))
-    if _is_short_of_memory(terms, signs):
-        return Consent(slots, _TOO_LITTLE_MEMORY, short_of_memory=True)
-    return Consent(slots, "the owner's programs need the processor" if slots < most else "")
+    if _is_short_of_memory(preferences, signs):
+        return Decision(slots, _TOO_LITTLE_MEMORY, short_of_memory=True)
+    return Decision(slots, "the owner's programs need the processor" if slots < most else "")
 
 
-def _is_short_of_memory(terms: Terms, signs: Signs) -> bool:
-    return signs.memory_available_bytes < terms.leave_memory_bytes
+def _is_short_of_memory(preferences: OwnerPreferences, signs: Signs) -> bool:
+    return signs.memory_available_bytes < preferences.leave_memory_bytes

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from loopline_worker.core.attempts import Attempt
-from loopline_worker.core.owner_policy import Consent
+from loopline_worker.core.attempts import AttemptRecord
+from loopline_worker.core.owner_policy import Decision
 from loopline_worker.core.transitions import State
 
 _MEMORY_PAUSE_S = 5.0
@@ -22,9 +22,9 @@ _MEMORY_PAUSE_S = 5.0
 class Steps:
     """What to do now, to the oldest first. What is given back is in no other list."""
 
-    freeze: list[Attempt]
-    thaw: list[Attempt]
-    give_back: list[Attempt]
+    freeze: list[AttemptRecord]
+    thaw: list[AttemptRecord]
+    give_back: list[AttemptRecord]
 
     def __bool__(self) -> bool:
         return bool(self.freeze or self.thaw or self.give_back)
@@ -37,13 +37,13 @@ class PreemptionOrder:
         self._grace_s = grace_s
         self._relieved_at = float("-inf")  # when one was last given back for want of memory
 
-    def steps(self, oldest_first: Sequence[Attempt], consent: Consent, now: float) -> Steps:
+    def steps(self, oldest_first: Sequence[AttemptRecord], decision: Decision, now: float) -> Steps:
         """Return what the consent asks for."""
         if not oldest_first:
             return Steps([], [], [])
-        fits = _fitting(oldest_first, consent.slots)
-        freeze, thaw, give_back = list[Attempt](), list[Attempt](), list[Attempt]()
-        grace_s = 0.0 if consent.at_once else self._grace_s
+        fits = _fitting(oldest_first, decision.slots)
+        freeze, thaw, give_back = list[AttemptRecord](), list[AttemptRecord](), list[AttemptRecord]()
+        grace_s = 0.0 if decision.at_once else self._grace_s
         for attempt, runs in zip(oldest_first, fits, strict=True):
             is_frozen = attempt.state is State.FROZEN
             if runs:
@@ -53,21 +53,21 @@ class PreemptionOrder:
                 give_back.append(attempt)
             elif not is_frozen:
                 freeze.append(attempt)
-        if not give_back and (youngest := self._relief(oldest_first, consent, now)):
+        if not give_back and (youngest := self._relief(oldest_first, decision, now)):
             give_back = [youngest]
             freeze = [attempt for attempt in freeze if attempt is not youngest]
             thaw = [attempt for attempt in thaw if attempt is not youngest]
         return Steps(freeze, thaw, give_back)
 
-    def _relief(self, oldest_first: Sequence[Attempt], consent: Consent, now: float) -> Attempt | None:
+    def _relief(self, oldest_first: Sequence[AttemptRecord], decision: Decision, now: float) -> AttemptRecord | None:
         """Return the youngest, one at a time: it has least to lose. None if memory is not short."""
-        if not consent.short_of_memory or now - self._relieved_at < _MEMORY_PAUSE_S:
+        if not decision.short_of_memory or now - self._relieved_at < _MEMORY_PAUSE_S:
             return None
         self._relieved_at = now
         return oldest_first[-1]
 
 
-def _fitting(oldest_first: Sequence[Attempt], slots: int) -> list[bool]:
+def _fitting(oldest_first: Sequence[AttemptRecord], slots: int) -> list[bool]:
     """Return of each whether it runs in so many slots: the oldest first, and then what still fits."""
     fits = []
     for attempt in oldest_first:

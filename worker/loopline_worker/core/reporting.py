@@ -12,7 +12,7 @@ from loopline_worker.core.attempts import Attempts
 
 
 @dataclass(slots=True)
-class Account:
+class AttemptInventory:
     """All attempts that are in hand, each of them once."""
 
     holding: list[AttemptId]  # have begun, and their results do not go with this Report
@@ -20,7 +20,7 @@ class Account:
     waiting: list[AttemptId]  # have not begun, in the order in which they came
 
 
-def account_of(attempts: Attempts) -> Account:
+def inventory_of(attempts: Attempts) -> AttemptInventory:
     """Return what the next Report says.
 
     A result that has to wait for a later Report leaves its attempt in hand: left out of both, the master would take
@@ -30,7 +30,7 @@ def account_of(attempts: Attempts) -> Account:
     fits = _fits(results)
     later = (result.attempt for result in results[fits:])
     holding = [*attempts.running, *attempts.frozen, *attempts.ending, *attempts.delivering, *later]
-    return Account(holding, results[:fits], [*attempts.prefetched, *attempts.waiting])
+    return AttemptInventory(holding, results[:fits], [*attempts.prefetched, *attempts.waiting])
 
 
 def _fits(results: Iterable[Result]) -> int:

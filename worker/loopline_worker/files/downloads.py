@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from loopline_shared.errors import LooplineError
-from loopline_worker.link.http_client import Gate
+from loopline_worker.link.http_client import HttpClient
 
 log = logging.getLogger(__name__)
 
@@ -31,7 +31,7 @@ class DownloadError(Exception):
 class Downloads:
     """Downloads some files at a time."""
 
-    def __init__(self, http: Gate) -> None:
+    def __init__(self, http: HttpClient) -> None:
         self._http = http
         self._turn = asyncio.Semaphore(_AT_ONCE)
         self._threads = ThreadPoolExecutor(_AT_ONCE, "download")

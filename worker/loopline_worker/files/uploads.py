@@ -11,7 +11,7 @@ from pathlib import Path
 
 from loopline_shared.errors import LooplineError
 from loopline_shared.model import INLINE_LIMIT_BYTES, Outcome, Output, Result, Sha256
-from loopline_worker.link.http_client import Gate
+from loopline_worker.link.http_client import HttpClient
 
 log = logging.getLogger(__name__)
 
@@ -34,7 +34,9 @@ class _Refusal:
 class Uploads:
     """Uploads some files at a time; ``on_moved`` is called with the size and duration of each upload."""
 
-    def __init__(self, http: Gate, on_moved: Callable[[int, float], None] = lambda size_bytes, seconds: None) -> None:
+    def __init__(
+        self, http: HttpClient, on_moved: Callable[[int, float], None] = lambda size_bytes, seconds: None
+    ) -> None:
         self._http = http
         self._on_moved = on_moved
         self._turn = asyncio.Semaphore(_AT_ONCE)

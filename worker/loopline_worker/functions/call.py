@@ -38,7 +38,8 @@ def call_of(run: Run, environment: dict[str, str]) -> Call | None:
     if arguments.startswith(_FILE):
         arguments, file = "", arguments.removeprefix(_FILE)
     count = _count(function, run.attempt.task)
-    return Call(function.session, function.file.removeprefix(_FILE), arguments, environment, file, count)
+    program = function.file.removeprefix(_FILE)
+    return Call(function.session, program, arguments, environment, arguments_file=file, count=count)
 
 
 def _count(function: Function, task: int) -> int | None:

@@ -12,8 +12,8 @@ from typing import NoReturn
 
 from loopline_shared.errors import LooplineError, ProtocolError
 from loopline_shared.protocol.messages import MAX_FRAME_BYTES
-from loopline_worker.link.conversation import Speaker, Talk
-from loopline_worker.link.http_client import Gate
+from loopline_worker.link.conversation import Conversation, LinkListener
+from loopline_worker.link.http_client import HttpClient
 from loopline_worker.link.websocket import LostError, RejectedError, WebSocket
 
 log = logging.getLogger(__name__)
@@ -25,39 +25,41 @@ _CLOSE_WITHIN_S = 1.0
 class Link:
     """One connection at a time. A refusal ends it only where the master has never yet let this agent in."""
 
-    def __init__(self, gate: Gate, speaker: Speaker) -> None:
-        self._gate = gate
-        self._speaker = speaker
-        self._talk: Talk | None = None
+    def __init__(self, http_client: HttpClient, listener: LinkListener) -> None:
+        self._http_client = http_client
+        self._listener = listener
+        self._conversation: Conversation | None = None
         self._lease_s = math.inf
         self._heard_at = -math.inf
-        self._backoff = gate.backoff()
+        self._backoff = http_client.backoff()
         self._was_welcome = False
         self._complaint = ""
 
     @property
     def is_open(self) -> bool:
-        return self._talk is not None
+        return self._conversation is not None
 
     @property
     def has_been_silent(self) -> bool:
         """For so long that the master may have given elsewhere what it had sent here."""
-        return time.monotonic() - (self._talk.heard_at if self._talk else self._heard_at) > self._lease_s
+        return (
+            time.monotonic() - (self._conversation.heard_at if self._conversation else self._heard_at) > self._lease_s
+        )
 
     def speak(self) -> None:
         """A Report is due at once."""
-        if self._talk:
-            self._talk.speak()
+        if self._conversation:
+            self._conversation.speak()
 
     def speak_now(self) -> None:
         """One is due, and nothing more happens before the loop comes round."""
-        if self._talk:
-            self._talk.speak_now()
+        if self._conversation:
+            self._conversation.speak_now()
 
     def speak_soon(self) -> None:
         """A Report is due, unless one goes anyhow."""
-        if self._talk:
-            self._talk.speak_soon()
+        if self._conversation:
+            self._conversation.speak_soon()
 
     async def keep(self) -> NoReturn:
         """Stay connected; LooplineError where the first connection is refused."""
@@ -76,29 +78,33 @@ class Link:
 
     async def _connect_once(self) -> None:
         async with self._open() as socket:
-            talk = Talk(socket, self._speaker, self._gate.master)
+            conversation = Conversation(socket, self._listener, self._http_client.master)
             async with asyncio.timeout(_OPEN_WITHIN_S):
-                self._lease_s = await talk.open()
-            log.info("connected to %s", self._gate.master)
-            await self._speaker.ready()
+                self._lease_s = await conversation.open()
+            log.info("connected to %s", self._http_client.master)
+            await self._listener.ready()
             self._backoff.reset()
             self._complaint = ""
-            self._was_welcome, self._talk = True, talk
+            self._was_welcome, self._conversation = True, conversation
             try:
-                talk.begin()
+                conversation.begin()
                 await socket.ended()
             finally:
-                self._talk, self._heard_at = None, talk.heard_at
-                talk.end()
+                self._conversation, self._heard_at = None, conversation.heard_at
+                conversation.end()
 
     @asynccontextmanager
     async def _open(self) -> AsyncIterator[WebSocket]:
         try:
             async with asyncio.timeout(_OPEN_WITHIN_S):
-                address, headers, tls = self._gate.address("link"), self._gate.headers(), self._gate.tls()
+                address, headers, tls = (
+                    self._http_client.address("link"),
+                    self._http_client.headers(),
+                    self._http_client.tls(),
+                )
                 socket = await WebSocket.connect(address, headers, MAX_FRAME_BYTES, tls)
         except RejectedError as error:
-            raise self._gate.refusal(error.status) or LostError(self._not_a_master(error)) from None
+            raise self._http_client.refusal(error.status) or LostError(self._not_a_master(error)) from None
         try:
             yield socket
         finally:
@@ -106,7 +112,7 @@ class Link:
 
     def _not_a_master(self, answer: RejectedError) -> str:
         """It is not gone after to another address: that would be told our token."""
-        said = f"{self._gate.master} answered HTTP {answer.status}"
+        said = f"{self._http_client.master} answered HTTP {answer.status}"
         if answer.location:
             return f"{said}, go to {answer.location[:200]!r}: if the master is there, name that address"
         return f"{said}: is it a Loopline master?"

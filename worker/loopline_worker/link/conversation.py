@@ -28,7 +28,7 @@ _REPORT_WITHIN_S = 0.5
 """A Report of what has only begun waits this long: often the result comes first, and one frame tells both."""
 
 
-class Speaker(Protocol):
+class LinkListener(Protocol):
     """Who speaks over the link."""
 
     @property
@@ -47,15 +47,15 @@ class Speaker(Protocol):
     async def wrote(self, read: Read) -> Wrote: ...
 
 
-class Talk:
+class Conversation:
     """From Hello to the end of the connection."""
 
-    def __init__(self, socket: WebSocket, speaker: Speaker, master: str) -> None:
+    def __init__(self, socket: WebSocket, listener: LinkListener, master: str) -> None:
         self.heard_at = time.monotonic()
         self._socket = socket
-        self._speaker = speaker
+        self._listener = listener
         self._master = master
-        self._session = speaker.new_session()
+        self._session = listener.new_session()
         self._loop = asyncio.get_running_loop()
         self._welcome: asyncio.Future[Welcome] = self._loop.create_future()
         self._report_every_s = self._patience_s = 0.0
@@ -101,14 +101,14 @@ class Talk:
         self._once(_REPORT_WITHIN_S, self._tell_news)
 
     def _tell_news(self) -> None:
-        if self._speaker.has_news:
+        if self._listener.has_news:
             self.speak()
 
     def _go_on(self) -> None:
         """The Report that is due, where the last one is answered or has waited for long enough."""
         if not self._is_due or self._socket.is_over:
             return
-        least_s = _ANSWER_WITHIN_S if not self._is_answered else _GATHER_S if self._speaker.is_busy else 0.0
+        least_s = _ANSWER_WITHIN_S if not self._is_answered else _GATHER_S if self._listener.is_busy else 0.0
         waits_s = self._sent_at + least_s - time.monotonic()
         if waits_s > 0:
             self._once(waits_s, self._go_on)
@@ -120,7 +120,7 @@ class Talk:
         self._sent += 1
         self._sent_at = time.monotonic()
         try:
-            self._socket.send(self._speaker.report(self._session))
+            self._socket.send(self._listener.report(self._session))
         except Exception as error:
             self._socket.end(error)
 
@@ -154,7 +154,7 @@ class Talk:
         message = self._session.receive(frame)
         if isinstance(message, Assign):
             self._is_answered |= message.seen >= self._sent
-            self._speaker.assigned(message, frame)
+            self._listener.assigned(message, frame)
             self._go_on()
         elif isinstance(message, Read):
             self._answer(message)
@@ -181,6 +181,6 @@ class Talk:
 
     async def _write(self, read: Read) -> None:
         with suppress(OSError):
-            answer = await self._speaker.wrote(read)
+            answer = await self._listener.wrote(read)
             await self._socket.drain()
             self._socket.send(codec.encode(answer))

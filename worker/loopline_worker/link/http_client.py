@@ -19,7 +19,7 @@ _CONNECTIONS = 8
 _CONNECT_WITHIN_S = 10.0
 
 
-class Gate:
+class HttpClient:
     def __init__(self, settings: WorkerSettings) -> None:
         self._settings = settings
         self._http: aiohttp.ClientSession | None = None

@@ -9,7 +9,7 @@ _WORTH_BYTES = 2**16
 """Shorter files say more of the delay than of the throughput."""
 
 
-class Network:
+class LinkQuality:
     """``now`` is in seconds and never goes back."""
 
     def __init__(self) -> None:

@@ -16,20 +16,20 @@ from dataclasses import replace
 from typing import NoReturn
 
 from loopline_shared.model import Load
-from loopline_worker.core.events import Event, OwnerLooked
-from loopline_worker.core.instructions import RecordYield
+from loopline_worker.core.events import Event, OwnerObserved
+from loopline_worker.core.instructions import RecordPreemption
 from loopline_worker.core.machine import Machine
-from loopline_worker.core.owner_policy import Consent, Signs, Terms
+from loopline_worker.core.owner_policy import Decision, OwnerPreferences, Signs
 from loopline_worker.host.battery import Battery
 from loopline_worker.host.computer import Computer
 from loopline_worker.host.load import Meter
-from loopline_worker.link.link_quality import Network
+from loopline_worker.link.link_quality import LinkQuality
 from loopline_worker.owner.pause import Pause
 from loopline_worker.presence.blocking_programs import BlockingPrograms
 from loopline_worker.presence.idle_detector import IdleDetector, Idleness, InputClock
 from loopline_worker.settings import WorkerSettings
-from loopline_worker.state.preemption_history import PreemptionHistory, Yield
-from loopline_worker.task_group import Crew
+from loopline_worker.state.preemption_history import Preemption, PreemptionHistory
+from loopline_worker.task_group import TaskGroup
 
 log = logging.getLogger(__name__)
 
@@ -45,17 +45,18 @@ class OwnerMonitor:
     def __init__(
         self,
         settings: WorkerSettings,
-        terms: Terms,
         computer: Computer,
+        machine: Machine,
+        post: Callable[[Event], None],
+        *,
+        preferences: OwnerPreferences,
         meter: Meter,
         pause: Pause,
         free_bytes: Callable[[], int],
-        machine: Machine,
-        post: Callable[[Event], None],
     ) -> None:
-        self.terms = terms
-        self.journal = PreemptionHistory()
-        self.sight = Idleness(None, "nobody has looked yet")
+        self.preferences = preferences
+        self.history = PreemptionHistory()
+        self.idleness = Idleness(None, "nobody has looked yet")
         self.pause = pause
         self._hours = settings.hours
         self._computer = computer
@@ -67,46 +68,46 @@ class OwnerMonitor:
         self._battery = Battery()
         self._programs = BlockingPrograms(() if settings.dedicated else settings.not_while)
         self._heeds_hours = not settings.dedicated
-        self._desk = _open_desk() if self.terms.asks_who_is_there else None
-        self._stirred = self._desk.stirred if self._desk else asyncio.Event()
+        self._idle_detector = _open_idle_detector() if self.preferences.asks_who_is_there else None
+        self._stirred = self._idle_detector.stirred if self._idle_detector else asyncio.Event()
         self._input = InputClock()
         self._signs = Signs(computer.cores, computer.cores)
         self._rests = False  # there is no next look before something happens: a task that begins does
 
     @property
-    def consent(self) -> Consent:
+    def decision(self) -> Decision:
         """What the owner allows."""
-        return self._machine.consent
+        return self._machine.decision
 
     @property
     def is_in_use(self) -> bool:
         """True if somebody is at the desk, or nobody can tell; never where nobody asks."""
         return self._machine.is_in_use
 
-    def start(self, crew: Crew) -> None:
+    def start(self, task_group: TaskGroup) -> None:
         """Look for the first time, and from now on."""
         self.sample()
         self.look()
-        if self._desk:
-            self._desk.listen(crew)
-        crew.start(self._attend())
+        if self._idle_detector:
+            self._idle_detector.listen(task_group)
+        task_group.start(self._attend())
 
     def close(self) -> None:
         """Let go of the probes."""
-        if self._desk:
-            self._desk.close()
+        if self._idle_detector:
+            self._idle_detector.close()
 
-    def load(self, network: Network) -> Load:
+    def load(self, link_quality: LinkQuality) -> Load:
         """Return what there is to say of this computer, of its owner, and of the way to the master."""
-        known_s, consent = self.sight.idle_s, self._machine.consent
+        known_s, decision = self.idleness.idle_s, self._machine.decision
         return replace(
             self._sampled,
             slots=self._machine.slots_offered,
             in_use=self._machine.is_in_use,
-            idle_s=None if self._desk is None or known_s is None else round(known_s, 1),
-            withheld=consent.why,
-            delay_s=network.delay_s,
-            throughput_bytes_s=network.throughput_bytes_s,
+            idle_s=None if self._idle_detector is None or known_s is None else round(known_s, 1),
+            withheld=decision.why,
+            delay_s=link_quality.delay_s,
+            throughput_bytes_s=link_quality.throughput_bytes_s,
         )
 
     def nudge(self) -> None:
@@ -118,11 +119,11 @@ class OwnerMonitor:
         if self._rests:
             self._stirred.set()
 
-    def record(self, done: RecordYield) -> None:
+    def record(self, done: RecordPreemption) -> None:
         """Keep for the owner and the master how soon tasks stood still."""
-        self.journal.note(Yield(time.time(), done.why, done.attempts, done.took_s, done.after_input))
-        self._sampled = replace(self._sampled, yielded=self.journal.yielded())
-        origin = f"the input that {self.sight.by} saw" if done.after_input else "it was due"
+        self.history.note(Preemption(time.time(), done.why, done.attempts, done.took_s, done.after_input))
+        self._sampled = replace(self._sampled, yielded=self.history.yielded())
+        origin = f"the input that {self.idleness.by} saw" if done.after_input else "it was due"
         because = f": {done.why}" if done.why else ""
         log.info("%d frozen, %.3f s after %s%s", done.attempts, done.took_s, origin, because)
 
@@ -152,16 +153,16 @@ class OwnerMonitor:
             memory_pressure=pressure.memory,
             io_pressure=pressure.io,
             on_battery=self._signs.on_battery,
-            yielded=self.journal.yielded(),
+            yielded=self.history.yielded(),
         )
 
     def look(self) -> None:
         """Look at the desk, and post it with the last sample."""
         now = time.monotonic()
-        self.sight = self._desk.look() if self._desk else Idleness(math.inf, "")
-        signs = replace(self._signs, idle_s=self.sight.idle_s, paused=self.pause.words(time.time()))
-        input_at = self._input.looked(self.sight.certain_idle_s, now, is_fresh=self.sight.is_fresh)
-        self._post(OwnerLooked(signs, input_at))
+        self.idleness = self._idle_detector.look() if self._idle_detector else Idleness(math.inf, "")
+        signs = replace(self._signs, idle_s=self.idleness.idle_s, paused=self.pause.words(time.time()))
+        input_at = self._input.looked(self.idleness.certain_idle_s, now, is_fresh=self.idleness.is_fresh)
+        self._post(OwnerObserved(signs, input_at))
 
     async def _attend(self) -> NoReturn:
         while True:
@@ -169,7 +170,7 @@ class OwnerMonitor:
             self.look()
             await asyncio.sleep(0)  # the agent takes its turn
             pause_s = self._until_next_look_s()
-            self._rests = pause_s is None and self._desk is not None
+            self._rests = pause_s is None and self._idle_detector is not None
             with suppress(TimeoutError):  # not wait_for: in Python 3.11 it may lose a cancellation
                 async with asyncio.timeout(pause_s):
                     await self._stirred.wait()
@@ -178,14 +179,14 @@ class OwnerMonitor:
         """Return None if there is no next look before something happens, or before the next sample."""
         if self._machine.freezing:
             return _LOOK_AGAIN_S
-        if self._desk is None:
+        if self._idle_detector is None:
             return None
         if self._machine.attempts.running:
             return LOOK_EVERY_S
         return _LOOK_WHILE_FROZEN_S if self._machine.attempts.frozen else None
 
 
-def _open_desk() -> IdleDetector:
+def _open_idle_detector() -> IdleDetector:
     from loopline_worker.presence.available import open_idle_detector
 
     return open_idle_detector()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from loopline_worker.core.owner_policy import Policy, Terms
+from loopline_worker.core.owner_policy import OwnerPreferences, Policy
 from loopline_worker.settings import WorkerSettings
 
 _GIB = 2**30
@@ -10,33 +10,33 @@ _MEMORY_SHARE = 8
 _MOST_MEMORY = 2 * _GIB
 
 
-def terms_of(settings: WorkerSettings, memory_bytes: int) -> Terms:
+def preferences_of(settings: WorkerSettings, memory_bytes: int) -> OwnerPreferences:
     """Of a computer with so much memory. A dedicated one has no owner to heed."""
     if settings.dedicated:
-        return Terms(Policy.ALWAYS, on_battery=True)
+        return OwnerPreferences(Policy.ALWAYS, on_battery=True)
     leave_memory_bytes = settings.leave_memory_bytes
     if leave_memory_bytes is None:
         leave_memory_bytes = min(memory_bytes // _MEMORY_SHARE, _MOST_MEMORY)
-    return Terms(
+    return OwnerPreferences(
         settings.policy,
         settings.idle_s,
         settings.leave_cores,
-        leave_memory_bytes,
-        settings.on_battery,
-        settings.heed_load,
+        leave_memory_bytes=leave_memory_bytes,
+        on_battery=settings.on_battery,
+        heed_load=settings.heed_load,
     )
 
 
-def in_words(settings: WorkerSettings, terms: Terms) -> list[str]:
+def in_words(settings: WorkerSettings, preferences: OwnerPreferences) -> list[str]:
     """For the owner: what this worker may do, and when it may not."""
     if settings.dedicated:
         return ["This computer is dedicated to the grid: tasks run whoever uses it."]
-    words = [_WORDS[terms.policy].format(idle=_span(terms.idle_s), cores=f"{terms.leave_cores:g}")]
-    if terms.policy is not Policy.ALWAYS:
-        words.append(f"At least {terms.leave_memory_bytes / _GIB:.1f} GiB of memory are left to you.")
+    words = [_WORDS[preferences.policy].format(idle=_span(preferences.idle_s), cores=f"{preferences.leave_cores:g}")]
+    if preferences.policy is not Policy.ALWAYS:
+        words.append(f"At least {preferences.leave_memory_bytes / _GIB:.1f} GiB of memory are left to you.")
     words.append(f"What has stood still for {_span(settings.grace_s)} is given back, to run elsewhere.")
     words.append(f"At least {settings.disk_reserve_bytes / _GIB:.1f} GiB of disk space are left alone.")
-    if not terms.on_battery:
+    if not preferences.on_battery:
         words.append("Nothing runs while this computer is on battery.")
     if settings.hours.spans:
         words.append(f"Tasks run only in these hours: {settings.hours.text}.")

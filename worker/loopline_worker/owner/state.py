@@ -25,7 +25,7 @@ class RunningTask:
 
 
 @dataclass(frozen=True, slots=True)
-class Freeze:
+class PastFreeze:
     """Tasks that were frozen for the owner's sake at one time."""
 
     at: float
@@ -49,7 +49,7 @@ class WorkerState:
     idle_s: float | None
     seen_by: str
     running: list[RunningTask]
-    freezes: list[Freeze]  # the latest first
+    freezes: list[PastFreeze]  # the latest first
     yields: int
     yield_p50_s: float
     yield_p99_s: float
@@ -66,7 +66,7 @@ class WorkerState:
         """Return the state that ``to_json`` made a document of, perhaps in a worker of the release before."""
         known = {name: value for name, value in document.items() if name in cls.__dataclass_fields__}
         known["running"] = [RunningTask(**task) for task in document["running"]]
-        known["freezes"] = [Freeze(**entry) for entry in document["gave"]]
+        known["freezes"] = [PastFreeze(**entry) for entry in document["gave"]]
         known["preferences"] = document["terms"]
         return cls(**known)
 
@@ -78,52 +78,55 @@ class OwnerControls:
         self,
         worker: str,
         settings: WorkerSettings,
-        most_slots: int,
-        yielding: OwnerMonitor,
+        monitor: OwnerMonitor,
         runner: Runner,
+        *,
+        most_slots: int,
         probation: Callable[[], Probation | None] = lambda: None,
     ) -> None:
         self._worker = worker
         self._settings = settings
         self._most_slots = most_slots
-        self._yielding = yielding
+        self._monitor = monitor
         self._runner = runner
         self._probation = probation
 
     def state(self) -> WorkerState:
         """Return the current state."""
-        monitor = self._yielding
-        seen, figures, history = monitor.sight, monitor.journal.yielded(), monitor.journal.recent
-        is_watched = monitor.terms.asks_who_is_there
+        monitor = self._monitor
+        seen, figures, history = monitor.idleness, monitor.history.yielded(), monitor.history.recent
+        is_watched = monitor.preferences.asks_who_is_there
         is_known = is_watched and seen.idle_s is not None and math.isfinite(seen.idle_s)
         return WorkerState(
             worker=self._worker,
             dedicated=self._settings.dedicated,
-            slots=monitor.consent.slots,
+            slots=monitor.decision.slots,
             most_slots=self._most_slots,
-            why=monitor.consent.why,
+            why=monitor.decision.why,
             paused=monitor.pause.words(time.time()),
             in_use=monitor.is_in_use,
             idle_s=round(seen.certain_idle_s, 1) if is_known else None,
             seen_by=seen.by if is_watched else "",
             running=[RunningTask(name, round(held.wall_s, 1), held.frozen) for name, held in self._runner.in_hand()],
-            freezes=[Freeze(y.at, y.attempts, round(y.took_s, 3), y.after_input, y.why) for y in reversed(history)],
+            freezes=[
+                PastFreeze(y.at, y.attempts, round(y.took_s, 3), y.after_input, y.why) for y in reversed(history)
+            ],
             yields=figures.count,
             yield_p50_s=figures.p50_s,
             yield_p99_s=figures.p99_s,
-            preferences=in_words(self._settings, monitor.terms),
+            preferences=in_words(self._settings, monitor.preferences),
             notice=_notice(self._probation()),
         )
 
     def pause(self, until: float) -> None:
         """Keep all tasks off until then."""
-        self._yielding.pause.set(until)
-        self._yielding.nudge()
+        self._monitor.pause.set(until)
+        self._monitor.nudge()
 
     def resume(self) -> None:
         """End the pause."""
-        self._yielding.pause.clear()
-        self._yielding.nudge()
+        self._monitor.pause.clear()
+        self._monitor.nudge()
 
 
 def _notice(probation: Probation | None) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from loopline_worker.presence.probe import Probe, Reading
-from loopline_worker.task_group import Crew
+from loopline_worker.task_group import TaskGroup
 
 _COARSE_S = 2.0
 
@@ -42,10 +42,10 @@ class IdleDetector:
         self.stirred = asyncio.Event()
         self._probes = probes
 
-    def listen(self, crew: Crew) -> None:
+    def listen(self, task_group: TaskGroup) -> None:
         """Start the probes that are notified of input."""
         for probe in self._probes:
-            crew.start(probe.listen(self.stirred.set))
+            task_group.start(probe.listen(self.stirred.set))
 
     def look(self) -> Idleness:
         """Return the combined reading."""

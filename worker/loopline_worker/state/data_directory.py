@@ -24,7 +24,7 @@ _PATIENCE_S = 5.0
 _PROBE_BYTES = 65536
 
 
-class Home:
+class DataDirectory:
     """Taken for as long as the agent's process lives."""
 
     def __init__(self, folder: Path) -> None:
@@ -33,7 +33,7 @@ class Home:
         self.scratch = self.folder / "scratch"
         self.spool = self.folder / "spool"
         self.cache = self.folder / "cache"
-        self.ledger = self.folder / "ledger.jsonl"
+        self.journal = self.folder / "ledger.jsonl"
         self.inbox = self.folder / "inbox.jsonl"  # of release 0.1
         self.pause = self.folder / "pause.json"
         self.speed = self.folder / "speed.json"

@@ -16,7 +16,7 @@ _NEVER = Yielded()
 
 
 @dataclass(frozen=True, slots=True)
-class Yield:
+class Preemption:
     """Tasks stood still."""
 
     at: float  # seconds since 1970
@@ -30,12 +30,12 @@ class PreemptionHistory:
     """Of one agent's life. Only what followed an input counts in the figures."""
 
     def __init__(self) -> None:
-        self.recent: deque[Yield] = deque(maxlen=_SHOWN)  # the latest last
+        self.recent: deque[Preemption] = deque(maxlen=_SHOWN)  # the latest last
         self._order: deque[float] = deque()
         self._sorted: list[float] = []
         self._count = 0
 
-    def note(self, entry: Yield) -> None:
+    def note(self, entry: Preemption) -> None:
         self.recent.append(entry)
         if not entry.after_input:
             return

@@ -12,7 +12,7 @@ from loopline_worker.core.reporting import names_files
 from loopline_worker.files.uploads import Uploads
 from loopline_worker.state.journal import Journal
 from loopline_worker.state.spool import Spool
-from loopline_worker.task_group import Crew
+from loopline_worker.task_group import TaskGroup
 
 _RETRY_S = 2.0
 
@@ -21,17 +21,17 @@ class ResultDelivery:
     """Posts Delivered for each result once it is on disk and the master has every file that it names."""
 
     def __init__(
-        self, journal: Journal, spool: Spool, uploads: Uploads, crew: Crew, post: Callable[[Event], None]
+        self, journal: Journal, spool: Spool, uploads: Uploads, task_group: TaskGroup, post: Callable[[Event], None]
     ) -> None:
         self._journal = journal
         self._spool = spool
         self._uploads = uploads
-        self._crew = crew
+        self._task_group = task_group
         self._post = post
 
     def deliver(self, result: Result) -> None:
         """Begin with it, or go on with what an earlier agent began."""
-        self._crew.start(self._deliver(result))
+        self._task_group.start(self._deliver(result))
 
     async def _deliver(self, result: Result) -> None:
         await self._store(result)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loopline_worker.core.owner_policy import Consent, Policy, Signs, Terms, decide, is_there
+from loopline_worker.core.owner_policy import Decision, OwnerPreferences, Policy, Signs, decide, is_there
 from loopline_worker.core.spare_core_limit import GROW, KEEP, cores_per_slot, fit
 
 cores = st.floats(0, 64)
@@ -52,18 +52,18 @@ def test_where_more_slots_than_cores_are_wanted_each_is_a_part_of_one() -> None:
     assert fit(0, 1.0, 8, 0.25) == 4
 
 
-TERMS = Terms(Policy.SPARE, idle_s=60, leave_cores=1.0, leave_memory_bytes=100)
+TERMS = OwnerPreferences(Policy.SPARE, idle_s=60, leave_cores=1.0, leave_memory_bytes=100)
 AWAY = Signs(cores=4.0, spare_cpu=4.0, idle_s=3600.0, memory_available_bytes=1000)
 HERE = replace(AWAY, idle_s=0.1)
 
 
-def asked(signs: Signs, most: int = 4, before: int = 4, **terms: Any) -> Consent:
-    return decide(replace(TERMS, **terms), signs, most, before)
+def asked(signs: Signs, most: int = 4, before: int = 4, **preferences: Any) -> Decision:
+    return decide(replace(TERMS, **preferences), signs, most, before)
 
 
 def test_when_idle_nothing_runs_while_somebody_is_there() -> None:
-    assert asked(AWAY, policy=Policy.WHEN_IDLE) == Consent(4)
-    assert asked(HERE, policy=Policy.WHEN_IDLE) == Consent(0, "somebody is using this computer")
+    assert asked(AWAY, policy=Policy.WHEN_IDLE) == Decision(4)
+    assert asked(HERE, policy=Policy.WHEN_IDLE) == Decision(0, "somebody is using this computer")
     assert asked(replace(AWAY, idle_s=59.9), policy=Policy.WHEN_IDLE).slots == 0
     assert asked(replace(AWAY, idle_s=60.0), policy=Policy.WHEN_IDLE).slots == 4
 
@@ -71,14 +71,14 @@ def test_when_idle_nothing_runs_while_somebody_is_there() -> None:
 def test_where_nobody_can_tell_it_is_in_use() -> None:
     unknown = replace(AWAY, idle_s=None)
     assert is_there(TERMS, unknown)
-    consent = asked(unknown, policy=Policy.WHEN_IDLE)
-    assert consent.slots == 0
-    assert "nobody can tell" in consent.why
+    decision = asked(unknown, policy=Policy.WHEN_IDLE)
+    assert decision.slots == 0
+    assert "nobody can tell" in decision.why
     assert asked(unknown).slots == 3  # one core is left to whoever may be there
 
 
 def test_spare_leaves_a_core_to_who_is_there_and_all_the_rest_is_lent() -> None:
-    assert asked(HERE) == Consent(3, "the owner's programs need the processor")
+    assert asked(HERE) == Decision(3, "the owner's programs need the processor")
     assert asked(replace(HERE, spare_cpu=2.2)).slots == 1
     assert asked(replace(AWAY, spare_cpu=2.2)).slots == 2  # nobody is there, but a program of theirs is at work
     assert asked(replace(HERE, spare_cpu=0.0)).slots == 0
@@ -87,12 +87,12 @@ def test_spare_leaves_a_core_to_who_is_there_and_all_the_rest_is_lent() -> None:
 def test_other_programs_may_be_none_of_its_concern() -> None:
     busy = replace(AWAY, spare_cpu=0.0)
     assert asked(busy, policy=Policy.WHEN_IDLE).slots == 0
-    assert asked(busy, policy=Policy.WHEN_IDLE, heed_load=False) == Consent(4)
+    assert asked(busy, policy=Policy.WHEN_IDLE, heed_load=False) == Decision(4)
     assert asked(busy, policy=Policy.SPARE, heed_load=False).slots == 0
 
 
 def test_always_asks_neither_who_is_there_nor_what_is_spare() -> None:
-    assert asked(replace(HERE, spare_cpu=0.0, memory_available_bytes=0), policy=Policy.ALWAYS) == Consent(4)
+    assert asked(replace(HERE, spare_cpu=0.0, memory_available_bytes=0), policy=Policy.ALWAYS) == Decision(4)
 
 
 @pytest.mark.parametrize("policy", Policy)
@@ -105,7 +105,7 @@ def test_always_asks_neither_who_is_there_nor_what_is_spare() -> None:
     ],
 )
 def test_whatever_the_policy_some_things_mean_not_now(policy: Policy, change: dict[str, Any], why: str) -> None:
-    assert asked(replace(AWAY, **change), policy=policy) == Consent(0, why)
+    assert asked(replace(AWAY, **change), policy=policy) == Decision(0, why)
 
 
 def test_on_battery_if_the_owner_says_so() -> None:
@@ -114,20 +114,20 @@ def test_on_battery_if_the_owner_says_so() -> None:
 
 @pytest.mark.parametrize("policy", Policy)
 def test_a_pause_is_above_all_and_gives_no_grace(policy: Policy) -> None:
-    consent = asked(replace(AWAY, paused="until 14:30", program="zoom"), policy=policy)
-    assert consent == Consent(0, "paused by the owner until 14:30", at_once=True)
+    decision = asked(replace(AWAY, paused="until 14:30", program="zoom"), policy=policy)
+    assert decision == Decision(0, "paused by the owner until 14:30", at_once=True)
 
 
 def test_too_little_memory_is_said() -> None:
-    consent = asked(replace(AWAY, memory_available_bytes=99))
-    assert (consent.slots, consent.short_of_memory) == (4, True)
-    assert "memory" in consent.why
+    decision = asked(replace(AWAY, memory_available_bytes=99))
+    assert (decision.slots, decision.short_of_memory) == (4, True)
+    assert "memory" in decision.why
 
 
 def test_too_little_memory_is_seen_while_the_owner_is_there_too() -> None:
     """What stands still holds its memory: it has to go, most of all then."""
-    consent = asked(replace(HERE, memory_available_bytes=99), policy=Policy.WHEN_IDLE)
-    assert (consent.slots, consent.short_of_memory) == (0, True)
-    assert consent.why == "somebody is using this computer, and too little memory would be left to the owner"
+    decision = asked(replace(HERE, memory_available_bytes=99), policy=Policy.WHEN_IDLE)
+    assert (decision.slots, decision.short_of_memory) == (0, True)
+    assert decision.why == "somebody is using this computer, and too little memory would be left to the owner"
     always = asked(replace(HERE, memory_available_bytes=99, program="zoom"), policy=Policy.ALWAYS)
-    assert always == Consent(0, "zoom is running")
+    assert always == Decision(0, "zoom is running")

@@ -55,7 +55,7 @@ async def start(
     agents: list[Started] = []
 
     def begin(*probes: Probe, **settings: Any) -> Started:
-        monkeypatch.setattr(owner_monitor, "_open_desk", lambda: IdleDetector(probes or [hand]))
+        monkeypatch.setattr(owner_monitor, "_open_idle_detector", lambda: IdleDetector(probes or [hand]))
         owners = {"dedicated": False, "leave_memory_bytes": 0, "owner_page": False, "on_battery": True}
         # Other tests share the processor, and are nobody's owner.
         monkeypatch.setattr(Computer, "busy_cpu_s", lambda computer: 0.0)
@@ -267,7 +267,7 @@ async def test_a_pause_gives_back_and_is_kept_until_it_is_over(master: SmallMast
     assert result.outcome is Outcome.GIVEN_BACK
     assert result.reason.startswith("paused by the owner until ")
     await agent.stop()
-    agent.home.close()
+    agent.data_directory.close()
     count = len(master.reports)
     start()
     await until(lambda: len(master.reports) > count)
@@ -384,7 +384,7 @@ async def test_where_the_disk_is_short_the_youngest_is_given_back(
     await runs(master, agent, old, young)
     free = {True: 0, False: 2}  # what it leaves is room enough
     held = agent.agent.parts.runner._attempts
-    monkeypatch.setattr(agent.home, "free_bytes", lambda: free[young.attempt in held])
+    monkeypatch.setattr(agent.data_directory, "free_bytes", lambda: free[young.attempt in held])
     (result,) = await master.results_of(young)
     assert result.outcome is Outcome.GIVEN_BACK
     assert result.reason == "less than 1 bytes are free on its disk (disk_reserve_bytes of this worker)"

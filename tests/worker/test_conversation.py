@@ -11,7 +11,7 @@ from loopline_shared.protocol import codec
 from loopline_shared.protocol.messages import Assign, Read, Welcome, Wrote
 from loopline_shared.protocol.session import MasterSession, WorkerSession
 from loopline_worker.link import conversation as talk_module
-from loopline_worker.link.conversation import Talk
+from loopline_worker.link.conversation import Conversation
 from loopline_worker.link.websocket import LostError
 from tests.worker.bench import until
 
@@ -45,7 +45,7 @@ class Socket:
         self.on_frame(codec.encode(Assign(seq, seen)))
 
 
-class Speaker:
+class LinkListener:
     has_news = True
     is_busy = False
 
@@ -79,18 +79,18 @@ async def socket() -> Socket:
 
 
 @pytest.fixture
-async def speaker() -> Speaker:
-    return Speaker()
+async def listener() -> LinkListener:
+    return LinkListener()
 
 
 @pytest.fixture
-async def talk(socket: Socket, speaker: Speaker) -> AsyncIterator[Talk]:
-    talk = Talk(socket, speaker, "http://master")  # type: ignore[arg-type]
-    await talk.open()
-    talk.begin()
+async def conversation(socket: Socket, listener: LinkListener) -> AsyncIterator[Conversation]:
+    conversation = Conversation(socket, listener, "http://master")  # type: ignore[arg-type]
+    await conversation.open()
+    conversation.begin()
     socket.answers(1, 1)
-    yield talk
-    talk.end()
+    yield conversation
+    conversation.end()
 
 
 async def rounds() -> None:
@@ -98,28 +98,32 @@ async def rounds() -> None:
         await asyncio.sleep(0)
 
 
-async def test_a_result_that_comes_alone_is_told_as_soon_as_the_loop_comes_round(talk: Talk, socket: Socket) -> None:
-    talk.speak()
+async def test_a_result_that_comes_alone_is_told_as_soon_as_the_loop_comes_round(
+    conversation: Conversation, socket: Socket
+) -> None:
+    conversation.speak()
     await asyncio.sleep(0)
     assert socket.reports == 2
 
 
 async def test_what_happened_together_is_told_at_once_where_the_last_report_is_answered(
-    talk: Talk, socket: Socket
+    conversation: Conversation, socket: Socket
 ) -> None:
-    talk.speak_now()
+    conversation.speak_now()
     assert socket.reports == 2
-    talk.speak_now()
+    conversation.speak_now()
     assert socket.reports == 2
     socket.answers(2, 2)
     assert socket.reports == 3
 
 
-async def test_what_comes_meanwhile_waits_for_the_answer_and_goes_together(talk: Talk, socket: Socket) -> None:
-    talk.speak()
+async def test_what_comes_meanwhile_waits_for_the_answer_and_goes_together(
+    conversation: Conversation, socket: Socket
+) -> None:
+    conversation.speak()
     await rounds()
     for _ in range(3):
-        talk.speak()
+        conversation.speak()
         await rounds()
     assert socket.reports == 2
     socket.answers(2, 1)  # to the Report before
@@ -132,18 +136,20 @@ async def test_what_comes_meanwhile_waits_for_the_answer_and_goes_together(talk:
 
 
 async def test_an_answer_is_not_waited_for_forever(
-    talk: Talk, socket: Socket, monkeypatch: pytest.MonkeyPatch
+    conversation: Conversation, socket: Socket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(talk_module, "_ANSWER_WITHIN_S", 0.02)
-    talk.speak()
+    conversation.speak()
     await rounds()
-    talk.speak()
+    conversation.speak()
     await until(lambda: socket.reports == 3)
 
 
-async def test_nothing_is_piled_up_before_a_connection_that_takes_no_more(talk: Talk, socket: Socket) -> None:
+async def test_nothing_is_piled_up_before_a_connection_that_takes_no_more(
+    conversation: Conversation, socket: Socket
+) -> None:
     socket.is_writable = False
-    talk.speak()
+    conversation.speak()
     await rounds()
     assert socket.reports == 1
     socket.is_writable = True
@@ -151,40 +157,40 @@ async def test_nothing_is_piled_up_before_a_connection_that_takes_no_more(talk: 
     assert socket.reports == 2
 
 
-async def test_what_has_only_begun_is_told_soon(talk: Talk, socket: Socket) -> None:
-    talk.speak_soon()
+async def test_what_has_only_begun_is_told_soon(conversation: Conversation, socket: Socket) -> None:
+    conversation.speak_soon()
     await until(lambda: socket.reports == 2)
 
 
 async def test_silence_is_the_end_of_it_and_reports_go_on_until_then(
-    talk: Talk, socket: Socket, monkeypatch: pytest.MonkeyPatch
+    conversation: Conversation, socket: Socket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    talk.end()
+    conversation.end()
     socket.ending, socket.reports = None, 0
-    talk._report_every_s, talk._patience_s, talk._timers = 0.01, 0.1, {}
-    talk.begin()
+    conversation._report_every_s, conversation._patience_s, conversation._timers = 0.01, 0.1, {}
+    conversation.begin()
     await until(lambda: socket.ending)
     assert isinstance(socket.ending, LostError)
     assert "has been silent" in str(socket.ending)
     assert socket.reports > 2
 
 
-async def test_what_goes_wrong_in_a_report_ends_the_connection(talk: Talk, socket: Socket) -> None:
-    talk._speaker.report = None  # type: ignore[assignment,method-assign]
-    talk.speak()
+async def test_what_goes_wrong_in_a_report_ends_the_connection(conversation: Conversation, socket: Socket) -> None:
+    conversation._listener.report = None  # type: ignore[assignment,method-assign]
+    conversation.speak()
     await rounds()
     assert isinstance(socket.ending, TypeError)
 
 
 async def test_while_more_is_to_be_done_here_results_gather_for_a_moment(
-    talk: Talk, socket: Socket, speaker: Speaker, monkeypatch: pytest.MonkeyPatch
+    conversation: Conversation, socket: Socket, listener: LinkListener, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(talk_module, "_GATHER_S", 3600)
-    speaker.is_busy = True
-    talk.speak()
+    listener.is_busy = True
+    conversation.speak()
     await rounds()
     assert socket.reports == 1
-    speaker.is_busy = False
-    talk.speak()
+    listener.is_busy = False
+    conversation.speak()
     socket.answers(2, 1)
     assert socket.reports == 2

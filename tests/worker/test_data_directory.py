@@ -7,57 +7,57 @@ import psutil
 import pytest
 
 from loopline_shared.errors import LooplineError
-from loopline_worker.state.data_directory import Home
+from loopline_worker.state.data_directory import DataDirectory
 
 
 def test_the_name_is_made_up_once(tmp_path: Path) -> None:
-    first = Home(tmp_path)
+    first = DataDirectory(tmp_path)
     name = first.worker_name()
     first.close()
     assert re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9-]*-[0-9a-f]{4}", name)
-    again = Home(tmp_path)
+    again = DataDirectory(tmp_path)
     assert again.worker_name() == name
     again.close()
 
 
 def test_one_agent_at_a_time(tmp_path: Path) -> None:
-    home = Home(tmp_path)
+    directory = DataDirectory(tmp_path)
     with pytest.raises(LooplineError, match="another agent uses") as caught:
-        Home(tmp_path)
+        DataDirectory(tmp_path)
     assert "--data-dir" in caught.value.hint
-    home.close()
-    Home(tmp_path).close()
+    directory.close()
+    DataDirectory(tmp_path).close()
 
 
 def test_a_folder_that_cannot_be_used(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(LooplineError, match="cannot use the data folder"):
-        Home(tmp_path / "file")
+        DataDirectory(tmp_path / "file")
 
 
 def test_a_writable_disk(tmp_path: Path) -> None:
-    home = Home(tmp_path / "data")
-    assert home.is_writable()
+    directory = DataDirectory(tmp_path / "data")
+    assert directory.is_writable()
     assert not (tmp_path / "data" / "probe").exists()
-    home.close()
-    home.folder = tmp_path / "gone"
-    assert not home.is_writable()
+    directory.close()
+    directory.folder = tmp_path / "gone"
+    assert not directory.is_writable()
 
 
 def test_the_sweep_kills_leftovers_and_nothing_else(tmp_path: Path) -> None:
-    home = Home(tmp_path / "a")
-    (home.scratch / "1.1.1" / "deep").mkdir(parents=True)
+    directory = DataDirectory(tmp_path / "a")
+    (directory.scratch / "1.1.1" / "deep").mkdir(parents=True)
     sleep = [sys.executable, "-I", "-S", "-c", "import time; time.sleep(100)"]
     mine, other = (
         subprocess.Popen(sleep, env={"LOOPLINE_SCRATCH": str(tmp_path / name / "scratch" / "1.1.1")}) for name in "ab"
     )
     try:
-        home.sweep()
+        directory.sweep()
         assert not psutil.pid_exists(mine.pid)
         assert other.poll() is None
-        assert list(home.scratch.iterdir()) == []
+        assert list(directory.scratch.iterdir()) == []
     finally:
-        home.close()
+        directory.close()
         for process in (mine, other):
             process.kill()
             process.wait()
