@@ -122,7 +122,7 @@ async def test_tasks_that_reach_for_what_is_not_theirs(grid: Grid) -> None:
     named = await grid.submit(script, outputs=["etc/passwd"], max_attempts=1)
     assert (await grid.ended(named)).state is JobState.FAILED
     (attempt,) = await grid.attempts(named)
-    assert attempt.reason == "its output etc/passwd is behind a link, and not taken"
+    assert attempt.reason == "its output etc/passwd is behind a link, which is not followed"
     outputs = (await client.task(TaskId(job, 1))).outputs
     assert [file.path for file in outputs] == ["b.csv"]
 
