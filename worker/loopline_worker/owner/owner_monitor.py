@@ -76,12 +76,12 @@ class OwnerMonitor:
 
     @property
     def decision(self) -> Decision:
-        """What the owner allows."""
+        """Return what the owner policy allows now."""
         return self._machine.decision
 
     @property
     def is_in_use(self) -> bool:
-        """True if somebody is at the desk, or nobody can tell; never where nobody asks."""
+        """True if somebody uses the computer or that is unknown; False if the owner policy does not ask."""
         return self._machine.is_in_use
 
     def start(self, task_group: TaskGroup) -> None:
