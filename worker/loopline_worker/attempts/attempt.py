@@ -15,13 +15,14 @@ from loopline_worker.attempts import scratch
 from loopline_worker.attempts.capture import Capture
 from loopline_worker.attempts.limits import Breach
 from loopline_worker.attempts.stopwatch import Stopwatch
-from loopline_worker.attempts.watch import FIRST_LOOK_S, Watch, fills
+from loopline_worker.attempts.watch import Watch, fills
 from loopline_worker.files.outputs import OutputsError
 from loopline_worker.files.staging import StagingError
 from loopline_worker.files.task_files import TaskFiles
 from loopline_worker.functions.results import take
 from loopline_worker.launch.interface import Ended, Job, Launcher, LaunchListener, Prefetching, Tree, Usage
 from loopline_worker.state.spool import Spool
+from loopline_worker.timings import FIRST_CHECK_S
 
 _WHOLE = (Outcome.SUCCEEDED, Outcome.FAILED)
 """Outcomes after which somebody wants to read the output; otherwise only its beginning is kept."""
@@ -132,7 +133,7 @@ class Attempt:
 
     def look(self, now: float) -> None:
         """Check the limits if a check is due; kill the task if it exceeds one."""
-        if self._tree is None or now < self._began + FIRST_LOOK_S:
+        if self._tree is None or now < self._began + FIRST_CHECK_S:
             return
         if self._watch is None:
             self._watch = Watch(self._job.limits, self.folder, self._measure_now, self._output_bytes, self._break_off)

@@ -15,13 +15,13 @@ from loopline_shared.protocol.messages import Run
 from loopline_worker.attempts import scratch
 from loopline_worker.attempts.attempt import Attempt
 from loopline_worker.attempts.limits import Quota
-from loopline_worker.attempts.watch import LOOK_AROUND_S
 from loopline_worker.core.events import AttemptEnded, Cleared, Event, Followed, Retracted, Returned
 from loopline_worker.files.task_files import AttemptFiles
 from loopline_worker.functions.call import call_of, room_of
 from loopline_worker.launch.interface import Ended, Job, Launcher, Prefetching
 from loopline_worker.state.spool import Spool
 from loopline_worker.task_group import TaskGroup
+from loopline_worker.timings import CHECK_DUE_EVERY_S
 
 log = logging.getLogger(__name__)
 
@@ -135,7 +135,7 @@ class Runner:
             self._attempts[attempt].thaw()
 
     async def read(self, attempt: AttemptId, stream: Stream, offset: int, most_bytes: int) -> bytes:
-        """Return output from this byte on, as soon as there is any; empty at its end, or if the attempt is unknown."""
+        """Return output from this byte on, as soon as there is any; empty at its end or if it is unknown."""
         if attempt not in self._attempts:
             return b""
         return await self._attempts[attempt].read(stream, offset, most_bytes)
@@ -174,7 +174,7 @@ class Runner:
             attempt.look(now)
         self._looking = None
         if self._attempts:
-            self._looking = asyncio.get_running_loop().call_later(LOOK_AROUND_S, self._look_around)
+            self._looking = asyncio.get_running_loop().call_later(CHECK_DUE_EVERY_S, self._look_around)
 
     # LaunchListener. An error in here is the agent's own failure, as everywhere.
 

@@ -13,12 +13,8 @@ from pathlib import Path
 
 from loopline_worker.attempts.limits import Breach, Limits
 from loopline_worker.launch.interface import Usage
+from loopline_worker.timings import CHECK_LIMITS_EVERY_S
 
-_LOOK_EVERY_S = 0.5
-FIRST_LOOK_S = 0.2
-"""What is over by then is not looked at: of a task of a tenth of a second that would be a good part of the cost."""
-LOOK_AROUND_S = 0.1
-"""How often somebody has to ask whether it is time for a look."""
 _DISK_SHARE = 50
 """Time between two looks at the disk, as a multiple of what a look takes."""
 _DISK_GAP_S = 30.0
@@ -51,7 +47,7 @@ class Watch:
         """Check the limits if a check is due (``now`` by ``time.monotonic``); the disk is read in a thread."""
         if now < self._next_look:
             return
-        self._next_look = now + _LOOK_EVERY_S
+        self._next_look = now + CHECK_LIMITS_EVERY_S
         if breach := self._look():
             self._on_breach(breach)
         elif self._looking is None or self._looking.done():

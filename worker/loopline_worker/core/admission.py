@@ -31,7 +31,7 @@ class Admission:
     def serve(self, allowed: int, pause_reason: str, why: str, room: int, steps: Instructions) -> None:
         """Start what fits in the ``allowed`` slots, and prefetch as many attempts as there is ``room`` for.
 
-        ``hindrance``: why nothing may begin; ``why``: why no more slots are allowed.
+        ``pause_reason``: why nothing may start; ``why``: why no more slots are allowed.
         """
         if pause_reason:
             self.retract(steps)

@@ -21,7 +21,7 @@ class Hours:
 
     @classmethod
     def parse(cls, text: str) -> Hours:
-        """Parse hours. Raises ValueError, which says what was expected. A span that ends before it begins ends on the next day."""
+        """Parse hours. A span that ends before it begins ends on the next day. Raises ValueError for other words."""
         entries = [entry.strip() for entry in text.lower().split(",") if entry.strip()]
         if text.strip() and not entries:
             raise ValueError(f"{_EXPECTED}, got {text!r}")

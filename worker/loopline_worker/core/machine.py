@@ -26,10 +26,10 @@ prefetched when all was Retracted has begun, as will be told.
 given elsewhere what has not begun. None of it begins until an Assign answers a Report of this session: the master has
 then seen what waits here, and would have cancelled it.
 
-*The owner rule* (owner.py). Each reading of the idle detector leads to a decision: so many slots' worth of tasks may run.
-The oldest attempts keep running, the others are frozen, and given back after the grace time. While anything stands
-frozen, memory is short, no slot is allowed, or this computer has an obstacle, nothing begins, and what waits is given
-back: it would wait here for long.
+*The owner rule* (owner.py). Each reading of the idle detector leads to a decision: so many slots' worth of tasks
+may run. The oldest attempts keep running, the others are frozen, and given back after the grace time. While anything
+stands frozen, memory is short, no slot is allowed, or this computer has an obstacle, nothing begins, and what waits
+is given back: it would wait here for long.
 """
 
 from __future__ import annotations
