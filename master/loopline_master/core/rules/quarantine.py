@@ -4,8 +4,8 @@ The health of a worker (``Worker.standing``) falls by a half if a task fails on 
 others, by another half if that very task then succeeds on one of them, and by one if a task took it far longer than
 others. It rises by a half with each success, and by a half for each task that fails on others as well: then the task
 is at fault. At the bottom the worker goes into quarantine (``probation_until``), for twice as long each time. It
-comes back by itself: half-open (``on_trial``), with one attempt at a time, until it has succeeded with one. After some
-more successes the next quarantine is shorter again.
+comes back by itself: half-open (``on_trial``), with one attempt at a time, until it has succeeded with one. After
+some more successes the next quarantine is shorter again.
 
 The worker still gets jobs that no other could run (requirements.py). A task that failed on an unhealthy worker is
 tried elsewhere next (View.should_go_elsewhere), lest one broken computer use up all of its attempts.
