@@ -50,7 +50,7 @@ _LIVE_JOB = (JobState.QUEUED, JobState.RUNNING)
 _OPEN_TASK = (TaskState.QUEUED, TaskState.RUNNING)
 
 Freeze = tuple[float, float | None]
-"""From when until when something stood still; None: it still does."""
+"""From when until when an attempt was frozen; None: it still is."""
 MAX_FREEZES = 50
 """So many of an attempt's latest freezes are kept."""
 
@@ -167,7 +167,7 @@ class Vote:
     attempt: int
     worker: str
     digest: str  # of its result (result_digest.py)
-    cpu_ms: int  # not yet in its job's ledger, as long as there is no quorum
+    cpu_ms: int  # counted for its job once its task is decided
 
 
 @dataclass(slots=True)
@@ -236,7 +236,7 @@ class Attempt:
     wall_s: float = 0.0
     cpu_s: float = 0.0
     peak_memory_bytes: int = 0
-    assumed_cpu_ms: int = 0  # what its job's ledger counts as lost with it while nothing is known
+    assumed_cpu_ms: int = 0  # what its job counts as lost while no result is known
     late: bool = False  # its result came when it had been forgotten
     stdout: Output | None = None
     stderr: Output | None = None

@@ -32,7 +32,7 @@ def join(state: State, event: WorkerJoined) -> Reply:
         worker = Worker(event.worker, event.boot, event.facts, joined_at=state.now, lease_until=0.0)
     elif worker.session is not None:
         state.effects.closes.append((worker.name, worker.session))
-    _disconnect(state, worker)  # and so out of the demands that its old facts met
+    _disconnect(state, worker)  # and so out of the requirement classes that its old facts met
     worker.session, worker.boot, worker.facts = event.session, event.boot, event.facts
     renew_lease(state, worker)
     state.put(worker)
