@@ -17,11 +17,11 @@ NAMED_BY_VERBS = {"events.py", "effects.py", "instructions.py"}
 POLICIES = "master/loopline_master/core/policies/"
 """A policy is called as in docs/policies.md."""
 ORDINARY = {
-    *("account", "admission", "calibration", "death", "dependent", "digest", "eligibility", "estimate"),
-    *("explain", "forecast", "frame", "history", "hours", "interval", "invariant", "key"),
-    *("lifecycle", "limit", "lognormal", "measure", "membership", "outbox", "placer", "prefetched"),
-    *("queue", "range", "ranking", "reporting", "request", "rule", "scheduler", "settings"),
-    *("sign", "snapshot", "state", "transition", "unknown", "vote", "waiting"),
+    *("admission", "calibration", "check", "death", "decision", "dependent", "digest", "eligibility"),
+    *("estimate", "explain", "forecast", "frame", "history", "hours", "interval", "invariant"),
+    *("inventory", "key", "lifecycle", "limit", "lognormal", "measure", "membership", "outbox"),
+    *("placer", "prefetched", "queue", "ranking", "record", "reporting", "request", "rule"),
+    *("scheduler", "settings", "sign", "snapshot", "state", "transition", "unknown", "vote"),
 }
 """Words that mean in a name what they mean in any program."""
 

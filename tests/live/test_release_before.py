@@ -12,6 +12,7 @@ import aiohttp
 import pytest
 
 import loopline
+from loopline_master.store import replay
 from tests.live import release_before
 from tests.live.grid import THIS_RELEASE, Grid, Release, wait_for
 
@@ -50,6 +51,8 @@ async def old_grid(before: Release, tmp_path: Path) -> AsyncIterator[Grid]:
         await grid.start_worker("ant", slots=8)
         yield grid
         await grid.check()
+        _, start = await replay.check_and_start(str(grid.data_dir / "loopline.db"))
+        assert start.after, "the replay begins at the upgrade, for the release before may have decided otherwise"
     finally:
         await grid.stop()
     await grid.no_processes()

@@ -8,6 +8,7 @@ from sqlalchemy import delete, update
 
 from loopline_master.store import open_store, replay, tables
 from loopline_master.store.database.database import parse_url, writing
+from loopline_master.store.migrate import downgrade
 from loopline_master.store.replay import Difference, check
 from tests.store.workload import lived_through, relive
 
@@ -75,3 +76,32 @@ def test_what_cannot_be_read(tmp_path, verdict):
     assert code == 2
     assert "cannot be opened" in said
     assert not (tmp_path / "nothing.db").exists()
+
+
+@pytest.fixture
+def upgraded(sqlite_url):
+    """Half of a life, an upgrade, and the other half; what the log says of the first is of a release that differs."""
+    log = lived_through(7, turns=40).store.log
+    half = max(at for at, line in enumerate(log) if b"master_started" in line)
+    assert half > 10
+
+    async def live():
+        async with open_store(sqlite_url) as store:
+            await relive(store, log[:half])
+        await downgrade(parse_url(sqlite_url), "0008")
+        async with open_store(sqlite_url) as store:
+            await relive(store, log[half:])
+
+    asyncio.run(live())
+    tamper(sqlite_url, delete(tables.event_log).where(tables.event_log.c.seq < half // 2))
+    return sqlite_url
+
+
+def test_an_upgraded_database_is_replayed_from_the_upgrade_on(upgraded, verdict):
+    code, said = verdict(upgraded)
+    assert code == 0, said
+    assert said.startswith("upgraded at ")
+    tamper(upgraded, update(tables.workers).where(tables.workers.c.name == "ant").values(offered=77))
+    assert [found.key for found in asyncio.run(check(upgraded))] == [("ant",)]
+    tamper(upgraded, delete(tables.upgrades))
+    assert len(asyncio.run(check(upgraded))) > 1, "from its beginning, this log does not lead to these rows"
