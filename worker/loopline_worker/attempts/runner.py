@@ -115,7 +115,7 @@ class Runner:
             makes_folder=not has_files,
         )
         task_files = self._attempt_files.files_of(run, Path(folder)) if self._attempt_files and has_files else None
-        return Attempt(run, job, self._launcher, self._spool, self._output_limit_bytes, task_files)
+        return Attempt(run, job, self._launcher, self._spool, self._output_limit_bytes, task_files=task_files)
 
     def cancel(self, attempt: AttemptId, outcome: Outcome = Outcome.CANCELLED, reason: str = "") -> None:
         """Kill an attempt, unless it has ended by itself."""
