@@ -92,7 +92,7 @@ async def begun(agent: Started, run: Run) -> None:
 async def test_from_hello_to_an_empty_spool(
     master: SmallMaster, start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(conversation, "_REPORT_WITHIN_S", 60)
+    monkeypatch.setattr(conversation, "REPORT_WITHIN_S", 60)
     agent = start(labels="gpu")
     run = run_of("sh", "-c", "echo hello")
     await master.say(run)

@@ -45,7 +45,7 @@ class Socket:
         self.on_frame(codec.encode(Assign(seq, seen)))
 
 
-class LinkListener:
+class ConversationListener:
     has_news = True
     is_busy = False
 
@@ -69,8 +69,8 @@ class LinkListener:
 
 @pytest.fixture(autouse=True)
 def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(talk_module, "_ANSWER_WITHIN_S", 3600)
-    monkeypatch.setattr(talk_module, "_REPORT_WITHIN_S", 0)
+    monkeypatch.setattr(talk_module, "ANSWER_WITHIN_S", 3600)
+    monkeypatch.setattr(talk_module, "REPORT_WITHIN_S", 0)
 
 
 @pytest.fixture
@@ -79,12 +79,12 @@ async def socket() -> Socket:
 
 
 @pytest.fixture
-async def listener() -> LinkListener:
-    return LinkListener()
+async def listener() -> ConversationListener:
+    return ConversationListener()
 
 
 @pytest.fixture
-async def conversation(socket: Socket, listener: LinkListener) -> AsyncIterator[Conversation]:
+async def conversation(socket: Socket, listener: ConversationListener) -> AsyncIterator[Conversation]:
     conversation = Conversation(socket, listener, "http://master")  # type: ignore[arg-type]
     await conversation.open()
     conversation.begin()
@@ -138,7 +138,7 @@ async def test_what_comes_meanwhile_waits_for_the_answer_and_goes_together(
 async def test_an_answer_is_not_waited_for_forever(
     conversation: Conversation, socket: Socket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(talk_module, "_ANSWER_WITHIN_S", 0.02)
+    monkeypatch.setattr(talk_module, "ANSWER_WITHIN_S", 0.02)
     conversation.speak()
     await rounds()
     conversation.speak()
@@ -183,9 +183,9 @@ async def test_what_goes_wrong_in_a_report_ends_the_connection(conversation: Con
 
 
 async def test_while_more_is_to_be_done_here_results_gather_for_a_moment(
-    conversation: Conversation, socket: Socket, listener: LinkListener, monkeypatch: pytest.MonkeyPatch
+    conversation: Conversation, socket: Socket, listener: ConversationListener, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(talk_module, "_GATHER_S", 3600)
+    monkeypatch.setattr(talk_module, "GATHER_S", 3600)
     listener.is_busy = True
     conversation.speak()
     await rounds()

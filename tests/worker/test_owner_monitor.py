@@ -399,4 +399,4 @@ async def test_where_nobody_can_tell_any_more_no_input_is_counted(
     hand.idle_s = None
     await until(lambda: frozen(master) == [True])
     await until(lambda: not agent.agent.parts.machine.freezing)
-    assert agent.agent.parts.monitor.journal.yielded().count == 0
+    assert agent.agent.parts.monitor.history.yielded().count == 0

@@ -24,10 +24,11 @@ _EPILOG = """Every option can also be set as LOOPLINE_<NAME> in the environment,
 loopline.toml. Exit codes: 0 stopped, 1 something broke, 2 wrong options or settings, 4 refused by the master."""
 
 _GARBAGE = 5000
-"""So many new objects are looked through for garbage, more than some hundred tasks leave: most goes by itself."""
+"""New objects between garbage collections: more than some hundred tasks leave, which mostly free themselves."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the worker and return its exit code."""
     options = vars(_parser().parse_args(arguments))
     level = logging.DEBUG if options.pop("verbose") else logging.INFO
     logging.basicConfig(level=level, format="%(asctime)s %(levelname)-7s %(message)s", stream=sys.stderr)

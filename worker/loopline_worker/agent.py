@@ -60,7 +60,7 @@ async def run(settings: WorkerSettings, data_directory: DataDirectory, on_start:
 
 
 class Agent:
-    """One worker. Tasks keep running while the master is away; their results wait in the journal."""
+    """The agent of one worker. Tasks keep running while the master is away; their results wait in the journal."""
 
     def __init__(
         self, settings: WorkerSettings, data_directory: DataDirectory, http_client: HttpClient, task_group: TaskGroup
@@ -182,10 +182,10 @@ class Agent:
             case do.Log(text, is_warning):
                 log.log(logging.WARNING if is_warning else logging.INFO, "%s", text)
 
-    # What the link asks of its speaker.
+    # What the link asks of its listener.
 
     async def ready(self) -> None:
-        """Wait until it is known what the owner leaves over."""
+        """Wait until it is known how many slots the owner allows."""
         await self._is_ready.wait()
 
     @property

@@ -45,7 +45,7 @@ Post = Callable[[Event], None]
 
 @dataclass(slots=True)
 class Parts:
-    """One agent's. None of them keeps the state of an attempt but the machine, and what is on disk."""
+    """Parts of an agent. Only the machine, and the journal on disk, keep the state of an attempt."""
 
     settings: WorkerSettings
     facts: Facts
@@ -86,8 +86,7 @@ def assemble(
     machine = Machine(own.slots, preferences, settings.grace_s)
     meter, link_quality = Meter(computer), LinkQuality()
     spool = Spool(data_directory.spool, settings.spool_limit_bytes)
-    journal = Journal(data_directory.journal)
-    legacy.take_over(journal, data_directory.inbox, data_directory.spool)
+    journal = _open_journal(data_directory)
     cache = Cache(data_directory.cache, settings.cache_limit_bytes, Downloads(http_client))
     launcher = FunctionLauncher(
         make_launcher(not settings.dedicated, _sandbox(settings, python)), cache, (python.program,)
@@ -130,6 +129,13 @@ def assemble(
         disk=Disk(data_directory, settings.disk_reserve_bytes, lambda: spool.is_full(journal.live_bytes)),
         attempt_log=AttemptLog(),
     )
+
+
+def _open_journal(data_directory: DataDirectory) -> Journal:
+    """Open the journal, with what release 0.1 left in other files."""
+    journal = Journal(data_directory.journal)
+    legacy.take_over(journal, data_directory.inbox, data_directory.spool)
+    return journal
 
 
 def _facts(settings: WorkerSettings, data_directory: DataDirectory, computer: Computer, python: Python) -> Facts:

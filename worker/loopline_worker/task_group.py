@@ -1,4 +1,4 @@
-"""All that the agent does at the same time."""
+"""The task group: everything that the agent does concurrently."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, Self
 
 
 class TaskGroup:
-    """Work done side by side. What fails is the agent's own failure: it ends everything, and is raised at the end."""
+    """Group of asyncio tasks. A failure is the agent's own: it ends all tasks, and is raised at the end."""
 
     def __init__(self) -> None:
         self._group = asyncio.TaskGroup()
@@ -19,7 +19,7 @@ class TaskGroup:
         return self
 
     async def __aexit__(self, *error: Any) -> None:
-        """Whatever still goes on is dropped."""
+        """Cancel whatever still runs."""
         for task in self._tasks:
             task.cancel()
         try:
@@ -28,17 +28,18 @@ class TaskGroup:
             raise failures.exceptions[0] from None
 
     def soon(self, act: Callable[[], None]) -> None:
-        """As soon as the loop comes round."""
+        """Call ``act`` as soon as the loop comes round."""
         asyncio.get_running_loop().call_soon(self.do, act)
 
     def do(self, act: Callable[[], None]) -> None:
-        """For who is called back by others."""
+        """Call ``act``; an error ends the group. For callbacks, whose caller could not handle an error."""
         try:
             act()
         except Exception as error:
             self.start(_fail(error))
 
     def start(self, work: Coroutine[Any, Any, None]) -> None:
+        """Start a task."""
         task = self._group.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)

@@ -30,6 +30,32 @@ INTERPRETER_PAUSE_AFTER_S = 0.1
 INTERPRETER_IDLE_S = 60.0
 """An interpreter without calls is kept for so long: longer than ``SUPERVISOR_IDLE_S``, for it is dearer to start."""
 
+SHORTEST_REPORT_PAUSE_S = 0.05
+"""Reports that only keep the lease leave no sooner after one another, whatever the master asks for."""
+GATHER_S = 0.05
+"""While attempts wait here for a slot, what happens within this time after a Report goes with the next one."""
+ANSWER_WITHIN_S = 0.1
+"""After this long the next Report leaves although the last one is not answered."""
+REPORT_WITHIN_S = 0.5
+"""A Report of a mere start waits this long: often the result comes first, and one frame tells both."""
+
+LOOK_AGAIN_S = 0.02
+"""The idle detector is read so often until a freeze is complete."""
+LOOK_EVERY_S = 0.1
+"""The same while tasks run: the largest part of the time from an input until they are frozen."""
+LOOK_WHILE_FROZEN_S = 0.5
+"""The same while all tasks are frozen: nobody waits for them to be thawed at once."""
+
+CHECK_DUE_EVERY_S = 0.1
+"""The runner asks so often whether a check of limits is due."""
+FIRST_CHECK_S = 0.2
+"""A shorter task is never checked: for a tenth of a second that would be a good part of the cost."""
+CHECK_LIMITS_EVERY_S = 0.5
+"""Limits that the system does not enforce are checked so often."""
+
 assert END_BATCH_S < PREFETCH_S < SLOW_TASK_S < LONGEST_COUNTED_S
 assert LAST_TASK_SHARE * LONGEST_COUNTED_S >= PREFETCH_S
 assert INTERPRETER_PAUSE_AFTER_S < SUPERVISOR_IDLE_S < INTERPRETER_IDLE_S
+assert GATHER_S <= ANSWER_WITHIN_S < REPORT_WITHIN_S
+assert LOOK_AGAIN_S < LOOK_EVERY_S < LOOK_WHILE_FROZEN_S
+assert CHECK_DUE_EVERY_S <= FIRST_CHECK_S <= CHECK_LIMITS_EVERY_S

@@ -1,4 +1,4 @@
-"""One attempt from its Run to its Result: a process tree in a scratch folder, its output captured."""
+"""An attempt from its Run to its Result: a process tree in a scratch folder, its output captured."""
 
 from __future__ import annotations
 
@@ -15,23 +15,24 @@ from loopline_worker.attempts import scratch
 from loopline_worker.attempts.capture import Capture
 from loopline_worker.attempts.limits import Breach
 from loopline_worker.attempts.stopwatch import Stopwatch
-from loopline_worker.attempts.watch import FIRST_LOOK_S, Watch, fills
+from loopline_worker.attempts.watch import Watch, fills
 from loopline_worker.files.outputs import OutputsError
 from loopline_worker.files.staging import StagingError
 from loopline_worker.files.task_files import TaskFiles
 from loopline_worker.functions.results import take
 from loopline_worker.launch.interface import Ended, Job, Launcher, LaunchListener, Prefetching, Tree, Usage
 from loopline_worker.state.spool import Spool
+from loopline_worker.timings import FIRST_CHECK_S
 
 _WHOLE = (Outcome.SUCCEEDED, Outcome.FAILED)
-"""Whose output somebody wants to read; of the others only the beginning is kept."""
+"""Outcomes after which somebody wants to read the output; otherwise only its beginning is kept."""
 
 
 _KILLED_BY_OTHERS = "killed by another program, or by the system for lack of memory"
 
 
 class Attempt:
-    """Ends in exactly one Result, whatever happens."""
+    """An attempt with its process tree. It ends in exactly one Result, whatever happens."""
 
     def __init__(
         self,
@@ -42,8 +43,10 @@ class Attempt:
         limit_bytes: int,
         task_files: TaskFiles | None = None,
     ) -> None:
-        """``spool``: where stdout and stderr go when they are long, each up to ``limit_bytes``, and a function's
-        value when it is; ``task_files``: what it takes and leaves, if anything.
+        """Prepare an attempt; nothing runs yet.
+
+        ``spool`` receives stdout and stderr if they are long, each up to ``limit_bytes``, and a long value of a
+        function. ``task_files`` has the task's inputs and outputs, if there are any.
         """
         self.id = run.attempt
         self.job_name = run.job_name
@@ -78,15 +81,16 @@ class Attempt:
 
     @property
     def is_unwanted(self) -> bool:
-        """It is to end, or was."""
+        """True once the attempt was told to end."""
         return self._verdict is not None
 
     @property
     def held(self) -> Held:
+        """Return the attempt as a Report has it."""
         return Held(self.id, self._ran.elapsed_s, self.usage.cpu_s, self.is_frozen)
 
     def end(self, outcome: Outcome, reason: str = "") -> None:
-        """Kill it, unless it has ended; the first call says what for."""
+        """Kill the attempt unless it has ended. The first call decides the outcome and the reason."""
         self._verdict = self._verdict or (outcome, reason)
         if self._setting_up:
             self._setting_up.cancel()
@@ -96,60 +100,63 @@ class Attempt:
             self._tree.kill()
 
     def freeze(self) -> None:
-        """Stop its whole tree where it stands; that time does not count against its limit."""
+        """Freeze the whole tree. Frozen time does not count against the time limit."""
         self.is_frozen = self._has_stood = True
         self._ran.stop()
         if self._tree:
             self._tree.freeze()
 
     def thaw(self) -> None:
+        """Let a frozen tree go on."""
         self.is_frozen = False
         if self._tree:
             self._ran.start()
             self._tree.thaw()
 
     async def read(self, stream: Stream, offset: int, most_bytes: int) -> bytes:
-        """What it wrote from this byte on, as soon as there is any; empty: it will write no more."""
+        """Return output from this byte on, as soon as there is any; empty at the end of the output."""
         self._is_followed = True
         if self._tree:
             self._tree.follow()
         return await (self._stdout if stream == "stdout" else self._stderr).read(offset, most_bytes)
 
     def is_still(self) -> bool:
-        """Whether nothing of it runs."""
+        """True if no process of it runs."""
         return self._tree is None or self._tree.is_still()
 
     def measure(self) -> None:
+        """Measure what the tree has used until now."""
         if self._tree:
             usage = self._tree.measure()
             self.usage = replace(usage, cpu_s=max(usage.cpu_s, self.usage.cpu_s))
             self._peak_memory_bytes = max(self._peak_memory_bytes, usage.memory_bytes)
 
     def look(self, now: float) -> None:
-        """Whether it keeps its limits, if it is time for that; it is ended where it does not."""
-        if self._tree is None or now < self._began + FIRST_LOOK_S:
+        """Check the limits if a check is due; kill the task if it exceeds one."""
+        if self._tree is None or now < self._began + FIRST_CHECK_S:
             return
         if self._watch is None:
             self._watch = Watch(self._job.limits, self.folder, self._measure_now, self._output_bytes, self._break_off)
         self._watch.look(now)
 
-    # By lines.
+    # With a launcher that prefetches.
 
     def is_for(self, prefetching: Prefetching) -> bool:
-        """Whether these can begin it."""
+        """True if the launcher can start this task at once."""
         return prefetching.takes(self._job)
 
     def begin(self, prefetching: Prefetching, listener: LaunchListener) -> None:
-        """OSError where this computer cannot."""
+        """Start the task at once. Raises OSError if this computer cannot."""
         self._take(prefetching.begin(listener, self.id, self._job, self._stdout, self._stderr))
         self.begins()
 
     def prefetch(self, prefetching: Prefetching, listener: LaunchListener) -> None:
-        """It ``begins`` later."""
+        """Prefetch the task: ``begins()`` is called once it has started."""
         self.is_prefetched = True
         self._take(prefetching.prefetch(listener, self.id, self._job, self._stdout, self._stderr))
 
     def begins(self) -> None:
+        """Start the clock: the task starts now."""
         self.is_prefetched = False
         self._ran = Stopwatch()
         self._began = time.monotonic()
@@ -157,17 +164,17 @@ class Attempt:
             self._ran.limit(self._timeout_s, self._time_out)
 
     def ended(self, ended: Ended) -> Result | None:
-        """None: it takes a while to see what came of it (``conclude``)."""
+        """Return the result; None if finding it takes a while, which is what ``conclude`` is for."""
         self._account(ended)
         if ended.exit_code and ended.folder_is_left:
             return None
         outcome, reason = self._judge(ended)
         return None if self._has_value_file(ended, outcome) else self._result(ended, outcome, reason)
 
-    # What takes a while.
+    # Steps that take a while.
 
     async def execute(self) -> Result:
-        """All of it, or what is left to do of what was begun."""
+        """Run the task from where it stands to its end, and return the result."""
         try:
             ended = Ended(killed=True) if self._verdict and not self._tree else await self._run()
         except OSError as error:
@@ -175,6 +182,7 @@ class Attempt:
         return await self.conclude(ended)
 
     async def conclude(self, ended: Ended) -> Result:
+        """Check for a full scratch folder, collect outputs and value, and return the result."""
         try:
             ended = await self._with_breach(ended)
             outcome, reason = self._judge(ended)
@@ -188,7 +196,7 @@ class Attempt:
         return self._result(ended, outcome, reason, outputs)
 
     def fail(self, error: OSError) -> Result:
-        """This computer cannot run it."""
+        """Return the result of a task that this computer cannot run."""
         self.trouble = self.trouble or f"cannot run a task here: {error}"
         return Result(self.id, Outcome.GIVEN_BACK, reason=self.trouble[:500])
 
@@ -214,7 +222,7 @@ class Attempt:
         )
 
     def _has_value_file(self, ended: Ended, outcome: Outcome) -> bool:
-        """What a function returned or raised was not told with its end."""
+        """True if the return value or error of a function has to be read from its file."""
         return self._job.call is not None and not ended.value and outcome in _WHOLE
 
     async def _take_value(self) -> Output | None:
@@ -222,13 +230,13 @@ class Attempt:
         return await asyncio.to_thread(take, self.folder, file, self._job.limits.value_bytes)
 
     async def clear_up(self) -> None:
-        """Before its scratch folder goes, however it has ended."""
+        """Detach linked inputs before the scratch folder is deleted, however the task has ended."""
         if self._task_files:
             with suppress(StagingError):
                 await self._task_files.take_back()
 
     async def _collect(self, outcome: Outcome, reason: str) -> tuple[Outcome, str, tuple[OutputFile, ...]]:
-        """With the files that a successful task left; without one of them it is none."""
+        """Collect the outputs of a successful task, which fails if one of them is missing."""
         if outcome is not Outcome.SUCCEEDED or self._task_files is None:
             return outcome, reason, ()
         try:
@@ -240,7 +248,7 @@ class Attempt:
     async def _take_back(
         self, outcome: Outcome, reason: str, outputs: tuple[OutputFile, ...]
     ) -> tuple[Outcome, str, tuple[OutputFile, ...]]:
-        """What it was lent; had it not what it should have, its end says nothing."""
+        """Detach linked inputs. If the task altered one, its exit status is not trusted."""
         if outcome in _WHOLE and self._task_files:
             try:
                 await self._task_files.take_back()
@@ -263,7 +271,7 @@ class Attempt:
         return ended
 
     async def _with_breach(self, ended: Ended) -> Ended:
-        """A task may fail of its own accord as soon as it may write no more."""
+        """Return the end with a breach of the scratch limit, if that explains the failure."""
         limit_bytes = self._job.limits.scratch_bytes
         if not (limit_bytes and ended.exit_code and ended.folder_is_left) or ended.breach:
             return ended
@@ -271,7 +279,7 @@ class Attempt:
         return replace(ended, breach=Breach.SCRATCH) if is_full else ended
 
     async def _begin(self) -> Tree | None:
-        """None: it is unwanted by now."""
+        """Start the task; None if it was told to end meanwhile."""
         if not self._job.makes_folder:
             await self._set_up()
         if self._verdict:
@@ -281,7 +289,7 @@ class Attempt:
         return tree
 
     async def _set_up(self) -> None:
-        """Its scratch folder, and its inputs there; it is ended where they cannot be had."""
+        """Make the scratch folder and stage the inputs; end the attempt if one cannot be had."""
         await asyncio.to_thread(scratch.make, self.folder)
         if self._task_files and not self._verdict:
             self._setting_up = asyncio.create_task(self._task_files.stage())
@@ -295,7 +303,7 @@ class Attempt:
                 self.end(error.outcome, str(error))
 
     def _take(self, tree: Tree) -> None:
-        """Whatever it was told before there was one."""
+        """Apply to a new tree whatever the attempt was told before."""
         self._tree = tree
         if self._is_followed:
             tree.follow()
@@ -349,7 +357,7 @@ class Attempt:
         self.end(Outcome.FAILED, f"timed out after {self._timeout_s:g} s")
 
     def _give_up(self, error: OSError) -> None:
-        """Its output cannot be kept: it would run in vain."""
+        """End the attempt because its output cannot be kept: it would run in vain."""
         self.trouble = f"cannot keep its output: {error}"
         self.end(Outcome.GIVEN_BACK, self.trouble)
 

@@ -1,4 +1,4 @@
-"""What a task writes to stdout or stderr: the first bytes kept, the rest counted and dropped."""
+"""Capture of stdout or stderr: the first bytes are kept, the rest is counted and dropped."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _NOTHING = Output()
 
 
 class Capture(asyncio.Protocol):
-    """One stream of one attempt. Short output stays in memory, long output goes to ``file``."""
+    """Stream of an attempt. Short output stays in memory, long output goes to ``file``."""
 
     def __init__(self, file: Callable[[], Path], limit_bytes: int, on_trouble: Callable[[OSError], None]) -> None:
         self._path = file
@@ -38,11 +38,11 @@ class Capture(asyncio.Protocol):
 
     @property
     def size_bytes(self) -> int:
-        """All that was written so far, dropped or not."""
+        """Return the bytes written so far, dropped ones included."""
         return self._size_bytes
 
     async def open(self) -> int:
-        """The end of a pipe to write to, which is fed from then on: for the caller to close its own copy of."""
+        """Open a pipe and return its end for writing, of which the caller closes its own copy."""
         read, write = os.pipe()
         self.is_piped = True
         loop = asyncio.get_running_loop()
@@ -53,13 +53,16 @@ class Capture(asyncio.Protocol):
         return write
 
     def data_received(self, data: bytes) -> None:
+        """Take in what came through the pipe."""
         self.feed(data)
 
     def connection_lost(self, exc: Exception | None) -> None:
+        """Note the end of the pipe."""
         self._is_at_end = True
         self._tell()
 
     def feed(self, data: bytes) -> None:
+        """Take in a piece of output; a disk error is reported to ``on_trouble``."""
         self._size_bytes += len(data)
         kept = data[: self._limit_bytes - self._kept_bytes]
         try:
@@ -69,7 +72,7 @@ class Capture(asyncio.Protocol):
             self._on_trouble(error)
 
     async def read(self, offset: int, most_bytes: int) -> bytes:
-        """What was kept from this byte on, as soon as there is any; empty: this is the end."""
+        """Return kept bytes from this offset on, as soon as there are any; empty at the end."""
         while offset >= self._kept_bytes and not self._is_at_end:
             await self._hear()
         if offset < len(self._head):
@@ -77,7 +80,7 @@ class Capture(asyncio.Protocol):
         return await asyncio.to_thread(_read, self._path(), offset, most_bytes) if offset < self._kept_bytes else b""
 
     async def drain(self) -> None:
-        """No more is written: to the end of the pipe, near once the whole tree is dead."""
+        """Read on to the end of the pipe, which is near once the whole tree is dead."""
         with suppress(TimeoutError):
             async with asyncio.timeout(_DRAIN_S):
                 while not self._is_at_end:
@@ -86,7 +89,7 @@ class Capture(asyncio.Protocol):
             self._transport.close()
 
     def finish(self, whole: bool) -> Output:
-        """What was written; only the beginning of it where nobody needs the ``whole``. OSError: it is not on disk."""
+        """Return the output, all of it if ``whole``, otherwise its beginning. Raises OSError if it is not on disk."""
         self._is_at_end = True
         self._on_trouble = _ignore  # whose it was goes at once, not with the next collection
         self._tell()
@@ -133,7 +136,7 @@ def _read(file: Path, offset: int, most_bytes: int) -> bytes:
 
 
 def _pump(read: int, capture: Capture, loop: asyncio.AbstractEventLoop) -> None:
-    """A pipe's reader in a thread of its own."""
+    """Read a pipe in a thread of its own."""
     with os.fdopen(read, "rb", 0) as pipe:
         while data := pipe.read(_PART_BYTES):
             loop.call_soon_threadsafe(capture.data_received, data)

@@ -1,4 +1,4 @@
-"""What a task may take of this computer, and the words for having taken more."""
+"""Limits of a task on this computer, and the messages for exceeding them."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ if TYPE_CHECKING:
     from loopline_worker.settings import WorkerSettings
 
 _LARGEST_SHARE = 0.75
-"""Of the memory, for tasks whose jobs ask for none: the rest is the owner's."""
+"""Share of the memory for tasks whose jobs request none: the rest is the owner's."""
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Of one attempt; None: none."""
+    """Limits of an attempt; None: unlimited."""
 
     memory_bytes: int | None = None
     processes: int | None = None  # threads included where the kernel counts them
@@ -28,7 +28,7 @@ class Limits:
     value_bytes: int | None = None  # what a function returns; of more only the beginning is kept
 
     def words(self, breach: Breach) -> str:
-        """Why it is stopped, naming the limit and where it is set."""
+        """Return why the task is stopped, naming the limit and where it is set."""
         if breach is Breach.MEMORY:
             whose = "requires.memory_bytes of its job"
             if not self.asks_for_memory:
@@ -45,7 +45,7 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Quota:
-    """What this computer allows each attempt."""
+    """Quota that this computer allows each attempt."""
 
     memory_bytes: int | None = None  # of the whole computer
     slots: int = 1
@@ -56,7 +56,7 @@ class Quota:
     value_bytes: int | None = None
 
     def limits(self, memory_bytes: int | None, slots: int) -> Limits:
-        """Of one that asks for so much, in so many slots."""
+        """Return the limits of an attempt that requests so much memory and so many slots."""
         return Limits(
             memory_bytes or self.task_memory_bytes or self._share(slots),
             self.processes,
@@ -74,6 +74,7 @@ class Quota:
 
 
 def quota_of(settings: WorkerSettings, facts: Facts) -> Quota:
+    """Return the quota that the settings ask for."""
     return Quota(
         facts.memory_bytes,
         facts.slots,

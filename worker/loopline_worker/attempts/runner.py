@@ -1,4 +1,4 @@
-"""The processes of all attempts that are in hand here: starts them, measures them, ends them."""
+"""The runner of processes: starts, measures and ends the processes of all attempts in hand."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from loopline_shared.protocol.messages import Run
 from loopline_worker.attempts import scratch
 from loopline_worker.attempts.attempt import Attempt
 from loopline_worker.attempts.limits import Quota
-from loopline_worker.attempts.watch import LOOK_AROUND_S
 from loopline_worker.core.events import AttemptEnded, Cleared, Event, Followed, Retracted, Returned
 from loopline_worker.files.task_files import AttemptFiles
 from loopline_worker.functions.call import call_of, room_of
 from loopline_worker.launch.interface import Ended, Job, Launcher, Prefetching
 from loopline_worker.state.spool import Spool
 from loopline_worker.task_group import TaskGroup
+from loopline_worker.timings import CHECK_DUE_EVERY_S
 
 log = logging.getLogger(__name__)
 
@@ -29,10 +29,10 @@ _KEPT = 64
 
 
 class Runner:
-    """A handle for each attempt, by its id. Each Run comes to exactly one Result, posted with Ended.
+    """Keeps a handle for each attempt, by its id. Each Run leads to exactly one Result, posted with AttemptEnded.
 
-    In what state an attempt is, the machine decides (core/machine.py). Here is done what it says, and posted what
-    happens to processes.
+    The machine (core/machine.py) decides the state of an attempt. The runner does what the machine says, and posts
+    what happens to processes.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class Runner:
         self._past_cpu_s = 0.0
 
     def start(self, run: Run) -> None:
-        """Run it now."""
+        """Start an attempt now."""
         attempt = self._attempts[run.attempt] = self._attempt(run)
         if self._closed:
             attempt.end(Outcome.GIVEN_BACK, self._closed)
@@ -79,11 +79,11 @@ class Runner:
             self._look_around()
 
     def room(self) -> int:
-        """Return how many may be prefetched now, beside those that are."""
+        """Return how many more attempts may be prefetched now."""
         return self._prefetching.room() if self._prefetching else 0
 
     def prefetch(self, run: Run) -> None:
-        """Have it begin in the slot of another, once that has ended; only where there is room."""
+        """Prefetch an attempt, to start in the slot of another one that ends; only if there is ``room()``."""
         assert self._prefetching
         attempt = self._attempts[run.attempt] = self._attempt(run)
         try:
@@ -92,7 +92,7 @@ class Runner:
             self.returned([run.attempt])
 
     def retract(self) -> None:
-        """Have nothing begin any more that was prefetched: it is returned."""
+        """Retract all prefetched attempts: those that have not started are returned."""
         if self._prefetching:
             self._prefetching.retract()
         self._post(Retracted())
@@ -115,26 +115,27 @@ class Runner:
             makes_folder=not has_files,
         )
         task_files = self._attempt_files.files_of(run, Path(folder)) if self._attempt_files and has_files else None
-        return Attempt(run, job, self._launcher, self._spool, self._output_limit_bytes, task_files)
+        return Attempt(run, job, self._launcher, self._spool, self._output_limit_bytes, task_files=task_files)
 
     def cancel(self, attempt: AttemptId, outcome: Outcome = Outcome.CANCELLED, reason: str = "") -> None:
-        """Kill it, unless it has ended by itself."""
+        """Kill an attempt, unless it has ended by itself."""
         if attempt in self._attempts:
             self._attempts[attempt].end(outcome, reason)
 
     def freeze(self, attempt: AttemptId) -> bool:
-        """Have it stand still, until it is thawed or ended; whether it already does."""
+        """Freeze an attempt until it is thawed or ended. Return True if nothing of it moves already."""
         if attempt not in self._attempts:
             return True
         self._attempts[attempt].freeze()
         return self._attempts[attempt].is_still()
 
     def thaw(self, attempt: AttemptId) -> None:
+        """Let a frozen attempt go on."""
         if attempt in self._attempts:
             self._attempts[attempt].thaw()
 
     async def read(self, attempt: AttemptId, stream: Stream, offset: int, most_bytes: int) -> bytes:
-        """What it wrote from this byte on, as soon as there is any; empty: it will write no more, or is not here."""
+        """Return output from this byte on, as soon as there is any; empty at its end or if it is unknown."""
         if attempt not in self._attempts:
             return b""
         return await self._attempts[attempt].read(stream, offset, most_bytes)
@@ -144,17 +145,18 @@ class Runner:
         return [(attempt.job_name, attempt.held) for attempt in self._begun()]
 
     def held(self, attempt: AttemptId) -> Held:
+        """Return an attempt as a Report has it."""
         return self._attempts[attempt].held if attempt in self._attempts else Held(attempt)
 
     def measure(self) -> float:
-        """Measure what runs; CPU seconds that all attempts have taken since the beginning."""
+        """Measure what runs. Return the CPU seconds of all attempts since the agent started."""
         begun = self._begun()
         for attempt in begun:
             attempt.measure()
         return self._past_cpu_s + sum(attempt.usage.cpu_s for attempt in begun)
 
     async def close(self, reason: str) -> None:
-        """Give back all that runs, and all that may still come; until every result is handed over."""
+        """Give back all that runs and all that still comes, and wait until every result is posted."""
         self._closed = reason
         for attempt in self._begun():
             attempt.end(Outcome.GIVEN_BACK, reason)
@@ -166,26 +168,30 @@ class Runner:
         return [attempt for attempt in self._attempts.values() if not attempt.is_prefetched]
 
     def _look_around(self) -> None:
-        """After limits that are broken, as long as anything is in hand."""
+        """Check limits again and again, as long as anything is in hand."""
         now = time.monotonic()
         for attempt in list(self._attempts.values()):
             attempt.look(now)
         self._looking = None
         if self._attempts:
-            self._looking = asyncio.get_running_loop().call_later(LOOK_AROUND_S, self._look_around)
+            self._looking = asyncio.get_running_loop().call_later(CHECK_DUE_EVERY_S, self._look_around)
 
-    # What lines tell. What goes wrong here is the agent's own failure, as everywhere.
+    # LaunchListener. An error in here is the agent's own failure, as everywhere.
 
     def begins(self, name: AttemptId, before: AttemptId) -> None:
+        """Note that a prefetched attempt has started in the slot of another."""
         self._task_group.do(partial(self._begins, name, before))
 
     def ended(self, name: AttemptId, ended: Ended) -> None:
+        """Find the result of an attempt of which nothing runs any more."""
         self._task_group.do(partial(self._ended, name, ended))
 
     def returned(self, names: Sequence[AttemptId]) -> None:
+        """Note that these prefetched attempts will not start by themselves."""
         self._task_group.do(partial(self._returned, names))
 
     def waits(self, name: AttemptId) -> None:
+        """See an attempt through to its end, because that takes a while."""
         self._task_group.start(self._see_through(self._attempts[name]))
 
     def _begins(self, name: AttemptId, before: AttemptId) -> None:
@@ -199,7 +205,7 @@ class Runner:
 
     def _ended(self, name: AttemptId, ended: Ended) -> None:
         attempt = self._attempts[name]
-        if attempt.is_prefetched:  # its guard was lost before it said that it had begun
+        if attempt.is_prefetched:  # its supervisor was lost before it reported the start
             attempt.begins()
         result = attempt.ended(ended)
         if result and not attempt.folder_is_left:

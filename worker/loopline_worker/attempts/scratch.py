@@ -1,4 +1,4 @@
-"""The private folder of one attempt, and the environment that its task is given there."""
+"""The private folder of an attempt, and the environment of its task there."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ _INHERITED_ON_WINDOWS = ("SYSTEMROOT", "SYSTEMDRIVE", "COMSPEC", "PATHEXT", "WIN
 
 
 def make(folder: Path) -> None:
-    """An empty folder for one attempt. OSError where there is no room."""
+    """Make an empty folder for an attempt. Raises OSError if the disk is full."""
     remove(folder)
     temporary(folder).mkdir(parents=True)
 
 
 def remove(folder: Path) -> None:
-    """With all that is in it; what cannot be removed is left to the next agent's sweep."""
+    """Remove a folder with all its content; the next agent's sweep removes what is left."""
     try:
         _remove(folder)
     except RecursionError:  # a task may nest its folders deeper than Python goes
@@ -48,12 +48,13 @@ def _remove(folder: Path) -> None:
 
 
 def remove_empty(folder: Path) -> None:
+    """Remove a folder if it is empty."""
     with suppress(OSError):  # there is still something in it
         folder.rmdir()
 
 
 class TaskEnvironment:
-    """All that a task finds in its environment; what its job asked for comes before ours, our names after it.
+    """Environment of a task. The job's variables override inherited ones; the names below override the job's.
 
     ==================== ==========================================================================
     PATH, LANG, LC_*, TZ as the agent has them (and what Windows cannot do without)
@@ -75,14 +76,14 @@ class TaskEnvironment:
 
     @property
     def inherited(self) -> dict[str, str]:
-        """What all have in common."""
+        """Return the variables that all tasks inherit from the agent."""
         if not self._inherited:
             names = _INHERITED + (_INHERITED_ON_WINDOWS if sys.platform == "win32" else ())
             self._inherited = {name: os.environ[name] for name in names if name in os.environ}
         return self._inherited
 
     def own(self, run: Run, home: str) -> dict[str, str]:
-        """What comes over that and its job's own, in this scratch folder: no other task has the same."""
+        """Return the variables of this task alone, for the scratch folder ``home``."""
         attempt, for_files = run.attempt, f"{home}{os.sep}{TEMPORARY}"
         places = {"HOME": home, "TMPDIR": for_files, "TEMP": for_files, "TMP": for_files}
         if run.environment:
@@ -101,5 +102,5 @@ class TaskEnvironment:
 
 
 def temporary(folder: Path) -> Path:
-    """Of what lies there nothing is brought home."""
+    """Return the folder for temporary files, which is never searched for outputs."""
     return folder / TEMPORARY

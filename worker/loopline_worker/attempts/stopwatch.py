@@ -1,4 +1,4 @@
-"""How long an attempt has run, and when its time is up: time that it stands frozen does not count."""
+"""Stopwatch of an attempt, with an alarm at its time limit: frozen time does not count."""
 
 from __future__ import annotations
 
@@ -19,18 +19,21 @@ class Stopwatch:
 
     @property
     def elapsed_s(self) -> float:
+        """Return the time counted until now."""
         return self._counted_s + (0.0 if self._since is None else time.monotonic() - self._since)
 
     def limit(self, limit_s: float | None, on_end: Callable[[], None]) -> None:
+        """Call ``on_end`` once so much time is counted; None: never."""
         self._limit_s, self._on_end = limit_s, on_end
         self._set_alarm()
 
     def stop(self) -> None:
-        """Stand still until it is started again."""
+        """Stop counting until ``start()``."""
         self._counted_s, self._since = self.elapsed_s, None
         self._set_alarm()
 
     def start(self) -> None:
+        """Count on."""
         if self._since is None:
             self._since = time.monotonic()
         self._set_alarm()

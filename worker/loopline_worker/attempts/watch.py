@@ -1,6 +1,6 @@
-"""Keeps an eye on a running attempt: whether it is over a limit that the system does not keep for us.
+"""Watch over a running attempt: finds limits that it exceeds and that the system does not enforce.
 
-All of them are looked at by one timer, the runner's.
+One timer, the runner's, serves all attempts.
 """
 
 from __future__ import annotations
@@ -13,12 +13,8 @@ from pathlib import Path
 
 from loopline_worker.attempts.limits import Breach, Limits
 from loopline_worker.launch.interface import Usage
+from loopline_worker.timings import CHECK_LIMITS_EVERY_S
 
-_LOOK_EVERY_S = 0.5
-FIRST_LOOK_S = 0.2
-"""What is over by then is not looked at: of a task of a tenth of a second that would be a good part of the cost."""
-LOOK_AROUND_S = 0.1
-"""How often somebody has to ask whether it is time for a look."""
 _DISK_SHARE = 50
 """Time between two looks at the disk, as a multiple of what a look takes."""
 _DISK_GAP_S = 30.0
@@ -28,7 +24,7 @@ _ENTRY_BYTES = 4096
 
 
 class Watch:
-    """``measure`` and ``output_bytes`` say how things are now; ``on_breach`` ends the attempt."""
+    """Checks the limits of an attempt by ``measure`` and ``output_bytes``; ``on_breach`` ends the attempt."""
 
     def __init__(
         self,
@@ -48,16 +44,17 @@ class Watch:
         self._looking: asyncio.Future[None] | None = None
 
     def look(self, now: float) -> None:
-        """If it is time, by ``time.monotonic``; what takes long is done aside."""
+        """Check the limits if a check is due (``now`` by ``time.monotonic``); the disk is read in a thread."""
         if now < self._next_look:
             return
-        self._next_look = now + _LOOK_EVERY_S
+        self._next_look = now + CHECK_LIMITS_EVERY_S
         if breach := self._look():
             self._on_breach(breach)
         elif self._looking is None or self._looking.done():
             self._looking = asyncio.ensure_future(self._tell_of_disk())
 
     def stop(self) -> None:
+        """Stop reading the disk."""
         if self._looking:
             self._looking.cancel()
 
@@ -86,8 +83,9 @@ class Watch:
 
 
 def fills(folder: Path, limit_bytes: int) -> bool:
-    """Whether the files and folders in a folder take so much of the disk, or are too deep for anybody to tell; what
-    it may not read does not count.
+    """True if a folder's content takes so much of the disk, or is nested too deeply to be measured.
+
+    Folders that the agent may not read do not count.
     """
     try:
         return _fills(folder, limit_bytes)

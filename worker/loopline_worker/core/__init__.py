@@ -1,1 +1,1 @@
-"""The decisions of a worker, pure: no I/O, no clock, no randomness."""
+"""The decisions of a worker, free of I/O, clocks and randomness."""

@@ -1,4 +1,4 @@
-"""Who begins, who is prefetched, and who is given back because it would wait here for long."""
+"""Admission of attempts: which start, which are prefetched, which are given back because they would wait for long."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from loopline_worker.core.transitions import State
 
 
 class Admission:
-    """Serves the queue of a worker. It keeps nothing but where a retract stands."""
+    """Serves the queue of a worker. Its only state is that of a retract."""
 
     def __init__(self, attempts: Attempts) -> None:
         self._attempts = attempts
@@ -29,9 +29,9 @@ class Admission:
         self._is_retracting, self.has_retracted = False, True
 
     def serve(self, allowed: int, pause_reason: str, why: str, room: int, steps: Instructions) -> None:
-        """Let begin what fits in the slots that are ``allowed``, and prefetch for as many as there is ``room``.
+        """Start what fits in the ``allowed`` slots, and prefetch as many attempts as there is ``room`` for.
 
-        ``hindrance``: why nothing may begin; ``why``: why no more slots are allowed.
+        ``pause_reason``: why nothing may start; ``why``: why no more slots are allowed.
         """
         if pause_reason:
             self.retract(steps)

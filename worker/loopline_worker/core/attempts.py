@@ -15,7 +15,7 @@ from loopline_worker.core.transitions import TRANSITIONS, State
 
 @dataclass(slots=True, eq=False)
 class AttemptRecord:
-    """One attempt, from the Assign that brought it until the master has its result."""
+    """Record of an attempt, from the Assign that brought it until the master has its result."""
 
     id: AttemptId
     state: State

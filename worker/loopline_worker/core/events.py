@@ -84,7 +84,7 @@ class Cleared:
 
 @dataclass(frozen=True, slots=True)
 class WriteFailed:
-    """The disk did not take the last entry of the journal; its results are not safe."""
+    """The last entry could not be written to the journal. Its results may be lost in a crash."""
 
     results: Sequence[AttemptId]
     trouble: str
@@ -99,7 +99,7 @@ class Delivered:
 
 @dataclass(frozen=True, slots=True)
 class OwnerObserved:
-    """The owner's desk and the load of the computer were looked at."""
+    """The idle detector and the load of the computer were read."""
 
     signs: Signs
     input_at: float  # when the last input took place, by the clock of ``now``

@@ -21,14 +21,14 @@ class Hours:
 
     @classmethod
     def parse(cls, text: str) -> Hours:
-        """ValueError says what was expected. A span that ends before it begins ends on the next day."""
+        """Parse hours. A span that ends before it begins ends on the next day. Raises ValueError for other words."""
         entries = [entry.strip() for entry in text.lower().split(",") if entry.strip()]
         if text.strip() and not entries:
             raise ValueError(f"{_EXPECTED}, got {text!r}")
         return cls(text.strip(), tuple(span for entry in entries for span in _spans(entry)))
 
     def include(self, weekday: int, minute: int) -> bool:
-        """``weekday`` from 0, Monday; ``minute`` of that day."""
+        """True if tasks may run at this minute of this day; ``weekday`` 0 is Monday."""
         moment = weekday * _DAY_MIN + minute
         return not self.spans or any(
             start <= moment < end or start <= moment + _WEEK_MIN < end for start, end in self.spans

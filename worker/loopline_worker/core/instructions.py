@@ -10,7 +10,7 @@ from loopline_shared.protocol.messages import Assign, Run
 
 
 class Urgency(IntEnum):
-    """How soon a Report is due."""
+    """Urgency of the next Report."""
 
     NOT = 0
     SOON = 1  # the master does not know all yet; often a result comes first, and one Report tells both
@@ -19,14 +19,14 @@ class Urgency(IntEnum):
 
 @dataclass(slots=True)  # not frozen, as below: made for every step or for every task
 class Start:
-    """Run it, in slots of its own."""
+    """Start an attempt, in slots of its own."""
 
     run: Run
 
 
 @dataclass(slots=True)
 class Prefetch:
-    """Hand it to a supervisor, to begin in the slot of a task that ends."""
+    """Hand an attempt to a supervisor, to start in the slot of a task that ends."""
 
     run: Run
 
@@ -38,21 +38,21 @@ class Retract:
 
 @dataclass(frozen=True, slots=True)
 class Freeze:
-    """Stop its processes; post Stilled as soon as none moves."""
+    """Stop the processes of an attempt; post FreezeCompleted as soon as none moves."""
 
     attempt: AttemptId
 
 
 @dataclass(frozen=True, slots=True)
 class Thaw:
-    """Let its processes go on."""
+    """Let the processes of an attempt go on."""
 
     attempt: AttemptId
 
 
 @dataclass(frozen=True, slots=True)
 class Kill:
-    """End it, unless it has ended by itself."""
+    """End an attempt, unless it has ended by itself."""
 
     attempt: AttemptId
     outcome: Outcome
@@ -68,7 +68,7 @@ class Deliver:
 
 @dataclass(frozen=True, slots=True)
 class LogStart:
-    """Log that it began in the slot of another."""
+    """Log that an attempt started in the slot of another."""
 
     run: Run
 
@@ -96,7 +96,7 @@ Instruction = Start | Prefetch | Retract | Freeze | Thaw | Kill | Deliver | LogS
 
 @dataclass(slots=True)
 class Entry:
-    """What to write to the journal, in one piece."""
+    """Entry of the journal, written in one piece."""
 
     results: list[Result] = field(default_factory=list)
     over: list[AttemptId] = field(default_factory=list)  # the master has their results: they leave the disk

@@ -26,10 +26,10 @@ prefetched when all was Retracted has begun, as will be told.
 given elsewhere what has not begun. None of it begins until an Assign answers a Report of this session: the master has
 then seen what waits here, and would have cancelled it.
 
-*The owner rule* (owner.py). Each look at the owner's desk leads to a consent: so many slots' worth of tasks may run.
-The oldest attempts keep running, the others are frozen, and given back after the grace time. While anything stands
-frozen, memory is short, no slot is allowed, or this computer has an obstacle, nothing begins, and what waits is given
-back: it would wait here for long.
+*The owner rule* (owner.py). Each reading of the idle detector leads to a decision: so many slots' worth of tasks
+may run. The oldest attempts keep running, the others are frozen, and given back after the grace time. While anything
+stands frozen, memory is short, no slot is allowed, or this computer has an obstacle, nothing begins, and what waits
+is given back: it would wait here for long.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ _DEDICATED = OwnerPreferences(Policy.ALWAYS, on_battery=True)
 
 
 class Machine:
-    """One worker's attempts, its owner, and what its master knows."""
+    """Machine of a worker: its attempts, its owner, and what its master knows."""
 
     def __init__(self, slots: int = MAX_ID, preferences: OwnerPreferences = _DEDICATED, grace_s: float = 0.0) -> None:
         """``slots``: the most that may ever be taken up; ``grace_s``: for so long what is frozen may come back."""
@@ -132,32 +132,32 @@ class Machine:
 
     @property
     def is_in_use(self) -> bool:
-        """True if somebody is at the desk, or nobody can tell; never where nobody asks."""
+        """True if somebody uses the computer or that is unknown; False if the owner policy does not ask."""
         return self._owner.is_there
 
     @property
     def freezing(self) -> int:
-        """How many attempts were told to stand still, and may move."""
+        """Return the number of attempts that were told to freeze and may still move."""
         return self._owner.freezing
 
     @property
     def decision(self) -> Decision:
-        """What the owner allows."""
+        """Return what the owner policy allows now."""
         return self._owner.decision
 
     @property
     def slots_offered(self) -> int:
-        """How many slots the master may use."""
+        """Return the number of slots that the master may use."""
         return 0 if self._obstacle else self._owner.slots_allowed
 
     @property
     def trouble(self) -> str:
-        """What this computer could not do; empty once files can be written again."""
+        """Return what this computer failed to do; empty once files can be written again."""
         return self._trouble
 
     @property
     def pause_reason(self) -> str:
-        """Why nothing begins, and what waits would wait for long; empty if it would not."""
+        """Return why nothing starts and what waits would wait for long; empty if attempts may start."""
         return self._obstacle or self._owner.pause_reason
 
     # The link.
@@ -312,7 +312,7 @@ class Machine:
             self._steps.todo.append(Deliver(result))
 
     def _write_failed(self, event: on.WriteFailed, now: float) -> None:
-        """Keep results here that are not on disk, and offer no slots until files can be written again."""
+        """Deliver the entry's results again, and offer no slots until files can be written."""
         for attempt_id in event.results:
             attempt = self.attempts.unsent.get(attempt_id)
             if attempt and attempt.result:

@@ -1,4 +1,4 @@
-"""The owner rule: what the owner allows now, and the freezing that is under way for it."""
+"""The owner rule: what the owner policy allows now, and the freezing that follows from it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from loopline_worker.core.transitions import State
 
 @dataclass(slots=True)
 class _Freezing:
-    """Attempts that were told to stand still, until the last of them does."""
+    """Attempts that were told to freeze, until the last of them has."""
 
     moving: dict[AttemptId, None]
     since: float  # the input, or else when it was decided
@@ -39,18 +39,18 @@ class Owner:
 
     @property
     def freezing(self) -> int:
-        """How many attempts were told to stand still, and may move."""
+        """Return the number of attempts that were told to freeze and may still move."""
         return len(self._freezing.moving) if self._freezing else 0
 
     @property
     def slots_allowed(self) -> int:
-        """For how many slots the owner leaves room: while memory is short, what ends is not replaced."""
+        """Return the slots that may be used: while memory is short, what ends is not replaced."""
         slots = self.decision.slots
         return min(slots, self._slots_in_hand()) if self.decision.short_of_memory else slots
 
     @property
     def pause_reason(self) -> str:
-        """Why what waits here would wait for long; empty if it would not."""
+        """Return why what waits here would wait for long; empty if attempts may start."""
         if self._attempts.frozen or self.decision.short_of_memory or not self.decision.slots:
             return self.decision.why or "what runs here stands still"
         return ""
@@ -82,7 +82,7 @@ class Owner:
     def review(
         self, now: float, todo: list[Instruction], since: float | None = None, *, after_input: bool = False
     ) -> bool:
-        """Hold what runs against the consent."""
+        """Freeze, thaw and give back what the decision asks for."""
         steps = self._order.steps(self._attempts.oldest_first(), self.decision, now)
         if not steps:
             return False

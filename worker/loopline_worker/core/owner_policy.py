@@ -1,6 +1,6 @@
-"""What the owner of the computer allows right now, and why not more: the owner's terms held against what is seen.
+"""The owner policy: how many slots tasks may use now, and why no more, by the owner's preferences and what is seen.
 
-Pure: everything it goes by is an argument. Whatever is not known for certain counts for the owner.
+Pure: everything that it goes by is an argument. Whatever is not known for certain counts for the owner.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class Policy(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class OwnerPreferences:
-    """What the owner has settled beforehand."""
+    """Preferences that the owner has set."""
 
     policy: Policy = Policy.WHEN_IDLE
     idle_s: float = 180.0  # without input, before nobody counts as being there
@@ -37,7 +37,7 @@ class OwnerPreferences:
 
 @dataclass(frozen=True, slots=True)
 class Signs:
-    """What is seen of the computer and its owner."""
+    """Signs of the owner and of the computer's load, as last read."""
 
     cores: float
     spare_cpu: float
@@ -51,7 +51,7 @@ class Signs:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """How many slots' worth of tasks may be at work, and why no more."""
+    """Decision of the owner policy: slots' worth of tasks that may run, and why no more."""
 
     slots: int
     why: str = ""
@@ -64,12 +64,12 @@ _UNKNOWN = "nobody can tell whether somebody is using this computer (`loopline d
 
 
 def is_there(preferences: OwnerPreferences, signs: Signs) -> bool:
-    """Whether somebody is at the desk, as far as these terms ask."""
+    """True if somebody uses the computer, as far as these preferences ask."""
     return preferences.asks_who_is_there and (signs.idle_s or 0.0) < preferences.idle_s
 
 
 def decide(preferences: OwnerPreferences, signs: Signs, most: int, before: int) -> Decision:
-    """Of ``most`` slots, where ``before`` were allowed until now."""
+    """Decide how many of ``most`` slots may be used, after ``before`` until now."""
     if signs.paused:
         return Decision(0, f"paused by the owner {signs.paused}", at_once=True)
     if obstacle := _obstacle(preferences, signs):

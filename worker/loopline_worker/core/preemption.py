@@ -20,7 +20,7 @@ _MEMORY_PAUSE_S = 5.0
 
 @dataclass(slots=True)
 class Steps:
-    """What to do now, to the oldest first. What is given back is in no other list."""
+    """Steps to take now, the oldest attempt first. An attempt that is given back is in no other list."""
 
     freeze: list[AttemptRecord]
     thaw: list[AttemptRecord]
@@ -31,14 +31,14 @@ class Steps:
 
 
 class PreemptionOrder:
-    """Holds what runs against the owner's consent; ``now`` only ever grows."""
+    """Finds the steps that make what runs fit the decision of the owner policy; ``now`` never decreases."""
 
     def __init__(self, grace_s: float) -> None:
         self._grace_s = grace_s
         self._relieved_at = float("-inf")  # when one was last given back for want of memory
 
     def steps(self, oldest_first: Sequence[AttemptRecord], decision: Decision, now: float) -> Steps:
-        """Return what the consent asks for."""
+        """Return the steps that the decision asks for."""
         if not oldest_first:
             return Steps([], [], [])
         fits = _fitting(oldest_first, decision.slots)

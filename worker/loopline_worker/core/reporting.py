@@ -1,4 +1,4 @@
-"""What the next Report says of attempts."""
+"""Attempts as the next Report has them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How many slots the owner's own programs leave to tasks: fewer as they need more, with some inertia. Pure."""
+"""The spare-core limit: slots that the owner's own programs leave to tasks, with some inertia. Pure."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ The two differ by more than a smoothed spare CPU swings, so that slots do not co
 
 
 def fit(slots: int, spare_cpu: float, most: int, cores_per_slot: float = 1.0) -> int:
-    """The slots to offer from now on, where ``slots`` were offered until now; ``most`` at most."""
+    """Return the slots to offer from now on, at most ``most``, after ``slots`` until now."""
     room = max(0.0, spare_cpu) / cores_per_slot
     kept, reached = math.floor(room + KEEP), math.floor(room + GROW)
     return min(most, max(min(slots, kept), reached))
 
 
 def cores_per_slot(cores: float, most: int) -> float:
-    """A slot is a core, unless the computer was told to offer more slots than it has cores."""
+    """Return 1, or less if the computer was told to offer more slots than it has cores."""
     return min(1.0, cores / most)

@@ -1,4 +1,4 @@
-"""The link to the master: opened again whenever it is lost, forever."""
+"""The connection to the master, which is opened again whenever it is lost."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import NoReturn
 
 from loopline_shared.errors import LooplineError, ProtocolError
 from loopline_shared.protocol.messages import MAX_FRAME_BYTES
-from loopline_worker.link.conversation import Conversation, LinkListener
+from loopline_worker.link.conversation import Conversation, ConversationListener
 from loopline_worker.link.http_client import HttpClient
 from loopline_worker.link.websocket import LostError, RejectedError, WebSocket
 
@@ -23,9 +23,9 @@ _CLOSE_WITHIN_S = 1.0
 
 
 class Link:
-    """One connection at a time. A refusal ends it only where the master has never yet let this agent in."""
+    """Link to the master. A refusal ends it only if the master has never accepted this agent."""
 
-    def __init__(self, http_client: HttpClient, listener: LinkListener) -> None:
+    def __init__(self, http_client: HttpClient, listener: ConversationListener) -> None:
         self._http_client = http_client
         self._listener = listener
         self._conversation: Conversation | None = None
@@ -37,32 +37,33 @@ class Link:
 
     @property
     def is_open(self) -> bool:
+        """True while the connection stands and the master has welcomed this agent."""
         return self._conversation is not None
 
     @property
     def has_been_silent(self) -> bool:
-        """For so long that the master may have given elsewhere what it had sent here."""
+        """True if the master was silent for a lease: it may have given to others what it sent here."""
         return (
             time.monotonic() - (self._conversation.heard_at if self._conversation else self._heard_at) > self._lease_s
         )
 
     def speak(self) -> None:
-        """A Report is due at once."""
+        """Send a Report with all that happens before the loop comes round."""
         if self._conversation:
             self._conversation.speak()
 
     def speak_now(self) -> None:
-        """One is due, and nothing more happens before the loop comes round."""
+        """Send a Report now, because all that happened together has been taken in."""
         if self._conversation:
             self._conversation.speak_now()
 
     def speak_soon(self) -> None:
-        """A Report is due, unless one goes anyhow."""
+        """Send a Report soon, unless one leaves before."""
         if self._conversation:
             self._conversation.speak_soon()
 
     async def keep(self) -> NoReturn:
-        """Stay connected; LooplineError where the first connection is refused."""
+        """Stay connected. Raises LooplineError if the first connection is refused."""
         while True:
             try:
                 await self._connect_once()
@@ -111,14 +112,14 @@ class Link:
             await socket.close(_CLOSE_WITHIN_S)
 
     def _not_a_master(self, answer: RejectedError) -> str:
-        """It is not gone after to another address: that would be told our token."""
+        """Return the message for a server that is no master. A redirect is not followed: it would get our token."""
         said = f"{self._http_client.master} answered HTTP {answer.status}"
         if answer.location:
             return f"{said}, go to {answer.location[:200]!r}: if the master is there, name that address"
         return f"{said}: is it a Loopline master?"
 
     def _complain(self, reason: str, pause_s: float) -> None:
-        """Once for each reason: an absent master must not fill the log."""
+        """Log each reason once: an absent master must not fill the log."""
         level = logging.DEBUG if reason == self._complaint else logging.WARNING
         self._complaint = reason
         log.log(level, "not connected: %s; trying again in %.1f s", reason, pause_s)

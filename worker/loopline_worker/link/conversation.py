@@ -1,8 +1,8 @@
-"""One connection's talk with the master: when a Report goes, and what comes.
+"""The conversation with the master over one connection: sends Reports when due, and takes in frames.
 
-A Report goes at once where there is news and the last one is answered; else when the answer comes, or soon. While
-attempts wait here for a slot there is no hurry: what happens in a moment is told together. So a result that comes
-alone waits for nothing, and the busier both ends are, the more one Report brings.
+A Report leaves at once if there is news and the last one is answered; otherwise when the answer comes, or soon. While
+attempts wait here for a slot there is no hurry, and what happens within a moment goes with one Report. So a result
+that comes alone is never delayed, and the busier both ends are, the more one Report brings.
 """
 
 from __future__ import annotations
@@ -18,39 +18,39 @@ from loopline_shared.protocol import codec
 from loopline_shared.protocol.messages import MAX_READS, Assign, Read, Refused, Welcome, Wrote
 from loopline_shared.protocol.session import WorkerSession
 from loopline_worker.link.websocket import LostError, WebSocket
-
-_SHORTEST_PAUSE_S = 0.05
-_ANSWER_WITHIN_S = 0.1
-"""After this long the next Report goes although the last one is not answered."""
-_GATHER_S = 0.05
-"""So long after the last Report, what happens is gathered where more is to be done here anyhow."""
-_REPORT_WITHIN_S = 0.5
-"""A Report of what has only begun waits this long: often the result comes first, and one frame tells both."""
+from loopline_worker.timings import ANSWER_WITHIN_S, GATHER_S, REPORT_WITHIN_S, SHORTEST_REPORT_PAUSE_S
 
 
-class LinkListener(Protocol):
-    """Who speaks over the link."""
+class ConversationListener(Protocol):
+    """Listener to a conversation, which also provides what the link sends."""
 
     @property
     def has_news(self) -> bool:
-        """The master does not know all yet."""
+        """True if the master does not know all yet."""
 
     is_busy: bool
-    """More is to be done here than is being done."""
+    """True while attempts wait here for a slot."""
 
     async def ready(self) -> None:
-        """It may say something of this computer."""
+        """Wait until Reports may be sent."""
 
-    def new_session(self) -> WorkerSession: ...
-    def assigned(self, assign: Assign, frame: bytes) -> None: ...
-    def report(self, session: WorkerSession) -> bytes: ...
-    async def wrote(self, read: Read) -> Wrote: ...
+    def new_session(self) -> WorkerSession:
+        """Return a new session, because a connection was opened."""
+
+    def assigned(self, assign: Assign, frame: bytes) -> None:
+        """Take in an Assign, which came in this frame."""
+
+    def report(self, session: WorkerSession) -> bytes:
+        """Return the frame of the next Report."""
+
+    async def wrote(self, read: Read) -> Wrote:
+        """Return output of an attempt, once there is any."""
 
 
 class Conversation:
-    """From Hello to the end of the connection."""
+    """Conversation from Hello to the end of the connection."""
 
-    def __init__(self, socket: WebSocket, listener: LinkListener, master: str) -> None:
+    def __init__(self, socket: WebSocket, listener: ConversationListener, master: str) -> None:
         self.heard_at = time.monotonic()
         self._socket = socket
         self._listener = listener
@@ -69,46 +69,48 @@ class Conversation:
         socket.on_writable = self._go_on
 
     async def open(self) -> float:
-        """The master's lease, in seconds. LooplineError where it refuses."""
+        """Say Hello and return the master's lease in seconds. Raises LooplineError if the master refuses."""
         self._socket.send(self._session.hello())
         await self._socket.until(self._welcome)
         return self._welcome.result().lease_s
 
     def begin(self) -> None:
-        """With a Report; from now on there are enough of them for the master to know that we are alive."""
+        """Send the first Report, and from now on enough of them for the master to know that we are alive."""
         self._say()
         self._keep_alive()
         self._mind_silence()
 
     def end(self) -> None:
+        """Stop timers and answers."""
         for timer in self._timers.values():
             timer.cancel()
         for task in self._answers:
             task.cancel()
 
     def speak(self) -> None:
-        """A Report is due: with all that happens before the loop comes round again."""
+        """Send a Report with all that happens before the loop comes round."""
         if not self._is_due:
             self._is_due = True
             self._loop.call_soon(self._go_on)
 
     def speak_now(self) -> None:
-        """The same, where all that happened together has been told."""
+        """Send a Report now, because all that happened together has been taken in."""
         self._is_due = True
         self._go_on()
 
     def speak_soon(self) -> None:
-        self._once(_REPORT_WITHIN_S, self._tell_news)
+        """Send a Report soon, if there is still news then."""
+        self._once(REPORT_WITHIN_S, self._tell_news)
 
     def _tell_news(self) -> None:
         if self._listener.has_news:
             self.speak()
 
     def _go_on(self) -> None:
-        """The Report that is due, where the last one is answered or has waited for long enough."""
+        """Send the Report that is due, once the last one is answered or has waited for long enough."""
         if not self._is_due or self._socket.is_over:
             return
-        least_s = _ANSWER_WITHIN_S if not self._is_answered else _GATHER_S if self._listener.is_busy else 0.0
+        least_s = ANSWER_WITHIN_S if not self._is_answered else GATHER_S if self._listener.is_busy else 0.0
         waits_s = self._sent_at + least_s - time.monotonic()
         if waits_s > 0:
             self._once(waits_s, self._go_on)
@@ -131,7 +133,7 @@ class Conversation:
         self._once(left_s if left_s > 0 else self._report_every_s, self._keep_alive)
 
     def _mind_silence(self) -> None:
-        """Every Report is answered: a master that is silent for a lease is not there any more."""
+        """End the connection after a lease of silence: a master answers every Report."""
         left_s = self.heard_at + self._patience_s - time.monotonic()
         if left_s <= 0:
             self._socket.end(LostError(f"{self._master} has been silent for {self._patience_s:g} s"))
@@ -139,7 +141,7 @@ class Conversation:
             self._once(left_s, self._mind_silence)
 
     def _once(self, delay_s: float, act: Callable[[], None]) -> None:
-        """After so long; not where it is to be done already: what is done sees for itself whether it is time."""
+        """Call ``act`` after this delay, unless that is planned already: each action checks whether it is due."""
         if act not in self._timers:
             self._timers[act] = self._loop.call_later(delay_s, self._ring, act)
 
@@ -167,12 +169,12 @@ class Conversation:
             raise LooplineError(answer.code, message, answer.hint, 403)
         if answer is None:
             raise ProtocolError("the master did not say welcome")
-        self._report_every_s = max(answer.report_every_s, _SHORTEST_PAUSE_S)
+        self._report_every_s = max(answer.report_every_s, SHORTEST_REPORT_PAUSE_S)
         self._patience_s = max(answer.lease_s, answer.report_every_s, 1.0)
         return answer
 
     def _answer(self, read: Read) -> None:
-        """As soon as there is something to say."""
+        """Answer with output as soon as there is any."""
         if len(self._answers) >= MAX_READS:
             raise ProtocolError(f"more than {MAX_READS} questions at once")
         task = self._loop.create_task(self._write(read))

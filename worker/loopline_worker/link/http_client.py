@@ -1,4 +1,4 @@
-"""The way to the master: its address, our token, one HTTP session, and how long to wait between two tries."""
+"""The HTTP client: the master's address, our token, one HTTP session, and the pauses between requests."""
 
 from __future__ import annotations
 
@@ -20,6 +20,8 @@ _CONNECT_WITHIN_S = 10.0
 
 
 class HttpClient:
+    """Access to the master by HTTP. Its session is opened with the first file."""
+
     def __init__(self, settings: WorkerSettings) -> None:
         self._settings = settings
         self._http: aiohttp.ClientSession | None = None
@@ -33,7 +35,7 @@ class HttpClient:
 
     @property
     def http(self) -> aiohttp.ClientSession:
-        """For files; opened, and what it takes loaded, with the first of them."""
+        """Return the session for files; aiohttp is imported with the first of them."""
         if self._http is None:
             import aiohttp
 
@@ -43,13 +45,13 @@ class HttpClient:
         return self._http
 
     def timeout(self, silence_s: float) -> aiohttp.ClientTimeout:
-        """Of a file: however long it takes, as long as something comes or goes."""
+        """Return the timeout for a file: unlimited as long as bytes come or go."""
         import aiohttp
 
         return aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_WITHIN_S, sock_read=silence_s)
 
     def tls(self) -> SSLContext | None:
-        """How the link is to be secured; None: not at all."""
+        """Return the TLS context of the link; None for plain HTTP."""
         if not self.master.startswith("https:"):
             return None
         from loopline_worker.link import tls
@@ -58,26 +60,27 @@ class HttpClient:
         return tls.pinned(pin) if pin else tls.usual()
 
     def _fingerprint(self) -> bytes:
-        """Of the only certificate that is believed to be the master's, where the join line named one."""
+        """Return the SHA-256 of the only certificate to accept, if the join line named one; else empty."""
         member = Membership.read()
         is_named = member and member.fingerprint and self._settings.belongs_to(member)
         return bytes.fromhex(member.fingerprint) if member and is_named else b""
 
     @property
     def master(self) -> str:
+        """Return the address of the master."""
         return self._settings.master
 
     def address(self, path: str) -> str:
-        """A place below the master's REST prefix."""
+        """Return the URL of a path below the master's REST prefix."""
         return f"{self.master}{API_PREFIX}/{path}"
 
     def headers(self) -> dict[str, str]:
-        """The token as it is now: it may be changed while the agent runs. LooplineError where it cannot be read."""
+        """Return the header with the token, read anew since it may change. Raises LooplineError if that fails."""
         token = self._settings.find_token()
         return {"Authorization": f"Bearer {token}"} if token else {}
 
     def refusal(self, status: int) -> LooplineError | None:
-        """What an answer of the master means that no second try will change."""
+        """Return the error for a final refusal; None if a second request may succeed."""
         if status not in (401, 403):
             return None
         if not self._settings.find_token():
@@ -87,6 +90,7 @@ class HttpClient:
         return LooplineError("token", f"{self.master} does not accept this worker's token", hint, status)
 
     def backoff(self) -> Backoff:
+        """Return new pauses between attempts, as the settings have them."""
         return Backoff(self._settings.retry_min_s, self._settings.retry_max_s)
 
 
@@ -99,9 +103,11 @@ class Backoff:
         self._tries = 0
 
     def reset(self) -> None:
+        """Begin again with the shortest pause."""
         self._tries = 0
 
     def next_s(self) -> float:
+        """Return the next pause in seconds."""
         longest_s: float = min(self.max_s, self._min_s * 2 ** min(self._tries, 30))
         self._tries += 1
         return longest_s * random.uniform(0.5, 1)  # noqa: S311

@@ -1,34 +1,35 @@
-"""How far the master is, and how much the way there carries: taken from the link's own traffic, never from probes."""
+"""Quality of the link: delay and throughput, measured by the link's own traffic, never by probes."""
 
 from __future__ import annotations
 
 _LATEST = 1 / 8
-"""How much the latest measurement counts; so much less the ones before."""
+"""Weight of the latest measurement in the average."""
 _KEPT = 64
 _WORTH_BYTES = 2**16
 """Shorter files say more of the delay than of the throughput."""
 
 
 class LinkQuality:
-    """``now`` is in seconds and never goes back."""
+    """Delay and throughput between worker and master. ``now`` is in seconds and never decreases."""
 
     def __init__(self) -> None:
         self.delay_s: float | None = None
-        """There and back, without the time that the master takes."""
+        """Round trip, without the time that the master takes."""
         self.throughput_bytes_s: float | None = None
         self._sent_at: dict[int, float] = {}  # by number of the Report: those not answered
 
     def connected(self) -> None:
-        """The numbers of Reports begin anew."""
+        """Forget the Reports of the last session: their numbers begin again."""
         self._sent_at.clear()
 
     def sent(self, seq: int, now: float) -> None:
+        """Note that a Report left."""
         self._sent_at[seq] = now
         if len(self._sent_at) > _KEPT:
             del self._sent_at[next(iter(self._sent_at))]
 
     def answered(self, seq: int, held_s: float | None, now: float) -> None:
-        """The master has taken in Reports up to ``seq``, and kept this one for so long."""
+        """Measure the delay: the master took in Reports up to ``seq``, and held this one for ``held_s``."""
         sent_at = self._sent_at.get(seq)
         for earlier in [number for number in self._sent_at if number <= seq]:
             del self._sent_at[earlier]
@@ -36,7 +37,7 @@ class LinkQuality:
             self.delay_s = _smooth(self.delay_s, max(0.0, now - sent_at - held_s))
 
     def moved(self, size_bytes: int, seconds: float) -> None:
-        """A file went to the master or came from there."""
+        """Measure the throughput by a file that was transferred."""
         if size_bytes >= _WORTH_BYTES and seconds > 0:
             self.throughput_bytes_s = _smooth(self.throughput_bytes_s, size_bytes / seconds)
 

@@ -1,4 +1,4 @@
-"""How a link to ``https://`` is secured."""
+"""TLS contexts for a link to ``https://``."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ import ssl
 
 
 def usual() -> ssl.SSLContext:
-    """Whoever this computer believes."""
+    """Return a context that trusts the authorities of this computer."""
     return ssl.create_default_context()
 
 
 def pinned(sha256: bytes) -> ssl.SSLContext:
-    """The one certificate with this SHA-256, whoever signed it; checked before a byte is sent."""
+    """Return a context for the one certificate with this SHA-256, which is checked before a byte is sent."""
 
     def check(link: ssl.SSLObject | ssl.SSLSocket) -> None:
         certificate = link.getpeercert(binary_form=True) or b""

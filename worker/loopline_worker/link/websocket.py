@@ -33,11 +33,11 @@ _NEXT_ADDRESS_S = 0.25
 
 
 class LostError(Exception):
-    """Why a connection is over."""
+    """The connection is over, for this reason."""
 
 
 class RejectedError(Exception):
-    """The answer was no WebSocket, but this HTTP status, perhaps with another address to go to."""
+    """The server answered with an HTTP status, perhaps with another address, in place of a WebSocket."""
 
     def __init__(self, status: int, location: str = "") -> None:
         super().__init__(f"HTTP {status}")
@@ -46,7 +46,7 @@ class RejectedError(Exception):
 
 
 class WebSocket(asyncio.Protocol):
-    """``on_frame`` is called with each message; what it raises ends the connection, and is raised by ``ended``."""
+    """WebSocket that calls ``on_frame`` with each message; an error there ends it, and is raised by ``ended``."""
 
     def __init__(self, limit_bytes: int) -> None:
         self.on_frame: Callable[[bytes], None] = _ignore
@@ -66,7 +66,7 @@ class WebSocket(asyncio.Protocol):
     async def connect(
         cls, url: str, headers: Mapping[str, str], limit_bytes: int, tls: SSLContext | None = None
     ) -> WebSocket:
-        """RejectedError, LostError or OSError. ``limit_bytes``: of one message."""
+        """Connect; messages have at most ``limit_bytes``. Raises RejectedError, LostError or OSError."""
         parts = urlsplit(url)
         loop, port = asyncio.get_running_loop(), parts.port or _PORTS[parts.scheme]
         _, socket = await loop.create_connection(
@@ -83,33 +83,34 @@ class WebSocket(asyncio.Protocol):
 
     @property
     def is_over(self) -> bool:
+        """True once the connection has ended."""
         return self._ended.done()
 
     @property
     def is_writable(self) -> bool:
-        """Whether there is room for more: what is sent all the same waits in memory."""
+        """True if the transport takes more; a frame that is sent all the same waits in memory."""
         return self._writable.is_set()
 
     async def drain(self) -> None:
-        """Until there is."""
+        """Wait until the transport takes more."""
         await self._writable.wait()
 
     def send(self, frame: bytes) -> None:
-        """Nothing, where the connection is over: ``ended`` says so."""
+        """Send a frame. Does nothing if the connection is over: ``ended`` says so."""
         self._send(BytesMessage(frame))
 
     async def ended(self) -> None:
-        """Until it is over; raises why."""
+        """Wait for the end of the connection. Raises its reason."""
         await asyncio.shield(self._ended)
 
     async def until(self, done: asyncio.Future[Any]) -> None:
-        """Until this is done; raises why the connection is over, if it is so before."""
+        """Wait for a future. Raises the reason if the connection ends before."""
         await asyncio.wait([done, self._ended], return_when=asyncio.FIRST_COMPLETED)
         if not done.done():
             await self.ended()
 
     def end(self, error: BaseException) -> None:
-        """It is over, for this reason."""
+        """End the connection for this reason."""
         for future in (self._opened, self._ended):
             if not future.done():
                 future.set_exception(error)
@@ -118,7 +119,7 @@ class WebSocket(asyncio.Protocol):
             self._transport.close()
 
     async def close(self, within_s: float) -> None:
-        """Say goodbye, and wait for the answer for so long."""
+        """Close the connection in order, waiting so long at most for the answer."""
         self._send(CloseConnection(1000))
         try:
             await asyncio.wait([self._ended], timeout=within_s)
@@ -126,6 +127,7 @@ class WebSocket(asyncio.Protocol):
             self.drop()
 
     def drop(self) -> None:
+        """Close the connection at once."""
         self.end(LostError("closed"))
         if self._transport:
             self._transport.abort()
@@ -133,20 +135,25 @@ class WebSocket(asyncio.Protocol):
     # What asyncio calls.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Remember the transport."""
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
 
     def connection_lost(self, error: Exception | None) -> None:
+        """End with the error of the transport."""
         self.end(error or LostError("the master closed the link"))
 
     def pause_writing(self) -> None:
+        """Note that the transport takes no more."""
         self._writable.clear()
 
     def resume_writing(self) -> None:
+        """Note that the transport takes more again."""
         self._writable.set()
         self.on_writable()
 
     def data_received(self, data: bytes) -> None:
+        """Take in bytes. An error ends the connection."""
         try:
             self._protocol.receive_data(data)
             for event in self._protocol.events():
@@ -157,6 +164,7 @@ class WebSocket(asyncio.Protocol):
             self.end(error)
 
     def eof_received(self) -> None:
+        """End, because the master closed its side."""
         self.end(LostError("the master closed the link"))
 
     def _happened(self, event: Event) -> None:
@@ -176,7 +184,7 @@ class WebSocket(asyncio.Protocol):
             self.end(LostError(f"the master closed the link{said}"))
 
     def _take(self, event: BytesMessage | TextMessage) -> None:
-        """A message, or a piece of one."""
+        """Take in a message, or a piece of one."""
         data = event.data.encode() if isinstance(event, TextMessage) else bytes(event.data)
         self._parts.append(data)
         self._size_bytes += len(data)

@@ -1,7 +1,7 @@
-"""The owner monitor: looks at the desk and the load of this computer, and posts what it sees.
+"""The owner monitor: reads the idle detector and the load of this computer, and posts what it sees.
 
-What follows from it the machine decides (core/owner.py); here are the clock and the probes. While tasks run, the desk
-is looked at ten times a second, and at once where a probe is told of an input.
+The machine decides what follows (core/owner.py); the clock and the probes are here. While tasks run, the idle
+detector is read ten times a second, and at once if a probe is notified of an input.
 """
 
 from __future__ import annotations
@@ -30,17 +30,13 @@ from loopline_worker.presence.idle_detector import IdleDetector, Idleness, Input
 from loopline_worker.settings import WorkerSettings
 from loopline_worker.state.preemption_history import Preemption, PreemptionHistory
 from loopline_worker.task_group import TaskGroup
+from loopline_worker.timings import LOOK_AGAIN_S, LOOK_EVERY_S, LOOK_WHILE_FROZEN_S
 
 log = logging.getLogger(__name__)
 
-LOOK_EVERY_S = 0.1
-"""While tasks run: the largest part of the time from an input until they stand still."""
-_LOOK_WHILE_FROZEN_S = 0.5
-_LOOK_AGAIN_S = 0.02  # until what was stopped really stands still
-
 
 class OwnerMonitor:
-    """The probes and their last reading. What is asked of the machine is only read."""
+    """Holds the probes and their last reading. It only reads the machine."""
 
     def __init__(
         self,
@@ -76,16 +72,16 @@ class OwnerMonitor:
 
     @property
     def decision(self) -> Decision:
-        """What the owner allows."""
+        """Return what the owner policy allows now."""
         return self._machine.decision
 
     @property
     def is_in_use(self) -> bool:
-        """True if somebody is at the desk, or nobody can tell; never where nobody asks."""
+        """True if somebody uses the computer or that is unknown; False if the owner policy does not ask."""
         return self._machine.is_in_use
 
     def start(self, task_group: TaskGroup) -> None:
-        """Look for the first time, and from now on."""
+        """Look now, and again and again from now on."""
         self.sample()
         self.look()
         if self._idle_detector:
@@ -98,7 +94,7 @@ class OwnerMonitor:
             self._idle_detector.close()
 
     def load(self, link_quality: LinkQuality) -> Load:
-        """Return what there is to say of this computer, of its owner, and of the way to the master."""
+        """Return the load of this computer, with its owner and its link to the master."""
         known_s, decision = self.idleness.idle_s, self._machine.decision
         return replace(
             self._sampled,
@@ -120,7 +116,7 @@ class OwnerMonitor:
             self._stirred.set()
 
     def record(self, done: RecordPreemption) -> None:
-        """Keep for the owner and the master how soon tasks stood still."""
+        """Keep for the owner and the master how soon tasks were frozen."""
         self.history.note(Preemption(time.time(), done.why, done.attempts, done.took_s, done.after_input))
         self._sampled = replace(self._sampled, yielded=self.history.yielded())
         origin = f"the input that {self.idleness.by} saw" if done.after_input else "it was due"
@@ -157,7 +153,7 @@ class OwnerMonitor:
         )
 
     def look(self) -> None:
-        """Look at the desk, and post it with the last sample."""
+        """Read the idle detector, and post the reading with the last sample."""
         now = time.monotonic()
         self.idleness = self._idle_detector.look() if self._idle_detector else Idleness(math.inf, "")
         signs = replace(self._signs, idle_s=self.idleness.idle_s, paused=self.pause.words(time.time()))
@@ -178,12 +174,12 @@ class OwnerMonitor:
     def _until_next_look_s(self) -> float | None:
         """Return None if there is no next look before something happens, or before the next sample."""
         if self._machine.freezing:
-            return _LOOK_AGAIN_S
+            return LOOK_AGAIN_S
         if self._idle_detector is None:
             return None
         if self._machine.attempts.running:
             return LOOK_EVERY_S
-        return _LOOK_WHILE_FROZEN_S if self._machine.attempts.frozen else None
+        return LOOK_WHILE_FROZEN_S if self._machine.attempts.frozen else None
 
 
 def _open_idle_detector() -> IdleDetector:

@@ -1,4 +1,4 @@
-"""The owner's own switch: no tasks here for a while. On disk, so that it outlives the agent."""
+"""The owner's pause: keeps tasks off for a while. It is on disk, so that it outlives the agent."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _UNITS = {"m": 60, "h": 3600, "d": 86400}
 
 
 def end_of(words: str, now: float) -> float:
-    """When a pause of ``1h``, ``until-tomorrow`` or ``for-good`` is over; ValueError says what was expected."""
+    """Return the end of a pause: ``1h``, ``until-tomorrow`` or ``for-good``. Raises ValueError for other words."""
     text = words.strip().lower().replace(" ", "-")
     if text == "for-good":
         return FOR_GOOD
@@ -31,10 +31,10 @@ def end_of(words: str, now: float) -> float:
 
 
 class Pause:
-    """``until`` is seconds since 1970, FOR_GOOD, or 0 where there is none.
+    """Pause of this worker. ``until`` is seconds since 1970, FOR_GOOD, or 0 if there is none.
 
-    What the owner says counts at once, whether or not the disk takes it; ``trouble`` is why that would not outlive
-    the agent, empty where it would.
+    A pause counts at once, even if it cannot be written to disk; ``trouble`` then says why it would not outlive
+    the agent.
     """
 
     def __init__(self, file: Path) -> None:
@@ -43,15 +43,17 @@ class Pause:
         self.until = self._read()
 
     def set(self, until: float) -> None:
+        """Pause until then."""
         self.until = until
         self._keep(lambda: self._write(until))
 
     def clear(self) -> None:
+        """End the pause."""
         self.until = 0.0
         self._keep(lambda: self._file.unlink(missing_ok=True))
 
     def words(self, now: float) -> str:
-        """``until 14:30``, ``for good``; empty where nothing is paused."""
+        """Return ``until 14:30`` or ``for good``; empty if nothing is paused."""
         if self.until <= now:
             return ""
         return self._end(now) + (f", but only until the worker restarts: {self.trouble}" if self.trouble else "")
@@ -76,7 +78,7 @@ class Pause:
         unfinished.replace(self._file)
 
     def _read(self) -> float:
-        """What cannot be read was meant as a pause: it is the owner's computer."""
+        """Return the saved end; FOR_GOOD if the file is unreadable, because the owner may have meant a pause."""
         try:
             until = json.loads(self._file.read_text("utf-8"))["until"]
             return FOR_GOOD if until is None else float(until)

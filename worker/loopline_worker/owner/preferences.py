@@ -1,4 +1,4 @@
-"""The owner's terms as the settings have them, and in words."""
+"""The owner's preferences as the settings have them, and in words."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _MOST_MEMORY = 2 * _GIB
 
 
 def preferences_of(settings: WorkerSettings, memory_bytes: int) -> OwnerPreferences:
-    """Of a computer with so much memory. A dedicated one has no owner to heed."""
+    """Return the preferences for a computer with so much memory. A dedicated one has no owner."""
     if settings.dedicated:
         return OwnerPreferences(Policy.ALWAYS, on_battery=True)
     leave_memory_bytes = settings.leave_memory_bytes
@@ -28,7 +28,7 @@ def preferences_of(settings: WorkerSettings, memory_bytes: int) -> OwnerPreferen
 
 
 def in_words(settings: WorkerSettings, preferences: OwnerPreferences) -> list[str]:
-    """For the owner: what this worker may do, and when it may not."""
+    """Return sentences for the owner: what this worker may do, and when it may not."""
     if settings.dedicated:
         return ["This computer is dedicated to the grid: tasks run whoever uses it."]
     words = [_WORDS[preferences.policy].format(idle=_span(preferences.idle_s), cores=f"{preferences.leave_cores:g}")]

@@ -1,4 +1,4 @@
-"""BlockingPrograms of the owner during which no tasks run (setting ``not_while``)."""
+"""Programs of the owner that keep tasks away while they run (setting ``not_while``)."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What outlives the agent: the journal, the spool, the data directory."""
+"""State that outlives the agent: the journal, the spool, the data directory."""

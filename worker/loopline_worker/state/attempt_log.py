@@ -1,4 +1,4 @@
-"""The agent's log of attempts: a line as each begins and as it ends, or their number where that would flood the log.
+"""The agent's log of attempts: a line at each start and end, or their number if that would flood the log.
 
 A grid of short tasks has thousands a second at one worker: written one by one, they would cost more than the rest of
 the agent's work, and fill a disk. ``--verbose`` has them all.
@@ -21,7 +21,7 @@ _PER_S = 5.0
 
 
 class AttemptLog:
-    """So many lines at once, and so many a second; ``sum_up`` now and then says what was left out."""
+    """Logs so many lines at once and so many a second; ``sum_up`` now and then counts those left out."""
 
     def __init__(self) -> None:
         self._left = float(_AT_ONCE)
@@ -29,15 +29,18 @@ class AttemptLog:
         self._untold: Counter[str] = Counter()
 
     def began(self, run: Run) -> None:
+        """Log the start of an attempt."""
         if self._tells("began"):
             what = "a function" if run.function else shlex.join(run.command)
             log.info("attempt %s starts: %.200s", run.attempt, what)
 
     def ended(self, result: Result) -> None:
+        """Log the end of an attempt."""
         if self._tells(result.outcome):
             log.info("attempt %s %s%s", result.attempt, result.outcome, _detail(result))
 
     def sum_up(self) -> None:
+        """Log the number of lines left out since the last time."""
         now = time.monotonic()
         self._left = min(_AT_ONCE, self._left + (now - self._at) * _PER_S)
         self._at = now
@@ -57,7 +60,7 @@ class AttemptLog:
 
 
 def _detail(result: Result) -> str:
-    """What the outcome alone does not say."""
+    """Return the detail of a result that its outcome leaves open."""
     if result.reason:
         return f": {result.reason}"
     if result.exit_code:

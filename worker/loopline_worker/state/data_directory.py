@@ -1,4 +1,4 @@
-"""The agent's data folder: one agent at a time, a name that stays, nothing left over from the last agent."""
+"""The agent's data directory: used by one agent at a time, keeps the worker's name, is cleaned at each start."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ _PROBE_BYTES = 65536
 
 
 class DataDirectory:
-    """Taken for as long as the agent's process lives."""
+    """Data directory, locked as long as the agent's process lives."""
 
     def __init__(self, folder: Path) -> None:
-        """LooplineError where the folder cannot be used, or another agent uses it."""
+        """Make and lock the folder. Raises LooplineError if it is unusable or another agent uses it."""
         self.folder = folder.absolute()
         self.scratch = self.folder / "scratch"
         self.spool = self.folder / "spool"
@@ -50,10 +50,11 @@ class DataDirectory:
             raise LooplineError("data_dir", message, "stop it, or give this one its own folder with --data-dir")
 
     def close(self) -> None:
+        """Release the lock."""
         self._lock.close()
 
     def worker_name(self) -> str:
-        """Made up at the first start, the same ever after."""
+        """Return the worker's name, generated at the first start and kept."""
         file = self.folder / "name"
         kept = file.read_text("utf-8").strip() if file.exists() else ""
         if kept:
@@ -64,10 +65,11 @@ class DataDirectory:
         return name
 
     def free_bytes(self) -> int:
+        """Return the free space on its disk."""
         return shutil.disk_usage(self.folder).free
 
     def is_writable(self) -> bool:
-        """Whether the disk takes anything, right now."""
+        """True if a file can be written right now."""
         probe = self.folder / "probe"
         try:
             with probe.open("wb") as file:
@@ -95,7 +97,7 @@ class DataDirectory:
         return [process for process in psutil.process_iter() if self._is_leftover(process)]
 
     def _is_leftover(self, process: psutil.Process) -> bool:
-        """Whose scratch folder is below ours: of all that a process may shed, its environment lasts longest."""
+        """True if the process's environment names a scratch folder of ours; a process hardly ever sheds that."""
         try:
             folder = process.environ().get(scratch.VARIABLE, "")
         except (psutil.Error, OSError):
@@ -104,7 +106,7 @@ class DataDirectory:
 
 
 def _take(lock: int) -> bool:
-    """Lock an open file for as long as it is open; False where another process has it."""
+    """Lock an open file for as long as it is open. Return False if another process holds the lock."""
     try:
         if sys.platform == "win32":
             import msvcrt

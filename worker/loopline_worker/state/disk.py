@@ -1,4 +1,4 @@
-"""Looks at the disk of this computer: what is in the way of more tasks, and what of them has to go."""
+"""The disk of this computer: finds reasons to accept no more tasks, or to end one."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""What the agent has in hand, on disk: an agent that is killed leaves it to the next, in the order in which it came.
+"""The journal: the write-ahead log of what the agent has in hand, read by the next agent if this one is killed.
 
-One file that is only appended to, a line for each event: runs that came (the master's frame as it was), attempts that
-began, results, and attempts that are over, for the master has their results. A line is with the system before anybody
-is told of what it says, so that it outlives a ``kill -9``. It is not forced to the disk: what a computer that loses
-its power loses of it is missing in the next Report, and the master has it run again (architecture.md, "The way of one
-task"). What is too long for a result waits beside it (spool.py).
+The file is only appended to, a line for each event: runs that came (the master's frame as it was), attempts that
+began, results, and attempts that are over because the master has their results. A line is written before anything is
+told of it, so that it outlives a ``kill -9``. It is not forced to the disk: what a power failure loses is missing in
+the next Report, and the master has it run again (docs/design/architecture.md). Output that is too long for a result
+is beside it (spool.py).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _RESULT_AT = slice(len(b'{"result":'), -len(b"}"))
 
 @dataclass(frozen=True, slots=True)
 class _Line:
-    """One of these."""
+    """Line of the file, which has one of these fields."""
 
     came: Assign | None = None
     began: tuple[AttemptId, ...] = ()
@@ -42,10 +42,10 @@ class _Line:
 
 
 class Journal:
-    """One agent's, in its data folder. What it holds is what its lines say, whether it wrote or read them."""
+    """Journal of an agent. Its content is what its lines say, whether it wrote or read them."""
 
     def __init__(self, path: Path) -> None:
-        """OSError where the file cannot be written. What an earlier agent left is read at once."""
+        """Open the file and read what an earlier agent left. Raises OSError if it cannot be written."""
         self._path = path
         self._waiting: dict[AttemptId, Run] = {}
         self._begun: dict[AttemptId, None] = {}
@@ -60,21 +60,21 @@ class Journal:
 
     @property
     def waiting(self) -> list[Run]:
-        """What has not begun, in the order in which it came."""
+        """Return the runs that have not begun, in the order in which they came."""
         return list(self._waiting.values())
 
     @property
     def begun(self) -> list[AttemptId]:
-        """What has begun and has no result."""
+        """Return the attempts that have begun and have no result."""
         return list(self._begun)
 
     @property
     def results(self) -> list[Result]:
-        """Those that the master may not have, the oldest first."""
+        """Return the results that the master may lack, the oldest first."""
         return [result_text.read(text) for text in self._results.values()]
 
     def text(self, result: Result) -> bytes:
-        """A result as it is sent, which is as it is written."""
+        """Return a result as it is sent, which is as it is written."""
         return self._results.get(result.attempt) or result_text.write(result)
 
     def has(self, result: Result) -> bool:
@@ -109,12 +109,13 @@ class Journal:
                 self._clean()
 
     def rest(self) -> None:
-        """Nothing goes on here: an idle worker's journal is empty."""
+        """Empty the file if nothing is in hand."""
         if self._size_bytes and not self._sizes and not self._file.closed:
             self._file.truncate(0)
             self._size_bytes = self._cleaned_bytes = 0
 
     def close(self) -> None:
+        """Close the file."""
         self._file.close()
 
     # What a line means.
@@ -150,7 +151,7 @@ class Journal:
         self.live_bytes += size_bytes
 
     def _append(self, lines: bytes) -> None:
-        """All of it, or nothing."""
+        """Append all lines, or none. Raises OSError if the disk is full."""
         if self._file.closed:
             self._reopen()
         written = self._file.write(lines)
@@ -160,7 +161,7 @@ class Journal:
         self._size_bytes += written
 
     def _clean(self) -> None:
-        """Anew, with nothing but what counts."""
+        """Write the file anew with the lines that still count."""
         unfinished = self._path.with_suffix(".tmp")
         lines = list(self._lines())
         unfinished.write_bytes(b"".join(lines))
@@ -171,7 +172,7 @@ class Journal:
             self._reopen()
 
     def _reopen(self) -> None:
-        """OSError where there is no file descriptor left: then it is for the next line to try again."""
+        """Open the file again. Raises OSError if descriptors are exhausted: the next line tries again."""
         self._file = self._path.open("ab", buffering=0)
         self._size_bytes = self._cleaned_bytes = os.fstat(self._file.fileno()).st_size
 
@@ -183,7 +184,7 @@ class Journal:
             yield _CAME % codec.encode(Assign(0, 0, tuple(self._waiting.values())))
 
     def _read(self, lines: bytes) -> int:
-        """How many bytes of it are whole lines."""
+        """Read the lines of an earlier agent. Return how many bytes are whole lines."""
         end = lines.rfind(b"\n") + 1
         texts = lines[:end].split(b"\n")[:-1]
         adapter = TypeAdapter(_Line) if texts else None

@@ -1,5 +1,6 @@
-"""What an agent of release 0.1 left: a file for each result (``spool/12.3.1.json``), and what it had to do in
-``inbox.jsonl``. Both are taken into the journal once; what is no result is moved to ``spool/bad``, with a warning.
+"""Migration of the files of release 0.1: one for each result (``spool/12.3.1.json``), and ``inbox.jsonl``.
+
+Both are taken into the journal once. A file that is not a result is moved to ``spool/bad``, with a warning.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ log = logging.getLogger(__name__)
 
 
 def take_over(journal: Journal, inbox: Path, spool: Path) -> None:
-    """LooplineError where the disk does not take it: then all is as it was."""
+    """Take old files into the journal. Raises LooplineError if the disk is full: then they stay as they were."""
     files = sorted(spool.glob("*.json"), key=lambda file: file.stat().st_mtime)
     if not files and not inbox.exists():
         return
@@ -39,7 +40,7 @@ def take_over(journal: Journal, inbox: Path, spool: Path) -> None:
 
 
 def _left(lines: list[bytes]) -> tuple[dict[AttemptId, Run], list[AttemptId]]:
-    """Every run that is not over, and those that had begun."""
+    """Return every run that is not over, and the attempts that had begun."""
     adapter = TypeAdapter(Run)
     runs, begun = dict[AttemptId, Run](), dict[AttemptId, None]()
     for text in lines:

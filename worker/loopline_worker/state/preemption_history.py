@@ -1,4 +1,4 @@
-"""When this computer was given back to its owner, and how fast: for the log, the owner's page and the master."""
+"""The preemption history: when tasks were frozen for the owner, and how fast, for owner page and master."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _NEVER = Yielded()
 
 @dataclass(frozen=True, slots=True)
 class Preemption:
-    """Tasks stood still."""
+    """Preemption of tasks: they were frozen for the owner at one time."""
 
     at: float  # seconds since 1970
     why: str
@@ -27,7 +27,7 @@ class Preemption:
 
 
 class PreemptionHistory:
-    """Of one agent's life. Only what followed an input counts in the figures."""
+    """Preemptions since the agent started. Only those that followed an input count in the figures."""
 
     def __init__(self) -> None:
         self.recent: deque[Preemption] = deque(maxlen=_SHOWN)  # the latest last
@@ -36,6 +36,7 @@ class PreemptionHistory:
         self._count = 0
 
     def note(self, entry: Preemption) -> None:
+        """Add a preemption."""
         self.recent.append(entry)
         if not entry.after_input:
             return
@@ -46,11 +47,12 @@ class PreemptionHistory:
             self._sorted.remove(self._order.popleft())
 
     def yielded(self) -> Yielded:
+        """Return the number of preemptions and how fast they were."""
         if not self._sorted:
             return _NEVER
         return Yielded(self._count, *(round(quantile(self._sorted, part), 4) for part in (0.5, 0.99)))
 
 
 def quantile(ordered: Sequence[float], part: float) -> float:
-    """The smallest value that at least this part of them do not exceed."""
+    """Return the smallest value that at least this part of the ordered values do not exceed."""
     return ordered[max(0, math.ceil(part * len(ordered)) - 1)]

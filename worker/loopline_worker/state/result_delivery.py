@@ -1,4 +1,4 @@
-"""Delivery of results that may not be sent at once: to the disk, their long output to the master."""
+"""Delivery of results that need work before they are sent: to the disk, and their files to the master."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class ResultDelivery:
         self._post = post
 
     def deliver(self, result: Result) -> None:
-        """Begin with it, or go on with what an earlier agent began."""
+        """Begin to deliver a result, or go on with what an earlier agent began."""
         self._task_group.start(self._deliver(result))
 
     async def _deliver(self, result: Result) -> None:

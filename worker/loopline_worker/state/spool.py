@@ -1,8 +1,8 @@
-"""What is too long for a result, on disk from before the result is sent until the master has it.
+"""The spool: output that is too long for a result, on disk until the master has it.
 
-Beside the journal, which has the results themselves: what a task wrote (``12.3.1.stdout``, ``12.3.1.stderr``), what a
-function returned (``12.3.1.value``), and a folder of the files that it left, by content (``12.3.1.files``). What
-there is of an attempt without a result is left over from a crash.
+The journal has the results themselves. The spool has what a task wrote (``12.3.1.stdout``, ``12.3.1.stderr``), what a
+function returned (``12.3.1.value``), and a folder of the output files, by content (``12.3.1.files``). Files of an
+attempt without a result are left over from a crash.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _SUFFIXES = _STDOUT, _STDERR, _VALUE, _FILES = "stdout", "stderr", "value", "fil
 
 
 class Spool:
-    """One agent's; ``limit_bytes`` is when it counts as full, never a reason to drop a result."""
+    """Spool of an agent. It counts as full beyond ``limit_bytes``, but no result is dropped for that."""
 
     def __init__(self, folder: Path, limit_bytes: int) -> None:
         self._folder = folder
@@ -29,11 +29,11 @@ class Spool:
         folder.mkdir(parents=True, exist_ok=True)
 
     def is_full(self, beside_bytes: int = 0) -> bool:
-        """With so much that is kept elsewhere."""
+        """True if the spool is full, together with so many bytes that are kept elsewhere."""
         return self.size_bytes + beside_bytes > self._limit_bytes
 
     def keep(self, result: Result) -> None:
-        """What there is of this result stays until it is forgotten."""
+        """Keep the files of this result until it is forgotten."""
         suffixes = _named_by(result) if result.outcome is Outcome.SUCCEEDED else self._found(result.attempt)
         if not suffixes or result.attempt in self._named:
             return
@@ -42,7 +42,7 @@ class Spool:
         self.size_bytes += size_bytes
 
     def forget(self, attempts: Iterable[AttemptId]) -> None:
-        """What cannot be removed is left to the next agent."""
+        """Remove the files of these attempts; the next agent removes what is left."""
         for attempt in attempts:
             suffixes, size_bytes = self._named.pop(attempt, ((), 0))
             self.size_bytes -= size_bytes
@@ -50,7 +50,7 @@ class Spool:
                 _remove(self._file(attempt, suffix))
 
     def clear(self, known: Iterable[Result]) -> None:
-        """Remove whatever none of these names; what they name is kept."""
+        """Keep the files that these results name, and remove all others."""
         results = list(known)
         for result in results:
             self.keep(result)
@@ -60,22 +60,22 @@ class Spool:
                 _remove(file)
 
     def output_files(self, attempt: AttemptId) -> tuple[Path, Path]:
-        """Where long output goes: of stdout, of stderr."""
+        """Return the files for long output: of stdout, of stderr."""
         return self._file(attempt, _STDOUT), self._file(attempt, _STDERR)
 
     def value_file(self, attempt: AttemptId) -> Path:
-        """Where a long value goes, of a function."""
+        """Return the file for a long value of a function."""
         return self._file(attempt, _VALUE)
 
     def files_folder(self, attempt: AttemptId) -> Path:
-        """Where the files go that a task left, named by their SHA-256; made by who has any."""
+        """Return the folder for output files, named by their SHA-256. The caller makes it."""
         return self._file(attempt, _FILES)
 
     def _file(self, attempt: AttemptId, suffix: str) -> Path:
         return self._folder / f"{attempt}.{suffix}"
 
     def _found(self, attempt: AttemptId) -> list[str]:
-        """Of what came to nothing there may be more than its result says."""
+        """Return the suffixes of all files there are: a failed attempt may have more than its result names."""
         return [suffix for suffix in _SUFFIXES if self._file(attempt, suffix).exists()]
 
 
