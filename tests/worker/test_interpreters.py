@@ -10,8 +10,9 @@ from typing import Any
 import cloudpickle
 import pytest
 
-from loopline_shared.model import Outcome, Result
+from loopline_shared.model import Outcome
 from loopline_shared.protocol.messages import Run
+from loopline_worker.core.events import AttemptEnded, Event
 from loopline_worker.functions import function_call
 from tests.worker.bench import until
 from tests.worker.caller import Caller
@@ -22,14 +23,14 @@ cloudpickle.register_pickle_by_value(sys.modules[__name__])  # an interpreter do
 def as_soon_as(caller: Caller, first: Run, second: Run) -> None:
     """The one begins as the other has ended."""
     runner = caller.bench.runner
-    told = runner._on_end
+    post = runner._post
 
-    def on_end(result: Result, trouble: str) -> None:
-        told(result, trouble)
-        if result.attempt == first.attempt:
+    def post_and_start(event: Event) -> None:
+        post(event)
+        if isinstance(event, AttemptEnded) and event.result.attempt == first.attempt:
             asyncio.get_running_loop().call_soon(runner.start, second)
 
-    runner._on_end = on_end
+    runner._post = post_and_start
 
 
 async def test_an_interpreter_that_was_killed_answers_no_other_call(caller: Caller) -> None:
