@@ -12,7 +12,7 @@ import pytest
 
 from loopline_shared.errors import LooplineError
 from loopline_shared.model import Outcome
-from loopline_worker import agent
+from loopline_worker import parts
 from loopline_worker.attempts.limits import Quota
 from loopline_worker.functions.python import find as find_python
 from loopline_worker.launch import sandbox
@@ -142,7 +142,7 @@ async def test_the_token_is_seen_nowhere(tmp_path: Path, monkeypatch: pytest.Mon
         token_file=shown / "link", data_dir=shown / "data", sandbox=True, sandbox_shows=[shown]
     )
     look = f"umount {shown}/* 2>&1; grep -r . {shown}; cat {' '.join(map(str, places.values()))} {shown}/link"
-    async with Bench(tmp_path, sandbox=agent._sandbox(settings, find_python(None))) as bench:
+    async with Bench(tmp_path, sandbox=parts._sandbox(settings, find_python(None))) as bench:
         result = await bench.result(run_of("sh", "-c", f"{{ {look}; }} 2>&1"))
     assert f"{shown}/plain:seen" in result.stdout.data.decode()
     assert token not in result.stdout.data.decode()
