@@ -71,13 +71,9 @@ class Parts:
 
 
 def assemble(
-    name: str,
-    settings: WorkerSettings,
-    data_directory: DataDirectory,
-    http_client: HttpClient,
-    task_group: TaskGroup,
-    post: Post,
-) -> Parts:
+    name: str, settings: WorkerSettings, data_directory: DataDirectory,
+    http_client: HttpClient, task_group: TaskGroup, post: Post,
+) -> Parts:  # fmt: skip
     """Put an agent's parts together; ``post`` is told what happens. Raises LooplineError if one cannot be had."""
     computer = Computer.here()
     python = find_python(settings.python)
@@ -93,16 +89,14 @@ def assemble(
     )
     attempt_files = AttemptFiles(cache, spool, settings.scratch_limit_bytes, settings.outputs_limit_bytes)
     runner = Runner(
-        task_group,
-        launcher,
-        spool,
-        data_directory.scratch,
-        post,
-        worker=name,
-        output_limit_bytes=settings.output_limit_bytes,
-        quota=quota_of(settings, own),
+        task_group, launcher, spool, data_directory.scratch, post,
+        worker=name, output_limit_bytes=settings.output_limit_bytes, quota=quota_of(settings, own),
         attempt_files=attempt_files,
-    )
+    )  # fmt: skip
+    monitor = OwnerMonitor(
+        settings, computer, machine, post,
+        preferences=preferences, meter=meter, pause=Pause(data_directory.pause), free_bytes=data_directory.free_bytes,
+    )  # fmt: skip
     return Parts(
         settings=settings,
         facts=own,
@@ -116,16 +110,7 @@ def assemble(
         launcher=launcher,
         runner=runner,
         delivery=ResultDelivery(journal, spool, Uploads(http_client, link_quality.moved), task_group, post),
-        monitor=OwnerMonitor(
-            settings,
-            computer,
-            machine,
-            post,
-            preferences=preferences,
-            meter=meter,
-            pause=Pause(data_directory.pause),
-            free_bytes=data_directory.free_bytes,
-        ),
+        monitor=monitor,
         disk=Disk(data_directory, settings.disk_reserve_bytes, lambda: spool.is_full(journal.live_bytes)),
         attempt_log=AttemptLog(),
     )
