@@ -9,7 +9,7 @@ import { Facts } from "../ui/Facts";
 import { Section } from "../ui/Section";
 import { Shown } from "../ui/states";
 import { AttemptsSection } from "./AttemptsSection";
-import { Explained } from "./Explained";
+import { Explained } from "../jobs/Explained";
 import { LogsSection } from "./LogsSection";
 import { OutputsSection } from "./OutputsSection";
 

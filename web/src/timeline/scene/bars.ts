@@ -1,5 +1,5 @@
 /** Attempts as they are drawn: columns, for there may be 50,000; later answers are merged into earlier ones. */
-import type { Hold, Timeline } from "../api/types";
+import type { Hold, Timeline } from "../../api/types";
 
 type Band = [since: number, until: number | null];
 

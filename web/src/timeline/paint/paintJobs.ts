@@ -1,7 +1,7 @@
 /** Paints a row for each job below the workers, by arrival: its run, and in black its hold. */
 import type { Brush } from "./brush";
 import { colourOf } from "./colours";
-import { jobsShown, type Scale } from "./layout";
+import { jobsShown, type Scale } from "../scene/layout";
 import type { Picture } from "./picture";
 
 export function paintJobs({ scene, layout, scheme, now }: Picture, scale: Scale, brush: Brush): void {

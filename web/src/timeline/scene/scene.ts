@@ -2,7 +2,7 @@
  * What is drawn where: rows of workers, below them (where not one worker alone is shown) rows of jobs.
  * Built anew when bars change, not when one pans.
  */
-import type { Hold } from "../api/types";
+import type { Hold } from "../../api/types";
 import { Bars } from "./bars";
 import { type Row, rowsOf } from "./rows";
 

@@ -1,11 +1,10 @@
 /** Paints attempts in their rows. Bars narrower than a pixel are merged: work per frame follows the pixels. */
-import { Look } from "./bars";
-import { Batch } from "./batch";
+import { Look } from "../scene/bars";
 import type { Brush, Rects } from "./brush";
 import { colourOf, textOn } from "./colours";
-import { AXIS_PX, type Scale } from "./layout";
+import { AXIS_PX, type Scale } from "../scene/layout";
 import type { Picture } from "./picture";
-import { firstEndingAfter, type Row } from "./rows";
+import { firstEndingAfter, type Row } from "../scene/rows";
 
 const FAINT = 0.26;
 const PALE = 0.38; // of other jobs while one stands out
@@ -18,6 +17,25 @@ interface Label {
   x: number;
   y: number;
   colour: string;
+}
+
+/** Rectangles by colour, so that the brush changes its colour seldom. */
+class Batch {
+  private readonly byColour = new Map<string, Rects>();
+
+  add(colour: string, x: number, y: number, width: number, height: number): void {
+    let rects = this.byColour.get(colour);
+    if (!rects) this.byColour.set(colour, (rects = []));
+    rects.push(x, y, width, height);
+  }
+
+  paint(put: (colour: string, rects: Rects) => void): void {
+    this.byColour.forEach((rects, colour) => put(colour, rects));
+  }
+
+  rects(brush: Brush, opacity = 1): void {
+    this.paint((colour, rects) => brush.rects(colour, rects, opacity));
+  }
 }
 
 /** All rectangles of one frame, by the way they are painted. */

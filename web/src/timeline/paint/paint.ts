@@ -1,11 +1,11 @@
 /** Paints the chart with any brush: it looks the same on the screen, as PNG and as SVG. */
 import { ticks } from "./axis";
 import type { Brush } from "./brush";
-import { AXIS_PX, Scale } from "./layout";
+import { AXIS_PX, Scale } from "../scene/layout";
 import { paintBars } from "./paintBars";
 import { paintJobs } from "./paintJobs";
 import type { Picture } from "./picture";
-import type { Group } from "./scene";
+import type { Group } from "../scene/scene";
 
 const NAME_PX = 12;
 const HALF_LABEL_PX = 20;

@@ -1,8 +1,8 @@
 /** One frame of the chart: everything that the painters need to know. */
 import type { Scheme } from "./colours";
-import type { Layout } from "./layout";
-import type { Scene } from "./scene";
-import type { Window } from "./window";
+import type { Layout } from "../scene/layout";
+import type { Scene } from "../scene/scene";
+import type { Window } from "../scene/window";
 
 export interface Picture {
   scene: Scene;
