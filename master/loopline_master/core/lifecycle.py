@@ -44,9 +44,7 @@ def start_attempt(state: State, job: Job, number: int, worker: Worker, *, ahead:
     if is_last_fresh and job.order is not Order.DELIVER:
         _release(state, job)
     _set_task(job, task, RUNNING)
-    state.put(job)
-    state.put(task)
-    state.put(attempt)
+    state.put(job, task, attempt)
     return attempt
 
 
@@ -62,8 +60,7 @@ def finish_attempt(state: State, attempt: Attempt, result: Result) -> None:
         if has_succeeded:
             trust.compare_late_result(state, job, task, attempt)
         accounting.enter(job, task, attempt, result.outcome)
-        state.put(job)
-        state.put(attempt)
+        state.put(job, attempt)
     elif has_succeeded:
         blamed = _count_result(state, job, task, attempt)
     else:
@@ -73,9 +70,7 @@ def finish_attempt(state: State, attempt: Attempt, result: Result) -> None:
         elif result.agent_died:
             trust.count_agent_death(task, attempt)
         accounting.enter(job, task, attempt, result.outcome)
-        state.put(job)
-        state.put(attempt)
-        state.put(task)
+        state.put(job, attempt, task)
         reconsider_task(state, task)
     for worker in blamed:
         retract_from(state, worker, "its worker is on probation, and it had not begun")
@@ -94,8 +89,7 @@ def _count_result(state: State, job: Job, task: Task, attempt: Attempt) -> list[
         accounting.enter(job, task, attempt, SUCCESS)
     state.put(attempt)
     if not is_decided:
-        state.put(job)
-        state.put(task)
+        state.put(job, task)
         reconsider_task(state, task)
         return []
     blamed = trust.judge_success(state, attempt, task, is_slow=is_slow)
@@ -136,9 +130,7 @@ def adopt_attempt(state: State, attempt: Attempt) -> None:
     attempt.state = transitions.check(transitions.ATTEMPT, attempt.state, new)
     attempt.started_at = attempt.started_at or state.grid.now
     _set_task(job, task, TaskState.RUNNING)
-    state.put(job)
-    state.put(task)
-    state.put(attempt)
+    state.put(job, task, attempt)
 
 
 def cancel_attempt(state: State, attempt: Attempt, reason: str) -> None:
@@ -230,8 +222,7 @@ def reconsider_task(state: State, task: Task) -> None:
         _end_task(state, job, task, TaskState.FAILED)
         return
     _set_task(job, task, TaskState.QUEUED)
-    state.put(task)
-    state.put(job)
+    state.put(task, job)
 
 
 def _assume_lost(state: State, attempt: Attempt) -> None:
@@ -277,8 +268,7 @@ def _end_task(state: State, job: Job, task: Task, end: TaskState, reason: str = 
     task.finished_at = state.grid.now
     if task.votes:
         trust.settle_votes(state, job, task)
-    state.put(job)
-    state.put(task)
+    state.put(job, task)
     others = state.index.attempts.of_task.get(task.id)
     if not others:
         return

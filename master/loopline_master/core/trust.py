@@ -95,8 +95,7 @@ def _mark_mismatch(state: State, job: Job, task: Task, workers: Iterable[str]) -
         task.mismatch = True
         job.mismatches += 1
         state.effects.mismatches.append(task.id)
-        state.put(task)
-        state.put(job)
+        state.put(task, job)
     for name in workers:
         worker = state.workers[name]
         worker.mismatches += 1
