@@ -25,8 +25,8 @@ from collections.abc import Iterable
 from hashlib import sha256
 from itertools import takewhile
 
-from loopline_master.core import accounting
 from loopline_master.core.entities import MAX_TAKEN_DOWN, Attempt, Job, Task, Vote, Worker
+from loopline_master.core.estimates import measure
 from loopline_master.core.state import State
 from loopline_shared.model import Output, TaskState
 from loopline_shared.spec import JobSpec
@@ -44,11 +44,11 @@ def decides_task(state: State, job: Job, task: Task, attempt: Attempt) -> bool:
             task.votes = (Vote(attempt.number, attempt.worker, digest_of(job.spec, attempt), 0),)
         return True
     digest = digest_of(job.spec, attempt)
-    task.votes += (Vote(attempt.number, attempt.worker, digest, accounting.enter_vote(job, attempt)),)
+    task.votes += (Vote(attempt.number, attempt.worker, digest, measure.account_vote(job, attempt)),)
     if len({vote.digest for vote in task.votes}) > 1:
         _mark_mismatch(state, job, task, ())
     is_reached = len({vote.worker for vote in task.votes if vote.digest == digest}) >= job.quorum
-    if is_reached and accounting.is_extra(attempt):
+    if is_reached and measure.is_extra(attempt):
         job.won_cpu_ms += task.votes[-1].cpu_ms
     return is_reached
 
