@@ -1,4 +1,4 @@
-"""What finished attempts amount to: CPU time on their job's account, speeds of workers, sizes of tasks, finish tags.
+"""Measures of finished attempts: CPU time on their job's account, speeds of workers, sizes of tasks, finish tags.
 
 **Accounting** is in whole milliseconds on the job, so that sums depend on no order. Useful, wasted and lost time add
 up to all that is known. An attempt of which no result has come is assumed to have run for as long as its worker
