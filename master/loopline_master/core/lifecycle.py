@@ -7,7 +7,7 @@ died while it ran are counted apart (trust.py).
 
 from __future__ import annotations
 
-from loopline_master.core import accounting, transitions, trust
+from loopline_master.core import transitions, trust
 from loopline_master.core.entities import LIVE, UNSEATED, Attempt, Exemption, Job, Program, Task, Worker
 from loopline_master.core.estimates import measure, program_history
 from loopline_master.core.state import State
@@ -53,13 +53,13 @@ def finish_attempt(state: State, attempt: Attempt, result: Result) -> None:
     task, job = state.tasks[attempt.task_id], state.jobs[attempt.job]
     blamed: list[Worker] = []
     if attempt.assumed_cpu_ms:
-        accounting.undo_assumed_loss(job, attempt)
+        measure.undo_assumed_loss(job, attempt)
     _record(state, attempt, result)
     has_succeeded = attempt.state is SUCCEEDED_ATTEMPT
     if not task.is_open:
         if has_succeeded:
             trust.compare_late_result(state, job, task, attempt)
-        accounting.enter(job, task, attempt, result.outcome)
+        measure.account(job, task, attempt, result.outcome)
         state.put(job, attempt)
     elif has_succeeded:
         blamed = _count_result(state, job, task, attempt)
@@ -69,7 +69,7 @@ def finish_attempt(state: State, attempt: Attempt, result: Result) -> None:
             blamed = trust.blame_for_failure(state, attempt, task)
         elif result.agent_died:
             trust.count_agent_death(task, attempt)
-        accounting.enter(job, task, attempt, result.outcome)
+        measure.account(job, task, attempt, result.outcome)
         state.put(job, attempt, task)
         reconsider_task(state, task)
     for worker in blamed:
@@ -86,7 +86,7 @@ def _count_result(state: State, job: Job, task: Task, attempt: Attempt) -> list[
         attempt.accepted, task.winner = True, attempt.number
         is_slow = _learn(state, job, attempt)
     if job.quorum is None:
-        accounting.enter(job, task, attempt, SUCCESS)
+        measure.account(job, task, attempt, SUCCESS)
     state.put(attempt)
     if not is_decided:
         state.put(job, task)
@@ -121,7 +121,7 @@ def adopt_attempt(state: State, attempt: Attempt) -> None:
     retract_task(state, task.id, "its task runs elsewhere after all")
     has_room = job.max_replicas is None or state.index.attempts.alive.get(task.id, 0) < job.max_replicas
     attempt.reason = ""
-    accounting.undo_assumed_loss(job, attempt)
+    measure.undo_assumed_loss(job, attempt)
     state.put(job)
     if not has_room:
         cancel_attempt(state, attempt, "replaced while it was lost")
@@ -227,7 +227,7 @@ def reconsider_task(state: State, task: Task) -> None:
 
 def _assume_lost(state: State, attempt: Attempt) -> None:
     job = state.jobs[attempt.job]
-    accounting.assume_lost(job, attempt, state.workers[attempt.worker])
+    measure.assume_lost(job, attempt, state.workers[attempt.worker])
     state.put(job)
 
 
