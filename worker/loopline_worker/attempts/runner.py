@@ -181,7 +181,7 @@ class Runner:
         attempt = self._attempts[name] = self._attempts.pop(name)  # the youngest from now on
         attempt.begins()
         self._post(Followed(before, name))
-        if self._attempts[before].is_frozen:  # its slot is to stand still, whatever runs there
+        if self._attempts[before].is_frozen:  # its slot is frozen, whatever runs there
             attempt.freeze()
         if self._closed:
             attempt.end(Outcome.GIVEN_BACK, self._closed)
