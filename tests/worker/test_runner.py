@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 from loopline_shared.model import AttemptId, Outcome
-from loopline_shared.protocol.messages import Run
+from loopline_shared.protocol.worker_link import Run
 from loopline_worker.files.staging import Inputs
 from loopline_worker.files.task_files import TaskFiles
 from tests.worker.bench import Bench, processes_of, python, run_of, until
