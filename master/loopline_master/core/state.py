@@ -123,7 +123,7 @@ class State:
         return self.grid.sequence
 
     def put(self, *entities: Job | Task | Attempt | Worker | Program) -> None:
-        """Note entities that are new or have changed: their rows for the store, and that they are to be indexed anew."""
+        """Note entities that are new or have changed: their rows for the store, and that they are indexed anew."""
         notes = self._notes
         for entity in entities:
             notes[entity.__class__](entity)
