@@ -7,11 +7,16 @@ from importlib.metadata import version
 from importlib.util import find_spec
 from itertools import accumulate
 
+from loopline_master.core.transfers.annealing import anneal
+from loopline_master.core.transfers.assignment import Assessment, Assignment, AssignmentRequest
 from loopline_master.core.transfers.filling import fill
 from loopline_master.core.transfers.pipeline import PlanRequest, TransferPlan
 from loopline_master.core.transfers.planner import plan
 from loopline_master.core.transfers.programme import LinearProgramme, Solve
 from loopline_shared.errors import LooplineError
+
+_STEPS = 100
+"""Plans that a search for an assignment may make."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +29,10 @@ class Solver:
     def plan(self, request: PlanRequest) -> TransferPlan:
         """Return a plan for the request. It touches nothing else, and so may run in a thread beside the loop."""
         return plan(request, self.solve)
+
+    def assign(self, request: AssignmentRequest, seed: int) -> Assignment:
+        """Return which task should run where. By annealing: ``loopline simulate transfer --assign`` has it ahead."""
+        return anneal(Assessment(request, self.solve), seed, _STEPS)
 
 
 FILLING = Solver("filling up (max-min fair)", fill)

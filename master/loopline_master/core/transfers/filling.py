@@ -6,32 +6,32 @@ TCP connections of equal round-trip times come near to. No receiver starves, but
 
 from __future__ import annotations
 
-import math
+from collections import defaultdict
+from heapq import heapify, heappop, heappush
 
 from loopline_master.core.transfers.programme import LinearProgramme
-
-_FULL = 1e-12
-"""Share of a limit that may be left where it counts as reached: what rounding leaves."""
 
 
 def fill(programme: LinearProgramme) -> list[float]:
     """Return max-min fair rates above the floors, in bytes per second. Every pipeline has a constraint."""
-    rates = list(programme.floors)
-    left = [one.limit - sum(count * rates[number] for number, count in one.terms) for one in programme.constraints]
-    rising = {number for one in programme.constraints for number, _ in one.terms}
-    load = [sum(count for _, count in one.terms) for one in programme.constraints]
-    while rising:
-        step = min(max(0.0, rest) / count for rest, count in zip(left, load, strict=True) if count)
-        for number in rising:
-            rates[number] += step
-        stopped: set[int] = set()
-        for place, one in enumerate(programme.constraints):
-            if load[place]:
-                left[place] -= step * load[place]
-                if left[place] <= _FULL * one.limit or math.isinf(step):
-                    stopped.update(number for number, _ in one.terms)
-        stopped &= rising
-        rising -= stopped
-        for place, one in enumerate(programme.constraints):
-            load[place] -= sum(count for number, count in one.terms if number in stopped)
+    rates, rows = list(programme.floors), programme.constraints
+    left = [max(0.0, row.limit - sum(count * rates[number] for number, count in row.terms)) for row in rows]
+    load = [sum(count for _, count in row.terms) for row in rows]
+    uses = defaultdict[int, list[tuple[int, int]]](list)
+    for place, row in enumerate(rows):
+        for number, count in row.terms:
+            uses[number].append((place, count))
+    full_at = [(rest / often, place) for place, (rest, often) in enumerate(zip(left, load, strict=True))]
+    heapify(full_at)
+    while full_at:  # the level to which all rates have risen when the next constraint is full
+        level, place = heappop(full_at)
+        if not load[place] or level < left[place] / load[place]:
+            continue  # some of its pipelines have stopped since: it stands in the heap anew
+        for number, _ in rows[place].terms:
+            for other, count in uses.pop(number, ()):
+                rates[number] = programme.floors[number] + level
+                left[other] -= level * count
+                load[other] -= count
+                if load[other]:
+                    heappush(full_at, (max(level, left[other] / load[other]), other))
     return rates

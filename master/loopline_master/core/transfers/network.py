@@ -7,10 +7,10 @@ from it.
 
 from __future__ import annotations
 
-import itertools
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,19 +49,23 @@ class Network:
 
     def use(self, hosts: Sequence[int]) -> dict[int, int]:
         """Return how often a line of hosts, each passing on to the next, uses each direction that it uses."""
-        used = Counter(step for one, other in itertools.pairwise(hosts) for step in self._path(one, other))
-        return dict.fromkeys(used, 1) if self.summed else dict(used)
+        used: dict[int, int] = {}
+        for one, other in pairwise(hosts):
+            for direction in self.way(one, other):
+                used[direction] = used.get(direction, 0) + 1
+        return dict.fromkeys(used, 1) if self.summed else used
 
-    def _path(self, start: int, end: int) -> Iterator[int]:
-        """Yield the directions used from one node to another."""
-        parent, depth = self.parent, self.depth
+    def way(self, start: int, end: int) -> list[int]:
+        """Return the directions used from one node to another, in no particular order."""
+        parent, depth, ups, downs, way = self.parent, self.depth, self.ups, self.downs, []
         while start != end:
             if depth[start] >= depth[end]:
-                yield self.ups[start]
+                way.append(ups[start])
                 start = parent[start]
             else:
-                yield self.downs[end]
+                way.append(downs[end])
                 end = parent[end]
+        return way
 
     def _parent(self, node: NetworkNode) -> int:
         """Return the parent's number, -1 for the root."""
