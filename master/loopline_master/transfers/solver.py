@@ -15,6 +15,8 @@ from loopline_master.core.transfers.planner import plan
 from loopline_master.core.transfers.programme import LinearProgramme, Solve
 from loopline_shared.errors import LooplineError
 
+_ROUNDING = 1e-6
+"""Bytes per second: as far as that, HiGHS may be off its bounds, on either side."""
 _STEPS = 100
 """Plans that a search for an assignment may make."""
 
@@ -72,4 +74,5 @@ def solve(programme: LinearProgramme) -> list[float]:
     status = highs.getModelStatus()
     if status != highspy.HighsModelStatus.kOptimal:
         raise LooplineError("no_plan", f"the linear programme of the transfers has no solution: {status}")
-    return list(highs.getSolution().col_value)
+    found = zip(highs.getSolution().col_value, programme.floors, strict=True)
+    return [rate if rate > floor + _ROUNDING else floor for rate, floor in found]

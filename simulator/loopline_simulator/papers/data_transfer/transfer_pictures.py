@@ -41,6 +41,7 @@ def _tree(name: str, meter: Meter) -> Any:
         if parent != -1:
             thick = 1.0 + 9.0 * network.limits[2 * place] / most
             axes.plot(*_link(places, place, parent, 0.0), color="#e4e4e4", linewidth=thick, zorder=1)
+    flows = tuple(flow for flow in flows if flow.rate)
     files = sorted({flow.file for flow in flows})
     slots: dict[int, int] = {}
     for flow in sorted(flows, key=lambda flow: (flow.file, flow.hosts)):
@@ -55,11 +56,12 @@ def _tree(name: str, meter: Meter) -> Any:
         axes.plot(*places[source], "o", color=colour, markersize=6, zorder=4)
     for place, node in enumerate(network.nodes):
         side: dict[str, Any] = {"ha": "right", "va": "bottom"} if node.is_switch else {"ha": "left", "va": "center"}
-        axes.annotate(node.name, places[place], (5, 0), textcoords="offset points", fontsize=8, color=_GREY, **side)
+        shift = (-4, 4) if node.is_switch else (5, 0)
+        axes.annotate(node.name, places[place], shift, textcoords="offset points", fontsize=8, color="black", **side)
     for number, file in enumerate(files):
         axes.plot([], [], color=_COLOURS[number % len(_COLOURS)], label=file)
     axes.plot([], [], color=_GREY, linestyle=(0, (2, 1.2)), label="towards the root")
-    axes.legend(frameon=False, fontsize=8, loc="upper left")
+    figure.legend(frameon=False, fontsize=8, loc="outside right upper")
     axes.set_axis_off()
     axes.margins(x=0.12)
     rate = sum(flow.rate * len(flow.receivers) for flow in flows) / 1e6
@@ -120,7 +122,13 @@ def _links(meters: dict[str, Meter]) -> Any:
         edges = [0.0, *(end for _, end, _, _ in meter.stretches)]
         use = [_shares(part[2], part[3], shown) for part in meter.stretches]
         colours = axes.pcolormesh(
-            edges, range(len(shown) + 1), list(zip(*use, strict=True)), cmap="viridis_r", vmin=0.0, vmax=1.0
+            edges,
+            range(len(shown) + 1),
+            list(zip(*use, strict=True)),
+            cmap="viridis_r",
+            vmin=0.0,
+            vmax=1.0,
+            edgecolor="face",
         )
         axes.axvline(edges[-1], color=_GREY, linewidth=0.8)
         axes.set_yticks([row + 0.5 for row in range(len(shown))], titles, fontsize=7)
