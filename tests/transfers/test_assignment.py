@@ -12,7 +12,7 @@ import pytest
 from loopline_master.core.transfers.annealing import anneal
 from loopline_master.core.transfers.assignment import Assessment, Assignment, AssignmentRequest, local_first
 from loopline_master.core.transfers.filling import fill
-from loopline_master.core.transfers.genetic import evolve
+from loopline_master.core.transfers.genetic_search import evolve
 from loopline_master.core.transfers.network import Network, NetworkNode
 from tests.transfers import oracles
 

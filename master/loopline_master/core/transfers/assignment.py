@@ -2,8 +2,8 @@
 
 Each free host gets at most one task in a round. A host that has all files of its task reads them from its own disk;
 any other waits for the pipelines that a plan gives it. The sum over the hosts is the value. Where links are full, the
-tasks that need data over them are the ones to move: the search that follows (``annealing.py``, ``genetic.py``) begins
-with these.
+tasks that need data over them are the ones to move: the searches (``annealing.py``, ``genetic_search.py``) begin with
+these.
 """
 
 from __future__ import annotations

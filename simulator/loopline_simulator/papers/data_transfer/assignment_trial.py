@@ -1,4 +1,4 @@
-"""One round of tasks, assigned by annealing and by the genetic algorithm (Takahashi et al., section 2)."""
+"""A round of tasks, assigned by annealing and by the genetic algorithm (Takahashi et al., section 2)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from loopline_master.core.transfers.annealing import anneal
 from loopline_master.core.transfers.assignment import Assessment, Assignment, AssignmentRequest, local_first
-from loopline_master.core.transfers.genetic import evolve
+from loopline_master.core.transfers.genetic_search import evolve
 from loopline_master.core.transfers.network import Network
 from loopline_master.transfers.solver import solve
 from loopline_simulator.papers.data_transfer.transfer_scenario import TransferScenario
@@ -19,7 +19,7 @@ DISK_RATE = 200e6
 
 @dataclass(frozen=True, slots=True)
 class AssignmentCase:
-    """One round: a task for each host and a quarter more, each of which needs ``scenario.wants`` files."""
+    """A round of tasks: one for each host and a quarter more, each of which needs ``scenario.wants`` files."""
 
     seed: int
     search: str

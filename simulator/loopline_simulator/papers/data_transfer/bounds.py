@@ -30,7 +30,7 @@ def cuts(network: Network, holders: dict[str, tuple[str, ...]], demands: Iterabl
 
 
 def _below(network: Network) -> Sequence[set[str]]:
-    """Return the hosts below each node, itself included; none for the root, which has no link."""
+    """Return the hosts below each node, itself included; the set of the root, which has no link, is empty."""
     found: list[set[str]] = [set() for _ in network.nodes]
     for place, node in enumerate(network.nodes):
         at = place

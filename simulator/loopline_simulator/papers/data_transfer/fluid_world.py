@@ -56,7 +56,7 @@ Watch = Callable[[float, float, Network, tuple[Pipeline, ...]], None]
 
 @dataclass(slots=True)
 class FluidWorld:
-    """One situation under one strategy. Times are in seconds."""
+    """A situation under one strategy. Times are in seconds."""
 
     situation: Situation
     strategy: Strategy
