@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from loopline_worker import doctor
 from loopline_worker.doctor import Findings, in_text
 from loopline_worker.host.load import Pressure
 from loopline_worker.launch.abilities import Ability
@@ -68,3 +69,18 @@ def test_its_words(idle_s: float | None, says: str) -> None:
         "on battery", "  - freezing: no group", "  Tasks run.", "0 slots now, because it is late",
     ):  # fmt: skip
         assert part in text
+
+
+@pytest.mark.parametrize(
+    ("installed", "says"),
+    [
+        (set(), []),
+        ({"sqlalchemy"}, [(False, "fair rates, by filling up; best ones with loopline[planner]")]),
+        ({"sqlalchemy", "highspy"}, [(True, "best rates, by HiGHS")]),
+    ],
+)
+def test_how_transfers_are_planned_is_said_where_a_master_is_installed(
+    installed: set[str], says: list[tuple[bool, str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(doctor, "find_spec", lambda name: name in installed or None)
+    assert [(ability.has, ability.detail) for ability in doctor._planner()] == says

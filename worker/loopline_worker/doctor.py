@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -141,7 +142,7 @@ async def _find(settings: WorkerSettings, detector: IdleDetector) -> Findings:
         speed=_speed(settings, computer),
         pressure=Pressure.now(),
         on_battery=battery,
-        limits=[*abilities(), _functions(settings)],
+        limits=[*abilities(), _functions(settings), *_planner()],
         preferences=in_words(settings, preferences),
     )
 
@@ -153,6 +154,15 @@ def _functions(settings: WorkerSettings) -> Ability:
         return Ability("functions", False, error.message)
     detail = python.obstacle or f"under Python {python.version}"
     return Ability("functions", not python.obstacle, f"{detail} ({python.program})")
+
+
+def _planner() -> list[Ability]:
+    """Return how plans of transfers are made here, where a master is installed; nothing elsewhere."""
+    if find_spec("sqlalchemy") is None:
+        return []
+    if find_spec("highspy") is None:
+        return [Ability("plans of transfers", False, "fair rates, by filling up; best ones with loopline[planner]")]
+    return [Ability("plans of transfers", True, "best rates, by HiGHS")]
 
 
 def _speed(settings: WorkerSettings, computer: Computer) -> float:
