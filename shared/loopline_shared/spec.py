@@ -20,6 +20,7 @@ from pydantic import (
 )
 
 from loopline_shared.manifest import MAX_FILES
+from loopline_shared.max_fails import MaxFails
 from loopline_shared.model import (
     MAX_ID,
     MAX_OUTPUT_PATTERNS,
@@ -254,6 +255,7 @@ class JobSpec(Spec):
     requires: Requirements = Requirements()
     max_attempts: Annotated[int, Field(ge=1, le=1000)] | None = None
     max_replicas: Annotated[int, Field(ge=1, le=65536)] | Literal["unlimited"] | None = None
+    max_fails: MaxFails | None = None
     timeout_s: Annotated[float, Field(gt=0, le=1e9, allow_inf_nan=False)] | None = None
     notify: Notify | None = None
     after: Annotated[

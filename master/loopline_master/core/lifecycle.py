@@ -202,12 +202,12 @@ def complete_next(state: State) -> Job | None:
     return job
 
 
-def cancel_job(state: State, job: Job) -> None:
-    """Cancel a job for its user: it leaves the grid at once, and its attempts are cancelled."""
+def cancel_job(state: State, job: Job, reason: str = "the job was cancelled") -> None:
+    """Cancel a job: it leaves the grid at once, and its attempts are cancelled."""
     for number in list(state.index.ready_sets[job.id].kept):
         task = state.tasks[job.task_id(number)]
         if task.is_open:
-            _end_task(state, job, task, TaskState.CANCELLED, "the job was cancelled")
+            _end_task(state, job, task, TaskState.CANCELLED, reason)
     _depart(state, job, JobState.CANCELLED)
 
 

@@ -31,7 +31,7 @@ from loopline_master.core.placement.placement import Placer
 from loopline_master.core.policies import REGISTRY
 from loopline_master.core.policies.view import View
 from loopline_master.core.reconcile import reconcile
-from loopline_master.core.rules import dependencies, quarantine
+from loopline_master.core.rules import dependencies, max_fails, quarantine
 from loopline_master.core.snapshot import Snapshot
 from loopline_master.core.state import State
 
@@ -97,7 +97,13 @@ class Scheduler:
         self._complete()
 
     def _complete(self) -> None:
-        """Complete jobs until none can. Each may let others complete, and lets those enter that waited for it."""
+        """Complete jobs until none can. Each may let others complete, and lets those enter that waited for it.
+
+        First those are stopped of which too many tasks have failed.
+        """
+        if self.state.index.failing:
+            max_fails.stop(self.state)
+            self.state.flush()
         while job := lifecycle.complete_next(self.state):
             self.state.flush()
             dependencies.release_followers(self.state, job)

@@ -33,6 +33,7 @@ from loopline_master.core.events import SchedulerSettings
 from loopline_master.core.index.index import Index
 from loopline_master.core.index.intervals import IntervalSet
 from loopline_master.core.index.ready_set import ReadySet
+from loopline_master.core.index.requirements import meets
 from loopline_master.core.snapshot import Snapshot
 from loopline_shared.model import AttemptId, TaskId
 
@@ -148,8 +149,8 @@ class State:
         """Note a job, and skip its indexing if only its counts can have changed.
 
         That is so if several of its tasks run and several are fresh, and it was not paused, resumed or starved: a job
-        that enters or leaves the grid has no task running. A policy's index may depend on anything, and replicas use
-        up a budget; with either, the job is indexed.
+        that enters or leaves the grid has no task running. A policy's index may depend on anything, replicas use up a
+        budget, and failures may be too many; with any of these, the job is indexed.
         """
         number = job.id
         if number not in self.jobs:
@@ -160,6 +161,7 @@ class State:
             and self.fresh[number].count > 1
             and self.policy_job_index is None
             and job.budget_s is None
+            and job.most_failed is None
             and (job.paused, job.stalled, job.starved_since) == self.index.signatures[number][2:5]
         ):
             return
@@ -281,8 +283,13 @@ class State:
         starved = self.index.requirements.is_starved(job) or self.index.is_stuck(job, self.fresh[job.id])
         if starved != (job.starved_since is not None):
             job.starved_since = self.now if starved else None
-            job.stalled = False
+            job.stalled = starved and not self._could_be_run(job)
             self.put(job)
+
+    def _could_be_run(self, job: Job) -> bool:
+        """True if a worker is known, connected or not, that could run the job: it may come back."""
+        key = self.index.requirements.key_of(job)
+        return any(meets(worker.facts, key) for worker in self.workers.values())
 
     def _forget_if_over(self, job: Job) -> None:
         """An ended job stays only until its last attempt has been cancelled."""
