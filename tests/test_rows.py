@@ -18,7 +18,7 @@ from loopline_master.files.blobs import Blobs
 from loopline_master.files.row_files import LineIndex, RowFiles
 from loopline_shared.errors import LooplineError
 from loopline_shared.model import AttemptId, Function
-from loopline_shared.protocol.messages import Assign, Run
+from loopline_shared.protocol.worker_link import Assign, Run
 from loopline_shared.row_lines import MAX_LINE_BYTES, read_row, write_row
 from loopline_shared.spec import JobSpec, RowFile, Table
 from loopline_shared.sweep import task_at
@@ -116,12 +116,12 @@ def test_lines_are_found_wherever_blocks_end(
     [
         (b'{"a": 1}\n{"a": 2\n{"a": 3}\n', "line 2"),
         (b'{"a": 1}\n\n{"a": 3}\n', "line 2 of the row file: it is empty"),
-        (b'{"a": 1}\n{"a": [1]}\n', "line 2 of the row file: a: Input should be a valid string"),
+        (b'{"a": 1}\n{"a": [1]}\n', "line 2 of the row file: a: expected a text"),
         (b'{"a b": 1}\n', "line 1 of the row file: a b: a name is letters, digits"),
         (b"[1]\n", "line 1"),
         (b'{"a": NaN}\n', "line 1 of the row file: a:"),
         (b'{"a": 1}, {"a": 2}\n', "line 1"),
-        (b'{"a": "%s"}\n' % (b"x" * 10_001), "at most 10000 characters"),
+        (b'{"a": "%s"}\n' % (b"x" * 10_001), "at most 10000 letters"),
         (json.dumps({f"p{n}": "x" * 9_999 for n in range(25)}).encode(), "have 250,"),
         (b" " * (MAX_LINE_BYTES + 1), "more than"),
         (b"", "is empty"),

@@ -1,4 +1,4 @@
-"""How many tasks of a job may fail until the job is stopped: a number, or a share of its tasks."""
+"""The limit of failed tasks at which a job is stopped: a number, or a share of its tasks."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ from tests.cli.fake_master import Answer, FakeMaster, hang_up, ok, page, refuse
 from tests.cli.views import job, program, result, task, worker
 
 PASSED_ON = {"master", "worker", "doctor", "owner", "simulate"}  # to other programs, --help included
-SPEAKS_FOR_ITSELF = PASSED_ON | {"replay", "token", "demo", "join", "service"}
+SPEAKS_FOR_ITSELF = PASSED_ON | {"replay", "token", "demo", "join", "service", "completion"}
 TOKEN = TokenView(id="t1", name="ann", role="user", created_at=1.0)
 JOIN_TOKEN = JoinTokenView(id="a1", uses=1, used=0, created_at=1.0, expires_at=2.0)
 _LINE = HistoryLine(
@@ -189,9 +189,9 @@ def test_no_master_answers(run: Run, unused_tcp_port: int) -> None:
         ("submit --nmae x -- pi", "--name"),
         ("submit pi --seed 3", "goes after `--`"),
         ("submit --size soon -- pi", "a duration such as 90s"),
-        ("submit --param seed=0.1..0.5 -- pi", "whole numbers"),
+        ("submit --param seed=0.1..0.5 -- pi", "has a step"),
         ("submit --param x=1 --param x=2 -- pi", "given twice"),
-        ("submit --max-attempts 0 -- pi", "max_attempts: Input should be greater"),
+        ("submit --max-attempts 0 -- pi", "max_attempts: has to be at least 1"),
         ("submit --array 5-1 -- pi", "is empty"),
         ("job", "requires an argument"),
         ("job seven", "a job such as 12"),
@@ -262,7 +262,7 @@ def test_results_say_where_they_are_cut(fake: FakeMaster, run: Run) -> None:
     fake.on("GET /jobs/7/results", ok(b"\n".join(line.model_dump_json().encode() for line in lines) + b"\n"))
     ran = run("results", "7")
     assert ran.out == "a\nb"
-    assert ran.err == "task 7.2 wrote more: `loopline logs 7.2` shows it all\n"
+    assert ran.err == "task 7.2 wrote more: `loopline logs 7.2` shows what was kept\n"
     assert len(run("results", "7", "--json").out.splitlines()) == 2
 
 
@@ -282,7 +282,10 @@ def test_lists_are_cut_and_chosen_from(fake: FakeMaster, run: Run) -> None:
     answers(fake)
     run("tasks", "7", "--state", "failed", "--limit", "0")
     assert [job["id"] for job in run("jobs", "--limit", "1", "--json").document] == [7]
-    assert [seen.query for seen in fake.seen] == [{"limit": "1000", "state": "failed"}, {"limit": "1"}]
+    assert [seen.query for seen in fake.seen] == [
+        {"limit": "1000", "state": "failed", "parameters": "true"},
+        {"limit": "1"},
+    ]
 
 
 def test_a_broken_promise_is_a_failure(fake: FakeMaster, run: Run) -> None:

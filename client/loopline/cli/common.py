@@ -116,7 +116,7 @@ def stderr() -> Console:
 
 def is_interactive() -> bool:
     """True if somebody sits at a terminal who can be asked."""
-    return sys.stdin.isatty() and sys.stderr.isatty()
+    return not sys.stdin.closed and sys.stdin.isatty() and sys.stderr.isatty()
 
 
 def answers_yes(question: str) -> bool:

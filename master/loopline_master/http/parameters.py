@@ -64,7 +64,8 @@ WithParameters = Annotated[bool, BeforeValidator(_flag), Field(description="Add 
 OnlyTasks = Annotated[
     str,
     Field(
-        pattern=r"^\d{1,15}(,\d{1,15}){0,9999}$",
+        max_length=20_000,
+        pattern=r"^\d{1,15}(,\d{1,15})*$",
         description="Only these of the failed tasks, by their numbers; the others stay as they are",
         examples=["3,7"],
     ),

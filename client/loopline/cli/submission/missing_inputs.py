@@ -30,7 +30,7 @@ class MissingInput:
 
     @property
     def warning(self) -> str:
-        """What is missing, and what to type."""
+        """The warning that says what is missing, and what to type."""
         step = f"add --input {shlex.quote(self.input)}"
         if self.is_found_on_path_only:
             step = f"{step} and write {shlex.quote(f'./{self.word}')}"

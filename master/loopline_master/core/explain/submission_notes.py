@@ -1,4 +1,4 @@
-"""What a user should know at once of a job just submitted: what holds it, and a size that cannot be true."""
+"""Notes on a job that was just submitted: what holds it, and a size that cannot be true."""
 
 from __future__ import annotations
 

@@ -8,6 +8,7 @@ jobs that no other worker could run.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from loopline_master.core.entities import Job, Worker
@@ -109,7 +110,7 @@ class RequirementIndex:
         """Enter a worker as it is now. Return the classes whose jobs may starve, or no longer starve, for it.
 
         These are the classes that it was the last or is the first to be able to meet, and those with a quorum that it
-        joins or leaves. Its facts change only while it is away: see membership.join.
+        joins or leaves. Its facts change only while it is away: see worker_sessions.join.
         """
         if self.knows(worker):
             return []
@@ -156,3 +157,29 @@ def _toggle(names: set[str], name: str, present: bool) -> None:
         names.add(name)
     else:
         names.discard(name)
+
+
+def needs(requires: Requirements) -> list[str]:
+    """Return what a worker must have to run the job, each in a few words."""
+    return [words for words, _ in _parts(requires)]
+
+
+def unmet(facts: Iterable[Facts], requires: Requirements) -> list[str]:
+    """Return the requirements that no worker meets; empty if only all of them together are too much."""
+    known = list(facts)
+    alone = [(words, requirement_class_of(part)) for words, part in _parts(requires)]
+    return [words for words, key in alone if not any(meets(one, key) for one in known)]
+
+
+def _parts(requires: Requirements) -> list[tuple[str, Requirements]]:
+    """Return each requirement in words, and by itself."""
+    parts = [(f"the system {requires.os}", Requirements(os=requires.os))] if requires.os else []
+    if requires.memory_bytes:
+        words = f"{requires.memory_bytes / 1e9:g} GB of memory"
+        parts.append((words, Requirements(memory_bytes=requires.memory_bytes)))
+    parts += [(f"label {label}", Requirements(labels=[label])) for label in requires.labels]
+    parts += [("the network", Requirements(network=True))] if requires.network else []
+    if requires.python:
+        parts.append((f"functions of Python {requires.python}", Requirements(python=requires.python)))
+    words = f"{requires.slots} slot{'' if requires.slots == 1 else 's'}"
+    return [*parts, (words, Requirements(slots=requires.slots))]
