@@ -16,14 +16,19 @@ _LONG = 1.5
 """The slowest task is named if it took so many times the mean."""
 
 
-def with_failures(explained: Explanation, job: int, groups: Sequence[FailureGroup]) -> Explanation:
-    """Return the explanation of a job with what its failures have in common, an example of each."""
+def failure_reasons(job: int, groups: Sequence[FailureGroup]) -> list[Reason]:
+    """Return what the failures of a job have in common, with an example of each."""
     reasons = [Reason(code="failures", count=one.count, detail=_failure(job, one)) for one in groups[:_MOST_GROUPS]]
     if others := groups[_MOST_GROUPS:]:
         count = sum(one.count for one in others)
         reasons.append(Reason(code="failures", count=count, detail=f"{count} failed in {len(others)} other ways"))
-    sentence = "; ".join([explained.sentence, *(reason.detail for reason in reasons)])
-    return explained.model_copy(update={"sentence": sentence, "reasons": [*explained.reasons, *reasons]})
+    return reasons
+
+
+def with_failures(explained: Explanation, failures: Sequence[Reason]) -> Explanation:
+    """Return the explanation of an unfinished job with the failures that it had so far."""
+    sentence = "; ".join([explained.sentence, *(reason.detail for reason in failures)])
+    return explained.model_copy(update={"sentence": sentence, "reasons": [*explained.reasons, *failures]})
 
 
 def _failure(job: int, group: FailureGroup) -> str:
@@ -33,8 +38,13 @@ def _failure(job: int, group: FailureGroup) -> str:
     return f"{group.count} failed{how}, such as task {job}.{group.example}{said}"
 
 
-def explain_ended_job(job: JobView, story: JobHistory, max_fails: int | None = None) -> Explanation:
-    """Explain how a job ended, and where its time went. ``max_fails``: it was to be stopped at so many failures."""
+def explain_ended_job(
+    job: JobView, story: JobHistory, failures: Sequence[Reason] = (), max_fails: int | None = None
+) -> Explanation:
+    """Explain how a job ended, why tasks of it failed, and where its time went.
+
+    ``max_fails``: it was to be stopped at so many failures.
+    """
     verb = "was" if job.state is JobState.CANCELLED else "has"
     failed = f", {job.tasks.failed} failed" if job.tasks.failed else ""
     sentence = f"it {verb} {job.state}: {job.tasks.succeeded} of {job.task_count} tasks succeeded{failed}"
@@ -42,7 +52,7 @@ def explain_ended_job(job: JobView, story: JobHistory, max_fails: int | None = N
         sentence += f", in {spoken(job.finished_at - job.started_at)}"
     if max_fails is not None and job.state is JobState.CANCELLED and job.tasks.failed >= max_fails:
         sentence += f"; it was stopped because {counted(job.tasks.failed, 'task')} failed (--max-fails)"
-    reasons = list(_reasons(job, story))
+    reasons = [*failures, *_reasons(job, story)]
     told = "; ".join([sentence, *(reason.detail for reason in reasons)])
     return Explanation(subject=str(job.id), state=job.state, sentence=told, reasons=reasons)
 

@@ -83,7 +83,9 @@ class WorkerSettings(Settings):
     dedicated: Annotated[bool, Field(description="nobody else uses this computer: tasks need not yield")] = False
     data_dir: Annotated[Path, Field(default_factory=_default_data_dir, description="state, results, scratch folders")]
 
-    output_limit_bytes: Annotated[int, Field(ge=0, description="bytes kept of each of stdout and stderr, beginning and end")] = 16 * _MIB
+    output_limit_bytes: Annotated[
+        int, Field(ge=0, description="bytes kept of each of stdout and stderr, beginning and end")
+    ] = 16 * _MIB
     spool_limit_bytes: Annotated[int, Field(ge=0, description="results kept for an absent master")] = 1024 * _MIB
     cache_limit_bytes: Annotated[int, Field(ge=0, description="input files kept for the next task")] = 10240 * _MIB
     outputs_limit_bytes: Annotated[int, Field(ge=0, description="output files of one task")] = 4096 * _MIB

@@ -70,6 +70,8 @@ class InputFiles:
 
     async def upload(self, client: AsyncClient) -> None:
         """Upload the inputs that the master does not have."""
+        if not self.files:
+            return
         contents = {file.sha256: file.size_bytes for file in self.files.values()}
         with bytes_bar("uploading", sum(contents.values())) as on_progress:
             await files.upload_all(client, self.files.values(), on_progress)

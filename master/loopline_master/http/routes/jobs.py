@@ -20,7 +20,7 @@ from loopline_master.http.parameters import (
     OnlyLive,
     OnlyTasks,
 )
-from loopline_master.outcomes import explain_ended_job, with_failures
+from loopline_master.outcomes import explain_ended_job, failure_reasons, with_failures
 from loopline_master.settings import Limits
 from loopline_master.store import Store
 from loopline_master.submissions.retries import Retries
@@ -105,13 +105,13 @@ async def explain_this_job(scheduler: Scheduler, store: Store, job: JobNumber) -
     """Explain the state of a job."""
     view = await job_view(store, job)
     ended = await store.jobs.states(view.waiting_for) if view.waiting_for else {}
-    explained = explain_job(scheduler, job, ended)
-    if explained is None:
-        story = found(await store.job_histories.of_job(job), f"job {job}")
-        ended_job = found(await store.jobs.detail(job), f"job {job}")
-        limit = most_failed(ended_job.spec.max_fails, ended_job.task_count)
-        explained, view = explain_ended_job(ended_job, story, limit), ended_job
-    return with_failures(explained, job, await store.failures.of_job(job)) if view.tasks.failed else explained
+    failures = failure_reasons(job, await store.failures.of_job(job)) if view.tasks.failed else []
+    waiting = explain_job(scheduler, job, ended)
+    if waiting is not None:
+        return with_failures(waiting, failures) if failures else waiting
+    story = found(await store.job_histories.of_job(job), f"job {job}")
+    detail = found(await store.jobs.detail(job), f"job {job}")
+    return explain_ended_job(detail, story, failures, most_failed(detail.spec.max_fails, detail.task_count))
 
 
 async def _steer(
