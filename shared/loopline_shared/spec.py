@@ -31,6 +31,7 @@ from loopline_shared.model import (
     InputFile,
     Name,
     PythonVersion,
+    SharedFolder,
 )
 from loopline_shared.paths import Pattern, RelativePath, tree_of
 from loopline_shared.scalar import Exact, Scalar
@@ -197,6 +198,7 @@ class Requirements(Spec):
     slots: Annotated[int, Field(ge=1, le=65536)] = 1
     network: bool = Field(default=False, description="tasks use the network; in a sandbox they have none otherwise")
     python: PythonVersion | None = Field(default=None, description="that functions run under there: 3.11")
+    folder: SharedFolder = Field(default="", description="that workers share, and in which commands run there")
 
 
 class Notify(Spec):

@@ -10,7 +10,7 @@ from pydantic.fields import FieldInfo
 from loopline_worker.settings import WorkerSettings
 
 _LEFT_OUT = frozenset({"token"})  # a secret on a command line can be read by every user of the computer
-_NAMES = {"labels": "label", "sandbox_shows": "sandbox-show"}
+_NAMES = {"labels": "label", "sandbox_shows": "sandbox-show", "shared_folders": "shared-folder"}
 """Flags that may be given several times are named for one value."""
 _GROUPS = {
     "the master and this worker": ("master", "token_file", "name", "slots", "labels", "data_dir", "python"),
@@ -19,7 +19,14 @@ _GROUPS = {
         *("hours", "not_while", "owner_page", "owner_port"),
     ),
     "what tasks may do": (
-        *("sandbox", "sandbox_network", "sandbox_shows", "task_memory_bytes", "scratch_limit_bytes"),
+        *(
+            "shared_folders",
+            "sandbox",
+            "sandbox_network",
+            "sandbox_shows",
+            "task_memory_bytes",
+            "scratch_limit_bytes",
+        ),
         *("output_flood_bytes", "max_processes"),
     ),
 }

@@ -38,8 +38,8 @@ class MissingInput:
 
 
 def find(job: JobSpec) -> list[MissingInput]:
-    """Return the files of this folder that the job's command names and that no input brings along."""
-    if not job.command:
+    """Return the files of this folder that the job's command names and that its tasks will not find."""
+    if not job.command or job.requires.folder:
         return []
     first, *others = job.command
     words = ([] if _is_on_path(first) else [first]) + others

@@ -164,12 +164,15 @@ class PlaceOptions:
         A label that a worker must have; may be given several times.
     slots
         Slots that a task takes.
+    cwd
+        Run the tasks in this very folder, on workers whose operators share it, instead of in empty ones.
     """
 
     os: Literal["linux", "macos", "windows"] | None = None
     memory: BytesOption = None
     label: Annotated[tuple[str, ...], Parameter(metavar="LABEL")] = ()
     slots: int | None = None
+    cwd: bool = False
 
     def document(self) -> JobDocument:
         """Return the part of the job as JSON."""
@@ -179,5 +182,6 @@ class PlaceOptions:
                 "memory_bytes": self.memory,
                 "labels": list(self.label),
                 "slots": self.slots,
+                "folder": Path.cwd().as_posix() if self.cwd else "",
             }
         }

@@ -12,7 +12,17 @@ from cyclopts import Group, Parameter
 from loopline.cli.common import PLAIN, Common, stderr
 from loopline.cli.errors import usage
 from loopline.cli.follow import follow
-from loopline.cli.submission import assemble, failed_of, inputs, job_file, merging, missing_inputs, receipt, sweep
+from loopline.cli.submission import (
+    assemble,
+    failed_of,
+    inputs,
+    job_file,
+    merging,
+    missing_inputs,
+    receipt,
+    shared_folder,
+    sweep,
+)
 from loopline.cli.submission.failed_of import FailedTasks
 from loopline.cli.submission.inputs import FileOptions
 from loopline.cli.submission.options import STDIN, JobOptions, PlaceOptions, SweepOptions, TaskOptions
@@ -68,6 +78,7 @@ async def submit(
             job = assemble.specification(found.named_in(document), swept.parameters, file)
         if file is not None:
             merging.check_all_given(job, file, swept.names_in(job))
+        await shared_folder.check(client, job)
         receipt.warn(one.warning for one in missing if one.input not in more or one.is_found_on_path_only)
         if dry_run:
             seen = swept.shown_in(await client.preview(job), job)

@@ -15,13 +15,21 @@ from loopline_master.core.entities import Job, Worker
 from loopline_shared.model import Facts
 from loopline_shared.spec import Requirements
 
-RequirementClass = tuple[str | None, int, frozenset[str], int, bool, str | None]
+RequirementClass = tuple[str | None, int, frozenset[str], int, bool, str | None, str]
 
 
 def requirement_class_of(requires: Requirements) -> RequirementClass:
     """Return the requirement class; it is equal for requirements that the same workers meet."""
     labels = frozenset(requires.labels)
-    return (requires.os, requires.memory_bytes, labels, requires.slots, requires.network, requires.python)
+    return (
+        requires.os,
+        requires.memory_bytes,
+        labels,
+        requires.slots,
+        requires.network,
+        requires.python,
+        requires.folder,
+    )
 
 
 def slots_of(key: RequirementClass) -> int:
@@ -34,7 +42,7 @@ def meets(facts: Facts, key: RequirementClass, most_bytes: int | None = None) ->
 
     ``most_bytes`` is taken for its memory if it is given.
     """
-    os, memory_bytes, labels, slots, network, python = key
+    os, memory_bytes, labels, slots, network, python, folder = key
     return (
         (os is None or facts.os == os)
         and (facts.memory_bytes if most_bytes is None else most_bytes) >= memory_bytes
@@ -42,6 +50,7 @@ def meets(facts: Facts, key: RequirementClass, most_bytes: int | None = None) ->
         and facts.slots >= slots
         and (facts.network or not network)
         and (python is None or facts.functions == python)
+        and (not folder or any(folder == one or folder.startswith(f"{one}/") for one in facts.folders))
     )
 
 
@@ -181,5 +190,7 @@ def _parts(requires: Requirements) -> list[tuple[str, Requirements]]:
     parts += [("the network", Requirements(network=True))] if requires.network else []
     if requires.python:
         parts.append((f"functions of Python {requires.python}", Requirements(python=requires.python)))
+    if requires.folder:
+        parts.append((f"the folder {requires.folder} to share", Requirements(folder=requires.folder)))
     words = f"{requires.slots} slot{'' if requires.slots == 1 else 's'}"
     return [*parts, (words, Requirements(slots=requires.slots))]
