@@ -145,6 +145,15 @@ def test_people_get_no_json_and_no_colours_in_a_pipe(fake: FakeMaster, run: Run,
         json.loads(ran.out)
 
 
+def test_a_shell_completes_commands_and_options(run: Run) -> None:
+    for shell in ("bash", "zsh", "fish"):
+        script = run("completion", shell).out
+        assert all(word in script for word in ("explain", "only-failed-of", "undrain"))
+    assert set(run("completion", "bash", "--json").document) == {"script"}
+    placed = run("completion", "bash", "--install", "--json").document["file"]
+    assert "only-failed-of" in Path(placed).read_text("utf-8")
+
+
 def test_every_command_that_asks_a_master_is_tried_above() -> None:
     tried = {line.split()[0] for line, _ in LINES} | {"fetch"}
     assert tried | SPEAKS_FOR_ITSELF == COMMANDS.keys()

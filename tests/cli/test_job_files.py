@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from loopline.cli.submission import job_file
 from loopline.cli.submission.positions import ParseError, find_in_toml, read_yaml
 from loopline_shared.rest.bodies import Submission
 from loopline_shared.spec import JobSpec
@@ -232,6 +233,17 @@ def test_mistakes_are_pointed_at(fake: FakeMaster, run: Run, suffix: str, text: 
     assert ran.code == 2
     assert message in ran.err
     assert fake.seen == []
+
+
+def test_words_of_a_command_stay_as_they_are_written(tmp_path: Path) -> None:
+    file = tmp_path / "job.yaml"
+    file.write_text("command: [./fit, --lr, 0.10, --n, 007, -1, yes, 1e3]\nenvironment: {SEED: 01, LR: 1.50}\n")
+    document = job_file.read(file).document
+    assert document["command"] == ["./fit", "--lr", "0.10", "--n", "007", "-1", "yes", "1e3"]
+    assert document["environment"] == {"SEED": "01", "LR": "1.50"}
+    file = file.with_suffix(".toml")
+    file.write_text("tasks = [{command = ['./fit', 7]}]\n")
+    assert job_file.read(file).document["tasks"] == [{"command": ["./fit", "7"]}]
 
 
 def test_a_mistake_on_the_command_line_is_not_blamed_on_the_file(fake: FakeMaster, run: Run) -> None:

@@ -34,11 +34,6 @@ _PATIENCE_S = 10.0
 _LONGEST_LINE = 1000
 
 
-def _line(text: str) -> JoinLine | None:
-    """Return the line; None if it is to be read from stdin. Raises ValueError if it is malformed."""
-    return None if text == "-" else JoinLine.parse(text)
-
-
 def _read_line() -> JoinLine:
     """Return the line on stdin, where it stays out of the shell's history. Raises LooplineError (usage)."""
     if sys.stdin.isatty():
@@ -50,7 +45,7 @@ def _read_line() -> JoinLine:
 
 
 async def join(
-    line: Annotated[JoinLine | None, read_by(_line, "LINE")] = None,
+    line: Annotated[JoinLine | None, read_by(JoinLine.parse, "LINE")] = None,
     /,
     *,
     name: str | None = None,
@@ -65,7 +60,7 @@ async def join(
     Parameters
     ----------
     line
-        The whole line, or its part after `loopline join`; `-` reads it from stdin, as does nothing in a pipe.
+        The whole line, or its part after `loopline join`; without it, it is read from stdin.
     name
         Name of the worker (default: made from the name of this computer).
     service
