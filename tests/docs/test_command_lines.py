@@ -68,7 +68,10 @@ def reader(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Terminal]:
             "LOOPLINE_NOTIFY_COMMANDS": '{"mail": ["true"]}',
         }
         one.type(Step("loopline master", ["...serves at http://127.0.0.1:7461"]))
-        one.type(Step("loopline worker --dedicated --slots 2", ["...connected to http://127.0.0.1:7461..."]))
+        shared = f"--shared-folder {home / 'work'}"
+        one.type(
+            Step(f"loopline worker --dedicated --slots 2 {shared}", ["...connected to http://127.0.0.1:7461..."])
+        )
         (token,) = home.rglob("tokens/admin")
         one.environment["TOKEN"] = token.read_text().strip()
         one.folder = home / "work"

@@ -301,7 +301,7 @@ class State:
             self.put(job)
 
     def _is_hopeless(self, job: Job) -> bool:
-        """True if workers are known, connected or not, and none of them could run the job if it came back."""
+        """True if there are workers, and even if all came back that are away, none could run the job."""
         key = self.index.requirements.key_of(job)
         return bool(self.workers) and not any(meets(worker.facts, key) for worker in self.workers.values())
 

@@ -51,7 +51,7 @@ class Capture(asyncio.Protocol):
 
     @property
     def last_line(self) -> str:
-        """The last line that is not blank, without what a terminal would obey; empty if there is none."""
+        """The last line with printable letters in it, of which it consists; empty if there is no such line."""
         lines = reversed(self._last.decode(errors="replace").splitlines())
         shown = ("".join(letter for letter in line if letter.isprintable()).strip() for line in lines)
         return next((line[:_LONGEST_LINE] for line in shown if line), "")
