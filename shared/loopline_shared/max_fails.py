@@ -6,20 +6,15 @@ import math
 from fractions import Fraction
 from typing import Annotated
 
-from pydantic import AfterValidator, Field
+from pydantic import Field
 
 MOST_FAILS = 100_000_000
-
-
-def _check(value: int | str) -> int | str:
-    if isinstance(value, str) and not 0 < Fraction(value.removesuffix("%")) <= 100:
-        raise ValueError(f"expected a share above 0% and up to 100%, got {value}")
-    return value
+_SHARE = r"^(100|[1-9]\d?(\.\d{1,6})?|0\.0{0,5}[1-9]\d{0,5})%$"
+"""Above 0 and up to 100 per cent."""
 
 
 MaxFails = Annotated[
-    Annotated[int, Field(ge=1, le=MOST_FAILS)] | Annotated[str, Field(pattern=r"^\d{1,3}(\.\d{1,6})?%$")],
-    AfterValidator(_check),
+    Annotated[int, Field(ge=1, le=MOST_FAILS)] | Annotated[str, Field(pattern=_SHARE)],
     Field(description="the job is stopped once so many of its tasks have failed: a number, or a share such as 10%"),
 ]
 

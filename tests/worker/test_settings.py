@@ -55,7 +55,7 @@ def test_a_torn_file_is_named() -> None:
 
 def test_a_wrong_value_says_where_it_came_from(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LOOPLINE_SLOTS", "many")
-    assert mistake().message.startswith("LOOPLINE_SLOTS: Input should be a valid integer")
+    assert mistake().message.startswith("LOOPLINE_SLOTS: expected a whole number")
     assert mistake(slots=0).message.startswith("--slots: ")
     monkeypatch.delenv("LOOPLINE_SLOTS")
     Path("loopline.toml").write_text("[worker]\nmaster = 'somewhere'\n")

@@ -64,7 +64,7 @@ WithParameters = Annotated[bool, BeforeValidator(_flag), Field(description="Add 
 OnlyTasks = Annotated[
     str,
     Field(
-        max_length=20_000,
+        max_length=2000,
         pattern=r"^\d{1,15}(,\d{1,15})*$",
         description="Only these of the failed tasks, by their numbers; the others stay as they are",
         examples=["3,7"],
