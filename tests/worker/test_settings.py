@@ -1,8 +1,10 @@
+import argparse
 from pathlib import Path
 
 import pytest
 
 from loopline_shared.errors import LooplineError
+from loopline_worker import flags
 from loopline_worker import settings as module
 from loopline_worker.settings import WorkerSettings
 
@@ -84,3 +86,26 @@ def test_where_the_token_comes_from(tmp_path: Path) -> None:
     assert WorkerSettings.load(token_file=tmp_path / "file", token="given").find_token() == "given"
     with pytest.raises(LooplineError, match="cannot read the join token from absent"):
         WorkerSettings.load(token_file="absent").find_token()
+
+
+def test_every_setting_is_a_flag_but_the_token() -> None:
+    parser = argparse.ArgumentParser()
+    flags.add_to(parser)
+    given = vars(parser.parse_args([]))
+    assert given.keys() == WorkerSettings.model_fields.keys() - {"token"}
+    assert set(given.values()) == {None}, "what is not given is left to the environment and the file"
+    words = [
+        "--label",
+        "a",
+        "--label",
+        "b",
+        "--idle-s",
+        "5",
+        "--no-heed-load",
+        "--hours",
+        "sat, sun",
+        "--not-while",
+        "vlc",
+    ]
+    read = WorkerSettings.load(**vars(parser.parse_args(words)))
+    assert (read.labels, read.idle_s, read.heed_load, read.not_while) == (("a", "b"), 5.0, False, ("vlc",))
