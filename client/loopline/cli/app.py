@@ -49,6 +49,7 @@ COMMANDS: dict[str, tuple[Group, str, str]] = {
     "doctor": (_MACHINES, "loopline.cli.daemons:doctor", "Check what this computer lets a worker see and do."),
     "token": (_ACCESS, "loopline.cli.tokens:token", "Create, list and revoke access tokens."),
     "prune": (_ACCESS, "loopline.cli.prune:prune", "Remove unused files from the master."),
+    "completion": (_ACCESS, "loopline.cli.completion:completion", "Complete commands and options in your shell."),
     "passing": (_ACCESS, "loopline.cli.audit:passing", "Audit the promise that no job passes another."),
 }
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from loopline_master.core.policies.chance import draw
+from loopline_master.core.chance import draw
 from loopline_master.core.transfers.assignment import Assessment, Assignment, Order, local_first
 
 _HOT, _COLD = 0.03, 0.0003

@@ -7,7 +7,7 @@ population dies. A parent is the better of two drawn at random.
 
 from __future__ import annotations
 
-from loopline_master.core.policies.chance import draw
+from loopline_master.core.chance import draw
 from loopline_master.core.transfers.annealing import swapped
 from loopline_master.core.transfers.assignment import Assessment, Assignment, Order, local_first
 
