@@ -24,6 +24,7 @@ from loopline_simulator.papers.rack.rack_world import JobHistory, RackWorld
 from loopline_simulator.papers.rack.timetable import Timetable
 from loopline_simulator.papers.rack.workload import Drawn, RackJob
 from tests.simulator.rack_literal import LiteralRack
+from tests.simulator.rack_schedules import cases, line_of, recorded
 
 LATTICES = [Lattice(1), Lattice(7), Lattice(2, 2, 3), Lattice(1, 3, 2), Lattice(2, 2, 8)]
 
@@ -264,3 +265,8 @@ def test_jobs_that_all_come_at_once_are_measured_until_the_last_ends() -> None:
         ).histories.values()
     )
     assert measure(histories, Rack(2, 2), 0, 0).utilisation == 0.75
+
+
+def test_schedules_are_those_that_were_recorded() -> None:
+    """Move for move and call for call; by ``python -m tests.simulator.rack_schedules``."""
+    assert [line_of(case) for case in cases()] == recorded()
