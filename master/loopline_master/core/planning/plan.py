@@ -1,0 +1,71 @@
+"""A plan of a waiting gang: what its user is told at once, and what has become of that since."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Annotated
+
+from pydantic import Field
+
+from loopline_shared.model import TaskId
+
+
+class PlanKind(StrEnum):
+    """A promise if all that the gang waits for has limits; otherwise an estimate."""
+
+    PROMISE = "promise"
+    ESTIMATE = "estimate"
+
+
+@dataclass(slots=True)
+class Plan:
+    """When and on which workers a gang is planned to start. One row for each task, kept after its start.
+
+    Times are in seconds since 1970. What has started, or been withdrawn, is no longer in the scheduler's memory.
+    """
+
+    job: int
+    task: int
+    start: float | None  # planned; of an estimate by p90 of what it waits for; None: too few workers are there
+    machines: tuple[str, ...]  # workers, by rank
+    slots: int  # on each
+    limit_s: float  # after which it is ended, or (predicted) its place is no longer kept
+    is_given: bool  # the limit is its user's; otherwise predicted, with a margin
+    kind: PlanKind
+    told_at: float  # the first plan
+    first_start: float | None  # ... with a start was this
+    p50: float | None = None  # of an estimate ...
+    p90: float | None = None
+    earliest: float = 0.0  # the jobs that it may not pass are expected to be over by then
+    changed_at: float | None = None  # when it last moved
+    moves: int = 0  # forward
+    broken: int = 0  # promises that were not kept
+    reason: str = ""  # of the last change
+    started_at: float | None = None
+    withdrawn_at: float | None = None  # its job was cancelled or paused before
+    id: Annotated[TaskId, Field(exclude=True)] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        self.id = TaskId(self.job, self.task)
+
+    @property
+    def is_promise(self) -> bool:
+        return self.kind is PlanKind.PROMISE
+
+    @property
+    def is_over(self) -> bool:
+        """True if the gang has started, or is no longer planned to."""
+        return self.started_at is not None or self.withdrawn_at is not None
+
+
+@dataclass(frozen=True, slots=True)
+class BrokenPromise:
+    """A promise that was not kept: the start that was told, the new one, and the reason."""
+
+    job: int
+    task: int
+    start: float
+    new_start: float | None  # None: no worker can run it now
+    reason: str
+    at: float
