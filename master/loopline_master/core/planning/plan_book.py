@@ -58,6 +58,7 @@ class PlanBook:
         self._now, self._tick = now, int(now)
         self._planner.begin_pass(self._tick)
         self._reach = max(self._reach, self._planner.profile.last)
+        self._slide()
 
     def restore(self, plan: Plan, waiting: WaitingGang) -> None:
         """Take in a stored plan, as it stands; horizons first, then plans by (start, job)."""
@@ -108,25 +109,28 @@ class PlanBook:
         """Plan what has to be planned. Return True if there is more to do: revise again soon."""
         for job in [job for job in self.plans if job not in waiting]:
             self.withdraw(job, has_started=False)
-        self._slide()
         self._heed_the_order(waiting)
         for job in sorted(self._displaced, key=lambda job: waiting[job].turn):
             self._plan_anew(waiting[job], self._displaced.pop(job))
         is_left = self._plan_new(waiting)
         if self.cursor is not None:
             self._pass(waiting)
+        self.settle(waiting)
+        self._has_grown = False
+        return is_left or self.cursor is not None
+
+    def settle(self, waiting: Mapping[int, WaitingGang]) -> None:
+        """Say anew of which kind the plans are beside which something has changed; last of all in a step."""
         for job in sorted(self._judged & self.plans.keys()):
             self._judge(waiting[job])
         self._judged.clear()
-        self._has_grown = False
-        return is_left or self.cursor is not None
 
     def due(self) -> list[Plan]:
         """Return the plans whose start has come, the earliest first."""
         found = [job for job, slot in self._slots.items() if slot.start <= self._tick]
         return [self.plans[job] for job in sorted(found, key=lambda job: (self.plans[job].start, job))]
 
-    def next_start(self) -> float | None:
+    def next_start(self) -> int | None:
         """Return the next planned start that has not come; None if there is none."""
         return min((slot.start for slot in self._slots.values() if slot.start > self._tick), default=None)
 
