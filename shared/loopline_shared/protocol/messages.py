@@ -34,6 +34,7 @@ from loopline_shared.model import (
 )
 from loopline_shared.paths import Pattern, RelativePath
 from loopline_shared.protocol.attempt_ranges import AttemptRanges
+from loopline_shared.protocol.gang_messages import GangPlace, Member, Word
 from loopline_shared.scalar import Scalar
 
 PROTOCOL_VERSION = 3
@@ -43,6 +44,7 @@ MAX_LONG_RUNS_PER_ASSIGN = 50  # each of at most MAX_RUN_CHARACTERS, a character
 MAX_RESULTS_PER_REPORT = 500
 MAX_OUTPUT_FILES_PER_REPORT = 20_000  # each with a path of at most MAX_PATH_CHARACTERS, of at most 4 bytes
 MAX_WROTE_BYTES = 64 * 1024
+MAX_MEMBERS = 65_536  # each has a slot at least
 MAX_READS = 100  # unanswered at once, on one link
 
 OwnInputs = Annotated[dict[RelativePath, InputFile], Field(max_length=MAX_OWN_INPUTS)]
@@ -93,6 +95,7 @@ class Report:
     load: Load
     _: KW_ONLY
     waiting: AttemptRanges = ()  # for a slot, in the order in which it came
+    members: Annotated[tuple[Member, ...], Field(max_length=MAX_MEMBERS)] = ()  # of gangs, that have not begun
     kind: Literal["report"] = "report"
 
 
@@ -118,6 +121,7 @@ class Run:
 
     A Run that arrives with this field cannot be run, because the file is gone.
     """
+    gang: GangPlace | None = None  # it is a member of a gang: to be prepared, and begun at the master's word
 
 
 @dataclass(slots=True)  # not frozen: freezing triples the cost of creation
@@ -134,6 +138,7 @@ class Assign:
     _: KW_ONLY
     held_s: Seconds | None = None  # from the arrival of Report ``seen`` until now; None: it was answered before
     probation: Probation | None = None  # quarantine, shown to the PC's owner; None: it is healthy
+    words: Annotated[tuple[Word, ...], Field(max_length=MAX_MEMBERS)] = ()  # to members of gangs
     kind: Literal["assign"] = "assign"
 
 

@@ -14,6 +14,7 @@ from loopline_shared.errors import ProtocolError
 from loopline_shared.model import AttemptId, Facts, Held, Load, Result
 from loopline_shared.protocol import codec, result_text
 from loopline_shared.protocol.attempt_ranges import ranges_of
+from loopline_shared.protocol.gang_messages import Member
 from loopline_shared.protocol.messages import PROTOCOL_VERSION, Assign, Hello, Read, Refused, Report, Welcome, Wrote
 
 
@@ -58,22 +59,37 @@ class WorkerSession:
         return message
 
     def report(
-        self, holding: Sequence[Held], results: Sequence[Result], load: Load, waiting: Iterable[AttemptId] = ()
+        self,
+        holding: Sequence[Held],
+        results: Sequence[Result],
+        load: Load,
+        waiting: Iterable[AttemptId] = (),
+        members: Sequence[Member] = (),
     ) -> tuple[int, bytes]:
         """Return the next Report's number and frame."""
         self._sent += 1
         report = Report(
-            self._sent, self._inbound.last, tuple(holding), tuple(results), load, waiting=ranges_of(waiting)
+            self._sent,
+            self._inbound.last,
+            tuple(holding),
+            tuple(results),
+            load,
+            waiting=ranges_of(waiting),
+            members=tuple(members),
         )
         return self._sent, codec.encode(report)
 
     def report_of(
-        self, holding: Sequence[Held], results: list[bytes], load: Load, waiting: Iterable[AttemptId]
+        self,
+        holding: Sequence[Held],
+        results: list[bytes],
+        load: Load,
+        waiting: Iterable[AttemptId],
+        members: Sequence[Member] = (),
     ) -> tuple[int, bytes]:
         """The same of results that are written already (result_text.py)."""
-        self._sent += 1
-        report = Report(self._sent, self._inbound.last, tuple(holding), (), load, waiting=ranges_of(waiting))
-        return self._sent, result_text.with_results(codec.encode(report), results)
+        seq, frame = self.report(holding, (), load, waiting, members)
+        return seq, result_text.with_results(frame, results)
 
 
 class MasterSession:
