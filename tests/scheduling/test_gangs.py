@@ -79,7 +79,9 @@ def test_too_few_free_workers_start_nothing_and_all_of_them_wait_for_it() -> Non
     gang = made.submit(nodes=3)
     later = made.submit(3, size=1)
     assert not made.attempts_of(TaskId(gang, 1))
-    assert not made.attempts_of(TaskId(later, 1)), "what is kept for the gang that waits first is given to nobody else"
+    assert not made.attempts_of(TaskId(later, 1)), (
+        "what is kept for the gang that waits first is given to nobody else"
+    )
     made.report(made.store.attempts[AttemptId(short, 1, 1)].worker)
     made.end(AttemptId(short, 1, 1))
     assert phase(made, gang) is GangPhase.PREPARING

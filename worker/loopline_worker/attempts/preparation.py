@@ -11,6 +11,7 @@ from pathlib import Path
 
 from loopline_shared.model import Function
 from loopline_shared.paths import TEMPORARY
+from loopline_shared.protocol.gang_messages import GangPlace
 from loopline_shared.protocol.messages import Run
 from loopline_worker.attempts import scratch
 from loopline_worker.attempts.limits import Quota
@@ -19,6 +20,8 @@ from loopline_worker.launch.interface import Call, Job
 _INHERITED = ("PATH", "LANG", "LANGUAGE", "LC_ALL", "LC_CTYPE", "TZ")
 _INHERITED_ON_WINDOWS = ("SYSTEMROOT", "SYSTEMDRIVE", "COMSPEC", "PATHEXT", "WINDIR", "NUMBER_OF_PROCESSORS")
 _FILE = "sha256:"
+RENDEZVOUS = "LOOPLINE_RENDEZVOUS"
+"""The variable that is known only as a gang's start is named."""
 _LIMITS_KEPT = 64
 _ROOMS_KEPT = 256
 
@@ -44,7 +47,7 @@ class Preparation:
             network=run.network,
             call=_call_of(run, own),
             room=room,
-            makes_folder=not (run.inputs or run.own_inputs or run.outputs),
+            makes_folder=not (run.inputs or run.own_inputs or run.outputs or run.gang),
         )
 
 
@@ -63,6 +66,16 @@ class TaskEnvironment:
     LOOPLINE_PARAMETERS  the task's parameters, a JSON object
     LOOPLINE_SCRATCH     the scratch folder: where the task starts, removed when it ends
     ==================== ==========================================================================
+
+    A member of a gang has these besides:
+
+    ====================== ========================================================================
+    LOOPLINE_RANK          its rank, from 0
+    LOOPLINE_NODES         how many members there are
+    LOOPLINE_HOSTS         addresses of their computers by rank, separated by commas
+    LOOPLINE_RENDEZVOUS    host:port at the computer of rank 0, free as the gang was prepared
+    LOOPLINE_GANG_SECRET   known to the members of this launch alone
+    ====================== ========================================================================
     """
 
     def __init__(self, worker: str) -> None:
@@ -93,7 +106,17 @@ class TaskEnvironment:
             "LOOPLINE_SLOTS": str(run.slots),
             "LOOPLINE_PARAMETERS": json.dumps(run.parameters) if run.parameters and not run.function else "{}",
             scratch.VARIABLE: home,
+            **(_of_gang(run.gang) if run.gang else {}),
         }
+
+
+def _of_gang(place: GangPlace) -> dict[str, str]:
+    return {
+        "LOOPLINE_RANK": str(place.rank),
+        "LOOPLINE_NODES": str(len(place.hosts)),
+        "LOOPLINE_HOSTS": ",".join(place.hosts),
+        "LOOPLINE_GANG_SECRET": place.secret,
+    }
 
 
 def _room_of(run: Run, scratch_folder: Path) -> str:

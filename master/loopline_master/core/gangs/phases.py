@@ -115,8 +115,9 @@ def follow(state: State, attempt: Attempt, seen: int) -> None:
             _halt(state, gang, attempt, f"the owner of {attempt.worker} is back")
         case GangPhase.HALTED, AttemptState.RUNNING | AttemptState.PREPARED if attempt.worker in gang.culprits:
             _clear(state, gang, attempt.worker)
-        case (
-            (GangPhase.RUNNING, AttemptState.PREPARED | AttemptState.FROZEN) | (GangPhase.HALTED, AttemptState.RUNNING)
+        case (GangPhase.RUNNING, AttemptState.PREPARED | AttemptState.FROZEN) | (
+            GangPhase.HALTED,
+            AttemptState.RUNNING,
         ) if has_heard:
             _say(state, attempt)
 

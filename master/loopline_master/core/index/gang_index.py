@@ -16,7 +16,9 @@ class GangIndex:
     reserved: dict[str, int] = field(default_factory=dict)  # slots by worker, of gangs that have no members yet
     preparing: Ranking[TaskId, tuple[float, TaskId]] = field(default_factory=Ranking)  # (since, gang)
     halted: Ranking[TaskId, tuple[float, TaskId]] = field(default_factory=Ranking)
-    reserving: dict[TaskId, tuple[tuple[str, ...], int]] = field(default_factory=dict)  # workers and slots of those gangs
+    reserving: dict[TaskId, tuple[tuple[str, ...], int]] = field(
+        default_factory=dict
+    )  # workers and slots of those gangs
 
     def place(self, task: TaskId, gang: Gang | None) -> tuple[str, ...]:
         """Enter a gang as it is now; None if it is no more. Return the workers on which slots are kept or were."""
