@@ -23,8 +23,8 @@ from loopline_worker.host.computer import Computer, facts, processor
 from loopline_worker.host.load import Meter
 from loopline_worker.launch.platforms import make_launcher
 from loopline_worker.link.http_client import HttpClient
-from loopline_worker.link.own_address import address_towards
 from loopline_worker.link.link import LinkQuality
+from loopline_worker.link.own_address import address_towards
 from loopline_worker.owner.blockers import Pause
 from loopline_worker.owner.owner_monitor import OwnerMonitor
 from loopline_worker.owner.preferences import preferences_of
