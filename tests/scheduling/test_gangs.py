@@ -12,7 +12,7 @@ NAMES = ("ant", "bee", "cat")
 
 
 def grid(*names: str, slots: int = 1, **chosen: object) -> Grid:
-    made = Grid(**chosen)
+    made = Grid(max_replicas=1, **chosen)
     made.workers(*(names or NAMES), slots=slots, gangs=True)
     return made
 
@@ -25,7 +25,7 @@ def all_report(made: Grid, times: int = 1) -> None:
 
 def running(made: Grid) -> Grid:
     """A grid whose job 1 is a gang of three that runs."""
-    made.submit(nodes=3)
+    made.submit(nodes=3, size=0.5)
     all_report(made, 3)
     assert phase(made) is GangPhase.RUNNING
     assert states(made) == {AttemptState.RUNNING}
@@ -51,7 +51,7 @@ def orders(made: Grid, name: str) -> list[MemberOrder]:
 
 def test_no_member_begins_before_all_are_prepared() -> None:
     made = grid()
-    made.submit(nodes=3)
+    made.submit(nodes=3, size=0.5)
     made.report("ant")
     made.report("bee")
     made.report("cat", ready=False)
@@ -76,7 +76,7 @@ def test_members_have_ranks_on_different_workers_and_one_place_to_meet() -> None
 def test_too_few_free_workers_start_nothing_and_all_of_them_wait_for_it() -> None:
     made = grid()
     short = made.submit(size=1)
-    gang = made.submit(nodes=3)
+    gang = made.submit(nodes=3, size=0.5)
     later = made.submit(3, size=1)
     assert not made.attempts_of(TaskId(gang, 1))
     assert not made.attempts_of(TaskId(later, 1)), (
@@ -90,7 +90,7 @@ def test_too_few_free_workers_start_nothing_and_all_of_them_wait_for_it() -> Non
 def test_a_later_gang_takes_what_the_first_does_not_need() -> None:
     made = grid("ant", "bee", "cat", "dog", "eel")
     busy = made.submit(size=1)
-    first, second = made.submit(nodes=4), made.submit(nodes=2)
+    first, second = made.submit(nodes=4, size=0.5), made.submit(nodes=2, size=0.4)
     assert phase(made, first) is GangPhase.PREPARING
     assert phase(made, second) is GangPhase.RESERVED
     made.end(AttemptId(busy, 1, 1))
@@ -101,7 +101,7 @@ def test_a_later_gang_takes_what_the_first_does_not_need() -> None:
 def test_a_reservation_ends_with_its_job() -> None:
     made = grid()
     made.submit(size=1)
-    gang = made.submit(nodes=3)
+    gang = made.submit(nodes=3, size=0.5)
     later = made.submit(2, size=1)
     made.ask(_cancelled(gang))
     assert phase(made, gang) is None
@@ -111,7 +111,7 @@ def test_a_reservation_ends_with_its_job() -> None:
 def test_workers_that_know_no_gangs_get_none() -> None:
     made = grid("ant", "bee")
     made.workers("old")
-    made.submit(nodes=3)
+    made.submit(nodes=3, size=0.5)
     assert phase(made) is None
     assert made.job(1).starved_since is not None
 
@@ -121,7 +121,7 @@ def test_workers_that_know_no_gangs_get_none() -> None:
 
 def test_a_member_that_cannot_costs_nothing_and_all_stand_down() -> None:
     made = grid()
-    made.submit(nodes=3)
+    made.submit(nodes=3, size=0.5)
     made.report("ant")
     first = next(iter(made.agents["bee"].members))
     made.report("bee", result(first, Outcome.GIVEN_BACK, reason="no inputs"))
@@ -134,7 +134,7 @@ def test_a_member_that_cannot_costs_nothing_and_all_stand_down() -> None:
 
 def test_a_worker_silent_for_a_lease_has_the_others_stand_down() -> None:
     made = grid(lease_s=30.0, gang_prepare_s=300.0)
-    made.submit(nodes=3)
+    made.submit(nodes=3, size=0.5)
     for _ in range(8):
         made.wait(5.0)
         made.report("ant")
@@ -146,7 +146,7 @@ def test_a_worker_silent_for_a_lease_has_the_others_stand_down() -> None:
 
 def test_a_gang_that_is_not_ready_in_time_stands_down() -> None:
     made = grid(gang_prepare_s=60.0)
-    made.submit(nodes=3)
+    made.submit(nodes=3, size=0.5)
     for _ in range(7):
         made.wait(10.0)
         made.report("ant", ready=False)
@@ -172,7 +172,7 @@ def test_a_gang_succeeds_when_every_member_has() -> None:
 
 def test_the_slots_of_a_finished_member_are_free_while_the_others_run() -> None:
     made = running(grid())
-    other = made.submit(size=1)
+    other = made.submit(size=0.1)
     made.end(AttemptId(1, 1, 2))
     assert made.attempts_of(TaskId(other, 1))
 
@@ -251,7 +251,7 @@ def test_without_grace_all_are_moved_at_once() -> None:
 
 def test_a_word_that_was_lost_is_said_again() -> None:
     made = grid()
-    made.submit(nodes=3)
+    made.submit(nodes=3, size=0.5)
     made.report("ant")
     made.report("bee")
     made.report("cat", deliver=False)
@@ -265,7 +265,7 @@ def test_a_word_that_was_lost_is_said_again() -> None:
 @pytest.mark.parametrize("reported", [0, 1, 2, 3])
 def test_a_restart_between_prepare_and_commit_changes_nothing(reported: int) -> None:
     made = grid()
-    made.submit(nodes=3)
+    made.submit(nodes=3, size=0.5)
     for name in NAMES[:reported]:
         made.report(name)
     made.restart()

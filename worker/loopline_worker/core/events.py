@@ -137,6 +137,7 @@ class Stopping:
 
 
 Event = (
-    Restored | Connected | LinkSilent | Assigned | Reported | Followed | Returned | Retracted | MemberPrepared | AttemptEnded | Cleared
+    Restored | Connected | LinkSilent | Assigned | Reported | Followed | Returned | Retracted | MemberPrepared
+    | AttemptEnded | Cleared
     | WriteFailed | Delivered | OwnerObserved | FreezeCompleted | DiskObserved | Stopping
 )  # fmt: skip

@@ -1,4 +1,4 @@
-"""The members of gangs that a worker has: prepared, begun at the master's word, and frozen and thawed with the others.
+"""The members of gangs that a worker has: prepared, begun at the master's word, frozen and thawed with the others.
 
 A member that cannot have its slots at once, whose owner is back, or that hears nothing of its master for too long
 stands down before it has begun: it is given back, and nothing is lost. The master decides all the rest, for it alone

@@ -26,8 +26,8 @@ prefetched when all was Retracted has begun, as will be told.
 given elsewhere what has not begun. None of it begins until an Assign answers a Report of this session: the master has
 then seen what waits here, and would have cancelled it.
 
-*Gangs* (gang_members.py). A gang's member is PREPARING in its slots, then PREPARED, and begins at the master's word. It
-never waits for slots: a member that cannot have them at once is given back.
+*Gangs* (gang_members.py). A gang's member is PREPARING in its slots, then PREPARED, and begins at the master's word.
+It never waits for slots: a member that cannot have them at once is given back.
 
 *The owner rule* (owner.py). Each reading of the idle detector leads to a decision: so many slots' worth of tasks
 may run. The oldest attempts keep running, the others are frozen, and given back after the grace time. While anything

@@ -1,10 +1,11 @@
 """The life of a gang from its first dispatch to its end: what its members report decides its phase.
 
-| phase     | all members prepared | a member gone, or it failed | a member silent, or frozen by its owner | time over |
-| preparing | commit: running      | stands down                 | stands down, if it is gone for a lease  | stands down |
-| running   |                      | moves                       | halted: all others are frozen           |           |
-| halted    |                      | moves                       | halted; running when the last is back   | moves     |
+| phase     | all prepared | a member gone or failed | one silent for a lease, or claimed | time over   |
+| preparing | commit       | stands down             | stands down                        | stands down |
+| running   |              | moves                   | halted: all others are frozen      |             |
+| halted    |              | moves                   | halted; running when all are back  | moves       |
 
+A member is *claimed* if its worker says that it stands still: the owner of the computer is there.
 *Standing down* and *moving* are one deed (``disband``): what is left of the launch is cancelled and the task waits
 for another one, on whichever workers there are. It uses up one of the job's attempts if a member failed by its own
 doing, and none otherwise. The gang has succeeded when every member has ended well.
@@ -12,11 +13,10 @@ doing, and none otherwise. The gang has succeeded when every member has ended we
 
 from __future__ import annotations
 
-from loopline_master.core import accounting, lifecycle, transitions
+from loopline_master.core import accounting, lifecycle, transitions, trust
 from loopline_master.core.entities import LIVE, Attempt, Job
 from loopline_master.core.gangs import learning
 from loopline_master.core.gangs.gang import Gang, GangPhase
-from loopline_master.core.rules import quarantine
 from loopline_master.core.state import State
 from loopline_shared.model import AttemptState, Outcome, Result, TaskState
 from loopline_shared.protocol.gang_messages import Member
@@ -43,6 +43,9 @@ def note_member(state: State, gang: Gang, attempt: Attempt, member: Member) -> N
     """Take in that a member is at its worker and has not begun."""
     if attempt.state is _LOST:
         come_back(state, attempt, _PREPARED)
+    elif attempt.state is _PREPARED and gang.phase is GangPhase.PREPARING and not member.is_ready:
+        attempt.state = transitions.check(transitions.ATTEMPT, attempt.state, AttemptState.DISPATCHED)
+        state.put(attempt)
     elif attempt.state is AttemptState.DISPATCHED and member.is_ready:
         attempt.state = transitions.check(transitions.ATTEMPT, attempt.state, _PREPARED)
         state.put(attempt)
@@ -225,9 +228,10 @@ def _succeed(state: State, gang: Gang) -> None:
         member.state = transitions.check(transitions.ATTEMPT, member.state, AttemptState.SUCCEEDED)
         member.accepted, member.ended_at = True, state.now
         accounting.enter(job, task, member, Outcome.SUCCEEDED)
-        quarantine.succeeded(state, member, task, is_slow=False)
         state.put(member)
     task.winner = gang.first
+    for worker in trust.judge_success(state, members[0], task, is_slow=False):
+        lifecycle.retract_from(state, worker, "its worker is on probation, and it had not begun")
     learning.learn(state, job, members)
     state.drop_gang(gang)
     lifecycle.end_task(state, job, task, TaskState.SUCCEEDED)

@@ -1,8 +1,9 @@
 """Which gangs begin now, and which workers are kept for the one that waits first.
 
 A gang begins only where there are workers for all of its members at once, so that no two wait for each other
-half-started. The first one in order of arrival that does not find them keeps the slots of as many workers as it needs,
-as they fall free, and nothing else is started there: so nothing starves it. Later gangs may begin on what is left.
+half-started. The first one in order of arrival that does not find them keeps the slots of as many workers as it
+needs, as they fall free, and nothing else is started there: so nothing starves it. Later gangs may begin on what is
+left.
 """
 
 from __future__ import annotations
@@ -10,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from itertools import islice
 
+from loopline_master.core import eligibility
 from loopline_master.core.entities import Job, Worker
 from loopline_master.core.gangs import launch
 from loopline_master.core.gangs.gang import Gang
-from loopline_master.core.placement import eligibility
 from loopline_master.core.state import State
 
 _LOOK_AT = 16

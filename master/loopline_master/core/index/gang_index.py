@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from loopline_master.core.gangs.gang import Gang, GangPhase
-from loopline_master.core.index.ranking import Ranking
+from loopline_master.core.index.sorted_collections import Ranking
 from loopline_shared.model import TaskId
 
 
