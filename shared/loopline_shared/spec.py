@@ -31,6 +31,7 @@ from loopline_shared.model import (
     Name,
     PythonVersion,
 )
+from loopline_shared.parallel import Nodes, check_parallel
 from loopline_shared.paths import Pattern, RelativePath, tree_of
 from loopline_shared.scalar import Exact, Scalar
 
@@ -252,6 +253,7 @@ class JobSpec(Spec):
         default=None, description="of the whole job, in reference CPU-seconds; null: to be predicted"
     )
     requires: Requirements = Requirements()
+    nodes: Nodes = 1
     max_attempts: Annotated[int, Field(ge=1, le=1000)] | None = None
     max_replicas: Annotated[int, Field(ge=1, le=65536)] | Literal["unlimited"] | None = None
     timeout_s: Annotated[float, Field(gt=0, le=1e9, allow_inf_nan=False)] | None = None
@@ -293,6 +295,9 @@ class JobSpec(Spec):
             raise ValueError("environment names must be 1 to 200 characters without '='")
         if self.quorum and isinstance(self.max_replicas, int) and self.max_replicas < self.quorum:
             raise ValueError(f"a quorum of {self.quorum} needs max_replicas of at least {self.quorum}")
+        if self.nodes > 1:
+            has_function = self.function is not None
+            check_parallel(calls_function=has_function, quorum=self.quorum, max_replicas=self.max_replicas)
         if self.task_count > MAX_TASKS:
             raise ValueError(f"{self.task_count:,} tasks are more than the limit of {MAX_TASKS:,}")
         if (longest := _longest_run(self)) > MAX_RUN_CHARACTERS:

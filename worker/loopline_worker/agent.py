@@ -30,10 +30,11 @@ from loopline_worker.core.events import (
     Stopping,
     WriteFailed,
 )
+from loopline_worker.core.gang_members import members_reported
 from loopline_worker.core.instructions import Entry, Instruction, Urgency
 from loopline_worker.host.load import SAMPLE_EVERY_S
-from loopline_worker.link.connection import Link
 from loopline_worker.link.http_client import HttpClient
+from loopline_worker.link.link import Link
 from loopline_worker.parts import Parts, assemble
 from loopline_worker.settings import WorkerSettings
 from loopline_worker.state.data_directory import DataDirectory
@@ -160,6 +161,12 @@ class Agent:
                 parts.monitor.attend()
             case do.Prefetch(run):
                 parts.runner.prefetch(run)
+            case do.PrepareMember(run):
+                parts.runner.start(run)
+            case do.StartMember(run, delay_s, rendezvous):
+                parts.runner.release(run, delay_s, rendezvous)
+                parts.attempt_log.began(run)
+                parts.monitor.attend()
             case do.LogStart(run):
                 parts.attempt_log.began(run)
             case do.Retract():
@@ -213,7 +220,8 @@ class Agent:
         held = [parts.runner.held(attempt) for attempt in inventory.holding]
         load = parts.monitor.load(parts.link_quality)
         texts = [parts.journal.text(result) for result in inventory.results]
-        seq, frame = session.report_of(held, texts, load, inventory.waiting)
+        members = members_reported(parts.machine.attempts) if parts.machine.attempts.members else ()
+        seq, frame = session.report_of(held, texts, load, inventory.waiting, members)
         parts.link_quality.sent(seq, time.monotonic())
         if self._step([Reported(seq, inventory.results)]) is Urgency.NOW:  # there is more than one Report may bring
             self._link.speak()
@@ -250,7 +258,7 @@ class Agent:
             parts.cache.make_room(
                 parts.settings.disk_reserve_bytes - parts.data_directory.free_bytes()
             )  # before tasks do
-            self.post(parts.disk.look(parts.machine.trouble))
+            self.post(parts.disk.look(parts.machine.trouble, parts.spool.is_full(parts.journal.live_bytes)))
             idle_slots = parts.machine.decision.slots - parts.machine.attempts.taken
             parts.launcher.interpreters.keep(idle_slots)
             parts.attempt_log.sum_up()

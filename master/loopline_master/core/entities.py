@@ -30,9 +30,15 @@ from loopline_shared.model import (
 from loopline_shared.spec import JobSpec
 from loopline_shared.sweep import Sweep
 
-LIVE = (AttemptState.DISPATCHED, AttemptState.PREFETCHED, AttemptState.RUNNING, AttemptState.FROZEN)
+LIVE = (
+    AttemptState.DISPATCHED, AttemptState.PREFETCHED, AttemptState.PREPARED,
+    AttemptState.RUNNING, AttemptState.FROZEN,
+)  # fmt: skip
 """An attempt that may yet bring its task's result, as far as is known."""
-SEATED = (AttemptState.DISPATCHED, AttemptState.RUNNING, AttemptState.FROZEN, AttemptState.CANCELLING)
+SEATED = (
+    AttemptState.DISPATCHED, AttemptState.PREPARED, AttemptState.RUNNING, AttemptState.FROZEN,
+    AttemptState.CANCELLING,
+)  # fmt: skip
 """An attempt that takes up slots on its worker."""
 UNSEATED = (AttemptState.PREFETCHED, AttemptState.RETRACTING)
 """An attempt that waits at its worker for a slot, as far as is known."""
@@ -122,6 +128,7 @@ class Job:
     sweep: Annotated[SkipValidation[Sweep], Field(exclude=True)] = field(init=False, repr=False, compare=False)
     runs: Annotated[SkipValidation[Runs], Field(exclude=True)] = field(init=False, repr=False, compare=False)
     slots: Annotated[int, Field(exclude=True)] = field(init=False, repr=False, compare=False)  # as its spec requires
+    nodes: Annotated[int, Field(exclude=True)] = field(init=False, repr=False, compare=False)  # more than 1: a gang
     quorum: Annotated[int | None, Field(exclude=True)] = field(init=False, repr=False, compare=False)  # of its spec
     budget_s: Annotated[float | None, Field(exclude=True)] = field(init=False, repr=False, compare=False)
     program: Annotated[ProgramKey, Field(exclude=True)] = field(init=False, repr=False, compare=False)
@@ -129,7 +136,8 @@ class Job:
     def __post_init__(self) -> None:
         spec, self.sweep, self.program = self.spec, Sweep(self.spec), key_of(self.owner, self.spec)
         self.runs = Runs(self.owner, spec, self.sweep, self.inputs)
-        self.slots, self.quorum, self.budget_s = spec.requires.slots, spec.quorum, spec.replica_budget_s
+        self.slots, self.nodes = spec.requires.slots, spec.nodes
+        self.quorum, self.budget_s = spec.quorum, spec.replica_budget_s
 
     def task_id(self, number: int) -> TaskId:
         return _new(TaskId, (self.id, number))

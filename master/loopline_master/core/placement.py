@@ -14,6 +14,7 @@ from loopline_master.core import eligibility, lifecycle
 from loopline_master.core.eligibility import Prefetch
 from loopline_master.core.entities import Attempt, Job, Worker
 from loopline_master.core.estimates import measure
+from loopline_master.core.gangs import reservation
 from loopline_master.core.policies.first_come import FirstCome
 from loopline_master.core.policies.policy import Later, Placement, Policy, Proposal, View
 from loopline_master.core.state import State
@@ -45,6 +46,9 @@ class Placer:
         Yields whenever the index must be flushed before the next change.
         """
         self.wake_at = None
+        index = self._state.index
+        if index.parallel or index.gangs.reserved:
+            yield from reservation.place(self._state)
         yield from self._relieve(unless_ready=True)
         yield from self._start_on_free(policy.plan(self._view))
         yield from self._relieve(unless_ready=False)

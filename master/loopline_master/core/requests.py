@@ -15,6 +15,7 @@ from loopline_master.core.effects import Declined, Done, Reply, Submitted
 from loopline_master.core.entities import UNRELEASED, Job, Worker
 from loopline_master.core.estimates import measure, program_history
 from loopline_master.core.events import JobCancelled, JobPaused, JobResumed, JobRetried, JobSubmitted
+from loopline_master.core.gangs import phases
 from loopline_master.core.index.requirements import meets, requirement_class_of
 from loopline_master.core.index.sorted_collections import IntervalSet
 from loopline_master.core.runs import key_of
@@ -38,6 +39,7 @@ def submit(state: State, event: JobSubmitted) -> Reply:
 def cancel(state: State, event: JobCancelled) -> Reply:
     job = state.jobs.get(event.job)
     if job is not None and not job.is_over:
+        phases.disband_job(state, job, "the job was cancelled", if_it_runs=True)
         lifecycle.cancel_job(state, job)
         return Done()
     return _is_over(event.job)
@@ -108,6 +110,7 @@ def _set_paused(state: State, job_id: int, *, paused: bool) -> Reply:
     job.paused = paused
     state.put(job)
     if paused:
+        phases.disband_job(state, job, "its job is paused, and it had not begun", if_it_runs=False)
         lifecycle.retract_job(state, job, "its job is paused, and it had not begun")
     return Done()
 
@@ -164,6 +167,8 @@ def _size(spec: JobSpec, task_size: float | None) -> tuple[float | None, SizeSou
 
 
 def _replicas(spec: JobSpec, default: int | None) -> int | None:
+    if spec.nodes > 1:
+        return 1
     if spec.max_replicas is not None:
         return None if spec.max_replicas == "unlimited" else spec.max_replicas
     return None if default is None else max(default, spec.quorum or 1)
@@ -195,9 +200,12 @@ def _stopping(job: Job) -> str:
 
 def warnings(workers: Iterable[Worker], spec: JobSpec) -> list[str]:
     """Return the warnings for the user who submits this job."""
-    key = requirement_class_of(spec.requires)
-    if any(meets(worker.facts, key) for worker in workers):
+    key = requirement_class_of(spec.requires, spec.nodes)
+    able = sum(meets(worker.facts, key) for worker in workers)
+    if able >= spec.nodes:
         return []
+    if spec.nodes > 1:
+        return [f"of the workers known to this master {able} can have a member of this job, which needs {spec.nodes}"]
     return ["no worker known to this master can run this job: it waits for one that meets its requirements"]
 
 

@@ -27,6 +27,7 @@ from loopline_master.core.events import (
     WorkerReported,
     WorkerUndrained,
 )
+from loopline_master.core.gangs import phases
 from loopline_master.core.placement import Placer
 from loopline_master.core.policies import REGISTRY
 from loopline_master.core.policies.policy import View
@@ -60,6 +61,9 @@ class Scheduler:
                 self._flush()
                 replies.append(self._apply(event))
         self._flush()
+        if self.state.gangs:
+            phases.expire(self.state)
+            self.state.flush()
         for let_time_do_its_part in (trust.end_quarantines, worker_sessions.expire_leases, _stall):
             let_time_do_its_part(self.state)
             self.state.flush()
@@ -154,4 +158,6 @@ def _wake_at(state: State) -> float | None:
     probations = state.index.probations.order
     times = [order[0][0] for order in (leases, probations) if order]
     times += [starving[0][0] + state.settings.stall_after_s] if starving else []
+    if state.gangs and (gangs_at := phases.wake_at(state)) is not None:
+        times.append(gangs_at)
     return min(times, default=None)

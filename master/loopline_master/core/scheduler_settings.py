@@ -55,6 +55,15 @@ class SchedulerSettings:
     max_probation_s: Annotated[
         Period, Field(description="the longest quarantine; each one lasts twice as long as the one before")
     ] = 3600.0
+    gang_prepare_s: Annotated[
+        Period, Field(description="a gang of which not all members are ready by then stands down, and is tried again")
+    ] = 120.0
+    gang_grace_s: Annotated[
+        float,
+        Field(
+            ge=0, le=1e6, description="how long a gang stands frozen for a lost or claimed member; 0: moved at once"
+        ),
+    ] = 20.0
     ahead_s: Annotated[
         float,
         Field(ge=0, le=3600, description="expected work that is prefetched, for each slot of a worker; 0: none"),

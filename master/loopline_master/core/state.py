@@ -30,6 +30,7 @@ from typing import Any, Protocol, runtime_checkable
 from loopline_master.core.effects import Effects
 from loopline_master.core.entities import Attempt, Grid, Job, Program, Task, Worker
 from loopline_master.core.events import SchedulerSettings
+from loopline_master.core.gangs.gang import Gang
 from loopline_master.core.index.attempts import ReadySet
 from loopline_master.core.index.index import Index
 from loopline_master.core.index.sorted_collections import IntervalSet
@@ -49,6 +50,7 @@ class Snapshot:
     started: dict[int, list[tuple[int, int]]] = field(default_factory=dict)
     """By job: half-open ranges of the tasks whose row, in whatever state, says ``started``."""
     programs: list[Program] = field(default_factory=list)
+    gangs: list[Gang] = field(default_factory=list)
 
 
 class PolicyIndex(Protocol):
@@ -77,6 +79,7 @@ class State:
         self.tasks: dict[TaskId, Task] = {task.id: task for task in snapshot.tasks}
         self.programs: dict[ProgramKey, Program] = {program.key: program for program in snapshot.programs}
         self.attempts: dict[AttemptId, Attempt] = {attempt.id: attempt for attempt in snapshot.attempts}
+        self.gangs: dict[TaskId, Gang] = {gang.id: gang for gang in snapshot.gangs}
         self.fresh: dict[int, IntervalSet] = {  # by job: the tasks never started
             job.id: _complement(IntervalSet(snapshot.started.get(job.id, ())), job.task_count)
             for job in snapshot.jobs
@@ -99,12 +102,18 @@ class State:
             Task: self._note_task,
             Attempt: self._note_attempt,
             Program: self._note_program,
+            Gang: self._note_gang,
         }
 
     def rebuilt_index(self) -> Index:
         """Return the index as it must be for the entities as they are."""
         index = Index.build(
-            self.workers.values(), self.jobs.values(), self.tasks.values(), self.attempts.values(), self.fresh
+            self.workers.values(),
+            self.jobs.values(),
+            self.tasks.values(),
+            self.attempts.values(),
+            self.fresh,
+            self.gangs.values(),
         )
         for program in self.programs.values():
             index.programs.place(program.key, (program.used_at, program.key))
@@ -122,9 +131,17 @@ class State:
         self.grid.sequence += 1
         return self.grid.sequence
 
-    def put(self, entity: Job | Task | Attempt | Worker | Program) -> None:
+    def put(self, entity: Job | Task | Attempt | Worker | Program | Gang) -> None:
         """Note an entity that is new or has changed: its row for the store, and that it is to be indexed anew."""
         self._notes[entity.__class__](entity)
+
+    def drop_gang(self, gang: Gang) -> None:
+        """Forget a launch that is over: its row goes."""
+        if self.gangs.get(gang.id) is gang:
+            del self.gangs[gang.id]
+            self.effects.gangs.pop(gang.id, None)
+            self.effects.disbanded.append(gang.id)
+            self._place_gang(gang.id, None)
 
     def restore(self, job: Job, over: IntervalSet) -> None:
         """Take in a job of which these tasks are over already; then it is put."""
@@ -196,6 +213,15 @@ class State:
         if self.index.attempts.place(attempt):
             self._changed_tasks[attempt.task_id] = self.tasks[attempt.task_id]
         self._busied[name] = self.workers[name]
+
+    def _note_gang(self, gang: Gang) -> None:
+        """Note a gang. It is indexed at once, but for the workers on which it keeps slots."""
+        self.gangs[gang.id] = self.effects.gangs[gang.id] = gang
+        self._place_gang(gang.id, gang)
+
+    def _place_gang(self, task: TaskId, gang: Gang | None) -> None:
+        for name in self.index.gangs.place(task, gang):
+            self._busied[name] = self.workers[name]
 
     def _note_program(self, program: Program) -> None:
         key = program.key

@@ -17,7 +17,7 @@ def check_restart_changes_nothing(scheduler: Scheduler, store: MemoryStore) -> N
     """Check that the rows hold all that the scheduler knows."""
     now, again = scheduler.state, Scheduler(store.snapshot()).state
     assert now.grid == again.grid
-    for part in ("jobs", "tasks", "attempts", "workers", "programs", "fresh"):
+    for part in ("jobs", "tasks", "attempts", "workers", "programs", "gangs", "fresh"):
         assert_same(part, getattr(now, part), getattr(again, part))
     assert now.index.ready == again.index.ready
     assert now.index.blockers.keys() == again.index.blockers.keys()
@@ -34,8 +34,8 @@ def check_rows(store: MemoryStore, acknowledged: Iterable[int]) -> None:
         accepted[attempt.task_id] = accepted.get(attempt.task_id, 0) + attempt.accepted
     for task in store.tasks.values():
         assert not task.is_open, f"task {task.id} is still {task.state}"
-        results = accepted.get(task.id, 0)
-        assert results == (task.state is TaskState.SUCCEEDED), f"task {task.id} is {task.state}: {results} results"
+        results, expected = accepted.get(task.id, 0), store.jobs[task.job].nodes
+        assert results == expected * (task.state is TaskState.SUCCEEDED), f"task {task.id}, {task.state}: {results}"
     _ledgers_add_up(store)
     _quorums_were_kept(store)
     live = [a.id for a in store.attempts.values() if a.state in OCCUPYING]
@@ -80,7 +80,7 @@ def check_replay(store: MemoryStore) -> None:
     """Check that the log alone leads to the same rows."""
     again = store.replayed()
     assert again.grid == store.grid
-    for part in ("jobs", "tasks", "attempts", "workers", "programs", "exemptions"):
+    for part in ("jobs", "tasks", "attempts", "workers", "programs", "gangs", "exemptions"):
         assert_same(part, getattr(store, part), getattr(again, part))
 
 

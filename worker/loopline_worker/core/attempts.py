@@ -1,15 +1,19 @@
-"""The attempts that a worker knows, each in one state: the only place that keeps it."""
+"""The attempts that a worker knows: the state of each, which begins next, and what a Report says of them.
+
+``Attempts`` is the only place that keeps a state. ``Admission`` serves the queue: an attempt starts, is prefetched,
+or is given back because it would wait for long.
+"""
 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from itertools import islice, takewhile
+from itertools import accumulate, islice, takewhile
 
 from loopline_shared.model import AttemptId, Outcome, Result
-from loopline_shared.protocol.worker_link import Run
-from loopline_worker.core.instructions import Kill
+from loopline_shared.protocol.worker_link import MAX_OUTPUT_FILES_PER_REPORT, MAX_RESULTS_PER_REPORT, Run
+from loopline_worker.core.instructions import Instructions, Kill, Log, Prefetch, PrepareMember, Retract, Start
 from loopline_worker.core.transitions import TRANSITIONS, State
 
 
@@ -26,6 +30,9 @@ class AttemptRecord:
     verdict: tuple[Outcome, str] | None = None  # what it is to end as, where it was told to
     result: Result | None = None
     report: int = 0  # number of the Report that its result left with
+    port: int = 0  # of a gang's member: free as it was prepared
+    ready_at: float = 0.0  # ... when that was
+    is_halted: bool = False  # ... frozen by the master's word, whatever the owner allows
 
 
 class WaitingQueue(OrderedDict[AttemptId, AttemptRecord]):
@@ -54,13 +61,19 @@ class WaitingQueue(OrderedDict[AttemptId, AttemptRecord]):
         return [attempt for attempt in self.values() if width_of(attempt) > slots]
 
 
+_NOT_BEGUN = (State.WAITING, State.PREPARING, State.PREPARED, State.ENDING)
+"""States in which a gang's member has not begun, or was told to end before it did."""
+
+
 class Attempts:
     """Records by state. Every change of a state goes through ``move``, which holds it against the table."""
 
     def __init__(self) -> None:
         self.waiting = WaitingQueue()
         self.prefetched, self.running, self.frozen, self.ending = _Some(), _Some(), _Some(), _Some()
+        self.preparing, self.prepared = _Some(), _Some()
         self.delivering, self.unsent, self.sent = _Some(), _Some(), _Some()
+        self.members: dict[AttemptId, AttemptRecord] = {}  # of gangs, as long as they have not begun
         self.taken = 0  # slots that are taken up
         self.with_slots = 0  # attempts that take up any
         self.doubted: set[AttemptId] = set()  # have not begun, and the master may have given them elsewhere
@@ -69,6 +82,8 @@ class Attempts:
         self._by_state: dict[State, dict[AttemptId, AttemptRecord]] = {
             State.WAITING: self.waiting,
             State.PREFETCHED: self.prefetched,
+            State.PREPARING: self.preparing,
+            State.PREPARED: self.prepared,
             State.RUNNING: self.running,
             State.FROZEN: self.frozen,
             State.ENDING: self.ending,
@@ -90,6 +105,8 @@ class Attempts:
     def add(self, attempt: AttemptRecord) -> None:
         """Enter an attempt that was unknown."""
         self._all[attempt.id] = self._by_state[attempt.state][attempt.id] = attempt
+        if attempt.run is not None and attempt.run.gang is not None:
+            self.members[attempt.id] = attempt
 
     def move(self, attempt: AttemptRecord, state: State) -> None:
         """Change its state. Raises AssertionError if the table forbids it."""
@@ -100,6 +117,8 @@ class Attempts:
         self._by_state[state][attempt.id] = attempt
         if self.doubted and state is not State.WAITING and state is not State.PREFETCHED:
             self.doubted.discard(attempt.id)
+        if self.members and state not in _NOT_BEGUN:
+            self.members.pop(attempt.id, None)
 
     def end(self, attempt: AttemptRecord, outcome: Outcome, reason: str = "") -> Kill:
         """Have what has begun, or may have, end so. Return the instruction for it."""
@@ -161,7 +180,7 @@ class Attempts:
         run = attempt.run
         if run is None or run.slots != 1 or attempt.id in self.doubted:
             return False
-        return not (run.function or run.inputs or run.own_inputs or run.outputs or run.row_file)
+        return not (run.gang or run.function or run.inputs or run.own_inputs or run.outputs or run.row_file)
 
 
 class _Some(dict[AttemptId, AttemptRecord]):
@@ -171,3 +190,120 @@ class _Some(dict[AttemptId, AttemptRecord]):
 def width_of(attempt: AttemptRecord) -> int:
     """Return how many slots it needs to run."""
     return attempt.run.slots if attempt.run else 0
+
+
+class Admission:
+    """Serves the queue of a worker. Its only state is that of a retract."""
+
+    def __init__(self, attempts: Attempts) -> None:
+        self._attempts = attempts
+        self._is_retracting = False  # for a retract, whose outcome is not known
+        self.has_retracted = (
+            False  # a retract was carried out: until the end of the step, what is prefetched has begun
+        )
+
+    def retract(self, steps: Instructions) -> None:
+        """Take back what is prefetched, unless that has just been done."""
+        if self._attempts.prefetched and not (self._is_retracting or self.has_retracted):
+            self._is_retracting = True
+            steps.todo.append(Retract())
+
+    @property
+    def is_retracting(self) -> bool:
+        """True until the outcome of a retract is known: nothing begins before."""
+        return self._is_retracting
+
+    def retracted(self) -> None:
+        """Note the outcome of a retract."""
+        self._is_retracting, self.has_retracted = False, True
+
+    def serve(self, allowed: int, pause_reason: str, why: str, room: int, steps: Instructions) -> None:
+        """Start what fits in the ``allowed`` slots, and prefetch as many attempts as there is ``room`` for.
+
+        ``pause_reason``: why nothing may start; ``why``: why no more slots are allowed.
+        """
+        if pause_reason:
+            self.retract(steps)
+            self._drop(0, pause_reason, steps)
+            return
+        if self._attempts.prefetched and self._attempts.taken < allowed:
+            self.retract(steps)  # it came before what waits: it may have the free slots first
+        if not self._is_retracting:
+            self._begin(allowed, steps)
+        self._drop(allowed, why, steps)
+        if room:
+            self._prefetch(allowed, room, steps)
+
+    def _begin(self, allowed: int, steps: Instructions) -> None:
+        """Start what waits and fits, unless what was prefetched comes first."""
+        attempts = self._attempts
+        free = allowed - attempts.taken
+        if free <= 0 or not attempts.waiting:
+            return
+        for attempt in list(attempts.fitting(free)):
+            assert attempt.run
+            attempts.occupy(attempt)
+            if attempt.run.gang is not None:
+                attempts.move(attempt, State.PREPARING)
+                steps.todo.append(PrepareMember(attempt.run))
+                continue
+            attempts.move(attempt, State.RUNNING)
+            steps.journal.began.append(attempt.id)
+            steps.todo.append(Start(attempt.run))
+
+    def _prefetch(self, allowed: int, room: int, steps: Instructions) -> None:
+        """Hand on the first of those that wait, where every slot is taken by an attempt of its own."""
+        attempts = self._attempts
+        if self._is_retracting or not attempts.waiting or not attempts.taken == attempts.with_slots == allowed > 0:
+            return
+        for attempt in attempts.to_prefetch(room):
+            assert attempt.run
+            attempts.move(attempt, State.PREFETCHED)
+            steps.journal.began.append(attempt.id)
+            steps.todo.append(Prefetch(attempt.run))
+
+    def _drop(self, wider_than: int, reason: str, steps: Instructions) -> None:
+        """Give back what waits for more slots than that."""
+        dropped = self._attempts.waiting.wider_than(wider_than)
+        for attempt in dropped:
+            self._attempts.drop(attempt, Outcome.GIVEN_BACK, reason)
+        if dropped:
+            steps.todo.append(Log(f"{len(dropped)} attempts that waited are given back: {reason}"))
+
+
+@dataclass(slots=True)
+class AttemptInventory:
+    """All attempts that are in hand, each of them once."""
+
+    holding: list[AttemptId]  # have begun, and their results do not go with this Report
+    results: list[Result]  # the oldest first
+    waiting: list[AttemptId]  # have not begun, in the order in which they came; but members of gangs
+
+
+def inventory_of(attempts: Attempts) -> AttemptInventory:
+    """Return what the next Report says.
+
+    A result that has to wait for a later Report leaves its attempt in hand: left out of both, the master would take
+    it for lost.
+    """
+    results = [attempt.result for attempt in attempts.unsent.values() if attempt.result]
+    fits = _fits(results)
+    later = (result.attempt for result in results[fits:])
+    holding = [*attempts.running, *attempts.frozen, *attempts.ending, *attempts.delivering, *later]
+    waiting = [*attempts.prefetched, *attempts.waiting]
+    if attempts.members:
+        holding = [attempt for attempt in holding if attempt not in attempts.members]
+        waiting = [attempt for attempt in waiting if attempt not in attempts.members]
+    return AttemptInventory(holding, results[:fits], waiting)
+
+
+def _fits(results: Iterable[Result]) -> int:
+    """Return how many of them, from the first on, a Report can bring."""
+    files = accumulate(len(result.outputs) for result in islice(results, MAX_RESULTS_PER_REPORT))
+    return sum(1 for _ in takewhile(lambda count: count <= MAX_OUTPUT_FILES_PER_REPORT, files))
+
+
+def names_files(result: Result) -> bool:
+    """True if the master must have files before it may have the result."""
+    value = result.value and result.value.sha256
+    return bool(value or result.stdout.sha256 or result.stderr.sha256 or result.outputs)

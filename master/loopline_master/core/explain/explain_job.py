@@ -107,7 +107,7 @@ def _blocked(state: State, job: Job) -> Reason | None:
         detail = f"no other worker is connected that its quorum of {job.quorum} needs"
         detail += ", so it holds no other job meanwhile" if job.stalled else ""
         return Reason(code="no_worker", count=unstarted, detail=detail)
-    key = requirement_class_of(job.spec.requires)
+    key = requirement_class_of(job.spec.requires, job.nodes)
     able = sum(meets(worker.facts, key) for worker in state.workers.values())
     detail = f"no connected worker can run it (it needs {_needs(job.spec.requires)}); "
     detail += f"{able} of {counted(len(state.workers), 'known worker')} could"

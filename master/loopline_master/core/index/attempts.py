@@ -214,6 +214,8 @@ def _stands(task: Task, job: Job, attempts: Attempts) -> int:
             return _IN_MEMORY if task.id in attempts.of_task else 0
         if not (task.started and task.votes):
             return _IN_MEMORY | _TO_RETRY if task.started else _IN_MEMORY
+    if job.nodes > 1:
+        return _IN_MEMORY
     alive, limit = attempts.alive.get(task.id, 0), job.max_replicas
     if limit is not None and alive >= limit:
         return _IN_MEMORY
@@ -237,6 +239,7 @@ class Slots:
     """
 
     attempts: Attempts
+    reserved: dict[str, int] = field(default_factory=dict)  # slots by worker, kept for gangs (GangIndex)
     idle: Ranking[str, tuple[int, int, str]] = field(default_factory=Ranking)  # (-free slots, -merit, worker)
     _full: Ranking[str, tuple[float, str]] = field(default_factory=Ranking)
     _backlog: Ranking[str, tuple[float, str]] = field(default_factory=Ranking)
@@ -275,6 +278,8 @@ class Slots:
         waiting = attempts.queues.of_worker.get(name)
         in_hand = attempts.used.get(name, 0) + (len(waiting) if waiting else 0)
         free = worker.offered - in_hand
+        if self.reserved:
+            free -= self.reserved.get(name, 0)
         if free > 0 and worker.is_available and not (worker.on_trial and in_hand):  # then one attempt at a time
             self.idle.place(name, (-free, -measure.merit(worker), name))
         elif name in self.idle.keys:
@@ -290,6 +295,8 @@ class Slots:
     def is_full(self, worker: Worker) -> bool:
         """True if all slots of the worker are busy and more attempts may wait there."""
         if worker.name in self.idle.keys or worker.offered <= 0 or not worker.is_available:
+            return False
+        if worker.name in self.reserved:
             return False
         return not worker.on_trial and worker.probation_until is None and worker.name not in self.attempts.frozen_on
 
