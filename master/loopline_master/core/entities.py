@@ -82,6 +82,13 @@ class Grid:
     work_accepted: float = 0.0  # of the tasks that succeeded
     tasks_accepted: int = 0
     last_worker: str = ""  # on which an attempt was dispatched last (policy cyclic)
+    gangs_came: int = 0  # that were planned ...
+    gang_limits_s: float = 0.0  # ... with limits of so much in all
+    gang_ran_s: float = 0.0  # members that ended ran for so long ...
+    gang_allowed_s: float = 0.0  # ... of what their limits allowed
+    plan_cursor: int | None = None  # a pass over the plans has come to this start; None: there is none under way ...
+    plan_cursor_job: int = 0  # ... and this job
+    plan_again: bool = False  # something was freed since it began
 
 
 @dataclass(slots=True)

@@ -34,6 +34,7 @@ from loopline_master.core.gangs.gang import Gang
 from loopline_master.core.index.attempts import ReadySet
 from loopline_master.core.index.index import Index
 from loopline_master.core.index.sorted_collections import IntervalSet
+from loopline_master.core.planning.plan import Plan
 from loopline_master.core.runs import ProgramKey
 from loopline_shared.model import AttemptId, TaskId
 
@@ -51,6 +52,7 @@ class Snapshot:
     """By job: half-open ranges of the tasks whose row, in whatever state, says ``started``."""
     programs: list[Program] = field(default_factory=list)
     gangs: list[Gang] = field(default_factory=list)
+    plans: list[Plan] = field(default_factory=list)  # of gangs that wait
 
 
 class PolicyIndex(Protocol):
@@ -80,6 +82,7 @@ class State:
         self.programs: dict[ProgramKey, Program] = {program.key: program for program in snapshot.programs}
         self.attempts: dict[AttemptId, Attempt] = {attempt.id: attempt for attempt in snapshot.attempts}
         self.gangs: dict[TaskId, Gang] = {gang.id: gang for gang in snapshot.gangs}
+        self.plans: dict[int, Plan] = {plan.job: plan for plan in snapshot.plans}  # by job: of its next gang
         self.fresh: dict[int, IntervalSet] = {  # by job: the tasks never started
             job.id: _complement(IntervalSet(snapshot.started.get(job.id, ())), job.task_count)
             for job in snapshot.jobs
@@ -103,6 +106,7 @@ class State:
             Attempt: self._note_attempt,
             Program: self._note_program,
             Gang: self._note_gang,
+            Plan: self._note_plan,
         }
 
     def rebuilt_index(self) -> Index:
@@ -131,7 +135,7 @@ class State:
         self.grid.sequence += 1
         return self.grid.sequence
 
-    def put(self, entity: Job | Task | Attempt | Worker | Program | Gang) -> None:
+    def put(self, entity: Job | Task | Attempt | Worker | Program | Gang | Plan) -> None:
         """Note an entity that is new or has changed: its row for the store, and that it is to be indexed anew."""
         self._notes[entity.__class__](entity)
 
@@ -222,6 +226,14 @@ class State:
     def _place_gang(self, task: TaskId, gang: Gang | None) -> None:
         for name in self.index.gangs.place(task, gang):
             self._busied[name] = self.workers[name]
+
+    def _note_plan(self, plan: Plan) -> None:
+        """Note a plan; what has started or was withdrawn is forgotten, unless another has come in its place."""
+        self.effects.plans[plan.id] = plan
+        if not plan.is_over:
+            self.plans[plan.job] = plan
+        elif plan.job in self.plans and self.plans[plan.job].id == plan.id:
+            del self.plans[plan.job]
 
     def _note_program(self, program: Program) -> None:
         key = program.key

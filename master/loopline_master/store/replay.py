@@ -29,11 +29,22 @@ from loopline_master.store.checkpoint import Checkpoint, checkpoint
 from loopline_master.store.database.database import parse_url, reading
 from loopline_master.store.database.transact import Result
 from loopline_master.store.rows import Values, changed, late_rows
-from loopline_master.store.tables import attempts, event_log, exemptions, grid, jobs, programs, specs, tasks, workers
+from loopline_master.store.tables import (
+    attempts,
+    event_log,
+    exemptions,
+    grid,
+    jobs,
+    plans,
+    programs,
+    specs,
+    tasks,
+    workers,
+)
 from loopline_shared.errors import LooplineError
 from loopline_shared.model import AttemptState
 
-_COMPARED = (grid, jobs, specs, tasks, attempts, workers, programs, exemptions)
+_COMPARED = (grid, jobs, specs, tasks, attempts, workers, programs, plans, exemptions)
 _STREAM = {"yield_per": 1000}  # rows at a time in memory
 Key = tuple[Any, ...]
 

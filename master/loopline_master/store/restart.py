@@ -10,8 +10,8 @@ from sqlalchemy import ColumnElement, Connection, Select, func, or_, select, tup
 from loopline_master.core.entities import OCCUPYING, Grid
 from loopline_master.core.events import JobRetried
 from loopline_master.core.state import Snapshot
-from loopline_master.store.rows import ATTEMPTS, GRID, JOBS, PROGRAMS, TASKS, WORKERS, Entity, Mapper
-from loopline_master.store.tables import attempts, jobs, tasks
+from loopline_master.store.rows import ATTEMPTS, GRID, JOBS, PLANS, PROGRAMS, TASKS, WORKERS, Entity, Mapper
+from loopline_master.store.tables import attempts, jobs, plans, tasks
 from loopline_shared.model import AttemptState, TaskState
 
 _OPEN = (TaskState.QUEUED, TaskState.RUNNING)
@@ -37,6 +37,7 @@ def snapshot(connection: Connection) -> Snapshot:
         workers=_all(connection, WORKERS),
         started=_ranges(connection, tasks.c.job.in_(_kept_jobs), tasks.c.started),
         programs=_all(connection, PROGRAMS),
+        plans=_all(connection, PLANS, plans.c.started_at.is_(None), plans.c.withdrawn_at.is_(None)),
     )
 
 

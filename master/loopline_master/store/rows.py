@@ -11,6 +11,7 @@ from sqlalchemy import Row, Select, Table, select
 
 from loopline_master.core.effects import Effects, Submitted
 from loopline_master.core.entities import Attempt, Exemption, Grid, Job, Program, Task, Worker
+from loopline_master.core.planning.plan import Plan
 from loopline_master.core.runs import ProgramKey
 from loopline_master.core.transitions import END
 from loopline_master.store import tables
@@ -82,6 +83,7 @@ TASKS = Mapper(Task, tables.tasks)
 ATTEMPTS = Mapper(Attempt, tables.attempts)
 WORKERS = Mapper(Worker, tables.workers)
 PROGRAMS = Mapper(Program, tables.programs)
+PLANS = Mapper(Plan, tables.plans)
 EXEMPTIONS = Mapper(Exemption, tables.exemptions)
 
 _FIXED = ("worker", "slots", "replica", "dispatched_at", "expected_s")
@@ -116,6 +118,7 @@ def changed(effects: Effects) -> list[tuple[Mapper[Any], list[Any]]]:
         (TASKS, list(effects.tasks.values())),
         (ATTEMPTS, list(effects.attempts.values())),
         (WORKERS, list(effects.workers.values())),
+        (PLANS, list(effects.plans.values())),
         (PROGRAMS, list(effects.programs.values())),
         (EXEMPTIONS, effects.exemptions),
     ]

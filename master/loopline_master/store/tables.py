@@ -37,6 +37,7 @@ from sqlalchemy import (
 from sqlalchemy.types import TypeEngine
 
 from loopline_master.core.entities import Attempt, Exemption, Grid, Job, Program, Task, Worker
+from loopline_master.core.planning.plan import Plan
 from loopline_shared.rest.access import Role
 from loopline_shared.spec import JobSpec
 
@@ -186,6 +187,13 @@ def _say_for_postgres(index: Index, connection: Connection, **_: object) -> None
     if connection.dialect.name == "postgresql":
         index.dialect_kwargs["postgresql_where"] = text("late")
 
+
+plans = Table(
+    "plans",
+    metadata,
+    *_columns(Plan, key=["job", "task"]),
+    ForeignKeyConstraint(["job"], ["jobs.id"]),
+)
 
 workers = Table("workers", metadata, *_columns(Worker, key=["name"]))
 

@@ -220,7 +220,7 @@ class Index:
         may_run = job.is_live and not job.paused
         startable = bool(ready_set.to_retry or self.needs_replica(job) or (fresh and not self.is_held(job)))
         if job.nodes > 1:  # a policy proposes one worker for a task: gangs are none of its affair
-            _toggle(self.parallel, job.arrival, may_run and startable)
+            _toggle(self.parallel, job.arrival, may_run and bool(ready_set.to_retry or fresh))
             return
         replicable = len(self.to_replicate(job)) > 0
         toggle_under(self.ready, key, job.arrival, may_run and startable, IntervalSet)

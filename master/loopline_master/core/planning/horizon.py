@@ -11,7 +11,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 MARGIN_S = 2
-"""Seconds that the end of one attempt and the start of the next may take beside their limits."""
+"""Seconds that the end of an attempt may take beside its limit."""
+PREPARE_S = 3
+"""Seconds that a gang may take to be ready everywhere."""
 _ROUNDS_TO = 16
 """Ends are rounded up by at most such a part of what lasts, so that a profile has few pieces however much runs."""
 

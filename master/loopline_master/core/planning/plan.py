@@ -37,7 +37,10 @@ class Plan:
     first_start: float | None  # ... with a start was this
     p50: float | None = None  # of an estimate ...
     p90: float | None = None
-    earliest: float = 0.0  # the jobs that it may not pass are expected to be over by then
+    earliest: float = 0.0  # the jobs that it may not pass are expected to be over by then ...
+    earliest_p50: float = 0.0
+    is_bounded: bool = True  # ... because they have limits
+    behind: int | None = None  # arrival of the first of them
     changed_at: float | None = None  # when it last moved
     moves: int = 0  # forward
     broken: int = 0  # promises that were not kept

@@ -8,6 +8,7 @@ next one goes on where it stopped.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Hashable, Mapping
+from heapq import heappop, heappush
 
 from loopline_master.core.planning.certainty import Neighbour, half_way, stands
 from loopline_master.core.planning.horizon import AWAY, MARGIN_S, Horizon, differences
@@ -31,6 +32,7 @@ class PlanBook:
         self.plans: dict[int, Plan] = {}
         self.changed: dict[TaskId, Plan] = {}  # to be stored
         self.broken: list[BrokenPromise] = []  # to be told
+        self.came: list[Plan] = []  # of gangs that were not known before
         self.cursor: tuple[int, int] | None = None  # (start, job) that a pass has come to; None: there is none
         self.is_due_again = False  # something was freed since it began
         self.lattice_of: Callable[[WaitingGang], Lattice] = lambda waiting: Lattice(1)
@@ -47,6 +49,7 @@ class PlanBook:
         self._judged: set[int] = set()  # jobs of which the kind may have changed
         self._has_grown = True  # some worker offers more than before
         self._reach = 0  # the farthest time of the profile so far
+        self._ends: list[tuple[int, str]] = []  # a heap: when what runs on a worker should be over
 
     @property
     def pieces(self) -> int:
@@ -73,6 +76,8 @@ class PlanBook:
         if old == horizon and name in self._horizons:
             return
         self._horizons[name] = horizon
+        for one in horizon.busy:
+            heappush(self._ends, (one.end, name))
         self._pool.enter(name, switch)
         bit = 1 << self._pool.bits[name]
         changes = list(differences(old.steps(), horizon.steps(), self._tick))
@@ -89,6 +94,13 @@ class PlanBook:
             self._take_again(job, self._slots[job], horizon.why or f"what runs on {name} takes longer")
         self._judged |= self._on.get(name, set())
         self._open_or_close(bit, old, horizon)
+
+    def overdue(self) -> set[str]:
+        """Return the workers on which something should be over by now; each is returned once for each such end."""
+        found = set()
+        while self._ends and self._ends[0][0] <= self._tick:
+            found.add(heappop(self._ends)[1])
+        return found
 
     def withdraw(self, job: int, *, has_started: bool) -> None:
         """Drop the plan of a gang that has started, or waits no more."""
@@ -107,8 +119,9 @@ class PlanBook:
 
     def revise(self, waiting: Mapping[int, WaitingGang]) -> bool:
         """Plan what has to be planned. Return True if there is more to do: revise again soon."""
-        for job in [job for job in self.plans if job not in waiting]:
-            self.withdraw(job, has_started=False)
+        for job, plan in list(self.plans.items()):
+            if job not in waiting or waiting[job].task != plan.task:
+                self.withdraw(job, has_started=False)
         self._heed_the_order(waiting)
         for job in sorted(self._displaced, key=lambda job: waiting[job].turn):
             self._plan_anew(waiting[job], self._displaced.pop(job))
@@ -153,14 +166,15 @@ class PlanBook:
     def _heed_the_order(self, waiting: Mapping[int, WaitingGang]) -> None:
         """Displace the plans of gangs that the order guarantee holds for longer than was thought."""
         for job, slot in list(self._slots.items()):
-            plan, earliest = self.plans[job], waiting[job].earliest
-            if earliest != plan.earliest:
-                if earliest < plan.earliest:
+            plan, one = self.plans[job], waiting[job]
+            if (one.earliest, one.behind) != (plan.earliest, plan.behind):
+                if one.earliest < plan.earliest:
                     self._begin_pass()
-                plan.earliest = earliest
+                plan.earliest, plan.earliest_p50 = one.earliest, one.half
+                plan.is_bounded, plan.behind = one.is_bounded, one.behind
                 self._change(plan)
                 self._judged.add(job)
-            if slot.start < int(earliest):
+            if slot.start < int(one.earliest):
                 self._lift(job)
                 self._displace(job, "the jobs that it may not pass take longer")
 
@@ -215,7 +229,7 @@ class PlanBook:
 
     def _note_hopeless(self, one: WaitingGang) -> None:
         if one.job not in self.plans:
-            self.plans[one.job] = plan = plan_of(one, self._now)
+            plan = self._new_plan(one)
             plan.reason = "too few workers that could run it are there"
             self._change(plan)
 
@@ -229,7 +243,7 @@ class PlanBook:
         """Enter a slot that was taken as the plan of a gang, and note what has changed about it."""
         is_new = plan is None or plan.start is None
         if plan is None:
-            plan = self.plans[one.job] = plan_of(one, self._now)
+            plan = self._new_plan(one)
         old_start, was_promise = plan.start, plan.is_promise and not is_new
         plan.start, plan.machines = (None, ()) if slot is None else (float(slot.start), slot.place)
         if slot is None:
@@ -249,6 +263,11 @@ class PlanBook:
             plan.broken += 1
             self.broken.append(BrokenPromise(plan.job, plan.task, old_start, plan.start, reason, self._now))
         self._change(plan)
+
+    def _new_plan(self, one: WaitingGang) -> Plan:
+        plan = self.plans[one.job] = plan_of(one, self._now)
+        self.came.append(plan)
+        return plan
 
     def _pass(self, waiting: Mapping[int, WaitingGang]) -> None:
         """Go on with the pass over all plans, the earliest first, each of which may move forward."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable
 from dataclasses import dataclass
 
-from loopline_master.core.planning.horizon import MARGIN_S
+from loopline_master.core.planning.horizon import MARGIN_S, PREPARE_S
 from loopline_master.core.planning.plan import Plan, PlanKind
 
 
@@ -24,11 +24,12 @@ class WaitingGang:
     earliest: float = 0.0  # the jobs that it may not pass are over by then ...
     half: float = 0.0  # ... this is the median
     is_bounded: bool = True  # ... because they have limits
+    behind: int | None = None  # arrival of the first of them
 
 
 def steps_of(limit_s: float) -> int:
     """Return for how many seconds a gang's place is kept: its limit, and a margin for its start and its end."""
-    return int(-(-limit_s // 1)) + MARGIN_S
+    return int(-(-limit_s // 1)) + MARGIN_S + PREPARE_S
 
 
 def plan_of(one: WaitingGang, now: float) -> Plan:
@@ -45,4 +46,7 @@ def plan_of(one: WaitingGang, now: float) -> Plan:
         told_at=now,
         first_start=None,
         earliest=one.earliest,
+        earliest_p50=one.half,
+        is_bounded=one.is_bounded,
+        behind=one.behind,
     )
