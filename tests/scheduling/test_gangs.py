@@ -73,38 +73,38 @@ def test_members_have_ranks_on_different_workers_and_one_place_to_meet() -> None
     assert {word.rendezvous for agent in made.agents.values() for word in agent.words} == {f"{first}:4000"}
 
 
-def test_too_few_free_workers_start_nothing_and_all_of_them_wait_for_it() -> None:
+def test_too_few_free_workers_start_nothing_and_what_would_delay_it_waits() -> None:
     made = grid()
     short = made.submit(size=1)
     gang = made.submit(nodes=3, size=0.5)
-    later = made.submit(3, size=1)
+    later = made.submit(3, size=300)
     assert not made.attempts_of(TaskId(gang, 1))
-    assert not made.attempts_of(TaskId(later, 1)), (
-        "what is kept for the gang that waits first is given to nobody else"
-    )
-    made.report(made.store.attempts[AttemptId(short, 1, 1)].worker)
+    assert not made.attempts_of(TaskId(later, 1)), "it would run for longer than the gang has to wait"
     made.end(AttemptId(short, 1, 1))
     assert phase(made, gang) is GangPhase.PREPARING
 
 
-def test_a_later_gang_takes_what_the_first_does_not_need() -> None:
+def test_a_later_gang_is_planned_behind_what_the_first_takes() -> None:
     made = grid("ant", "bee", "cat", "dog", "eel")
     busy = made.submit(size=1)
     first, second = made.submit(nodes=4, size=0.5), made.submit(nodes=2, size=0.4)
     assert phase(made, first) is GangPhase.PREPARING
-    assert phase(made, second) is GangPhase.RESERVED
     made.end(AttemptId(busy, 1, 1))
-    assert phase(made, second) is GangPhase.RESERVED
+    assert phase(made, second) is None
     assert made.job(second).state is JobState.QUEUED
+    plan = made.store.plans[TaskId(second, 1)]
+    assert plan.start is not None
+    assert plan.start > made.now
 
 
-def test_a_reservation_ends_with_its_job() -> None:
+def test_a_plan_ends_with_its_job() -> None:
     made = grid()
     made.submit(size=1)
     gang = made.submit(nodes=3, size=0.5)
-    later = made.submit(2, size=1)
+    later = made.submit(2, size=300)
+    assert not made.attempts_of(TaskId(later, 1))
     made.ask(_cancelled(gang))
-    assert phase(made, gang) is None
+    assert made.store.plans[TaskId(gang, 1)].withdrawn_at == made.now
     assert made.attempts_of(TaskId(later, 1))
 
 

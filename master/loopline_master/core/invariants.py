@@ -151,8 +151,6 @@ def check_gang(state: State, gang: Gang) -> None:
     """
     job, name = state.jobs[gang.job], f"gang {gang.id} ({gang.phase})"
     assert len(set(gang.workers)) == job.nodes, f"{name} has {gang.workers}, its job needs {job.nodes}"
-    if gang.phase is GangPhase.RESERVED:
-        return
     members = [state.attempts.get(gang.member(rank)) for rank in range(job.nodes)]
     found = {member.worker: member.state for member in members if member is not None}
     assert list(found) == list(gang.workers), f"{name} is on {gang.workers}, its members are {found}"

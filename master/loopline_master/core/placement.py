@@ -110,7 +110,7 @@ class Placer:
             yield from _relieve_queues(self._state, self._view.prefetch, unless_ready=unless_ready)
 
     def _start(self, job: Job, task: int, worker: Worker) -> bool:
-        """Start the task on a free worker, if it may; one that is held or would delay a gang spends its job's turn."""
+        """Start the task on a free worker, if it may. Held, or bound to delay a gang, it spends its job's turn."""
         state = self._state
         if not eligibility.may_start(state, job, task, worker):
             return False

@@ -145,7 +145,7 @@ class State:
             del self.gangs[gang.id]
             self.effects.gangs.pop(gang.id, None)
             self.effects.disbanded.append(gang.id)
-            self._place_gang(gang.id, None)
+            self.index.gangs.place(gang.id, None)
 
     def restore(self, job: Job, over: IntervalSet) -> None:
         """Take in a job of which these tasks are over already; then it is put."""
@@ -219,13 +219,9 @@ class State:
         self._busied[name] = self.workers[name]
 
     def _note_gang(self, gang: Gang) -> None:
-        """Note a gang. It is indexed at once, but for the workers on which it keeps slots."""
+        """Note a gang. It is indexed at once."""
         self.gangs[gang.id] = self.effects.gangs[gang.id] = gang
-        self._place_gang(gang.id, gang)
-
-    def _place_gang(self, task: TaskId, gang: Gang | None) -> None:
-        for name in self.index.gangs.place(task, gang):
-            self._busied[name] = self.workers[name]
+        self.index.gangs.place(gang.id, gang)
 
     def _note_plan(self, plan: Plan) -> None:
         """Note a plan; what has started or was withdrawn is forgotten, unless another has come in its place."""

@@ -80,7 +80,6 @@ ATTEMPT: Mapping[AttemptState, frozenset[AttemptState]] = {
 }
 
 GANG: Mapping[GangPhase, frozenset[GangPhase]] = {  # its row goes when the launch is over, in whichever phase
-    GangPhase.RESERVED: frozenset({GangPhase.PREPARING}),
     GangPhase.PREPARING: frozenset({GangPhase.RUNNING}),
     GangPhase.RUNNING: frozenset({GangPhase.HALTED}),
     GangPhase.HALTED: frozenset({GangPhase.RUNNING}),

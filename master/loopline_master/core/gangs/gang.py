@@ -14,7 +14,6 @@ from loopline_shared.model import AttemptId, TaskId
 class GangPhase(StrEnum):
     """Phase of a launch."""
 
-    RESERVED = "reserved"  # slots are kept for it as they fall free: it has no members yet
     PREPARING = "preparing"  # its members were dispatched; none may begin
     RUNNING = "running"  # the start was named
     HALTED = "halted"  # frozen everywhere: a member is lost, or the owner of its computer came back
@@ -29,8 +28,8 @@ class Gang:
     workers: tuple[str, ...]  # by rank
     slots: int  # on each of them
     since: float  # of its phase; seconds since 1970
-    phase: GangPhase = GangPhase.RESERVED
-    first: int = 0  # number of the attempt of rank 0; 0: it has none yet
+    phase: GangPhase = GangPhase.PREPARING
+    first: int = 0  # number of the attempt of rank 0
     rendezvous: str = ""  # host:port at rank 0's worker, once that is prepared
     culprits: tuple[str, ...] = ()  # workers because of which it is halted
     reason: str = ""  # why it is halted

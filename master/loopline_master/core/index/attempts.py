@@ -239,7 +239,6 @@ class Slots:
     """
 
     attempts: Attempts
-    reserved: dict[str, int] = field(default_factory=dict)  # slots by worker, kept for gangs (GangIndex)
     idle: Ranking[str, tuple[int, int, str]] = field(default_factory=Ranking)  # (-free slots, -merit, worker)
     _full: Ranking[str, tuple[float, str]] = field(default_factory=Ranking)
     _backlog: Ranking[str, tuple[float, str]] = field(default_factory=Ranking)
@@ -278,8 +277,6 @@ class Slots:
         waiting = attempts.queues.of_worker.get(name)
         in_hand = attempts.used.get(name, 0) + (len(waiting) if waiting else 0)
         free = worker.offered - in_hand
-        if self.reserved:
-            free -= self.reserved.get(name, 0)
         if free > 0 and worker.is_available and not (worker.on_trial and in_hand):  # then one attempt at a time
             self.idle.place(name, (-free, -measure.merit(worker), name))
         elif name in self.idle.keys:
@@ -295,8 +292,6 @@ class Slots:
     def is_full(self, worker: Worker) -> bool:
         """True if all slots of the worker are busy and more attempts may wait there."""
         if worker.name in self.idle.keys or worker.offered <= 0 or not worker.is_available:
-            return False
-        if worker.name in self.reserved:
             return False
         return not worker.on_trial and worker.probation_until is None and worker.name not in self.attempts.frozen_on
 

@@ -56,12 +56,12 @@ class Index:
     probations: Ranking[str, tuple[float, str]] = field(default_factory=Ranking)  # (until, worker)
     programs: Ranking[ProgramKey, tuple[float, ProgramKey]] = field(default_factory=Ranking)  # longest unused first
     requirements: RequirementIndex = field(default_factory=RequirementIndex)
-    parallel: SortedSet[int] = field(default_factory=SortedSet)  # arrivals of jobs with a gang to begin
+    parallel: SortedSet[int] = field(default_factory=SortedSet)  # arrivals of jobs with a gang to begin, held or not
     gangs: GangIndex = field(default_factory=GangIndex)
     dependents: Dependents = field(default_factory=Dependents)  # outside the grid, for other jobs to succeed
 
     def __post_init__(self) -> None:
-        self.slots = Slots(self.attempts, self.gangs.reserved)
+        self.slots = Slots(self.attempts)
 
     @property
     def room(self) -> Slots:
