@@ -9,7 +9,7 @@ from copy import copy
 from loopline_master.core.events import JobCancelled, WorkerDrained
 from loopline_master.core.gangs.gang import GangPhase
 from loopline_master.core.planning.plan import Plan, PlanKind
-from loopline_shared.model import AttemptId, TaskId
+from loopline_shared.model import AttemptId, Order, TaskId
 from tests.scheduling.driver import Grid
 
 NAMES = ("ant", "bee", "cat", "dog")
@@ -44,7 +44,7 @@ def reports(made: Grid) -> None:
 
 
 def test_what_waits_for_limits_alone_is_promised_and_moves_forward_when_they_end_sooner() -> None:
-    made = grid(order="none")
+    made = grid(order=Order.NONE)
     first = made.submit(nodes=3, size=600, timeout_s=1000)
     second = made.submit(nodes=2, size=60, timeout_s=100)
     reports(made)
@@ -52,8 +52,8 @@ def test_what_waits_for_limits_alone_is_promised_and_moves_forward_when_they_end
     plan = copy(plan_of(made, second))
     assert (plan.kind, plan.limit_s, plan.is_given) == (PlanKind.PROMISE, 100, True)
     assert plan.start is not None
-    assert 1000 <= plan.start - made.now <= 1010
-    made.now += 50
+    assert 1000 <= plan.start - made.now <= 1000 + 1024, "the times that are tried lie ever farther apart"
+    made.now += 20
     end(made, first)
     assert begun(made, second)
     assert plan_of(made, second).started_at == made.now
@@ -62,7 +62,7 @@ def test_what_waits_for_limits_alone_is_promised_and_moves_forward_when_they_end
 
 
 def test_what_waits_for_a_task_without_limit_is_an_estimate() -> None:
-    made = grid("ant", "bee", order="none")
+    made = grid("ant", "bee", order=Order.NONE)
     made.submit(size=100)
     gang = made.submit(nodes=2, size=60, timeout_s=100)
     plan = plan_of(made, gang)
@@ -74,7 +74,7 @@ def test_what_waits_for_a_task_without_limit_is_an_estimate() -> None:
 
 
 def test_a_gang_without_a_limit_says_that_its_limit_is_predicted() -> None:
-    made = grid("ant", "bee", order="none")
+    made = grid("ant", "bee", order=Order.NONE)
     made.submit(nodes=2, size=60)
     gang = made.submit(nodes=2, size=60, timeout_s=10)
     reports(made)
@@ -83,7 +83,7 @@ def test_a_gang_without_a_limit_says_that_its_limit_is_predicted() -> None:
 
 
 def test_a_promise_is_broken_by_a_loss_and_says_so() -> None:
-    made = grid("ant", "bee", "cat", order="none")
+    made = grid("ant", "bee", "cat", order=Order.NONE)
     made.submit(nodes=2, size=600, timeout_s=1000)
     reports(made)
     gang = made.submit(nodes=3, size=60, timeout_s=100)
@@ -98,7 +98,7 @@ def test_a_promise_is_broken_by_a_loss_and_says_so() -> None:
 
 
 def test_a_promise_is_kept_on_another_worker() -> None:
-    made = grid("ant", "bee", "cat", "dog", order="none")
+    made = grid("ant", "bee", "cat", "dog", order=Order.NONE)
     made.submit(nodes=4, size=600, timeout_s=1000)
     reports(made)
     gang = made.submit(nodes=2, size=60, timeout_s=100)
@@ -110,7 +110,7 @@ def test_a_promise_is_kept_on_another_worker() -> None:
 
 
 def test_a_task_goes_first_before_a_promise_only_if_its_limit_fits() -> None:
-    made = grid("ant", "bee", order="none")
+    made = grid("ant", "bee", order=Order.NONE)
     made.submit(size=600, timeout_s=300)
     gang = made.submit(nodes=2, size=60, timeout_s=100)
     long = made.submit(size=10, timeout_s=400)
@@ -124,7 +124,7 @@ def test_a_task_goes_first_before_a_promise_only_if_its_limit_fits() -> None:
 
 
 def test_before_an_estimate_the_forecast_serves() -> None:
-    made = grid("ant", "bee", order="none")
+    made = grid("ant", "bee", order=Order.NONE)
     made.submit(size=600)
     gang = made.submit(nodes=2, size=60, timeout_s=100)
     short, long = made.submit(size=10), made.submit(size=2000)
@@ -150,7 +150,7 @@ def test_under_hold_the_end_of_what_it_may_not_pass_is_part_of_its_plan() -> Non
 
 
 def test_a_restart_plans_the_same() -> None:
-    made = grid(order="none")
+    made = grid(order=Order.NONE)
     made.submit(nodes=3, size=600, timeout_s=1000)
     reports(made)
     gangs = [made.submit(nodes=2 + number % 3, size=60, timeout_s=100 + 7 * number) for number in range(8)]
@@ -168,7 +168,7 @@ def test_a_restart_plans_the_same() -> None:
 
 
 def test_one_of_a_jobs_gangs_is_planned_after_the_other() -> None:
-    made = grid("ant", "bee", order="none")
+    made = grid("ant", "bee", order=Order.NONE)
     job = made.submit(3, size=60, nodes=2, timeout_s=100)
     for number in (1, 2, 3):
         reports(made)

@@ -39,6 +39,7 @@ class Planning:
         self._state = state
         self._book: PlanBook | None = None
         self._waiting: dict[int, WaitingGang] = {}
+        self._backlog_s = 0.0  # slot-seconds of these, by their limits
         self._touched: set[str] = set()  # workers that changed since the last revision
         self._silent: set[str] = set()  # workers whose leases decide
 
@@ -72,6 +73,7 @@ class Planning:
             self._set(book, state.workers[name])
         self._touched.clear()
         self._waiting = self._gangs(book)
+        self._backlog_s = sum(one.nodes * one.slots * one.limit_s for one in self._waiting.values())
         self.is_left = book.revise(self._waiting)
         self._store(book)
 
@@ -174,11 +176,20 @@ class Planning:
         return found
 
     def _gang(self, book: PlanBook, job: Job, number: int, turn: tuple[float, int]) -> WaitingGang:
-        state = self._state
+        state, known = self._state, self._waiting.get(job.id)
+        is_held = state.index.is_held(job)
+        if (
+            known is not None
+            and known.task == number
+            and known.behind is None
+            and not is_held
+            and job.id in book.plans
+        ):
+            return known
         plan = book.plans.get(job.id) or state.plans.get(job.id)
         limit_s, is_given = limit_of(state, job, number)
         earliest, half, is_bounded, behind = 0.0, 0.0, True, None
-        if state.index.is_held(job):
+        if is_held:
             behind = state.index.hold.first(job.arrival, job.weight)
             if plan is not None and plan.behind == behind and plan.earliest > state.now:
                 earliest, half, is_bounded = plan.earliest, plan.earliest_p50, plan.is_bounded
@@ -213,11 +224,10 @@ class Planning:
         mean_s = grid.gang_limits_s / grid.gangs_came if grid.gangs_came else waiting.limit_s
         used = grid.gang_ran_s / grid.gang_allowed_s if grid.gang_allowed_s else 1.0
         slots = sum(self._state.index.requirements.reliable.values())
-        backlog = sum(one.nodes * one.slots * one.limit_s for one in self._waiting.values())
         job = self._state.jobs[waiting.job]
         waited = (self._state.now - (job.entered_at or job.submitted_at)) / max(1.0, mean_s)
         step = 1 << max(0, int(mean_s / _STEPS_OF_A_LIMIT).bit_length() - 1)
-        context = ScanContext(backlog / max(1, slots) / step, used, waited)
+        context = ScanContext(self._backlog_s / max(1, slots) / step, used, waited)
         return _named(self._state.settings.plan_times).lattice(context).scaled(step)
 
     def _note_ended(self) -> None:

@@ -7,7 +7,7 @@ next one goes on where it stopped.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Hashable, Mapping
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from heapq import heappop, heappush
 
 from loopline_master.core.planning.certainty import Neighbour, half_way, stands
@@ -19,7 +19,7 @@ from loopline_master.core.planning.pool import Machines, Piece, PlannedGang, Poo
 from loopline_master.core.planning.waiting_gang import WaitingGang, plan_of, steps_of
 from loopline_shared.model import TaskId
 
-NEW_AT_ONCE, MOVED_AT_ONCE = 16, 32
+NEW_AT_ONCE, MOVED_AT_ONCE = 4, 4
 """So many gangs are planned, and looked at for an earlier start, in one revision."""
 _NEVER = (-1, 0)
 """Before the first plan, in the order of (start, job)."""
@@ -81,7 +81,7 @@ class PlanBook:
         self._pool.enter(name, switch)
         bit = 1 << self._pool.bits[name]
         changes = list(differences(old.steps(), horizon.steps(), self._tick))
-        lifted = sorted(self._on.get(name, ())) if any(change < 0 for _, _, change in changes) else []
+        lifted = [] if self._has_room(bit, changes) else sorted(self._on.get(name, ()))
         for job in lifted:
             self._lift(job)
         for start, end, change in changes:
@@ -135,7 +135,8 @@ class PlanBook:
     def settle(self, waiting: Mapping[int, WaitingGang]) -> None:
         """Say anew of which kind the plans are beside which something has changed; last of all in a step."""
         for job in sorted(self._judged & self.plans.keys()):
-            self._judge(waiting[job])
+            if not self.plans[job].is_promise:  # which stays one
+                self._judge(waiting[job])
         self._judged.clear()
 
     def due(self) -> list[Plan]:
@@ -155,6 +156,11 @@ class PlanBook:
     def horizon(self, name: str) -> Horizon:
         """Return the horizon of a worker, as last set."""
         return self._horizons.get(name, AWAY)
+
+    def _has_room(self, bit: Workers, changes: Sequence[tuple[int, int | None, int]]) -> bool:
+        """True if what a worker offers less than before is free there beside its plans."""
+        over, holds = self._planner.profile.over, self._pool.holds
+        return all(change > 0 or holds(over(start, end), (bit, -change)) for start, end, change in changes)
 
     def _slide(self) -> None:
         """Have the slots of gangs that are due, but have not begun, begin now."""

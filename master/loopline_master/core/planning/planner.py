@@ -62,12 +62,15 @@ class Planner(Generic[JobT, PlaceT, PieceT, CellsT]):
             self.calls += lattice.index(horizon - ahead)
             self.memory.remember(job, now, known)
             return slot
+        saved = self.profile.saved()
         self.lift(job, slot, now)
         found = self._scan(job, now, lattice, (ahead, horizon), known)
-        if found is not None:
-            self.memory.free(slot.start, slot.start + job.limit)
-        self.take(job, found or slot)
-        return found or slot
+        if found is None:
+            self.profile.restore(saved)
+            return slot
+        self.memory.free(slot.start, slot.start + job.limit)
+        self.take(job, found)
+        return found
 
     def start(self, job: JobT) -> None:
         """Forget what scans found for the job, which starts now or waits no more."""

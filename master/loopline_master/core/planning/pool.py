@@ -64,17 +64,13 @@ class Pool:
 
     def take(self, piece: Piece, cells: Share) -> Piece:
         workers, slots = cells
-        more = (*piece[slots:], *(0,) * slots)
-        return _trimmed([(now & ~workers) | (then & workers) for now, then in zip(piece, more, strict=False)])
+        others, shifted = ~workers, (*piece[slots:], *(0,) * slots)
+        return _trimmed([(now & others) | (then & workers) for now, then in zip(piece, shifted, strict=False)])
 
     def free(self, piece: Piece, cells: Share) -> Piece:
         workers, slots = cells
-        others = ~workers
-        freed = [now | workers for now in (*piece, *(0,) * slots)[:slots]]
-        for place in range(slots, len(piece) + slots):
-            now = piece[place] if place < len(piece) else 0
-            freed.append((now & others) | (piece[place - slots] & workers))
-        return _trimmed(freed)
+        others, more, shifted = ~workers, (*piece, *(0,) * slots), (*(-1,) * slots, *piece)
+        return _trimmed([(now & others) | (then & workers) for now, then in zip(more, shifted, strict=True)])
 
     def releases(self, before: Piece, after: Piece) -> bool:
         return len(after) > len(before) or any(now & ~then for then, now in zip(before, after, strict=False))

@@ -28,10 +28,11 @@ class Profile(Generic[PieceT, CellsT]):
     def free(self, start: int, end: int | None, cells: CellsT) -> None:
         self._change(start, end, cells, self._occupation.free)
 
-    def over(self, start: int, end: int) -> list[PieceT]:
+    def over(self, start: int, end: int | None) -> list[PieceT]:
         """Return the pieces between ``start`` and ``end``."""
         first = bisect_right(self._starts, start) - 1
-        return self._pieces[first : max(first + 1, bisect_left(self._starts, end, first))]
+        last = None if end is None else max(first + 1, bisect_left(self._starts, end, first))
+        return self._pieces[first:last]
 
     def next_release(self, after: int) -> int:
         """Return the first time after ``after``, which is before ``last``, at which a cell becomes free.
@@ -48,6 +49,13 @@ class Profile(Generic[PieceT, CellsT]):
     def last(self) -> int:
         """The time from which nothing changes any more: what is not taken for ever is free."""
         return self._starts[-1]
+
+    def saved(self) -> tuple[list[int], list[PieceT]]:
+        """Return the profile as it is, for ``restore``."""
+        return self._starts.copy(), self._pieces.copy()
+
+    def restore(self, saved: tuple[list[int], list[PieceT]]) -> None:
+        self._starts, self._pieces = saved
 
     def forget(self, before: int) -> None:
         """Forget the pieces that ended before this time."""
