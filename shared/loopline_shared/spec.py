@@ -200,15 +200,13 @@ class Requirements(Spec):
 
 
 class Notify(Spec):
-    """Notification of a job's end: a signed POST to a URL, or a command that the master's settings name."""
+    """Notification of a job's end, or of a promised start that was not kept: a signed POST to a URL, or a command that the master's settings name."""
 
     webhook: Annotated[str, Field(max_length=2000, pattern=r"^https?://[^\s\x00]+$")] | None = None
     command: Name | None = None
-    on: Annotated[list[Literal["succeeded", "failed", "cancelled"]], Field(min_length=1, max_length=3)] = [
-        "succeeded",
-        "failed",
-        "cancelled",
-    ]
+    on: Annotated[
+        list[Literal["succeeded", "failed", "cancelled", "promise_broken"]], Field(min_length=1, max_length=4)
+    ] = ["succeeded", "failed", "cancelled", "promise_broken"]
 
     @model_validator(mode="after")
     def _is_one(self) -> Self:

@@ -1,4 +1,4 @@
-"""The outbox of notifications: a row for each end of a job that asks for one, kept until it has been delivered."""
+"""The outbox of notifications: a row for each end of a job, or broken promise, of which its user is told, kept until it has been delivered."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from sqlalchemy import Connection, select, tuple_, update
 
+from loopline_master.core.planning.plan import BROKEN
 from loopline_master.store.database.transact import Transact
 from loopline_master.store.tables import notifications, specs
 from loopline_master.store.writer import Writer
@@ -21,7 +22,7 @@ class Due:
     """A notification that is to be sent now."""
 
     job: int
-    departure: int  # which end of the job: a job that is retried ends again
+    departure: int  # which end of the job, or which broken promise: there may be several
     tries: int
     at: float
     state: str  # the state in which the job ended
@@ -90,7 +91,8 @@ class Notifications:
 
 def notified(connection: Connection, job: int) -> str:
     """Return the state of the notification of a job's latest end, in words; empty if none was asked for."""
-    query = select(notifications).where(notifications.c.job == job).order_by(notifications.c.departure.desc())
+    ends = (notifications.c.job == job, notifications.c.state != BROKEN)
+    query = select(notifications).where(*ends).order_by(notifications.c.departure.desc())
     row = connection.execute(query.limit(1)).first()
     if row is None:
         return ""

@@ -11,7 +11,7 @@ from sqlalchemy import Row, Select, Table, select
 
 from loopline_master.core.effects import Effects, Submitted
 from loopline_master.core.entities import Attempt, Exemption, Grid, Job, Program, Task, Worker
-from loopline_master.core.planning.plan import Plan
+from loopline_master.core.planning.plan import BROKEN, Plan
 from loopline_master.core.runs import ProgramKey
 from loopline_master.core.transitions import END
 from loopline_master.store import tables
@@ -182,21 +182,27 @@ def _new_jobs(effects: Effects) -> list[Job]:
 
 
 def notification_rows(effects: Effects) -> list[Values]:
-    """Return a row for each end of a job that somebody is to be notified of. Delivery is not part of the step."""
-    return [
-        {
-            "job": job.id,
-            "departure": job.departure,
-            "state": job.state.value,
-            "at": job.finished_at,
-            "tries": 0,
-            "next_at": job.finished_at,
-            "done_at": None,
-            "error": "",
-        }
+    """Return a row for each end of a job, and each broken promise, that somebody is to be notified of. Delivery is not part of the step."""
+    ends = [
+        _notification(job.id, job.departure, job.state.value, job.finished_at)
         for job in effects.jobs.values()
         if job.departure is not None and job.spec.notify is not None and job.state in job.spec.notify.on
     ]
+    broken = [_notification(one.job, one.number, BROKEN, one.at) for one in effects.broken if one.is_notified]
+    return ends + broken
+
+
+def _notification(job: int, number: int, state: str, at: float | None) -> Values:
+    return {
+        "job": job,
+        "departure": number,
+        "state": state,
+        "at": at,
+        "tries": 0,
+        "next_at": at,
+        "done_at": None,
+        "error": "",
+    }
 
 
 def forgotten_rows(effects: Effects) -> list[Values]:

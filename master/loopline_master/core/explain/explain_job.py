@@ -8,6 +8,7 @@ from types import MappingProxyType
 from loopline_master.core import trust
 from loopline_master.core.entities import LIVE, Job, Task
 from loopline_master.core.index.requirements import meets, requirement_class_of
+from loopline_master.core.planning.explain_plan import explain_plan
 from loopline_master.core.scheduler import Scheduler
 from loopline_master.core.state import State
 from loopline_shared.model import AttemptState, JobState, SizeSource, TaskId, TaskState
@@ -77,7 +78,9 @@ def _reasons(state: State, job: Job) -> list[Reason]:
         workers = {a.worker for a in state.attempts.values() if a.job == job.id and a.state in LIVE}
         detail = f"{_tasks(job.running)} of {job.task_count} running on {counted(len(workers), 'worker')}"
         reasons.append(Reason(code="running", count=job.running, detail=detail))
-    if unstarted and blocked is None:
+    if job.id in state.plans:
+        reasons.append(explain_plan(state.plans[job.id], state.now))
+    elif unstarted and blocked is None:
         reasons.append(_for_slot(state, job, unstarted))
     if asked:
         reasons.append(_asked(state, job, asked))

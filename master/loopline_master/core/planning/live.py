@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Hashable, Iterator
+from dataclasses import replace
 from functools import lru_cache
 
 from loopline_master.core import lifecycle
@@ -17,7 +18,7 @@ from loopline_master.core.planning import backfill
 from loopline_master.core.planning.grid_horizons import P90, horizon_of, limit_of, order_of, switch_of
 from loopline_master.core.planning.horizon import MARGIN_S, rounded
 from loopline_master.core.planning.lattice import Lattice
-from loopline_master.core.planning.plan import Plan
+from loopline_master.core.planning.plan import BROKEN, Plan
 from loopline_master.core.planning.plan_book import PlanBook
 from loopline_master.core.planning.scan_algorithms import Algorithm, ScanContext, algorithm
 from loopline_master.core.planning.waiting_gang import WaitingGang
@@ -252,7 +253,10 @@ class Planning:
                 lifecycle.retract_from(state, state.workers[name], "a gang is planned to start there")
         book.came.clear()
         book.changed.clear()
-        state.effects.broken += book.broken
+        for one in book.broken:
+            notify = state.jobs[one.job].spec.notify
+            is_notified = notify is not None and BROKEN in notify.on
+            state.effects.broken.append(replace(one, number=state.next_sequence(), is_notified=is_notified))
         book.broken.clear()
         grid.plan_cursor, grid.plan_cursor_job = (None, 0) if book.cursor is None else book.cursor
         grid.plan_again = book.is_due_again

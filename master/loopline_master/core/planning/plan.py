@@ -10,6 +10,9 @@ from pydantic import Field
 
 from loopline_shared.model import TaskId
 
+BROKEN = "promise_broken"
+"""Name of the notification of a promise that was not kept."""
+
 
 class PlanKind(StrEnum):
     """A promise if all that the gang waits for has limits; otherwise an estimate."""
@@ -72,3 +75,5 @@ class BrokenPromise:
     new_start: float | None  # None: no worker can run it now
     reason: str
     at: float
+    number: int = 0  # in the sequence of arrivals and departures
+    is_notified: bool = False  # its user asked to be told
