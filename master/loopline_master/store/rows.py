@@ -11,6 +11,7 @@ from sqlalchemy import Row, Select, Table, select
 
 from loopline_master.core.effects import Effects, Submitted
 from loopline_master.core.entities import Attempt, Exemption, Grid, Job, Program, Task, Worker
+from loopline_master.core.gangs.gang import Gang
 from loopline_master.core.runs import ProgramKey
 from loopline_master.core.transitions import END
 from loopline_master.store import tables
@@ -82,6 +83,7 @@ TASKS = Mapper(Task, tables.tasks)
 ATTEMPTS = Mapper(Attempt, tables.attempts)
 WORKERS = Mapper(Worker, tables.workers)
 PROGRAMS = Mapper(Program, tables.programs)
+GANGS = Mapper(Gang, tables.gangs)
 EXEMPTIONS = Mapper(Exemption, tables.exemptions)
 
 _FIXED = ("worker", "slots", "replica", "dispatched_at", "expected_s")
@@ -117,6 +119,7 @@ def changed(effects: Effects) -> list[tuple[Mapper[Any], list[Any]]]:
         (ATTEMPTS, list(effects.attempts.values())),
         (WORKERS, list(effects.workers.values())),
         (PROGRAMS, list(effects.programs.values())),
+        (GANGS, list(effects.gangs.values())),
         (EXEMPTIONS, effects.exemptions),
     ]
     return [(mapper, entities) for mapper, entities in changes if entities]
@@ -124,7 +127,7 @@ def changed(effects: Effects) -> list[tuple[Mapper[Any], list[Any]]]:
 
 def is_changed(effects: Effects) -> bool:
     """True if a step changed more than the time."""
-    return any(mapper is not GRID for mapper, _ in changed(effects))
+    return bool(effects.disbanded) or any(mapper is not GRID for mapper, _ in changed(effects))
 
 
 class Written:
@@ -199,6 +202,11 @@ def notification_rows(effects: Effects) -> list[Values]:
 def forgotten_rows(effects: Effects) -> list[Values]:
     """Return keys of programs whose rows are deleted. Delete first, then write: a program may have come anew."""
     return [{"of_owner": owner, "of_name": name, "of_folder": folder} for owner, name, folder in effects.forgotten]
+
+
+def disbanded_rows(effects: Effects) -> list[Values]:
+    """Return keys of gangs whose rows are deleted; as above, before others are written."""
+    return [{"of_job": task.job, "of_task": task.task} for task in effects.disbanded]
 
 
 def late_rows(effects: Effects) -> list[Values]:
