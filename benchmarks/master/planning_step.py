@@ -4,8 +4,8 @@
 
 The grid is full: half of its slots run tasks with limits, the others tasks of known size without. Gangs of 2 to 32
 nodes with limits of 2 minutes to 4 hours wait. A step takes in one Report that brings the end of a task (its slot is
-filled again), or the submission of one more gang. Times are those of ``Scheduler.step`` in CPU seconds of this process,
-the revision of plans included; nothing is stored. *bare* is the same step in the same grid in which no gang waits.
+filled again), or the submission of one more gang. Times are those of ``Scheduler.step`` in CPU seconds of this
+process, the revision of plans included; nothing is stored. *bare*: the same step in the same grid before any gang.
 """
 
 from __future__ import annotations
@@ -125,7 +125,8 @@ def main() -> None:
     for name, figures in found.items():
         aim = f"   aim {AIMS_MS[name]:.0f}" if name in AIMS_MS else ""
         print(
-            f"{name:14s} median {figures['median_ms']:8.2f}   p95 {figures['p95_ms']:8.2f}   most {figures['most_ms']:8.2f}{aim}"
+            f"{name:14s} median {figures['median_ms']:8.2f}   p95 {figures['p95_ms']:8.2f}"
+            f"   most {figures['most_ms']:8.2f}{aim}"
         )
 
 

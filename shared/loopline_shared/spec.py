@@ -200,7 +200,10 @@ class Requirements(Spec):
 
 
 class Notify(Spec):
-    """Notification of a job's end, or of a promised start that was not kept: a signed POST to a URL, or a command that the master's settings name."""
+    """Notification of a job's end, and of a promised start that was not kept.
+
+    A signed POST to a URL, or a command that the master's settings name.
+    """
 
     webhook: Annotated[str, Field(max_length=2000, pattern=r"^https?://[^\s\x00]+$")] | None = None
     command: Name | None = None

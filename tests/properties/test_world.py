@@ -17,14 +17,15 @@ names = st.sampled_from(NAMES)
 crashes = st.sampled_from(["", "", "", "", "", "before step", "before commit", "before release"])
 verbs = st.sampled_from(["cancel", "pause", "resume", "retry", "retry"])
 specs = st.builds(
-    lambda count, size, replicas, attempts, label, quorum, budget, name: JobSpec(
+    lambda count, size, replicas, attempts, label, quorum, budget, name, nodes: JobSpec(
         name=name,
+        nodes=(nodes := min(nodes, {"": 3, "fast": 2}.get(label, 1))),
         command=["work"],
         parameters={"i": Range(range=[1, count])} if count > 1 else None,
         size=size,
-        max_replicas=None if quorum and replicas == 1 else replicas,
+        max_replicas=None if nodes > 1 or (quorum and replicas == 1) else replicas,
         max_attempts=attempts,
-        quorum=None if label else quorum,
+        quorum=None if label or nodes > 1 else quorum,
         replica_budget_s=budget,
         requires=Requirements(labels=[label] if label else []),
     ),
@@ -36,6 +37,7 @@ specs = st.builds(
     st.sampled_from([None, None, None, 2]),
     st.sampled_from([None, None, None, 0.0, 3.0]),
     st.sampled_from(["", "", "other"]),
+    st.sampled_from([1, 1, 1, 2, 3]),
 )
 
 
@@ -51,6 +53,7 @@ def facts(slots: int, labels: tuple[str, ...], speed: float = 1.0) -> Facts:
         slots=slots,
         labels=labels,
         speed=speed,
+        gangs=True,
     )
 
 
@@ -67,6 +70,7 @@ class WorldMachine(RuleBasedStateMachine):
         speeds=st.lists(st.sampled_from([0.5, 1.0, 1.0, 4.0]), min_size=3, max_size=3),
         programs=st.sampled_from([1, 100]),
         rooms=st.lists(st.sampled_from([0, 0, 2]), min_size=3, max_size=3),
+        patience=st.sampled_from([(120.0, 20.0), (2.0, 0.0), (10.0, 2.0)]),
     )
     def build(
         self,
@@ -81,6 +85,7 @@ class WorldMachine(RuleBasedStateMachine):
         speeds: list[float],
         programs: int,
         rooms: list[int],
+        patience: tuple[float, float],
     ) -> None:
         chosen = SchedulerSettings(
             policy,
@@ -94,6 +99,8 @@ class WorldMachine(RuleBasedStateMachine):
             max_ahead=4,
             probation_s=probation,
             max_programs=programs,
+            gang_prepare_s=patience[0],
+            gang_grace_s=patience[1],
         )
         labels = [("fast",), (), ("fast", "none-has-it")]
         kinds = zip(NAMES, slots, labels, speeds, rooms, strict=True)

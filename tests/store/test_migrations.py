@@ -72,7 +72,7 @@ async def test_every_step_can_be_taken_back(url):
 
 async def test_rows_stay_as_they_are_where_tables_are_made_anew(url):
     def rows(connection, without=()):
-        tables = [table for table in metadata.sorted_tables if table.name not in ("event_log", "upgrades")]
+        tables = [table for table in metadata.sorted_tables if table.name not in ("event_log", "upgrades", "gangs")]
         known = {table.name: [column for column in table.c if column.name not in without] for table in tables}
         return {name: sorted(map(repr, connection.execute(select(*columns)))) for name, columns in known.items()}
 

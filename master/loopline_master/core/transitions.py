@@ -51,8 +51,10 @@ ATTEMPT: Mapping[AttemptState, frozenset[AttemptState]] = {
             AttemptState.RUNNING,
             AttemptState.FROZEN,
             AttemptState.FINISHED,
+            AttemptState.FAILED,
             AttemptState.CANCELLING,
-            *_ENDS,
+            AttemptState.CANCELLED,
+            AttemptState.LOST,
         }
     ),
     AttemptState.RUNNING: frozenset({AttemptState.FROZEN, AttemptState.FINISHED, AttemptState.CANCELLING, *_ENDS}),

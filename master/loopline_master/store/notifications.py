@@ -1,4 +1,7 @@
-"""The outbox of notifications: a row for each end of a job, or broken promise, of which its user is told, kept until it has been delivered."""
+"""The outbox of notifications: a row for each of which a user asked to be told, kept until it has been delivered.
+
+It is the end of a job, or a promised start that was not kept.
+"""
 
 from __future__ import annotations
 

@@ -33,6 +33,7 @@ from loopline_master.store.tables import (
     attempts,
     event_log,
     exemptions,
+    gangs,
     grid,
     jobs,
     plans,
@@ -44,7 +45,7 @@ from loopline_master.store.tables import (
 from loopline_shared.errors import LooplineError
 from loopline_shared.model import AttemptState
 
-_COMPARED = (grid, jobs, specs, tasks, attempts, workers, programs, plans, exemptions)
+_COMPARED = (grid, jobs, specs, tasks, attempts, workers, programs, gangs, plans, exemptions)
 _STREAM = {"yield_per": 1000}  # rows at a time in memory
 Key = tuple[Any, ...]
 
@@ -112,6 +113,8 @@ class _Memory:
     def apply(self, effects: Effects) -> None:
         for key in effects.forgotten:
             self._rows[programs].pop(key, None)
+        for task in effects.disbanded:
+            self._rows[gangs].pop(task, None)
         for mapper, entities in changed(effects):
             rows = mapper.values(entities)
             self._rows[mapper.table].update((_key(mapper.table, row), row) for row in rows)

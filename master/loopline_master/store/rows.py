@@ -11,6 +11,7 @@ from sqlalchemy import Row, Select, Table, select
 
 from loopline_master.core.effects import Effects, Submitted
 from loopline_master.core.entities import Attempt, Exemption, Grid, Job, Program, Task, Worker
+from loopline_master.core.gangs.gang import Gang
 from loopline_master.core.planning.plan import BROKEN, Plan
 from loopline_master.core.runs import ProgramKey
 from loopline_master.core.transitions import END
@@ -83,6 +84,7 @@ TASKS = Mapper(Task, tables.tasks)
 ATTEMPTS = Mapper(Attempt, tables.attempts)
 WORKERS = Mapper(Worker, tables.workers)
 PROGRAMS = Mapper(Program, tables.programs)
+GANGS = Mapper(Gang, tables.gangs)
 PLANS = Mapper(Plan, tables.plans)
 EXEMPTIONS = Mapper(Exemption, tables.exemptions)
 
@@ -120,6 +122,7 @@ def changed(effects: Effects) -> list[tuple[Mapper[Any], list[Any]]]:
         (WORKERS, list(effects.workers.values())),
         (PLANS, list(effects.plans.values())),
         (PROGRAMS, list(effects.programs.values())),
+        (GANGS, list(effects.gangs.values())),
         (EXEMPTIONS, effects.exemptions),
     ]
     return [(mapper, entities) for mapper, entities in changes if entities]
@@ -127,7 +130,7 @@ def changed(effects: Effects) -> list[tuple[Mapper[Any], list[Any]]]:
 
 def is_changed(effects: Effects) -> bool:
     """True if a step changed more than the time."""
-    return any(mapper is not GRID for mapper, _ in changed(effects))
+    return bool(effects.disbanded) or any(mapper is not GRID for mapper, _ in changed(effects))
 
 
 class Written:
@@ -182,7 +185,10 @@ def _new_jobs(effects: Effects) -> list[Job]:
 
 
 def notification_rows(effects: Effects) -> list[Values]:
-    """Return a row for each end of a job, and each broken promise, that somebody is to be notified of. Delivery is not part of the step."""
+    """Return a row for each end of a job, and each broken promise, of which somebody is to be told.
+
+    Delivery is not part of the step.
+    """
     ends = [
         _notification(job.id, job.departure, job.state.value, job.finished_at)
         for job in effects.jobs.values()
@@ -208,6 +214,11 @@ def _notification(job: int, number: int, state: str, at: float | None) -> Values
 def forgotten_rows(effects: Effects) -> list[Values]:
     """Return keys of programs whose rows are deleted. Delete first, then write: a program may have come anew."""
     return [{"of_owner": owner, "of_name": name, "of_folder": folder} for owner, name, folder in effects.forgotten]
+
+
+def disbanded_rows(effects: Effects) -> list[Values]:
+    """Return keys of gangs whose rows are deleted; as above, before others are written."""
+    return [{"of_job": task.job, "of_task": task.task} for task in effects.disbanded]
 
 
 def late_rows(effects: Effects) -> list[Values]:

@@ -37,6 +37,7 @@ from sqlalchemy import (
 from sqlalchemy.types import TypeEngine
 
 from loopline_master.core.entities import Attempt, Exemption, Grid, Job, Program, Task, Worker
+from loopline_master.core.gangs.gang import Gang
 from loopline_master.core.planning.plan import Plan
 from loopline_shared.rest.access import Role
 from loopline_shared.spec import JobSpec
@@ -235,6 +236,13 @@ Index(None, samples.c.worker, samples.c.minute)
 
 programs = Table("programs", metadata, *_columns(Program, key=["owner", "name", "folder"]))
 Index(None, programs.c.used_at)
+
+gangs = Table(
+    "gangs",
+    metadata,
+    *_columns(Gang, key=["job", "task"]),
+    ForeignKeyConstraint(["job"], ["jobs.id"]),
+)
 
 exemptions = Table(
     "exemptions",

@@ -12,9 +12,16 @@ from loopline_master.core.events import BATCH, Batch
 from loopline_master.store.audit import audit
 from loopline_master.store.broken import StoreBroken
 from loopline_master.store.database.transact import Result, Transact
-from loopline_master.store.rows import Written, forgotten_rows, is_changed, late_rows, notification_rows
+from loopline_master.store.rows import (
+    Written,
+    disbanded_rows,
+    forgotten_rows,
+    is_changed,
+    late_rows,
+    notification_rows,
+)
 from loopline_master.store.statements import Statement, insert_into
-from loopline_master.store.tables import attempts, event_log, notifications, programs
+from loopline_master.store.tables import attempts, event_log, gangs, notifications, programs
 from loopline_master.store.worker_samples import Sampler
 from loopline_shared.model import AttemptState
 
@@ -36,6 +43,7 @@ class Writer:
         The effects are read before the first await. A step without events and effects leaves no trace.
         """
         late, completed, forgotten = late_rows(effects), list(effects.completed), forgotten_rows(effects)
+        disbanded = disbanded_rows(effects)
         if not (batch.events or late or is_changed(effects)):
             return
         written, ended = self._written.writes(effects), notification_rows(effects)
@@ -46,6 +54,8 @@ class Writer:
         def work(connection: Connection) -> None:
             if forgotten:
                 connection.execute(_FORGET, forgotten)
+            if disbanded:
+                connection.execute(_DISBAND, disbanded)
             for statement, rows in written:
                 statement.run(connection, rows)
             if late:
@@ -85,6 +95,8 @@ _FORGET = delete(programs).where(
     programs.c.name == bindparam("of_name"),
     programs.c.folder == bindparam("of_folder"),
 )
+
+_DISBAND = delete(gangs).where(gangs.c.job == bindparam("of_job"), gangs.c.task == bindparam("of_task"))
 
 _ENDED_LATE = update(attempts).where(
     attempts.c.job == bindparam("of_job"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from loopline_master.core import lifecycle
+from loopline_master.core import lifecycle, transitions
 from loopline_master.core.entities import Attempt, Job, Worker
 from loopline_master.core.gangs.gang import Gang, GangPhase
 from loopline_master.core.state import State
@@ -19,8 +19,8 @@ def begin(state: State, job: Job, number: int, workers: Sequence[Worker]) -> Gan
     """
     members = [lifecycle.start_attempt(state, job, number, worker) for worker in workers]
     names = tuple(worker.name for worker in workers)
-    gang = Gang(job.id, number, names, job.slots, state.now)
-    gang.phase, gang.first = GangPhase.PREPARING, members[0].number
+    gang = Gang(job.id, number, names, job.slots, state.now, first=members[0].number)
+    gang.phase = transitions.check(transitions.GANG, gang.phase, GangPhase.PREPARING)
     state.put(gang)
     return gang
 

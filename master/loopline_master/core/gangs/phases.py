@@ -79,7 +79,8 @@ def lose(state: State, attempt: Attempt, reason: str, *, for_good: bool) -> None
     """Take in that an attempt is lost, whether it is a member of a gang or not. (See lifecycle.lose_attempt.)"""
     gang = gang_of(state, attempt)
     if gang is None:
-        lifecycle.lose_attempt(state, attempt, reason, for_good=for_good)
+        is_left_over = state.jobs[attempt.job].nodes > 1  # of an earlier launch: it is not wanted any more
+        lifecycle.lose_attempt(state, attempt, reason, for_good=for_good or is_left_over)
     elif for_good or gang.phase is GangPhase.PREPARING:
         lifecycle.mark_lost(state, attempt, reason, for_good=True)
         disband(state, gang, f"{attempt.worker}: {reason}")
