@@ -9,12 +9,11 @@ from __future__ import annotations
 from copy import copy
 from dataclasses import dataclass, field
 
-from loopline_master.core.planning.backfill import may_go_first
+from loopline_master.core.planning.certainty import may_go_first
 from loopline_master.core.planning.horizon import Busy, Horizon
 from loopline_master.core.planning.lattice import Lattice
-from loopline_master.core.planning.plan import BrokenPromise, Plan
+from loopline_master.core.planning.plan import BrokenPromise, Plan, WaitingGang, steps_of
 from loopline_master.core.planning.plan_book import PlanBook
-from loopline_master.core.planning.waiting_gang import WaitingGang, steps_of
 
 
 @dataclass

@@ -7,8 +7,7 @@ from hypothesis import strategies as st
 
 from loopline_master.core.planning.horizon import MARGIN_S
 from loopline_master.core.planning.lattice import Lattice
-from loopline_master.core.planning.plan import PlanKind
-from loopline_master.core.planning.waiting_gang import steps_of
+from loopline_master.core.planning.plan import PlanKind, steps_of
 from tests.scheduling.driver import PATIENT
 from tests.scheduling.plan_world import PlanWorld
 

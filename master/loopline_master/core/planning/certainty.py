@@ -2,6 +2,9 @@
 
 A plan is a promise if it stands even though nothing without a limit ever ends, and nothing that was only estimated
 ever starts: then all that it waits for is over by its limit.
+
+Before a promise an ordinary task goes first only if it is over by its limit; before an estimate it is enough that the
+forecast's p90 says so (backfill).
 """
 
 from __future__ import annotations
@@ -10,6 +13,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from loopline_master.core.planning.horizon import Horizon
+from loopline_master.core.planning.plan import Plan
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,3 +47,23 @@ def half_way(horizon: Horizon, neighbours: Iterable[Neighbour], start: int, slot
             break
         free, at = free + freed, end
     return min(at, start)
+
+
+def may_go_first(
+    horizon: Horizon, plans: Sequence[tuple[Plan, Neighbour]], slots: int, now: int, limit: int | None, p90: int
+) -> bool:
+    """True if a task that takes so many slots of a worker from now on delays none of the plans there.
+
+    ``limit``: when it is ended at the latest, if ever; ``p90``: when it is over by its forecast. The worker has the
+    slots free now; the plans are those on it, by start.
+    """
+    ends = [(one.end, one.slots) for one in horizon.busy]
+    for plan, mine in plans:
+        over = limit if plan.is_promise or limit is not None else p90
+        if over is not None and over <= mine.start:
+            continue
+        used = sum(many for end, many in ends if end > mine.start)
+        used += sum(other.slots for _, other in plans if other.start <= mine.start < other.end)
+        if horizon.slots - used < slots:
+            return False
+    return True

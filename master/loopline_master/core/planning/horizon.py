@@ -34,7 +34,7 @@ class Busy:
 
 @dataclass(frozen=True, slots=True)
 class Horizon:
-    """What a worker offers and what runs there; ``why`` it takes no gang now, or had offered more before."""
+    """Slots on offer at a worker and what runs there; ``why``: the reason if it offers less than it has."""
 
     slots: int  # on offer, those in use included; 0: it is away
     is_open: bool = True  # new plans may use it
@@ -55,7 +55,7 @@ class Horizon:
         return found
 
     def certain(self, at: int) -> int:
-        """Return the slots that are free at a time even if nothing without a limit ever ends."""
+        """Return the slots that are sure to be free at a time, though what has no limit may last for ever."""
         return self.slots - sum(one.slots for one in self.busy if one.end > at or not one.is_limited)
 
 

@@ -14,14 +14,13 @@ from functools import lru_cache
 from loopline_master.core import lifecycle
 from loopline_master.core.entities import Job, Worker
 from loopline_master.core.estimates import measure
-from loopline_master.core.planning import backfill
+from loopline_master.core.planning import certainty
 from loopline_master.core.planning.grid_horizons import P90, horizon_of, limit_of, order_of, switch_of
 from loopline_master.core.planning.horizon import MARGIN_S, rounded
 from loopline_master.core.planning.lattice import Lattice
-from loopline_master.core.planning.plan import BROKEN, Plan
+from loopline_master.core.planning.plan import BROKEN, Plan, WaitingGang
 from loopline_master.core.planning.plan_book import PlanBook
 from loopline_master.core.planning.scan_algorithms import Algorithm, ScanContext, algorithm
-from loopline_master.core.planning.waiting_gang import WaitingGang
 from loopline_master.core.state import State
 
 _STEPS_OF_A_LIMIT = 10
@@ -116,7 +115,7 @@ class Planning:
         limit_s = job.spec.timeout_s
         limit = None if limit_s is None else now + math.ceil(limit_s) + 1 + MARGIN_S
         p90 = rounded(now, P90 * expected_s)
-        return backfill.may_go_first(horizon_of(state, worker), plans, job.slots, now, limit, p90)
+        return certainty.may_go_first(horizon_of(state, worker), plans, job.slots, now, limit, p90)
 
     def is_planned_on(self, name: str) -> bool:
         """True if some gang is planned to run on the worker."""

@@ -13,10 +13,9 @@ from heapq import heappop, heappush
 from loopline_master.core.planning.certainty import Neighbour, half_way, stands
 from loopline_master.core.planning.horizon import AWAY, MARGIN_S, Horizon, differences
 from loopline_master.core.planning.lattice import Lattice
-from loopline_master.core.planning.plan import BrokenPromise, Plan, PlanKind
+from loopline_master.core.planning.plan import BrokenPromise, Plan, PlanKind, WaitingGang, plan_of, steps_of
 from loopline_master.core.planning.planner import Planner, Slot
 from loopline_master.core.planning.pool import Machines, Piece, PlannedGang, Pool, Share, Workers
-from loopline_master.core.planning.waiting_gang import WaitingGang, plan_of, steps_of
 from loopline_shared.model import TaskId
 
 NEW_AT_ONCE, MOVED_AT_ONCE = 4, 4
@@ -122,7 +121,7 @@ class PlanBook:
         for job, plan in list(self.plans.items()):
             if job not in waiting or waiting[job].task != plan.task:
                 self.withdraw(job, has_started=False)
-        self._heed_the_order(waiting)
+        self._follow_the_order(waiting)
         for job in sorted(self._displaced, key=lambda job: waiting[job].turn):
             self._plan_anew(waiting[job], self._displaced.pop(job))
         is_left = self._plan_new(waiting)
@@ -145,7 +144,7 @@ class PlanBook:
         return [self.plans[job] for job in sorted(found, key=lambda job: (self.plans[job].start, job))]
 
     def next_start(self) -> int | None:
-        """Return the next planned start that has not come; None if there is none."""
+        """Return the next planned start after now; None if there is none."""
         return min((slot.start for slot in self._slots.values() if slot.start > self._tick), default=None)
 
     def planned_on(self, name: str) -> list[tuple[Plan, Neighbour]]:
@@ -169,7 +168,7 @@ class PlanBook:
             self._lift(job)
             self._take_again(job, Slot(self._tick, slot.place), "its workers were not free in time")
 
-    def _heed_the_order(self, waiting: Mapping[int, WaitingGang]) -> None:
+    def _follow_the_order(self, waiting: Mapping[int, WaitingGang]) -> None:
         """Displace the plans of gangs that the order guarantee holds for longer than was thought."""
         for job, slot in list(self._slots.items()):
             plan, one = self.plans[job], waiting[job]
@@ -267,7 +266,7 @@ class PlanBook:
         if was_promise and (is_later or not plan.is_promise):
             assert old_start is not None
             plan.broken += 1
-            self.broken.append(BrokenPromise(plan.job, plan.task, old_start, plan.start, reason, self._now))
+            self.broken.append(_broken(plan, old_start, self._now))
         self._change(plan)
 
     def _new_plan(self, one: WaitingGang) -> Plan:
@@ -384,3 +383,9 @@ class PlanBook:
 
     def _change(self, plan: Plan) -> None:
         self.changed[plan.id] = plan
+
+
+def _broken(plan: Plan, old_start: float, now: float) -> BrokenPromise:
+    return BrokenPromise(
+        job=plan.job, task=plan.task, start=old_start, new_start=plan.start, reason=plan.reason, at=now
+    )

@@ -47,7 +47,7 @@ class Profile(Generic[PieceT, CellsT]):
 
     @property
     def last(self) -> int:
-        """The time from which nothing changes any more: what is not taken for ever is free."""
+        """The time of the last change: from then on all is free but for what is taken for ever."""
         return self._starts[-1]
 
     def saved(self) -> tuple[list[int], list[PieceT]]:
