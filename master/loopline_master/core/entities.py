@@ -132,10 +132,10 @@ class Job:
     lost_cpu_ms: int = 0  # ... of attempts that failed, were lost or were given back
     size_source: SizeSource = SizeSource.UNKNOWN
     predicted: Prediction | None = None  # of one task without a size, as the job was submitted
+    nodes: int = 1  # that its spec asks for: with more than 1 each task is a gang
     sweep: Annotated[SkipValidation[Sweep], Field(exclude=True)] = field(init=False, repr=False, compare=False)
     runs: Annotated[SkipValidation[Runs], Field(exclude=True)] = field(init=False, repr=False, compare=False)
     slots: Annotated[int, Field(exclude=True)] = field(init=False, repr=False, compare=False)  # as its spec requires
-    nodes: Annotated[int, Field(exclude=True)] = field(init=False, repr=False, compare=False)  # more than 1: a gang
     quorum: Annotated[int | None, Field(exclude=True)] = field(init=False, repr=False, compare=False)  # of its spec
     budget_s: Annotated[float | None, Field(exclude=True)] = field(init=False, repr=False, compare=False)
     program: Annotated[ProgramKey, Field(exclude=True)] = field(init=False, repr=False, compare=False)
@@ -143,8 +143,7 @@ class Job:
     def __post_init__(self) -> None:
         spec, self.sweep, self.program = self.spec, Sweep(self.spec), key_of(self.owner, self.spec)
         self.runs = Runs(self.owner, spec, self.sweep, self.inputs)
-        self.slots, self.nodes = spec.requires.slots, spec.nodes
-        self.quorum, self.budget_s = spec.quorum, spec.replica_budget_s
+        self.slots, self.quorum, self.budget_s = spec.requires.slots, spec.quorum, spec.replica_budget_s
 
     def task_id(self, number: int) -> TaskId:
         return _new(TaskId, (self.id, number))

@@ -135,6 +135,7 @@ def _new_job(state: State, event: JobSubmitted) -> Job:
         inputs=event.inputs,
         size_source=source,
         predicted=predicted,
+        nodes=spec.nodes,
     )
     state.grid.next_job += 1
     return job

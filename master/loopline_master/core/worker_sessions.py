@@ -132,8 +132,8 @@ def reconcile(state: State, outbox: Outbox, worker: Worker, report: Report) -> N
         attempt = state.attempts.get(result.attempt)
         if attempt is None or attempt.worker != worker.name:
             state.effects.late.append((worker.name, result))
-        elif state.gangs and (gang := phases.gang_of(state, attempt)):
-            phases.take_result(state, gang, attempt, result)
+        elif state.jobs[attempt.job].nodes > 1:
+            phases.take_result(state, attempt, result)
         else:
             lifecycle.finish_attempt(state, attempt, result)
     if report.holding or report.waiting or report.members or worker.name in state.index.attempts.of_worker:

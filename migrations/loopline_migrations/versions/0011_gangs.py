@@ -20,6 +20,10 @@ PHASES = ("preparing", "running", "halted")
 
 def upgrade() -> None:
     _allow(NEW)
+    with op.batch_alter_table("jobs") as batch:
+        batch.add_column(sa.Column("nodes", WHOLE, nullable=False, server_default="1"))
+    with op.batch_alter_table("jobs") as batch:  # from now on the code says how many
+        batch.alter_column("nodes", server_default=None)
     op.create_table(
         "gangs",
         sa.Column("job", WHOLE, autoincrement=False, nullable=False),
@@ -42,6 +46,8 @@ def downgrade() -> None:
     """Go back. Members of gangs that are at work count as lost, and their jobs are run again."""
     op.execute("UPDATE attempts SET state = 'lost' WHERE state IN ('prepared', 'finished')")
     op.drop_table("gangs")
+    with op.batch_alter_table("jobs") as batch:
+        batch.drop_column("nodes")
     _allow(OLD)
 
 

@@ -13,6 +13,8 @@ doing, and none otherwise. The gang has succeeded when every member has ended we
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from loopline_master.core import accounting, lifecycle, transitions, trust
 from loopline_master.core.entities import LIVE, Attempt, Job
 from loopline_master.core.gangs import learning
@@ -55,12 +57,20 @@ def note_member(state: State, gang: Gang, attempt: Attempt, member: Member) -> N
             state.put(gang)
 
 
-def take_result(state: State, gang: Gang, attempt: Attempt, result: Result) -> None:
-    """Take in the end of a member. Ending well, it waits for the others; any other end ends all of them."""
+def take_result(state: State, attempt: Attempt, result: Result) -> None:
+    """Take in the end of a member. Ending well, it waits for the others; any other end ends all of them.
+
+    A member of a launch that was disbanded decides nothing any more, however it ends.
+    """
+    gang = gang_of(state, attempt)
+    if gang is None:
+        lifecycle.finish_attempt(state, attempt, _without_consequence(result))
+        return
     if attempt.state is AttemptState.FINISHED:
         return  # it is told again
     if result.outcome is not Outcome.SUCCEEDED or gang.phase is GangPhase.PREPARING:
-        lifecycle.finish_attempt(state, attempt, _without_success(result))
+        has_lied = result.outcome is Outcome.SUCCEEDED
+        lifecycle.finish_attempt(state, attempt, _without_consequence(result) if has_lied else result)
         disband(state, gang, result.reason or f"rank {attempt.number - gang.first} ended: {result.outcome}")
         return
     if attempt.assumed_cpu_ms:
@@ -238,8 +248,9 @@ def _succeed(state: State, gang: Gang) -> None:
     lifecycle.end_task(state, job, task, TaskState.SUCCEEDED)
 
 
-def _without_success(result: Result) -> Result:
-    """Return the result; one that says that a member succeeded which had not begun counts as given back."""
-    if result.outcome is not Outcome.SUCCEEDED:
+def _without_consequence(result: Result) -> Result:
+    """Return the result as that of an attempt that was given back, by no doing of its task."""
+    if result.outcome is Outcome.CANCELLED:
         return result
-    return Result(result.attempt, Outcome.GIVEN_BACK, reason="it ended before its gang had begun")
+    reason = result.reason or "its gang did not go on without it"
+    return replace(result, outcome=Outcome.GIVEN_BACK, reason=reason, agent_died=False)

@@ -11,7 +11,16 @@ from loopline_master.http.auth import READERS
 from loopline_master.http.live.task_output import TaskOutput
 from loopline_master.http.lookups import found, job_view
 from loopline_master.http.operations import Routes
-from loopline_master.http.parameters import Cursor, FollowTask, InTaskState, JobNumber, Limit, Moment, TaskNumber
+from loopline_master.http.parameters import (
+    Cursor,
+    FollowTask,
+    InTaskState,
+    JobNumber,
+    Limit,
+    Moment,
+    Rank,
+    TaskNumber,
+)
 from loopline_master.outcomes import explain_ended_task
 from loopline_master.settings import Limits
 from loopline_master.store import Store
@@ -47,18 +56,28 @@ async def get_task(store: Store, row_files: RowFiles, job: JobNumber, task: Task
 
 @routes("GET /jobs/{job}/tasks/{task}/stdout", READERS, declines=(410, 503), **PRINTED)
 async def get_stdout(
-    output: TaskOutput, request: web.Request, job: JobNumber, task: TaskNumber, follow: FollowTask = False
+    output: TaskOutput,
+    request: web.Request,
+    job: JobNumber,
+    task: TaskNumber,
+    follow: FollowTask = False,
+    rank: Rank = 0,
 ) -> web.StreamResponse:
     """Return a task's stdout: that of its accepted attempt, else of the one that ended last."""
-    return await output.answer(request, TaskId(job, task), "stdout", is_followed=follow)
+    return await output.answer(request, TaskId(job, task), "stdout", is_followed=follow, rank=rank)
 
 
 @routes("GET /jobs/{job}/tasks/{task}/stderr", READERS, declines=(410, 503), **PRINTED)
 async def get_stderr(
-    output: TaskOutput, request: web.Request, job: JobNumber, task: TaskNumber, follow: FollowTask = False
+    output: TaskOutput,
+    request: web.Request,
+    job: JobNumber,
+    task: TaskNumber,
+    follow: FollowTask = False,
+    rank: Rank = 0,
 ) -> web.StreamResponse:
     """Return a task's stderr: that of its accepted attempt, else of the one that ended last."""
-    return await output.answer(request, TaskId(job, task), "stderr", is_followed=follow)
+    return await output.answer(request, TaskId(job, task), "stderr", is_followed=follow, rank=rank)
 
 
 @routes("GET /jobs/{job}/tasks/{task}/explain", READERS)
