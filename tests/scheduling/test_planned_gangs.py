@@ -178,3 +178,17 @@ def test_one_of_a_jobs_gangs_is_planned_after_the_other() -> None:
         for rank in range(2):
             made.end(AttemptId(job, number, gang.first + rank))
     assert made.job(job).succeeded == 3
+
+
+def test_a_held_gang_keeps_no_slot_from_the_job_that_it_waits_for() -> None:
+    made = grid("ant", "bee")
+    running = made.submit(nodes=2, size=10, timeout_s=20)
+    first = made.submit(1, size=300)
+    gang = made.submit(nodes=2, size=400, timeout_s=500)
+    reports(made)
+    assert begun(made, running)
+    end(made, running)
+    assert made.attempts_of(TaskId(first, 1))
+    assert not begun(made, gang)
+    end(made, first)
+    assert begun(made, gang)

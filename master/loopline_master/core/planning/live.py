@@ -104,9 +104,16 @@ class Planning:
             self._store(self._book)
 
     def may_go_first(self, job: Job, number: int, worker: Worker) -> bool:
-        """True if the task, started on this worker now, delays no gang that is planned there."""
-        book = self._book
-        plans = book.planned_on(worker.name) if book is not None else []
+        """True if the task, started on this worker now, delays no gang that is planned there.
+
+        A gang that is held is in the way of no earlier job: it may be waiting for that very one.
+        """
+        book, jobs = self._book, self._state.jobs
+        plans = [
+            (plan, near)
+            for plan, near in (book.planned_on(worker.name) if book is not None else ())
+            if plan.behind is None or jobs[plan.job].arrival < job.arrival
+        ]
         if not plans:
             return True
         state = self._state
