@@ -1,4 +1,4 @@
-"""The secret of each launch of a gang, filled into its Runs as they are sent: it is in no row and in no log."""
+"""Secrets of gangs: filled into the Runs of a launch as they are sent, so that rows and logs are without them."""
 
 from __future__ import annotations
 

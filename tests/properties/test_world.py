@@ -233,6 +233,40 @@ class WorldMachine(RuleBasedStateMachine):
         if waits:
             self.world.pass_time(2.0)
 
+    @rule(
+        nodes=st.sampled_from([2, 3]),
+        name=names,
+        by=st.sampled_from(["its owner", "silence", "a reboot", "a crash", "nobody"]),
+        rounds=st.integers(0, 2),
+        seconds=st.sampled_from([0.5, 6.0, 40.0]),
+        comes_back=st.booleans(),
+    )
+    def a_gang_is_disturbed(
+        self, nodes: int, name: str, by: str, rounds: int, seconds: float, comes_back: bool
+    ) -> None:
+        """So that gangs get as far as to be halted, moved and thawed."""
+        world, machine = self.world, self.world.machines[name]
+        world.submit(JobSpec(command=["work"], nodes=nodes, max_attempts=2))
+        for _ in range(2 + rounds):
+            self.all_run_smoothly(1, 0, None)
+        if by == "its owner":
+            machine.in_use = True
+        elif by == "silence":
+            world.cut(name, noticed=False)
+        elif by == "a reboot":
+            self.reboot(name, False, True)
+        elif by == "a crash":
+            world.master_steps("before release")
+        others = [other for other in NAMES if other != name or by == "its owner"]
+        for other in others * (1 + rounds):
+            self.run_smoothly(other, 1, 0, None)
+        world.pass_time(seconds)
+        if comes_back:
+            machine.in_use = False
+            self.run_smoothly(name, 2, 0, None)
+        for other in others:
+            self.run_smoothly(other, 1, 0, None)
+
     def teardown(self) -> None:
         if hasattr(self, "world"):
             self.world.settle()

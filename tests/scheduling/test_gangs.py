@@ -1,12 +1,16 @@
 """Gangs: all members or none, prepared everywhere before one start, frozen and moved together."""
 
+from dataclasses import replace
+
 import pytest
 
+from loopline_master.core.events import JobCancelled
+from loopline_master.core.explain.explain_job import explain_task
 from loopline_master.core.gangs.gang import GangPhase
 from loopline_shared.model import AttemptId, AttemptState, JobState, Order, Outcome, TaskId, TaskState
 from loopline_shared.protocol.gang_messages import MemberOrder
 from loopline_shared.spec import JobSpec
-from tests.scheduling.driver import Grid, result
+from tests.scheduling.driver import Grid, facts, result
 
 NAMES = ("ant", "bee", "cat")
 
@@ -103,7 +107,7 @@ def test_a_plan_ends_with_its_job() -> None:
     gang = made.submit(nodes=3, size=0.5)
     later = made.submit(2, size=300)
     assert not made.attempts_of(TaskId(later, 1))
-    made.ask(_cancelled(gang))
+    made.ask(JobCancelled(gang))
     assert made.store.plans[TaskId(gang, 1)].withdrawn_at == made.now
     assert made.attempts_of(TaskId(later, 1))
 
@@ -193,7 +197,7 @@ def test_a_failure_ends_all_and_uses_one_attempt() -> None:
 def test_a_cancelled_job_ends_all_members_whatever_they_do() -> None:
     made = running(grid())
     made.end(AttemptId(1, 1, 1))
-    made.ask(_cancelled(1))
+    made.ask(JobCancelled(1))
     all_report(made)
     assert states(made) == {AttemptState.CANCELLED}
     assert not made.scheduler.state.jobs
@@ -299,17 +303,42 @@ def test_under_deliver_a_gang_runs_and_is_delivered_in_order() -> None:
     assert made.job(gang).state is JobState.SUCCEEDED
 
 
+# --- what users are told ----------------------------------------------------------------------------------------
+
+
+def told(made: Grid, job: int) -> str:
+    explanation = explain_task(made.scheduler, TaskId(job, 1))
+    assert explanation
+    return explanation.sentence
+
+
+def test_explain_tells_what_a_gang_waits_for_and_what_it_does() -> None:
+    made = grid()
+    short = made.submit(size=1)
+    gang = made.submit(nodes=3, size=0.5)
+    said = "1 task waits for 3 workers at once: 2 of 3 are free for it; kept for it as they fall free: ant, bee, cat"
+    assert told(made, gang) == said
+    made.end(AttemptId(short, 1, 1))
+    made.report("ant")
+    assert told(made, gang) == "1 of 3 members are ready to start; it waits for bee, cat"
+    all_report(made, 2)
+    assert told(made, gang) == "running on ant, bee, cat"
+    made.report("cat", frozen=True)
+    assert told(made, gang) == "frozen on all of its workers: the owner of cat is back"
+
+
+def test_explain_names_the_workers_that_refuse_the_network() -> None:
+    made = grid("ant", "bee")
+    made.join("cat", replace(facts(gangs=True), network=False))
+    gang = made.submit(nodes=3, requires={"network": True})
+    assert "refusing tasks the network: cat" in told(made, gang)
+
+
 def test_what_a_job_on_several_nodes_cannot_have() -> None:
     with pytest.raises(ValueError, match="no replicas"):
         JobSpec(command=["x"], nodes=2, quorum=2)
     with pytest.raises(ValueError, match="no replicas"):
         JobSpec(command=["x"], nodes=2, max_replicas=2)
-
-
-def _cancelled(job: int):  # type: ignore[no-untyped-def]
-    from loopline_master.core.events import JobCancelled
-
-    return JobCancelled(job)
 
 
 def all_but(made: Grid, silent: str) -> None:

@@ -28,7 +28,7 @@ FIRST: dict[type[StrEnum], tuple[StrEnum, ...]] = {
     JobState: (JobState.WAITING,),
     TaskState: (TaskState.QUEUED,),
     AttemptState: (AttemptState.DISPATCHED, AttemptState.PREFETCHED),
-    GangPhase: (GangPhase.RESERVED,),
+    GangPhase: (GangPhase.PREPARING,),
 }
 
 

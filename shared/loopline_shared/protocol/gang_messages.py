@@ -1,4 +1,4 @@
-"""What a worker link says of gangs: parallel tasks, whose members run on several workers at once.
+"""The part of a worker link that is about gangs: parallel tasks, whose members run on several workers at once.
 
 A Run with a ``GangPlace`` is prepared and then waits: its inputs are there, its folder is made, its slots are kept.
 The worker's Reports name it as a ``Member`` until a ``Word`` of the master has it begin.
@@ -41,7 +41,7 @@ class Member:
 
 
 class MemberOrder(StrEnum):
-    """What a member is to do."""
+    """The orders that a member may get."""
 
     START = "start"
     FREEZE = "freeze"

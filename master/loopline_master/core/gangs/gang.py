@@ -21,7 +21,7 @@ class GangPhase(StrEnum):
 
 @dataclass(slots=True)
 class Gang:
-    """One launch of a parallel task. It hands out an attempt number for each rank, in order."""
+    """A launch of a parallel task. It hands out an attempt number for each rank, in order."""
 
     job: int
     task: int

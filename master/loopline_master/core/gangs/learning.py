@@ -1,4 +1,4 @@
-"""What the end of a gang teaches: the work of its program. Nothing of its workers, who waited for one another."""
+"""Lessons of a gang's end: the work of its program, and nothing of its workers, who waited for one another."""
 
 from __future__ import annotations
 

@@ -179,7 +179,7 @@ def disband(state: State, gang: Gang, reason: str) -> None:
 
 
 def _give_up(state: State, member: Attempt, reason: str) -> None:
-    """End a member that is not at its worker: it came to nothing."""
+    """End a member that its worker no longer has."""
     if member.state is AttemptState.FINISHED:
         job, task = state.jobs[member.job], state.tasks[member.task_id]
         member.state = transitions.check(transitions.ATTEMPT, member.state, AttemptState.CANCELLED)
