@@ -50,10 +50,11 @@ def horizon_of(state: State, worker: Worker) -> Horizon:
         return Horizon(0, is_open=False, busy=busy, why=f"{name} was lost")
     if worker.draining:
         return Horizon(0, is_open=False, busy=busy, why=f"{name} is being drained")
-    if worker.probation_until is not None:
-        return Horizon(0, is_open=False, busy=busy, why=f"{name} is in quarantine")
     why = f"the owner of {name} has claimed it" if worker.offered < worker.facts.slots else ""
-    return Horizon(worker.offered, is_open=worker.offered > 0 and not worker.on_trial, busy=busy, why=why)
+    if worker.probation_until is not None:  # it still gets what no other could run: RequirementIndex decides
+        why = f"{name} is in quarantine"
+    is_open = worker.offered > 0 and not (worker.on_trial and state.index.attempts.in_hand(name))
+    return Horizon(worker.offered, is_open=is_open, busy=busy, why=why)
 
 
 def busy_of(state: State, attempt: Attempt) -> Busy:

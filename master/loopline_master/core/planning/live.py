@@ -219,7 +219,7 @@ class Planning:
 
     def _is_free(self, plan: Plan, job: Job, worker: Worker) -> bool:
         index = self._state.index
-        if not worker.is_trusted or not index.requirements.fits(job, worker):
+        if not worker.is_available or not index.requirements.fits(job, worker):
             return False
         if index.on_worker(job.task_id(plan.task), worker.name):
             return False

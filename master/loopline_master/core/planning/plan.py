@@ -122,3 +122,10 @@ def plan_of(one: WaitingGang, now: float) -> Plan:
         is_bounded=one.is_bounded,
         behind=one.behind,
     )
+
+
+def broken_promise(plan: Plan, old_start: float, now: float) -> BrokenPromise:
+    """Return what is to be told of a promise in whose place there is another plan, or none, now."""
+    return BrokenPromise(
+        job=plan.job, task=plan.task, start=old_start, new_start=plan.start, reason=plan.reason, at=now
+    )

@@ -13,7 +13,15 @@ from heapq import heappop, heappush
 from loopline_master.core.planning.certainty import Neighbour, half_way, stands
 from loopline_master.core.planning.horizon import AWAY, MARGIN_S, Horizon, differences
 from loopline_master.core.planning.lattice import Lattice
-from loopline_master.core.planning.plan import BrokenPromise, Plan, PlanKind, WaitingGang, plan_of, steps_of
+from loopline_master.core.planning.plan import (
+    BrokenPromise,
+    Plan,
+    PlanKind,
+    WaitingGang,
+    broken_promise,
+    plan_of,
+    steps_of,
+)
 from loopline_master.core.planning.planner import Planner, Slot
 from loopline_master.core.planning.pool import Machines, Piece, PlannedGang, Pool, Share, Workers
 from loopline_shared.model import TaskId
@@ -122,6 +130,7 @@ class PlanBook:
             if job not in waiting or waiting[job].task != plan.task:
                 self.withdraw(job, has_started=False)
         self._follow_the_order(waiting)
+        self._leave_those_that_refuse(waiting)
         for job in sorted(self._displaced, key=lambda job: waiting[job].turn):
             self._plan_anew(waiting[job], self._displaced.pop(job))
         is_left = self._plan_new(waiting)
@@ -182,6 +191,15 @@ class PlanBook:
             if slot.start < int(one.earliest):
                 self._lift(job)
                 self._displace(job, "the jobs that it may not pass take longer")
+
+    def _leave_those_that_refuse(self, waiting: Mapping[int, WaitingGang]) -> None:
+        """Displace the plans of gangs that are due on a worker that takes none now: it is silent, or distrusted."""
+        for plan in self.due():
+            refusing = self._pool.of(plan.machines) & ~self._gang(waiting[plan.job]).eligible
+            if refusing:
+                name = next(name for name in plan.machines if self._pool.of([name]) & refusing)
+                self._lift(plan.job)
+                self._displace(plan.job, self._horizons[name].why or f"{name} takes no gang now")
 
     def _take_again(self, job: int, slot: Slot[Machines], reason: str) -> None:
         """Take a slot that was lifted, if it is still free; otherwise the plan is displaced."""
@@ -266,7 +284,7 @@ class PlanBook:
         if was_promise and (is_later or not plan.is_promise):
             assert old_start is not None
             plan.broken += 1
-            self.broken.append(_broken(plan, old_start, self._now))
+            self.broken.append(broken_promise(plan, old_start, self._now))
         self._change(plan)
 
     def _new_plan(self, one: WaitingGang) -> Plan:
@@ -360,11 +378,11 @@ class PlanBook:
         del self._gangs[job]
 
     def _open_or_close(self, bit: Workers, old: Horizon, new: Horizon) -> None:
-        if new.slots > old.slots or new.is_open > old.is_open:
+        if new.slots > old.slots or new.is_open > old.is_open or new.why != old.why:
             self._has_grown = True
             self._note_freed(self._tick, None)
         self._open = self._open | bit if new.is_open else self._open & ~bit
-        if (new.slots, new.is_open) != (old.slots, old.is_open):
+        if (new.slots, new.is_open, new.why) != (old.slots, old.is_open, old.why):
             self._classes.clear()
 
     def _note_freed(self, start: int, end: int | None) -> None:
@@ -383,9 +401,3 @@ class PlanBook:
 
     def _change(self, plan: Plan) -> None:
         self.changed[plan.id] = plan
-
-
-def _broken(plan: Plan, old_start: float, now: float) -> BrokenPromise:
-    return BrokenPromise(
-        job=plan.job, task=plan.task, start=old_start, new_start=plan.start, reason=plan.reason, at=now
-    )
