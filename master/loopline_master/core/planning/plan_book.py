@@ -58,11 +58,6 @@ class PlanBook:
         self._reach = 0  # the farthest time of the profile so far
         self._ends: list[tuple[int, str]] = []  # a heap: when what runs on a worker should be over
 
-    @property
-    def pieces(self) -> int:
-        """Number of pieces of the profile."""
-        return len(self._planner.profile)
-
     def begin(self, now: float) -> None:
         """Begin a revision: what follows until ``revise`` is of this time."""
         self._now, self._tick = now, int(now)

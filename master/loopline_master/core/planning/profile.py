@@ -19,9 +19,6 @@ class Profile(Generic[PieceT, CellsT]):
         self._starts = [start]  # of the pieces
         self._pieces = [occupation.empty]
 
-    def __len__(self) -> int:
-        return len(self._starts)
-
     def take(self, start: int, end: int | None, cells: CellsT) -> None:
         self._change(start, end, cells, self._occupation.take)
 
