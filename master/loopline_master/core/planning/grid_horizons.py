@@ -96,6 +96,12 @@ def order_of(state: State, job: Job, book: PlanBook) -> tuple[float, float, bool
     return p90, half, False
 
 
+def is_foreseeable(state: State, job: Job, book: PlanBook) -> bool:
+    """True if the ends of all jobs that a held job may not pass follow from what runs and is planned."""
+    arrivals = state.index.hold.predecessors(job.arrival, job.weight)
+    return all(_end_of(state, state.index.live[arrival], book) is not None for arrival in arrivals)
+
+
 def _end_of(state: State, job: Job, book: PlanBook) -> tuple[float, float, bool] | None:
     """Return the end of a job by plan and limits, its median, and whether limits alone say so; None if none do."""
     ready, busy = state.index.ready_sets[job.id], []

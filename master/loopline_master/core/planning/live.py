@@ -15,7 +15,7 @@ from loopline_master.core import lifecycle
 from loopline_master.core.entities import Job, Worker
 from loopline_master.core.estimates import measure
 from loopline_master.core.planning import certainty
-from loopline_master.core.planning.grid_horizons import P90, horizon_of, limit_of, order_of, switch_of
+from loopline_master.core.planning.grid_horizons import P90, horizon_of, is_foreseeable, limit_of, order_of, switch_of
 from loopline_master.core.planning.horizon import MARGIN_S, rounded
 from loopline_master.core.planning.lattice import Lattice
 from loopline_master.core.planning.plan import BROKEN, Plan, WaitingGang
@@ -179,6 +179,9 @@ class Planning:
             job = state.index.live[arrival]
             number = state.index.ready_sets[job.id].to_retry.first_after(0) or state.fresh[job.id].first_after(0)
             assert number is not None  # otherwise it would not be there
+            is_new = job.id not in book.plans and job.id not in state.plans
+            if is_new and state.index.is_held(job) and not is_foreseeable(state, job, book):
+                continue  # whatever it kept, the jobs that it waits for could need
             found[job.id] = self._gang(book, job, number, (job.tag if by_tag else 0.0, arrival))
         return found
 
