@@ -74,7 +74,7 @@ class Scheduler:
             self._plan()
         for _ in self._placer.place(self._policy):
             self.state.flush()
-        if self.state.plans:
+        if self.state.index.parallel or self.state.plans:
             self.planning.finish_step()
         self.state.effects.assigns = self._outbox.seal(self.state)
         return self.state.gather()

@@ -54,7 +54,6 @@ class PlanBook:
         self._open: Workers = 0
         self._displaced: dict[int, str] = {}  # jobs whose slots are gone, and why
         self._judged: set[int] = set()  # jobs of which the kind may have changed
-        self._has_grown = True  # some worker offers more than before
         self._reach = 0  # the farthest time of the profile so far
         self._ends: list[tuple[int, str]] = []  # a heap: when what runs on a worker should be over
 
@@ -124,6 +123,7 @@ class PlanBook:
         for job, plan in list(self.plans.items()):
             if job not in waiting or waiting[job].task != plan.task:
                 self.withdraw(job, has_started=False)
+        self._classes.clear()  # who serves a class may have changed
         self._follow_the_order(waiting)
         self._leave_those_that_refuse(waiting)
         for job in sorted(self._displaced, key=lambda job: waiting[job].turn):
@@ -132,7 +132,6 @@ class PlanBook:
         if self.cursor is not None:
             self._pass(waiting)
         self.settle(waiting)
-        self._has_grown = False
         return is_left or self.cursor is not None
 
     def settle(self, waiting: Mapping[int, WaitingGang]) -> None:
@@ -243,7 +242,7 @@ class PlanBook:
 
     def _is_unplanned(self, one: WaitingGang) -> bool:
         plan = self.plans.get(one.job)
-        return plan is None or (plan.start is None and self._has_grown)
+        return plan is None or plan.start is None
 
     def _note_hopeless(self, one: WaitingGang) -> None:
         if one.job not in self.plans:
@@ -374,11 +373,8 @@ class PlanBook:
 
     def _open_or_close(self, bit: Workers, old: Horizon, new: Horizon) -> None:
         if new.slots > old.slots or new.is_open > old.is_open or new.why != old.why:
-            self._has_grown = True
             self._note_freed(self._tick, None)
         self._open = self._open | bit if new.is_open else self._open & ~bit
-        if (new.slots, new.is_open, new.why) != (old.slots, old.is_open, old.why):
-            self._classes.clear()
 
     def _note_freed(self, start: int, end: int | None) -> None:
         self._planner.memory.free(start, self._reach + 1 if end is None else end)
