@@ -22,13 +22,17 @@ _LIMIT_OF_FORECAST = 1.5
 _SWITCH = "switch."
 """A worker's label that names the switch to which it is connected begins so."""
 _UNKNOWN_S = 60.0
+_FARTHEST_S = 30 * 86400.0
+"""Nothing is planned farther ahead: longer limits and forecasts count as so long."""
 
 
 def limit_of(state: State, job: Job, number: int) -> tuple[float, bool]:
     """Return for how many seconds a task's place is kept, and True if its user gave that limit."""
     if job.spec.timeout_s is not None:
-        return job.spec.timeout_s, True
-    return _LIMIT_OF_FORECAST * P90 * max(1.0, measure.work_of(state.grid, job, number) / job.nodes), False
+        return min(job.spec.timeout_s, _FARTHEST_S), True
+    return min(
+        _FARTHEST_S, _LIMIT_OF_FORECAST * P90 * max(1.0, measure.work_of(state.grid, job, number) / job.nodes)
+    ), False
 
 
 def switch_of(facts: Facts) -> str:
@@ -64,10 +68,11 @@ def busy_of(state: State, attempt: Attempt) -> Busy:
     frozen_s = sum(until - since for since, until in attempt.freezes if until is not None)
     name, limit_s = f"job {attempt.job}", job.spec.timeout_s
     if limit_s is None:
-        half = _beyond(math.ceil(began + frozen_s + attempt.expected_s), now)
-        end = _beyond(rounded(began + frozen_s, P90 * attempt.expected_s), now)
+        expected_s = min(attempt.expected_s, _FARTHEST_S)
+        half = _beyond(math.ceil(began + frozen_s + expected_s), now)
+        end = _beyond(rounded(began + frozen_s, P90 * expected_s), now)
         return Busy(attempt.slots, end, min(half, end), is_limited=False, name=name)
-    lasts_s = limit_s + frozen_s
+    lasts_s = min(limit_s, _FARTHEST_S) + frozen_s
     end = math.ceil(began + lasts_s) if job.nodes > 1 else rounded(began, lasts_s)
     end = _beyond(end + MARGIN_S, now)
     return Busy(attempt.slots, end, end, is_limited=True, name=name)
@@ -93,7 +98,8 @@ def order_of(state: State, job: Job, book: PlanBook) -> tuple[float, float, bool
             is_known = isinstance(found, eta.Forecast)
             p90 = max(p90, state.now + (found.p90_s if isinstance(found, eta.Forecast) else unknown))
             half = max(half, state.now + (found.p50_s if is_known and isinstance(found, eta.Forecast) else unknown))
-    return p90, half, False
+    farthest = state.now + _FARTHEST_S
+    return min(p90, farthest), min(half, farthest), False
 
 
 def is_foreseeable(state: State, job: Job, book: PlanBook) -> bool:
