@@ -132,13 +132,15 @@ class RestClient:
         return self._pages(Page[AttemptView], f"/jobs/{job}/attempts")
 
     async def output(
-        self, task: TaskId, stream: Stream = "stdout", *, follow: bool = False
+        self, task: TaskId, stream: Stream = "stdout", *, follow: bool = False, rank: int = 0
     ) -> AsyncGenerator[bytes, None]:
         """Yield the output of a task's accepted attempt, else of its latest, in pieces.
 
-        ``follow``: also what it writes from now on, until the task is over.
+        ``follow``: also what it writes from now on, until the task is over. ``rank``: which member's, of a task on
+        several nodes.
         """
-        more: dict[str, Any] = {"params": {"follow": "true"}, "timeout": ENDLESS} if follow else {}
+        asked = ({"follow": "true"} if follow else {}) | ({"rank": str(rank)} if rank else {})
+        more: dict[str, Any] = {"params": asked, **({"timeout": ENDLESS} if follow else {})}
         done, patience = 0, self.http.patience()
         while True:
             skip = done  # bytes that came before the connection was lost

@@ -14,6 +14,7 @@ from loopline_master.files.retained import RetainedFiles
 from loopline_master.files.retention import Retention
 from loopline_master.files.row_files import RowFiles
 from loopline_master.forecaster import Forecaster
+from loopline_master.gang_secrets import GangSecrets
 from loopline_master.http.auth import Auth
 from loopline_master.http.live.client_link import ClientLinks
 from loopline_master.http.live.open_streams import OpenStreams
@@ -33,6 +34,7 @@ from loopline_master.submissions.dry_run import DryRuns
 from loopline_master.submissions.ended_jobs import Retries
 from loopline_master.submissions.idempotency import KeyLock
 from loopline_master.submissions.submissions import Submissions
+from loopline_shared.protocol.worker_link import Assign
 
 log = logging.getLogger(__name__)
 
@@ -95,7 +97,12 @@ def _add_submissions(parts: Parts) -> None:
 def _add_streams(parts: Parts) -> None:
     """Add the links of workers and clients, and the parts that send responses without end."""
     store, engine, blobs, rows = parts[Store], parts[Engine], parts[Blobs], parts[RowFiles]
-    links = WorkerLinks(engine, parts[MasterSettings], rows.complete, partial(with_files, blobs))
+    secrets = GangSecrets(session_key(parts[MasterSettings]))
+
+    async def complete(assign: Assign) -> Assign:
+        return secrets.fill_in(await rows.complete(assign))
+
+    links = WorkerLinks(engine, parts[MasterSettings], complete, partial(with_files, blobs))
     subscriptions, streams = Subscriptions(), OpenStreams(parts[Limits].max_listeners)
     engine.changes.add_listener(subscriptions)
     stored = StoredResults(store, blobs, rows)

@@ -118,8 +118,10 @@ class TaskState(StrEnum):
 class AttemptState(StrEnum):
     DISPATCHED = "dispatched"  # to begin at once
     PREFETCHED = "prefetched"  # dispatched, to wait at its worker for a slot
+    PREPARED = "prepared"  # a gang's member, ready at its worker: it waits for the word to start
     RUNNING = "running"
     FROZEN = "frozen"  # it has begun, and is frozen for the sake of the computer's owner
+    FINISHED = "finished"  # a gang's member that has ended well; its gang goes on
     SUCCEEDED = "succeeded"
     FAILED = "failed"
     CANCELLING = "cancelling"  # its cancel is on the way; it takes up its slots until it is gone
@@ -129,13 +131,15 @@ class AttemptState(StrEnum):
 
     @property
     def without_phase(self) -> AttemptState:
-        """The state as it was called before PREFETCHED, FROZEN and RETRACTING were states."""
+        """The state as it was called before PREFETCHED, PREPARED, FROZEN, FINISHED and RETRACTING were states."""
         return _WITHOUT_PHASE.get(self, self)
 
 
 _WITHOUT_PHASE = {
     AttemptState.PREFETCHED: AttemptState.DISPATCHED,
+    AttemptState.PREPARED: AttemptState.DISPATCHED,
     AttemptState.FROZEN: AttemptState.RUNNING,
+    AttemptState.FINISHED: AttemptState.RUNNING,
     AttemptState.RETRACTING: AttemptState.CANCELLING,
 }
 
@@ -230,6 +234,8 @@ class Facts:
     speed_source: SpeedSource = SpeedSource.ASSUMED
     speed_measured_at: Seconds | None = None  # since 1970
     folders: tuple[SharedFolder, ...] = ()  # in which, and below which, commands may run
+    gangs: bool = False  # this agent can prepare members of gangs; those of earlier releases cannot
+    address: Annotated[str, Field(max_length=255, pattern=NO_NUL)] = ""  # at which other members reach it
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,6 +33,7 @@ from loopline_shared.model import (
     PythonVersion,
     SharedFolder,
 )
+from loopline_shared.parallel import Nodes, check_parallel
 from loopline_shared.paths import Pattern, RelativePath, tree_of
 from loopline_shared.scalar import Exact, Scalar
 
@@ -202,15 +203,16 @@ class Requirements(Spec):
 
 
 class Notify(Spec):
-    """Notification of a job's end: a signed POST to a URL, or a command that the master's settings name."""
+    """Notification of a job's end, and of a promised start that was not kept.
+
+    A signed POST to a URL, or a command that the master's settings name.
+    """
 
     webhook: Annotated[str, Field(max_length=2000, pattern=r"^https?://[^\s\x00]+$")] | None = None
     command: Name | None = None
-    on: Annotated[list[Literal["succeeded", "failed", "cancelled"]], Field(min_length=1, max_length=3)] = [
-        "succeeded",
-        "failed",
-        "cancelled",
-    ]
+    on: Annotated[
+        list[Literal["succeeded", "failed", "cancelled", "promise_broken"]], Field(min_length=1, max_length=4)
+    ] = ["succeeded", "failed", "cancelled", "promise_broken"]
 
     @model_validator(mode="after")
     def _is_one(self) -> Self:
@@ -255,6 +257,7 @@ class JobSpec(Spec):
         default=None, description="of the whole job, in reference CPU-seconds; null: to be predicted"
     )
     requires: Requirements = Requirements()
+    nodes: Nodes = 1
     max_attempts: Annotated[int, Field(ge=1, le=1000)] | None = None
     max_replicas: Annotated[int, Field(ge=1, le=65536)] | Literal["unlimited"] | None = None
     max_fails: MaxFails | None = None
@@ -297,6 +300,9 @@ class JobSpec(Spec):
             raise ValueError("environment names must be 1 to 200 characters without '='")
         if self.quorum and isinstance(self.max_replicas, int) and self.max_replicas < self.quorum:
             raise ValueError(f"a quorum of {self.quorum} needs max_replicas of at least {self.quorum}")
+        if self.nodes > 1:
+            has_function = self.function is not None
+            check_parallel(calls_function=has_function, quorum=self.quorum, max_replicas=self.max_replicas)
         if self.task_count > MAX_TASKS:
             raise ValueError(f"{self.task_count:,} tasks are more than the limit of {MAX_TASKS:,}")
         if (longest := _longest_run(self)) > MAX_RUN_CHARACTERS:

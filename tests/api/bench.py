@@ -80,10 +80,12 @@ class Bench:
             yield response.content
 
     @asynccontextmanager
-    async def worker(self, name: str = "w1", slots: int = 4, **more: Any) -> AsyncIterator[FakeWorker]:
+    async def worker(
+        self, name: str = "w1", slots: int = 4, facts: Facts = FACTS, **more: Any
+    ) -> AsyncIterator[FakeWorker]:
         """A worker that is connected and has reported."""
         async with self.http.ws_connect(self.address("/link"), headers=self.headers("worker")) as socket:
-            worker = FakeWorker(socket, WorkerSession(name, "boot", FACTS), Load(slots), **more)
+            worker = FakeWorker(socket, WorkerSession(name, "boot", facts), Load(slots), **more)
             await worker.open()
             serving = asyncio.create_task(worker.serve())
             try:

@@ -18,7 +18,7 @@ POLICIES = "master/loopline_master/core/policies/"
 """A policy is called as in docs/policies.md."""
 ORDINARY = {
     *("admission", "chance", "collection", "decision", "dependent", "eligibility", "estimate", "explain"),
-    *("forecast", "history", "hours", "invariant", "inventory", "lifecycle", "lognormal", "note"),
+    *("forecast", "history", "hours", "invariant", "inventory", "learning", "lifecycle", "lognormal", "note"),
     *("measure", "outbox", "placer", "queue", "ranking", "record", "request"),
     *("scheduler", "session", "settings", "sign", "snapshot", "state", "transition", "trust"),
     *("unknown", "vote"),

@@ -17,14 +17,15 @@ names = st.sampled_from(NAMES)
 crashes = st.sampled_from(["", "", "", "", "", "before step", "before commit", "before release"])
 verbs = st.sampled_from(["cancel", "pause", "resume", "retry", "retry"])
 specs = st.builds(
-    lambda count, size, replicas, attempts, label, quorum, budget, name: JobSpec(
+    lambda count, size, replicas, attempts, label, quorum, budget, name, nodes: JobSpec(
         name=name,
+        nodes=(nodes := min(nodes, {"": 3, "fast": 2}.get(label, 1))),
         command=["work"],
         parameters={"i": Range(range=[1, count])} if count > 1 else None,
         size=size,
-        max_replicas=None if quorum and replicas == 1 else replicas,
+        max_replicas=None if nodes > 1 or (quorum and replicas == 1) else replicas,
         max_attempts=attempts,
-        quorum=None if label else quorum,
+        quorum=None if label or nodes > 1 else quorum,
         replica_budget_s=budget,
         requires=Requirements(labels=[label] if label else []),
     ),
@@ -36,6 +37,7 @@ specs = st.builds(
     st.sampled_from([None, None, None, 2]),
     st.sampled_from([None, None, None, 0.0, 3.0]),
     st.sampled_from(["", "", "other"]),
+    st.sampled_from([1, 1, 1, 2, 3]),
 )
 
 
@@ -51,6 +53,7 @@ def facts(slots: int, labels: tuple[str, ...], speed: float = 1.0) -> Facts:
         slots=slots,
         labels=labels,
         speed=speed,
+        gangs=True,
     )
 
 
@@ -67,6 +70,7 @@ class WorldMachine(RuleBasedStateMachine):
         speeds=st.lists(st.sampled_from([0.5, 1.0, 1.0, 4.0]), min_size=3, max_size=3),
         programs=st.sampled_from([1, 100]),
         rooms=st.lists(st.sampled_from([0, 0, 2]), min_size=3, max_size=3),
+        patience=st.sampled_from([(120.0, 20.0), (2.0, 0.0), (10.0, 2.0)]),
     )
     def build(
         self,
@@ -81,6 +85,7 @@ class WorldMachine(RuleBasedStateMachine):
         speeds: list[float],
         programs: int,
         rooms: list[int],
+        patience: tuple[float, float],
     ) -> None:
         chosen = SchedulerSettings(
             policy,
@@ -94,6 +99,8 @@ class WorldMachine(RuleBasedStateMachine):
             max_ahead=4,
             probation_s=probation,
             max_programs=programs,
+            gang_prepare_s=patience[0],
+            gang_grace_s=patience[1],
         )
         labels = [("fast",), (), ("fast", "none-has-it")]
         kinds = zip(NAMES, slots, labels, speeds, rooms, strict=True)
@@ -225,6 +232,40 @@ class WorldMachine(RuleBasedStateMachine):
                 self.run_smoothly(each, 1, 0, Outcome.FAILED if each == name else Outcome.SUCCEEDED)
         if waits:
             self.world.pass_time(2.0)
+
+    @rule(
+        nodes=st.sampled_from([2, 3]),
+        name=names,
+        by=st.sampled_from(["its owner", "silence", "a reboot", "a crash", "nobody"]),
+        rounds=st.integers(0, 2),
+        seconds=st.sampled_from([0.5, 6.0, 40.0]),
+        comes_back=st.booleans(),
+    )
+    def a_gang_is_disturbed(
+        self, nodes: int, name: str, by: str, rounds: int, seconds: float, comes_back: bool
+    ) -> None:
+        """So that gangs get as far as to be halted, moved and thawed."""
+        world, machine = self.world, self.world.machines[name]
+        world.submit(JobSpec(command=["work"], nodes=nodes, max_attempts=2))
+        for _ in range(2 + rounds):
+            self.all_run_smoothly(1, 0, None)
+        if by == "its owner":
+            machine.in_use = True
+        elif by == "silence":
+            world.cut(name, noticed=False)
+        elif by == "a reboot":
+            self.reboot(name, False, True)
+        elif by == "a crash":
+            world.master_steps("before release")
+        others = [other for other in NAMES if other != name or by == "its owner"]
+        for other in others * (1 + rounds):
+            self.run_smoothly(other, 1, 0, None)
+        world.pass_time(seconds)
+        if comes_back:
+            machine.in_use = False
+            self.run_smoothly(name, 2, 0, None)
+        for other in others:
+            self.run_smoothly(other, 1, 0, None)
 
     def teardown(self) -> None:
         if hasattr(self, "world"):

@@ -31,7 +31,8 @@ class World(GridWorld):
 
     def _work_left(self) -> int:
         jobs = [job for job in self.store.jobs.values() if not job.is_over]
-        return sum(job.task_count * (job.max_attempts + (job.spec.quorum or 0)) for job in jobs)
+        each = ((job, job.max_attempts + (job.spec.quorum or 0)) for job in jobs)
+        return sum(job.task_count * attempts * (2 if job.nodes > 1 else 1) for job, attempts in each)
 
     def _one_quiet_round(self) -> None:
         self.now += 1

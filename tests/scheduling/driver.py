@@ -28,6 +28,7 @@ from loopline_master.core.events import (
 from loopline_master.core.invariants import check, check_job, check_worker
 from loopline_master.core.scheduler import Scheduler
 from loopline_shared.model import AttemptId, Facts, Held, JobState, Load, Outcome, Result, TaskId
+from loopline_shared.protocol.gang_messages import Member, MemberOrder, Word
 from loopline_shared.protocol.worker_link import Assign, Report, Run, ranges_of
 from loopline_shared.spec import JobSpec, Range, Requirements
 from loopline_simulator.full.store import MemoryStore
@@ -43,9 +44,25 @@ def spec(count: int = 1, size: float | None = None, requires: dict[str, Any] | N
     return JobSpec(command=["work"], parameters=parameters, size=size, requires=needs, **more)
 
 
-def facts(slots: int = 1, *, os: str = "linux", memory_bytes: int = 8 * 10**9, labels: Iterable[str] = ()) -> Facts:
+def facts(
+    slots: int = 1,
+    *,
+    os: str = "linux",
+    memory_bytes: int = 8 * 10**9,
+    labels: Iterable[str] = (),
+    gangs: bool = False,
+) -> Facts:
     return Facts(
-        os, "x86_64", "3.11.0", "0", "model", cpus=slots, memory_bytes=memory_bytes, slots=slots, labels=tuple(labels)
+        os,
+        "x86_64",
+        "3.11.0",
+        "0",
+        "model",
+        cpus=slots,
+        memory_bytes=memory_bytes,
+        slots=slots,
+        labels=tuple(labels),
+        gangs=gangs,
     )
 
 
@@ -64,6 +81,9 @@ class Agent:
     running: dict[AttemptId, Run] = field(default_factory=dict)
     killed: list[AttemptId] = field(default_factory=list)  # on the master's demand, not yet reported
     mail: list[Assign] = field(default_factory=list)  # under way to it
+    members: dict[AttemptId, Run] = field(default_factory=dict)  # of gangs: prepared, they wait for their start
+    frozen: set[AttemptId] = field(default_factory=set)  # by the master's word
+    words: list[Word] = field(default_factory=list)  # all that it was told
 
     def waiting(self) -> list[AttemptId]:
         """What has no slot yet: they are had in the order of coming."""
@@ -81,8 +101,24 @@ class Agent:
             if run.attempt not in self.running:
                 tasks = [attempt.task_id for attempt in self.running]
                 assert run.attempt.task_id not in tasks, f"{run.attempt}: two attempts of one task on one worker"
-                self.running[run.attempt] = run
-        self.killed += [attempt for attempt in assign.cancel if self.running.pop(attempt, None)]
+                (self.members if run.gang else self.running)[run.attempt] = run
+        for word in assign.words:
+            self.hear(word)
+        gone = [attempt for attempt in assign.cancel if attempt in self.running or attempt in self.members]
+        for attempt in gone:
+            self.running.pop(attempt, None)
+            self.members.pop(attempt, None)
+        self.killed += gone
+
+    def hear(self, word: Word) -> None:
+        self.words.append(word)
+        match word.order:
+            case MemberOrder.START if word.attempt in self.members:
+                self.running[word.attempt] = self.members.pop(word.attempt)
+            case MemberOrder.FREEZE:
+                self.frozen.add(word.attempt)
+            case MemberOrder.THAW:
+                self.frozen.discard(word.attempt)
 
 
 class Grid:
@@ -172,20 +208,21 @@ class Grid:
         agent = Agent(chosen, self.sessions)
         if known is not None:
             agent.running, agent.killed = known.running, known.killed
+            agent.members, agent.frozen = known.members, known.frozen
         self.agents[name] = agent
         effects = self.step(WorkerJoined(name, agent.session, "boot", chosen))
         return self.report(name) if reports else effects
 
-    def workers(self, *names: str, slots: int = 1) -> None:
+    def workers(self, *names: str, slots: int = 1, gangs: bool = False) -> None:
         for name in names:
-            self.join(name, facts(slots))
+            self.join(name, facts(slots, gangs=gangs))
 
     def leave(self, name: str) -> Effects:
         return self.step(WorkerLeft(name, self.agents[name].session))
 
     def reboot(self, name: str) -> None:
         """Its processes are gone, its spool holds nothing; it has not called yet."""
-        self.agents[name].running, self.agents[name].killed = {}, []
+        self.agents[name].running, self.agents[name].killed, self.agents[name].members = {}, [], {}
 
     def report(
         self,
@@ -197,16 +234,18 @@ class Grid:
         frozen: bool = False,
         deliver: bool = True,
         spare_cpu: float | None = None,
+        ready: bool = True,
     ) -> Effects:
         """The worker's next Report: these results, and as a rule what it knows it has (killed ones confirmed).
 
         ``holding`` given is the truth from now on, and then killed ones are confirmed by silence alone.
         ``frozen``: all that it holds stands still, its owner being there. ``spare_cpu``: cores that the owner leaves
-        over; None: all.
+        over; None: all. ``ready``: members of gangs that wait there are prepared.
         """
         agent = self.agents[name]
         for each in results:
             agent.running.pop(each.attempt, None)
+            agent.members.pop(each.attempt, None)
         if holding is None:
             results += tuple(result(attempt, Outcome.CANCELLED) for attempt in agent.killed)
             holding = list(agent.running)
@@ -217,13 +256,14 @@ class Grid:
         said = Report(
             agent.sent,
             agent.seen if seen is None else seen,
-            tuple(Held(a, frozen=frozen) for a in held if a not in waiting),
+            tuple(Held(a, frozen=frozen or a in agent.frozen) for a in held if a not in waiting),
             results,
             Load(
                 agent.facts.slots if slots is None else slots,
                 spare_cpu=float(agent.facts.slots) if spare_cpu is None else spare_cpu,
             ),
             waiting=ranges_of(a for a in held if a in waiting),
+            members=tuple(Member(a, is_ready=ready, port=4000) for a in agent.members),
         )
         return self.step(WorkerReported(name, agent.session, said), deliver=deliver)
 

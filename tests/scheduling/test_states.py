@@ -12,6 +12,7 @@ import pytest
 from loopline_master.core import transitions
 from loopline_master.core.effects import Effects
 from loopline_master.core.events import JobCancelled
+from loopline_master.core.gangs.gang import GangPhase
 from loopline_shared.model import AttemptId, AttemptState, JobState, Order, Outcome, TaskId, TaskState
 from tests.scheduling.driver import Grid, facts, result
 
@@ -21,11 +22,13 @@ MACHINES: list[tuple[type[StrEnum], Table]] = [
     (JobState, transitions.JOB),
     (TaskState, transitions.TASK),
     (AttemptState, transitions.ATTEMPT),
+    (GangPhase, transitions.GANG),
 ]
 FIRST: dict[type[StrEnum], tuple[StrEnum, ...]] = {
     JobState: (JobState.WAITING,),
     TaskState: (TaskState.QUEUED,),
     AttemptState: (AttemptState.DISPATCHED, AttemptState.PREFETCHED),
+    GangPhase: (GangPhase.PREPARING,),
 }
 
 
@@ -268,6 +271,70 @@ def a_job_waits_is_cancelled_and_retried(grid: Witness) -> None:
     assert grid.job(second).state == "succeeded"
 
 
+def a_gang(grid: Witness, *, runs: bool = True) -> int:
+    """The number of a job whose gang of two is prepared on b and c, and perhaps runs."""
+    grid.workers("b", "c", gangs=True)
+    job = grid.submit(1, nodes=2)
+    grid.report("b")
+    if runs:
+        for name in "cbc":
+            grid.report(name)
+    return job
+
+
+def a_gang_comes_to_its_end(grid: Witness) -> None:
+    job = a_gang(grid)
+    grid.end(AttemptId(job, 1, 1))
+    grid.end(AttemptId(job, 1, 2))
+    assert grid.job(job).state == "succeeded"
+
+
+def gangs_end_before_they_are_seen_to_run(grid: Witness) -> None:
+    job = a_gang(grid, runs=False)
+    grid.report("c")
+    grid.end(AttemptId(job, 1, 1))
+    grid.end(AttemptId(job, 1, 2), Outcome.FAILED)
+    for name in "bcbc":
+        grid.report(name)
+    grid.end(AttemptId(job, 1, 3), Outcome.GIVEN_BACK)
+
+
+def gangs_stand_down(grid: Witness) -> None:
+    job = a_gang(grid, runs=False)
+    grid.report("b", ready=False)
+    grid.report("b")
+    grid.report("b", result(AttemptId(job, 1, 1), Outcome.GIVEN_BACK))
+    for name in "cb":
+        grid.report(name)
+    grid.step(JobCancelled(job))
+
+
+def gangs_are_halted(grid: Witness) -> None:
+    job = a_gang(grid, runs=False)
+    grid.report("c")
+    grid.report("b", frozen=True)
+    assert grid.attempt(job).state == "frozen"
+    grid.report("b", result(AttemptId(job, 1, 1)))
+    grid.report("c")
+    assert grid.attempt(job).state == "finished"
+    grid.wait(31.0)
+    grid.join("c", reports=False)
+    grid.report("c", result(AttemptId(job, 1, 2)))
+    assert grid.job(job).state == "succeeded"
+
+
+def a_member_is_lost_before_it_hears_of_its_start(grid: Witness) -> None:
+    job = a_gang(grid, runs=False)
+    grid.report("c", deliver=False)
+    grid.agents["c"].mail.clear()
+    for _ in range(7):
+        grid.wait(5.0)
+        grid.report("b")
+    assert grid.attempt(job, 1, 2).state == "lost"
+    grid.join("c")
+    assert grid.attempt(job, 1, 2).state == "prepared"
+
+
 STORIES: list[Callable[[Witness], None]] = [
     attempts_end_in_each_way,
     attempts_are_cancelled,
@@ -281,6 +348,11 @@ STORIES: list[Callable[[Witness], None]] = [
     jobs_are_retried,
     a_job_is_computed_cancelled_and_retried,
     a_job_waits_is_cancelled_and_retried,
+    a_gang_comes_to_its_end,
+    gangs_end_before_they_are_seen_to_run,
+    gangs_stand_down,
+    gangs_are_halted,
+    a_member_is_lost_before_it_hears_of_its_start,
 ]
 
 

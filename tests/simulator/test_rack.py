@@ -1,12 +1,17 @@
 """The rack: against a literal version move for move, and against cases worked out by hand."""
 
+from functools import reduce
 from itertools import combinations
+from operator import or_
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from loopline_simulator.papers.rack.algorithms import (
+from loopline_master.core.planning.lattice import Lattice
+from loopline_master.core.planning.profile import Profile
+from loopline_master.core.planning.rack import Rack
+from loopline_master.core.planning.scan_algorithms import (
     BOLD,
     CURRENT,
     NAIVE,
@@ -16,14 +21,12 @@ from loopline_simulator.papers.rack.algorithms import (
     ScanContext,
     algorithm,
 )
-from loopline_simulator.papers.rack.lattice import Lattice
+from loopline_master.core.planning.scan_memory import ScanMemory
 from loopline_simulator.papers.rack.measures import fairness, measure, utilisation, window
-from loopline_simulator.papers.rack.memory import Memory
-from loopline_simulator.papers.rack.rack import Rack
 from loopline_simulator.papers.rack.rack_world import JobHistory, RackWorld
-from loopline_simulator.papers.rack.timetable import Timetable
 from loopline_simulator.papers.rack.workload import Drawn, RackJob
 from tests.simulator.rack_literal import LiteralRack
+from tests.simulator.rack_schedules import cases, line_of, recorded
 
 LATTICES = [Lattice(1), Lattice(7), Lattice(2, 2, 3), Lattice(1, 3, 2), Lattice(2, 2, 8)]
 
@@ -73,7 +76,7 @@ def test_what_is_remembered_changes_no_plan(case: tuple[Rack, list[RackJob]], na
     rack, jobs = case
     world = lived(rack, jobs, algorithm(name))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Memory, "recall", lambda memory, job: 0)
+        patch.setattr(ScanMemory, "still_known", lambda memory, job: 0)
         forgetful = lived(rack, jobs, algorithm(name))
     assert told(forgetful) == told(world)
     assert forgetful.planner.calls == world.planner.calls
@@ -93,27 +96,27 @@ def test_bottom_left_is_the_least_y_and_in_it_the_least_x(width: int, height: in
 
 
 @given(st.lists(st.tuples(st.integers(0, 20), st.integers(1, 9), st.integers(0, 11), st.booleans()), max_size=25))
-def test_a_timetable_knows_what_is_taken_when(bookings: list[tuple[int, int, int, bool]]) -> None:
-    timetable, literal = Timetable(), [0] * 40
+def test_a_profile_knows_what_is_taken_when(bookings: list[tuple[int, int, int, bool]]) -> None:
+    profile, literal = Profile[int, int](Rack()), [0] * 40
     for start, length, cell, given_back in bookings:
         span, bit = range(start, start + length), 1 << cell
         if any(literal[time] & bit for time in span):
             continue
-        timetable.take(start, start + length, bit)
+        profile.take(start, start + length, bit)
         if given_back:
-            timetable.free(start, start + length, bit)
+            profile.free(start, start + length, bit)
         else:
             for time in span:
                 literal[time] |= bit
     for start in range(25):
-        assert timetable.taken(start, start + 3) == literal[start] | literal[start + 1] | literal[start + 2]
+        assert reduce(or_, profile.over(start, start + 3)) == literal[start] | literal[start + 1] | literal[start + 2]
     for time in range(20):
         later = [t for t in range(time + 1, 40) if literal[t - 1] & ~literal[t]]
         if later:
-            assert timetable.next_release(time) == later[0]
-    timetable.forget(10)
-    assert timetable.taken(10, 40) == 0 or timetable.last > 10
-    assert all(timetable.taken(time, time + 1) == literal[time] for time in range(10, 40))
+            assert profile.next_release(time) == later[0]
+    profile.forget(10)
+    assert not any(profile.over(10, 40)) or profile.last > 10
+    assert all(profile.over(time, time + 1)[0] == literal[time] for time in range(10, 40))
 
 
 def test_the_papers_times() -> None:
@@ -264,3 +267,8 @@ def test_jobs_that_all_come_at_once_are_measured_until_the_last_ends() -> None:
         ).histories.values()
     )
     assert measure(histories, Rack(2, 2), 0, 0).utilisation == 0.75
+
+
+def test_schedules_are_those_that_were_recorded() -> None:
+    """Move for move and call for call; by ``python -m tests.simulator.rack_schedules``."""
+    assert [line_of(case) for case in cases()] == recorded()

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from loopline_master.core.planning.rack import Rack
 from loopline_simulator.__main__ import main
 from loopline_simulator.papers.rack import tables
 from loopline_simulator.papers.rack.measures import RackMeasures
-from loopline_simulator.papers.rack.rack import Rack
 from loopline_simulator.papers.rack.rack_trial import RackAnswer, RackCase
 from loopline_simulator.papers.rack.ranking import Results, Verdict, ranked_pairs
 from loopline_simulator.papers.rack.workload import Drawn

@@ -157,7 +157,7 @@ async def test_workers_and_what_they_have_in_hand(store):
         store, a_job(), a_task(), *(an_attempt(number=n, slots=2, state=s) for n, s in enumerate(AttemptState))
     )
     ant, bee, _ = await everything(store.workers.page)
-    assert (ant.connected, ant.slots, ant.slots_used, ant.load) == (True, 4, 8, LOAD)
+    assert (ant.connected, ant.slots, ant.slots_used, ant.load) == (True, 4, 10, LOAD)
     numbers = {state: AttemptId(1, 1, number) for number, state in enumerate(AttemptState)}
     assert ant.running == sorted(numbers[state] for state in SEATED)
     assert ant.waiting == sorted(numbers[state] for state in UNSEATED)

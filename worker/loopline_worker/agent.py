@@ -30,6 +30,7 @@ from loopline_worker.core.events import (
     Stopping,
     WriteFailed,
 )
+from loopline_worker.core.gang_members import members_reported
 from loopline_worker.core.instructions import Entry, Instruction, Instructions, Urgency
 from loopline_worker.host.load import SAMPLE_EVERY_S
 from loopline_worker.link.http_client import HttpClient
@@ -160,6 +161,12 @@ class Agent:
                 parts.monitor.attend()
             case do.Prefetch(run):
                 parts.runner.prefetch(run)
+            case do.PrepareMember(run):
+                parts.runner.start(run)
+            case do.StartMember(run, delay_s, rendezvous):
+                parts.runner.release(run, delay_s, rendezvous)
+                parts.attempt_log.began(run)
+                parts.monitor.attend()
             case do.LogStart(run):
                 parts.attempt_log.began(run)
             case do.Retract():
@@ -218,7 +225,8 @@ class Agent:
         held = [parts.runner.held(attempt) for attempt in inventory.holding]
         load = parts.monitor.load(parts.link_quality)
         texts = [parts.journal.text(result) for result in inventory.results]
-        seq, frame = session.report_of(held, texts, load, inventory.waiting)
+        members = members_reported(parts.machine.attempts) if parts.machine.attempts.members else ()
+        seq, frame = session.report_of(held, texts, load, inventory.waiting, members)
         parts.link_quality.sent(seq, time.monotonic())
         if self._step([Reported(seq, inventory.results)]) is Urgency.NOW:  # there is more than one Report may bring
             self._link.speak()

@@ -24,6 +24,7 @@ from loopline_worker.host.load import Meter
 from loopline_worker.launch.platforms import make_launcher
 from loopline_worker.link.http_client import HttpClient
 from loopline_worker.link.link import LinkQuality
+from loopline_worker.link.own_address import address_towards
 from loopline_worker.owner.blockers import Pause
 from loopline_worker.owner.owner_monitor import OwnerMonitor
 from loopline_worker.owner.preferences import preferences_of
@@ -131,8 +132,14 @@ def _facts(settings: WorkerSettings, data_directory: DataDirectory, computer: Co
         network=settings.sandbox_network or not settings.sandbox,
         functions=python.functions,
     )
-    shared = settings.shared_folders
-    return replace(own, speed_source=found.source, speed_measured_at=found.measured_at, folders=shared)
+    return replace(
+        own,
+        speed_source=found.source,
+        speed_measured_at=found.measured_at,
+        folders=settings.shared_folders,
+        gangs=True,
+        address=settings.address or address_towards(settings.master),
+    )
 
 
 def _sandbox(settings: WorkerSettings, python: Python) -> Sandbox | None:

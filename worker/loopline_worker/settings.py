@@ -55,6 +55,10 @@ class WorkerSettings(Settings):
     token: Annotated[SecretStr | None, Field(description="a worker's join token")] = None
     token_file: Annotated[Path | None, Field(description="a file with that token, read whenever it is needed")] = None
     name: Annotated[Name | None, Field(description="this worker's name; generated once and kept in data_dir")] = None
+    address: Annotated[
+        str | None,
+        Field(max_length=255, description="at which members of gangs reach it; default: as the master does"),
+    ] = None
     slots: Annotated[
         int | None, Field(ge=1, le=65536, description="tasks at a time; default: the number of CPUs")
     ] = None

@@ -56,6 +56,8 @@ async def fetch(
 ) -> None:
     """Download the outputs and logs of all tasks: `3.out`, `3.err` and the folder `3` for task 3.
 
+    Of a task on several nodes each member has its own, by rank: `3.0.out`, `3.1.out` and the folders `3/0`, `3/1`.
+
     Run it again after an interruption, or when more tasks have finished: complete files are not fetched again. A log
     has the time at which its task finished; outputs are compared by their content.
 
@@ -112,14 +114,9 @@ class _Fetching:
             self._report.unfinished += 1
             return
         place = await self._place(task)
-        for stream, suffix in _STREAMS:
-            file = self._folder.target(f"{place}.{suffix}")
-            if _is_from(file, task.finished_at):
-                self._report.present += 1
-            else:
-                size = await _save(self._client, task, stream, file)
-                self._report.bytes += size
-                self._report.logs += 1
+        nodes = self._job.spec.nodes
+        for rank in range(nodes):
+            await self._download_logs(task, place if nodes == 1 else f"{place}.{rank}", rank)
         if self._job.spec.outputs and task.state is TaskState.SUCCEEDED:
             outputs = await outputs_of(self._client, task.id)
             check_names([output.path for output in outputs])
@@ -127,6 +124,16 @@ class _Fetching:
             self._report.outputs += downloaded.fetched
             self._report.present += downloaded.present
             self._report.bytes += downloaded.bytes
+
+    async def _download_logs(self, task: TaskView, place: str, rank: int) -> None:
+        for stream, suffix in _STREAMS:
+            file = self._folder.target(f"{place}.{suffix}")
+            if _is_from(file, task.finished_at or 0.0):
+                self._report.present += 1
+            else:
+                size = await _save(self._client, task, stream, file, rank)
+                self._report.bytes += size
+                self._report.logs += 1
 
     async def _place(self, task: TaskView) -> str:
         parameters = (await self._client.task(task.id)).parameters if self._layout.needs_parameters else {}
@@ -157,12 +164,12 @@ def _is_from(file: Path, moment: float) -> bool:
     return file.exists() and abs(file.stat().st_mtime - moment) < _SAME_TIME_S
 
 
-async def _save(client: AsyncClient, task: TaskView, stream: Stream, file: Path) -> int:
+async def _save(client: AsyncClient, task: TaskView, stream: Stream, file: Path, rank: int) -> int:
     """Write the stream beside the file, replace the file when the stream is complete, and return its size."""
     part = file.with_name(f"{file.name}.part")
     with part.open("wb") as sink:
         try:
-            async with aclosing(client.output(task.id, stream)) as pieces:
+            async with aclosing(client.output(task.id, stream, rank=rank)) as pieces:
                 async for piece in pieces:
                     sink.write(piece)
         except LooplineError as error:

@@ -19,6 +19,7 @@ async def logs(
     /,
     *,
     stderr: bool = False,
+    rank: int = 0,
     follow: Annotated[bool, Parameter(alias="-f")] = False,
     common: Common = PLAIN,
 ) -> None:
@@ -30,13 +31,18 @@ async def logs(
         A task such as 12.3.
     stderr
         Print stderr instead of stdout.
+    rank
+        Of a task on several nodes: the member whose output it is.
     follow
         Go on printing while the task writes, until it is over.
     """
     stream: Stream = "stderr" if stderr else "stdout"
     again = ["logs", str(task), *["--stderr"] * stderr, *["--follow"] * follow]
     with common.interruptible(f"task {task} is not touched by this; read on with", *again):
-        async with common.client() as client, aclosing(client.output(task, stream, follow=follow)) as pieces:
+        async with (
+            common.client() as client,
+            aclosing(client.output(task, stream, follow=follow, rank=rank)) as pieces,
+        ):
             if common.json:
                 text = b"".join([piece async for piece in pieces]).decode(errors="replace")
                 common.show({"task": str(task), "stream": stream, "text": text}, str)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from loopline_master.core.entities import Attempt, Exemption, Grid, Job, Program, Task, Worker
+from loopline_master.core.gangs.gang import Gang
+from loopline_master.core.planning.plan import BrokenPromise, Plan
 from loopline_master.core.runs import ProgramKey
 from loopline_shared.model import AttemptId, Result, TaskId
 from loopline_shared.protocol.worker_link import Assign
@@ -45,6 +47,10 @@ class Effects:
     attempts: dict[AttemptId, Attempt] = field(default_factory=dict)
     workers: dict[str, Worker] = field(default_factory=dict)
     programs: dict[ProgramKey, Program] = field(default_factory=dict)
+    gangs: dict[TaskId, Gang] = field(default_factory=dict)
+    disbanded: list[TaskId] = field(default_factory=list)  # gangs; another may have come in the place of one since
+    plans: dict[TaskId, Plan] = field(default_factory=dict)
+    broken: list[BrokenPromise] = field(default_factory=list)  # to be told to those whose jobs they concern
     forgotten: list[ProgramKey] = field(default_factory=list)  # programs; one may have been learnt of anew since
     exemptions: list[Exemption] = field(default_factory=list)
     completed: list[int] = field(default_factory=list)  # jobs that succeeded or failed: to be audited

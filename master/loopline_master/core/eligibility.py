@@ -32,7 +32,7 @@ def fits(state: State, job: Job, worker: Worker) -> bool:
 def may_start(state: State, job: Job, task: int, worker: Worker) -> bool:
     """True if the task may be started or replicated on this worker now. The hold is checked apart."""
     index = state.index
-    if not job.is_live or job.paused or not fits(state, job, worker):
+    if not job.is_live or job.paused or job.nodes > 1 or not fits(state, job, worker):
         return False
     if task not in state.fresh[job.id]:
         if task not in index.ready_sets[job.id].to_retry and task not in index.to_replicate(job):
@@ -106,7 +106,7 @@ class Prefetch:
     def may_wait(self, job: Job, task: int, worker: Worker) -> bool:
         """True if this worker may prefetch the task: a task to start, of one slot, and known to be short."""
         is_fresh = task in self._state.fresh[job.id] and not self._index.is_held(job)
-        if not (is_fresh or task in self._index.ready_sets[job.id].to_retry) or job.slots > 1:
+        if not (is_fresh or task in self._index.ready_sets[job.id].to_retry) or job.slots > 1 or job.nodes > 1:
             return False
         if not measure.is_known(job, task) or not self._index.requirements.fits(job, worker):
             return False

@@ -31,9 +31,15 @@ from loopline_shared.model import (
 from loopline_shared.spec import JobSpec
 from loopline_shared.sweep import Sweep
 
-LIVE = (AttemptState.DISPATCHED, AttemptState.PREFETCHED, AttemptState.RUNNING, AttemptState.FROZEN)
+LIVE = (
+    AttemptState.DISPATCHED, AttemptState.PREFETCHED, AttemptState.PREPARED,
+    AttemptState.RUNNING, AttemptState.FROZEN,
+)  # fmt: skip
 """An attempt that may yet bring its task's result, as far as is known."""
-SEATED = (AttemptState.DISPATCHED, AttemptState.RUNNING, AttemptState.FROZEN, AttemptState.CANCELLING)
+SEATED = (
+    AttemptState.DISPATCHED, AttemptState.PREPARED, AttemptState.RUNNING, AttemptState.FROZEN,
+    AttemptState.CANCELLING,
+)  # fmt: skip
 """An attempt that takes up slots on its worker."""
 UNSEATED = (AttemptState.PREFETCHED, AttemptState.RETRACTING)
 """An attempt that waits at its worker for a slot, as far as is known."""
@@ -77,6 +83,13 @@ class Grid:
     work_accepted: float = 0.0  # of the tasks that succeeded
     tasks_accepted: int = 0
     last_worker: str = ""  # on which an attempt was dispatched last (policy cyclic)
+    gangs_came: int = 0  # that were planned ...
+    gang_limits_s: float = 0.0  # ... with limits of so much in all
+    gang_ran_s: float = 0.0  # members that ended ran for so long ...
+    gang_allowed_s: float = 0.0  # ... of what their limits allowed
+    plan_cursor: int | None = None  # a pass over the plans has come to this start; None: there is none under way ...
+    plan_cursor_job: int = 0  # ... and this job
+    plan_again: bool = False  # something was freed since it began
 
 
 @dataclass(slots=True)
@@ -120,6 +133,7 @@ class Job:
     lost_cpu_ms: int = 0  # ... of attempts that failed, were lost or were given back
     size_source: SizeSource = SizeSource.UNKNOWN
     predicted: Prediction | None = None  # of one task without a size, as the job was submitted
+    nodes: int = 1  # that its spec asks for: with more than 1 each task is a gang
     sweep: Annotated[SkipValidation[Sweep], Field(exclude=True)] = field(init=False, repr=False, compare=False)
     runs: Annotated[SkipValidation[Runs], Field(exclude=True)] = field(init=False, repr=False, compare=False)
     slots: Annotated[int, Field(exclude=True)] = field(init=False, repr=False, compare=False)  # as its spec requires

@@ -12,6 +12,7 @@ from dataclasses import fields
 from itertools import takewhile
 
 from loopline_master.core.entities import LIVE, UNRELEASED, Attempt, Job, Task, Worker
+from loopline_master.core.gangs.gang import Gang, GangPhase
 from loopline_master.core.policies import REGISTRY
 from loopline_master.core.policies.policy import View
 from loopline_master.core.state import State
@@ -32,6 +33,8 @@ def check(state: State) -> None:
         check_counts(state, job, [task for task in state.tasks.values() if task.job == job.id])
     for attempt in state.attempts.values():
         check_attempt(state, attempt)
+    for gang in state.gangs.values():
+        check_gang(state, gang)
     _replicas_are_bounded(state)
     _nobody_is_overloaded(state)
     live = list(state.index.live.values())
@@ -78,6 +81,10 @@ def check_attempt(state: State, attempt: Attempt) -> None:
     assert not (is_frozen and not attempt.stands_still), f"attempt {attempt.id} is frozen, but since never"
     has_begun = attempt.state in (AttemptState.RUNNING, AttemptState.FROZEN)
     assert attempt.started_at is not None or not has_begun, f"attempt {attempt.id} runs, but since never"
+    if attempt.state is AttemptState.PREPARED or (state.jobs[attempt.job].nodes > 1 and attempt.state in LIVE):
+        gang = state.gangs.get(attempt.task_id)
+        assert gang is not None, f"attempt {attempt.id} is {attempt.state} without a gang"
+        assert gang.has(attempt.id), f"attempt {attempt.id} is {attempt.state}, but of an earlier launch"
     if attempt.state in LIVE:
         assert task.state is TaskState.RUNNING, f"attempt {attempt.id} is alive, its task is {task.state}"
 
@@ -85,7 +92,8 @@ def check_attempt(state: State, attempt: Attempt) -> None:
 def _replicas_are_bounded(state: State) -> None:
     for task_id, attempts in state.index.attempts.of_task.items():
         alive = [attempt for attempt in attempts.values() if attempt.state in LIVE]
-        limit = state.jobs[task_id.job].max_replicas
+        job = state.jobs[task_id.job]
+        limit = None if job.max_replicas is None else job.max_replicas * job.nodes
         assert limit is None or len(alive) <= limit, f"task {task_id} has {len(alive)} attempts, {limit} are allowed"
     places = Counter((attempt.task_id, attempt.worker) for attempt in state.attempts.values())
     assert max(places.values(), default=0) <= 1, f"twice on one worker: {places.most_common(1)}"
@@ -135,6 +143,37 @@ def check_guarantee(state: State, job: Job, earlier: Sequence[Job]) -> None:
         assert job.id in state.index.blocked[blocker], f"nobody wakes job {job.id} when {blocker} goes"
 
 
+def check_gang(state: State, gang: Gang) -> None:
+    """Raises AssertionError if a gang has fewer members than its job's ``nodes``, or one that does what it must not.
+
+    While it prepares no member has begun; while it runs none is lost or held by its owner. So no member of a gang
+    runs of which another is missing, as far as is known, but for as long as the word to freeze is on its way.
+    """
+    job, name = state.jobs[gang.job], f"gang {gang.id} ({gang.phase})"
+    assert len(set(gang.workers)) == job.nodes, f"{name} has {gang.workers}, its job needs {job.nodes}"
+    members = [state.attempts.get(gang.member(rank)) for rank in range(job.nodes)]
+    found = {member.worker: member.state for member in members if member is not None}
+    assert list(found) == list(gang.workers), f"{name} is on {gang.workers}, its members are {found}"
+    strange = {worker: one for worker, one in found.items() if one not in _MEMBERS[gang.phase]}
+    assert not strange, f"{name} has members that are {strange}"
+    away = {worker for worker, one in found.items() if one is AttemptState.LOST}
+    assert away <= set(gang.culprits), f"{name} is halted for {gang.culprits}, but {away} are lost"
+    assert (gang.phase is GangPhase.HALTED) == bool(gang.culprits), f"{name} is halted for {gang.culprits}"
+    assert state.tasks[gang.id].state is TaskState.RUNNING, f"{name} has a task that is {state.tasks[gang.id].state}"
+
+
+_MEMBERS = {
+    GangPhase.PREPARING: (AttemptState.DISPATCHED, AttemptState.PREPARED),
+    GangPhase.RUNNING: (
+        AttemptState.PREPARED, AttemptState.RUNNING, AttemptState.FROZEN, AttemptState.FINISHED,
+    ),
+    GangPhase.HALTED: (
+        AttemptState.PREPARED, AttemptState.RUNNING, AttemptState.FROZEN, AttemptState.FINISHED, AttemptState.LOST,
+    ),
+}  # fmt: skip
+"""States of members by the phase of their gang: frozen while it runs, a member has yet to hear that it may go on."""
+
+
 def check_quarantine(state: State, worker: Worker) -> None:
     """Raises AssertionError if a worker's health and its quarantine contradict one another."""
     barred, name = worker.probation_until is not None, worker.name
@@ -153,6 +192,9 @@ def check_job(state: State, number: int) -> None:
     job, in_memory = state.jobs[number], state.index.ready_sets[number].kept
     if len(in_memory) <= MOST_TASKS:
         check_counts(state, job, [state.tasks[TaskId(number, task)] for task in in_memory])
+    for task in in_memory if job.nodes > 1 else ():
+        if gang := state.gangs.get(TaskId(number, task)):
+            check_gang(state, gang)
     if job.is_live:
         assert state.index.live.get(job.arrival) is job, f"job {number} is live, but not in the order of arrival"
         check_guarantee(state, job, list(takewhile(lambda one: one is not job, state.index.live.values())))

@@ -32,10 +32,10 @@ def start_attempt(state: State, job: Job, number: int, worker: Worker, *, ahead:
         task.attempts,
         worker.name,
         job.slots,
-        task.id in index.attempts.alive,
+        job.nodes == 1 and task.id in index.attempts.alive,
         grid.now,
         PREFETCHED if ahead else DISPATCHED,
-        measure.work_of(grid, job, number) / measure.speed_of(grid, worker),
+        measure.work_of(grid, job, number) / (measure.speed_of(grid, worker) * job.nodes),
         job.quorum is not None and number in index.ready_sets[job.id].under_replicated,
     )
     grid.last_start, grid.last_worker = grid.now, worker.name
@@ -54,7 +54,7 @@ def finish_attempt(state: State, attempt: Attempt, result: Result) -> None:
     blamed: list[Worker] = []
     if attempt.assumed_cpu_ms:
         measure.undo_assumed_loss(job, attempt)
-    _record(state, attempt, result)
+    record(state, attempt, result, transitions.END[result.outcome])
     has_succeeded = attempt.state is SUCCEEDED_ATTEMPT
     if not task.is_open:
         if has_succeeded:
@@ -95,7 +95,7 @@ def _count_result(state: State, job: Job, task: Task, attempt: Attempt) -> list[
     blamed = trust.judge_success(state, attempt, task, is_slow=is_slow)
     if task.votes:
         blamed += trust.judge_votes(state, task)
-    _end_task(state, job, task, SUCCEEDED)
+    end_task(state, job, task, SUCCEEDED)
     return blamed
 
 
@@ -105,14 +105,19 @@ def lose_attempt(state: State, attempt: Attempt, reason: str, *, for_good: bool)
     After silence it may come back while its task is open (adopt_attempt, finish_attempt): it has not ended.
     """
     task = state.tasks[attempt.task_id]
+    mark_lost(state, attempt, reason, for_good=for_good or not task.is_open)
+    reconsider_task(state, task)
+
+
+def mark_lost(state: State, attempt: Attempt, reason: str, *, for_good: bool) -> None:
+    """Mark an attempt as lost, and leave its task as it is."""
     if attempt.state is not AttemptState.LOST:
         attempt.state = transitions.check(transitions.ATTEMPT, attempt.state, AttemptState.LOST)
         _assume_lost(state, attempt)
     attempt.reason, attempt.sent = reason, 0
     attempt.thaw(state.grid.now)
-    attempt.ended_at = state.grid.now if for_good or not task.is_open else None
+    attempt.ended_at = state.grid.now if for_good else None
     state.put(attempt)
-    reconsider_task(state, task)
 
 
 def adopt_attempt(state: State, attempt: Attempt) -> None:
@@ -207,7 +212,7 @@ def cancel_job(state: State, job: Job, reason: str = "the job was cancelled") ->
     for number in list(state.index.ready_sets[job.id].kept):
         task = state.tasks[job.task_id(number)]
         if task.is_open:
-            _end_task(state, job, task, TaskState.CANCELLED, reason)
+            end_task(state, job, task, TaskState.CANCELLED, reason)
     _depart(state, job, JobState.CANCELLED)
 
 
@@ -229,7 +234,7 @@ def reconsider_task(state: State, task: Task) -> None:
     is_dangerous = trust.kills_agents(state, job, task)
     if is_dangerous or task.setbacks >= job.max_attempts:
         task.verdict = trust.deaths_verdict(task) if is_dangerous else trust.quorum_verdict(job, task)
-        _end_task(state, job, task, TaskState.FAILED)
+        end_task(state, job, task, TaskState.FAILED)
         return
     _set_task(job, task, TaskState.QUEUED)
     state.put(task, job)
@@ -272,7 +277,7 @@ def _learn_of_program(state: State, job: Job, worker: Worker, attempt: Attempt) 
     return is_slow
 
 
-def _end_task(state: State, job: Job, task: Task, end: TaskState, reason: str = "") -> None:
+def end_task(state: State, job: Job, task: Task, end: TaskState, reason: str = "") -> None:
     """End a task: its other live attempts are cancelled, and its lost ones are given up."""
     _set_task(job, task, end)
     task.finished_at = state.grid.now
@@ -335,9 +340,10 @@ def _set_task(job: Job, task: Task, new: TaskState) -> None:
     task.state = transitions.check(transitions.TASK, old, new)
 
 
-def _record(state: State, attempt: Attempt, result: Result) -> None:
+def record(state: State, attempt: Attempt, result: Result, end: AttemptState) -> None:
+    """Note on an attempt how it ended, and in which state."""
     has_begun = result.wall_s or attempt.state not in UNSEATED
-    attempt.state = transitions.check(transitions.ATTEMPT, attempt.state, transitions.END[result.outcome])
+    attempt.state = transitions.check(transitions.ATTEMPT, attempt.state, end)
     if not attempt.started_at and has_begun:
         began_at = state.grid.now - result.wall_s
         attempt.started_at = began_at if began_at > attempt.dispatched_at else attempt.dispatched_at

@@ -14,6 +14,7 @@ from loopline_master.core import eligibility, lifecycle
 from loopline_master.core.eligibility import Prefetch
 from loopline_master.core.entities import Attempt, Job, Worker
 from loopline_master.core.estimates import measure
+from loopline_master.core.planning.live import Planning
 from loopline_master.core.policies.first_come import FirstCome
 from loopline_master.core.policies.policy import Later, Placement, Policy, Proposal, View
 from loopline_master.core.state import State
@@ -34,9 +35,9 @@ _OFFER_TO = 8
 class Placer:
     """Asks the policy in force; ``wake_at`` is the earliest time for which it answered Later, if any."""
 
-    def __init__(self, state: State, view: View) -> None:
+    def __init__(self, state: State, view: View, planning: Planning) -> None:
         self.wake_at: float | None = None
-        self._state, self._view = state, view
+        self._state, self._view, self._planning = state, view, planning
         self._fallback = FirstCome(view)
 
     def place(self, policy: Policy) -> Iterator[None]:
@@ -107,13 +108,14 @@ class Placer:
         return False
 
     def _start(self, job: Job, task: int, worker: Worker) -> bool:
-        """Start the task on a free worker, if it may; a held task spends its job's turn all the same."""
+        """Start the task on a free worker, if it may. Held, or bound to delay a gang, it spends its job's turn."""
         state = self._state
         if not eligibility.may_start(state, job, task, worker):
             return False
         is_fresh = task in state.fresh[job.id]
         is_held = is_fresh and state.index.is_held(job)
         job.cursor, state.grid.pointer = task, job.arrival
+        is_held = is_held or (bool(state.plans) and not self._planning.may_go_first(job, task, worker))
         if is_held:
             state.put(job)
         else:
@@ -125,6 +127,8 @@ class Placer:
     def _send_ahead(self, job: Job, task: int, worker: Worker) -> bool:
         """Have the task wait at a busy worker for a slot, if it may."""
         if not job.is_live or job.paused or not self._view.prefetch.may_wait(job, task, worker):
+            return False
+        if self._state.plans and self._planning.is_planned_on(worker.name):
             return False
         job.cursor, self._state.grid.pointer = task, job.arrival
         lifecycle.start_attempt(self._state, job, task, worker, ahead=True)

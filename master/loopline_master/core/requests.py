@@ -15,6 +15,7 @@ from loopline_master.core.effects import Declined, Done, Reply, Submitted
 from loopline_master.core.entities import UNRELEASED, Job, Worker
 from loopline_master.core.estimates import measure, program_history
 from loopline_master.core.events import JobCancelled, JobPaused, JobResumed, JobRetried, JobSubmitted
+from loopline_master.core.gangs import phases
 from loopline_master.core.index.requirements import meets, requirement_class_of, unmet
 from loopline_master.core.index.sorted_collections import IntervalSet
 from loopline_master.core.runs import key_of
@@ -38,6 +39,7 @@ def submit(state: State, event: JobSubmitted) -> Reply:
 def cancel(state: State, event: JobCancelled) -> Reply:
     job = state.jobs.get(event.job)
     if job is not None and not job.is_over:
+        phases.disband_job(state, job, "the job was cancelled", if_it_runs=True)
         lifecycle.cancel_job(state, job)
         return Done()
     return _is_over(event.job)
@@ -109,6 +111,7 @@ def _set_paused(state: State, job_id: int, *, paused: bool) -> Reply:
     job.paused = paused
     state.put(job)
     if paused:
+        phases.disband_job(state, job, "its job is paused, and it had not begun", if_it_runs=False)
         lifecycle.retract_job(state, job, "its job is paused, and it had not begun")
     return Done()
 
@@ -133,6 +136,7 @@ def _new_job(state: State, event: JobSubmitted) -> Job:
         inputs=event.inputs,
         size_source=source,
         predicted=predicted,
+        nodes=spec.nodes,
     )
     state.grid.next_job += 1
     return job
@@ -165,6 +169,8 @@ def _size(spec: JobSpec, task_size: float | None) -> tuple[float | None, SizeSou
 
 
 def _replicas(spec: JobSpec, default: int | None) -> int | None:
+    if spec.nodes > 1:
+        return 1
     if spec.max_replicas is not None:
         return None if spec.max_replicas == "unlimited" else spec.max_replicas
     return None if default is None else max(default, spec.quorum or 1)
@@ -196,12 +202,15 @@ def _stopping(job: Job) -> str:
 
 def warnings(workers: Iterable[Worker], spec: JobSpec) -> list[str]:
     """Return the warnings for the user who submits this job."""
-    key = requirement_class_of(spec.requires)
+    key = requirement_class_of(spec.requires, spec.nodes)
     known = [worker.facts for worker in workers]
-    if any(meets(facts, key) for facts in known):
+    able = sum(meets(facts, key) for facts in known)
+    if able >= spec.nodes:
         return []
     if not known:
         return ["no worker has joined yet: start one with `loopline worker`"]
+    if spec.nodes > 1:
+        return [f"of the workers known to this master {able} can have a member of this job, which needs {spec.nodes}"]
     missing = ", ".join(unmet(known, spec.requires)) or "all of what it requires together"
     return [f"no worker has {missing} (stalled: it waits for one that has, and holds no other job meanwhile)"]
 

@@ -28,7 +28,9 @@ from loopline_master.core.events import (
     WorkerReported,
     WorkerUndrained,
 )
+from loopline_master.core.gangs import launch, phases
 from loopline_master.core.placement import Placer
+from loopline_master.core.planning.live import Planning
 from loopline_master.core.policies import REGISTRY
 from loopline_master.core.policies.policy import View
 from loopline_master.core.state import Snapshot, State
@@ -43,7 +45,8 @@ class Scheduler:
         self.state = State(snapshot or Snapshot())
         self._view = View(self.state)
         self._policy = REGISTRY[self.state.settings.policy](self._view)
-        self._placer = Placer(self.state, self._view)
+        self.planning = Planning(self.state)
+        self._placer = Placer(self.state, self._view, self.planning)
         self._outbox = worker_sessions.Outbox()
 
     def step(self, events: Sequence[Event], now: float) -> Effects:
@@ -62,12 +65,16 @@ class Scheduler:
                 replies.append(self._apply(event))
         self._flush()
         if (due_at := _due_at(self.state)) is not None and due_at <= self.state.now:
-            for let_time_do_its_part in (trust.end_quarantines, worker_sessions.expire_leases, _stall):
+            for let_time_do_its_part in (phases.expire, trust.end_quarantines, worker_sessions.expire_leases, _stall):
                 let_time_do_its_part(self.state)
                 self.state.flush()
             self._complete()
+        if self.state.index.parallel or self.state.plans:
+            self._plan()
         for _ in self._placer.place(self._policy):
             self.state.flush()
+        if self.state.index.parallel or self.state.plans:
+            self.planning.finish_step()
         self.state.effects.assigns = self._outbox.seal(self.state)
         return self.state.gather()
 
@@ -82,13 +89,22 @@ class Scheduler:
     @property
     def wake_at(self) -> float | None:
         """Time at which a step is due, whether or not an event comes. None if there is no such time."""
-        times = (_due_at(self.state), self._placer.wake_at)
+        times = (_due_at(self.state), self._placer.wake_at, self.planning.wake_at)
         return min((at for at in times if at is not None), default=None)
 
     @property
     def ask_again_at(self) -> float | None:
         """Time at which the policy asked to be asked again; ``wake_at`` is never later. None if it did not."""
         return self._placer.wake_at
+
+    def _plan(self) -> None:
+        """Bring the plans of gangs up to date, and begin those whose start has come."""
+        self.planning.revise()
+        self.state.flush()
+        for plan, job, workers in self.planning.due():
+            launch.begin(self.state, job, plan.task, workers)
+            self.state.flush()
+            self.planning.note_started(plan)
 
     def _flush(self) -> None:
         """Flush the indexes and complete all jobs that can complete, before the next event is taken in."""
@@ -165,4 +181,6 @@ def _due_at(state: State) -> float | None:
         due_at = min(due_at, index.probations.order[0][0])
     if index.starving.order:
         due_at = min(due_at, index.starving.order[0][0] + state.settings.stall_after_s)
+    if state.gangs and (gangs_at := phases.wake_at(state)) is not None:
+        due_at = min(due_at, gangs_at)
     return None if due_at == inf else due_at

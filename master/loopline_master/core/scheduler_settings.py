@@ -9,8 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated
 
-from pydantic import BeforeValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field
 
+from loopline_master.core.planning.scan_algorithms import algorithm
+from loopline_shared.errors import LooplineError
 from loopline_shared.model import Order
 
 Amount = Annotated[int, Field(ge=1, le=2**53)]
@@ -21,6 +23,15 @@ IN_LIMITS = object()
 
 def _without_limit(value: object) -> object:
     return None if value == "unlimited" else value
+
+
+def _an_algorithm(name: str) -> str:
+    """Return the name. Raises ValueError if there is no such algorithm."""
+    try:
+        algorithm(name)
+    except LooplineError as error:
+        raise ValueError(f"{error.message}; {error.hint}") from error
+    return name
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +66,20 @@ class SchedulerSettings:
     max_probation_s: Annotated[
         Period, Field(description="the longest quarantine; each one lasts twice as long as the one before")
     ] = 3600.0
+    gang_prepare_s: Annotated[
+        Period, Field(description="a gang of which not all members are ready by then stands down, and is tried again")
+    ] = 120.0
+    gang_grace_s: Annotated[
+        float,
+        Field(
+            ge=0, le=1e6, description="how long a gang stands frozen for a lost or claimed member; 0: moved at once"
+        ),
+    ] = 20.0
+    plan_times: Annotated[
+        str,
+        AfterValidator(_an_algorithm),
+        Field(description="the times tried for a gang's start: naive, current, bold, blend and others (rack.md)"),
+    ] = "thrifty-blend"
     ahead_s: Annotated[
         float,
         Field(ge=0, le=3600, description="expected work that is prefetched, for each slot of a worker; 0: none"),

@@ -30,10 +30,12 @@ from typing import Any, Protocol, runtime_checkable
 from loopline_master.core.effects import Effects
 from loopline_master.core.entities import Attempt, Grid, Job, Program, Task, Worker
 from loopline_master.core.events import SchedulerSettings
+from loopline_master.core.gangs.gang import Gang
 from loopline_master.core.index.attempts import ReadySet
 from loopline_master.core.index.index import Index
 from loopline_master.core.index.requirements import meets
 from loopline_master.core.index.sorted_collections import IntervalSet
+from loopline_master.core.planning.plan import Plan
 from loopline_master.core.runs import ProgramKey
 from loopline_shared.model import AttemptId, TaskId
 
@@ -50,6 +52,8 @@ class Snapshot:
     started: dict[int, list[tuple[int, int]]] = field(default_factory=dict)
     """By job: half-open ranges of the tasks whose row, in whatever state, says ``started``."""
     programs: list[Program] = field(default_factory=list)
+    gangs: list[Gang] = field(default_factory=list)
+    plans: list[Plan] = field(default_factory=list)  # of gangs that wait
 
 
 class PolicyIndex(Protocol):
@@ -78,6 +82,8 @@ class State:
         self.tasks: dict[TaskId, Task] = {task.id: task for task in snapshot.tasks}
         self.programs: dict[ProgramKey, Program] = {program.key: program for program in snapshot.programs}
         self.attempts: dict[AttemptId, Attempt] = {attempt.id: attempt for attempt in snapshot.attempts}
+        self.gangs: dict[TaskId, Gang] = {gang.id: gang for gang in snapshot.gangs}
+        self.plans: dict[int, Plan] = {plan.job: plan for plan in snapshot.plans}  # by job: of its next gang
         self.fresh: dict[int, IntervalSet] = {  # by job: the tasks never started
             job.id: _complement(IntervalSet(snapshot.started.get(job.id, ())), job.task_count)
             for job in snapshot.jobs
@@ -100,12 +106,19 @@ class State:
             Task: self._note_task,
             Attempt: self._note_attempt,
             Program: self._note_program,
+            Gang: self._note_gang,
+            Plan: self._note_plan,
         }
 
     def rebuilt_index(self) -> Index:
         """Return the index as it must be for the entities as they are."""
         index = Index.build(
-            self.workers.values(), self.jobs.values(), self.tasks.values(), self.attempts.values(), self.fresh
+            self.workers.values(),
+            self.jobs.values(),
+            self.tasks.values(),
+            self.attempts.values(),
+            self.fresh,
+            self.gangs.values(),
         )
         for program in self.programs.values():
             index.programs.place(program.key, (program.used_at, program.key))
@@ -123,11 +136,19 @@ class State:
         self.grid.sequence += 1
         return self.grid.sequence
 
-    def put(self, *entities: Job | Task | Attempt | Worker | Program) -> None:
+    def put(self, *entities: Job | Task | Attempt | Worker | Program | Gang | Plan) -> None:
         """Note entities that are new or have changed: their rows for the store, and that they are indexed anew."""
         notes = self._notes
         for entity in entities:
             notes[entity.__class__](entity)
+
+    def drop_gang(self, gang: Gang) -> None:
+        """Forget a launch that is over: its row goes."""
+        if self.gangs.get(gang.id) is gang:
+            del self.gangs[gang.id]
+            self.effects.gangs.pop(gang.id, None)
+            self.effects.disbanded.append(gang.id)
+            self.index.gangs.place(gang.id, None)
 
     def restore(self, job: Job, over: IntervalSet) -> None:
         """Take in a job of which these tasks are over already; then it is put."""
@@ -201,6 +222,19 @@ class State:
         if self.index.attempts.place(attempt):
             self._changed_tasks[attempt.task_id] = self.tasks[attempt.task_id]
         self._busied[name] = self.workers[name]
+
+    def _note_gang(self, gang: Gang) -> None:
+        """Note a gang. It is indexed at once."""
+        self.gangs[gang.id] = self.effects.gangs[gang.id] = gang
+        self.index.gangs.place(gang.id, gang)
+
+    def _note_plan(self, plan: Plan) -> None:
+        """Note a plan; what has started or was withdrawn is forgotten, unless another has come in its place."""
+        self.effects.plans[plan.id] = plan
+        if not plan.is_over:
+            self.plans[plan.job] = plan
+        elif plan.job in self.plans and self.plans[plan.job].id == plan.id:
+            del self.plans[plan.job]
 
     def _note_program(self, program: Program) -> None:
         key = program.key

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import TypeVar
 
+from loopline_master.core.gangs.gang import GangPhase
 from loopline_shared.model import AttemptState, JobState, Outcome, TaskState
 
 JOB: Mapping[JobState, frozenset[JobState]] = {
@@ -34,18 +35,40 @@ TASK: Mapping[TaskState, frozenset[TaskState]] = {
 _ENDS = {AttemptState.SUCCEEDED, AttemptState.FAILED, AttemptState.CANCELLED, AttemptState.LOST}
 ATTEMPT: Mapping[AttemptState, frozenset[AttemptState]] = {
     AttemptState.DISPATCHED: frozenset(  # to prefetched: its slot was no longer free when it came
-        {AttemptState.PREFETCHED, AttemptState.RUNNING, AttemptState.FROZEN, AttemptState.CANCELLING, *_ENDS}
+        {
+            AttemptState.PREFETCHED,
+            AttemptState.PREPARED,
+            AttemptState.RUNNING,
+            AttemptState.FROZEN,
+            AttemptState.CANCELLING,
+            *_ENDS,
+        }
     ),
     AttemptState.PREFETCHED: frozenset({AttemptState.RUNNING, AttemptState.FROZEN, AttemptState.RETRACTING, *_ENDS}),
-    AttemptState.RUNNING: frozenset({AttemptState.FROZEN, AttemptState.CANCELLING, *_ENDS}),
-    AttemptState.FROZEN: frozenset({AttemptState.RUNNING, AttemptState.CANCELLING, *_ENDS}),
+    AttemptState.PREPARED: frozenset(  # to dispatched: its agent was started again, and prepares it once more
+        {
+            AttemptState.DISPATCHED,
+            AttemptState.RUNNING,
+            AttemptState.FROZEN,
+            AttemptState.FINISHED,
+            AttemptState.FAILED,
+            AttemptState.CANCELLING,
+            AttemptState.CANCELLED,
+            AttemptState.LOST,
+        }
+    ),
+    AttemptState.RUNNING: frozenset({AttemptState.FROZEN, AttemptState.FINISHED, AttemptState.CANCELLING, *_ENDS}),
+    AttemptState.FROZEN: frozenset({AttemptState.RUNNING, AttemptState.FINISHED, AttemptState.CANCELLING, *_ENDS}),
+    AttemptState.FINISHED: frozenset({AttemptState.SUCCEEDED, AttemptState.CANCELLED}),
     # succeeded or failed: its result crossed the cancel; the other one: it had not begun, or has begun meanwhile
     AttemptState.CANCELLING: frozenset({AttemptState.RETRACTING, *_ENDS}),
     AttemptState.RETRACTING: frozenset({AttemptState.CANCELLING, *_ENDS}),
     AttemptState.LOST: frozenset(  # not an end: the laptop comes back
         {
+            AttemptState.PREPARED,
             AttemptState.RUNNING,
             AttemptState.FROZEN,
+            AttemptState.FINISHED,
             AttemptState.CANCELLING,
             AttemptState.RETRACTING,  # it had not begun
             AttemptState.SUCCEEDED,
@@ -56,6 +79,12 @@ ATTEMPT: Mapping[AttemptState, frozenset[AttemptState]] = {
     AttemptState.SUCCEEDED: frozenset(),
     AttemptState.FAILED: frozenset(),
     AttemptState.CANCELLED: frozenset(),
+}
+
+GANG: Mapping[GangPhase, frozenset[GangPhase]] = {  # its row goes when the launch is over, in whichever phase
+    GangPhase.PREPARING: frozenset({GangPhase.RUNNING}),
+    GangPhase.RUNNING: frozenset({GangPhase.HALTED}),
+    GangPhase.HALTED: frozenset({GangPhase.RUNNING}),
 }
 
 END: Mapping[Outcome, AttemptState] = {

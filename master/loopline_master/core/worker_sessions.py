@@ -23,8 +23,10 @@ from loopline_master.core import lifecycle, transitions
 from loopline_master.core.effects import Declined, Done, Reply
 from loopline_master.core.entities import LIVE, OCCUPYING, Attempt, Worker
 from loopline_master.core.events import WorkerJoined
+from loopline_master.core.gangs import launch, phases, words
 from loopline_master.core.state import State
 from loopline_shared.model import AttemptId, AttemptState, Held, Probation
+from loopline_shared.protocol.gang_messages import Word
 from loopline_shared.protocol.worker_link import (
     MAX_LONG_RUNS_PER_ASSIGN,
     MAX_RUNS_PER_ASSIGN,
@@ -44,6 +46,8 @@ Id = tuple[int, int, int]
 
 _INPUT_CHARACTERS = 150
 """Of an input of a task's own, beside its path."""
+_AT_WORK = (AttemptState.PREPARED, AttemptState.RUNNING, AttemptState.FROZEN)
+"""States in which a worker says in every Report that it has the attempt."""
 _TO_RUN = (AttemptState.DISPATCHED, AttemptState.PREFETCHED)
 _TO_CANCEL = (AttemptState.CANCELLING, AttemptState.RETRACTING)
 
@@ -103,7 +107,7 @@ def _give_up(state: State, worker: Worker) -> None:
         state.effects.closes.append((worker.name, worker.session))
     for attempt in list(state.index.attempts.of_worker.get(worker.name, {}).values()):
         if attempt.state in OCCUPYING:
-            lifecycle.lose_attempt(state, attempt, "its worker fell silent", for_good=False)
+            phases.lose(state, attempt, "its worker fell silent", for_good=False)
     _disconnect(state, worker)
 
 
@@ -128,10 +132,14 @@ def reconcile(state: State, outbox: Outbox, worker: Worker, report: Report) -> N
         attempt = state.attempts.get(result.attempt)
         if attempt is None or attempt.worker != worker.name:
             state.effects.late.append((worker.name, result))
+        elif state.jobs[attempt.job].nodes > 1:
+            phases.take_result(state, attempt, result)
         else:
             lifecycle.finish_attempt(state, attempt, result)
-    if report.holding or report.waiting or worker.name in state.index.attempts.of_worker:
+    if report.holding or report.waiting or report.members or worker.name in state.index.attempts.of_worker:
         _compare(state, outbox, worker, report)
+        if state.gangs:
+            _follow_gangs(state, worker, report.seen)
 
 
 def _compare(state: State, outbox: Outbox, worker: Worker, report: Report) -> None:
@@ -139,7 +147,11 @@ def _compare(state: State, outbox: Outbox, worker: Worker, report: Report) -> No
     begun, waiting = {held.attempt: held for held in report.holding}, set(attempts_of(report.waiting))
     queue = state.index.attempts.queues.of_worker.get(worker.name, {}).keys()
     strangers = [*begun, *(waiting - queue)]
-    for attempt in _worth_a_look(state, worker, waiting):
+    looked_at = _worth_a_look(state, worker, waiting)
+    if report.members:
+        strangers += [member.attempt for member in report.members]
+        looked_at = _without_members(state, looked_at, report)
+    for attempt in looked_at:
         held = begun.get(attempt.id)
         if held is None and attempt.id not in waiting:
             _is_not_held(state, attempt, report.seen)
@@ -148,6 +160,26 @@ def _compare(state: State, outbox: Outbox, worker: Worker, report: Report) -> No
     for stranger in strangers:
         if not _is_ours(state, worker, stranger):
             outbox.cancel_stranger(worker.name, AttemptId(*stranger))
+
+
+def _without_members(state: State, attempts: list[Attempt], report: Report) -> list[Attempt]:
+    """Take in the members of gangs that have not begun; return the other attempts."""
+    members = {member.attempt: member for member in report.members}
+    for attempt in attempts:
+        member = members.get(attempt.id)
+        if member is None:
+            continue
+        if gang := phases.gang_of(state, attempt):
+            phases.note_member(state, gang, attempt, member)
+        elif attempt.state is AttemptState.CANCELLING and report.seen >= attempt.sent:
+            _send_again(state, attempt)
+    return [attempt for attempt in attempts if attempt.id not in members]
+
+
+def _follow_gangs(state: State, worker: Worker, seen: int) -> None:
+    for attempt in list(state.index.attempts.of_worker.get(worker.name, {}).values()):
+        if attempt.task_id in state.gangs:
+            phases.follow(state, attempt, seen)
 
 
 def _worth_a_look(state: State, worker: Worker, waiting: set[Id]) -> list[Attempt]:
@@ -167,7 +199,7 @@ def _worth_a_look(state: State, worker: Worker, waiting: set[Id]) -> list[Attemp
 def _is_held(state: State, attempt: Attempt, held: Held | None, seen: int) -> None:
     """Take in that the worker has this attempt; ``held`` is None if it waits there for a slot."""
     match attempt.state:
-        case AttemptState.DISPATCHED | AttemptState.PREFETCHED if held:
+        case AttemptState.DISPATCHED | AttemptState.PREFETCHED | AttemptState.PREPARED if held:
             _has_begun(state, attempt, held)
         case AttemptState.DISPATCHED:
             _waits_after_all(state, attempt)
@@ -178,7 +210,10 @@ def _is_held(state: State, attempt: Attempt, held: Held | None, seen: int) -> No
         case AttemptState.LOST if held:
             if held.frozen:
                 attempt.freeze(state.now)
-            lifecycle.adopt_attempt(state, attempt)
+            if phases.gang_of(state, attempt):
+                phases.come_back(state, attempt, AttemptState.FROZEN if held.frozen else _RUNS)
+            else:
+                lifecycle.adopt_attempt(state, attempt)
         case AttemptState.LOST:
             lifecycle.retract_lost(state, attempt, "it had not begun when its worker fell silent")
 
@@ -238,8 +273,8 @@ def _become(attempt: Attempt, new: AttemptState) -> None:
 
 
 def _is_not_held(state: State, attempt: Attempt, seen: int) -> None:
-    if attempt.state in (AttemptState.RUNNING, AttemptState.FROZEN, AttemptState.LOST):
-        lifecycle.lose_attempt(state, attempt, "its worker no longer has it", for_good=True)
+    if attempt.state in _AT_WORK or attempt.state is AttemptState.LOST:
+        phases.lose(state, attempt, "its worker no longer has it", for_good=True)
     elif seen < attempt.sent:
         return
     elif attempt.state in (AttemptState.DISPATCHED, AttemptState.PREFETCHED):
@@ -265,6 +300,7 @@ class Outbox:
         self._concerned: dict[str, None] = {}
         self._runs: dict[str, list[Run]] = {}
         self._cancels: dict[str, list[AttemptId]] = {}
+        self._words: dict[str, list[Word]] = {}  # to members of gangs
         self._lengths: dict[str, tuple[int, int]] = {}  # of so many of these runs: characters
 
     def answer(self, worker: str) -> None:
@@ -295,9 +331,14 @@ class Outbox:
                 runs = self._runs[name] = []
             elif len(runs) >= MAX_LONG_RUNS_PER_ASSIGN and not self._has_space(name, runs):
                 return
-            runs.append(state.jobs[attempt.job].runs.run(attempt.id))
+            job = state.jobs[attempt.job]
+            runs.append(run := job.runs.run(attempt.id))
+            if job.nodes > 1:
+                run.gang = launch.place_of(state, attempt, job.nodes)
         elif attempt.state in _TO_CANCEL:
             self._cancels.setdefault(name, []).append(attempt.id)
+        elif word := words.word_for(state, attempt, worker):
+            self._words.setdefault(name, []).append(word)
         else:
             return
         attempt.sent = worker.assigned + 1
@@ -313,8 +354,10 @@ class Outbox:
     def _assign(self, state: State, worker: Worker) -> Assign:
         worker.assigned += 1
         state.effects.workers[worker.name] = worker
-        runs, cancels = self._runs.get(worker.name, ()), self._cancels.get(worker.name, ())
-        return Assign(worker.assigned, worker.reported, tuple(runs), tuple(cancels), probation=_notice(worker))
+        name, probation = worker.name, _notice(worker)
+        runs, cancels = tuple(self._runs.get(name, ())), tuple(self._cancels.get(name, ()))
+        spoken = tuple(self._words.get(name, ()))
+        return Assign(worker.assigned, worker.reported, runs, cancels, probation=probation, words=spoken)
 
 
 def _notice(worker: Worker) -> Probation | None:

@@ -8,6 +8,7 @@ from pydantic import BeforeValidator, Field
 
 from loopline_master.http.operations import Header
 from loopline_shared.model import MAX_ID, NO_NUL, JobState, Name, Sha256, TaskState
+from loopline_shared.parallel import MAX_NODES
 from loopline_shared.paths import MAX_PATH_CHARACTERS
 
 
@@ -18,6 +19,7 @@ def _flag(value: object) -> object:
 
 JobNumber = Annotated[int, Field(ge=1, le=MAX_ID, description="The job's number", examples=[1])]
 TaskNumber = Annotated[int, Field(ge=1, le=MAX_ID, description="The task's number within its job", examples=[1])]
+Rank = Annotated[int, Field(ge=0, lt=MAX_NODES, description="Of a task on several nodes: the member with this rank")]
 WorkerName = Annotated[Name, Field(description="The worker's name")]
 OutputPath = Annotated[
     str,

@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from weakref import WeakValueDictionary
 
 from loopline_master.change_feed import ChangeFeed
+from loopline_master.core.planning.plan import BROKEN
 from loopline_master.notify import command
 from loopline_master.notify.webhook import Webhooks
 from loopline_master.store import Store
@@ -95,7 +96,7 @@ class Notifier:
             await self._store.notifications.delivered(due, self._clock())
 
     async def _body(self, due: Due) -> str:
-        job = await self._store.jobs.view(due.job)
+        job = await (self._store.jobs.detail if due.state == BROKEN else self._store.jobs.view)(due.job)
         if job is None:
             raise LooplineError("notify", "the job is gone")
         at = datetime.fromtimestamp(due.at, UTC).isoformat()

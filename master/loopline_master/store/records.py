@@ -15,6 +15,7 @@ from sqlalchemy import Connection, Insert, ScalarSelect, Select, bindparam, dele
 
 from loopline_master.core.effects import Effects
 from loopline_master.core.entities import SEATED, Worker
+from loopline_master.core.planning.plan import BROKEN
 from loopline_master.store.audit import COMPLETED
 from loopline_master.store.database import Transact
 from loopline_master.store.rows import insert_into
@@ -192,7 +193,7 @@ class Due:
     """A notification that is to be sent now."""
 
     job: int
-    departure: int  # which end of the job: a job that is retried ends again
+    departure: int  # which end of the job, or which broken promise: there may be several
     tries: int
     at: float
     state: str  # the state in which the job ended
@@ -260,7 +261,8 @@ class Notifications:
 
 def notified(connection: Connection, job: int) -> str:
     """Return the state of the notification of a job's latest end, in words; empty if none was asked for."""
-    query = select(notifications).where(notifications.c.job == job).order_by(notifications.c.departure.desc())
+    ends = (notifications.c.job == job, notifications.c.state != BROKEN)
+    query = select(notifications).where(*ends).order_by(notifications.c.departure.desc())
     row = connection.execute(query.limit(1)).first()
     if row is None:
         return ""

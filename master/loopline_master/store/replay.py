@@ -28,11 +28,23 @@ from loopline_master.core.scheduler import Scheduler
 from loopline_master.store.checkpoint import Checkpoint, checkpoint
 from loopline_master.store.database import Result, parse_url, reading
 from loopline_master.store.rows import Values, changed, late_rows
-from loopline_master.store.tables import attempts, event_log, exemptions, grid, jobs, programs, specs, tasks, workers
+from loopline_master.store.tables import (
+    attempts,
+    event_log,
+    exemptions,
+    gangs,
+    grid,
+    jobs,
+    plans,
+    programs,
+    specs,
+    tasks,
+    workers,
+)
 from loopline_shared.errors import LooplineError
 from loopline_shared.model import AttemptState
 
-_COMPARED = (grid, jobs, specs, tasks, attempts, workers, programs, exemptions)
+_COMPARED = (grid, jobs, specs, tasks, attempts, workers, programs, gangs, plans, exemptions)
 _STREAM = {"yield_per": 1000}  # rows at a time in memory
 Key = tuple[Any, ...]
 
@@ -100,6 +112,8 @@ class _Memory:
     def apply(self, effects: Effects) -> None:
         for key in effects.forgotten:
             self._rows[programs].pop(key, None)
+        for task in effects.disbanded:
+            self._rows[gangs].pop(task, None)
         for mapper, entities in changed(effects):
             rows = mapper.values(entities)
             self._rows[mapper.table].update((_key(mapper.table, row), row) for row in rows)

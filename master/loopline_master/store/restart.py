@@ -11,8 +11,8 @@ from sqlalchemy import ColumnElement, Connection, Select, func, or_, select, tup
 from loopline_master.core.entities import OCCUPYING, Grid
 from loopline_master.core.events import JobRetried
 from loopline_master.core.state import Snapshot
-from loopline_master.store.rows import ATTEMPTS, GRID, JOBS, PROGRAMS, TASKS, WORKERS, Entity, Mapper
-from loopline_master.store.tables import attempts, jobs, tasks
+from loopline_master.store.rows import ATTEMPTS, GANGS, GRID, JOBS, PLANS, PROGRAMS, TASKS, WORKERS, Entity, Mapper
+from loopline_master.store.tables import attempts, jobs, plans, tasks
 from loopline_shared.model import AttemptState, TaskState
 
 _OPEN = (TaskState.QUEUED, TaskState.RUNNING)
@@ -23,7 +23,7 @@ _open_tasks = select(tasks.c.job, tasks.c.number).where(
     tasks.c.job.in_(select(jobs.c.id).where(_live)), tasks.c.state.in_(_OPEN)
 )
 _occupied_tasks = select(attempts.c.job, attempts.c.task).where(_occupying)
-_may_return = (attempts.c.state == AttemptState.LOST) & attempts.c.ended_at.is_(None)
+_may_count = attempts.c.state.in_((AttemptState.LOST, AttemptState.FINISHED)) & attempts.c.ended_at.is_(None)
 
 
 def snapshot(connection: Connection) -> Snapshot:
@@ -34,10 +34,12 @@ def snapshot(connection: Connection) -> Snapshot:
         grid=grids[0] if grids else Grid(),
         jobs=_all(connection, JOBS, jobs.c.id.in_(_kept_jobs)),
         tasks=_all(connection, TASKS, or_(task.in_(_open_tasks), task.in_(_occupied_tasks))),
-        attempts=_all(connection, ATTEMPTS, or_(_occupying, _may_return & of_task.in_(_open_tasks))),
+        attempts=_all(connection, ATTEMPTS, or_(_occupying, _may_count & of_task.in_(_open_tasks))),
         workers=_all(connection, WORKERS),
         started=_ranges(connection, tasks.c.job.in_(_kept_jobs), tasks.c.started),
         programs=_all(connection, PROGRAMS),
+        gangs=_all(connection, GANGS),
+        plans=_all(connection, PLANS, plans.c.started_at.is_(None), plans.c.withdrawn_at.is_(None)),
     )
 
 

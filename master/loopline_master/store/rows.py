@@ -17,6 +17,8 @@ from sqlalchemy.sql.base import Executable
 
 from loopline_master.core.effects import Effects, Submitted
 from loopline_master.core.entities import Attempt, Exemption, Grid, Job, Program, Task, Worker
+from loopline_master.core.gangs.gang import Gang
+from loopline_master.core.planning.plan import BROKEN, Plan
 from loopline_master.core.runs import ProgramKey
 from loopline_master.core.transitions import END
 from loopline_master.store import tables
@@ -163,6 +165,8 @@ TASKS = Mapper(Task, tables.tasks)
 ATTEMPTS = Mapper(Attempt, tables.attempts)
 WORKERS = Mapper(Worker, tables.workers)
 PROGRAMS = Mapper(Program, tables.programs)
+GANGS = Mapper(Gang, tables.gangs)
+PLANS = Mapper(Plan, tables.plans)
 EXEMPTIONS = Mapper(Exemption, tables.exemptions)
 _FIXED = ("worker", "slots", "replica", "dispatched_at", "expected_s")
 """Columns of an attempt that never change."""
@@ -194,7 +198,9 @@ def changed(effects: Effects) -> list[tuple[Mapper[Any], list[Any]]]:
         (TASKS, list(effects.tasks.values())),
         (ATTEMPTS, list(effects.attempts.values())),
         (WORKERS, list(effects.workers.values())),
+        (PLANS, list(effects.plans.values())),
         (PROGRAMS, list(effects.programs.values())),
+        (GANGS, list(effects.gangs.values())),
         (EXEMPTIONS, effects.exemptions),
     ]
     return [(mapper, entities) for mapper, entities in changes if entities]
@@ -202,7 +208,7 @@ def changed(effects: Effects) -> list[tuple[Mapper[Any], list[Any]]]:
 
 def is_changed(effects: Effects) -> bool:
     """True if a step changed more than the time."""
-    return any(mapper is not GRID for mapper, _ in changed(effects))
+    return bool(effects.disbanded) or any(mapper is not GRID for mapper, _ in changed(effects))
 
 
 class Written:
@@ -257,26 +263,40 @@ def _new_jobs(effects: Effects) -> list[Job]:
 
 
 def notification_rows(effects: Effects) -> list[Values]:
-    """Return a row for each end of a job that somebody is to be notified of. Delivery is not part of the step."""
-    return [
-        {
-            "job": job.id,
-            "departure": job.departure,
-            "state": job.state.value,
-            "at": job.finished_at,
-            "tries": 0,
-            "next_at": job.finished_at,
-            "done_at": None,
-            "error": "",
-        }
+    """Return a row for each end of a job, and each broken promise, of which somebody is to be told.
+
+    Delivery is not part of the step.
+    """
+    ends = [
+        _notification(job.id, job.departure, job.state.value, job.finished_at)
         for job in effects.jobs.values()
         if job.departure is not None and job.spec.notify is not None and job.state in job.spec.notify.on
     ]
+    broken = [_notification(one.job, one.number, BROKEN, one.at) for one in effects.broken if one.is_notified]
+    return ends + broken
+
+
+def _notification(job: int, number: int, state: str, at: float | None) -> Values:
+    return {
+        "job": job,
+        "departure": number,
+        "state": state,
+        "at": at,
+        "tries": 0,
+        "next_at": at,
+        "done_at": None,
+        "error": "",
+    }
 
 
 def forgotten_rows(effects: Effects) -> list[Values]:
     """Return keys of programs whose rows are deleted. Delete first, then write: a program may have come anew."""
     return [{"of_owner": owner, "of_name": name, "of_folder": folder} for owner, name, folder in effects.forgotten]
+
+
+def disbanded_rows(effects: Effects) -> list[Values]:
+    """Return keys of gangs whose rows are deleted; as above, before others are written."""
+    return [{"of_job": task.job, "of_task": task.task} for task in effects.disbanded]
 
 
 def late_rows(effects: Effects) -> list[Values]:

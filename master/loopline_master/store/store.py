@@ -29,13 +29,14 @@ from loopline_master.store.records import EtaRecords, Notifications, SampleQueri
 from loopline_master.store.rows import (
     Statement,
     Written,
+    disbanded_rows,
     forgotten_rows,
     insert_into,
     is_changed,
     late_rows,
     notification_rows,
 )
-from loopline_master.store.tables import attempts, event_log, notifications, programs
+from loopline_master.store.tables import attempts, event_log, gangs, notifications, programs
 from loopline_master.store.token_store import TokenStore
 from loopline_shared.model import AttemptState, Order
 from loopline_shared.rest.bodies import PassingReport
@@ -113,6 +114,7 @@ class Writer:
         The effects are read before the first await. A step without events and effects leaves no trace.
         """
         late, completed, forgotten = late_rows(effects), list(effects.completed), forgotten_rows(effects)
+        disbanded = disbanded_rows(effects)
         if not (batch.events or late or is_changed(effects)):
             return
         written, ended = self._written.writes(effects), notification_rows(effects)
@@ -123,6 +125,8 @@ class Writer:
         def work(connection: Connection) -> None:
             if forgotten:
                 connection.execute(_FORGET, forgotten)
+            if disbanded:
+                connection.execute(_DISBAND, disbanded)
             for statement, rows in written:
                 statement.run(connection, rows)
             if late:
@@ -161,6 +165,7 @@ _FORGET = delete(programs).where(
     programs.c.name == bindparam("of_name"),
     programs.c.folder == bindparam("of_folder"),
 )
+_DISBAND = delete(gangs).where(gangs.c.job == bindparam("of_job"), gangs.c.task == bindparam("of_task"))
 _ENDED_LATE = update(attempts).where(
     attempts.c.job == bindparam("of_job"),
     attempts.c.task == bindparam("of_task"),

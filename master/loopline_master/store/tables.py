@@ -37,6 +37,8 @@ from sqlalchemy import (
 from sqlalchemy.types import TypeEngine
 
 from loopline_master.core.entities import Attempt, Exemption, Grid, Job, Program, Task, Worker
+from loopline_master.core.gangs.gang import Gang
+from loopline_master.core.planning.plan import Plan
 from loopline_shared.rest.access import Role
 from loopline_shared.spec import JobSpec
 
@@ -187,6 +189,13 @@ def _say_for_postgres(index: Index, connection: Connection, **_: object) -> None
         index.dialect_kwargs["postgresql_where"] = text("late")
 
 
+plans = Table(
+    "plans",
+    metadata,
+    *_columns(Plan, key=["job", "task"]),
+    ForeignKeyConstraint(["job"], ["jobs.id"]),
+)
+
 workers = Table("workers", metadata, *_columns(Worker, key=["name"]))
 
 forecasts = Table(  # what was forecast of a job at certain moments of it: to be held against what came of it
@@ -227,6 +236,13 @@ Index(None, samples.c.worker, samples.c.minute)
 
 programs = Table("programs", metadata, *_columns(Program, key=["owner", "name", "folder"]))
 Index(None, programs.c.used_at)
+
+gangs = Table(
+    "gangs",
+    metadata,
+    *_columns(Gang, key=["job", "task"]),
+    ForeignKeyConstraint(["job"], ["jobs.id"]),
+)
 
 exemptions = Table(
     "exemptions",

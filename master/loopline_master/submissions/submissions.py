@@ -41,7 +41,7 @@ class Submissions:
         notify_commands: Collection[str],
     ) -> None:
         self.fresh_keys = FreshKeys()
-        self._engine = engine
+        self._store, self._engine = store, engine
         self._blobs, self._rows = blobs, rows
         self._notify_commands = notify_commands
         self._idempotency = Idempotency(store, lock, self.fresh_keys)
@@ -66,7 +66,8 @@ class Submissions:
         reply = await (self._predecessors.submit(event) if spec.after else self._engine.ask(event))
         assert isinstance(reply, Submitted)
         warnings = [*reply.warnings, *remarks, *warnings_about(spec)]
-        return Submission(id=reply.job, task_count=spec.task_count, warnings=warnings)
+        plan = await self._store.jobs.plan(reply.job) if spec.nodes > 1 else None
+        return Submission(id=reply.job, task_count=spec.task_count, warnings=warnings, plan=plan)
 
     def _check_notify(self, spec: JobSpec) -> None:
         """Raises LooplineError if the job names a notification command that this master does not have."""

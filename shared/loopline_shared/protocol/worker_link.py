@@ -42,6 +42,7 @@ from loopline_shared.model import (
     Stream,
 )
 from loopline_shared.paths import Pattern, RelativePath
+from loopline_shared.protocol.gang_messages import GangPlace, Member, Word
 from loopline_shared.scalar import Scalar
 
 MAX_ATTEMPTS = 100_000
@@ -55,6 +56,7 @@ MAX_LONG_RUNS_PER_ASSIGN = 50  # each of at most MAX_RUN_CHARACTERS, a character
 MAX_RESULTS_PER_REPORT = 500
 MAX_OUTPUT_FILES_PER_REPORT = 20_000  # each with a path of at most MAX_PATH_CHARACTERS, of at most 4 bytes
 MAX_WROTE_BYTES = 64 * 1024
+MAX_MEMBERS = 65_536  # each has a slot at least
 MAX_READS = 100  # unanswered at once, on one link
 OwnInputs = Annotated[dict[RelativePath, InputFile], Field(max_length=MAX_OWN_INPUTS)]
 FrameNumber = Annotated[int, Field(ge=0, le=MAX_ID)]
@@ -150,6 +152,7 @@ class Report:
     load: Load
     _: KW_ONLY
     waiting: AttemptRanges = ()  # for a slot, in the order in which it came
+    members: Annotated[tuple[Member, ...], Field(max_length=MAX_MEMBERS)] = ()  # of gangs, that have not begun
     kind: Literal["report"] = "report"
 
 
@@ -176,6 +179,7 @@ class Run:
     A Run that arrives with this field cannot be run, because the file is gone.
     """
     folder: SharedFolder = ""  # in which its command runs; empty: in its scratch folder
+    gang: GangPlace | None = None  # it is a member of a gang: to be prepared, and begun at the master's word
 
 
 @dataclass(slots=True)  # not frozen: freezing triples the cost of creation
@@ -192,6 +196,7 @@ class Assign:
     _: KW_ONLY
     held_s: Seconds | None = None  # from the arrival of Report ``seen`` until now; None: it was answered before
     probation: Probation | None = None  # quarantine, shown to the PC's owner; None: it is healthy
+    words: Annotated[tuple[Word, ...], Field(max_length=MAX_MEMBERS)] = ()  # to members of gangs
     kind: Literal["assign"] = "assign"
 
 
@@ -311,22 +316,37 @@ class WorkerSession:
         return message
 
     def report(
-        self, holding: Sequence[Held], results: Sequence[Result], load: Load, waiting: Iterable[AttemptId] = ()
+        self,
+        holding: Sequence[Held],
+        results: Sequence[Result],
+        load: Load,
+        waiting: Iterable[AttemptId] = (),
+        members: Sequence[Member] = (),
     ) -> tuple[int, bytes]:
         """Return the next Report's number and frame."""
         self._sent += 1
         report = Report(
-            self._sent, self._inbound.last, tuple(holding), tuple(results), load, waiting=ranges_of(waiting)
+            self._sent,
+            self._inbound.last,
+            tuple(holding),
+            tuple(results),
+            load,
+            waiting=ranges_of(waiting),
+            members=tuple(members),
         )
         return self._sent, encode(report)
 
     def report_of(
-        self, holding: Sequence[Held], results: list[bytes], load: Load, waiting: Iterable[AttemptId]
+        self,
+        holding: Sequence[Held],
+        results: list[bytes],
+        load: Load,
+        waiting: Iterable[AttemptId],
+        members: Sequence[Member] = (),
     ) -> tuple[int, bytes]:
         """The same of results that are written already (``write_result``)."""
-        self._sent += 1
-        report = Report(self._sent, self._inbound.last, tuple(holding), (), load, waiting=ranges_of(waiting))
-        return self._sent, with_results(encode(report), results)
+        seq, frame = self.report(holding, (), load, waiting, members)
+        return seq, with_results(frame, results)
 
 
 class MasterSession:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from loopline_master.core.entities import OCCUPYING
 from loopline_master.core.estimates.measure import ms_of
 from loopline_master.core.scheduler import Scheduler
-from loopline_shared.model import TaskState
+from loopline_shared.model import AttemptId, TaskState
+from loopline_shared.parallel import rank_of
 from loopline_simulator.full.machine import Machine
 from loopline_simulator.full.store import MemoryStore
 
@@ -17,7 +18,7 @@ def check_restart_changes_nothing(scheduler: Scheduler, store: MemoryStore) -> N
     """Check that the rows hold all that the scheduler knows."""
     now, again = scheduler.state, Scheduler(store.snapshot()).state
     assert now.grid == again.grid
-    for part in ("jobs", "tasks", "attempts", "workers", "programs", "fresh"):
+    for part in ("jobs", "tasks", "attempts", "workers", "programs", "gangs", "fresh"):
         assert_same(part, getattr(now, part), getattr(again, part))
     assert now.index.ready == again.index.ready
     assert now.index.blockers.keys() == again.index.blockers.keys()
@@ -34,13 +35,33 @@ def check_rows(store: MemoryStore, acknowledged: Iterable[int]) -> None:
         accepted[attempt.task_id] = accepted.get(attempt.task_id, 0) + attempt.accepted
     for task in store.tasks.values():
         assert not task.is_open, f"task {task.id} is still {task.state}"
-        results = accepted.get(task.id, 0)
-        assert results == (task.state is TaskState.SUCCEEDED), f"task {task.id} is {task.state}: {results} results"
+        results, expected = accepted.get(task.id, 0), store.jobs[task.job].nodes
+        assert results == expected * (task.state is TaskState.SUCCEEDED), f"task {task.id}, {task.state}: {results}"
+    _gangs_are_whole(store)
     _ledgers_add_up(store)
     _quorums_were_kept(store)
     live = [a.id for a in store.attempts.values() if a.state in OCCUPYING]
     assert not live, f"attempts still alive: {live}"
     assert not store.passings, f"passings: {store.passings}"
+
+
+def check_begun(members: Iterable[AttemptId], store: MemoryStore, starts_named: Collection[AttemptId]) -> None:
+    """Check that the start of each gang was committed before a member began: all were prepared then."""
+    for member in members:
+        rank = rank_of(member.number, store.jobs[member.job].nodes)
+        first = AttemptId(member.job, member.task, member.number - rank)
+        assert first in starts_named, f"{member} began before the start of its gang was committed"
+
+
+def _gangs_are_whole(store: MemoryStore) -> None:
+    """Check that the accepted members of each gang are those of one launch, on as many workers."""
+    for task in store.tasks.values():
+        nodes = store.jobs[task.job].nodes
+        if nodes > 1 and task.winner is not None:
+            ids = [AttemptId(task.job, task.number, task.winner + rank) for rank in range(nodes)]
+            members = [store.attempts[one] for one in ids]
+            assert all(member.accepted for member in members), f"{task.id} has members that were not accepted"
+            assert len({member.worker for member in members}) == nodes, f"{task.id} was on too few workers"
 
 
 def _ledgers_add_up(store: MemoryStore) -> None:
@@ -80,7 +101,7 @@ def check_replay(store: MemoryStore) -> None:
     """Check that the log alone leads to the same rows."""
     again = store.replayed()
     assert again.grid == store.grid
-    for part in ("jobs", "tasks", "attempts", "workers", "programs", "exemptions"):
+    for part in ("jobs", "tasks", "attempts", "workers", "programs", "gangs", "exemptions"):
         assert_same(part, getattr(store, part), getattr(again, part))
 
 

@@ -27,6 +27,7 @@ from loopline_master.core.events import (
     WorkerReported,
     WorkerUndrained,
 )
+from loopline_master.core.gangs.gang import GangPhase
 from loopline_master.core.invariants import check
 from loopline_master.core.scheduler import Scheduler
 from loopline_shared.errors import ProtocolError
@@ -56,6 +57,7 @@ class GridWorld:
         self.answers: dict[str, Reply] = {}  # to submissions, by idempotency key
         self.inbox: list[Event] = []
         self.is_up = False
+        self.starts_named: set[AttemptId] = set()  # of gangs: the members of rank 0, as it was committed
         self.links: dict[int, Link] = {}  # by number: those that are open at the master's end
         self._check_every, self._steps = check_every, 0
         for machine in machines:
@@ -94,6 +96,7 @@ class GridWorld:
             self._die()
             return None
         self.store.commit(Batch(self.now, events), effects)
+        self.starts_named |= {gang.member(0) for gang in effects.gangs.values() if gang.phase is GangPhase.RUNNING}
         assert not self.store.passings, f"passings: {self.store.passings}"
         if crash == "before release":
             self._die()
@@ -159,7 +162,9 @@ class GridWorld:
         frame = machine.link.down.popleft()
         for _ in range(0 if lost else 1 + twice):
             if machine.link is not None:
+                begun = len(machine.began)
                 self._check_on_disk(machine.take(frame))
+                ending.check_begun(machine.began[begun:], self.store, self.starts_named)
 
     def strays(self, name: str) -> list[Link]:
         """Return links that the worker has left, on which frames are still under way to the master."""

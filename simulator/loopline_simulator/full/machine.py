@@ -19,6 +19,7 @@ from loopline_worker.core.events import (
     Event,
     Followed,
     FreezeCompleted,
+    MemberPrepared,
     OwnerObserved,
     Reported,
     Restored,
@@ -26,6 +27,7 @@ from loopline_worker.core.events import (
     Returned,
     Stopping,
 )
+from loopline_worker.core.gang_members import members_reported
 from loopline_worker.core.instructions import Entry, Instruction
 from loopline_worker.core.owner_policy import OwnerPreferences, Policy, Signs
 
@@ -45,6 +47,7 @@ class Link:
     down: deque[bytes] = field(default_factory=deque)
 
 
+_PORT = 4000
 _OWNER = OwnerPreferences(Policy.WHEN_IDLE, on_battery=True, heed_load=False)
 
 
@@ -96,6 +99,8 @@ class Machine:
         self._room = room
         self._grace_s = grace_s
         self._prefetched: list[Run] = []  # at its supervisors
+        self._members: dict[AttemptId, Run] = {}  # of gangs, prepared: they wait for the word to start
+        self.began: list[AttemptId] = []  # members of gangs that ever began here, in this order
         self._slots: dict[AttemptId, int] = {}  # of processes
         self._frozen: set[AttemptId] = set()
         self._events: list[Event] = []
@@ -145,6 +150,7 @@ class Machine:
         self.processes.clear()
         self._slots.clear()
         self._prefetched.clear()
+        self._members.clear()
         self._frozen.clear()
         self._events.clear()
 
@@ -167,7 +173,8 @@ class Machine:
         inventory = self.core.inventory()
         held = [Held(attempt, self._age(attempt), frozen=attempt in self._frozen) for attempt in inventory.holding]
         load = Load(self.core.slots_offered, in_use=self.core.is_in_use)
-        seq, frame = self.link.worker.report(held, inventory.results, load, inventory.waiting)
+        members = members_reported(self.core.attempts)
+        seq, frame = self.link.worker.report(held, inventory.results, load, inventory.waiting, members)
         self._happens(Reported(seq, inventory.results))
         self.link.up.append(frame)
 
@@ -213,7 +220,9 @@ class Machine:
             forgotten += steps.journal.over
             for instruction in steps.todo:
                 self._obey(instruction)
-        assert sum(self._slots.values()) <= self.facts.slots, "more than fits"
+                self._obey_gang(instruction)
+        slots = sum(self._slots.values()) + sum(run.slots for run in self._members.values())
+        assert slots <= self.facts.slots, "more than fits"
         return tuple(forgotten)
 
     def _obey(self, instruction: Instruction) -> None:
@@ -235,6 +244,18 @@ class Machine:
                 self._events.append(AttemptEnded(self._leave(attempt, outcome, reason)))
             case do.Deliver():
                 raise AssertionError("the disk takes everything here, and no task leaves files")
+
+    def _obey_gang(self, instruction: Instruction) -> None:
+        """Do what a gang's member asks for that has not begun."""
+        match instruction:
+            case do.PrepareMember(run):
+                self._members[run.attempt] = run
+                self._events.append(MemberPrepared(run.attempt, _PORT))
+            case do.StartMember(run):
+                self._run(self._members.pop(run.attempt))
+                self.began.append(run.attempt)
+            case do.Kill(attempt, outcome, reason) if self._members.pop(attempt, None):
+                self._events.append(AttemptEnded(Result(attempt, outcome, reason=reason)))
 
     def _run(self, run: Run) -> None:
         assert run.attempt not in self.processes, f"{run.attempt} was started twice on {self.name}"

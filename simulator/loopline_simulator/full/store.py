@@ -8,7 +8,9 @@ from dataclasses import replace
 from loopline_master.core.effects import Effects
 from loopline_master.core.entities import UNRELEASED, Attempt, Exemption, Grid, Job, Program, Task, Worker
 from loopline_master.core.events import BATCH, Batch
+from loopline_master.core.gangs.gang import Gang
 from loopline_master.core.index.sorted_collections import IntervalSet
+from loopline_master.core.planning.plan import BrokenPromise, Plan
 from loopline_master.core.runs import ProgramKey
 from loopline_master.core.scheduler import Scheduler
 from loopline_master.core.state import Snapshot
@@ -24,6 +26,9 @@ class MemoryStore:
         self.attempts: dict[AttemptId, Attempt] = {}
         self.workers: dict[str, Worker] = {}
         self.programs: dict[ProgramKey, Program] = {}
+        self.gangs: dict[TaskId, Gang] = {}
+        self.plans: dict[TaskId, Plan] = {}
+        self.broken: list[BrokenPromise] = []
         self.exemptions: dict[tuple[int, int], Exemption] = {}
         self.log: list[bytes] = []
         self.passings: list[tuple[int, int]] = []  # found by the audit and not excused
@@ -42,6 +47,11 @@ class MemoryStore:
         self.workers |= {key: copy(worker) for key, worker in effects.workers.items()}
         for forgotten in effects.forgotten:
             self.programs.pop(forgotten, None)
+        for task in effects.disbanded:
+            self.gangs.pop(task, None)
+        self.gangs |= {key: copy(gang) for key, gang in effects.gangs.items()}
+        self.plans |= {key: copy(plan) for key, plan in effects.plans.items()}
+        self.broken += effects.broken
         self.programs |= {key: copy(program) for key, program in effects.programs.items()}
         self.exemptions |= {(e.job, e.predecessor): e for e in effects.exemptions}
         for worker, result in effects.late:
@@ -66,6 +76,8 @@ class MemoryStore:
             workers=[copy(worker) for worker in self.workers.values()],
             started={job_id: ranges.pairs() for job_id, ranges in started.items()},
             programs=[copy(program) for program in self.programs.values()],
+            gangs=[copy(gang) for gang in self.gangs.values()],
+            plans=[copy(plan) for plan in self.plans.values() if not plan.is_over],
         )
 
     def retry_material(self, job_id: int) -> tuple[Job, list[Task], list[tuple[int, int]]]:

@@ -15,6 +15,7 @@ from loopline_worker.attempts import scratch
 from loopline_worker.attempts.capture import Capture
 from loopline_worker.attempts.judge import Verdict, is_read, judge
 from loopline_worker.attempts.limits import Stopwatch, Watch, fills
+from loopline_worker.attempts.start_gate import StartGate
 from loopline_worker.files.outputs import OutputsError
 from loopline_worker.files.staging import StagingError
 from loopline_worker.files.task_files import TaskFiles
@@ -35,12 +36,20 @@ class Attempt:
     """
 
     def __init__(
-        self, run: Run, job: Job, spool: Spool, limit_bytes: int, task_files: TaskFiles | None = None
+        self,
+        run: Run,
+        job: Job,
+        spool: Spool,
+        limit_bytes: int,
+        *,
+        task_files: TaskFiles | None = None,
+        gate: StartGate | None = None,
     ) -> None:
         """Prepare an attempt; nothing runs yet.
 
         ``spool`` receives stdout and stderr if they are long, each up to ``limit_bytes``, and a long value of a
-        function. ``task_files`` has the task's inputs and outputs, if there are any.
+        function. ``task_files`` has the task's inputs and outputs, if there are any. Before the ``gate`` a gang's
+        member waits when it is prepared.
         """
         self.id = run.attempt
         self.job_name = run.job_name
@@ -55,6 +64,7 @@ class Attempt:
         self._job = job
         self._spool = spool
         self._task_files = task_files
+        self._gate = gate
         self._setting_up: asyncio.Task[None] | None = None
         self._stdout = Capture(lambda: spool.output_files(run.attempt)[0], limit_bytes, self._give_up)
         self._stderr = Capture(lambda: spool.output_files(run.attempt)[1], limit_bytes, self._give_up)
@@ -87,6 +97,8 @@ class Attempt:
         self._verdict = self._verdict or (outcome, reason)
         if self._setting_up:
             self._setting_up.cancel()
+        if self._gate:
+            self._gate.open()
         if self._task_files:
             self._task_files.give_up()
         if self._tree:
@@ -105,6 +117,12 @@ class Attempt:
         if self._tree:
             self._ran.start()
             self._tree.thaw()
+
+    def release(self, delay_s: float, environment: dict[str, str]) -> None:
+        """Let a member that is prepared start so many seconds from now, with these variables besides."""
+        self._job.environment.update(environment)
+        if self._gate:
+            self._gate.open(delay_s)
 
     async def read(self, stream: Stream, offset: int, most_bytes: int) -> bytes:
         """Return output from this byte on, as soon as there is any; empty at the end of the output."""
@@ -161,6 +179,8 @@ class Attempt:
         if self._tree is None:
             if not (self._job.makes_folder or self._verdict):
                 await self._set_up()
+            if self._gate and not self._verdict:
+                await self._gate.passed()
             if self._verdict:
                 return Ended(killed=True)
             self.begins()

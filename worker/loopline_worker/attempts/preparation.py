@@ -11,6 +11,7 @@ from pathlib import Path
 
 from loopline_shared.model import Function
 from loopline_shared.paths import TEMPORARY
+from loopline_shared.protocol.gang_messages import GangPlace
 from loopline_shared.protocol.worker_link import Run
 from loopline_worker.attempts import scratch
 from loopline_worker.attempts.limits import Quota
@@ -19,6 +20,8 @@ from loopline_worker.launch.interface import Call, Job
 _INHERITED = ("PATH", "LANG", "LANGUAGE", "LC_ALL", "LC_CTYPE", "TZ")
 _INHERITED_ON_WINDOWS = ("SYSTEMROOT", "SYSTEMDRIVE", "COMSPEC", "PATHEXT", "WINDIR", "NUMBER_OF_PROCESSORS")
 _FILE = "sha256:"
+RENDEZVOUS = "LOOPLINE_RENDEZVOUS"
+"""The variable that is known only as a gang's start is named."""
 _LIMITS_KEPT = 64
 _ROOMS_KEPT = 256
 
@@ -45,7 +48,7 @@ class Preparation:
             call=_call_of(run, own),
             room=room,
             shared_folder=run.folder,
-            makes_folder=not (run.inputs or run.own_inputs or run.outputs),
+            makes_folder=not (run.inputs or run.own_inputs or run.outputs or run.gang),
         )
 
 
@@ -64,6 +67,16 @@ class TaskEnvironment:
     LOOPLINE_PARAMETERS  the task's parameters, a JSON object
     LOOPLINE_SCRATCH     the scratch folder: where the task starts, removed when it ends
     ==================== ==========================================================================
+
+    A member of a gang has these besides:
+
+    ====================== ========================================================================
+    LOOPLINE_RANK          its rank, from 0
+    LOOPLINE_NODES         how many members there are
+    LOOPLINE_HOSTS         addresses of their computers by rank, separated by commas
+    LOOPLINE_RENDEZVOUS    host:port at the computer of rank 0, free as the gang was prepared
+    LOOPLINE_GANG_SECRET   known to the members of this launch alone
+    ====================== ========================================================================
     """
 
     def __init__(self, worker: str) -> None:
@@ -94,12 +107,22 @@ class TaskEnvironment:
             "LOOPLINE_SLOTS": str(run.slots),
             "LOOPLINE_PARAMETERS": json.dumps(run.parameters) if run.parameters and not run.function else "{}",
             scratch.VARIABLE: home,
+            **(_of_gang(run.gang) if run.gang else {}),
         }
 
 
 def _within(folder: str, command: tuple[str, ...]) -> tuple[str, ...]:
     """Return the command, to be run in a shared folder: as the task's user, who has to be let in there."""
     return ("/bin/sh", "-c", 'cd -- "$0" && exec "$@"', folder, *command)
+
+
+def _of_gang(place: GangPlace) -> dict[str, str]:
+    return {
+        "LOOPLINE_RANK": str(place.rank),
+        "LOOPLINE_NODES": str(len(place.hosts)),
+        "LOOPLINE_HOSTS": ",".join(place.hosts),
+        "LOOPLINE_GANG_SECRET": place.secret,
+    }
 
 
 def _room_of(run: Run, scratch_folder: Path) -> str:

@@ -14,8 +14,9 @@ from loopline_shared.protocol.worker_link import Run
 from loopline_worker.attempts import scratch
 from loopline_worker.attempts.attempt import Attempt
 from loopline_worker.attempts.limits import Quota
-from loopline_worker.attempts.preparation import Preparation
-from loopline_worker.core.events import AttemptEnded, Cleared, Event, Followed, Retracted, Returned
+from loopline_worker.attempts.preparation import RENDEZVOUS, Preparation
+from loopline_worker.attempts.start_gate import StartGate
+from loopline_worker.core.events import AttemptEnded, Cleared, Event, Followed, MemberPrepared, Retracted, Returned
 from loopline_worker.files.task_files import AttemptFiles
 from loopline_worker.launch.interface import Ended, Launcher, Prefetching
 from loopline_worker.state.journal import Spool
@@ -60,7 +61,7 @@ class Runner:
         self._past_cpu_s = 0.0
 
     def start(self, run: Run) -> None:
-        """Start an attempt now."""
+        """Start an attempt now; a gang's member is prepared, and starts when it is released."""
         attempt = self._attempts[run.attempt] = self._attempt(run)
         if self._closed:
             attempt.end(Outcome.GIVEN_BACK, self._closed)
@@ -72,6 +73,11 @@ class Runner:
             self._task_group.start(self._run(attempt))
         if self._looking is None:
             self._look_around()
+
+    def release(self, run: Run, delay_s: float, rendezvous: str) -> None:
+        """Let a prepared member of a gang start so many seconds from now."""
+        if run.attempt in self._attempts:
+            self._attempts[run.attempt].release(delay_s, {RENDEZVOUS: rendezvous})
 
     def room(self) -> int:
         """Return how many more attempts may be prefetched now."""
@@ -94,11 +100,15 @@ class Runner:
 
     def _attempt(self, run: Run) -> Attempt:
         job = self._preparation.job_of(run)
-        has_files = not job.makes_folder
+        has_files = bool(run.inputs or run.own_inputs or run.outputs)
         task_files = (
             self._attempt_files.files_of(run, Path(job.folder)) if self._attempt_files and has_files else None
         )
-        return Attempt(run, job, self._spool, self._output_limit_bytes, task_files)
+        gate = StartGate(partial(self._stands_ready, run.attempt)) if run.gang else None
+        return Attempt(run, job, self._spool, self._output_limit_bytes, task_files=task_files, gate=gate)
+
+    def _stands_ready(self, attempt: AttemptId, port: int) -> None:
+        self._post(MemberPrepared(attempt, port))
 
     def cancel(self, attempt: AttemptId, outcome: Outcome = Outcome.CANCELLED, reason: str = "") -> None:
         """Kill an attempt, unless it has ended by itself."""

@@ -13,7 +13,7 @@ from itertools import accumulate, islice, takewhile
 
 from loopline_shared.model import AttemptId, Outcome, Result
 from loopline_shared.protocol.worker_link import MAX_OUTPUT_FILES_PER_REPORT, MAX_RESULTS_PER_REPORT, Run
-from loopline_worker.core.instructions import Instructions, Kill, Log, Prefetch, Retract, Start
+from loopline_worker.core.instructions import Instructions, Kill, Log, Prefetch, PrepareMember, Retract, Start
 from loopline_worker.core.transitions import TRANSITIONS, State
 
 
@@ -30,6 +30,9 @@ class AttemptRecord:
     verdict: tuple[Outcome, str] | None = None  # what it is to end as, where it was told to
     result: Result | None = None
     report: int = 0  # number of the Report that its result left with
+    port: int = 0  # of a gang's member: free as it was prepared
+    ready_at: float = 0.0  # ... when that was
+    is_halted: bool = False  # ... frozen by the master's word, whatever the owner allows
 
 
 class WaitingQueue(OrderedDict[AttemptId, AttemptRecord]):
@@ -58,13 +61,19 @@ class WaitingQueue(OrderedDict[AttemptId, AttemptRecord]):
         return [attempt for attempt in self.values() if width_of(attempt) > slots]
 
 
+_NOT_BEGUN = (State.WAITING, State.PREPARING, State.PREPARED, State.ENDING)
+"""States in which a gang's member has not begun, or was told to end before it did."""
+
+
 class Attempts:
     """Records by state. Every change of a state goes through ``move``, which holds it against the table."""
 
     def __init__(self) -> None:
         self.waiting = WaitingQueue()
         self.prefetched, self.running, self.frozen, self.ending = _Some(), _Some(), _Some(), _Some()
+        self.preparing, self.prepared = _Some(), _Some()
         self.delivering, self.unsent, self.sent = _Some(), _Some(), _Some()
+        self.members: dict[AttemptId, AttemptRecord] = {}  # of gangs, as long as they have not begun
         self.taken = 0  # slots that are taken up
         self.with_slots = 0  # attempts that take up any
         self.doubted: set[AttemptId] = set()  # have not begun, and the master may have given them elsewhere
@@ -73,6 +82,8 @@ class Attempts:
         self._by_state: dict[State, dict[AttemptId, AttemptRecord]] = {
             State.WAITING: self.waiting,
             State.PREFETCHED: self.prefetched,
+            State.PREPARING: self.preparing,
+            State.PREPARED: self.prepared,
             State.RUNNING: self.running,
             State.FROZEN: self.frozen,
             State.ENDING: self.ending,
@@ -94,6 +105,8 @@ class Attempts:
     def add(self, attempt: AttemptRecord) -> None:
         """Enter an attempt that was unknown."""
         self._all[attempt.id] = self._by_state[attempt.state][attempt.id] = attempt
+        if attempt.run is not None and attempt.run.gang is not None:
+            self.members[attempt.id] = attempt
 
     def move(self, attempt: AttemptRecord, state: State) -> None:
         """Change its state. Raises AssertionError if the table forbids it."""
@@ -104,6 +117,8 @@ class Attempts:
         self._by_state[state][attempt.id] = attempt
         if self.doubted and state is not State.WAITING and state is not State.PREFETCHED:
             self.doubted.discard(attempt.id)
+        if self.members and state not in _NOT_BEGUN:
+            self.members.pop(attempt.id, None)
 
     def end(self, attempt: AttemptRecord, outcome: Outcome, reason: str = "") -> Kill:
         """Have what has begun, or may have, end so. Return the instruction for it."""
@@ -165,7 +180,7 @@ class Attempts:
         run = attempt.run
         if run is None or run.slots != 1 or attempt.id in self.doubted:
             return False
-        return not (run.function or run.inputs or run.own_inputs or run.outputs or run.row_file)
+        return not (run.gang or run.function or run.inputs or run.own_inputs or run.outputs or run.row_file)
 
 
 class _Some(dict[AttemptId, AttemptRecord]):
@@ -192,6 +207,11 @@ class Admission:
         if self._attempts.prefetched and not (self._is_retracting or self.has_retracted):
             self._is_retracting = True
             steps.todo.append(Retract())
+
+    @property
+    def is_retracting(self) -> bool:
+        """True until the outcome of a retract is known: nothing begins before."""
+        return self._is_retracting
 
     def retracted(self) -> None:
         """Note the outcome of a retract."""
@@ -223,6 +243,10 @@ class Admission:
         for attempt in list(attempts.fitting(free)):
             assert attempt.run
             attempts.occupy(attempt)
+            if attempt.run.gang is not None:
+                attempts.move(attempt, State.PREPARING)
+                steps.todo.append(PrepareMember(attempt.run))
+                continue
             attempts.move(attempt, State.RUNNING)
             steps.journal.began.append(attempt.id)
             steps.todo.append(Start(attempt.run))
@@ -253,7 +277,7 @@ class AttemptInventory:
 
     holding: list[AttemptId]  # have begun, and their results do not go with this Report
     results: list[Result]  # the oldest first
-    waiting: list[AttemptId]  # have not begun, in the order in which they came
+    waiting: list[AttemptId]  # have not begun, in the order in which they came; but members of gangs
 
 
 def inventory_of(attempts: Attempts) -> AttemptInventory:
@@ -266,7 +290,11 @@ def inventory_of(attempts: Attempts) -> AttemptInventory:
     fits = _fits(results)
     later = (result.attempt for result in results[fits:])
     holding = [*attempts.running, *attempts.frozen, *attempts.ending, *attempts.delivering, *later]
-    return AttemptInventory(holding, results[:fits], [*attempts.prefetched, *attempts.waiting])
+    waiting = [*attempts.prefetched, *attempts.waiting]
+    if attempts.members:
+        holding = [attempt for attempt in holding if attempt not in attempts.members]
+        waiting = [attempt for attempt in waiting if attempt not in attempts.members]
+    return AttemptInventory(holding, results[:fits], waiting)
 
 
 def _fits(results: Iterable[Result]) -> int:

@@ -66,6 +66,14 @@ class Retracted:
     """The instruction to retract was carried out: what is still prefetched has begun, as will be told."""
 
 
+@dataclass(frozen=True, slots=True)
+class MemberPrepared:
+    """A gang's member is ready to start. ``port``: one that is free here, kept for it until then."""
+
+    attempt: AttemptId
+    port: int
+
+
 @dataclass(slots=True)
 class AttemptEnded:
     """Nothing of an attempt runs any more, and this is its result."""
@@ -129,6 +137,7 @@ class Stopping:
 
 
 Event = (
-    Restored | Connected | LinkSilent | Assigned | Reported | Followed | Returned | Retracted | AttemptEnded | Cleared
+    Restored | Connected | LinkSilent | Assigned | Reported | Followed | Returned | Retracted | MemberPrepared
+    | AttemptEnded | Cleared
     | WriteFailed | Delivered | OwnerObserved | FreezeCompleted | DiskObserved | Stopping
 )  # fmt: skip

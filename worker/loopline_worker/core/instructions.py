@@ -32,6 +32,22 @@ class Prefetch:
 
 
 @dataclass(frozen=True, slots=True)
+class PrepareMember:
+    """Prepare a gang's member, and start nothing of it; post MemberPrepared when it is ready."""
+
+    run: Run
+
+
+@dataclass(frozen=True, slots=True)
+class StartMember:
+    """Start a member that is prepared, so many seconds from now."""
+
+    run: Run
+    delay_s: float
+    rendezvous: str
+
+
+@dataclass(frozen=True, slots=True)
 class Retract:
     """Take back whatever is prefetched and has not begun; post Returned for it, and then Retracted."""
 
@@ -91,7 +107,10 @@ class Log:
     is_warning: bool = False
 
 
-Instruction = Start | Prefetch | Retract | Freeze | Thaw | Kill | Deliver | LogStart | RecordPreemption | Log
+Instruction = (
+    Start | Prefetch | PrepareMember | StartMember | Retract | Freeze | Thaw | Kill | Deliver | LogStart
+    | RecordPreemption | Log
+)  # fmt: skip
 
 
 @dataclass(slots=True)

@@ -26,6 +26,9 @@ prefetched when all was Retracted has begun, as will be told.
 given elsewhere what has not begun. None of it begins until an Assign answers a Report of this session: the master has
 then seen what waits here, and would have cancelled it.
 
+*Gangs* (gang_members.py). A gang's member is PREPARING in its slots, then PREPARED, and begins at the master's word.
+It never waits for slots: a member that cannot have them at once is given back.
+
 *The owner rule* (owner.py). Each reading of the idle detector leads to a decision: so many slots' worth of tasks
 may run. The oldest attempts keep running, the others are frozen, and given back after the grace time. While anything
 stands frozen, memory is short, no slot is allowed, or this computer has an obstacle, nothing begins, and what waits
@@ -48,6 +51,7 @@ from loopline_worker.core.attempts import (
     inventory_of,
     names_files,
 )
+from loopline_worker.core.gang_members import GangMembers
 from loopline_worker.core.instructions import Deliver, Freeze, Instructions, Log, LogStart, Urgency
 from loopline_worker.core.owner import Owner
 from loopline_worker.core.owner_policy import Decision, OwnerPreferences, Policy
@@ -65,6 +69,7 @@ class Machine:
         self.attempts = Attempts()
         self._owner = Owner(self.attempts, preferences, grace_s, slots)
         self._admission = Admission(self.attempts)
+        self._gang_members = GangMembers(self.attempts)
         self._obstacle = ""  # why no slots are offered, whatever the owner allows
         self._trouble = ""  # what this computer could not do, until it can again
         self._is_stopping = False
@@ -81,6 +86,7 @@ class Machine:
             on.Followed: self._followed,
             on.Returned: self._returned,
             on.Retracted: self._retracted,
+            on.MemberPrepared: self._prepared,
             on.AttemptEnded: self._ended,
             on.Cleared: self._cleared,
             on.WriteFailed: self._write_failed,
@@ -102,6 +108,8 @@ class Machine:
         if self.is_busy:
             self._admission.serve(self.decision.slots, self.pause_reason, self.decision.why, room, steps)
             steps.is_busy = self.is_busy
+        if self.attempts.members and not self._admission.is_retracting:
+            self._gang_members.stand_down(self.decision.slots, self.pause_reason, now, steps)
         self._admission.has_retracted = False
         if self.attempts.unsent:
             steps.report = Urgency.NOW
@@ -202,6 +210,9 @@ class Machine:
             for run in assign.run:
                 if run.attempt not in unwanted:
                     self._queue(run)
+        if self._gang_members.hear(assign.words, now, self._steps):
+            self._must_review = True
+        self._owes_report |= bool(assign.words)
         if assign.seen > 0:
             self.attempts.doubted.clear()
 
@@ -275,6 +286,9 @@ class Machine:
 
     def _retracted(self, event: on.Retracted, now: float) -> None:
         self._admission.retracted()
+
+    def _prepared(self, event: on.MemberPrepared, now: float) -> None:
+        self._is_news(self._gang_members.prepared(event.attempt, event.port, now))
 
     def _ended(self, event: on.AttemptEnded, now: float) -> None:
         result = event.result

@@ -50,7 +50,7 @@ class PreemptionOrder:
         for attempt, runs in zip(oldest_first, fits, strict=True):
             is_frozen = attempt.state is State.FROZEN
             if runs:
-                if is_frozen:
+                if is_frozen and not attempt.is_halted:
                     thaw.append(attempt)
             elif now - (attempt.frozen_at if is_frozen else now) >= grace_s:
                 give_back.append(attempt)

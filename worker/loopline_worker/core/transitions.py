@@ -11,6 +11,8 @@ class State(StrEnum):
 
     WAITING = "waiting"  # for a slot: nothing of it runs
     PREFETCHED = "prefetched"  # handed to a supervisor, which begins it when its current task ends
+    PREPARING = "preparing"  # a gang's member: it has its slots, and its files are on the way
+    PREPARED = "prepared"  # a gang's member: ready, it waits for the master's word to start
     RUNNING = "running"
     FROZEN = "frozen"  # its processes are stopped for the owner's sake
     ENDING = "ending"  # told to end, or its processes are gone; its result is not here yet
@@ -21,10 +23,14 @@ class State(StrEnum):
 
 _RESULT = {State.DELIVERING, State.UNSENT}
 TRANSITIONS: Mapping[State, frozenset[State]] = {
-    State.WAITING: frozenset({State.PREFETCHED, State.RUNNING, State.UNSENT}),  # unsent: dropped before it began
+    State.WAITING: frozenset(  # unsent: dropped before it began
+        {State.PREFETCHED, State.PREPARING, State.RUNNING, State.UNSENT}
+    ),
     State.PREFETCHED: frozenset(  # waiting: retracted; a result: its supervisor was lost before it said a word
         {State.WAITING, State.RUNNING, State.FROZEN, State.ENDING, *_RESULT}
     ),
+    State.PREPARING: frozenset({State.PREPARED, State.ENDING, *_RESULT}),
+    State.PREPARED: frozenset({State.RUNNING, State.ENDING, *_RESULT}),
     State.RUNNING: frozenset({State.FROZEN, State.ENDING, *_RESULT}),
     State.FROZEN: frozenset({State.RUNNING, State.ENDING, *_RESULT}),
     State.ENDING: frozenset(_RESULT),

@@ -116,8 +116,10 @@ class TaskOptions:
 
     Parameters
     ----------
+    nodes
+        Workers that each task runs on at once, all or none: a gang (docs/parallel-jobs.md).
     timeout
-        Time limit of one attempt: 90s, 10m, 2h.
+        Time limit of one attempt, after which it is ended: 90s, 10m, 2h. Also `--time-limit`.
     max_attempts
         Number of times a failing task is run.
     max_replicas
@@ -130,7 +132,8 @@ class TaskOptions:
         An environment variable of the tasks, NAME=VALUE; may be given several times.
     """
 
-    timeout: DurationOption = None
+    nodes: int | None = None
+    timeout: Annotated[DurationOption, Parameter(alias="--time-limit")] = None
     max_attempts: int | None = None
     max_replicas: int | Literal["unlimited"] | None = None
     quorum: int | None = None
@@ -143,6 +146,7 @@ class TaskOptions:
             "environment": dict(values.pair(text) for text in self.env),
             "max_attempts": self.max_attempts,
             "max_replicas": self.max_replicas,
+            "nodes": self.nodes,
             "quorum": self.quorum,
             "replica_budget_s": self.replica_budget,
             "timeout_s": self.timeout,
@@ -163,7 +167,7 @@ class PlaceOptions:
     label
         A label that a worker must have; may be given several times.
     slots
-        Slots that a task takes.
+        Slots that a task takes, on each of its nodes.
     cwd
         Run the tasks in this very folder, on workers whose operators share it, instead of in empty ones.
     """

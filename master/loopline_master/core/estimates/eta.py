@@ -125,7 +125,7 @@ def preview(state: State, spec: JobSpec) -> Forecast | None:
     found: dict[int, Forecast | Unknown] = {}
     slots = _Slots(state)
     courses = _courses(state, found, slots)
-    key = requirement_class_of(spec.requires)
+    key = requirement_class_of(spec.requires, spec.nodes)
     if not slots.of(key)[0]:
         return None
     courses.append(own := _course(state.grid, job, key, slots.of(key)[1], spec.task_count, []))

@@ -7,7 +7,9 @@ from types import MappingProxyType
 
 from loopline_master.core import trust
 from loopline_master.core.entities import LIVE, Job, Task
+from loopline_master.core.explain import explain_gang
 from loopline_master.core.index.requirements import meets, needs, requirement_class_of
+from loopline_master.core.planning.explain_plan import explain_plan
 from loopline_master.core.scheduler import Scheduler
 from loopline_master.core.state import State
 from loopline_shared.model import AttemptState, JobState, SizeSource, TaskId, TaskState
@@ -76,7 +78,10 @@ def _reasons(state: State, job: Job) -> list[Reason]:
         workers = {a.worker for a in state.attempts.values() if a.job == job.id and a.state in LIVE}
         detail = f"{_tasks(job.running)} of {job.task_count} running on {counted(len(workers), 'worker')}"
         reasons.append(Reason(code="running", count=job.running, detail=detail))
-    if unstarted and blocked is None:
+    plan = state.plans.get(job.id)
+    if plan is not None:
+        reasons.append(explain_plan(plan, state.now))
+    if unstarted and blocked is None and (plan is None or plan.start is None):
         reasons.append(_for_slot(state, job, unstarted))
     if asked:
         reasons.append(_asked(state, job, asked))
@@ -106,10 +111,12 @@ def _blocked(state: State, job: Job) -> Reason | None:
         detail = f"no other worker is connected that its quorum of {job.quorum} needs"
         detail += ", so it holds no other job meanwhile" if job.stalled else ""
         return Reason(code="no_worker", count=unstarted, detail=detail)
-    key = requirement_class_of(job.spec.requires)
+    key = requirement_class_of(job.spec.requires, job.nodes)
     able = sum(meets(worker.facts, key) for worker in state.workers.values())
     detail = f"no connected worker can run it (it needs {', '.join(needs(job.spec.requires))}); "
     detail += f"{able} of {counted(len(state.workers), 'known worker')} could"
+    if job.nodes > 1:
+        detail += f", and it needs {job.nodes} at once{explain_gang.refusals(state, job)}"
     detail += ", so it holds no other job meanwhile" if job.stalled else ""
     return Reason(code="no_worker", count=unstarted, detail=detail)
 
@@ -163,6 +170,8 @@ def _voted(job: Job, task: Task) -> str:
 
 
 def _for_slot(state: State, job: Job, count: int) -> Reason:
+    if job.nodes > 1:
+        return explain_gang.why_it_waits(state, job, count)
     requirements = state.index.requirements
     able = [state.workers[name] for name in sorted(requirements.able[requirements.key_of(job)])]
     used = sum(state.index.attempts.used.get(worker.name, 0) for worker in able)
@@ -189,6 +198,8 @@ _NOTES = {
 
 
 def _alive(state: State, task_id: TaskId, job: Job, task: Task) -> Reason:
+    if gang := state.gangs.get(task_id):
+        return explain_gang.what_it_does(state, gang)
     attempts = [a for a in state.index.attempts.of_task.get(task_id, {}).values() if a.state in LIVE]
     notes = [(a.worker, _NOTES.get(a.state, "")) for a in attempts]
     places = " and ".join(sorted(worker + note for worker, note in notes))

@@ -216,6 +216,8 @@ def _stands(task: Task, job: Job, attempts: Attempts) -> int:
             return _IN_MEMORY if task.id in attempts.of_task else 0
         if not (task.started and task.votes):
             return _IN_MEMORY | _TO_RETRY if task.started else _IN_MEMORY
+    if job.nodes > 1:
+        return _IN_MEMORY
     alive, limit = attempts.alive.get(task.id, 0), job.max_replicas
     if limit is not None and alive >= limit:
         return _IN_MEMORY

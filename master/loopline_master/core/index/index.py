@@ -15,7 +15,9 @@ from sortedcontainers import SortedDict, SortedSet
 
 from loopline_master.core.entities import Attempt, Job, Task, Worker
 from loopline_master.core.estimates import measure
+from loopline_master.core.gangs.gang import Gang
 from loopline_master.core.index.attempts import Attempts, ReadySet, Slots
+from loopline_master.core.index.gang_index import GangIndex
 from loopline_master.core.index.job_order import Dependents, HoldIndex, VirtualTime
 from loopline_master.core.index.requirements import RequirementClass, RequirementIndex
 from loopline_master.core.index.sorted_collections import IntervalSet, Ranking
@@ -55,6 +57,8 @@ class Index:
     probations: Ranking[str, tuple[float, str]] = field(default_factory=Ranking)  # (until, worker)
     programs: Ranking[ProgramKey, tuple[float, ProgramKey]] = field(default_factory=Ranking)  # longest unused first
     requirements: RequirementIndex = field(default_factory=RequirementIndex)
+    parallel: SortedSet[int] = field(default_factory=SortedSet)  # arrivals of jobs with a gang to begin, held or not
+    gangs: GangIndex = field(default_factory=GangIndex)
     dependents: Dependents = field(default_factory=Dependents)  # outside the grid, for other jobs to succeed
 
     def __post_init__(self) -> None:
@@ -73,6 +77,7 @@ class Index:
         tasks: Iterable[Task],
         attempts: Iterable[Attempt],
         fresh: Mapping[int, IntervalSet],
+        gangs: Iterable[Gang] = (),
     ) -> Index:
         """Return the index of these entities, built afresh."""
         index = cls()
@@ -82,6 +87,8 @@ class Index:
             index.requirements.place_worker(worker)
         for attempt in attempts:
             index.attempts.place(attempt)
+        for gang in gangs:
+            index.gangs.place(gang.id, gang)
         for worker in by_name.values():
             index.place_worker(worker)
             index.slots.place(worker)
@@ -214,6 +221,9 @@ class Index:
         ready_set, key = self.ready_sets[job.id], self.requirements.key_of(job)
         may_run = job.is_live and not job.paused
         startable = bool(ready_set.to_retry or self.needs_replica(job) or (fresh and not self.is_held(job)))
+        if job.nodes > 1:  # a policy proposes one worker for a task: gangs are none of its affair
+            _toggle(self.parallel, job.arrival, may_run and bool(ready_set.to_retry or fresh))
+            return
         replicable = len(self.to_replicate(job)) > 0
         toggle_under(self.ready, key, job.arrival, may_run and startable, IntervalSet)
         self.by_shortest_task.place(job.id, (job.sweep.least, job.id) if may_run and startable else None)

@@ -15,20 +15,23 @@ from loopline_master.core.entities import Job, Worker
 from loopline_shared.model import Facts
 from loopline_shared.spec import Requirements
 
-RequirementClass = tuple[str | None, int, frozenset[str], int, bool, str | None, str]
+RequirementClass = tuple[str | None, int, frozenset[str], int, bool, str | None, str, bool]
 
 
-def requirement_class_of(requires: Requirements) -> RequirementClass:
-    """Return the requirement class; it is equal for requirements that the same workers meet."""
-    labels = frozenset(requires.labels)
+def requirement_class_of(requires: Requirements, nodes: int = 1) -> RequirementClass:
+    """Return the requirement class; it is equal for requirements that the same workers meet.
+
+    Jobs on several ``nodes`` have classes of their own: workers of earlier releases know no gangs.
+    """
     return (
         requires.os,
         requires.memory_bytes,
-        labels,
+        frozenset(requires.labels),
         requires.slots,
         requires.network,
         requires.python,
         requires.folder,
+        nodes > 1,
     )
 
 
@@ -42,7 +45,7 @@ def meets(facts: Facts, key: RequirementClass, most_bytes: int | None = None) ->
 
     ``most_bytes`` is taken for its memory if it is given.
     """
-    os, memory_bytes, labels, slots, network, python, folder = key
+    os, memory_bytes, labels, slots, network, python, folder, is_parallel = key
     return (
         (os is None or facts.os == os)
         and (facts.memory_bytes if most_bytes is None else most_bytes) >= memory_bytes
@@ -51,6 +54,7 @@ def meets(facts: Facts, key: RequirementClass, most_bytes: int | None = None) ->
         and (facts.network or not network)
         and (python is None or facts.functions == python)
         and (not folder or any(folder == one or folder.startswith(f"{one}/") for one in facts.folders))
+        and (facts.gangs or not is_parallel)
     )
 
 
@@ -84,10 +88,10 @@ class RequirementIndex:
 
     def key_of(self, job: Job) -> RequirementClass:
         """Return the job's requirement class, computed once for as long as the job is in the grid."""
-        return self.keys.get(job.id) or requirement_class_of(job.spec.requires)
+        return self.keys.get(job.id) or requirement_class_of(job.spec.requires, job.nodes)
 
     def add_job(self, job: Job) -> None:
-        key = self.keys[job.id] = requirement_class_of(job.spec.requires)
+        key = self.keys[job.id] = requirement_class_of(job.spec.requires, job.nodes)
         if key not in self.jobs:
             self.jobs[key] = set()
             self.widest = max(self.widest, slots_of(key))
@@ -138,7 +142,7 @@ class RequirementIndex:
             _toggle(able, worker.name, meets_it)
             _toggle(self.trusted[key], worker.name, meets_it and self.reliable.get(worker.name, 0) >= slots_of(key))
             self.workers[key] = self._serving(key)
-            if len(able) != before and (key in self.quorums or not (able and before)):
+            if len(able) != before and (key in self.quorums or key[-1] or not (able and before)):
                 changed.append(key)
         return changed
 
@@ -149,8 +153,12 @@ class RequirementIndex:
         return self.facts.get(worker.name) is facts and self.reliable.get(worker.name, 0) == offered
 
     def is_starved(self, job: Job) -> bool:
-        """True if no available worker could run the job, or too few for its quorum."""
-        return len(self.able[self.keys[job.id]]) < (job.quorum or 1)
+        """True if no available worker could run the job, or too few for its quorum or its gangs."""
+        return len(self.able[self.keys[job.id]]) < (job.quorum or job.nodes)
+
+    def serving(self, job: Job) -> set[str]:
+        """Return the workers that serve the job's requirement class."""
+        return self.workers[self.keys[job.id]]
 
     def fits(self, job: Job, worker: Worker) -> bool:
         """True if this worker serves the job's requirement class."""

@@ -9,9 +9,10 @@ from typing import Any, Generic, TypeVar
 from sortedcontainers import SortedList
 
 from loopline_master.core.runs import ProgramKey
+from loopline_shared.model import TaskId
 
 Rank = TypeVar("Rank", bound=tuple[Any, ...])
-Subject = TypeVar("Subject", int, str, ProgramKey)
+Subject = TypeVar("Subject", int, str, ProgramKey, TaskId)
 
 
 class IntervalSet:

@@ -44,13 +44,16 @@ class TaskOutput:
         self.links, self.changes, self.streams = links, changes, streams
 
     async def answer(
-        self, request: web.Request, task: TaskId, stream: Stream, *, is_followed: bool
+        self, request: web.Request, task: TaskId, stream: Stream, *, is_followed: bool, rank: int = 0
     ) -> web.StreamResponse:
-        """Answer with the output as it was written; the declared UTF-8 is a guess."""
-        return await (self._follow(request, task, stream) if is_followed else self._stored(task, stream))
+        """Answer with the output as it was written, of a gang by the member of this rank.
 
-    async def _stored(self, task: TaskId, stream: Stream) -> web.StreamResponse:
-        written = await self.store.attempts.output(task, stream)
+        The declared UTF-8 is a guess.
+        """
+        return await (self._follow(request, task, stream, rank) if is_followed else self._stored(task, stream, rank))
+
+    async def _stored(self, task: TaskId, stream: Stream, rank: int) -> web.StreamResponse:
+        written = await self.store.attempts.output(task, stream, rank)
         if written is None:
             hint = "there is output once an attempt has ended; `loopline explain` shows how far it is"
             raise LooplineError("no_output", f"there is no output of task {task}", hint, status=404)
@@ -60,7 +63,7 @@ class TaskOutput:
             return web.Response(body=output.data, headers=headers)
         return web.FileResponse(await self.files.path(task.job, output.sha256), headers=headers)
 
-    async def _follow(self, request: web.Request, task: TaskId, stream: Stream) -> web.StreamResponse:
+    async def _follow(self, request: web.Request, task: TaskId, stream: Stream, rank: int) -> web.StreamResponse:
         """Send until the task has ended, or the reader disconnects."""
         found(await self.store.tasks.detail(task), f"task {task}")
         with self.streams.seat():
@@ -68,7 +71,7 @@ class TaskOutput:
             response = web.StreamResponse(headers=headers)
             await response.prepare(request)
             with suppress(ConnectionError):
-                async with aclosing(_Follower(self, task, stream).pieces()) as pieces:
+                async with aclosing(_Follower(self, task, stream, rank).pieces()) as pieces:
                     async for piece in pieces:
                         await response.write(piece)
                         if request.transport is None or request.transport.is_closing():
@@ -79,8 +82,8 @@ class TaskOutput:
 class _Follower:
     """Reads the output of one task for one reader."""
 
-    def __init__(self, output: TaskOutput, task: TaskId, stream: Stream) -> None:
-        self._output, self._task, self._stream = output, task, stream
+    def __init__(self, output: TaskOutput, task: TaskId, stream: Stream, rank: int) -> None:
+        self._output, self._task, self._stream, self._rank = output, task, stream, rank
         self._shown = 0  # number of the attempt that is shown
         self._offset = 0  # bytes of it that were shown
 
@@ -106,7 +109,8 @@ class _Follower:
 
     def _attempt_of(self, detail: TaskDetail) -> AttemptView | None:
         """Return the attempt shown so far if it is running, else the first running one."""
-        running = [attempt for attempt in detail.attempts if attempt.state is AttemptState.RUNNING]
+        running = [one for one in detail.attempts if one.state is AttemptState.RUNNING]
+        running = [one for one in running if one.rank in (None, self._rank)]
         shown = [attempt for attempt in running if attempt.id.number == self._shown]
         return next(iter(shown or running), None)
 
@@ -125,7 +129,7 @@ class _Follower:
 
     async def _rest(self) -> AsyncGenerator[bytes, None]:
         """Generate, from disk, the rest of the output of the task's decisive attempt."""
-        kept = await self._output.store.attempts.output(self._task, self._stream)
+        kept = await self._output.store.attempts.output(self._task, self._stream, self._rank)
         if kept is None:
             return
         number, output = kept

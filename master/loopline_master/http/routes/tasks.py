@@ -18,6 +18,7 @@ from loopline_master.http.parameters import (
     JobNumber,
     Limit,
     Moment,
+    Rank,
     TaskNumber,
     WithParameters,
 )
@@ -59,18 +60,28 @@ async def get_task(store: Store, row_files: RowFiles, job: JobNumber, task: Task
 
 @routes("GET /jobs/{job}/tasks/{task}/stdout", READERS, declines=(410, 503), **PRINTED)
 async def get_stdout(
-    output: TaskOutput, request: web.Request, job: JobNumber, task: TaskNumber, follow: FollowTask = False
+    output: TaskOutput,
+    request: web.Request,
+    job: JobNumber,
+    task: TaskNumber,
+    follow: FollowTask = False,
+    rank: Rank = 0,
 ) -> web.StreamResponse:
     """Return a task's stdout: that of its accepted attempt, else of the one that ended last."""
-    return await output.answer(request, TaskId(job, task), "stdout", is_followed=follow)
+    return await output.answer(request, TaskId(job, task), "stdout", is_followed=follow, rank=rank)
 
 
 @routes("GET /jobs/{job}/tasks/{task}/stderr", READERS, declines=(410, 503), **PRINTED)
 async def get_stderr(
-    output: TaskOutput, request: web.Request, job: JobNumber, task: TaskNumber, follow: FollowTask = False
+    output: TaskOutput,
+    request: web.Request,
+    job: JobNumber,
+    task: TaskNumber,
+    follow: FollowTask = False,
+    rank: Rank = 0,
 ) -> web.StreamResponse:
     """Return a task's stderr: that of its accepted attempt, else of the one that ended last."""
-    return await output.answer(request, TaskId(job, task), "stderr", is_followed=follow)
+    return await output.answer(request, TaskId(job, task), "stderr", is_followed=follow, rank=rank)
 
 
 @routes("GET /jobs/{job}/tasks/{task}/explain", READERS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from sqlalchemy import Connection, Row, Select, or_, select, tuple_
@@ -9,13 +10,17 @@ from sqlalchemy import Connection, Row, Select, or_, select, tuple_
 from loopline_master.core.entities import UNSEATED
 from loopline_master.store.database import Transact
 from loopline_master.store.queries.paging import after, moment, page_of
-from loopline_master.store.tables import attempts
+from loopline_master.store.tables import attempts, jobs
 from loopline_shared.model import AttemptId, Output, Stream, TaskId
+from loopline_shared.parallel import rank_of
 from loopline_shared.rest.bodies import AttemptView, Page
 
 MAX_OF_TASK = 1000
 """The number of latest attempts in a task's detail."""
 
+_BY_END = (attempts.c.accepted.desc(), attempts.c.ended_at.desc(), attempts.c.number.desc())
+_BY_LAUNCH = (attempts.c.accepted.desc(), attempts.c.number.desc())
+_ATTEMPTS = select(attempts, jobs.c.nodes).join_from(attempts, jobs, jobs.c.id == attempts.c.job)
 _key = tuple_(attempts.c.job, attempts.c.task, attempts.c.number)
 
 
@@ -28,7 +33,7 @@ class AttemptQueries:
     async def of_job(self, job: int, *, cursor: str | None = None, limit: int = 1000) -> Page[AttemptView]:
         """Return a page of a job's attempts, by id."""
         last = after(cursor, AttemptId.parse, AttemptId(job, 0, 0))
-        query = select(attempts).where(attempts.c.job == job, _key > tuple_(*last))
+        query = _ATTEMPTS.where(attempts.c.job == job, _key > tuple_(*last))
         views = await self._views(query.order_by(*_key.clauses).limit(limit + 1))
         return page_of(views, limit, lambda attempt: attempt.id)
 
@@ -37,7 +42,7 @@ class AttemptQueries:
     ) -> Page[AttemptView]:
         """Return a page of the attempts that were on their worker between two moments, by dispatch."""
         last = after(cursor, _dispatch, (0.0, 0, 0, 0))
-        query = select(attempts).where(
+        query = _ATTEMPTS.where(
             attempts.c.dispatched_at < until,
             or_(attempts.c.ended_at.is_(None), attempts.c.ended_at >= since),
             tuple_(attempts.c.dispatched_at, *_key.clauses) > tuple_(*last),
@@ -45,20 +50,23 @@ class AttemptQueries:
         views = await self._views(query.order_by(attempts.c.dispatched_at, *_key.clauses).limit(limit + 1))
         return page_of(views, limit, lambda attempt: f"{attempt.dispatched_at!r}@{attempt.id}")
 
-    async def output(self, task: TaskId, stream: Stream) -> tuple[int, Output] | None:
+    async def output(self, task: TaskId, stream: Stream, rank: int = 0) -> tuple[int, Output] | None:
         """Return the output of a task's decisive attempt, with that attempt's number; None if none has ended.
 
-        The decisive attempt is the accepted one, else the one that ended last.
+        The decisive attempt is the accepted one, else the one that ended last. Of a gang it is the member of this
+        rank, in the launch that was accepted, else in the last of which that member has ended.
         """
-        rank = (attempts.c.accepted.desc(), attempts.c.ended_at.desc(), attempts.c.number.desc())
-        query = (
-            select(attempts.c.number, attempts.c[stream])
-            .where(attempts.c.job == task.job, attempts.c.task == task.task)
-            .where(attempts.c[stream].is_not(None))
-            .order_by(*rank)
-            .limit(1)
-        )
-        row = await self._read(lambda connection: connection.execute(query).first())
+        of_task = (attempts.c.job == task.job, attempts.c.task == task.task, attempts.c[stream].is_not(None))
+        found: Select[Any] = select(attempts.c.number, attempts.c[stream]).where(*of_task).limit(1)
+
+        def work(connection: Connection) -> Sequence[Any] | None:
+            nodes = connection.scalar(select(jobs.c.nodes).where(jobs.c.id == task.job)) or 1
+            if nodes > 1:
+                ranked = found.where((attempts.c.number - 1) % nodes == rank)
+                return connection.execute(ranked.order_by(*_BY_LAUNCH)).first()
+            return None if rank else connection.execute(found.order_by(*_BY_END)).first()
+
+        row = await self._read(work)
         return None if row is None else (row[0], row[1])
 
     async def _views(self, query: Select[Any]) -> list[AttemptView]:
@@ -67,7 +75,7 @@ class AttemptQueries:
 
 def attempts_of_task(connection: Connection, task: TaskId) -> list[AttemptView]:
     """Return the latest attempts at a task."""
-    query = select(attempts).where(attempts.c.job == task.job, attempts.c.task == task.task)
+    query = _ATTEMPTS.where(attempts.c.job == task.job, attempts.c.task == task.task)
     rows = connection.execute(query.order_by(attempts.c.number.desc()).limit(MAX_OF_TASK)).all()
     return [_view(row) for row in reversed(rows)]
 
@@ -81,6 +89,7 @@ def _view(row: Row[Any]) -> AttemptView:
             "phase": row.state,
             "frozen": bool(row.freezes) and row.freezes[-1][1] is None,
             "waiting": row.state in UNSEATED,
+            "rank": rank_of(row.number, row.nodes) if row.nodes > 1 else None,
             "stdout_bytes": row.stdout.size_bytes if row.stdout else 0,
             "stderr_bytes": row.stderr.size_bytes if row.stderr else 0,
             "output_count": len(row.outputs or ()),

@@ -5,9 +5,24 @@ gone.
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
-from sqlalchemy import ColumnElement, Connection, Row, Select, Text, delete, insert, or_, select, tuple_, type_coerce
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Row,
+    Select,
+    Text,
+    case,
+    delete,
+    exists,
+    insert,
+    or_,
+    select,
+    tuple_,
+    type_coerce,
+)
 
 from loopline_master.store.database import Transact
 from loopline_master.store.tables import attempts, jobs, removals, specs, tasks
@@ -17,14 +32,24 @@ CHUNK = 100
 _MANY = 1000
 _HAS_NAME = '%"sha256":"%'
 _NAMING = (attempts.c.stdout, attempts.c.stderr, attempts.c.value)
-_is_winner = (attempts.c.job == tasks.c.job) & (attempts.c.task == tasks.c.number) & (
-    attempts.c.number == tasks.c.winner
-)  # fmt: skip
+_is_accepted = (attempts.c.job == tasks.c.job) & (attempts.c.task == tasks.c.number) & attempts.c.accepted
+_other = attempts.alias("other")
+_rank = case(  # of a gang's member; other tasks have one accepted attempt, and no member beside it
+    (
+        exists().where(
+            _other.c.job == attempts.c.job,
+            _other.c.task == attempts.c.task,
+            _other.c.number == tasks.c.winner + 1,
+            _other.c.accepted,
+        ),
+        attempts.c.number - tasks.c.winner,
+    ),
+).label("rank")
 _is_kept = jobs.c.id.not_in(select(removals.c.job))
 
 
 class TaskFiles(NamedTuple):
-    """The output files of a task's accepted attempt."""
+    """The output files of a task's accepted attempt, or of a member of its gang: these are in folders by rank."""
 
     number: int
     finished_at: float
@@ -46,22 +71,23 @@ class FileReferences:
 
     async def of_task(self, task: TaskId) -> tuple[OutputFile, ...] | None:
         """Return the outputs of a task; None if no attempt at it has been accepted."""
-        query = select(attempts.c.outputs).join_from(tasks, attempts, _is_winner)
-        query = query.where(tasks.c.job == task.job, tasks.c.number == task.task)
-        row = await self._read(lambda connection: connection.execute(query).one_or_none())
-        return None if row is None else row.outputs or ()
+        query = select(attempts.c.outputs, _rank).join_from(tasks, attempts, _is_accepted)
+        query = query.where(tasks.c.job == task.job, tasks.c.number == task.task).order_by(attempts.c.number)
+        rows = await self._rows(query)
+        return tuple(file for row in rows for file in _ranked(row)) if rows else None
 
     async def of_job(self, job: int) -> AsyncGenerator[TaskFiles, None]:
         """Generate the outputs of a job's tasks, by number."""
-        last = 0
+        key, last = tuple_(tasks.c.number, attempts.c.number), (0, 0)
         while True:
-            query = select(tasks.c.number, tasks.c.finished_at, attempts.c.outputs)
-            query = query.join_from(tasks, attempts, _is_winner).where(tasks.c.job == job, tasks.c.number > last)
-            query = query.where(attempts.c.outputs.is_not(None)).order_by(tasks.c.number).limit(CHUNK)
+            attempt = attempts.c.number.label("attempt")
+            query = select(tasks.c.number, tasks.c.finished_at, attempts.c.outputs, attempt, _rank)
+            query = query.join_from(tasks, attempts, _is_accepted).where(tasks.c.job == job, key > tuple_(*last))
+            query = query.where(attempts.c.outputs.is_not(None)).order_by(*key.clauses).limit(CHUNK)
             rows = await self._rows(query)
             for row in rows:
-                last = row.number
-                yield TaskFiles(row.number, row.finished_at, row.outputs)
+                last = (row.number, row.attempt)
+                yield TaskFiles(row.number, row.finished_at, _ranked(row))
             if len(rows) < CHUNK:
                 return
 
@@ -132,6 +158,12 @@ class FileReferences:
 
     async def _rows(self, query: Select[Any]) -> Sequence[Row[Any]]:
         return await self._read(lambda connection: connection.execute(query).all())
+
+
+def _ranked(row: Row[Any]) -> tuple[OutputFile, ...]:
+    """Return the outputs of an attempt; those of a gang's member in a folder that is called as its rank."""
+    outputs: tuple[OutputFile, ...] = row.outputs or ()
+    return outputs if row.rank is None else tuple(replace(one, path=f"{row.rank}/{one.path}") for one in outputs)
 
 
 def _names_files() -> ColumnElement[bool]:

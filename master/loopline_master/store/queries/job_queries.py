@@ -11,10 +11,11 @@ from loopline_master.core.entities import UNRELEASED
 from loopline_master.store.database import Transact
 from loopline_master.store.queries.accounting_queries import LATE, accounting_of
 from loopline_master.store.queries.paging import after, number, page_of
+from loopline_master.store.queries.plan_queries import plan_of_job
 from loopline_master.store.records import notified
 from loopline_master.store.tables import jobs, specs
 from loopline_shared.model import MAX_ID, JobState, TaskState
-from loopline_shared.rest.bodies import Counts, JobDetail, JobPage, JobView, LiveTotals
+from loopline_shared.rest.bodies import Counts, JobDetail, JobPage, JobView, LiveTotals, PlanView
 
 _VIEW: Select[Any] = select(jobs, specs.c.name, *LATE).join_from(jobs, specs)
 _ONE = _VIEW.where(jobs.c.id == bindparam("of_job"))  # compiled once: they run for every task
@@ -88,6 +89,10 @@ class JobQueries:
         """Return a job with its spec; None if there is no such job."""
         return await self._read(lambda connection: _read_detail(connection, job))
 
+    async def plan(self, job: int) -> PlanView | None:
+        """Return the plan of a job's next gang, or of the last that has started; None if it has none."""
+        return await self._look(lambda connection: plan_of_job(connection, job), is_short=True)
+
     async def by_key(self, owner: str, idempotency_key: str) -> JobDetail | None:
         """Return the job that this owner submitted under this key; None if there is none."""
         values = {"of_owner": owner, "of_key": idempotency_key}
@@ -103,7 +108,10 @@ class JobQueries:
 
 def _read_detail(connection: Connection, job: int) -> JobDetail | None:
     row = connection.execute(_DETAIL, {"of_job": job}).one_or_none()
-    return None if row is None else JobDetail(**_fields(row), notification=notified(connection, row.id))
+    if row is None:
+        return None
+    plan = plan_of_job(connection, job) if row.spec.nodes > 1 else None
+    return JobDetail(**_fields(row), plan=plan, notification=notified(connection, row.id))
 
 
 def _only(state: JobState | None, owner: str | None) -> Iterator[ColumnElement[bool]]:

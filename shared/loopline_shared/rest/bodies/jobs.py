@@ -42,6 +42,27 @@ class Eta(Body):
     p90_held: float | None = None
 
 
+class PlanView(Body):
+    """Planned start of a gang. A promise only moves forward, unless a worker is lost or claimed: then it says so."""
+
+    task: int
+    kind: str  # promise: all that it waits for has limits; estimate
+    start_at: float | None  # of an estimate by the 90th percentiles; null: too few workers are there
+    p50_at: float | None = None  # of an estimate
+    p90_at: float | None = None
+    machines: list[str]  # workers, by rank
+    slots: int  # on each of them
+    limit_s: float  # for which its place is kept
+    limit_is_given: bool  # by its user; otherwise it is predicted, with a margin
+    told_at: float  # the first plan ...
+    first_start_at: float | None  # ... and its start
+    changed_at: float | None = None  # when it last moved
+    moves: int = 0  # forward
+    broken: int = 0  # promises that were not kept
+    reason: str = ""  # of the last change
+    started_at: float | None = None
+
+
 class JobView(Body):
     id: int
     name: str
@@ -73,6 +94,7 @@ class JobView(Body):
 
 class JobDetail(JobView):
     spec: JobSpec
+    plan: PlanView | None = None  # of its next gang, or of the last that has started
     notification: str = ""  # state of the end's notification; empty: none, or the job has not ended
 
 
@@ -95,6 +117,7 @@ class Submission(Body):
     id: int
     task_count: int
     warnings: list[str] = Field(default=[])
+    plan: PlanView | None = None  # of a job that needs several workers at once
 
 
 class PlannedTask(Body):

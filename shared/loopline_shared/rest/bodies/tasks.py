@@ -16,7 +16,8 @@ PlainAttemptState = Annotated[
         {
             "type": "string",
             "enum": sorted({state.without_phase.value for state in AttemptState}),
-            "description": "prefetched is dispatched here, frozen is running, retracting is cancelling: see phase",
+            "description": "prefetched and prepared are dispatched here, frozen and finished are running, and "
+            "retracting is cancelling: see phase",
         }
     ),
 ]
@@ -28,6 +29,7 @@ class AttemptView(Body):
     worker: str
     state: PlainAttemptState
     phase: AttemptState | None = Field(None, description="its state to the letter; null if the master says none")
+    rank: int | None = Field(None, description="of a gang's member; null: its task runs on one worker")
     replica: bool
     frozen: bool  # frozen for the sake of the PC's owner
     waiting: bool = False  # prefetched: it waits at its worker for a slot
@@ -76,7 +78,7 @@ class TaskDetail(TaskView):
     parameters: dict[str, Scalar]
     votes: list[VoteView] = Field(default=[])  # results that were compared
     attempts: list[AttemptView]
-    outputs: list[OutputFile] = Field(default=[])  # of its accepted attempt
+    outputs: list[OutputFile] = Field(default=[])  # of its accepted attempt; of a gang, in folders by rank
 
 
 class TaskResult(TaskView):

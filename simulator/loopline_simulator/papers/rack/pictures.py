@@ -10,9 +10,9 @@ from pathlib import Path
 from textwrap import wrap
 from typing import Any
 
+from loopline_master.core.planning.rack import Rack
 from loopline_simulator.drawing import save
 from loopline_simulator.papers.rack.measures import fairness, utilisation, window
-from loopline_simulator.papers.rack.rack import Rack
 from loopline_simulator.papers.rack.rack_trial import RackCase, histories_of
 from loopline_simulator.papers.rack.rack_world import JobHistory
 from loopline_simulator.papers.rack.tables import scenario

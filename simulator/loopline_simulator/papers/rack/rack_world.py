@@ -10,12 +10,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
+from loopline_master.core.planning.lattice import Lattice
+from loopline_master.core.planning.planner import Planner, Slot
+from loopline_master.core.planning.rack import Cells, Place, Rack
+from loopline_master.core.planning.scan_algorithms import Algorithm, ScanContext
 from loopline_simulator.kernel import Appointment, Kernel
-from loopline_simulator.papers.rack.algorithms import Algorithm, ScanContext
-from loopline_simulator.papers.rack.lattice import Lattice
-from loopline_simulator.papers.rack.planner import Plan, Planner
-from loopline_simulator.papers.rack.rack import Rack
 from loopline_simulator.papers.rack.workload import RackJob
+
+RackSlot = Slot[Place]
+"""Place and start of a rectangle."""
 
 
 @dataclass(slots=True)
@@ -23,11 +26,11 @@ class JobHistory:
     """Plans that the user of one job was told, with the times; the last plan came true."""
 
     job: RackJob
-    plans: list[tuple[int, Plan]] = field(default_factory=list)
+    plans: list[tuple[int, RackSlot]] = field(default_factory=list)
     starting: Appointment | None = None
 
     @property
-    def plan(self) -> Plan:
+    def plan(self) -> RackSlot:
         return self.plans[-1][1]
 
     @property
@@ -45,7 +48,7 @@ class RackWorld:
     def __init__(self, rack: Rack, algorithm: Algorithm, jobs: Sequence[RackJob]) -> None:
         self.kernel = Kernel()
         self.histories = {job.number: JobHistory(job) for job in jobs}
-        self.planner = Planner(rack)
+        self.planner = Planner[RackJob, Place, Cells, Cells](rack)
         self._nodes = rack.nodes
         self._algorithm = algorithm
         self._waiting: dict[int, JobHistory] = {}
@@ -83,7 +86,9 @@ class RackWorld:
             self._move_forward(now)
         for history in arrived:
             self._come(history)
-            self._tell(history, self.planner.plan(history.job, now, self._lattice(history, now)), now)
+            plan = self.planner.plan(history.job, now, self._lattice(history, now))
+            assert plan is not None  # once all has ended, every rectangle fits
+            self._tell(history, plan, now)
 
     def _come(self, history: JobHistory) -> None:
         self._waiting[history.job.number] = history
@@ -103,7 +108,7 @@ class RackWorld:
             if plan is not history.plan:
                 self._tell(history, plan, now)
 
-    def _tell(self, history: JobHistory, plan: Plan, now: int) -> None:
+    def _tell(self, history: JobHistory, plan: RackSlot, now: int) -> None:
         """Tell the user and the rack when the job will start."""
         history.plans.append((now, plan))
         if history.starting is not None:

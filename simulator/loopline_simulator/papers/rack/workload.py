@@ -9,9 +9,9 @@ from enum import StrEnum
 from itertools import islice
 from pathlib import Path
 
+from loopline_master.core.planning.rack import Rack
 from loopline_shared.errors import LooplineError
 from loopline_simulator.fast.workload import Arrivals, arrival_times
-from loopline_simulator.papers.rack.rack import Rack
 from loopline_simulator.streams import Generator, stream
 from loopline_simulator.traces.files import named, opened
 from loopline_simulator.traces.swf import SwfJob, read_jobs

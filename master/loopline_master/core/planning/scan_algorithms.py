@@ -11,8 +11,8 @@ import re
 from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
+from loopline_master.core.planning.lattice import Lattice
 from loopline_shared.errors import LooplineError
-from loopline_simulator.papers.rack.lattice import Lattice
 
 THRIFTY = "thrifty-"
 _POWERS = re.compile(r"powers:([1-9]\d{0,4}),([1-9]\d{0,2}),([1-9]\d{0,3})")

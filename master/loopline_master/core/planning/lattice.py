@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 
@@ -16,6 +16,10 @@ class Lattice:
     first: int
     base: int = 1
     count: int = 1
+
+    def scaled(self, step: int) -> Lattice:
+        """Return the same lattice with every step ``step`` times as long."""
+        return replace(self, first=self.first * step)
 
     def index(self, offset: int) -> int:
         """Return the index (from 0) of the first time at or after ``offset``."""

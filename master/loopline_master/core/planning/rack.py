@@ -8,8 +8,13 @@ remains has the least y, and in it the least x.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, reduce
+from operator import or_
+from typing import Protocol
+
+from loopline_master.core.planning.ground import Planned
 
 Cells = int
 """A set of cells, one bit each."""
@@ -17,9 +22,18 @@ Place = tuple[int, int]
 """x and y of a rectangle's lower left cell."""
 
 
+class Rectangle(Planned, Protocol):
+    """A job that takes up ``width`` x ``height`` nodes beside one another."""
+
+    @property
+    def width(self) -> int: ...
+    @property
+    def height(self) -> int: ...
+
+
 @dataclass(frozen=True, slots=True)
 class Rack:
-    """A rack of ``width`` x ``height`` nodes."""
+    """A rack of ``width`` x ``height`` nodes: the ground of the rack paper."""
 
     width: int = 16
     height: int = 16
@@ -27,6 +41,26 @@ class Rack:
     @property
     def nodes(self) -> int:
         return self.width * self.height
+
+    @property
+    def empty(self) -> Cells:
+        return 0
+
+    def take(self, piece: Cells, cells: Cells) -> Cells:
+        return piece | cells
+
+    def free(self, piece: Cells, cells: Cells) -> Cells:
+        return piece & ~cells
+
+    def releases(self, before: Cells, after: Cells) -> bool:
+        return before & ~after != 0
+
+    def place(self, pieces: Sequence[Cells], job: Rectangle) -> Place | None:
+        """Return the Bottom-Left place at which the job fits throughout the pieces; None if there is none."""
+        return self.bottom_left(reduce(or_, pieces), job.width, job.height)
+
+    def cells(self, job: Rectangle, place: Place) -> Cells:
+        return self.rectangle(place, job.width, job.height)
 
     def bottom_left(self, taken: Cells, width: int, height: int) -> Place | None:
         """Return the place of least y, then least x, at which the rectangle avoids ``taken``; None if there

@@ -1,0 +1,56 @@
+"""Explanations of why a gang waits, or what it does."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from loopline_master.core.entities import Job
+from loopline_master.core.gangs.gang import Gang, GangPhase
+from loopline_master.core.gangs.phases import members_of
+from loopline_master.core.state import State
+from loopline_shared.model import AttemptState
+from loopline_shared.rest.bodies import Reason
+
+_MOST_NAMES = 10
+
+
+def why_it_waits(state: State, job: Job, count: int) -> Reason:
+    """Return the reason why so many tasks of the job do not begin; each needs several workers at once."""
+    serving, attempts = state.index.requirements.serving(job), state.index.attempts
+    free = sum(state.workers[name].offered - attempts.in_hand(name) >= job.slots for name in serving)
+    what = f"{count} tasks wait" if count > 1 else "1 task waits"
+    slots = f" with {job.slots} free slots on each" if job.slots > 1 else ""
+    detail = f"{what} for {job.nodes} workers at once{slots}: {free} of {len(serving)} are free now"
+    return Reason(code="gang", count=count, detail=detail + refusals(state, job))
+
+
+def what_it_does(state: State, gang: Gang) -> Reason:
+    """Return what a gang does that has members."""
+    members = members_of(state, gang)
+    if gang.phase is GangPhase.PREPARING:
+        late = [member.worker for member in members if member.state is not AttemptState.PREPARED]
+        said = f"{len(members) - len(late)} of {len(members)} members are ready to start"
+        detail = f"{said}; it waits for {_names(late)}" if late else said
+    elif gang.phase is GangPhase.HALTED:
+        detail = f"frozen on all of its workers: {gang.reason}"
+    else:
+        detail = f"running on {_names(gang.workers)}"
+        done = sum(member.state is AttemptState.FINISHED for member in members)
+        detail += f"; {done} of {len(members)} members have ended well" if done else ""
+    return Reason(code="running", count=len(members), detail=detail)
+
+
+def refusals(state: State, job: Job) -> str:
+    """Return which workers can have no member of the job, as far as that is their own doing; perhaps empty."""
+    facts = {worker.name: worker.facts for worker in state.workers.values() if worker.is_available}
+    network = [name for name, one in facts.items() if job.spec.requires.network and not one.network]
+    old = [name for name, one in facts.items() if not one.gangs]
+    said = [f"refusing tasks the network: {_names(network)}"] if network else []
+    said += [f"of a release without gangs: {_names(old)}"] if old else []
+    return "".join(f"; {one}" for one in said)
+
+
+def _names(names: Iterable[str]) -> str:
+    found = list(names)
+    more = f" and {len(found) - _MOST_NAMES} more" if len(found) > _MOST_NAMES else ""
+    return ", ".join(sorted(found[:_MOST_NAMES])) + more

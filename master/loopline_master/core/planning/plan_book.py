@@ -1,0 +1,394 @@
+"""The plan book: the plans of all waiting gangs on the workers as they are, revised whenever something changed.
+
+Its memory is a function of the plans and the horizons: a book made afresh from both goes on alike. A revision does
+bounded work: what was displaced, some of what is new, and a part of a pass over those that may move forward. The
+next one goes on where it stopped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
+from heapq import heappop, heappush
+
+from loopline_master.core.planning.certainty import Neighbour, half_way, stands
+from loopline_master.core.planning.horizon import AWAY, MARGIN_S, Horizon, differences
+from loopline_master.core.planning.lattice import Lattice
+from loopline_master.core.planning.plan import (
+    BrokenPromise,
+    Plan,
+    PlanKind,
+    WaitingGang,
+    broken_promise,
+    plan_of,
+    steps_of,
+)
+from loopline_master.core.planning.planner import Planner, Slot
+from loopline_master.core.planning.pool import Machines, Piece, PlannedGang, Pool, Share, Workers
+from loopline_shared.model import TaskId
+
+NEW_AT_ONCE, MOVED_AT_ONCE = 4, 4
+"""So many gangs are planned, and looked at for an earlier start, in one revision."""
+_NEVER = (-1, 0)
+"""Before the first plan, in the order of (start, job)."""
+
+
+class PlanBook:
+    """Plans by job. ``eligible`` returns the workers that serve a requirement class."""
+
+    def __init__(self, now: float, eligible: Callable[[Hashable], Collection[str]]) -> None:
+        self.plans: dict[int, Plan] = {}
+        self.changed: dict[TaskId, Plan] = {}  # to be stored
+        self.broken: list[BrokenPromise] = []  # to be told
+        self.came: list[Plan] = []  # of gangs that were not known before
+        self.cursor: tuple[int, int] | None = None  # (start, job) that a pass has come to; None: there is none
+        self.is_due_again = False  # something was freed since it began
+        self.lattice_of: Callable[[WaitingGang], Lattice] = lambda waiting: Lattice(1)
+        self._now, self._tick = now, int(now)
+        self._eligible, self._classes = eligible, dict[Hashable, Workers]()
+        self._pool = Pool()
+        self._planner = Planner[PlannedGang, Machines, Piece, Share](self._pool, self._tick)
+        self._slots: dict[int, Slot[Machines]] = {}  # by job: where the plans are in the profile
+        self._gangs: dict[int, PlannedGang] = {}
+        self._on: dict[str, set[int]] = {}  # jobs planned on a worker
+        self._horizons: dict[str, Horizon] = {}
+        self._open: Workers = 0
+        self._displaced: dict[int, str] = {}  # jobs whose slots are gone, and why
+        self._judged: set[int] = set()  # jobs of which the kind may have changed
+        self._reach = 0  # the farthest time of the profile so far
+        self._ends: list[tuple[int, str]] = []  # a heap: when what runs on a worker should be over
+
+    def begin(self, now: float) -> None:
+        """Begin a revision: what follows until ``revise`` is of this time."""
+        self._now, self._tick = now, int(now)
+        self._planner.begin_pass(self._tick)
+        self._reach = max(self._reach, self._planner.profile.last)
+        self._slide()
+
+    def restore(self, plan: Plan, waiting: WaitingGang) -> None:
+        """Take in a stored plan, as it stands; horizons first, then plans by (start, job)."""
+        self.plans[plan.job] = plan
+        if plan.start is not None:
+            gang = self._gang(waiting)
+            self._enter(gang, Slot(max(int(plan.start), self._tick), plan.machines))
+
+    def set_horizon(self, name: str, horizon: Horizon, switch: str = "") -> None:
+        """Take in what a worker offers now; plans that it no longer has room for are displaced."""
+        old = self._horizons.get(name, AWAY)
+        if old == horizon and name in self._horizons:
+            return
+        self._horizons[name] = horizon
+        for one in horizon.busy:
+            heappush(self._ends, (one.end, name))
+        self._pool.enter(name, switch)
+        bit = 1 << self._pool.bits[name]
+        changes = list(differences(old.steps(), horizon.steps(), self._tick))
+        lifted = [] if self._has_room(bit, changes) else sorted(self._on.get(name, ()))
+        for job in lifted:
+            self._lift(job)
+        for start, end, change in changes:
+            if change > 0:
+                self._planner.profile.free(start, end, (bit, change))
+                self._note_freed(start, end)
+            else:
+                self._planner.profile.take(start, end, (bit, -change))
+        for job in sorted(lifted, key=self._order):
+            self._take_again(job, self._slots[job], horizon.why or f"what runs on {name} takes longer")
+        self._judged |= self._on.get(name, set())
+        self._open_or_close(bit, old, horizon)
+
+    def overdue(self) -> set[str]:
+        """Return the workers on which something should be over by now; each is returned once for each such end."""
+        found = set()
+        while self._ends and self._ends[0][0] <= self._tick:
+            found.add(heappop(self._ends)[1])
+        return found
+
+    def withdraw(self, job: int, *, has_started: bool) -> None:
+        """Drop the plan of a gang that has started, or waits no more."""
+        plan = self.plans.pop(job)
+        if has_started:
+            plan.started_at = self._now
+        else:
+            plan.withdrawn_at = self._now
+        self.changed[plan.id] = plan
+        if job in self._slots:
+            self._lift(job)
+            self._note_freed(self._slots[job].start, self._slots[job].start + self._gangs[job].limit)
+            self._leave(job)
+        self._planner.memory.drop(job)
+        self._displaced.pop(job, None)
+
+    def revise(self, waiting: Mapping[int, WaitingGang]) -> bool:
+        """Plan what has to be planned. Return True if there is more to do: revise again soon."""
+        for job, plan in list(self.plans.items()):
+            if job not in waiting or waiting[job].task != plan.task:
+                self.withdraw(job, has_started=False)
+        self._classes.clear()  # who serves a class may have changed
+        self._follow_the_order(waiting)
+        self._leave_those_that_refuse(waiting)
+        for job in sorted(self._displaced, key=lambda job: waiting[job].turn):
+            self._plan_anew(waiting[job], self._displaced.pop(job))
+        is_left = self._plan_new(waiting)
+        if self.cursor is not None:
+            self._pass(waiting)
+        self.settle(waiting)
+        return is_left or self.cursor is not None
+
+    def settle(self, waiting: Mapping[int, WaitingGang]) -> None:
+        """Say anew of which kind the plans are beside which something has changed; last of all in a step."""
+        for job in sorted(self._judged & self.plans.keys()):
+            if not self.plans[job].is_promise:  # which stays one
+                self._judge(waiting[job])
+        self._judged.clear()
+
+    def due(self) -> list[Plan]:
+        """Return the plans whose start has come, the earliest first."""
+        found = [job for job, slot in self._slots.items() if slot.start <= self._tick]
+        return [self.plans[job] for job in sorted(found, key=lambda job: (self.plans[job].start, job))]
+
+    def next_start(self) -> int | None:
+        """Return the next planned start after now; None if there is none."""
+        return min((slot.start for slot in self._slots.values() if slot.start > self._tick), default=None)
+
+    def planned_on(self, name: str) -> list[tuple[Plan, Neighbour]]:
+        """Return the plans on a worker, by start."""
+        jobs = sorted(self._on.get(name, ()), key=self._order)
+        return [(self.plans[job], self._neighbour(job)) for job in jobs]
+
+    def horizon(self, name: str) -> Horizon:
+        """Return the horizon of a worker, as last set."""
+        return self._horizons.get(name, AWAY)
+
+    def _has_room(self, bit: Workers, changes: Sequence[tuple[int, int | None, int]]) -> bool:
+        """True if what a worker offers less than before is free there beside its plans."""
+        over, holds = self._planner.profile.over, self._pool.holds
+        return all(change > 0 or holds(over(start, end), (bit, -change)) for start, end, change in changes)
+
+    def _slide(self) -> None:
+        """Have the slots of gangs that are due, but have not begun, begin now."""
+        for job in sorted((job for job, slot in self._slots.items() if slot.start < self._tick), key=self._order):
+            slot = self._slots[job]
+            self._lift(job)
+            self._take_again(job, Slot(self._tick, slot.place), "its workers were not free in time")
+
+    def _follow_the_order(self, waiting: Mapping[int, WaitingGang]) -> None:
+        """Displace the plans of gangs that the order guarantee holds for longer than was thought."""
+        for job, slot in list(self._slots.items()):
+            plan, one = self.plans[job], waiting[job]
+            if (one.earliest, one.behind) != (plan.earliest, plan.behind):
+                if one.earliest < plan.earliest:
+                    self._begin_pass()
+                plan.earliest, plan.earliest_p50 = one.earliest, one.half
+                plan.is_bounded, plan.behind = one.is_bounded, one.behind
+                self._change(plan)
+                self._judged.add(job)
+            if slot.start < int(one.earliest):
+                self._lift(job)
+                self._displace(job, "the jobs that it may not pass take longer")
+
+    def _leave_those_that_refuse(self, waiting: Mapping[int, WaitingGang]) -> None:
+        """Displace the plans of gangs that are due on a worker that takes none now: it is silent, or distrusted."""
+        for plan in self.due():
+            refusing = self._pool.of(plan.machines) & ~self._gang(waiting[plan.job]).eligible
+            if refusing:
+                name = next(name for name in plan.machines if self._pool.of([name]) & refusing)
+                self._lift(plan.job)
+                self._displace(plan.job, self._horizons[name].why or f"{name} takes no gang now")
+
+    def _take_again(self, job: int, slot: Slot[Machines], reason: str) -> None:
+        """Take a slot that was lifted, if it is still free; otherwise the plan is displaced."""
+        gang = self._gangs[job]
+        pieces = self._planner.profile.over(slot.start, slot.start + gang.limit)
+        if self._pool.holds(pieces, self._pool.cells(gang, slot.place)):
+            self._planner.take(gang, slot)
+            self._slots[job] = slot
+        else:
+            self._displace(job, reason)
+
+    def _displace(self, job: int, reason: str) -> None:
+        slot = self._slots[job]
+        self._note_freed(slot.start, slot.start + self._gangs[job].limit)
+        self._leave(job)
+        self._displaced[job] = reason
+
+    def _plan_anew(self, waiting: WaitingGang, reason: str) -> None:
+        """Plan a gang that was displaced: at the same start on other workers if possible."""
+        plan, gang = self.plans[waiting.job], self._gang(waiting)
+        assert plan.start is not None
+        start = max(int(plan.start), self._tick, int(waiting.earliest))
+        place = self._planner.fits(gang, start)
+        slot = Slot(start, place) if place else None
+        if slot is not None and (not plan.is_promise or self._is_certain(waiting, slot)):
+            self._planner.take(gang, slot)
+        else:
+            slot = self._scan(waiting, gang)
+        self._book(waiting, plan, gang, slot, reason)
+
+    def _plan_new(self, waiting: Mapping[int, WaitingGang]) -> bool:
+        """Plan gangs without a start, as many as may be; True if some are left for the next revision."""
+        new = [one for one in waiting.values() if self._is_unplanned(one)]
+        found = 0
+        for one in sorted(new, key=lambda one: one.turn):
+            gang = self._gang(one)
+            if self._planner.fits(gang, self._planner.profile.last) is None:
+                self._note_hopeless(one)
+            elif found == NEW_AT_ONCE:
+                return True
+            else:
+                found += 1
+                plan = self.plans.get(one.job)
+                self._book(one, plan, gang, self._scan(one, gang), plan.reason if plan else "")
+        return False
+
+    def _is_unplanned(self, one: WaitingGang) -> bool:
+        plan = self.plans.get(one.job)
+        return plan is None or plan.start is None
+
+    def _note_hopeless(self, one: WaitingGang) -> None:
+        if one.job not in self.plans:
+            plan = self._new_plan(one)
+            plan.reason = "too few workers that could run it are there"
+            self._change(plan)
+
+    def _scan(self, waiting: WaitingGang, gang: PlannedGang) -> Slot[Machines] | None:
+        """Scan for the first start, and take the slot."""
+        return self._planner.plan(gang, self._tick, self.lattice_of(waiting), int(waiting.earliest))
+
+    def _book(
+        self, one: WaitingGang, plan: Plan | None, gang: PlannedGang, slot: Slot[Machines] | None, reason: str
+    ) -> None:
+        """Enter a slot that was taken as the plan of a gang, and note what has changed about it."""
+        is_new = plan is None or plan.start is None
+        if plan is None:
+            plan = self._new_plan(one)
+        old_start, was_promise = plan.start, plan.is_promise and not is_new
+        plan.start, plan.machines = (None, ()) if slot is None else (float(slot.start), slot.place)
+        if slot is None:
+            self._planner.memory.drop(one.job)
+        else:
+            self._slots[one.job], self._gangs[one.job] = slot, gang
+            for name in slot.place:
+                self._on.setdefault(name, set()).add(one.job)
+        plan.first_start = plan.start if plan.first_start is None else plan.first_start
+        self._judge(one)
+        is_later = plan.start is None or (old_start is not None and plan.start > old_start + MARGIN_S)
+        if not is_new:
+            plan.changed_at, plan.reason = self._now, reason
+            plan.moves += plan.start is not None and old_start is not None and plan.start < old_start
+        if was_promise and (is_later or not plan.is_promise):
+            assert old_start is not None
+            plan.broken += 1
+            self.broken.append(broken_promise(plan, old_start, self._now))
+        self._change(plan)
+
+    def _new_plan(self, one: WaitingGang) -> Plan:
+        plan = self.plans[one.job] = plan_of(one, self._now)
+        self.came.append(plan)
+        return plan
+
+    def _pass(self, waiting: Mapping[int, WaitingGang]) -> None:
+        """Go on with the pass over all plans, the earliest first, each of which may move forward."""
+        cursor = self.cursor or _NEVER
+        order = sorted((slot.start, job) for job, slot in self._slots.items())
+        left = [key for key in order if key > cursor and key[0] > self._tick]
+        for _, job in left[:MOVED_AT_ONCE]:
+            self._move_forward(waiting[job])
+        if len(left) > MOVED_AT_ONCE:
+            self.cursor = left[MOVED_AT_ONCE - 1]
+        else:
+            self.cursor, self.is_due_again = (_NEVER if self.is_due_again else None), False
+
+    def _move_forward(self, one: WaitingGang) -> None:
+        job, plan = one.job, self.plans[one.job]
+        gang, old = self._gang(one), self._slots[one.job]
+        new = self._planner.move_forward(gang, old, self._tick, self.lattice_of(one), int(one.earliest))
+        if new is old:
+            return
+        if plan.is_promise and not self._is_certain(one, new):
+            self._planner.lift(gang, new, self._tick)
+            self._planner.take(gang, old)
+            return
+        self._leave(job)
+        self._book(one, plan, gang, new, "others ended sooner than was planned")
+
+    def _judge(self, one: WaitingGang) -> None:
+        """Say whether a plan is a promise, and the quantiles of an estimate."""
+        plan, slot = self.plans[one.job], self._slots.get(one.job)
+        before = (plan.kind, plan.p50, plan.p90)
+        if slot is None:
+            plan.kind, plan.p50, plan.p90 = PlanKind.ESTIMATE, None, None
+        elif self._is_certain(one, slot):
+            plan.kind, plan.p50, plan.p90 = PlanKind.PROMISE, None, None
+        elif not plan.is_promise or plan.changed_at == self._now or plan.told_at == self._now:
+            plan.kind, plan.p50, plan.p90 = PlanKind.ESTIMATE, self._half(one, slot), float(slot.start)
+        if before != (plan.kind, plan.p50, plan.p90):
+            self._change(plan)
+
+    def _half(self, one: WaitingGang, slot: Slot[Machines]) -> float:
+        halves = [
+            half_way(self._horizons[name], self._neighbours(name, one.job), slot.start, one.slots)
+            for name in slot.place
+        ]
+        return float(min(max(*halves, self._tick, int(one.half)), slot.start))
+
+    def _is_certain(self, one: WaitingGang, slot: Slot[Machines]) -> bool:
+        if not one.is_bounded:
+            return False
+        between = (slot.start, slot.start + self._gang(one).limit)
+        return all(
+            stands(self._horizons[name], self._neighbours(name, one.job), between, one.slots) for name in slot.place
+        )
+
+    def _neighbours(self, name: str, job: int) -> list[Neighbour]:
+        return [self._neighbour(other) for other in sorted(self._on.get(name, ())) if other != job]
+
+    def _neighbour(self, job: int) -> Neighbour:
+        plan, slot, limit = self.plans[job], self._slots[job], self._gangs[job].limit
+        half = slot.start if plan.p50 is None else min(slot.start, int(plan.p50))
+        return Neighbour(slot.start, slot.start + limit, half + limit, plan.slots, plan.is_promise)
+
+    def _gang(self, one: WaitingGang) -> PlannedGang:
+        """Return the gang with the workers that may run it now, and the limit that its plan began with."""
+        workers = self._classes.get(one.needs)
+        if workers is None:
+            workers = self._classes[one.needs] = self._pool.of(self._eligible(one.needs)) & self._open
+        plan = self.plans.get(one.job)
+        limit = steps_of(plan.limit_s if plan else one.limit_s)
+        return PlannedGang(one.job, limit, one.nodes, one.slots, workers)
+
+    def _enter(self, gang: PlannedGang, slot: Slot[Machines]) -> None:
+        self._slots[gang.number], self._gangs[gang.number] = slot, gang
+        for name in slot.place:
+            self._on.setdefault(name, set()).add(gang.number)
+        self._take_again(gang.number, slot, "its workers have other things to do since")
+
+    def _lift(self, job: int) -> None:
+        self._planner.lift(self._gangs[job], self._slots[job], self._tick)
+
+    def _leave(self, job: int) -> None:
+        for name in self._slots.pop(job).place:
+            self._on[name].discard(job)
+            self._judged |= self._on[name]
+        del self._gangs[job]
+
+    def _open_or_close(self, bit: Workers, old: Horizon, new: Horizon) -> None:
+        if new.slots > old.slots or new.is_open > old.is_open or new.why != old.why:
+            self._note_freed(self._tick, None)
+        self._open = self._open | bit if new.is_open else self._open & ~bit
+
+    def _note_freed(self, start: int, end: int | None) -> None:
+        self._planner.memory.free(start, self._reach + 1 if end is None else end)
+        self._begin_pass()
+
+    def _begin_pass(self) -> None:
+        """Have a pass begin in this revision, or another one after the one that is under way."""
+        if self.cursor in (None, _NEVER):
+            self.cursor = _NEVER
+        else:
+            self.is_due_again = True
+
+    def _order(self, job: int) -> tuple[int, int]:
+        return self._slots[job].start, job
+
+    def _change(self, plan: Plan) -> None:
+        self.changed[plan.id] = plan

@@ -1,0 +1,71 @@
+"""Plans over REST: the receipt, the job and its explanation say when a gang starts; a broken promise is told."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from aiohttp import web
+
+from tests.api.bench import FACTS, Bench, running_master, until
+
+
+@asynccontextmanager
+async def listener(heard: list[dict[str, Any]]) -> AsyncIterator[str]:
+    async def hear(request: web.Request) -> web.Response:
+        heard.append(json.loads(await request.text()))
+        return web.Response()
+
+    app = web.Application()
+    app.router.add_post("/{path:.*}", hear)
+    runner = web.AppRunner(app, shutdown_timeout=0.1)
+    await runner.setup()
+    try:
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        yield f"http://127.0.0.1:{runner.addresses[0][1]}"
+    finally:
+        await runner.cleanup()
+
+
+async def busy(master: Bench) -> int:
+    """Submit a task with a limit, which no worker of this test ever ends."""
+    return await master.submit(command=["long"], timeout_s=600, requires={"slots": 4})
+
+
+async def test_a_start_is_told_at_once_and_its_breaking_with_the_reason(tmp_path: Path) -> None:
+    heard: list[dict[str, Any]] = []
+    facts = replace(FACTS, gangs=True)
+    async with (
+        listener(heard) as url,
+        running_master(tmp_path, webhook_hosts=["127.0.0.0/8"], order="none") as master,
+        master.worker("ant", facts=facts, does=lambda run: None),
+        master.worker("bee", facts=facts, does=lambda run: None),
+    ):
+        await busy(master)
+        spec = {"command": ["solve"], "nodes": 2, "timeout_s": 60, "notify": {"webhook": url}}
+        told = await master.ask("POST", "/jobs", json=spec)
+        plan = told.body["plan"]
+        assert told.status == 201
+        assert (plan["kind"], sorted(plan["machines"]), plan["limit_is_given"]) == ("promise", ["ant", "bee"], True)
+        job = told.body["id"]
+        assert (await master.get(f"/jobs/{job}"))["plan"] == plan
+        assert "promised to start in" in (await master.get(f"/jobs/{job}/explain"))["sentence"]
+        await master.ask("POST", "/workers/bee/drain")
+        broken = await until(lambda: _broken(master, job))
+        assert (broken["start_at"], broken["reason"]) == (None, "bee is being drained")
+        await until(lambda: _is_heard(heard))
+        assert heard[0]["type"] == "job.promise_broken"
+        assert heard[0]["data"]["plan"]["reason"] == "bee is being drained"
+
+
+async def _broken(master: Bench, job: int) -> dict[str, Any] | None:
+    plan = (await master.get(f"/jobs/{job}"))["plan"]
+    return plan if plan["broken"] else None
+
+
+async def _is_heard(heard: list[dict[str, Any]]) -> bool:
+    return bool(heard)

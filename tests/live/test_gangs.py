@@ -1,0 +1,142 @@
+"""Gangs on a real grid: members that meet, one that is killed, an owner who returns, a master killed in between."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from pathlib import Path
+
+from loopline.client import AsyncClient
+from loopline.transfer.downloads import outputs_of
+from loopline_shared.model import AttemptState, JobState, TaskId
+from loopline_shared.rest.bodies import AttemptView
+from loopline_shared.spec import JobSpec
+from tests.live.grid import Grid
+from tests.live.test_owner import OWNER
+from tests.worker.presence.witnesses import move_mouse, x_server
+
+MEET = """
+import os, socket, time
+rank, nodes = int(os.environ["LOOPLINE_RANK"]), int(os.environ["LOOPLINE_NODES"])
+host, _, port = os.environ["LOOPLINE_RENDEZVOUS"].rpartition(":")
+secret, hosts = os.environ["LOOPLINE_GANG_SECRET"], os.environ["LOOPLINE_HOSTS"].split(",")
+assert len(hosts) == nodes and len(secret) == 64, (hosts, secret)
+if rank == 0:
+    with socket.create_server((host, int(port))) as server:
+        said = []
+        while len(said) < nodes - 1:
+            peer = server.accept()[0]
+            said.append(peer.recv(1000).decode())
+            peer.sendall(b"welcome")
+    assert all(line.split()[1] == secret for line in said)
+    print("met", *sorted(line.split()[0] for line in said))
+else:
+    while True:
+        try:
+            peer = socket.create_connection((host, int(port)))
+            break
+        except OSError:
+            time.sleep(0.02)
+    peer.sendall(f"{rank} {secret}".encode())
+    print(rank, peer.recv(100).decode())
+open(f"of-{rank}.txt", "w").write(str(rank))
+"""
+
+
+async def with_workers(grid: Grid, *names: str) -> None:
+    for name in names:
+        await grid.start_worker(name)
+    await grid.connected(*names)
+
+
+async def submit(grid: Grid, script: str, nodes: int = 3, **options: object) -> int:
+    spec = JobSpec(command=["sh", "-c", script], nodes=nodes, **options)  # type: ignore[arg-type]
+    return (await grid.client().submit(spec)).id
+
+
+async def text(client: AsyncClient, job: int, rank: int) -> str:
+    return b"".join([piece async for piece in client.output(TaskId(job, 1), rank=rank)]).decode()
+
+
+def all_run(attempts: list[AttemptView], launch: int = 0, nodes: int = 3) -> bool:
+    members = attempts[launch * nodes : (launch + 1) * nodes]
+    return len(members) == nodes and all(one.phase is AttemptState.RUNNING for one in members)
+
+
+async def test_members_meet_and_their_outputs_are_had_by_rank(grid: Grid) -> None:
+    await with_workers(grid, "ant", "bee", "cat")
+    spec = JobSpec(command=[sys.executable, "-c", MEET], nodes=3, outputs=["*.txt"])
+    job = (await grid.client().submit(spec)).id
+    assert (await grid.ended(job)).state is JobState.SUCCEEDED, [a.reason for a in await grid.attempts(job)]
+    client = grid.client()
+    assert await text(client, job, 0) == "met 1 2\n"
+    assert [await text(client, job, rank) for rank in (1, 2)] == ["1 welcome\n", "2 welcome\n"]
+    assert [one.path for one in await outputs_of(client, TaskId(job, 1))] == [f"{n}/of-{n}.txt" for n in range(3)]
+    attempts = await grid.attempts(job)
+    assert [(one.rank, one.accepted) for one in attempts] == [(0, True), (1, True), (2, True)]
+    assert len({one.worker for one in attempts}) == 3
+
+
+async def test_a_member_that_is_killed_ends_all_and_uses_one_attempt(grid: Grid) -> None:
+    await with_workers(grid, "ant", "bee", "cat")
+    gate = grid.gate()
+    job = await submit(grid, f"{gate.wait}; echo $LOOPLINE_RANK", max_attempts=2)
+    await grid.attempts_when("all to run", job, all_run)
+    victim = next(one for one in grid.processes() if one.environ().get("LOOPLINE_RANK") == "1")
+    victim.kill()
+    again = await grid.attempts_when("all to run again", job, lambda found: all_run(found, launch=1))
+    assert [one.phase for one in again[:3]].count(AttemptState.FAILED) == 1
+    assert (await grid.client().task(TaskId(job, 1))).failures == 1
+    gate.open()
+    assert (await grid.ended(job)).state is JobState.SUCCEEDED
+
+
+async def test_an_agent_that_is_killed_moves_all_and_uses_none(grid: Grid) -> None:
+    await with_workers(grid, "ant", "bee", "cat", "dog")
+    gate = grid.gate()
+    job = await submit(grid, f"{gate.wait}; echo $LOOPLINE_RANK", max_attempts=1)
+    members = await grid.attempts_when("all to run", job, all_run)
+    await grid.kill_worker(members[1].worker)
+    await grid.attempts_when("all to run elsewhere", job, lambda found: all_run(found[-3:]) and len(found) > 3)
+    gate.open()
+    assert (await grid.ended(job)).state is JobState.SUCCEEDED
+    assert (await grid.client().task(TaskId(job, 1))).failures == 0
+
+
+async def test_the_master_is_killed_between_prepare_and_commit(grid: Grid) -> None:
+    await with_workers(grid, "ant", "bee", "cat")
+    grid.workers["cat"].send_signal(signal.SIGSTOP)
+    job = await submit(grid, "echo $LOOPLINE_RANK")
+    await grid.attempts_when(
+        "two to be ready", job, lambda found: [one.phase for one in found].count(AttemptState.PREPARED) == 2
+    )
+    await grid.kill_master()
+    assert not grid.processes()
+    grid.workers["cat"].send_signal(signal.SIGCONT)
+    await grid.start_master()
+    assert (await grid.ended(job)).state is JobState.SUCCEEDED
+    assert [one.rank for one in await grid.attempts(job) if one.accepted] == [0, 1, 2]
+
+
+async def test_an_owner_who_returns_freezes_all_and_one_who_leaves_lets_all_go_on(tmp_path: Path) -> None:
+    grid = Grid(tmp_path)
+    try:
+        await grid.start_master("--lease-s", "5", "--report-every-s", "0.5", "--gang-grace-s", "60")
+        with x_server() as display:
+            await grid.start_worker(
+                "ant", owner=OWNER | display | {"LOOPLINE_GRACE_S": "600", "LOOPLINE_IDLE_S": "3"}
+            )
+            await with_workers(grid, "bee", "cat")
+            await grid.connected("ant")
+            gate = grid.gate()
+            job = await submit(grid, f"{gate.wait}; echo $LOOPLINE_RANK", max_attempts=1)
+            await grid.attempts_when("all to run", job, all_run)
+            move_mouse(display, 25)
+            await grid.attempts_when("all to stand still", job, lambda found: all(one.frozen for one in found))
+            await grid.attempts_when("all to go on", job, all_run)
+            gate.open()
+            assert (await grid.ended(job)).state is JobState.SUCCEEDED
+        assert len(await grid.attempts(job)) == 3
+        await grid.check()
+    finally:
+        await grid.stop()

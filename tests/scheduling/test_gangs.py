@@ -1,0 +1,352 @@
+"""Gangs: all members or none, prepared everywhere before one start, frozen and moved together."""
+
+from dataclasses import replace
+
+import pytest
+
+from loopline_master.core.events import JobCancelled
+from loopline_master.core.explain.explain_job import explain_task
+from loopline_master.core.gangs.gang import GangPhase
+from loopline_shared.model import AttemptId, AttemptState, JobState, Order, Outcome, TaskId, TaskState
+from loopline_shared.protocol.gang_messages import MemberOrder
+from loopline_shared.spec import JobSpec
+from tests.scheduling.driver import Grid, facts, result
+
+NAMES = ("ant", "bee", "cat")
+
+
+def grid(*names: str, slots: int = 1, **chosen: object) -> Grid:
+    made = Grid(max_replicas=1, **chosen)
+    made.workers(*(names or NAMES), slots=slots, gangs=True)
+    return made
+
+
+def all_report(made: Grid, times: int = 1) -> None:
+    for _ in range(times):
+        for name in made.agents:
+            made.report(name)
+
+
+def running(made: Grid) -> Grid:
+    """A grid whose job 1 is a gang of three that runs."""
+    made.submit(nodes=3, size=0.5)
+    all_report(made, 3)
+    assert phase(made) is GangPhase.RUNNING
+    assert states(made) == {AttemptState.RUNNING}
+    return made
+
+
+def phase(made: Grid, job: int = 1) -> GangPhase | None:
+    gang = made.scheduler.state.gangs.get(TaskId(job, 1))
+    return gang.phase if gang else None
+
+
+def states(made: Grid, launch: int = 0, job: int = 1, nodes: int = 3) -> set[AttemptState]:
+    """The states of a launch's members, as they are stored."""
+    return {made.attempt(job, 1, launch * nodes + rank + 1).state for rank in range(nodes)}
+
+
+def orders(made: Grid, name: str) -> list[MemberOrder]:
+    return [word.order for word in made.agents[name].words]
+
+
+# --- the two phases ---------------------------------------------------------------------------------------------
+
+
+def test_no_member_begins_before_all_are_prepared() -> None:
+    made = grid()
+    made.submit(nodes=3, size=0.5)
+    made.report("ant")
+    made.report("bee")
+    made.report("cat", ready=False)
+    assert phase(made) is GangPhase.PREPARING
+    assert not any(made.running(name) for name in NAMES)
+    assert states(made) == {AttemptState.PREPARED, AttemptState.DISPATCHED}
+    made.report("cat")
+    assert phase(made) is GangPhase.RUNNING
+    assert all(made.running(name) for name in NAMES)
+
+
+def test_members_have_ranks_on_different_workers_and_one_place_to_meet() -> None:
+    made = running(grid(slots=4))
+    runs = {name: next(iter(agent.running.values())) for name, agent in made.agents.items()}
+    places = [run.gang for run in runs.values()]
+    assert sorted(place.rank for place in places if place) == [0, 1, 2]
+    assert {place.hosts for place in places if place} == {tuple(sorted(NAMES, key=lambda n: runs[n].attempt.number))}
+    first = next(name for name, run in runs.items() if run.gang and run.gang.rank == 0)
+    assert {word.rendezvous for agent in made.agents.values() for word in agent.words} == {f"{first}:4000"}
+
+
+def test_too_few_free_workers_start_nothing_and_what_would_delay_it_waits() -> None:
+    made = grid()
+    short = made.submit(size=1)
+    gang = made.submit(nodes=3, size=0.5)
+    later = made.submit(3, size=300)
+    assert not made.attempts_of(TaskId(gang, 1))
+    assert not made.attempts_of(TaskId(later, 1)), "it would run for longer than the gang has to wait"
+    made.end(AttemptId(short, 1, 1))
+    assert phase(made, gang) is GangPhase.PREPARING
+
+
+def test_a_later_gang_is_planned_behind_what_the_first_takes() -> None:
+    made = grid("ant", "bee", "cat", "dog", "eel")
+    busy = made.submit(size=1)
+    first, second = made.submit(nodes=4, size=0.5), made.submit(nodes=2, size=0.4)
+    assert phase(made, first) is GangPhase.PREPARING
+    made.end(AttemptId(busy, 1, 1))
+    assert phase(made, second) is None
+    assert made.job(second).state is JobState.QUEUED
+    plan = made.store.plans[TaskId(second, 1)]
+    assert plan.start is not None
+    assert plan.start > made.now
+
+
+def test_a_plan_ends_with_its_job() -> None:
+    made = grid()
+    made.submit(size=1)
+    gang = made.submit(nodes=3, size=0.5)
+    later = made.submit(2, size=300)
+    assert not made.attempts_of(TaskId(later, 1))
+    made.ask(JobCancelled(gang))
+    assert made.store.plans[TaskId(gang, 1)].withdrawn_at == made.now
+    assert made.attempts_of(TaskId(later, 1))
+
+
+def test_workers_that_know_no_gangs_get_none() -> None:
+    made = grid("ant", "bee")
+    made.workers("old")
+    made.submit(nodes=3, size=0.5)
+    assert phase(made) is None
+    assert made.job(1).starved_since is not None
+
+
+# --- standing down ----------------------------------------------------------------------------------------------
+
+
+def test_a_member_that_cannot_costs_nothing_and_all_stand_down() -> None:
+    made = grid()
+    made.submit(nodes=3, size=0.5)
+    made.report("ant")
+    first = next(iter(made.agents["bee"].members))
+    made.report("bee", result(first, Outcome.GIVEN_BACK, reason="no inputs"))
+    assert made.task(1).failures == 0
+    all_report(made, 4)
+    assert phase(made) is GangPhase.RUNNING, "another launch followed"
+    assert states(made, launch=1) == {AttemptState.RUNNING}
+    assert made.job(1).lost_cpu_ms == 0
+
+
+def test_a_worker_silent_for_a_lease_has_the_others_stand_down() -> None:
+    made = grid(lease_s=30.0, gang_prepare_s=300.0)
+    made.submit(nodes=3, size=0.5)
+    for _ in range(8):
+        made.wait(5.0)
+        made.report("ant")
+        made.report("bee")
+    assert phase(made) is None
+    assert made.task(1).state is TaskState.QUEUED
+    assert not made.agents["ant"].members
+
+
+def test_a_gang_that_is_not_ready_in_time_stands_down() -> None:
+    made = grid(gang_prepare_s=60.0)
+    made.submit(nodes=3, size=0.5)
+    for _ in range(7):
+        made.wait(10.0)
+        made.report("ant", ready=False)
+        made.report("bee")
+        made.report("cat")
+    assert made.attempt(1, 1, 1).state is AttemptState.CANCELLED
+
+
+# --- ends -------------------------------------------------------------------------------------------------------
+
+
+def test_a_gang_succeeds_when_every_member_has() -> None:
+    made = running(grid())
+    for number in (1, 2, 3):
+        assert made.job(1).state is JobState.RUNNING
+        made.end(AttemptId(1, 1, number), cpu_s=2.0, wall_s=2.0)
+    assert made.job(1).state is JobState.SUCCEEDED
+    assert states(made) == {AttemptState.SUCCEEDED}
+    assert all(made.attempt(1, 1, number).accepted for number in (1, 2, 3))
+    assert made.task(1).winner == 1
+    assert made.job(1).useful_cpu_ms == 6000
+
+
+def test_the_slots_of_a_finished_member_are_free_while_the_others_run() -> None:
+    made = running(grid())
+    other = made.submit(size=0.1)
+    made.end(AttemptId(1, 1, 2))
+    assert made.attempts_of(TaskId(other, 1))
+
+
+def test_a_failure_ends_all_and_uses_one_attempt() -> None:
+    made = running(grid(max_attempts=2))
+    made.end(AttemptId(1, 1, 1))
+    made.end(AttemptId(1, 1, 2), Outcome.FAILED)
+    assert made.task(1).failures == 1
+    assert not made.running("cat")
+    all_report(made, 4)
+    assert states(made, launch=1) == {AttemptState.RUNNING}
+    made.end(AttemptId(1, 1, 6), Outcome.FAILED)
+    assert made.task(1).failures == 2
+    assert made.job(1).state is JobState.FAILED
+
+
+def test_a_cancelled_job_ends_all_members_whatever_they_do() -> None:
+    made = running(grid())
+    made.end(AttemptId(1, 1, 1))
+    made.ask(JobCancelled(1))
+    all_report(made)
+    assert states(made) == {AttemptState.CANCELLED}
+    assert not made.scheduler.state.jobs
+
+
+# --- loss and owners --------------------------------------------------------------------------------------------
+
+
+def test_a_lost_member_freezes_the_others_and_then_moves_all_at_no_cost() -> None:
+    made = running(grid("ant", "bee", "cat", "dog", lease_s=30.0, gang_grace_s=20.0))
+    lost = made.attempt(1, 1, 2).worker
+    others = [made.attempt(1, 1, number).worker for number in (1, 3)]
+    _silence(made, lost, 35.0)
+    assert phase(made) is GangPhase.HALTED
+    assert all(orders(made, name)[-1] is MemberOrder.FREEZE for name in others)
+    _silence(made, lost, 25.0)
+    all_but(made, lost)
+    all_but(made, lost)
+    assert phase(made) is GangPhase.RUNNING, "on the three that are left"
+    assert made.task(1).failures == 0
+    assert states(made, launch=1) == {AttemptState.RUNNING}
+
+
+def test_a_member_that_comes_back_in_time_lets_all_go_on() -> None:
+    made = running(grid(lease_s=30.0, gang_grace_s=20.0))
+    lost = made.attempt(1, 1, 2).worker
+    _silence(made, lost, 35.0)
+    assert phase(made) is GangPhase.HALTED
+    made.join(lost)
+    assert phase(made) is GangPhase.RUNNING
+    all_report(made)
+    assert states(made) == {AttemptState.RUNNING}
+    assert not any(agent.frozen for agent in made.agents.values())
+
+
+def test_an_owner_who_returns_freezes_all_and_one_who_leaves_lets_all_go_on() -> None:
+    made = running(grid(gang_grace_s=20.0))
+    owner = made.attempt(1, 1, 3).worker
+    made.report(owner, frozen=True)
+    assert phase(made) is GangPhase.HALTED
+    all_but(made, owner)
+    assert states(made) == {AttemptState.FROZEN}
+    made.report(owner)
+    assert phase(made) is GangPhase.RUNNING
+    all_report(made)
+    assert states(made) == {AttemptState.RUNNING}
+
+
+def test_without_grace_all_are_moved_at_once() -> None:
+    made = running(grid(gang_grace_s=0.0))
+    made.report(made.attempt(1, 1, 3).worker, frozen=True, slots=0)
+    assert phase(made) is None
+    assert not made.running(made.attempt(1, 1, 1).worker)
+
+
+def test_a_word_that_was_lost_is_said_again() -> None:
+    made = grid()
+    made.submit(nodes=3, size=0.5)
+    made.report("ant")
+    made.report("bee")
+    made.report("cat", deliver=False)
+    made.agents["ant"].mail.clear()
+    made.join("ant")
+    assert made.running("ant")
+    all_report(made)
+    assert states(made) == {AttemptState.RUNNING}
+
+
+@pytest.mark.parametrize("reported", [0, 1, 2, 3])
+def test_a_restart_between_prepare_and_commit_changes_nothing(reported: int) -> None:
+    made = grid()
+    made.submit(nodes=3, size=0.5)
+    for name in NAMES[:reported]:
+        made.report(name)
+    made.restart()
+    for name in NAMES:
+        made.join(name)
+    all_report(made, 2)
+    assert states(made) == {AttemptState.RUNNING}
+
+
+# --- the order guarantee ----------------------------------------------------------------------------------------
+
+
+def test_a_held_gang_is_not_even_prepared() -> None:
+    made = grid("ant", "bee", "cat", "dog")
+    first = made.submit(size=1)
+    gang = made.submit(nodes=3, size=1)
+    assert phase(made, gang) is None, "it is its own last task, and may not pass"
+    made.end(AttemptId(first, 1, 1))
+    assert phase(made, gang) is GangPhase.PREPARING
+
+
+def test_under_deliver_a_gang_runs_and_is_delivered_in_order() -> None:
+    made = grid("ant", "bee", "cat", "dog", order=Order.DELIVER)
+    first = made.submit(size=1)
+    gang = made.submit(nodes=3, size=1)
+    all_report(made, 3)
+    for number in (1, 2, 3):
+        made.end(AttemptId(gang, 1, number))
+    assert made.job(gang).state is JobState.RUNNING
+    made.end(AttemptId(first, 1, 1))
+    assert made.job(gang).state is JobState.SUCCEEDED
+
+
+# --- what users are told ----------------------------------------------------------------------------------------
+
+
+def told(made: Grid, job: int) -> str:
+    explanation = explain_task(made.scheduler, TaskId(job, 1))
+    assert explanation
+    return explanation.sentence
+
+
+def test_explain_tells_what_a_gang_waits_for_and_what_it_does() -> None:
+    made = grid()
+    short = made.submit(size=1)
+    gang = made.submit(nodes=3, size=0.5)
+    assert told(made, gang) == "1 task waits for 3 workers at once: 2 of 3 are free now"
+    made.end(AttemptId(short, 1, 1))
+    made.report("ant")
+    assert told(made, gang) == "1 of 3 members are ready to start; it waits for bee, cat"
+    all_report(made, 2)
+    assert told(made, gang) == "running on ant, bee, cat"
+    made.report("cat", frozen=True)
+    assert told(made, gang) == "frozen on all of its workers: the owner of cat is back"
+
+
+def test_explain_names_the_workers_that_refuse_the_network() -> None:
+    made = grid("ant", "bee")
+    made.join("cat", replace(facts(gangs=True), network=False))
+    gang = made.submit(nodes=3, requires={"network": True})
+    assert "refusing tasks the network: cat" in told(made, gang)
+
+
+def test_what_a_job_on_several_nodes_cannot_have() -> None:
+    with pytest.raises(ValueError, match="no replicas"):
+        JobSpec(command=["x"], nodes=2, quorum=2)
+    with pytest.raises(ValueError, match="no replicas"):
+        JobSpec(command=["x"], nodes=2, max_replicas=2)
+
+
+def all_but(made: Grid, silent: str) -> None:
+    for name in made.agents:
+        if name != silent:
+            made.report(name)
+
+
+def _silence(made: Grid, silent: str, seconds: float) -> None:
+    for _ in range(int(seconds / 5)):
+        made.wait(5.0)
+        all_but(made, silent)

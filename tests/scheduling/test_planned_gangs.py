@@ -1,0 +1,194 @@
+"""Plans in the scheduler: told at once, moved forward by every end, broken only for a reason, and the same after a
+restart.
+"""
+
+from __future__ import annotations
+
+from copy import copy
+
+from loopline_master.core.events import JobCancelled, WorkerDrained
+from loopline_master.core.gangs.gang import GangPhase
+from loopline_master.core.planning.plan import Plan, PlanKind
+from loopline_shared.model import AttemptId, Order, TaskId
+from tests.scheduling.driver import Grid
+
+NAMES = ("ant", "bee", "cat", "dog")
+
+
+def grid(*names: str, slots: int = 1, **chosen: object) -> Grid:
+    made = Grid(max_replicas=1, **chosen)
+    made.workers(*(names or NAMES), slots=slots, gangs=True)
+    return made
+
+
+def plan_of(made: Grid, job: int) -> Plan:
+    return made.store.plans[TaskId(job, 1)]
+
+
+def begun(made: Grid, job: int) -> bool:
+    return TaskId(job, 1) in made.scheduler.state.gangs
+
+
+def end(made: Grid, job: int) -> None:
+    """Every attempt of a job's first task ends well."""
+    for name, agent in made.agents.items():
+        for attempt in [attempt for attempt in agent.running if attempt.task_id == TaskId(job, 1)]:
+            made.end(attempt)
+            assert name in made.agents
+
+
+def reports(made: Grid) -> None:
+    for _ in range(3):
+        for name in made.agents:
+            made.report(name)
+
+
+def test_what_waits_for_limits_alone_is_promised_and_moves_forward_when_they_end_sooner() -> None:
+    made = grid(order=Order.NONE)
+    first = made.submit(nodes=3, size=600, timeout_s=1000)
+    second = made.submit(nodes=2, size=60, timeout_s=100)
+    reports(made)
+    assert begun(made, first)
+    plan = copy(plan_of(made, second))
+    assert (plan.kind, plan.limit_s, plan.is_given) == (PlanKind.PROMISE, 100, True)
+    assert plan.start is not None
+    assert 1000 <= plan.start - made.now <= 1000 + 1024, "the times that are tried lie ever farther apart"
+    made.now += 20
+    end(made, first)
+    assert begun(made, second)
+    assert plan_of(made, second).started_at == made.now
+    assert (plan_of(made, second).moves, plan_of(made, second).broken) == (1, 0)
+    assert not made.store.broken
+
+
+def test_what_waits_for_a_task_without_limit_is_an_estimate() -> None:
+    made = grid("ant", "bee", order=Order.NONE)
+    made.submit(size=100)
+    gang = made.submit(nodes=2, size=60, timeout_s=100)
+    plan = plan_of(made, gang)
+    assert plan.kind is PlanKind.ESTIMATE
+    assert plan.start is not None
+    assert plan.p50 is not None
+    assert plan.p90 == plan.start
+    assert made.now + 95 <= plan.p50 <= made.now + 105 < plan.p90
+
+
+def test_a_gang_without_a_limit_says_that_its_limit_is_predicted() -> None:
+    made = grid("ant", "bee", order=Order.NONE)
+    made.submit(nodes=2, size=60)
+    gang = made.submit(nodes=2, size=60, timeout_s=10)
+    reports(made)
+    assert not plan_of(made, 1).is_given
+    assert plan_of(made, gang).kind is PlanKind.ESTIMATE
+
+
+def test_a_promise_is_broken_by_a_loss_and_says_so() -> None:
+    made = grid("ant", "bee", "cat", order=Order.NONE)
+    made.submit(nodes=2, size=600, timeout_s=1000)
+    reports(made)
+    gang = made.submit(nodes=3, size=60, timeout_s=100)
+    plan = copy(plan_of(made, gang))
+    assert plan.kind is PlanKind.PROMISE
+    made.step(WorkerDrained("cat"))
+    (told,) = made.store.broken
+    assert (told.job, told.start, told.new_start) == (gang, plan.start, None)
+    assert told.reason == "cat is being drained"
+    assert plan_of(made, gang).start is None
+    assert plan_of(made, gang).broken == 1
+
+
+def test_a_promise_is_kept_on_another_worker() -> None:
+    made = grid("ant", "bee", "cat", "dog", order=Order.NONE)
+    made.submit(nodes=4, size=600, timeout_s=1000)
+    reports(made)
+    gang = made.submit(nodes=2, size=60, timeout_s=100)
+    plan = copy(plan_of(made, gang))
+    made.step(WorkerDrained(plan.machines[0]))
+    assert plan_of(made, gang).start == plan.start
+    assert plan.machines[0] not in plan_of(made, gang).machines
+    assert not made.store.broken
+
+
+def test_a_task_goes_first_before_a_promise_only_if_its_limit_fits() -> None:
+    made = grid("ant", "bee", order=Order.NONE)
+    made.submit(size=600, timeout_s=300)
+    gang = made.submit(nodes=2, size=60, timeout_s=100)
+    long = made.submit(size=10, timeout_s=400)
+    endless = made.submit(size=10)
+    short = made.submit(size=10, timeout_s=200)
+    reports(made)
+    assert plan_of(made, gang).kind is PlanKind.PROMISE
+    assert not made.attempts_of(TaskId(long, 1))
+    assert not made.attempts_of(TaskId(endless, 1))
+    assert made.attempts_of(TaskId(short, 1))
+
+
+def test_before_an_estimate_the_forecast_serves() -> None:
+    made = grid("ant", "bee", order=Order.NONE)
+    made.submit(size=600)
+    gang = made.submit(nodes=2, size=60, timeout_s=100)
+    short, long = made.submit(size=10), made.submit(size=2000)
+    reports(made)
+    assert plan_of(made, gang).kind is PlanKind.ESTIMATE
+    assert made.attempts_of(TaskId(short, 1))
+    assert not made.attempts_of(TaskId(long, 1))
+
+
+def test_under_hold_the_end_of_what_it_may_not_pass_is_part_of_its_plan() -> None:
+    made = grid()
+    first = made.submit(nodes=2, size=10, timeout_s=500)
+    gang = made.submit(nodes=2, size=20, timeout_s=100)
+    reports(made)
+    assert begun(made, first)
+    assert not begun(made, gang), "there is room for it, but it would pass"
+    plan = copy(plan_of(made, gang))
+    assert plan.kind is PlanKind.PROMISE
+    assert plan.start is not None
+    assert 500 <= plan.start - made.now <= 510
+    end(made, first)
+    assert begun(made, gang)
+
+
+def test_a_restart_plans_the_same() -> None:
+    made = grid(order=Order.NONE)
+    made.submit(nodes=3, size=600, timeout_s=1000)
+    reports(made)
+    gangs = [made.submit(nodes=2 + number % 3, size=60, timeout_s=100 + 7 * number) for number in range(8)]
+    before = {job: copy(plan_of(made, job)) for job in gangs}
+    made.restart()
+    for name in NAMES:
+        made.join(name)
+    assert {job: plan_of(made, job) for job in gangs} == before
+    made.step(JobCancelled(1))
+    reports(made)
+    assert plan_of(made, gangs[0]).started_at is not None
+    rows = made.store.replayed()
+    assert rows.plans == made.store.plans
+    assert rows.grid == made.store.grid
+
+
+def test_one_of_a_jobs_gangs_is_planned_after_the_other() -> None:
+    made = grid("ant", "bee", order=Order.NONE)
+    job = made.submit(3, size=60, nodes=2, timeout_s=100)
+    for number in (1, 2, 3):
+        reports(made)
+        assert made.store.plans[TaskId(job, number)].started_at == made.now
+        gang = made.scheduler.state.gangs[TaskId(job, number)]
+        assert gang.phase is GangPhase.RUNNING
+        for rank in range(2):
+            made.end(AttemptId(job, number, gang.first + rank))
+    assert made.job(job).succeeded == 3
+
+
+def test_a_held_gang_keeps_no_slot_from_the_job_that_it_waits_for() -> None:
+    made = grid("ant", "bee")
+    running = made.submit(nodes=2, size=10, timeout_s=20)
+    first = made.submit(1, size=300)
+    gang = made.submit(nodes=2, size=400, timeout_s=500)
+    reports(made)
+    assert begun(made, running)
+    end(made, running)
+    assert made.attempts_of(TaskId(first, 1))
+    assert not begun(made, gang)
+    end(made, first)
+    assert begun(made, gang)

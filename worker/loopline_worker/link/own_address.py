@@ -1,0 +1,24 @@
+"""The address of this computer in the network in which its master is."""
+
+from __future__ import annotations
+
+import socket
+from contextlib import suppress
+from urllib.parse import urlsplit
+
+_DEFAULT_PORTS = {"http": 80, "https": 443}
+
+
+def address_towards(master: str) -> str:
+    """Return the address from which this computer would connect to the master; empty if that is unknown.
+
+    No packet is sent: a datagram socket that is connected only chooses its way.
+    """
+    url = urlsplit(master)
+    port = url.port or _DEFAULT_PORTS.get(url.scheme, 80)
+    with suppress(OSError):
+        for family, kind, _, _, place in socket.getaddrinfo(url.hostname, port, type=socket.SOCK_DGRAM):
+            with suppress(OSError), socket.socket(family, kind) as way:
+                way.connect(place)
+                return str(way.getsockname()[0])
+    return ""
