@@ -104,6 +104,15 @@ class WorkerSettings(Settings):
     sandbox_shows: Annotated[
         tuple[Path, ...], BeforeValidator(_split), Field(description="folders of a home that tasks may read")
     ] = ()
+    peers: Annotated[
+        bool, Field(description="files may go between this worker and others, where the master's `peers` says so")
+    ] = True
+    peer_port: Annotated[
+        int, Field(ge=0, le=65535, description="port open to other workers then; if it is taken, or 0: any free one")
+    ] = 7462
+    peer_bytes_s: Annotated[
+        float | None, Field(gt=0, description="most bytes a second from workers, and to them; default: no limit")
+    ] = None
     retry_min_s: Annotated[float, Field(gt=0, description="first pause before connecting again")] = 0.2
     retry_max_s: Annotated[float, Field(gt=0, description="longest pause, and that after a refusal")] = 30.0
 

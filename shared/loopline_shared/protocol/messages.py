@@ -7,6 +7,7 @@ reboot and restart without recovery code (docs/design/architecture.md).
 from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass, field
+from operator import not_
 from typing import Annotated, Literal
 
 from pydantic import Field
@@ -34,6 +35,7 @@ from loopline_shared.model import (
 )
 from loopline_shared.paths import Pattern, RelativePath
 from loopline_shared.protocol.attempt_ranges import AttemptRanges
+from loopline_shared.protocol.transfers import PeerOrders, PeerReport, PeerTerms
 from loopline_shared.scalar import Scalar
 
 PROTOCOL_VERSION = 3
@@ -66,6 +68,8 @@ class Welcome:
 
     report_every_s: Seconds
     lease_s: Seconds
+    _: KW_ONLY
+    peers: Annotated[PeerTerms | None, Field(exclude_if=not_)] = None  # None: files come from the master alone
     kind: Literal["welcome"] = "welcome"
 
 
@@ -93,6 +97,7 @@ class Report:
     load: Load
     _: KW_ONLY
     waiting: AttemptRanges = ()  # for a slot, in the order in which it came
+    peers: Annotated[PeerReport | None, Field(exclude_if=not_)] = None  # files that go between workers
     kind: Literal["report"] = "report"
 
 
@@ -134,6 +139,7 @@ class Assign:
     _: KW_ONLY
     held_s: Seconds | None = None  # from the arrival of Report ``seen`` until now; None: it was answered before
     probation: Probation | None = None  # quarantine, shown to the PC's owner; None: it is healthy
+    peers: Annotated[PeerOrders | None, Field(exclude_if=not_)] = None  # files to take from workers; None: none
     kind: Literal["assign"] = "assign"
 
 

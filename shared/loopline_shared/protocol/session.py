@@ -15,6 +15,7 @@ from loopline_shared.model import AttemptId, Facts, Held, Load, Result
 from loopline_shared.protocol import codec, result_text
 from loopline_shared.protocol.attempt_ranges import ranges_of
 from loopline_shared.protocol.messages import PROTOCOL_VERSION, Assign, Hello, Read, Refused, Report, Welcome, Wrote
+from loopline_shared.protocol.transfers import PeerReport
 
 
 class _Inbound:
@@ -68,11 +69,18 @@ class WorkerSession:
         return self._sent, codec.encode(report)
 
     def report_of(
-        self, holding: Sequence[Held], results: list[bytes], load: Load, waiting: Iterable[AttemptId]
+        self,
+        holding: Sequence[Held],
+        results: list[bytes],
+        load: Load,
+        waiting: Iterable[AttemptId],
+        peers: PeerReport | None = None,
     ) -> tuple[int, bytes]:
         """The same of results that are written already (result_text.py)."""
         self._sent += 1
-        report = Report(self._sent, self._inbound.last, tuple(holding), (), load, waiting=ranges_of(waiting))
+        report = Report(
+            self._sent, self._inbound.last, tuple(holding), (), load, waiting=ranges_of(waiting), peers=peers
+        )
         return self._sent, result_text.with_results(codec.encode(report), results)
 
 
