@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 from pathlib import Path
 
@@ -25,4 +24,3 @@ async def test_the_second_worker_takes_a_file_from_the_first(grid: Grid, tmp_pat
     await grid.start_worker("bee")
     job = await grid.submit("sha256sum large.bin", inputs=inputs)
     assert (await grid.ended(job)).state is JobState.SUCCEEDED
-

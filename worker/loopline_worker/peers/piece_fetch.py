@@ -133,8 +133,11 @@ class PieceFetch:
             if not taking.ask(is_leaving=is_leaving):
                 return
             self._check_wanted()
-            if taking.receive() and source:
-                self.received_bytes += self.file.layout.length(self.file.have - 1)
+            have_bytes = self.file.have_bytes
+            try:
+                taking.receive()
+            finally:
+                self.received_bytes += self.file.have_bytes - have_bytes if source else 0
 
     def _best(self) -> FileSource | None:
         """Return the first source that can be asked now; None: the master."""
@@ -231,17 +234,15 @@ class _Taking:
         WrongContentError."""
         if not self._upstream.on_the_way:
             time.sleep(_LOOK_EVERY_S)  # a limit is used up
-            return False
+            return
         since, piece = time.monotonic(), self._place.buffer()
         has_come = self._upstream.receive(piece)
-        if self._is_peer:
-            self._mind_rate(time.monotonic() - since, len(piece) if has_come else 0)
-        if not has_come:
-            return False
-        if not self._place.put(piece):
+        waited_s = time.monotonic() - since
+        if has_come and not self._place.put(piece):
             reason = f"piece {self._growing.have} does not match its hash"
             raise SourceError(FaultKind.WRONG_CONTENT, reason) if self._is_peer else WrongContentError(reason)
-        return True
+        if self._is_peer:
+            self._mind_rate(waited_s, len(piece) if has_come else 0)
 
     def _mind_rate(self, waited_s: float, got_bytes: int) -> None:
         """Raises SourceError if the source has had nothing for too long, or is too slow with what it has."""
