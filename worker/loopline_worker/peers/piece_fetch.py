@@ -229,9 +229,8 @@ class _Taking:
             upstream.ask_up_to(number)
         return upstream.on_the_way > 0 or not is_leaving
 
-    def receive(self) -> bool:
-        """Take in the next piece. False if none has come yet. Raises SourceError, NetworkError or
-        WrongContentError."""
+    def receive(self) -> None:
+        """Take in the next piece if it comes. Raises SourceError, NetworkError or WrongContentError."""
         if not self._upstream.on_the_way:
             time.sleep(_LOOK_EVERY_S)  # a limit is used up
             return
