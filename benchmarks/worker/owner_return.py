@@ -21,7 +21,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from benchmarks.harness.tables import answer, milliseconds, parser, table
-from loopline_worker.state.preemption_history import quantile
+from loopline_worker.owner.owner_monitor import quantile
 from tests.live.grid import Grid, wait_for
 from tests.worker.presence.witnesses import move_mouse, x_server
 

@@ -29,7 +29,7 @@ from loopline_worker.attempts.limits import Quota
 from loopline_worker.attempts.runner import Runner
 from loopline_worker.core.events import AttemptEnded, Event, Followed, Returned
 from loopline_worker.launch.posix import PosixLauncher
-from loopline_worker.state.spool import Spool
+from loopline_worker.state.journal import Spool
 from loopline_worker.task_group import TaskGroup
 
 BARE = """

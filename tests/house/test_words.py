@@ -19,8 +19,8 @@ POLICIES = "master/loopline_master/core/policies/"
 ORDINARY = {
     *("admission", "calibration", "check", "death", "decision", "dependent", "digest", "eligibility"),
     *("estimate", "explain", "forecast", "frame", "history", "hours", "interval", "invariant"),
-    *("inventory", "key", "lifecycle", "limit", "lognormal", "measure", "membership", "outbox"),
-    *("placer", "prefetched", "queue", "ranking", "record", "reporting", "request", "rule"),
+    *("inventory", "key", "lifecycle", "lognormal", "measure", "membership", "outbox"),
+    *("placer", "prefetched", "queue", "ranking", "record", "request", "rule"),
     *("scheduler", "settings", "sign", "snapshot", "state", "transition", "unknown", "vote"),
 }
 """Words that mean in a name what they mean in any program."""

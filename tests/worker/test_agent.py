@@ -12,9 +12,9 @@ from loopline_shared.model import AttemptId, Outcome, Result
 from loopline_shared.protocol.messages import Refused, Run
 from loopline_worker import agent as agent_module
 from loopline_worker.agent import Agent
-from loopline_worker.core import reporting
+from loopline_worker.core import attempts
 from loopline_worker.core.instructions import Entry
-from loopline_worker.link import conversation
+from loopline_worker.link import link
 from loopline_worker.settings import WorkerSettings
 from loopline_worker.state import result_delivery
 from loopline_worker.state.data_directory import DataDirectory
@@ -92,7 +92,7 @@ async def begun(agent: Started, run: Run) -> None:
 async def test_from_hello_to_an_empty_spool(
     master: SmallMaster, start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(conversation, "REPORT_WITHIN_S", 60)
+    monkeypatch.setattr(link, "REPORT_WITHIN_S", 60)
     agent = start(labels="gpu")
     run = run_of("sh", "-c", "echo hello")
     await master.say(run)
@@ -185,7 +185,7 @@ async def test_results_outlive_the_agent(master: SmallMaster, start: Start) -> N
 async def test_more_results_than_one_report_may_bring(
     master: SmallMaster, start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reporting, "MAX_RESULTS_PER_REPORT", 2)
+    monkeypatch.setattr(attempts, "MAX_RESULTS_PER_REPORT", 2)
     (tmp_path / "data").mkdir()
     journal = Journal(tmp_path / "data" / "ledger.jsonl")
     journal.write(Entry([Result(AttemptId(1, task, 1), Outcome.SUCCEEDED, 0) for task in (1, 2, 3)]))

@@ -4,8 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from loopline_worker.host.cgroup import Cgroup, is_contained
-from loopline_worker.host.computer import Computer, facts
+from loopline_worker.host.computer import Cgroup, Computer, facts, is_contained
 from loopline_worker.host.load import Meter
 
 GIB = 2**30

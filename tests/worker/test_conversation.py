@@ -10,8 +10,8 @@ from loopline_shared.model import Facts, Load
 from loopline_shared.protocol import codec
 from loopline_shared.protocol.messages import Assign, Read, Welcome, Wrote
 from loopline_shared.protocol.session import MasterSession, WorkerSession
-from loopline_worker.link import conversation as talk_module
-from loopline_worker.link.conversation import Conversation
+from loopline_worker.link import link as link_module
+from loopline_worker.link.link import Conversation
 from loopline_worker.link.websocket import LostError
 from tests.worker.bench import until
 
@@ -69,8 +69,8 @@ class ConversationListener:
 
 @pytest.fixture(autouse=True)
 def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(talk_module, "ANSWER_WITHIN_S", 3600)
-    monkeypatch.setattr(talk_module, "REPORT_WITHIN_S", 0)
+    monkeypatch.setattr(link_module, "ANSWER_WITHIN_S", 3600)
+    monkeypatch.setattr(link_module, "REPORT_WITHIN_S", 0)
 
 
 @pytest.fixture
@@ -138,7 +138,7 @@ async def test_what_comes_meanwhile_waits_for_the_answer_and_goes_together(
 async def test_an_answer_is_not_waited_for_forever(
     conversation: Conversation, socket: Socket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(talk_module, "ANSWER_WITHIN_S", 0.02)
+    monkeypatch.setattr(link_module, "ANSWER_WITHIN_S", 0.02)
     conversation.speak()
     await rounds()
     conversation.speak()
@@ -185,7 +185,7 @@ async def test_what_goes_wrong_in_a_report_ends_the_connection(conversation: Con
 async def test_while_more_is_to_be_done_here_results_gather_for_a_moment(
     conversation: Conversation, socket: Socket, listener: ConversationListener, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(talk_module, "GATHER_S", 3600)
+    monkeypatch.setattr(link_module, "GATHER_S", 3600)
     listener.is_busy = True
     conversation.speak()
     await rounds()

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from loopline_worker.doctor import Findings, in_text
-from loopline_worker.host.pressure import Pressure
+from loopline_worker.host.load import Pressure
 from loopline_worker.launch.abilities import Ability
 from loopline_worker.presence.probe import Reading
 from tests.worker.presence.witnesses import move_mouse, x_server

@@ -10,7 +10,7 @@ ROOTS = [str(Path(__file__).parents[2] / root) for root in ("shared", "worker")]
 AGENT = """
 from loopline_worker import __main__, agent, discovery, settings
 from loopline_worker.state import data_directory
-import loopline_worker.launch.posix, loopline_worker.owner.server, loopline_worker.presence.available
+import loopline_worker.launch.posix, loopline_worker.owner.server, loopline_worker.presence.idle_detector
 from loopline_worker.presence import logind, mutter, terminals, x11
 """
 NOT_IN_THE_AGENT = {

@@ -9,12 +9,12 @@ import pytest
 
 from loopline_shared.model import Outcome, Result
 from loopline_shared.protocol.messages import Run
-from loopline_worker.attempts import watch as watch_module
-from loopline_worker.attempts.limits import Breach, Limits, Quota
-from loopline_worker.attempts.watch import fills
+from loopline_worker.attempts import limits as limits_module
+from loopline_worker.attempts.limits import Quota, fills
 from loopline_worker.launch import delegation
-from loopline_worker.launch.interface import Usage
+from loopline_worker.launch.interface import Limits, Usage
 from loopline_worker.supervisor.control_groups import remove_places
+from loopline_worker.supervisor.orders import Breach
 from tests.worker.bench import Bench, processes_of, python, run_of, until
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="needs Linux")
@@ -163,7 +163,7 @@ async def test_the_disk_is_looked_at_twice_a_minute_however_long_a_look_takes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = iter((100.0, 160.0))
-    monkeypatch.setattr(watch_module, "time", SimpleNamespace(monotonic=lambda: next(clock)))
-    watch = watch_module.Watch(Limits(scratch_bytes=MIB), tmp_path, Usage, int, list[Breach]().append)
+    monkeypatch.setattr(limits_module, "time", SimpleNamespace(monotonic=lambda: next(clock)))
+    watch = limits_module.Watch(Limits(scratch_bytes=MIB), tmp_path, Usage, int, list[Breach]().append)
     assert await watch._look_at_disk() is None
     assert watch._next_disk_look == 190.0

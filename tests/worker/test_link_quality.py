@@ -2,7 +2,7 @@
 
 import pytest
 
-from loopline_worker.link.link_quality import LinkQuality
+from loopline_worker.link.link import LinkQuality
 
 
 def test_the_delay_is_the_time_of_the_answer_less_what_the_master_took() -> None:

@@ -17,12 +17,12 @@ from loopline_shared.model import Load, Outcome
 from loopline_shared.protocol.messages import Run
 from loopline_worker import agent as agent_module
 from loopline_worker import parts as parts_module
-from loopline_worker.attempts.stopwatch import Stopwatch
+from loopline_worker.attempts.limits import Stopwatch
 from loopline_worker.host import load as load_module
 from loopline_worker.host.computer import Computer
-from loopline_worker.launch.duration_estimate import DurationEstimate
+from loopline_worker.launch.posix import DurationEstimate
 from loopline_worker.owner import owner_monitor
-from loopline_worker.owner.pause import Pause
+from loopline_worker.owner.blockers import Pause
 from loopline_worker.presence.idle_detector import IdleDetector
 from loopline_worker.presence.probe import Probe
 from loopline_worker.presence.terminals import Terminals

@@ -22,8 +22,8 @@ from loopline_worker.core import owner as owner_rule
 from loopline_worker.core.owner_policy import Decision
 from loopline_worker.host import speed
 from loopline_worker.owner import owner_monitor
+from loopline_worker.owner.blockers import FOR_GOOD, Pause
 from loopline_worker.owner.page import headline, presence, render
-from loopline_worker.owner.pause import FOR_GOOD, Pause
 from loopline_worker.owner.server import OwnerServer
 from loopline_worker.owner.state import PastFreeze, RunningTask, WorkerState
 from loopline_worker.presence.idle_detector import IdleDetector

@@ -8,8 +8,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loopline_worker.core.owner_policy import Decision, OwnerPreferences, Policy, Signs, decide, is_there
-from loopline_worker.core.spare_core_limit import GROW, KEEP, cores_per_slot, fit
+from loopline_worker.core.owner_policy import (
+    GROW,
+    KEEP,
+    Decision,
+    OwnerPreferences,
+    Policy,
+    Signs,
+    cores_per_slot,
+    decide,
+    fit,
+    is_there,
+)
 
 cores = st.floats(0, 64)
 slots = st.integers(0, 64)

@@ -18,8 +18,8 @@ from loopline_worker.core.events import (
     Stopping,
 )
 from loopline_worker.core.instructions import Instructions, Kill, RecordPreemption, Urgency
+from loopline_worker.core.owner import PreemptionOrder, Steps
 from loopline_worker.core.owner_policy import Decision, OwnerPreferences, Policy, Signs
-from loopline_worker.core.preemption import PreemptionOrder, Steps
 from loopline_worker.core.transitions import State
 from tests.worker.worker_machine import (
     A,

@@ -16,13 +16,11 @@ from loopline_shared.model import SpeedSource, Yielded
 from loopline_worker.core.hours import Hours
 from loopline_worker.core.owner_policy import Policy
 from loopline_worker.host import speed
-from loopline_worker.host.battery import Battery
-from loopline_worker.host.pressure import Pressure
-from loopline_worker.owner.pause import FOR_GOOD, Pause, end_of
+from loopline_worker.host.load import Battery, Pressure
+from loopline_worker.owner.blockers import FOR_GOOD, BlockingPrograms, Pause, end_of
+from loopline_worker.owner.owner_monitor import Preemption, PreemptionHistory, quantile
 from loopline_worker.owner.preferences import in_words, preferences_of
-from loopline_worker.presence.blocking_programs import BlockingPrograms
 from loopline_worker.settings import WorkerSettings
-from loopline_worker.state.preemption_history import Preemption, PreemptionHistory, quantile
 
 MON, TUE, FRI, SAT, SUN = 0, 1, 4, 5, 6
 GIB = 2**30

@@ -20,9 +20,9 @@ from loopline_shared.protocol.messages import Run
 from loopline_worker.core import owner as owner_rule
 from loopline_worker.core.events import Event, Retracted, Returned
 from loopline_worker.core.owner_policy import Decision
-from loopline_worker.launch.duration_estimate import DurationEstimate
+from loopline_worker.launch.posix import DurationEstimate
 from loopline_worker.supervisor import processes
-from loopline_worker.supervisor.claims import Claims, claim
+from loopline_worker.supervisor.orders import Claims, claim
 from tests.worker.bench import Bench, processes_of, run_of, until
 from tests.worker.small_master import SmallMaster
 from tests.worker.test_agent import Start, Started, begun, start

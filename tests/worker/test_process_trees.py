@@ -11,8 +11,8 @@ import pytest
 
 from loopline_shared.model import Outcome
 from loopline_shared.protocol.messages import Run
-from loopline_worker.launch.family import TreeCpuTime, _signal_without_proc, tree_of
-from loopline_worker.launch.process_tree import PosixTree
+from loopline_worker.launch.family import _signal_without_proc, tree_of
+from loopline_worker.launch.process_tree import PosixTree, TreeCpuTime
 from loopline_worker.launch.windows_launcher import WindowsTree
 from loopline_worker.supervisor import processes
 from tests.worker.bench import Bench, processes_of, python, run_of, until

@@ -1,7 +1,7 @@
 from pathlib import Path
 
 from loopline_shared.model import AttemptId, Outcome, Output, OutputFile, Result
-from loopline_worker.state.spool import Spool
+from loopline_worker.state.journal import Spool
 
 FIRST, SECOND, THIRD = (AttemptId(1, task, 1) for task in (1, 2, 3))
 LONG = Output(100, sha256="a" * 64)

@@ -12,7 +12,7 @@ from loopline_shared.model import AttemptId, Outcome, Output, OutputFile, Result
 from loopline_worker.files.uploads import Uploads
 from loopline_worker.link.http_client import HttpClient
 from loopline_worker.settings import WorkerSettings
-from loopline_worker.state.spool import Spool
+from loopline_worker.state.journal import Spool
 from tests.worker.small_master import SmallMaster
 
 CONTENT = bytes(range(256)) * 1000

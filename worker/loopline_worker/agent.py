@@ -33,8 +33,8 @@ from loopline_worker.core.events import (
 )
 from loopline_worker.core.instructions import Entry, Instruction, Urgency
 from loopline_worker.host.load import SAMPLE_EVERY_S
-from loopline_worker.link.connection import Link
 from loopline_worker.link.http_client import HttpClient
+from loopline_worker.link.link import Link
 from loopline_worker.parts import Parts, assemble
 from loopline_worker.settings import WorkerSettings
 from loopline_worker.state.data_directory import DataDirectory
@@ -255,7 +255,7 @@ class Agent:
             parts.cache.make_room(
                 parts.settings.disk_reserve_bytes - parts.data_directory.free_bytes()
             )  # before tasks do
-            self.post(parts.disk.look(parts.machine.trouble))
+            self.post(parts.disk.look(parts.machine.trouble, parts.spool.is_full(parts.journal.live_bytes)))
             idle_slots = parts.machine.decision.slots - parts.machine.attempts.taken
             parts.launcher.interpreters.keep(idle_slots)
             parts.attempt_log.sum_up()

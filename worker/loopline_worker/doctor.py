@@ -16,14 +16,11 @@ from loopline_shared.errors import LooplineError
 from loopline_worker.core.owner_policy import Signs, decide
 from loopline_worker.functions.python import find as find_python
 from loopline_worker.host import speed
-from loopline_worker.host.battery import Battery
 from loopline_worker.host.computer import Computer, processor
-from loopline_worker.host.load import Meter
-from loopline_worker.host.pressure import Pressure
+from loopline_worker.host.load import Battery, Meter, Pressure
 from loopline_worker.launch.abilities import Ability, abilities
 from loopline_worker.owner.preferences import in_words, preferences_of
-from loopline_worker.presence.available import open_idle_detector
-from loopline_worker.presence.idle_detector import IdleDetector, Idleness, judge
+from loopline_worker.presence.idle_detector import IdleDetector, Idleness, judge, open_idle_detector
 from loopline_worker.presence.probe import Reading
 from loopline_worker.settings import WorkerSettings
 from loopline_worker.task_group import TaskGroup

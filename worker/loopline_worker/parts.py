@@ -24,19 +24,17 @@ from loopline_worker.host.computer import Computer, facts, processor
 from loopline_worker.host.load import Meter
 from loopline_worker.launch.platforms import make_launcher
 from loopline_worker.link.http_client import HttpClient
-from loopline_worker.link.link_quality import LinkQuality
+from loopline_worker.link.link import LinkQuality
+from loopline_worker.owner.blockers import Pause
 from loopline_worker.owner.owner_monitor import OwnerMonitor
-from loopline_worker.owner.pause import Pause
 from loopline_worker.owner.preferences import preferences_of
 from loopline_worker.peers.peering import Peering
 from loopline_worker.settings import WorkerSettings
 from loopline_worker.state import legacy
 from loopline_worker.state.attempt_log import AttemptLog
-from loopline_worker.state.data_directory import DataDirectory
-from loopline_worker.state.disk import Disk
-from loopline_worker.state.journal import Journal
+from loopline_worker.state.data_directory import DataDirectory, Disk
+from loopline_worker.state.journal import Journal, Spool
 from loopline_worker.state.result_delivery import ResultDelivery
-from loopline_worker.state.spool import Spool
 from loopline_worker.task_group import TaskGroup
 
 if TYPE_CHECKING:
@@ -119,7 +117,7 @@ def assemble(
         runner=runner,
         delivery=ResultDelivery(journal, spool, Uploads(http_client, link_quality.moved), task_group, post),
         monitor=monitor,
-        disk=Disk(data_directory, settings.disk_reserve_bytes, lambda: spool.is_full(journal.live_bytes)),
+        disk=Disk(data_directory, settings.disk_reserve_bytes),
         attempt_log=AttemptLog(),
     )
 

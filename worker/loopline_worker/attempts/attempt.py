@@ -13,15 +13,14 @@ from loopline_shared.model import Held, Outcome, Output, OutputFile, Result, Str
 from loopline_shared.protocol.messages import Run
 from loopline_worker.attempts import scratch
 from loopline_worker.attempts.capture import Capture
-from loopline_worker.attempts.limits import Breach
-from loopline_worker.attempts.stopwatch import Stopwatch
-from loopline_worker.attempts.watch import Watch, fills
+from loopline_worker.attempts.limits import Stopwatch, Watch, fills
 from loopline_worker.files.outputs import OutputsError
 from loopline_worker.files.staging import StagingError
 from loopline_worker.files.task_files import TaskFiles
 from loopline_worker.functions.results import take
 from loopline_worker.launch.interface import Ended, Job, Launcher, LaunchListener, Prefetching, Tree, Usage
-from loopline_worker.state.spool import Spool
+from loopline_worker.state.journal import Spool
+from loopline_worker.supervisor.orders import Breach
 from loopline_worker.timings import FIRST_CHECK_S
 
 _WHOLE = (Outcome.SUCCEEDED, Outcome.FAILED)

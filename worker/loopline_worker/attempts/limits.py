@@ -1,11 +1,22 @@
-"""Limits of a task on this computer, and the messages for exceeding them."""
+"""The limits of a task on this computer: which it has, and how a running attempt is held to them.
+
+The system enforces some of them. The time limit has a stopwatch, and one timer, the runner's, has the rest looked at
+in all attempts.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import os
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from loopline_worker.supervisor.orders import Breach as Breach
+from loopline_worker.launch.interface import Limits, Usage
+from loopline_worker.supervisor.orders import Breach
+from loopline_worker.timings import CHECK_LIMITS_EVERY_S
 
 if TYPE_CHECKING:
     from loopline_shared.model import Facts
@@ -13,34 +24,12 @@ if TYPE_CHECKING:
 
 _LARGEST_SHARE = 0.75
 """Share of the memory for tasks whose jobs request none: the rest is the owner's."""
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """Limits of an attempt; None: unlimited."""
-
-    memory_bytes: int | None = None
-    processes: int | None = None  # threads included where the kernel counts them
-    scratch_bytes: int | None = None
-    output_bytes: int | None = None  # written to stdout or stderr, kept or not
-    cores: int | None = None  # kept on Windows only: elsewhere tasks yield
-    asks_for_memory: bool = False  # its job does
-    value_bytes: int | None = None  # what a function returns; of more only the beginning is kept
-
-    def words(self, breach: Breach) -> str:
-        """Return why the task is stopped, naming the limit and where it is set."""
-        if breach is Breach.MEMORY:
-            whose = "requires.memory_bytes of its job"
-            if not self.asks_for_memory:
-                whose = "this worker's limit for a task whose job does not say requires.memory_bytes"
-            return f"stopped: more than {_size(self.memory_bytes)} of memory ({whose})"
-        if breach is Breach.PROCESSES:
-            return (
-                f"stopped: {self.processes} processes and threads, and asking for more (max_processes of this worker)"
-            )
-        if breach is Breach.SCRATCH:
-            return f"stopped: more than {_size(self.scratch_bytes)} on disk (scratch_limit_bytes of this worker)"
-        return f"stopped: more than {_size(self.output_bytes)} of output (output_flood_bytes of this worker)"
+_DISK_SHARE = 50
+"""Time between two looks at the disk, as a multiple of what a look takes."""
+_DISK_GAP_S = 30.0
+"""But no longer than this, however long a look takes."""
+_ENTRY_BYTES = 4096
+"""What a file or folder takes at least: an empty one has a name and an inode too, and of those a disk has so many."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,10 +75,136 @@ def quota_of(settings: WorkerSettings, facts: Facts) -> Quota:
     )
 
 
-def _size(limit_bytes: int | None) -> str:
-    size, unit = float(limit_bytes or 0), "bytes"
-    for larger in ("KiB", "MiB", "GiB", "TiB"):
-        if size < 1024:
-            break
-        size, unit = size / 1024, larger
-    return f"{size:.4g} {unit}"
+class Watch:
+    """Checks the limits of an attempt by ``measure`` and ``output_bytes``; ``on_breach`` ends the attempt."""
+
+    def __init__(
+        self,
+        limits: Limits,
+        folder: Path,
+        measure: Callable[[], Usage],
+        output_bytes: Callable[[], int],
+        on_breach: Callable[[Breach], None],
+    ) -> None:
+        self._limits = limits
+        self._folder = folder
+        self._measure = measure
+        self._output_bytes = output_bytes
+        self._on_breach = on_breach
+        self._next_look = 0.0
+        self._next_disk_look = 0.0
+        self._looking: asyncio.Future[None] | None = None
+
+    def look(self, now: float) -> None:
+        """Check the limits if a check is due (``now`` by ``time.monotonic``); the disk is read in a thread."""
+        if now < self._next_look:
+            return
+        self._next_look = now + CHECK_LIMITS_EVERY_S
+        if breach := self._look():
+            self._on_breach(breach)
+        elif self._looking is None or self._looking.done():
+            self._looking = asyncio.ensure_future(self._tell_of_disk())
+
+    def stop(self) -> None:
+        """Stop reading the disk."""
+        if self._looking:
+            self._looking.cancel()
+
+    async def _tell_of_disk(self) -> None:
+        if breach := await self._look_at_disk():
+            self._on_breach(breach)
+
+    def _look(self) -> Breach | None:
+        usage, limits = self._measure(), self._limits
+        if usage.breach:
+            return usage.breach
+        if _is_over(usage.memory_bytes, limits.memory_bytes):
+            return Breach.MEMORY
+        if _is_over(usage.processes, limits.processes):
+            return Breach.PROCESSES
+        return Breach.OUTPUT if _is_over(self._output_bytes(), limits.output_bytes) else None
+
+    async def _look_at_disk(self) -> Breach | None:
+        began = time.monotonic()
+        if self._limits.scratch_bytes is None or began < self._next_disk_look:
+            return None
+        is_full = await asyncio.to_thread(fills, self._folder, self._limits.scratch_bytes)
+        ended = time.monotonic()
+        self._next_disk_look = ended + min(_DISK_SHARE * (ended - began), _DISK_GAP_S)
+        return Breach.SCRATCH if is_full else None
+
+
+def fills(folder: Path, limit_bytes: int) -> bool:
+    """True if a folder's content takes so much of the disk, or is nested too deeply to be measured.
+
+    Folders that the agent may not read do not count.
+    """
+    try:
+        return _fills(folder, limit_bytes)
+    except RecursionError:
+        return True
+
+
+def _fills(folder: Path, limit_bytes: int) -> bool:
+    left = limit_bytes
+    for place, folders, names in os.walk(folder):
+        for name in (*folders, *names):
+            left -= _disk_bytes(os.path.join(place, name))  # noqa: PTH118 - there may be very many
+            if left <= 0:
+                return True
+    return False
+
+
+def _disk_bytes(file: str) -> int:
+    try:
+        status = os.lstat(file)
+    except OSError:
+        return 0
+    return max(_ENTRY_BYTES, 512 * status.st_blocks if hasattr(status, "st_blocks") else status.st_size)
+
+
+def _is_over(value: int, limit: int | None) -> bool:
+    return limit is not None and value > limit
+
+
+class Stopwatch:
+    """Runs from its making; ``on_end`` is called once it has run for ``limit_s``, if that is set by ``limit``."""
+
+    def __init__(self) -> None:
+        self._counted_s = 0.0
+        self._since: float | None = time.monotonic()
+        self._limit_s: float | None = None
+        self._on_end: Callable[[], None] = _nothing
+        self._alarm: asyncio.TimerHandle | None = None
+
+    @property
+    def elapsed_s(self) -> float:
+        """Return the time counted until now."""
+        return self._counted_s + (0.0 if self._since is None else time.monotonic() - self._since)
+
+    def limit(self, limit_s: float | None, on_end: Callable[[], None]) -> None:
+        """Call ``on_end`` once so much time is counted; None: never."""
+        self._limit_s, self._on_end = limit_s, on_end
+        self._set_alarm()
+
+    def stop(self) -> None:
+        """Stop counting until ``start()``."""
+        self._counted_s, self._since = self.elapsed_s, None
+        self._set_alarm()
+
+    def start(self) -> None:
+        """Count on."""
+        if self._since is None:
+            self._since = time.monotonic()
+        self._set_alarm()
+
+    def _set_alarm(self) -> None:
+        if self._alarm:
+            self._alarm.cancel()
+        self._alarm = None
+        if self._limit_s is not None and self._since is not None:
+            left_s = max(0.0, self._limit_s - self.elapsed_s)
+            self._alarm = asyncio.get_running_loop().call_later(left_s, self._on_end)
+
+
+def _nothing() -> None: ...

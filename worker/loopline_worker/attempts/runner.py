@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 import time
 from collections.abc import Callable, Sequence
-from functools import lru_cache, partial
+from functools import partial
 from pathlib import Path
 
 from loopline_shared.model import AttemptId, Held, Outcome, Result, Stream
@@ -15,17 +14,15 @@ from loopline_shared.protocol.messages import Run
 from loopline_worker.attempts import scratch
 from loopline_worker.attempts.attempt import Attempt
 from loopline_worker.attempts.limits import Quota
+from loopline_worker.attempts.preparation import Preparation
 from loopline_worker.core.events import AttemptEnded, Cleared, Event, Followed, Retracted, Returned
 from loopline_worker.files.task_files import AttemptFiles
-from loopline_worker.functions.call import call_of, room_of
-from loopline_worker.launch.interface import Ended, Job, Launcher, Prefetching
-from loopline_worker.state.spool import Spool
+from loopline_worker.launch.interface import Ended, Launcher, Prefetching
+from loopline_worker.state.journal import Spool
 from loopline_worker.task_group import TaskGroup
 from loopline_worker.timings import CHECK_DUE_EVERY_S
 
 log = logging.getLogger(__name__)
-
-_KEPT = 64
 
 
 class Runner:
@@ -51,11 +48,9 @@ class Runner:
         self._task_group = task_group
         self._launcher = launcher
         self._spool = spool
-        self._scratch = scratch_folder
-        self._environment = scratch.TaskEnvironment(worker)
+        self._preparation = Preparation(worker, scratch_folder, quota or Quota())
         self._output_limit_bytes = output_limit_bytes
         self._post = post
-        self._limits = lru_cache(_KEPT)((quota or Quota()).limits)
         self._attempt_files = attempt_files
         self._prefetching = launcher.lines
         self._attempts: dict[AttemptId, Attempt] = {}
@@ -98,23 +93,11 @@ class Runner:
         self._post(Retracted())
 
     def _attempt(self, run: Run) -> Attempt:
-        room = room_of(run, self._scratch)
-        folder = f"{room or self._scratch}{os.sep}{run.attempt}"
-        own = self._environment.own(run, folder)
-        environment = {**self._environment.inherited, **run.environment, **own}
-        limits = self._limits(run.memory_bytes, run.slots)
-        has_files = bool(run.inputs or run.own_inputs or run.outputs)
-        job = Job(
-            run.command,
-            folder,
-            environment,
-            limits,
-            network=run.network,
-            call=call_of(run, own),
-            room=room,
-            makes_folder=not has_files,
+        job = self._preparation.job_of(run)
+        has_files = not job.makes_folder
+        task_files = (
+            self._attempt_files.files_of(run, Path(job.folder)) if self._attempt_files and has_files else None
         )
-        task_files = self._attempt_files.files_of(run, Path(folder)) if self._attempt_files and has_files else None
         return Attempt(run, job, self._launcher, self._spool, self._output_limit_bytes, task_files=task_files)
 
     def cancel(self, attempt: AttemptId, outcome: Outcome = Outcome.CANCELLED, reason: str = "") -> None:

@@ -40,12 +40,17 @@ from typing import Any
 from loopline_shared.model import MAX_ID, AttemptId, Outcome, Result
 from loopline_shared.protocol.messages import Run
 from loopline_worker.core import events as on
-from loopline_worker.core.admission import Admission
-from loopline_worker.core.attempts import AttemptRecord, Attempts
+from loopline_worker.core.attempts import (
+    Admission,
+    AttemptInventory,
+    AttemptRecord,
+    Attempts,
+    inventory_of,
+    names_files,
+)
 from loopline_worker.core.instructions import Deliver, Freeze, Instructions, Log, LogStart, Urgency
 from loopline_worker.core.owner import Owner
 from loopline_worker.core.owner_policy import Decision, OwnerPreferences, Policy
-from loopline_worker.core.reporting import AttemptInventory, inventory_of, names_files
 from loopline_worker.core.transitions import State
 
 _AGAIN = "its worker's agent had to be started again"

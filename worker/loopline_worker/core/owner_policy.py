@@ -5,10 +5,16 @@ Pure: everything that it goes by is an argument. Whatever is not known for certa
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from enum import StrEnum
 
-from loopline_worker.core.spare_core_limit import cores_per_slot, fit
+KEEP = 0.5
+GROW = 0.25
+"""A slot that is there is kept until half of it is missing; a new one comes when no more than a quarter is.
+
+The two differ by more than a smoothed spare CPU swings, so that slots do not come and go with it.
+"""
 
 
 class Policy(StrEnum):
@@ -104,3 +110,15 @@ def _beside_the_owner(preferences: OwnerPreferences, signs: Signs, most: int, be
 
 def _is_short_of_memory(preferences: OwnerPreferences, signs: Signs) -> bool:
     return signs.memory_available_bytes < preferences.leave_memory_bytes
+
+
+def fit(slots: int, spare_cpu: float, most: int, cores_per_slot: float = 1.0) -> int:
+    """Return the spare-core limit: slots to offer from now on, at most ``most``, after ``slots`` until now."""
+    room = max(0.0, spare_cpu) / cores_per_slot
+    kept, reached = math.floor(room + KEEP), math.floor(room + GROW)
+    return min(most, max(min(slots, kept), reached))
+
+
+def cores_per_slot(cores: float, most: int) -> float:
+    """Return 1, or less if the computer was told to offer more slots than it has cores."""
+    return min(1.0, cores / most)

@@ -10,7 +10,7 @@ from loopline_shared.protocol.messages import Run
 from loopline_worker.files.cache import Cache
 from loopline_worker.files.outputs import Collected, Collector
 from loopline_worker.files.staging import Inputs
-from loopline_worker.state.spool import Spool
+from loopline_worker.state.journal import Spool
 
 
 class TaskFiles:

@@ -1,18 +1,24 @@
-"""The load by other programs, and the spare CPU that it leaves."""
+"""The load of this computer by other programs: the spare CPU that it leaves, pressure, and battery."""
 
 from __future__ import annotations
 
 import math
+import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
 
 from loopline_worker.host.computer import Computer
-from loopline_worker.host.pressure import Pressure
 
 SAMPLE_EVERY_S = 2.0
 _GOOD_FOR_S = 0.25
 _SMOOTH_S = 6.0
 """Time constant of the smoothing: two thirds of a change show within this time."""
+_PRESSURE = Path("/proc/pressure")
+_SUPPLIES = Path("/sys/class/power_supply")
 
 
 class Recent:
@@ -61,3 +67,70 @@ class Meter:
     def _smooth(self, spare_cpu: float, elapsed_s: float) -> None:
         weight = 1.0 if self._spare_cpu is None else 1 - math.exp(-elapsed_s / _SMOOTH_S)
         self._spare_cpu = (self._spare_cpu or 0.0) * (1 - weight) + spare_cpu * weight
+
+
+@dataclass(frozen=True, slots=True)
+class Pressure:
+    """Percentages; None if the kernel lacks them. They include tasks that wait for the owner's programs."""
+
+    cpu: float | None = None
+    memory: float | None = None
+    io: float | None = None
+
+    @classmethod
+    def now(cls, folder: Path = _PRESSURE) -> Pressure:
+        """Read the current figures."""
+        return cls(*(_some(folder / name) for name in ("cpu", "memory", "io")))
+
+
+def _some(file: Path) -> float | None:
+    """Return the first number of ``some avg10=0.04 avg60=0.10 ...``; None if it is unreadable."""
+    try:
+        fields = file.read_text().split()
+        return float(fields[1].removeprefix("avg10="))
+    except (OSError, IndexError, ValueError):
+        return None
+
+
+class Battery:
+    """Reads the state at each call; batteries of devices such as mice do not count."""
+
+    def __init__(self, supplies: Path = _SUPPLIES) -> None:
+        self._supplies = supplies
+
+    def is_in_use(self) -> bool:
+        """True if this computer runs on its battery; False if that is not known."""
+        if sys.platform == "linux":
+            return _is_discharging(list(_read(self._supplies)))
+        try:
+            state = psutil.sensors_battery()
+        except (AttributeError, OSError, RuntimeError, psutil.Error):  # not every system reports it
+            return False
+        return state is not None and state.power_plugged is False
+
+
+def _is_discharging(supplies: list[dict[str, str]]) -> bool:
+    """Judge by the mains if they are listed; otherwise by what the batteries do."""
+    mains = [supply["online"] == "1" for supply in supplies if supply["type"] == "Mains"]
+    doing = {supply["status"] for supply in supplies if supply["type"] == "Battery" and supply["scope"] != "Device"}
+    if any(mains) or not doing:
+        return False
+    if "Discharging" in doing:
+        return True
+    return bool(mains) and not doing & {"Charging", "Full"}  # by USB, for instance
+
+
+def _read(supplies: Path) -> Iterator[dict[str, str]]:
+    try:
+        folders = list(supplies.iterdir())
+    except OSError:
+        return
+    for folder in folders:
+        yield {name: _word(folder / name) for name in ("type", "scope", "online", "status")}
+
+
+def _word(file: Path) -> str:
+    try:
+        return file.read_text(errors="replace").strip()
+    except OSError:
+        return ""

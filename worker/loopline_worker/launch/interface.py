@@ -6,12 +6,40 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
-from loopline_worker.attempts.limits import Limits
 from loopline_worker.supervisor.orders import Breach
 
 if TYPE_CHECKING:
     from loopline_shared.model import AttemptId, Output
     from loopline_worker.launch.sinks import Sink, Target
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Limits of an attempt; None: unlimited."""
+
+    memory_bytes: int | None = None
+    processes: int | None = None  # threads included where the kernel counts them
+    scratch_bytes: int | None = None
+    output_bytes: int | None = None  # written to stdout or stderr, kept or not
+    cores: int | None = None  # kept on Windows only: elsewhere tasks yield
+    asks_for_memory: bool = False  # its job does
+    value_bytes: int | None = None  # what a function returns; of more only the beginning is kept
+
+    def words(self, breach: Breach) -> str:
+        """Return why the task is stopped, naming the limit and where it is set."""
+        if breach is Breach.MEMORY:
+            whose = "requires.memory_bytes of its job"
+            if not self.asks_for_memory:
+                whose = "this worker's limit for a task whose job does not say requires.memory_bytes"
+            return f"stopped: more than {_size(self.memory_bytes)} of memory ({whose})"
+        if breach is Breach.PROCESSES:
+            return (
+                f"stopped: {self.processes} processes and threads, and asking for more (max_processes of this worker)"
+            )
+        if breach is Breach.SCRATCH:
+            return f"stopped: more than {_size(self.scratch_bytes)} on disk (scratch_limit_bytes of this worker)"
+        return f"stopped: more than {_size(self.output_bytes)} of output (output_flood_bytes of this worker)"
+
 
 # The records below are made for every task and not frozen: freezing makes the making of one twice as expensive.
 
@@ -158,3 +186,12 @@ class Launcher(Protocol):
 
     def close(self) -> None:
         """Kill what still runs, and end the launcher's own processes."""
+
+
+def _size(limit_bytes: int | None) -> str:
+    size, unit = float(limit_bytes or 0), "bytes"
+    for larger in ("KiB", "MiB", "GiB", "TiB"):
+        if size < 1024:
+            break
+        size, unit = size / 1024, larger
+    return f"{size:.4g} {unit}"

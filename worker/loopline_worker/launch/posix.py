@@ -16,16 +16,14 @@ from typing import TYPE_CHECKING
 
 from loopline_worker.host import descriptors
 from loopline_worker.launch import delegation
-from loopline_worker.launch.duration_estimate import DurationEstimate
 from loopline_worker.launch.interface import Job, LaunchListener
 from loopline_worker.launch.process_tree import PosixTree
 from loopline_worker.launch.sinks import Sink, Target, opened
 from loopline_worker.launch.supervisor_link import SupervisorLink
 from loopline_worker.supervisor import processes
-from loopline_worker.supervisor.claims import Claims
 from loopline_worker.supervisor.control_groups import Places
-from loopline_worker.supervisor.orders import TaskOrder
-from loopline_worker.timings import SLOW_TASK_S, SUPERVISOR_IDLE_S
+from loopline_worker.supervisor.orders import Claims, TaskOrder
+from loopline_worker.timings import LAST_TASK_SHARE, LONGEST_COUNTED_S, PREFETCH_S, SLOW_TASK_S, SUPERVISOR_IDLE_S
 
 if TYPE_CHECKING:
     from loopline_shared.model import AttemptId
@@ -37,6 +35,8 @@ _PROGRAM = (
     "from loopline_worker.supervisor.zygote import main; main(*map(int, sys.argv[1:3]), *sys.argv[3:])"
 )
 _NEEDED = ("LD_LIBRARY_PATH",)  # by some builds of Python; nothing else, the agent's token least of all
+_MOST_PREFETCHED = 16
+"""Tasks that are prefetched at one supervisor at most."""
 
 
 class PosixLauncher:
@@ -270,3 +270,18 @@ class _UsersThreads:
         if time.monotonic() - self._counted_at > self._GOOD_FOR_S:
             self._count, self._counted_at = processes.threads_of_user(), time.monotonic()
         return self._count
+
+
+class DurationEstimate:
+    """Exponentially weighted mean of the durations of tasks."""
+
+    def __init__(self) -> None:
+        self._mean_s = LONGEST_COUNTED_S
+
+    def add(self, seconds: float) -> None:
+        """Learn that a task took so long."""
+        self._mean_s += LAST_TASK_SHARE * (min(seconds, LONGEST_COUNTED_S) - self._mean_s)
+
+    def prefetch_depth(self) -> int:
+        """Return how many tasks one supervisor is expected to complete within ``PREFETCH_S``."""
+        return min(_MOST_PREFETCHED, int(PREFETCH_S / max(self._mean_s, PREFETCH_S / _MOST_PREFETCHED)))

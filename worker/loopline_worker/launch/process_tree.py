@@ -12,9 +12,8 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Protocol
 
-from loopline_worker.attempts.limits import Limits
-from loopline_worker.launch.family import TreeCpuTime, for_all, signal_all, tree_of, usage_of
-from loopline_worker.launch.interface import Ended, LaunchListener, Usage
+from loopline_worker.launch.family import for_all, signal_all, tree_of, usage_of
+from loopline_worker.launch.interface import Ended, LaunchListener, Limits, Usage
 from loopline_worker.launch.sinks import Sink
 from loopline_worker.supervisor import control_groups, priority, processes
 from loopline_worker.supervisor.control_groups import ControlGroup, Hits
@@ -294,3 +293,29 @@ def _ended(report: dict[str, Any]) -> Ended:
     if number in _OUR_MISTAKES:
         return Ended(trouble=f"cannot start a task: {reason}", folder_is_left=is_left)
     return Ended(exit_code=127 if number == errno.ENOENT else 126, refusal=reason, folder_is_left=is_left)
+
+
+class TreeCpuTime:
+    """CPU time of a whole tree, with that of processes whose parents do not wait for them (SIGCHLD ignored).
+
+    The time of a process that was waited for is found again in its parent's account. The time of one that was not
+    is lost there, and remembered here. ``before_s``: the CPU time that the supervisor had waited for at the tree's
+    start.
+    """
+
+    def __init__(self, before_s: float = 0.0) -> None:
+        self._before_s = before_s
+        self._lost_cpu_s = 0.0
+        self._seen_cpu_s: dict[int, float] = {}  # each process's own, and of the children that it had waited for
+        self._seen_waited_s: dict[int, float] = {}
+
+    def cpu_s(self, supervisor: processes.Process, tree: list[processes.Process]) -> float:
+        """Return the time until now, without processes that came and went since the last call."""
+        now_s = {process.pid: process.cpu_s + process.waited_cpu_s for process in tree}
+        waited_s = {process.pid: process.waited_cpu_s for process in (supervisor, *tree)}
+        gone_s = sum(used_s for pid, used_s in self._seen_cpu_s.items() if pid not in now_s)
+        found_s = sum(s - self._seen_waited_s[pid] for pid, s in waited_s.items() if pid in self._seen_waited_s)
+        self._lost_cpu_s += max(0.0, gone_s - max(0.0, found_s))
+        self._seen_cpu_s, self._seen_waited_s = now_s, waited_s
+        waited_by_supervisor_s = max(0.0, supervisor.waited_cpu_s - self._before_s)
+        return waited_by_supervisor_s + sum(now_s.values()) + self._lost_cpu_s

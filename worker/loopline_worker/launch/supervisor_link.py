@@ -11,9 +11,8 @@ from itertools import count
 from typing import Any, Protocol
 
 from loopline_worker.launch.process_tree import PosixTree
-from loopline_worker.supervisor.claims import Claims
 from loopline_worker.supervisor.control_groups import ControlGroup, Places, name_of
-from loopline_worker.supervisor.framing import Unpacker, pack
+from loopline_worker.supervisor.orders import Claims, Unpacker, pack
 
 _PART_BYTES = 2**18
 

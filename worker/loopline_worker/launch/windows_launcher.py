@@ -16,10 +16,9 @@ from pathlib import Path
 import psutil
 
 from loopline_worker.attempts import scratch
-from loopline_worker.attempts.limits import Limits
 from loopline_worker.launch import job_object
 from loopline_worker.launch.family import usage_of
-from loopline_worker.launch.interface import Ended, Job, Usage
+from loopline_worker.launch.interface import Ended, Job, Limits, Usage
 from loopline_worker.launch.job_object import JobObject
 from loopline_worker.launch.sinks import Target, opened
 

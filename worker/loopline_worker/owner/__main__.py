@@ -14,8 +14,8 @@ from typing import Any
 from urllib.parse import urlencode
 
 from loopline_shared.errors import LooplineError
+from loopline_worker.owner.blockers import end_of
 from loopline_worker.owner.page import figures, headline, presence
-from loopline_worker.owner.pause import end_of
 from loopline_worker.owner.state import WorkerState
 
 _ANSWER_WITHIN_S = 5.0

@@ -1,7 +1,8 @@
 """The owner monitor: reads the idle detector and the load of this computer, and posts what it sees.
 
-The machine decides what follows (core/owner.py); the clock and the probes are here. While tasks run, the idle
-detector is read ten times a second, and at once if a probe is notified of an input.
+The machine decides what follows (core/owner.py); the clock and the probes are here, and the record of how soon tasks
+were frozen. While tasks run, the idle detector is read ten times a second, and at once if a probe is notified of an
+input.
 """
 
 from __future__ import annotations
@@ -10,29 +11,32 @@ import asyncio
 import logging
 import math
 import time
-from collections.abc import Callable
+from bisect import insort
+from collections import deque
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import NoReturn
 
-from loopline_shared.model import Load
+from loopline_shared.model import Load, Yielded
 from loopline_worker.core.events import Event, OwnerObserved
 from loopline_worker.core.instructions import RecordPreemption
 from loopline_worker.core.machine import Machine
 from loopline_worker.core.owner_policy import Decision, OwnerPreferences, Signs
-from loopline_worker.host.battery import Battery
 from loopline_worker.host.computer import Computer
-from loopline_worker.host.load import Meter
-from loopline_worker.link.link_quality import LinkQuality
-from loopline_worker.owner.pause import Pause
-from loopline_worker.presence.blocking_programs import BlockingPrograms
+from loopline_worker.host.load import Battery, Meter
+from loopline_worker.link.link import LinkQuality
+from loopline_worker.owner.blockers import BlockingPrograms, Pause
 from loopline_worker.presence.idle_detector import IdleDetector, Idleness, InputClock
 from loopline_worker.settings import WorkerSettings
-from loopline_worker.state.preemption_history import Preemption, PreemptionHistory
 from loopline_worker.task_group import TaskGroup
 from loopline_worker.timings import LOOK_AGAIN_S, LOOK_EVERY_S, LOOK_WHILE_FROZEN_S
 
 log = logging.getLogger(__name__)
+
+_LATENCIES_KEPT = 1000
+_SHOWN = 20
+_NEVER = Yielded()
 
 
 class OwnerMonitor:
@@ -183,6 +187,49 @@ class OwnerMonitor:
 
 
 def _open_idle_detector() -> IdleDetector:
-    from loopline_worker.presence.available import open_idle_detector
+    from loopline_worker.presence.idle_detector import open_idle_detector
 
     return open_idle_detector()
+
+
+@dataclass(frozen=True, slots=True)
+class Preemption:
+    """Preemption of tasks: they were frozen for the owner at one time."""
+
+    at: float  # seconds since 1970
+    why: str
+    attempts: int
+    took_s: float  # since the input, or since the agent knew
+    after_input: bool
+
+
+class PreemptionHistory:
+    """Preemptions since the agent started. Only those that followed an input count in the figures."""
+
+    def __init__(self) -> None:
+        self.recent: deque[Preemption] = deque(maxlen=_SHOWN)  # the latest last
+        self._order: deque[float] = deque()
+        self._sorted: list[float] = []
+        self._count = 0
+
+    def note(self, entry: Preemption) -> None:
+        """Add a preemption."""
+        self.recent.append(entry)
+        if not entry.after_input:
+            return
+        self._count += 1
+        self._order.append(entry.took_s)
+        insort(self._sorted, entry.took_s)
+        if len(self._order) > _LATENCIES_KEPT:
+            self._sorted.remove(self._order.popleft())
+
+    def yielded(self) -> Yielded:
+        """Return the number of preemptions and how fast they were."""
+        if not self._sorted:
+            return _NEVER
+        return Yielded(self._count, *(round(quantile(self._sorted, part), 4) for part in (0.5, 0.99)))
+
+
+def quantile(ordered: Sequence[float], part: float) -> float:
+    """Return the smallest value that at least this part of the ordered values do not exceed."""
+    return ordered[max(0, math.ceil(part * len(ordered)) - 1)]

@@ -18,7 +18,7 @@ from dataclasses import replace
 from pathlib import Path
 from urllib.parse import parse_qs
 
-from loopline_worker.owner.pause import end_of
+from loopline_worker.owner.blockers import end_of
 from loopline_worker.owner.state import OwnerControls
 from loopline_worker.owner.visit import PageRequest, PageResponse, Visit
 

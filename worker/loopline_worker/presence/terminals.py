@@ -17,7 +17,7 @@ from pathlib import Path
 
 import psutil
 
-from loopline_worker.host.cgroup import is_contained
+from loopline_worker.host.computer import is_contained
 from loopline_worker.presence.probe import Probe, Reading
 from loopline_worker.supervisor import processes
 

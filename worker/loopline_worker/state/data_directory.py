@@ -1,4 +1,8 @@
-"""The agent's data directory: used by one agent at a time, keeps the worker's name, is cleaned at each start."""
+"""The agent's data directory, and the disk that it is on.
+
+The directory is used by one agent at a time, keeps the worker's name, and is cleaned at each start. The disk may be a
+reason to accept no more tasks, or to end one.
+"""
 
 from __future__ import annotations
 
@@ -17,6 +21,7 @@ import psutil
 
 from loopline_shared.errors import LooplineError
 from loopline_worker.attempts import scratch
+from loopline_worker.core.events import DiskObserved
 
 log = logging.getLogger(__name__)
 
@@ -119,3 +124,25 @@ def _take(lock: int) -> bool:
     except OSError:
         return False
     return True
+
+
+class Disk:
+    """The disk that holds the data folder."""
+
+    def __init__(self, data_directory: DataDirectory, reserve_bytes: int) -> None:
+        self._data_directory = data_directory
+        self._reserve_bytes = reserve_bytes
+
+    def look(self, trouble: str, are_too_many_results: bool) -> DiskObserved:
+        """Return how things are now. After a ``trouble``, files are tried again."""
+        is_writable = bool(trouble) and self._data_directory.is_writable()
+        free_bytes = self._data_directory.free_bytes()
+        if free_bytes < self._reserve_bytes:
+            obstacle = f"only {free_bytes:,} bytes are free in {self._data_directory.folder}"
+            return DiskObserved(obstacle, self._shortage(), is_writable)
+        obstacle = "too many results wait for the master" if are_too_many_results else ""
+        return DiskObserved(obstacle, is_writable=is_writable)
+
+    def _shortage(self) -> str:
+        limit = f"less than {self._reserve_bytes:,} bytes are free on its disk"
+        return f"{limit} (disk_reserve_bytes of this worker)"

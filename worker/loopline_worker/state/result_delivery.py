@@ -6,12 +6,11 @@ import asyncio
 from collections.abc import Callable
 
 from loopline_shared.model import Result
+from loopline_worker.core.attempts import names_files
 from loopline_worker.core.events import Delivered, Event
 from loopline_worker.core.instructions import Entry
-from loopline_worker.core.reporting import names_files
 from loopline_worker.files.uploads import Uploads
-from loopline_worker.state.journal import Journal
-from loopline_worker.state.spool import Spool
+from loopline_worker.state.journal import Journal, Spool
 from loopline_worker.task_group import TaskGroup
 
 _RETRY_S = 2.0

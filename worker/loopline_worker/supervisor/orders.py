@@ -1,7 +1,20 @@
-"""Orders of the agent to a supervisor. Both ends import this file, so that a new limit is one field here."""
+"""Orders of the agent to a supervisor: their fields, their messages, and the tokens by which they are claimed.
+
+Both ends import this file, so that a new limit is one field here. Messages are marshalled, which costs least: both
+ends run the same Python.
+
+A supervisor *claims* an order before it starts it, and the agent can retract what was not claimed. The agent holds
+both ends of the socket that carries the tokens, and retracts all that is left in a single read. Each token is read by
+one of the two, so that it is never in doubt who has an order, and nobody has to ask or to wait. The tokens are in a
+socket because a task could open a pipe of its supervisor through /proc.
+"""
 
 from __future__ import annotations
 
+import marshal
+import os
+import socket
+from contextlib import suppress
 from enum import StrEnum
 from operator import attrgetter
 
@@ -14,6 +27,8 @@ _FIELDS = (  # in the order of the parameters of ``TaskOrder``
     "memory_bytes", "processes", "file_bytes", "user_threads",
 )  # fmt: skip
 _values = attrgetter(*_FIELDS)
+_SIZE_BYTES = 4
+_TOKEN_BYTES = 8
 
 
 class Breach(StrEnum):
@@ -63,3 +78,67 @@ class TaskOrder:
     def from_tuple(cls, fields: tuple[Any, ...]) -> TaskOrder:
         """Return the order that ``to_tuple`` made these fields of."""
         return cls(*fields)
+
+
+def pack(message: Any) -> bytes:
+    """Return the message as bytes, its size first."""
+    body = marshal.dumps(message)
+    return len(body).to_bytes(_SIZE_BYTES, "big") + body
+
+
+class Unpacker:
+    """Turns received bytes back into messages."""
+
+    def __init__(self) -> None:
+        self._received = b""
+
+    def feed(self, part: bytes) -> None:
+        """Add bytes that were received."""
+        self._received += part
+
+    def next(self) -> Any:
+        """Return the next message; None until it has arrived as a whole."""
+        size = int.from_bytes(self._received[:_SIZE_BYTES], "big") + _SIZE_BYTES
+        if not self._received or len(self._received) < size:
+            return None
+        message = marshal.loads(self._received[_SIZE_BYTES:size])  # noqa: S302 - from our own processes alone
+        self._received = self._received[size:]
+        return message
+
+
+_ALL_BYTES = 2**16
+"""More than there ever is: a supervisor has a few orders."""
+
+
+class Claims:
+    """The agent's side of the claim tokens of one supervisor. Tokens are numbers that only ever grow."""
+
+    def __init__(self) -> None:
+        """Raises OSError if there is no file descriptor left."""
+        self.supervisors_end, self._end = (end.detach() for end in socket.socketpair())
+        os.set_blocking(self.supervisors_end, False)
+
+    def offer(self, numbers: list[int]) -> None:
+        """Let the supervisor claim the orders with these numbers."""
+        if numbers:
+            os.write(self._end, b"".join(number.to_bytes(_TOKEN_BYTES, "big") for number in numbers))
+
+    def retract(self) -> list[int]:
+        """Take back the unclaimed numbers, which cannot be claimed any more. Return them, the first first."""
+        taken = b""
+        with suppress(BlockingIOError):
+            taken = os.read(self.supervisors_end, _ALL_BYTES)
+        starts = range(0, len(taken), _TOKEN_BYTES)
+        return [int.from_bytes(taken[start : start + _TOKEN_BYTES], "big") for start in starts]
+
+    def close(self) -> None:
+        """Close both ends."""
+        os.close(self.supervisors_end)
+        os.close(self._end)
+
+
+def claim(end: int) -> int:
+    """Claim the next order, on the supervisor's end. Return its number, or 0 if there is none."""
+    with suppress(BlockingIOError):
+        return int.from_bytes(os.read(end, _TOKEN_BYTES), "big")
+    return 0

@@ -2,7 +2,7 @@
 
 It talks with the agent over its own connection. In: orders, each a task with a number, perhaps with two open files
 for the task to write to; then requests for one of them: ``kill``, ``follow`` (pass on output as it comes) and
-``confirm`` (report that it runs). After an order comes its claim token (see ``claims.py``): the order starts once
+``confirm`` (report that it runs). After an order comes its claim token (see ``orders.py``): the order starts once
 the supervisor has claimed it. Of several prefetched orders, the next starts as soon as nothing of the last is left.
 When the agent hangs up, or dies, the supervisor kills its task and ends.
 
@@ -25,11 +25,9 @@ import time
 from contextlib import suppress
 
 from loopline_worker.supervisor import priority, processes, subreaper
-from loopline_worker.supervisor.claims import claim
 from loopline_worker.supervisor.control_groups import ControlGroup, breach, name_of
-from loopline_worker.supervisor.framing import Unpacker, pack
 from loopline_worker.supervisor.intervals import END_BATCH_S, KEEP_FOLDER_S, OUTPUT_QUIET_S, RETRY_S
-from loopline_worker.supervisor.orders import Breach, TaskOrder
+from loopline_worker.supervisor.orders import Breach, TaskOrder, Unpacker, claim, pack
 from loopline_worker.supervisor.pump import Pump
 from loopline_worker.supervisor.scratch_folders import ScratchFolders
 from loopline_worker.supervisor.selector import Selector

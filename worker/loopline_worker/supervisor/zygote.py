@@ -15,8 +15,8 @@ from contextlib import suppress
 
 from loopline_worker.supervisor import priority, processes, subreaper
 from loopline_worker.supervisor.control_groups import ControlGroup, name_of, remove_places
-from loopline_worker.supervisor.framing import pack
 from loopline_worker.supervisor.intervals import RETRY_S
+from loopline_worker.supervisor.orders import pack
 from loopline_worker.supervisor.selector import Selector
 from loopline_worker.supervisor.supervisor import FILES, Supervisor
 

@@ -1,4 +1,4 @@
-"""The owner's pause: keeps tasks off for a while. It is on disk, so that it outlives the agent."""
+"""The blockers: what keeps all tasks off at the owner's word, a pause or a program that runs."""
 
 from __future__ import annotations
 
@@ -7,14 +7,18 @@ import logging
 import math
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
+
+import psutil
 
 log = logging.getLogger(__name__)
 
 FOR_GOOD = math.inf
 _MORNING = 8  # o'clock: when tomorrow begins
 _UNITS = {"m": 60, "h": 3600, "d": 86400}
+_EVERY_S = 10.0
+"""Interval between two looks at all processes, each of which takes milliseconds."""
 
 
 def end_of(words: str, now: float) -> float:
@@ -87,3 +91,30 @@ class Pause:
         except (OSError, ValueError, TypeError, KeyError) as error:
             log.warning("cannot read %s (%s): paused until the owner resumes", self._file, error)
             return FOR_GOOD
+
+
+def running() -> Iterable[str]:
+    """Return the names of all processes."""
+    return (process.info["name"] or "" for process in psutil.process_iter(["name"]))
+
+
+class BlockingPrograms:
+    """Looks for programs by name, without regard to case and to a final ``.exe``."""
+
+    def __init__(self, names: Iterable[str], look: Callable[[], Iterable[str]] = running) -> None:
+        self._names = {_plain(name): name for name in names}
+        self._look = look
+        self._found = ""
+        self._looked = float("-inf")
+
+    def found(self) -> str:
+        """Return one of them that runs; empty if none does."""
+        if self._names and time.monotonic() - self._looked >= _EVERY_S:
+            self._looked = time.monotonic()
+            there = {_plain(name) for name in self._look()}
+            self._found = next((name for plain, name in self._names.items() if plain in there), "")
+        return self._found
+
+
+def _plain(name: str) -> str:
+    return name.lower().removesuffix(".exe")[:15]  # Linux keeps no more of a name

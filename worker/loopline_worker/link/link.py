@@ -1,4 +1,4 @@
-"""The conversation with the master over one connection: sends Reports when due, and takes in frames.
+"""The link to the master: one connection at a time, opened again whenever it is lost, and what is said over it.
 
 A Report leaves at once if there is news and the last one is answered; otherwise when the answer comes, or soon. While
 attempts wait here for a slot there is no hurry, and what happens within a moment goes with one Report. So a result
@@ -8,17 +8,133 @@ that comes alone is never delayed, and the busier both ends are, the more one Re
 from __future__ import annotations
 
 import asyncio
+import logging
+import math
 import time
-from collections.abc import Callable
-from contextlib import suppress
-from typing import Protocol
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from typing import NoReturn, Protocol
 
 from loopline_shared.errors import LooplineError, ProtocolError
 from loopline_shared.protocol import codec
-from loopline_shared.protocol.messages import MAX_READS, Assign, Read, Refused, Welcome, Wrote
+from loopline_shared.protocol.messages import MAX_FRAME_BYTES, MAX_READS, Assign, Read, Refused, Welcome, Wrote
 from loopline_shared.protocol.session import WorkerSession
-from loopline_worker.link.websocket import LostError, WebSocket
+from loopline_worker.link.http_client import HttpClient
+from loopline_worker.link.websocket import LostError, RejectedError, WebSocket
 from loopline_worker.timings import ANSWER_WITHIN_S, GATHER_S, REPORT_WITHIN_S, SHORTEST_REPORT_PAUSE_S
+
+log = logging.getLogger(__name__)
+
+_OPEN_WITHIN_S = 10.0
+_CLOSE_WITHIN_S = 1.0
+_LATEST = 1 / 8
+"""Weight of the latest measurement in an average of the link's quality."""
+_KEPT = 64
+_WORTH_BYTES = 2**16
+"""Shorter files say more of the delay than of the throughput."""
+
+
+class Link:
+    """Link to the master. A refusal ends it only if the master has never accepted this agent."""
+
+    def __init__(self, http_client: HttpClient, listener: ConversationListener) -> None:
+        self._http_client = http_client
+        self._listener = listener
+        self._conversation: Conversation | None = None
+        self._lease_s = math.inf
+        self._heard_at = -math.inf
+        self._backoff = http_client.backoff()
+        self._was_welcome = False
+        self._complaint = ""
+
+    @property
+    def is_open(self) -> bool:
+        """True while the connection stands and the master has welcomed this agent."""
+        return self._conversation is not None
+
+    @property
+    def has_been_silent(self) -> bool:
+        """True if the master was silent for a lease: it may have given to others what it sent here."""
+        return (
+            time.monotonic() - (self._conversation.heard_at if self._conversation else self._heard_at) > self._lease_s
+        )
+
+    def speak(self) -> None:
+        """Send a Report with all that happens before the loop comes round."""
+        if self._conversation:
+            self._conversation.speak()
+
+    def speak_now(self) -> None:
+        """Send a Report now, because all that happened together has been taken in."""
+        if self._conversation:
+            self._conversation.speak_now()
+
+    def speak_soon(self) -> None:
+        """Send a Report soon, unless one leaves before."""
+        if self._conversation:
+            self._conversation.speak_soon()
+
+    async def keep(self) -> NoReturn:
+        """Stay connected. Raises LooplineError if the first connection is refused."""
+        while True:
+            try:
+                await self._connect_once()
+            except LooplineError as refusal:
+                if not self._was_welcome:
+                    raise
+                self._complain(refusal.message, self._backoff.max_s)
+                await asyncio.sleep(self._backoff.max_s)
+            except (LostError, ProtocolError, OSError, TimeoutError) as error:
+                pause_s = self._backoff.next_s()
+                self._complain(str(error) or "no answer", pause_s)
+                await asyncio.sleep(pause_s)
+
+    async def _connect_once(self) -> None:
+        async with self._open() as socket:
+            conversation = Conversation(socket, self._listener, self._http_client.master)
+            async with asyncio.timeout(_OPEN_WITHIN_S):
+                self._lease_s = await conversation.open()
+            log.info("connected to %s", self._http_client.master)
+            await self._listener.ready()
+            self._backoff.reset()
+            self._complaint = ""
+            self._was_welcome, self._conversation = True, conversation
+            try:
+                conversation.begin()
+                await socket.ended()
+            finally:
+                self._conversation, self._heard_at = None, conversation.heard_at
+                conversation.end()
+
+    @asynccontextmanager
+    async def _open(self) -> AsyncIterator[WebSocket]:
+        try:
+            async with asyncio.timeout(_OPEN_WITHIN_S):
+                address, headers, tls = (
+                    self._http_client.address("link"),
+                    self._http_client.headers(),
+                    self._http_client.tls(),
+                )
+                socket = await WebSocket.connect(address, headers, MAX_FRAME_BYTES, tls)
+        except RejectedError as error:
+            raise self._http_client.refusal(error.status) or LostError(self._not_a_master(error)) from None
+        try:
+            yield socket
+        finally:
+            await socket.close(_CLOSE_WITHIN_S)
+
+    def _not_a_master(self, answer: RejectedError) -> str:
+        """Return the message for a server that is no master. A redirect is not followed: it would get our token."""
+        said = f"{self._http_client.master} answered HTTP {answer.status}"
+        if answer.location:
+            return f"{said}, go to {answer.location[:200]!r}: if the master is there, name that address"
+        return f"{said}: is it a Loopline master?"
+
+    def _complain(self, reason: str, pause_s: float) -> None:
+        """Log each reason once: an absent master must not fill the log."""
+        level = logging.DEBUG if reason == self._complaint else logging.WARNING
+        self._complaint = reason
+        log.log(level, "not connected: %s; trying again in %.1f s", reason, pause_s)
 
 
 class ConversationListener(Protocol):
@@ -186,3 +302,40 @@ class Conversation:
             answer = await self._listener.wrote(read)
             await self._socket.drain()
             self._socket.send(codec.encode(answer))
+
+
+class LinkQuality:
+    """Delay and throughput between worker and master. ``now`` is in seconds and never decreases."""
+
+    def __init__(self) -> None:
+        self.delay_s: float | None = None
+        """Round trip, without the time that the master takes."""
+        self.throughput_bytes_s: float | None = None
+        self._sent_at: dict[int, float] = {}  # by number of the Report: those not answered
+
+    def connected(self) -> None:
+        """Forget the Reports of the last session: their numbers begin again."""
+        self._sent_at.clear()
+
+    def sent(self, seq: int, now: float) -> None:
+        """Note that a Report left."""
+        self._sent_at[seq] = now
+        if len(self._sent_at) > _KEPT:
+            del self._sent_at[next(iter(self._sent_at))]
+
+    def answered(self, seq: int, held_s: float | None, now: float) -> None:
+        """Measure the delay: the master took in Reports up to ``seq``, and held this one for ``held_s``."""
+        sent_at = self._sent_at.get(seq)
+        for earlier in [number for number in self._sent_at if number <= seq]:
+            del self._sent_at[earlier]
+        if sent_at is not None and held_s is not None:
+            self.delay_s = _smooth(self.delay_s, max(0.0, now - sent_at - held_s))
+
+    def moved(self, size_bytes: int, seconds: float) -> None:
+        """Measure the throughput by a file that was transferred."""
+        if size_bytes >= _WORTH_BYTES and seconds > 0:
+            self.throughput_bytes_s = _smooth(self.throughput_bytes_s, size_bytes / seconds)
+
+
+def _smooth(before: float | None, latest: float) -> float:
+    return latest if before is None else before + _LATEST * (latest - before)

@@ -1,0 +1,130 @@
+"""The preparation of an attempt: what its Run asks for, as a Job for the launcher."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import sys
+from functools import lru_cache
+from pathlib import Path
+
+from loopline_shared.model import Function
+from loopline_shared.paths import TEMPORARY
+from loopline_shared.protocol.messages import Run
+from loopline_worker.attempts import scratch
+from loopline_worker.attempts.limits import Quota
+from loopline_worker.launch.interface import Call, Job
+
+_INHERITED = ("PATH", "LANG", "LANGUAGE", "LC_ALL", "LC_CTYPE", "TZ")
+_INHERITED_ON_WINDOWS = ("SYSTEMROOT", "SYSTEMDRIVE", "COMSPEC", "PATHEXT", "WINDIR", "NUMBER_OF_PROCESSORS")
+_FILE = "sha256:"
+_LIMITS_KEPT = 64
+_ROOMS_KEPT = 256
+
+
+class Preparation:
+    """Makes the Job of each Run, for folders in ``scratch_folder``; the environment names this ``worker``."""
+
+    def __init__(self, worker: str, scratch_folder: Path, quota: Quota) -> None:
+        self._scratch = scratch_folder
+        self._environment = TaskEnvironment(worker)
+        self._limits = lru_cache(_LIMITS_KEPT)(quota.limits)
+
+    def job_of(self, run: Run) -> Job:
+        """Return the Job. The launcher makes the folder, unless files have to be in it before the task starts."""
+        room = _room_of(run, self._scratch)
+        folder = f"{room or self._scratch}{os.sep}{run.attempt}"
+        own = self._environment.own(run, folder)
+        return Job(
+            run.command,
+            folder,
+            {**self._environment.inherited, **run.environment, **own},
+            self._limits(run.memory_bytes, run.slots),
+            network=run.network,
+            call=_call_of(run, own),
+            room=room,
+            makes_folder=not (run.inputs or run.own_inputs or run.outputs),
+        )
+
+
+class TaskEnvironment:
+    """Environment of a task. The job's variables override inherited ones; the names below override the job's.
+
+    ==================== ==========================================================================
+    PATH, LANG, LC_*, TZ as the agent has them (and what Windows cannot do without)
+    HOME, TMPDIR         the scratch folder, and ``.tmp`` in it
+    LOOPLINE_JOB         the job's number
+    LOOPLINE_JOB_NAME    the job's name, perhaps empty
+    LOOPLINE_TASK        the task's number in its job, from 1
+    LOOPLINE_ATTEMPT     the attempt: job.task.number
+    LOOPLINE_WORKER      the worker's name
+    LOOPLINE_SLOTS       how many slots the task occupies: how many threads to use
+    LOOPLINE_PARAMETERS  the task's parameters, a JSON object
+    LOOPLINE_SCRATCH     the scratch folder: where the task starts, removed when it ends
+    ==================== ==========================================================================
+    """
+
+    def __init__(self, worker: str) -> None:
+        self._worker = worker
+        self._inherited: dict[str, str] = {}
+
+    @property
+    def inherited(self) -> dict[str, str]:
+        """Return the variables that all tasks inherit from the agent."""
+        if not self._inherited:
+            names = _INHERITED + (_INHERITED_ON_WINDOWS if sys.platform == "win32" else ())
+            self._inherited = {name: os.environ[name] for name in names if name in os.environ}
+        return self._inherited
+
+    def own(self, run: Run, home: str) -> dict[str, str]:
+        """Return the variables of this task alone, for the scratch folder ``home``."""
+        attempt, for_files = run.attempt, f"{home}{os.sep}{TEMPORARY}"
+        places = {"HOME": home, "TMPDIR": for_files, "TEMP": for_files, "TMP": for_files}
+        if run.environment:
+            places = {name: run.environment.get(name, place) for name, place in places.items()}
+        return {
+            **places,
+            "LOOPLINE_JOB": str(attempt.job),
+            "LOOPLINE_JOB_NAME": run.job_name,
+            "LOOPLINE_TASK": str(attempt.task),
+            "LOOPLINE_ATTEMPT": str(attempt),
+            "LOOPLINE_WORKER": self._worker,
+            "LOOPLINE_SLOTS": str(run.slots),
+            "LOOPLINE_PARAMETERS": json.dumps(run.parameters) if run.parameters and not run.function else "{}",
+            scratch.VARIABLE: home,
+        }
+
+
+def _room_of(run: Run, scratch_folder: Path) -> str:
+    """Return the folder around the folders of a session's calls; empty for a command.
+
+    Calls of one session share a folder because an interpreter in a sandbox can write nowhere else.
+    """
+    function = run.function
+    return _room(str(scratch_folder), f"{function.session} {run.slots} {run.environment}") if function else ""
+
+
+@lru_cache(_ROOMS_KEPT)
+def _room(scratch_folder: str, session: str) -> str:
+    return f"{scratch_folder}{os.sep}session-{hashlib.sha256(session.encode()).hexdigest()[:16]}"
+
+
+def _call_of(run: Run, environment: dict[str, str]) -> Call | None:
+    """Return the call with the task's own variables; None for a command."""
+    function = run.function
+    if function is None:
+        return None
+    arguments, file = str(run.parameters.get("call", "")), ""
+    if arguments.startswith(_FILE):
+        arguments, file = "", arguments.removeprefix(_FILE)
+    count = _count(function, run.attempt.task)
+    program = function.file.removeprefix(_FILE)
+    return Call(function.session, program, arguments, environment, arguments_file=file, count=count)
+
+
+def _count(function: Function, task: int) -> int | None:
+    """Return the number of calls in a task's chunk; the last chunk may be shorter."""
+    if function.chunk is None or function.calls is None:
+        return None
+    return min(function.chunk, function.calls - (task - 1) * function.chunk)
