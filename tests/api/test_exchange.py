@@ -23,8 +23,7 @@ from loopline_shared import grants
 from loopline_shared.errors import LooplineError
 from loopline_shared.model import Load
 from loopline_shared.pieces import PieceList
-from loopline_shared.protocol import codec
-from loopline_shared.protocol.messages import PROTOCOL_VERSION, Assign, Hello, Report, Welcome
+from loopline_shared.protocol import worker_link
 from loopline_shared.protocol.transfers import (
     CachedFile,
     FaultKind,
@@ -35,6 +34,7 @@ from loopline_shared.protocol.transfers import (
     PeerOrders,
     PeerReport,
 )
+from loopline_shared.protocol.worker_link import PROTOCOL_VERSION, Assign, Hello, Report, Welcome
 from tests.api.bench import FACTS, Bench, running_master
 
 FILE, SIZE = "a" * 64, 2**30
@@ -243,18 +243,18 @@ def test_without_peers_nothing_is_said_and_nothing_kept(tmp_path: Path) -> None:
 
 def test_frames_without_peers_are_as_they_were() -> None:
     for message in (Assign(1, 1), Report(1, 1, (), (), Load(1)), Welcome(1.0, 2.0)):
-        assert b"peers" not in codec.encode(message)
+        assert b"peers" not in worker_link.encode(message)
 
 
 def test_a_release_that_does_not_know_peers_reads_the_frames_of_one_that_does(room: Room) -> None:
     """Fields that a dataclass does not have are skipped: so they are in every release so far."""
     room.join("ant", "10.0.0.1", **HAS)
     room.join("bee", "10.0.0.2", **WANTS)
-    frame = codec.encode(room.exchange.with_orders("bee", Assign(1, 1)))
+    frame = worker_link.encode(room.exchange.with_orders("bee", Assign(1, 1)))
     assert b'"peers":' in frame
-    unknown = codec.decode_from_master(frame.replace(b'"peers":', b'"what_is_to_come":'))
+    unknown = worker_link.decode_from_master(frame.replace(b'"peers":', b'"what_is_to_come":'))
     assert unknown == Assign(1, 1)
-    assert codec.decode_from_master(frame) == room.exchange.with_orders("bee", Assign(1, 1))
+    assert worker_link.decode_from_master(frame) == room.exchange.with_orders("bee", Assign(1, 1))
 
 
 # Lists of pieces.

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from loopline_shared.model import Outcome, Result
-from loopline_shared.protocol.messages import Run
+from loopline_shared.protocol.worker_link import Run
 from loopline_worker.attempts import limits as limits_module
 from loopline_worker.attempts.limits import Quota, fills
 from loopline_worker.launch import delegation

@@ -4,7 +4,7 @@ import { useEffect } from "preact/hooks";
 import { GuaranteePage } from "./guarantee/GuaranteePage";
 import { JobPage } from "./jobs/JobPage";
 import { JobsPage } from "./jobs/JobsPage";
-import { TaskPage } from "./jobs/TaskPage";
+import { TaskPage } from "./tasks/TaskPage";
 import { OverviewPage } from "./overview/OverviewPage";
 import { Link, match, path } from "./router";
 import { caller, trouble } from "./session/session";

@@ -1,13 +1,13 @@
 import { describe, expect, it } from "vitest";
-import { ticks } from "../src/timeline/axis";
-import { Bars } from "../src/timeline/bars";
-import type { Brush, Rects } from "../src/timeline/brush";
-import { schemeOf } from "../src/timeline/colours";
-import { jobAt, layOut, rowAt, Scale } from "../src/timeline/layout";
-import { paint } from "../src/timeline/paint";
-import { SceneBuilder } from "../src/timeline/scene";
-import { SvgBrush } from "../src/timeline/svgBrush";
-import { live, panned, zoomed } from "../src/timeline/window";
+import { ticks } from "../src/timeline/paint/axis";
+import { Bars } from "../src/timeline/scene/bars";
+import type { Brush, Rects } from "../src/timeline/paint/brush";
+import { schemeOf } from "../src/timeline/paint/colours";
+import { jobAt, layOut, rowAt, Scale } from "../src/timeline/scene/layout";
+import { paint } from "../src/timeline/paint/paint";
+import { SceneBuilder } from "../src/timeline/scene/scene";
+import { SvgBrush } from "../src/timeline/paint/svgBrush";
+import { live, panned, zoomed } from "../src/timeline/scene/window";
 import { type Attempt, timeline } from "./attempts";
 
 const scheme = schemeOf("light");

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
-import { Bars, Look } from "../src/timeline/bars";
-import { barAt, firstEndingAfter, pack, rowsOf } from "../src/timeline/rows";
+import { Bars, Look } from "../src/timeline/scene/bars";
+import { barAt, firstEndingAfter, pack, rowsOf } from "../src/timeline/scene/rows";
 import { type Attempt, timeline } from "./attempts";
 
 function barsOf(attempts: Attempt[]): Bars {

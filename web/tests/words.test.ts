@@ -5,7 +5,7 @@ import { summed } from "../src/guarantee/ledger";
 import { pieces } from "../src/jobs/pieces";
 import { ordered, stateOf } from "../src/jobs/jobs";
 import { inOrder } from "../src/jobs/steady";
-import { encodedPath, kindOf } from "../src/jobs/outputs";
+import { encodedPath, kindOf } from "../src/tasks/outputs";
 import { ago, amount, between, duration, percent } from "../src/text/human";
 import { withGaps } from "../src/ui/gaps";
 

@@ -16,7 +16,6 @@ from loopline_master.metrics import Metrics
 from loopline_master.peers.chain import Stand, sources_for
 from loopline_master.settings import MasterSettings, is_loopback
 from loopline_shared import grants
-from loopline_shared.protocol.messages import Assign, Hello, Report
 from loopline_shared.protocol.transfers import (
     MAX_DIALS,
     MAX_SOURCES,
@@ -31,6 +30,7 @@ from loopline_shared.protocol.transfers import (
     PeerReport,
     PeerTerms,
 )
+from loopline_shared.protocol.worker_link import Assign, Hello, Report
 
 log = logging.getLogger(__name__)
 

@@ -1,4 +1,4 @@
-import { colourOf, schemeOf } from "../timeline/colours";
+import { colourOf, schemeOf } from "../timeline/paint/colours";
 import { theme } from "../ui/theme";
 
 /** The job's colour on the timeline. */

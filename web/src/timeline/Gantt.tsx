@@ -6,7 +6,7 @@ import type { Chart } from "./chart";
 import { mount, type Pointed, type Wishes } from "./mount";
 import { useNotes } from "./notes";
 import { Tooltip } from "./Tooltip";
-import type { Window } from "./window";
+import type { Window } from "./scene/window";
 
 const KEYS =
   "Arrow keys move it, plus and minus zoom, L follows the present, " +

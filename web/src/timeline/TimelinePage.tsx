@@ -4,7 +4,7 @@ import type { Chart } from "./chart";
 import { Gantt } from "./Gantt";
 import { Legend } from "./Legend";
 import { Toolbar } from "./Toolbar";
-import { spanOf, type Window } from "./window";
+import { spanOf, type Window } from "./scene/window";
 
 const SPAN_S = 900;
 const SETTLE_MS = 300;

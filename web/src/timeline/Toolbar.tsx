@@ -6,7 +6,7 @@ import type { Chart } from "./chart";
 import { url } from "../api/client";
 import { savePng, saveSvg } from "./export";
 import { MOST_BARS } from "./feed";
-import { spanOf, type Window } from "./window";
+import { spanOf, type Window } from "./scene/window";
 
 const SPANS: [string, number][] = [
   ["5 min", 300],

@@ -1,10 +1,10 @@
 /** Facts about the attempt or job under the pointer. */
 import type { ComponentChildren } from "preact";
 import { clock, duration, moment } from "../text/human";
-import { type Bars, Look } from "./bars";
+import { type Bars, Look } from "./scene/bars";
 import type { Chart, Hit } from "./chart";
 import type { Pointed } from "./mount";
-import type { JobRow } from "./scene";
+import type { JobRow } from "./scene/scene";
 
 const WIDTH_PX = 250;
 const OFFSET_PX = 14;

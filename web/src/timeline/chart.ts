@@ -1,13 +1,13 @@
 /** The chart on the screen: its window, and a canvas that is repainted on changes. */
-import { Bars } from "./bars";
-import { CanvasBrush } from "./canvasBrush";
-import { type Scheme } from "./colours";
-import { AXIS_PX, jobAt, type Layout, layOut, rowAt, Scale } from "./layout";
-import { paint } from "./paint";
-import type { Picture } from "./picture";
-import { barAt } from "./rows";
-import { type JobRow, type Scene, SceneBuilder, type Shown, type WorkerNote } from "./scene";
-import { live, panned, spanOf, type Window, zoomed } from "./window";
+import { Bars } from "./scene/bars";
+import { CanvasBrush } from "./paint/canvasBrush";
+import { type Scheme } from "./paint/colours";
+import { AXIS_PX, jobAt, type Layout, layOut, rowAt, Scale } from "./scene/layout";
+import { paint } from "./paint/paint";
+import type { Picture } from "./paint/picture";
+import { barAt } from "./scene/rows";
+import { type JobRow, type Scene, SceneBuilder, type Shown, type WorkerNote } from "./scene/scene";
+import { live, panned, spanOf, type Window, zoomed } from "./scene/window";
 
 const SLACK_PX = 3;
 

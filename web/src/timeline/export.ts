@@ -1,9 +1,9 @@
 /** The chart as a picture in a file: what is on the screen, on a light ground. */
-import { CanvasBrush } from "./canvasBrush";
+import { CanvasBrush } from "./paint/canvasBrush";
 import type { Chart } from "./chart";
-import { schemeOf } from "./colours";
-import { paint } from "./paint";
-import { SvgBrush } from "./svgBrush";
+import { schemeOf } from "./paint/colours";
+import { paint } from "./paint/paint";
+import { SvgBrush } from "./paint/svgBrush";
 
 const PNG_SCALE = 2;
 

@@ -2,8 +2,8 @@
 import type { Timeline } from "../api/types";
 import { asProblem, get, type Problem } from "../api/client";
 import { onChange } from "../live/changes";
-import { Bars } from "./bars";
-import { covers, spanOf, type Window } from "./window";
+import { Bars } from "./scene/bars";
+import { covers, spanOf, type Window } from "./scene/window";
 
 export interface Filter {
   job?: number | undefined;

@@ -5,11 +5,11 @@ import { awaySince } from "../live/changes";
 import { go } from "../router";
 import { theme } from "../ui/theme";
 import { Chart, type Hit } from "./chart";
-import { schemeOf } from "./colours";
+import { schemeOf } from "./paint/colours";
 import { Feed, type Filter } from "./feed";
 import { listen } from "./gestures";
-import type { Shown } from "./scene";
-import type { Window } from "./window";
+import type { Shown } from "./scene/scene";
+import type { Window } from "./scene/window";
 
 const TICK_MS = 100;
 const BELOW_PX = 24;

@@ -1,7 +1,7 @@
 /** Notes on the chart's workers: slots, disconnected, in use by the owner. */
 import { useMemo } from "preact/hooks";
 import { useWorkers } from "../workers/workers";
-import type { WorkerNote } from "./scene";
+import type { WorkerNote } from "./scene/scene";
 
 export function useNotes(): ReadonlyMap<string, WorkerNote> {
   const { data } = useWorkers();

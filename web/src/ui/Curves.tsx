@@ -2,7 +2,7 @@
 import { useEffect, useRef } from "preact/hooks";
 import uPlot from "uplot";
 import "uplot/dist/uPlot.min.css";
-import { schemeOf } from "../timeline/colours";
+import { schemeOf } from "../timeline/paint/colours";
 import { moment } from "../text/human";
 import { withGaps } from "./gaps";
 import { theme } from "./theme";

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from loopline_shared.model import Function
 from loopline_shared.paths import TEMPORARY
-from loopline_shared.protocol.messages import Run
+from loopline_shared.protocol.worker_link import Run
 from loopline_worker.attempts import scratch
 from loopline_worker.attempts.limits import Quota
 from loopline_worker.launch.interface import Call, Job

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import accumulate, islice, takewhile
 
 from loopline_shared.model import AttemptId, Outcome, Result
-from loopline_shared.protocol.messages import MAX_OUTPUT_FILES_PER_REPORT, MAX_RESULTS_PER_REPORT, Run
+from loopline_shared.protocol.worker_link import MAX_OUTPUT_FILES_PER_REPORT, MAX_RESULTS_PER_REPORT, Run
 from loopline_worker.core.instructions import Instructions, Kill, Log, Prefetch, Retract, Start
 from loopline_worker.core.transitions import TRANSITIONS, State
 

@@ -134,7 +134,7 @@ class OwnerMonitor:
         self._signs = Signs(
             self._computer.cores,
             self._meter.spare_cpu,
-            memory_available_bytes=self._computer.memory_available_bytes(),
+            memory_available_bytes=self._meter.memory_available_bytes(),
             on_battery=self._battery.is_in_use(),
             is_time=not self._heeds_hours or self._hours.include(now.tm_wday, now.tm_hour * 60 + now.tm_min),
             program=self._programs.found(),

@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import TYPE_CHECKING, Protocol
 
-from loopline_shared.protocol.messages import Assign
 from loopline_shared.protocol.transfers import (
     MAX_CACHED,
     MAX_FAULTS,
@@ -25,6 +24,7 @@ from loopline_shared.protocol.transfers import (
     PeerOrders,
     PeerReport,
 )
+from loopline_shared.protocol.worker_link import Assign
 
 if TYPE_CHECKING:
     from loopline_worker.peers.growing_file import GrowingFile

@@ -20,9 +20,8 @@ from typing import TYPE_CHECKING, Protocol
 from urllib.parse import urlsplit
 
 from loopline_shared import grants
-from loopline_shared.protocol.messages import Assign
-from loopline_shared.protocol.session import WorkerSession
 from loopline_shared.protocol.transfers import FaultKind, Grant, PeerReport, PeerTerms
+from loopline_shared.protocol.worker_link import Assign, WorkerSession
 from loopline_worker.link.http_client import HttpClient
 from loopline_worker.peers.orders_book import CachedFiles, OrdersBook
 from loopline_worker.peers.token_bucket import TokenBucket

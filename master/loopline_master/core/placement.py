@@ -1,0 +1,182 @@
+"""Placement: draws a policy's proposals, checks each, and starts or prefetches what is accepted.
+
+Before that, a prefetched attempt is retracted from a worker where it would wait in vain while another worker is idle
+and would be done with it earlier. Nothing of it has run, so that nothing is lost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+from math import inf
+
+from loopline_master.core import eligibility, lifecycle
+from loopline_master.core.eligibility import Prefetch
+from loopline_master.core.entities import Attempt, Job, Worker
+from loopline_master.core.estimates import measure
+from loopline_master.core.policies.first_come import FirstCome
+from loopline_master.core.policies.policy import Later, Placement, Policy, Proposal, View
+from loopline_master.core.state import State
+
+_MOST_PREFETCHED = 1024
+"""In one step: nobody is to wait for its end while the queues of a thousand workers are filled."""
+_LONGEST_WAIT_S = 3600.0
+"""A policy that waits is asked again after so long, whatever it answered."""
+
+_CLEARLY_S = 0.05
+"""A move costs a frame to each of two workers: it has to bring the end so much nearer."""
+_LOOK_AT = 4
+"""So many workers' queues are looked at for one that is idle, the longest first ..."""
+_OFFER_TO = 8
+"""... and so many idle workers at each step."""
+
+
+class Placer:
+    """Asks the policy in force; ``wake_at`` is the earliest time for which it answered Later, if any."""
+
+    def __init__(self, state: State, view: View) -> None:
+        self.wake_at: float | None = None
+        self._state, self._view = state, view
+        self._fallback = FirstCome(view)
+
+    def place(self, policy: Policy) -> Iterator[None]:
+        """Place what the policy proposes and may be placed: on free workers, then at busy ones.
+
+        Yields whenever the index must be flushed before the next change.
+        """
+        self.wake_at = None
+        yield from self._relieve(unless_ready=True)
+        yield from self._start_on_free(policy.plan(self._view))
+        yield from self._relieve(unless_ready=False)
+        if policy.prefetches and self._state.ahead_s > 0:
+            yield from self._prefetch(policy.prefetch(self._view))
+        attempts = self._state.index.attempts
+        if self.wake_at is None and not (attempts.used or attempts.queues.of_worker):
+            self._keep_going()
+            yield
+
+    def accept(self, placement: Placement) -> bool:
+        """Carry out a proposal if it may be; True if it led to an attempt."""
+        state = self._state
+        job, worker = state.jobs.get(placement.job), state.workers.get(placement.worker)
+        if job is None or worker is None:
+            return False
+        if worker.name in state.index.slots.idle.keys:
+            return self._start(job, placement.task, worker)
+        return self._send_ahead(job, placement.task, worker)
+
+    def _start_on_free(self, proposals: Iterator[Proposal]) -> Iterator[None]:
+        """Accept proposals until they end, or too many in a row were in vain for a grid of this size."""
+        index = self._state.index
+        patience = most = 2 * (len(index.live) + len(index.slots.idle.order)) + 10
+        for proposal in proposals:
+            if not isinstance(proposal, Placement):
+                accepted = self._note(proposal)
+            else:
+                for turn in proposal.spent:
+                    self.accept(turn)
+                    yield
+                accepted = self.accept(proposal)
+                yield
+            patience = most if accepted else patience - 1
+            if patience < 0:
+                break
+
+    def _prefetch(self, proposals: Iterator[Proposal]) -> Iterator[None]:
+        """Accept what may wait. Proposals end by themselves where nothing more may; the next step goes on."""
+        for proposal in islice(proposals, _MOST_PREFETCHED):
+            if isinstance(proposal, Placement):
+                self.accept(proposal)
+                yield
+            else:
+                self._note(proposal)
+
+    def _keep_going(self) -> None:
+        """Start one task in a grid that the policy left all idle."""
+        for proposal in self._fallback.plan(self._view):
+            if isinstance(proposal, Placement) and self.accept(proposal):
+                return
+
+    def _note(self, later: Later) -> bool:
+        """Remember when to ask again, in an hour at the latest. A time that is over counts as no answer."""
+        now = self._state.now
+        if later.at > now:
+            self.wake_at = min(later.at, now + _LONGEST_WAIT_S, self.wake_at or inf)
+        return False
+
+    def _relieve(self, *, unless_ready: bool) -> Iterator[None]:
+        if self._state.index.attempts.queues.of_worker and self._state.index.slots.idle.order:
+            yield from _relieve_queues(self._state, self._view.prefetch, unless_ready=unless_ready)
+
+    def _start(self, job: Job, task: int, worker: Worker) -> bool:
+        """Start the task on a free worker, if it may; a held task spends its job's turn all the same."""
+        state = self._state
+        if not eligibility.may_start(state, job, task, worker):
+            return False
+        is_fresh = task in state.fresh[job.id]
+        is_held = is_fresh and state.index.is_held(job)
+        job.cursor, state.grid.pointer = task, job.arrival
+        if is_held:
+            state.put(job)
+        else:
+            if not is_fresh:
+                lifecycle.retract_task(state, job.task_id(task), f"worker {worker.name} could begin it at once")
+            lifecycle.start_attempt(state, job, task, worker)
+        return not is_held
+
+    def _send_ahead(self, job: Job, task: int, worker: Worker) -> bool:
+        """Have the task wait at a busy worker for a slot, if it may."""
+        if not job.is_live or job.paused or not self._view.prefetch.may_wait(job, task, worker):
+            return False
+        job.cursor, self._state.grid.pointer = task, job.arrival
+        lifecycle.start_attempt(self._state, job, task, worker, ahead=True)
+        return True
+
+
+def _relieve_queues(state: State, prefetch: Prefetch, *, unless_ready: bool) -> Iterator[None]:
+    """Have idle workers begin attempts that only wait elsewhere. (These come before replicas.)
+
+    Yields after each move: the index must be flushed before the next.
+    ``unless_ready``: leave out workers that could start something else, for that is the policy's affair.
+    """
+    for name in [entry[-1] for entry in state.index.slots.idle.order[:_OFFER_TO]]:
+        worker = state.workers[name]
+        if unless_ready and _could_start(state, worker):
+            continue
+        while state.index.slots.free_slots(worker) > 0 and (attempt := _worth_moving(state, prefetch, worker)):
+            _move(state, attempt, worker)
+            yield
+
+
+def _could_start(state: State, worker: Worker) -> bool:
+    """True if some job has a task to start that fits the worker now."""
+    keys = state.index.requirements.served_in(state.index.slots.free_slots(worker), worker.name)
+    return any(key in state.index.ready for key in keys)
+
+
+def _move(state: State, attempt: Attempt, worker: Worker) -> None:
+    job = state.jobs[attempt.job]
+    lifecycle.cancel_attempt(state, attempt, f"worker {worker.name} could begin it earlier")
+    lifecycle.start_attempt(state, job, attempt.task, worker)
+
+
+def _worth_moving(state: State, prefetch: Prefetch, worker: Worker) -> Attempt | None:
+    """Return the attempt that would begin last of those that this idle worker would finish clearly earlier."""
+    for wait_ms, name in state.index.slots.backlog.order[:_LOOK_AT]:
+        donor, queue = state.workers[name], state.index.attempts.queues.of_worker[name]
+        last = state.attempts[state.index.attempts.queues.latest_on(name)]
+        job = state.jobs[last.job]
+        there_s = (
+            (-wait_ms - queue[last.id] / max(1, donor.offered)) / 1e3 + _until_free_s(state, donor) + last.expected_s
+        )
+        is_better = prefetch.expected_s(job, last.task, worker) + _CLEARLY_S < there_s
+        may_run = eligibility.fits(state, job, worker) and not state.index.on_worker(last.task_id, worker.name)
+        if is_better and may_run and not eligibility.should_go_elsewhere(state, job, last.task, worker):
+            return last
+    return None
+
+
+def _until_free_s(state: State, worker: Worker) -> float:
+    """Seconds until the first slot of the worker falls free."""
+    seated = state.index.attempts.seated_on(worker.name)
+    return min((measure.left_of(state.grid, state.jobs[a.job], worker, a) for a in seated), default=0.0)

@@ -1,0 +1,79 @@
+"""Runs of a job's tasks, and the program that they are runs of: what follows from a job's spec alone.
+
+A program is known by its user, the name of its jobs, and their folder (docs/design/dynamic-load.md).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from hashlib import sha256
+from typing import Any
+
+from loopline_shared.model import AttemptId, Function
+from loopline_shared.protocol.worker_link import Run
+from loopline_shared.spec import JobSpec, RowFile, staged
+from loopline_shared.sweep import Sweep
+
+ProgramKey = tuple[str, str, str]
+"""A program's owner, name and folder."""
+_MAX_NAME = 200
+_INTERPRETER = re.compile(r"(python|pypy|node|ruby|perl|php|bash|sh|zsh|dash|rscript|julia|java|env)[0-9.]*", re.I)
+_INLINE = ("-c", "-e")
+
+
+def key_of(owner: str, spec: JobSpec) -> ProgramKey:
+    """Which program a job runs. A name that only repeats the command's first word says nothing: two scripts of one
+    interpreter are two programs.
+    """
+    command = spec.command or (spec.tasks[0].command if spec.tasks else None) or [""]
+    program = _program_of(command)
+    name = program if spec.name.removesuffix(".exe") in ("", _base(command[0])) else spec.name
+    return (owner, name, spec.folder or program)
+
+
+def _program_of(command: Sequence[str]) -> str:
+    """The command's program; of an interpreter, what it interprets."""
+    program = _base(command[0])
+    if _INTERPRETER.fullmatch(program):
+        for argument in command[1:]:
+            if argument in _INLINE:
+                break
+            if not argument.startswith("-"):
+                return _base(argument)
+    return program
+
+
+def _base(path: str) -> str:
+    return path.replace("\\", "/").rsplit("/", 1)[-1].removesuffix(".exe")[:_MAX_NAME]
+
+
+class Runs:
+    """The runs of one job; the fields that all of them share are computed once."""
+
+    __slots__ = ("_before", "_behind", "_sweep", "_tasks")
+
+    def __init__(self, owner: str, spec: JobSpec, sweep: Sweep, inputs: str | None) -> None:
+        needs, rows = spec.requires, spec.parameters
+        memory_bytes, function = needs.memory_bytes or None, _function(owner, spec)
+        self._sweep, self._tasks = sweep, spec.tasks
+        self._before: tuple[Any, ...] = (
+            spec.environment, spec.name, needs.slots, spec.timeout_s, memory_bytes, needs.network, inputs
+        )  # fmt: skip
+        self._behind = (tuple(spec.outputs), function, rows.sha256 if isinstance(rows, RowFile) else None)
+
+    def run(self, attempt: AttemptId) -> Run:
+        """Return the run that starts an attempt; its fields are given in their order."""
+        number = attempt.task
+        parameters = self._sweep.parameters_at(number)
+        own_inputs = staged(self._tasks[number - 1].inputs) if self._tasks else {}
+        command = self._sweep.command_at(number, parameters)
+        return Run(attempt, command, parameters, *self._before, own_inputs, *self._behind)  # type: ignore[call-arg]
+
+
+def _function(owner: str, spec: JobSpec) -> Function | None:
+    """Return the function with its session hashed by user: other users cannot share the interpreter by its name."""
+    if spec.function is None:
+        return None
+    return replace(spec.function, session=sha256(f"{owner}\0{spec.function.session}".encode()).hexdigest())

@@ -1,0 +1,72 @@
+/** Paints the chart with any brush: it looks the same on the screen, as PNG and as SVG. */
+import { ticks } from "./axis";
+import type { Brush } from "./brush";
+import { AXIS_PX, Scale } from "../scene/layout";
+import { paintBars } from "./paintBars";
+import { paintJobs } from "./paintJobs";
+import type { Picture } from "./picture";
+import type { Group } from "../scene/scene";
+
+const NAME_PX = 12;
+const HALF_LABEL_PX = 20;
+
+export function paint(picture: Picture, brush: Brush): void {
+  const scale = new Scale(picture.window, picture.layout);
+  const { layout } = picture;
+  brush.clip([0, AXIS_PX, layout.width, layout.viewPx]);
+  paintGround(picture, brush);
+  brush.clip([layout.gutter, 0, layout.width - layout.gutter, layout.height]);
+  paintGrid(picture, scale, brush);
+  brush.clip([layout.gutter, AXIS_PX, layout.width - layout.gutter, layout.viewPx]);
+  paintBars(picture, scale, brush);
+  brush.clip(null);
+  paintJobs(picture, scale, brush);
+  brush.clip(null);
+  paintNow(picture, scale, brush);
+}
+
+/** Every other worker on a slightly darker ground, its name beside it. */
+function paintGround(picture: Picture, brush: Brush): void {
+  const { layout, scene, scheme, scrolled } = picture;
+  let named = -Infinity;
+  scene.groups.forEach((group, place) => {
+    const top = AXIS_PX + (layout.tops[group.firstRow] ?? 0) - scrolled - layout.gapPx / 2;
+    const height = group.rowCount * layout.rowPx + layout.gapPx;
+    if (top > AXIS_PX + layout.viewPx || top + height < AXIS_PX) return;
+    if (place % 2) brush.rects(scheme.stripe, [0, top, layout.width, height]);
+    const middle = top + height / 2;
+    if (middle - named < NAME_PX) return;
+    named = middle;
+    paintName(picture, group, middle, brush);
+  });
+}
+
+function paintName({ layout, scheme }: Picture, group: Group, y: number, brush: Brush): void {
+  const most = Math.floor((layout.gutter - 22) / 6.2);
+  const name = group.name.length > most ? `${group.name.slice(0, most - 1)}…` : group.name;
+  const isAway = group.note?.isAway ?? false;
+  if (group.note?.isInUse) brush.rects(scheme.owner, [0, y - 6, 4, 12]);
+  if (isAway) brush.rects(scheme.lost, [0, y - 6, 4, 12]);
+  brush.text(isAway ? scheme.lost : scheme.ink, name, layout.gutter - 10, y, { align: "right", size: 11 });
+}
+
+function paintGrid({ layout, window, scheme }: Picture, scale: Scale, brush: Brush): void {
+  const width = layout.width - layout.gutter;
+  for (const tick of ticks(window.since, window.until, width)) {
+    const x = Math.round(scale.x(tick.at)) + 0.5;
+    brush.line(tick.isDay ? scheme.strong : scheme.line, x, AXIS_PX - 4, x, layout.height);
+    const isWhole = x > layout.gutter + HALF_LABEL_PX && x < layout.width - HALF_LABEL_PX;
+    if (isWhole)
+      brush.text(tick.isDay ? scheme.ink : scheme.faint, tick.label, x, AXIS_PX / 2 - 1, {
+        align: "center",
+        isStrong: tick.isDay,
+      });
+  }
+  brush.line(scheme.strong, layout.gutter, AXIS_PX - 0.5, layout.width, AXIS_PX - 0.5);
+}
+
+function paintNow({ layout, now, window, scheme }: Picture, scale: Scale, brush: Brush): void {
+  if (now < window.since || now > window.until) return;
+  const x = Math.round(scale.x(now)) + 0.5;
+  brush.line(scheme.now, x, AXIS_PX - 6, x, layout.height);
+}

@@ -1,0 +1,162 @@
+/** Paints attempts in their rows. Bars narrower than a pixel are merged: work per frame follows the pixels. */
+import { Look } from "../scene/bars";
+import type { Brush, Rects } from "./brush";
+import { colourOf, textOn } from "./colours";
+import { AXIS_PX, type Scale } from "../scene/layout";
+import type { Picture } from "./picture";
+import { firstEndingAfter, type Row } from "../scene/rows";
+
+const FAINT = 0.26;
+const PALE = 0.38; // of other jobs while one stands out
+const LABEL_FROM_PX = 30;
+const LABEL_ROW_FROM_PX = 12;
+const MOST_LABELS = 800;
+
+interface Label {
+  text: string;
+  x: number;
+  y: number;
+  colour: string;
+}
+
+/** Rectangles by colour, so that the brush changes its colour seldom. */
+class Batch {
+  private readonly byColour = new Map<string, Rects>();
+
+  add(colour: string, x: number, y: number, width: number, height: number): void {
+    let rects = this.byColour.get(colour);
+    if (!rects) this.byColour.set(colour, (rects = []));
+    rects.push(x, y, width, height);
+  }
+
+  paint(put: (colour: string, rects: Rects) => void): void {
+    this.byColour.forEach((rects, colour) => put(colour, rects));
+  }
+
+  rects(brush: Brush, opacity = 1): void {
+    this.paint((colour, rects) => brush.rects(colour, rects, opacity));
+  }
+}
+
+/** All rectangles of one frame, by the way they are painted. */
+class Layers {
+  readonly solid = new Batch();
+  readonly pale = new Batch();
+  readonly faint = new Batch();
+  readonly hatched = new Batch();
+  readonly replica: Rects = [];
+  readonly waiting = new Batch();
+  readonly failed: Rects = [];
+  readonly owner: Rects = [];
+  readonly frozen = new Batch();
+  readonly labels: Label[] = [];
+}
+
+export function paintBars(picture: Picture, scale: Scale, brush: Brush): void {
+  const layers = new Layers();
+  const { layout, scene, scrolled } = picture;
+  for (const [at, row] of scene.rows.entries()) {
+    const y = AXIS_PX + layout.tops[at]! - scrolled;
+    if (y + layout.rowPx < AXIS_PX || y > AXIS_PX + layout.viewPx) continue;
+    addRow(picture, scale, row, y, layers);
+  }
+  paintLayers(picture, layers, brush);
+}
+
+function paintLayers({ scheme }: Picture, layers: Layers, brush: Brush): void {
+  layers.solid.rects(brush);
+  layers.pale.rects(brush, PALE);
+  layers.faint.rects(brush, FAINT);
+  layers.hatched.paint((colour, rects) => brush.hatch(colour, rects));
+  layers.waiting.paint((colour, rects) => brush.outlines(colour, rects));
+  brush.rects(scheme.bad, layers.failed);
+  brush.rects(scheme.owner, layers.owner);
+  layers.frozen.rects(brush);
+  brush.outlines(scheme.ink, layers.replica);
+  for (const { text, x, y, colour } of layers.labels) brush.text(colour, text, x, y, { size: 10 });
+}
+
+function addRow(picture: Picture, scale: Scale, row: Row, y: number, layers: Layers): void {
+  const { bars } = picture.scene;
+  const { window, now, layout } = picture;
+  const edge = layout.gutter;
+  let painted = -1; // the last pixel that is taken; bars lie on whole pixels, which are quick to fill
+  for (let at = firstEndingAfter(bars, row, window.since); at < row.bars.length; at++) {
+    const bar = row.bars[at]!;
+    const start = bars.start[bar]!;
+    if (start > window.until) break;
+    const right = Math.round(Math.min(layout.width, scale.x(Math.min(bars.end[bar]!, Math.max(now, start)))));
+    const left = Math.round(Math.max(edge - 2, scale.x(start)));
+    if (right - left < 1 && right <= painted) continue;
+    painted = right;
+    addBar(picture, scale, bar, left, y, Math.max(1, right - left), layers);
+  }
+}
+
+function addBar(
+  picture: Picture,
+  scale: Scale,
+  bar: number,
+  x: number,
+  y: number,
+  width: number,
+  layers: Layers,
+): void {
+  const { scene, scheme, layout, chosen } = picture;
+  const { bars } = scene;
+  const look = bars.look[bar]!;
+  const wide = width > 3 ? width - 1 : width; // leave a gap between neighbours
+  const height = layout.rowPx - (layout.rowPx > 7 ? 2 : 1);
+  const colour = look === Look.Lost ? scheme.lost : colourOf(scheme, bars.job[bar]!);
+  const isFaint = look === Look.Beaten || look === Look.Failed || look === Look.Lost;
+  const isBehind = chosen !== null && bars.job[chosen] !== bars.job[bar];
+  if (look === Look.Waiting) layers.waiting.add(colour, x, y, Math.max(2, wide), height);
+  else if (isFaint && !bars.isGuessed[bar]) layers.faint.add(colour, x, y, wide, height);
+  else if (!isFaint) (isBehind ? layers.pale : layers.solid).add(colour, x, y, wide, height);
+  if (look === Look.Beaten || look === Look.Lost) layers.hatched.add(colour, x, y, wide, height);
+  if (look === Look.Failed) layers.failed.push(x + Math.max(0, wide - 3), y, Math.min(3, wide), height);
+  if (bars.frozen[bar] && width > 2) addFreezes(picture, scale, bar, x, x + wide, y, height, colour, layers);
+  if (bars.isReplica[bar] && wide > 4) layers.replica.push(x, y, wide, height);
+  if (width >= LABEL_FROM_PX && look !== Look.Beaten && look !== Look.Lost) {
+    const isPale = look === Look.Failed || look === Look.Waiting || isBehind;
+    addLabel(picture, bar, x, y + height / 2, width, isPale ? scheme.ink : textOn(scheme, colour), layers);
+  }
+}
+
+/** While frozen for the owner, the bar is a thin line on the owner's colour. */
+function addFreezes(
+  { scene, now }: Picture,
+  scale: Scale,
+  bar: number,
+  left: number,
+  right: number,
+  y: number,
+  height: number,
+  colour: string,
+  layers: Layers,
+): void {
+  for (const [since, until] of scene.bars.frozen[bar]!) {
+    const from = Math.max(left, scale.x(since));
+    const to = Math.min(right, scale.x(until ?? now));
+    if (to <= from) continue;
+    const thin = Math.max(1, Math.round(height / 4));
+    layers.owner.push(from, y, to - from, height);
+    layers.frozen.add(colour, from, y + (height - thin) / 2, to - from, thin);
+  }
+}
+
+function addLabel(
+  picture: Picture,
+  bar: number,
+  x: number,
+  y: number,
+  width: number,
+  colour: string,
+  layers: Layers,
+): void {
+  if (picture.layout.rowPx < LABEL_ROW_FROM_PX || layers.labels.length >= MOST_LABELS) return;
+  const id = picture.scene.bars.attempt[bar]!;
+  const text = id.slice(0, id.lastIndexOf("."));
+  if (text.length * 6 + 8 > width || picture.scene.bars.frozen[bar]) return;
+  layers.labels.push({ text, x: x + 4, y: y + 0.5, colour });
+}

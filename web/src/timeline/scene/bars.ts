@@ -1,0 +1,124 @@
+/** Attempts as they are drawn: columns, for there may be 50,000; later answers are merged into earlier ones. */
+import type { Hold, Timeline } from "../../api/types";
+
+type Band = [since: number, until: number | null];
+
+export const enum Look {
+  Waiting, // dispatched, not yet started
+  Running,
+  Won, // its result is the task's
+  Beaten, // another attempt's result was: cancelled, or not accepted
+  Failed,
+  Lost,
+}
+
+export class Bars {
+  readonly attempt: string[] = [];
+  readonly worker: number[] = [];
+  readonly job: number[] = []; // the job's number
+  readonly look: Look[] = [];
+  readonly isReplica: boolean[] = [];
+  readonly state: string[] = [];
+  readonly dispatched: number[] = [];
+  readonly start: number[] = [];
+  readonly isUnstarted: boolean[] = [];
+  readonly end: number[] = []; // Infinity: it goes on
+  readonly isGuessed: boolean[] = []; // the end: nobody knows it
+  readonly frozen: (Band[] | null)[] = [];
+
+  readonly workers: string[] = [];
+  readonly jobNames = new Map<number, string>();
+  readonly ofWorker: number[][] = []; // the bars of each worker, by start
+  held: Hold[] = [];
+
+  private readonly places = new Map<string, number>();
+  private readonly workerPlaces = new Map<string, number>();
+
+  get count(): number {
+    return this.attempt.length;
+  }
+
+  /** Take an answer in; the workers whose bars have changed. */
+  merge(answer: Timeline): Set<number> {
+    const workers = answer.workers.map((name) => this.placeOfWorker(name));
+    for (const job of answer.jobs) this.jobNames.set(job.id, job.name);
+    this.held = mergeHolds(this.held, answer.held);
+    const changed = new Set<number>();
+    for (let place = 0; place < answer.bars.attempt.length; place++) {
+      const worker = workers[answer.bars.worker[place]!]!;
+      if (this.take(answer, place, worker)) changed.add(worker);
+    }
+    for (const worker of changed) this.ofWorker[worker]!.sort((a, b) => this.start[a]! - this.start[b]! || a - b);
+    return changed;
+  }
+
+  /**
+   * A lost attempt may come back, so the master gives it no end. It is drawn until its task was tried again, or, once
+   * its worker is back, until that worker's next attempt; else it is lost until now. Either is a guess.
+   */
+  closeLost(worker: number, isAway: boolean): void {
+    const own = this.ofWorker[worker]!;
+    own.forEach((bar, at) => {
+      if (!this.isGuessed[bar] || this.end[bar] !== Infinity) return;
+      const next = this.placeOfNext(this.attempt[bar]!) ?? (isAway ? undefined : own[at + 1]);
+      if (next !== undefined) this.end[bar] = Math.max(this.start[bar]!, this.dispatched[next]!);
+    });
+  }
+
+  private placeOfNext(attempt: string): number | undefined {
+    const cut = attempt.lastIndexOf(".") + 1;
+    return this.places.get(attempt.slice(0, cut) + (Number(attempt.slice(cut)) + 1));
+  }
+
+  placeOfWorker(name: string): number {
+    let place = this.workerPlaces.get(name);
+    if (place === undefined) {
+      place = this.workers.push(name) - 1;
+      this.workerPlaces.set(name, place);
+      this.ofWorker.push([]);
+    }
+    return place;
+  }
+
+  /** Whether it is new, or its place in a row has moved. */
+  private take({ bars, jobs }: Timeline, from: number, worker: number): boolean {
+    const attempt = bars.attempt[from]!;
+    const known = this.places.get(attempt);
+    const at = known ?? this.attempt.length;
+    const start = bars.start[from] ?? bars.dispatched[from]!;
+    const end = bars.end[from] ?? Infinity;
+    const moved = known === undefined || this.start[at] !== start || this.end[at] !== end;
+    this.attempt[at] = attempt;
+    this.worker[at] = worker;
+    this.job[at] = jobs[bars.job[from]!]!.id;
+    this.state[at] = bars.state[from]!;
+    this.isReplica[at] = bars.replica[from] === 1;
+    this.look[at] = lookOf(bars.state[from]!, bars.accepted[from] === 1, bars.start[from] === null);
+    this.dispatched[at] = bars.dispatched[from]!;
+    this.start[at] = start;
+    this.isUnstarted[at] = bars.start[from] === null;
+    this.end[at] = end;
+    this.isGuessed[at] = this.look[at] === Look.Lost && end === Infinity;
+    this.frozen[at] = bars.frozen[from] ?? null;
+    if (known === undefined) {
+      this.places.set(attempt, at);
+      this.ofWorker[worker]!.push(at);
+    }
+    return moved;
+  }
+}
+
+function lookOf(state: string, isAccepted: boolean, isUnstarted: boolean): Look {
+  if (state === "lost") return Look.Lost;
+  if (state === "dispatched" || (state === "running" && isUnstarted)) return Look.Waiting;
+  if (state === "running") return Look.Running;
+  if (state === "failed") return Look.Failed;
+  return isAccepted ? Look.Won : Look.Beaten;
+}
+
+/** A hold is known by its job and its beginning; its end comes later. */
+function mergeHolds(old: Hold[], fresh: Hold[]): Hold[] {
+  const byKey = new Map(old.map((hold) => [`${hold.job} ${hold.since}`, hold]));
+  for (const hold of fresh) byKey.set(`${hold.job} ${hold.since}`, hold);
+  return [...byKey.values()];
+}
