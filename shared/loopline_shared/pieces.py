@@ -34,8 +34,8 @@ def piece_bytes(size_bytes: int) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
-    """Where the pieces of a file of ``size_bytes`` bytes begin and end."""
+class PieceLayout:
+    """Places of the pieces in a file of ``size_bytes`` bytes."""
 
     size_bytes: int
 
@@ -67,9 +67,9 @@ class PieceList:
     digests: bytes
 
     @property
-    def layout(self) -> Layout:
+    def layout(self) -> PieceLayout:
         """The pieces' places in the file."""
-        return Layout(self.size_bytes)
+        return PieceLayout(self.size_bytes)
 
     @property
     def can_be_checked(self) -> bool:
@@ -103,7 +103,7 @@ class PieceList:
         algorithm = checksums.best_algorithm()
         digest = checksums.digest_of(algorithm)
         assert digest
-        layout, digests = Layout(size_bytes), bytearray()
+        layout, digests = PieceLayout(size_bytes), bytearray()
         for number in range(layout.count):
             piece = file.read(layout.length(number))
             check.update(piece)

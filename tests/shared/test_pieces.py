@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from loopline_shared import checksums, grants, pieces
 from loopline_shared.checksums import ContentCheck
-from loopline_shared.pieces import LEAST_PIECE_BYTES, MOST_PIECES, Layout, PieceList
+from loopline_shared.pieces import LEAST_PIECE_BYTES, MOST_PIECES, PieceLayout, PieceList
 from loopline_shared.protocol.transfers import Grant
 
 CONTENT = bytes(range(256)) * 4 * 1024 + b"the end"  # four pieces and a short one
@@ -28,7 +28,7 @@ def list_of(content: bytes) -> PieceList:
 
 @given(st.integers(0, 2**45))
 def test_pieces_cover_a_file_without_gap_and_are_not_too_many(size_bytes: int) -> None:
-    layout = Layout(size_bytes)
+    layout = PieceLayout(size_bytes)
     assert layout.count <= MOST_PIECES
     assert layout.start(0) == 0
     assert layout.start(layout.count) == size_bytes

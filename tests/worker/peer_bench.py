@@ -51,8 +51,9 @@ class MasterStub:
     def __call__(self, first: int) -> MasterStub:
         if not self.content:
             raise NetworkError("the master is away")
-        self.credit = self._next = first
-        return self
+        opened = replace(self)
+        opened.credit = opened._next = first
+        return opened
 
     @property
     def on_the_way(self) -> int:

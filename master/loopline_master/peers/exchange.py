@@ -62,7 +62,7 @@ class _Peer:
 
 
 class Exchange:
-    """Who has which file and who fetches it. Without ``peers`` in the settings it does nothing."""
+    """Knows who has which file and who fetches it. Without ``peers`` in the settings it does nothing."""
 
     def __init__(self, settings: MasterSettings, key: bytes, metrics: Metrics) -> None:
         self._is_on = settings.peers
@@ -164,7 +164,7 @@ class Exchange:
         return kind if until > time.time() else None
 
     def _dials(self, peer: _Peer) -> Iterable[Dial]:
-        """Return whom a worker is to dial, without those that no longer fetch the file."""
+        """Return whom a worker is to dial; receivers that have the file by now are forgotten."""
         for sha256, receiver in list(peer.dials):
             if receiver not in self._peers or sha256 not in self._peers[receiver].fetching:
                 del peer.dials[sha256, receiver]

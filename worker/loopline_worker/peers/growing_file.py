@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from pathlib import Path
 
-from loopline_shared.pieces import Layout
+from loopline_shared.pieces import PieceLayout
 
 
 class GrowingFile:
@@ -13,7 +13,7 @@ class GrowingFile:
 
     def __init__(self, path: Path, size_bytes: int, have: int = 0) -> None:
         self.path = path
-        self.layout = Layout(size_bytes)
+        self.layout = PieceLayout(size_bytes)
         self.have = have
         self.is_abandoned = False
         self._grown = threading.Condition()
@@ -22,7 +22,7 @@ class GrowingFile:
     def complete(cls, path: Path) -> GrowingFile:
         """Return a file that is here already. Raises OSError if it is not."""
         size_bytes = path.stat().st_size
-        return cls(path, size_bytes, Layout(size_bytes).count)
+        return cls(path, size_bytes, PieceLayout(size_bytes).count)
 
     @property
     def is_complete(self) -> bool:
@@ -41,7 +41,7 @@ class GrowingFile:
             self._grown.notify_all()
 
     def abandon(self) -> None:
-        """Say that no more pieces will come, so that nobody waits for them."""
+        """Say that no more pieces will come: whoever waits for one goes on."""
         with self._grown:
             self.is_abandoned = True
             self._grown.notify_all()

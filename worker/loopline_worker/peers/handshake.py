@@ -58,7 +58,7 @@ SecretOf = Callable[[Opening], bytes | None]
 
 
 class HandshakeError(Exception):
-    """The other end is not the one that the grant names, or does not speak this protocol."""
+    """The other end is another one than the grant names, or speaks another protocol."""
 
 
 def call(link: socket.socket, role: Literal["receive", "serve"], grant: Grant, secret: bytes) -> None:

@@ -1,5 +1,4 @@
-"""What a worker asks of the master about a file that comes in pieces: its size, the list, and pieces from the
-master."""
+"""Requests to the master about a file that comes in pieces: size, list, and the pieces themselves."""
 
 from __future__ import annotations
 
@@ -8,7 +7,7 @@ from contextlib import closing
 from http.client import HTTPConnection, HTTPResponse
 from urllib.parse import urlsplit
 
-from loopline_shared.pieces import Layout, PieceList
+from loopline_shared.pieces import PieceLayout, PieceList
 from loopline_worker.files.receiving import GONE, GoneError, NetworkError, connection_to, network
 from loopline_worker.link.http_client import HttpClient
 from loopline_worker.peers.upstreams import MasterUpstream
@@ -38,7 +37,7 @@ class MasterFiles:
         except ValueError as error:
             raise NetworkError(str(error)) from None
 
-    def open_at(self, sha256: str, layout: Layout) -> Callable[[int], MasterUpstream]:
+    def open_at(self, sha256: str, layout: PieceLayout) -> Callable[[int], MasterUpstream]:
         """Return what connects to the master as the source of all pieces from a number on."""
 
         def open_(first: int) -> MasterUpstream:

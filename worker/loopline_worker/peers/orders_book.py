@@ -1,5 +1,4 @@
-"""The book of orders: fetches under way with the sources that the master named for each, and what Reports say of
-them."""
+"""The book of orders: fetches under way, and the sources that the master named for each."""
 
 from __future__ import annotations
 

@@ -22,10 +22,11 @@ _MOST_SERVED = 8
 _MOST_CALLERS = 64
 """Connections that have not shown a grant yet; more are closed at once."""
 _CONNECT_WITHIN_S = 5.0
+_PAUSE_S = 1.0
 
 
 class PeerHost(Protocol):
-    """What the server asks of the agent."""
+    """The agent, as far as the server asks it."""
 
     def secret_of(self, opening: Opening) -> bytes | None:
         """Return the secret of the grant that a caller shows; None if it must not be let in."""
@@ -78,18 +79,17 @@ class PeerServer:
         log.info("port %d of %s is open to other workers of the grid", self.port, address)
 
     async def run(self) -> None:
-        """Accept callers, for ever."""
+        """Accept callers until cancelled; then the port closes."""
         assert self._listener
-        loop = asyncio.get_running_loop()
-        while True:
-            link, _ = await loop.sock_accept(self._listener)
-            link.setblocking(False)
-            if len(self._callers) >= _MOST_CALLERS:
-                link.close()
-                continue
-            caller = loop.create_task(self._answer(link))
-            self._callers.add(caller)
-            caller.add_done_callback(self._callers.discard)
+        with self._listener as listener:
+            while True:
+                try:
+                    link, _ = await asyncio.get_running_loop().sock_accept(listener)
+                except OSError as error:  # too many open files, for one
+                    log.warning("no worker can connect now: %s", error)
+                    await asyncio.sleep(_PAUSE_S)
+                else:
+                    self._take_in(link)
 
     async def dial(self, order: Dial, secret: bytes) -> None:
         """Connect to a receiver and serve it, unless that is being done already."""
@@ -107,15 +107,22 @@ class PeerServer:
             self._dialling.discard(grant)
 
     def close(self) -> None:
-        """Close the port and all connections."""
+        """Close all connections and take no more; the port itself closes with ``run``."""
         self.port = None
-        if self._listener:
-            self._listener.close()
         for caller in self._callers:
             caller.cancel()
         for serving in self._serving:
             serving.stop()
         self._threads.shutdown(wait=False)
+
+    def _take_in(self, link: socket.socket) -> None:
+        if self.port is None or len(self._callers) >= _MOST_CALLERS:
+            link.close()
+            return
+        link.setblocking(False)
+        caller = asyncio.create_task(self._answer(link))
+        self._callers.add(caller)
+        caller.add_done_callback(self._callers.discard)
 
     async def _answer(self, link: socket.socket) -> None:
         """Let a caller in that holds a grant; close the connection of any other without a word."""

@@ -45,7 +45,7 @@ _TELL_FIRST_S, _TELL_EVERY_S = 0.1, 1.0
 _BURST_S, _LEAST_BURST_BYTES = 0.25, 2.0**20
 
 
-class FileStore(CachedFiles, Protocol):
+class ServedCache(CachedFiles, Protocol):
     """The cache, as far as it is served from."""
 
     def path(self, sha256: str) -> Path:
@@ -78,14 +78,14 @@ class Peering:
         self._sends, self._receives = (TokenBucket(rate, burst_bytes, time.monotonic()) for _ in "ab")
         self._threads = ThreadPoolExecutor(_AT_ONCE, "peer-fetch")
         self._book = OrdersBook()
-        self._store: FileStore | None = None
+        self._store: ServedCache | None = None
         self._terms: PeerTerms | None = None
         self._clock_s = 0.0  # so far is the master's clock ahead of ours
         self._session: WorkerSession | None = None
         self._server: PeerServer | None = None
         self._is_telling = False
 
-    def serve_from(self, store: FileStore) -> None:
+    def serve_from(self, store: ServedCache) -> None:
         """Serve the files of this cache."""
         self._store = store
 
@@ -165,7 +165,7 @@ class Peering:
         return True
 
     async def _run(self, fetch: PieceFetch, pieces: PieceList, open_master: OpenMaster) -> None:
-        """Fetch in a thread; if nobody waits any more, it is cut off, and writes nothing more."""
+        """Fetch in a thread, which is cut off if nobody waits any more."""
         running = asyncio.get_running_loop().run_in_executor(self._threads, fetch.run, pieces, open_master)
         try:
             await asyncio.shield(running)

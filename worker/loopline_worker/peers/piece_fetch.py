@@ -32,8 +32,7 @@ _FORGIVEN_AFTER_S = {
 }
 """A source that failed is asked again after so long, if the master still names it."""
 _STARVED_AFTER_S = 8.0
-"""A source that lives and has nothing for so long is left: longer than those before it in the line need to
-recover."""
+"""A source that lives and has nothing for so long is left: those before it in the line need time to recover."""
 _SLOW_AFTER_S = 3.0
 _LEAST_BYTES_S = 32 * 1024.0
 _LEAST_SHARE = 1 / 8
@@ -49,7 +48,7 @@ Way = tuple[str, bool]
 
 
 class PieceFetch:
-    """One file on its way here. ``run`` has a thread of its own; all else is for the event loop."""
+    """A file on its way here. ``run`` has a thread of its own; all else is for the event loop."""
 
     def __init__(
         self,
@@ -176,7 +175,7 @@ def _way(source: FileSource | None) -> Way | None:
 
 
 class _Place:
-    """Where pieces go once they are checked."""
+    """The file into which pieces are written, once they are checked."""
 
     def __init__(self, growing: GrowingFile, pieces: PieceList, file: IO[bytes]) -> None:
         self.growing = growing

@@ -1,5 +1,4 @@
-"""Serving pieces to one worker, in a thread: those that are here at once, and each other one as soon as it has
-come."""
+"""Serving pieces to one worker, in a thread: each one as soon as it is here."""
 
 from __future__ import annotations
 
@@ -18,7 +17,7 @@ _PATIENCE_S = 60.0
 
 
 class Serving:
-    """One file on its way to a worker; ``sent_bytes`` of it have gone."""
+    """A file on its way to a worker; ``sent_bytes`` of it have gone."""
 
     def __init__(
         self, link: socket.socket, file: GrowingFile, limit: TokenBucket, may_go_on: Callable[[], bool]

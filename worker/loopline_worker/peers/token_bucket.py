@@ -1,5 +1,4 @@
-"""Token buckets, which keep transfers to a rate: tokens are bytes. Pure but for the lock; the caller reads the
-clock."""
+"""Token buckets, which keep transfers to a rate: tokens are bytes. The caller reads the clock."""
 
 from __future__ import annotations
 
@@ -14,7 +13,7 @@ class TokenBucket:
     """
 
     def __init__(self, rate_bytes_s: float | None, burst_bytes: float, now: float = 0.0) -> None:
-        """Without a rate there is nothing to wait for."""
+        """Begin with a full bucket. Without a rate, nobody waits."""
         self._rate = rate_bytes_s
         self.burst_bytes = burst_bytes
         self._level = burst_bytes

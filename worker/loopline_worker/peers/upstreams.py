@@ -7,7 +7,7 @@ from contextlib import suppress
 from http.client import HTTPConnection, HTTPResponse
 from typing import Protocol
 
-from loopline_shared.pieces import Layout
+from loopline_shared.pieces import PieceLayout
 from loopline_shared.protocol.transfers import FaultKind, FileSource, Grant
 from loopline_worker.files.receiving import GONE, GoneError, NetworkError, network
 from loopline_worker.peers import handshake
@@ -108,7 +108,9 @@ class MasterUpstream:
 
     window_bytes = 2**23
 
-    def __init__(self, connection: HTTPConnection, path: str, headers: dict[str, str], layout: Layout, first: int):
+    def __init__(
+        self, connection: HTTPConnection, path: str, headers: dict[str, str], layout: PieceLayout, first: int
+    ):
         self._connection = connection
         self._path, self._headers = path, headers
         self._layout = layout
