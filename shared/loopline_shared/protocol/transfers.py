@@ -1,4 +1,4 @@
-"""Parts of the worker link's frames that are about files that come from other workers (docs/design/transfers.md).
+"""Parts of the worker link's frames that are about files that come from other workers (docs/design/carrying.md).
 
 All of it is optional: a grid without peers never sees these fields, and a release that does not know them skips them.
 """
