@@ -14,7 +14,7 @@ from pathlib import Path
 
 from loopline_shared import grants
 from loopline_shared.checksums import ContentCheck
-from loopline_shared.pieces import PieceList
+from loopline_shared.pieces import PieceLayout, PieceList
 from loopline_shared.protocol.transfers import Dial, FaultKind, FileSource, Grant
 from loopline_worker.files.receiving import NetworkError
 from loopline_worker.peers.growing_file import GrowingFile
@@ -92,7 +92,7 @@ class Node:
         sha256 = as_name or name_of(content)
         path = self.folder / sha256
         path.write_bytes(content)
-        self.files[sha256] = GrowingFile.complete(path)
+        self.files[sha256] = GrowingFile(path, len(content), PieceLayout(len(content)).count)
         return sha256
 
     def fetch_of(self, content: bytes, *sources: FileSource) -> PieceFetch:
@@ -133,7 +133,7 @@ class Node:
                 return bytes.fromhex(source.secret)
         return None
 
-    async def find(self, sha256: str) -> GrowingFile | None:
+    def find(self, sha256: str) -> GrowingFile | None:
         return self.files.get(sha256)
 
     def take_over(self, grant: Grant, link: socket.socket) -> None:

@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -16,17 +17,20 @@ import pytest
 from loopline_master.metrics import Metrics
 from loopline_master.peers.exchange import Exchange
 from loopline_master.settings import MasterSettings
+from loopline_shared import grants
 from loopline_shared.model import Load
-from loopline_shared.protocol.transfers import FaultKind, PeerOrders, PeerReport
+from loopline_shared.protocol.transfers import FaultKind, FileSource, Grant, PeerOrders, PeerReport
 from loopline_shared.protocol.worker_link import PROTOCOL_VERSION, Assign, Hello, Report
 from loopline_worker.link.http_client import HttpClient
 from loopline_worker.peers import master_files, peer_server
+from loopline_worker.peers.handshake import Opening
 from loopline_worker.peers.peering import Peering
+from loopline_worker.peers.upstreams import PeerUpstream, SourceError
 from loopline_worker.settings import WorkerSettings
 from loopline_worker.task_group import TaskGroup
 from tests.api.bench import FACTS
 from tests.worker.bench import until
-from tests.worker.peer_bench import MasterStub, content_of, list_of, name_of
+from tests.worker.peer_bench import PIECE, MasterStub, content_of, list_of, name_of
 
 CONTENT = content_of(9)
 NAME = name_of(CONTENT)
@@ -235,3 +239,47 @@ async def test_a_fetch_that_nobody_waits_for_ends(grid: Grid) -> None:
     with pytest.raises(asyncio.CancelledError):
         await fetching
     assert not grid.peerings["ant"]._book.is_fetching
+
+
+@pytest.mark.parametrize("fault", ["", "expired", "for another worker's files", "of another run of the agent"])
+async def test_only_a_grant_for_this_worker_that_has_not_expired_opens_a_file(grid: Grid, fault: str) -> None:
+    grid.join("ant").put(CONTENT)
+    await grid.has_opened("ant")
+    terms = grid.peerings["ant"]._terms
+    assert terms
+    key = bytes.fromhex(terms.key)
+    if fault == "of another run of the agent":
+        key = grants.worker_key(b"k", "ant", "an earlier boot")
+    source = "bee" if fault == "for another worker's files" else "ant"
+    grant = Grant(NAME, source, "bee", terms.now + (-1.0 if fault == "expired" else 60.0))
+    secret = grants.secret_of(key, grant).hex()
+    port = grid.peerings["ant"]._server.port  # type: ignore[union-attr]
+    named = FileSource(source, "127.0.0.1", port or 1, grant.expires_at, secret)
+    connecting = asyncio.to_thread(PeerUpstream.connect, named, NAME, "bee", 0)
+    if fault:
+        with pytest.raises(SourceError) as error:
+            await connecting
+        assert error.value.kind is FaultKind.REFUSED
+    else:
+        upstream = await connecting
+        upstream.ask_up_to(1)
+        buffer = memoryview(bytearray(PIECE))
+        await asyncio.to_thread(_until_received, upstream, buffer)
+        assert buffer == CONTENT[:PIECE]
+        upstream.close()
+
+
+async def test_grants_expire_by_the_masters_clock(grid: Grid, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker whose own clock is an hour slow takes the master's word for the time."""
+    now, terms = time.time() + 3600.0, grid.exchange.terms
+    monkeypatch.setattr(grid.exchange, "terms", lambda hello: replace(terms(hello), now=now))  # type: ignore[type-var]
+    grid.join("ant").put(CONTENT)
+    late, early = (Grant(NAME, "ant", "bee", now + seconds) for seconds in (60.0, -60.0))
+    openings = [Opening("receive", grant, "0" * 32) for grant in (late, early)]
+    secrets = [grid.peerings["ant"].secret_of(opening) for opening in openings]
+    assert [secret is not None for secret in secrets] == [True, False]
+
+
+def _until_received(upstream: PeerUpstream, buffer: memoryview) -> None:
+    while not upstream.receive(buffer):
+        pass

@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+import socket
+import threading
+from pathlib import Path
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from loopline_shared.pieces import PieceLayout
+from loopline_worker.peers import piece_fetch, serving
+from loopline_worker.peers.growing_file import GrowingFile
+from loopline_worker.peers.piece_fetch import PieceFetch
+from loopline_worker.peers.piece_stream import IncomingPieces
+from loopline_worker.peers.serving import Serving
 from loopline_worker.peers.token_bucket import TokenBucket
-
-PIECE = 2**18
+from tests.worker.peer_bench import PIECE, MasterStub, content_of, list_of, name_of
 
 
 @given(
@@ -47,3 +57,63 @@ def test_without_a_rate_nobody_waits_and_a_new_rate_counts_from_now() -> None:
     assert bucket.wait_s(0.0) == 20.1  # until one token is there
     bucket.change(100.0, 10.0)
     assert bucket.wait_s(10.0) == 1.01
+
+
+class Clock:
+    """Virtual time, which passes only while somebody sleeps."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+
+RATE = 2**20
+BURST = 2.0**19
+CONTENT = content_of(40)  # ten MiB
+LEAST_S = (len(CONTENT) - BURST - PIECE) / RATE
+MOST_S = len(CONTENT) / RATE + 0.5
+
+
+@pytest.mark.parametrize("limits", ["owner", "plan"])
+def test_a_fetch_asks_for_no_more_than_the_owner_and_the_plan_allow(
+    limits: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = Clock()
+    monkeypatch.setattr(piece_fetch, "time", clock)
+    owner = TokenBucket(RATE if limits == "owner" else None, BURST)
+    growing = GrowingFile(tmp_path / "part", len(CONTENT))
+    fetch = PieceFetch(name_of(CONTENT), growing, "bee", limit=owner, blamed={}, on_fault=lambda *fault: None)
+    if limits == "plan":
+        fetch._limits[1].change(RATE, 0.0)
+    fetch.run(list_of(CONTENT), MasterStub(CONTENT))  # type: ignore[arg-type]
+    assert growing.path.read_bytes() == CONTENT
+    assert LEAST_S <= clock.now <= MOST_S
+
+
+def test_a_server_sends_no_more_than_its_owner_allows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Clock()
+    monkeypatch.setattr(serving, "time", clock)
+    file = tmp_path / "file"
+    file.write_bytes(CONTENT)
+    growing = GrowingFile(file, len(CONTENT), PieceLayout(len(CONTENT)).count)
+    near, far = socket.socketpair()
+    sending = Serving(near, growing, TokenBucket(RATE, BURST), lambda: True)
+    monkeypatch.setattr(socket.socket, "setsockopt", lambda *option: None)  # a pair has no TCP
+    server = threading.Thread(target=sending.run)
+    server.start()
+    pieces = IncomingPieces(far, 0)
+    pieces.give_credit(growing.layout.count)
+    got = bytearray()
+    while len(got) < len(CONTENT):
+        buffer = memoryview(bytearray(growing.layout.length(len(got) // PIECE)))
+        if pieces.receive(buffer):
+            got += buffer
+    server.join()
+    far.close()
+    assert got == CONTENT
+    assert LEAST_S <= clock.now <= MOST_S

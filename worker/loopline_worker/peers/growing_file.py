@@ -18,12 +18,6 @@ class GrowingFile:
         self.is_abandoned = False
         self._grown = threading.Condition()
 
-    @classmethod
-    def complete(cls, path: Path) -> GrowingFile:
-        """Return a file that is here already. Raises OSError if it is not."""
-        size_bytes = path.stat().st_size
-        return cls(path, size_bytes, PieceLayout(size_bytes).count)
-
     @property
     def is_complete(self) -> bool:
         """True if every piece is here."""

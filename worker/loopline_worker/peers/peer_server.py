@@ -31,8 +31,8 @@ class PeerHost(Protocol):
     def secret_of(self, opening: Opening) -> bytes | None:
         """Return the secret of the grant that a caller shows; None if it must not be let in."""
 
-    async def find(self, sha256: str) -> GrowingFile | None:
-        """Return a file that is here or on its way; None if neither."""
+    def find(self, sha256: str) -> GrowingFile | None:
+        """Return a file that is here, perhaps yet to be checked, or on its way; None if neither."""
 
     def take_over(self, grant: Grant, link: socket.socket) -> None:
         """Take over the connection of a worker that has dialled in to serve this grant."""
@@ -99,8 +99,7 @@ class PeerServer:
             return
         self._dialling.add(grant)
         try:
-            link = await asyncio.to_thread(_dialled, order, secret)
-            await self._serve(link, grant)
+            self._serve(await asyncio.to_thread(_dialled, order, secret), grant)
         except (OSError, HandshakeError) as error:
             log.info("worker %s cannot be dialled: %s", grant.receiver, error)
         finally:
@@ -138,10 +137,10 @@ class PeerServer:
         if opening.role == "serve":
             self._host.take_over(opening.grant, link)
         else:
-            await self._serve(link, opening.grant)
+            self._serve(link, opening.grant)
 
-    async def _serve(self, link: socket.socket, grant: Grant) -> None:
-        file = await self._host.find(grant.sha256) if self._host.may_serve() else None
+    def _serve(self, link: socket.socket, grant: Grant) -> None:
+        file = self._host.find(grant.sha256) if self._host.may_serve() else None
         if file is None or len(self._serving) >= _MOST_SERVED:
             link.close()
             return

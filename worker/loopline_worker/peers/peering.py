@@ -185,17 +185,24 @@ class Peering:
             return self._book.secret_of_dialler(grant) if grant.receiver == self._name else None
         return grants.secret_of(bytes.fromhex(self._terms.key), grant) if grant.source == self._name else None
 
-    async def find(self, sha256: str) -> GrowingFile | None:
-        """Return a file that is here or on its way; None if neither."""
+    def find(self, sha256: str) -> GrowingFile | None:
+        """Return a file that is here, perhaps yet to be checked, or on its way; None if neither."""
         from loopline_worker.peers.growing_file import GrowingFile
 
         if growing := self._book.file(sha256):
             return growing
-        if self._store is None or sha256 not in self._store.sizes or not await self._store.is_sound(sha256):
+        if self._store is None or sha256 not in self._store.sizes:
             return None
-        with suppress(OSError):
-            return GrowingFile.complete(self._store.path(sha256))
-        return None
+        cached = GrowingFile(self._store.path(sha256), self._store.sizes[sha256])
+        self._task_group.start(self._check(sha256, cached))
+        return cached
+
+    async def _check(self, sha256: str, cached: GrowingFile) -> None:
+        """Have a cached file served once its content is found to be right, which takes a while for a large one."""
+        if self._store and await self._store.is_sound(sha256):
+            cached.grow_to(cached.layout.count)
+        else:
+            cached.abandon()
 
     def take_over(self, grant: Grant, link: socket.socket) -> None:
         """Take over the connection of a worker that has dialled in to serve this grant."""
