@@ -188,13 +188,13 @@ def test_a_liar_is_named_to_nobody_and_is_still_helped_itself(room: Room) -> Non
     for n, name in enumerate(("liar", "ant")):
         room.join(name, f"10.0.0.{n + 1}", **HAS)
     room.join("bee", "10.0.0.3", faults=(PeerFault(FILE, "liar", FaultKind.WRONG_CONTENT),), **WANTS)
-    room.join("cat", "10.0.0.4", **WANTS)
+    room.join("cat", "10.0.0.5", **WANTS)
     room.tell("bee", "10.0.0.3", faults=(PeerFault(FILE, "liar", FaultKind.WRONG_CONTENT),), **WANTS)  # told again
     named = {source.worker for name in ("bee", "cat") for source in room.sources(name)}
     assert named == {"ant", "bee"}
-    room.tell("liar", "10.0.0.1", **WANTS)
-    assert [source.worker for source in room.sources("liar")] == ["ant"]
-    assert {source.worker for source in room.sources("cat")} == {"ant", "bee"}
+    room.join("liar", "10.0.0.4", **WANTS)  # beside the cat, and fetching itself
+    assert [source.worker for source in room.sources("liar")] == ["bee", "ant"]
+    assert [source.worker for source in room.sources("cat")] == ["bee", "ant"]
     text = metrics_of(room)
     assert 'loopline_peer_faults_total{kind="wrong_content"} 1.0' in text
 

@@ -120,7 +120,11 @@ async def test_the_master_is_the_last_source_and_is_left_when_others_are_named(t
         assert ant.server.sent_bytes == len(CONTENT) - 5 * PIECE
 
 
-async def test_a_new_grant_for_the_same_source_interrupts_nothing(tmp_path: Path) -> None:
+async def test_a_new_grant_for_the_same_source_interrupts_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    connect, connected = PeerUpstream.connect, []
+    monkeypatch.setattr(PeerUpstream, "connect", lambda *words: connected.append(words) or connect(*words))
     async with nodes(tmp_path, "ant", "bee") as (ant, bee):
         first = growing(ant, 2)
         fetch = bee.fetch_of(CONTENT, ant.source_for("bee", NAME))
@@ -129,7 +133,7 @@ async def test_a_new_grant_for_the_same_source_interrupts_nothing(tmp_path: Path
         fetch.sources = (ant.source_for("bee", NAME, 999.0, rate_bytes_s=1e9),)
         grow(first, 12)
         await running
-        assert ant.server.sent_bytes == len(CONTENT)
+        assert (len(connected), ant.server.sent_bytes) == (1, len(CONTENT))
 
 
 # Liars, and those who have nothing.
