@@ -7,7 +7,6 @@ from itertools import pairwise
 import pytest
 
 from loopline_master.change_feed import MAX_NAMED, ChangeFeed
-from loopline_master.clock import Clock
 from loopline_master.core.effects import Declined, Done, Effects, Submitted
 from loopline_master.core.entities import Grid
 from loopline_master.core.events import (
@@ -21,7 +20,7 @@ from loopline_master.core.events import (
     WorkerReported,
 )
 from loopline_master.core.scheduler import Scheduler
-from loopline_master.engine import Engine
+from loopline_master.engine import Clock, Engine
 from loopline_master.store import StoreBroken, open_store
 from loopline_master.store.replay import check
 from loopline_shared.errors import LooplineError

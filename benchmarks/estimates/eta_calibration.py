@@ -23,9 +23,9 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 from benchmarks.harness.tables import answer, parser, progress, table
 from loopline_master.core.effects import Effects
 from loopline_master.core.entities import Job
-from loopline_master.core.estimates.calibration import MOMENTS, Calibration, EtaOutcome, moment_of
 from loopline_master.core.estimates.eta import Forecast, outlook
 from loopline_master.core.policies import REGISTRY
+from loopline_master.forecaster import MOMENTS, Calibration, EtaOutcome, moment_of
 from loopline_shared.model import AttemptId, Order
 from loopline_shared.spec import JobSpec, Range
 from loopline_shared.sweep import size_at

@@ -18,7 +18,7 @@ from loopline_master.engine import Engine
 from loopline_master.files.retention import Retention
 from loopline_master.forecaster import Forecaster
 from loopline_master.http.auth import Auth
-from loopline_master.http.parts import Parts
+from loopline_master.http.operations import Parts
 from loopline_master.http.token_files import write_first_tokens
 from loopline_master.http.web_app import listening, web_app
 from loopline_master.links import WorkerLinks

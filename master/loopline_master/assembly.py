@@ -5,12 +5,10 @@ from __future__ import annotations
 import logging
 from functools import partial
 
-from loopline_master.change_feed import ChangeFeed
-from loopline_master.clock import Clock
-from loopline_master.core.effects import Effects
+from loopline_master.change_feed import ChangeFeed, Subscriptions
 from loopline_master.core.events import MasterStarted
 from loopline_master.core.scheduler import Scheduler
-from loopline_master.engine import Engine
+from loopline_master.engine import Clock, Engine
 from loopline_master.files.blobs import Blobs
 from loopline_master.files.retained import RetainedFiles
 from loopline_master.files.retention import Retention
@@ -22,13 +20,11 @@ from loopline_master.http.live.open_streams import OpenStreams
 from loopline_master.http.live.stored_results import StoredResults
 from loopline_master.http.live.streams import FollowedResults
 from loopline_master.http.live.task_output import TaskOutput
-from loopline_master.http.parts import Parts
+from loopline_master.http.operations import Parts
 from loopline_master.http.token_files import peer_key, session_key
 from loopline_master.http.web_app import api_document
-from loopline_master.intake import with_files
-from loopline_master.invariant_sampler import InvariantSampler
-from loopline_master.links import WorkerLinks
-from loopline_master.metrics import Metrics
+from loopline_master.links import WorkerLinks, with_files
+from loopline_master.metrics import InvariantSampler, Metrics, watch_step
 from loopline_master.notify.notifier import Notifier
 from loopline_master.notify.webhook import Webhooks, secret_in
 from loopline_master.peers.exchange import Exchange
@@ -36,10 +32,9 @@ from loopline_master.peers.piece_lists import PieceLists
 from loopline_master.settings import Limits, MasterSettings
 from loopline_master.store import Store
 from loopline_master.submissions.dry_run import DryRuns
-from loopline_master.submissions.key_lock import KeyLock
-from loopline_master.submissions.retries import Retries
+from loopline_master.submissions.ended_jobs import Retries
+from loopline_master.submissions.idempotency import KeyLock
 from loopline_master.submissions.submissions import Submissions
-from loopline_master.subscriptions import Subscriptions
 
 log = logging.getLogger(__name__)
 
@@ -54,7 +49,7 @@ async def assemble(settings: MasterSettings, store: Store) -> Parts:
         store,
         clock,
         max_inbox=settings.limits.max_inbox,
-        after_step=partial(_after_step, metrics, sampler),
+        after_step=partial(watch_step, metrics, sampler),
     )
     engine.post(MasterStarted(settings.scheduler))
     await engine.turn()
@@ -65,14 +60,6 @@ async def assemble(settings: MasterSettings, store: Store) -> Parts:
     _add_streams(parts)
     parts.add(_notifier(parts), Forecaster(scheduler, store.eta_records, clock), api_document())
     return parts
-
-
-def _after_step(metrics: Metrics, sampler: InvariantSampler, effects: Effects, took_s: float) -> None:
-    """Count the step, sample the invariants, and warn of results that differ."""
-    metrics.count(effects, took_s)
-    sampler.after_step()
-    for task in effects.mismatches:
-        log.warning("task %s: two of its results differ; `loopline explain %s` says more", task, task)
 
 
 def _add_files(parts: Parts) -> None:

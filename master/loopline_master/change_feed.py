@@ -1,17 +1,32 @@
-"""The change feed: tells those who wait (long requests, event streams) which jobs and workers have changed."""
+"""The change feed: passes every commit to those who wait for changes, or have subscribed to the results of a job.
+
+A subscription is *live* when all earlier results have been sent: then the results of each commit go out in the order
+of their cursors, without a look at the database. Otherwise it is *behind* (it has just begun, its reader is slow, or
+a result is not complete in the commit), and its owner reads from disk until no result has come meanwhile.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Generic, Protocol, TypeVar
 
 from loopline_master.core.effects import Effects
+from loopline_master.core.entities import Attempt, Job, Task
+from loopline_master.core.state import State
+from loopline_shared.model import AttemptId, JobState, TaskState
 
 MAX_NAMED = 10_000
 """At most so many jobs, and so many workers, are named by one change."""
+
+End = TypeVar("End")
+FINISHED = (TaskState.SUCCEEDED, TaskState.FAILED)
+PART = 500
+"""Results in one message, or in one read from disk."""
+Cursor = tuple[float, int]
+"""The finish time and the number of the last task that was sent."""
 
 
 @dataclass(slots=True)
@@ -85,3 +100,108 @@ class ChangeFeed:
         """Pass a commit on."""
         for listener in self._listeners:
             listener.on_commit(effects)
+
+
+@dataclass(eq=False, slots=True)
+class Subscription(Generic[End]):
+    """A reader's subscription to one job.
+
+    ``put`` takes results to be sent and returns True if there is room for more; with a state, the job has ended in
+    it and these results are the last. ``end_of`` makes the result of a finished task from its decisive attempt, or
+    returns None if it is not complete in memory. ``on_behind`` is called when the rest must be read from disk.
+    """
+
+    job: int
+    put: Callable[[Subscription[End], list[End], JobState | None], bool]
+    on_behind: Callable[[Subscription[End]], None]
+    end_of: Callable[[Job | None, Task, Attempt], End | None]
+    cursor: Cursor = (0.0, 0)
+    is_live: bool = False
+    is_stirred: bool = False  # a result was committed since the last read
+
+    def fall_behind(self) -> None:
+        """Have the next results read from disk."""
+        self.is_stirred = True
+        if self.is_live:
+            self.is_live = False
+            self.on_behind(self)
+
+    def send(self, ends: list[End], at: Cursor, over: JobState | None = None) -> bool:
+        """Send results and advance the cursor to ``at``; with ``over`` they are the last."""
+        self.cursor = at
+        return self.put(self, ends, over)
+
+
+AnySubscription = Subscription[Any]
+
+
+class Subscriptions:
+    """The subscriptions, by job: a listener of the change feed."""
+
+    def __init__(self) -> None:
+        self._of_job: dict[int, list[AnySubscription]] = {}
+
+    def open(self, subscription: AnySubscription) -> None:
+        """Send to this subscription from now on."""
+        self._of_job.setdefault(subscription.job, []).append(subscription)
+
+    def close(self, subscription: AnySubscription) -> None:
+        """Send nothing more to this subscription."""
+        of_job = self._of_job.get(subscription.job, [])
+        if subscription in of_job:
+            of_job.remove(subscription)
+        if not of_job:
+            self._of_job.pop(subscription.job, None)
+
+    def on_commit(self, effects: Effects) -> None:
+        """Send the results of a commit, which is on disk."""
+        if not self._of_job:
+            return
+        finished: dict[int, list[Task]] = {}
+        for task in effects.tasks.values():
+            if task.job in self._of_job and task.finished_at == effects.grid.now and task.state in FINISHED:
+                finished.setdefault(task.job, []).append(task)
+        over = {job.id: job.state for job in effects.jobs.values() if job.is_over and job.id in self._of_job}
+        for number, tasks in finished.items():
+            self._send(number, sorted(tasks, key=lambda task: task.number), effects, over.pop(number, None))
+        for number, state in over.items():
+            for subscription in tuple(self._of_job[number]):
+                if subscription.is_live:
+                    subscription.put(subscription, [], state)
+                else:
+                    subscription.fall_behind()
+
+    def _send(self, number: int, tasks: list[Task], effects: Effects, over: JobState | None) -> None:
+        """Send the finished tasks of one job, in the order of their numbers."""
+        job, now = effects.jobs.get(number), effects.grid.now
+        attempts = [effects.attempts.get(AttemptId(number, t.number, t.winner or t.attempts)) for t in tasks]
+        known = [(task, attempt) for task, attempt in zip(tasks, attempts, strict=True) if attempt]
+        for subscription in tuple(self._of_job[number]):
+            is_new = subscription.cursor < (now, tasks[0].number)  # else they have been read from disk already
+            made = [subscription.end_of(job, *one) for one in known] if subscription.is_live and is_new else []
+            ends = [end for end in made if end is not None]
+            if len(ends) < len(tasks) or not _send_in_parts(subscription, ends, tasks, now, over):
+                subscription.fall_behind()
+
+
+def _send_in_parts(
+    subscription: Subscription[End], ends: list[End], tasks: list[Task], now: float, over: JobState | None
+) -> bool:
+    """Send the results of these tasks; False if there was no room for all of them and those that follow."""
+    for start in range(0, len(ends), PART):
+        part, is_last = ends[start : start + PART], start + PART >= len(ends)
+        at = now, tasks[start + len(part) - 1].number
+        if not subscription.send(part, at, over if is_last else None) and not (is_last and over):
+            return False
+    return True
+
+
+def is_all_to_come(state: State, number: int) -> bool:
+    """True if no task of this job has finished, so that following it from its beginning spares reading the disk."""
+    job = state.jobs.get(number)
+    return job is not None and not job.is_over and job.succeeded + job.failed == 0
+
+
+def written(cursor: Cursor) -> str:
+    """Return the cursor as clients send it back."""
+    return f"{cursor[0]!r}@{cursor[1]}"

@@ -8,13 +8,13 @@ process: the truth is on disk, and a restart continues from there.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import deque
 from collections.abc import Callable
 from time import perf_counter
 from typing import Protocol
 
 from loopline_master.change_feed import ChangeFeed
-from loopline_master.clock import Clock
 from loopline_master.core.effects import Declined, Done, Effects, Reply, Submitted
 from loopline_master.core.events import Batch, Event
 from loopline_master.core.scheduler import Scheduler
@@ -23,10 +23,11 @@ from loopline_shared.errors import LooplineError
 from loopline_shared.protocol.worker_link import Assign
 
 MAX_BATCH = 1_000
-
 ReplyFuture = asyncio.Future[Reply]
 AfterStep = Callable[[Effects, float], None]
 """Hears of a step once its frames and replies have gone out: its effects, and the seconds that it took."""
+
+TICK_S = 1e-6
 
 
 class AssignSink(Protocol):
@@ -156,3 +157,19 @@ def _break(future: ReplyFuture, error: Exception) -> None:
     if not future.done():
         future.set_exception(error)
         future.exception()  # marks it as retrieved: the poster may not wait for it
+
+
+class Clock:
+    """A clock that reads the wall clock once and then counts by the monotonic one. No two readings are equal."""
+
+    def __init__(self, after: float = 0.0) -> None:
+        """Start the clock later than ``after``, the last time in the log: the wall clock may have been set back."""
+        self._start = max(time.time(), after)
+        self._monotonic = time.monotonic()
+        self._last = after
+
+    def __call__(self) -> float:
+        """Return the time now."""
+        now = self._start + time.monotonic() - self._monotonic
+        self._last = max(now, self._last + TICK_S)
+        return self._last

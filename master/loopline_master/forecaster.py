@@ -3,28 +3,89 @@
 A forecast costs time in proportion to jobs and machines: it is computed on demand, at most once a second, and never
 inside a step. At certain moments of each job a forecast is always made: it is stored, and compared with the job's
 completion.
+
+How far a completion was from its forecast is counted in the forecast's own spreads, so that it can be compared with
+others. The quantiles of what was found correct those that the model believes in, the more so the more was found.
 """
 
 from __future__ import annotations
 
 import asyncio
+import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
 from time import perf_counter
 from typing import TypeVar
 
 from loopline_master.change_feed import ChangeFeed
 from loopline_master.core.estimates import eta
-from loopline_master.core.estimates.calibration import MOMENTS, Calibration, EtaOutcome, moment_of
 from loopline_master.core.estimates.eta import Forecast, Outlook, Unknown
 from loopline_master.core.scheduler import Scheduler
-from loopline_master.store.eta_records import EtaRecords, JudgedEta, ToldEta
+from loopline_master.store.records import EtaRecords, JudgedEta, ToldEta
 from loopline_master.timings import ETA_CALIBRATE_EVERY_S, ETA_FRESH_FOR_S, ETA_FRESH_SHARE
 from loopline_shared.rest.bodies import Eta, ForecastReport, JobView, MomentReport
 
-View = TypeVar("View", bound=JobView)
+MOMENTS = (0, 25, 50, 75)
+"""Moments at which a job is forecast for the record: at its first finished task, and at so many per cent of them."""
+_BELIEF = 20
+"""The model counts as so many completions that were as it said."""
+_Z90 = 1.2816
+_LEAST_SPREAD = 0.02
+_FARTHEST = 5.0
 
+View = TypeVar("View", bound=JobView)
 _NOTHING = MomentReport(moment=0, jobs=0)
+
+
+@dataclass(frozen=True, slots=True)
+class EtaOutcome:
+    """An ETA of the past, in seconds from some moment of a job, and the seconds that the job really took."""
+
+    moment: int
+    p50_s: float
+    p90_s: float
+    took_s: float
+
+
+def moment_of(done: int, count: int) -> int | None:
+    """Return the latest moment passed by a job with ``done`` tasks over; None before the first, and at the end."""
+    if not 0 < done < count:
+        return None
+    return max(moment for moment in MOMENTS if 100 * done >= moment * count)
+
+
+class Calibration:
+    def __init__(self, outcomes: Iterable[EtaOutcome] = ()) -> None:
+        found: dict[int, list[float]] = defaultdict(list)
+        for outcome in outcomes:
+            found[outcome.moment].append(_deviation(outcome))
+        self._quantiles = {
+            moment: (_quantile_of(0.5, found[moment], 0.0), _quantile_of(0.9, found[moment], _Z90))
+            for moment in found
+        }
+
+    def applied(self, moment: int, forecast: Forecast) -> Forecast:
+        half, most = self._quantiles.get(moment, (0.0, _Z90))
+        spread = _spread_of(forecast.p50_s, forecast.p90_s)
+        p50_s = forecast.p50_s * math.exp(half * spread)
+        return replace(forecast, p50_s=p50_s, p90_s=max(p50_s, forecast.p50_s * math.exp(most * spread)))
+
+
+def _deviation(outcome: EtaOutcome) -> float:
+    off = math.log(max(outcome.took_s, 1e-3) / max(outcome.p50_s, 1e-3)) / _spread_of(outcome.p50_s, outcome.p90_s)
+    return min(_FARTHEST, max(-_FARTHEST, off))
+
+
+def _spread_of(p50_s: float, p90_s: float) -> float:
+    return max(_LEAST_SPREAD, math.log(max(p90_s, 1e-3) / max(p50_s, 1e-3)) / _Z90)
+
+
+def _quantile_of(share: float, found: list[float], believed: float) -> float:
+    """Return the quantile of the deviations found, drawn towards the one that the model believes in."""
+    ordered = sorted(found)
+    quantile = ordered[min(len(ordered) - 1, math.ceil(share * (len(ordered) + 1)) - 1)]
+    return (len(ordered) * quantile + _BELIEF * believed) / (len(ordered) + _BELIEF)
 
 
 class Forecaster:

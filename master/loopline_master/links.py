@@ -2,6 +2,10 @@
 
 A link begins with Hello; Welcome is sent once the worker's joining is on disk. An error on a link closes that link
 and nothing else: the worker reconnects, and its first Report brings the master up to date.
+
+Every file that a result names is on this master's disk and stays, or the result is not accepted. Workers upload
+files first, and send results after them. A file may still be gone by then: the link may have been down for longer
+than files without a name are retained. A success without its files could never be repaired.
 """
 
 from __future__ import annotations
@@ -9,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import count
@@ -19,11 +23,12 @@ from aiohttp import WSCloseCode, WSMsgType, web
 from loopline_master.core.effects import Declined
 from loopline_master.core.events import WorkerJoined, WorkerLeft, WorkerReported
 from loopline_master.engine import Engine
+from loopline_master.files.blobs import Blobs
 from loopline_master.peers.exchange import Exchange
 from loopline_master.settings import MasterSettings
 from loopline_master.timings import CLOSE_WITHIN_S, HELLO_WITHIN_S
 from loopline_shared.errors import LooplineError, ProtocolError
-from loopline_shared.model import AttemptId, Stream
+from loopline_shared.model import AttemptId, Outcome, Output, Result, Stream
 from loopline_shared.protocol.worker_link import (
     MAX_FRAME_BYTES,
     MAX_READS,
@@ -38,9 +43,7 @@ from loopline_shared.protocol.worker_link import (
 )
 
 log = logging.getLogger(__name__)
-
 _MAX_REASON_BYTES = 123  # of a WebSocket close frame
-
 Complete = Callable[[Assign], Awaitable[Assign]]
 """Fills in the parameters that are not held in memory, just before an Assign is sent."""
 Check = Callable[[Report], Awaitable[Report]]
@@ -272,3 +275,42 @@ class WorkerLink:
     def _abort(self) -> None:
         if self._transport:
             self._transport.abort()
+
+
+async def with_files(blobs: Blobs, report: Report) -> Report:
+    """Return the report with results that name only files on this disk, retained until their rows name them.
+
+    An attempt whose outputs or value are gone counts as preempted, and its task runs again; a missing stdout or
+    stderr is marked as cut. Reports that name no files cost nothing.
+    """
+    names = {name for result in report.results for name in _names(result)}
+    if not names:
+        return report
+    missing = await asyncio.to_thread(lambda: {name for name in names if blobs.retain(name) is None})
+    if not missing:
+        return report
+    return replace(report, results=tuple(_without(result, missing) for result in report.results))
+
+
+def _names(result: Result) -> Iterator[str]:
+    for output in (result.stdout, result.stderr, result.value):
+        if output is not None and output.sha256 is not None:
+            yield output.sha256
+    for file in result.outputs:
+        yield file.sha256
+
+
+def _without(result: Result, missing: set[str]) -> Result:
+    result = replace(result, stdout=_cut(result.stdout, missing), stderr=_cut(result.stderr, missing))
+    gone = next((file.path for file in result.outputs if file.sha256 in missing), "")
+    if not gone and (result.value is None or result.value.sha256 not in missing):
+        return result
+    reason = f"the master does not have {f'its output {gone}' if gone else 'its value'} any more"
+    log.warning("attempt %s counts as given back: %s", result.attempt, reason)
+    is_over = result.outcome in (Outcome.SUCCEEDED, Outcome.FAILED)
+    outcome = Outcome.GIVEN_BACK if is_over else result.outcome
+    return replace(result, outcome=outcome, reason=reason[:500], outputs=(), value=None)
+
+
+def _cut(output: Output, missing: set[str]) -> Output:
+    return Output(output.size_bytes, cut=True) if output.sha256 in missing else output

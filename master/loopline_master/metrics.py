@@ -1,21 +1,32 @@
-"""Metrics for Prometheus: made from committed effects, stored rows, and the scheduler's state."""
+"""Metrics for Prometheus: made from committed effects, stored rows, and the scheduler's state.
+
+Between steps the invariants of the live scheduler are checked, one sample at a time, and counted among them.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import logging
+import random
 from collections import Counter as Counts
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
+from itertools import islice
+from typing import TypeVar
 
 from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4, CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
 from loopline_master.core.effects import Effects
 from loopline_master.core.entities import Worker
+from loopline_master.core.invariants import check_job, check_worker
 from loopline_master.core.scheduler import Scheduler
-from loopline_master.timings import LAG_EVERY_S
+from loopline_master.timings import INVARIANT_SAMPLE_EVERY_S, LAG_EVERY_S
 from loopline_shared.rest.bodies import PassingReport
 
 MEDIA_TYPE = CONTENT_TYPE_PLAIN_0_0_4
 _STEPS_S = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5)
+
+log = logging.getLogger(__name__)
+Key = TypeVar("Key")
 
 
 class Metrics:
@@ -134,3 +145,44 @@ class Metrics:
 
     def _gauge(self, name: str, text: str, *labels: str) -> Gauge:
         return Gauge(f"loopline_{name}", text, labels, registry=self._registry)
+
+
+class InvariantSampler:
+    """Picks a job and a worker at random every few seconds. A breach is logged and counted; the master goes on."""
+
+    def __init__(self, scheduler: Scheduler, metrics: Metrics) -> None:
+        self._scheduler, self._metrics = scheduler, metrics
+        self._sampled_at = float("-inf")
+
+    def after_step(self) -> None:
+        """Take a sample if one is due; to be called when a step is over, and before the next one begins."""
+        now = self._scheduler.state.now
+        if now - self._sampled_at >= INVARIANT_SAMPLE_EVERY_S:
+            self._sampled_at = now
+            self.sample()
+
+    def sample(self) -> None:
+        """Check one job and one worker."""
+        state = self._scheduler.state
+        try:
+            if state.jobs:
+                check_job(state, _any_of(state.jobs))
+            if state.workers:
+                check_worker(state, _any_of(state.workers))
+        except AssertionError as breach:
+            log.error("the scheduler breaks an invariant, which is a bug of Loopline: %s", breach)
+            self._metrics.count_sample(is_breach=True)
+        else:
+            self._metrics.count_sample(is_breach=False)
+
+
+def _any_of(keys: Collection[Key]) -> Key:
+    return next(islice(keys, random.randrange(len(keys)), None))  # noqa: S311 no secret
+
+
+def watch_step(metrics: Metrics, sampler: InvariantSampler, effects: Effects, took_s: float) -> None:
+    """Count the step, sample the invariants, and warn of results that differ."""
+    metrics.count(effects, took_s)
+    sampler.after_step()
+    for task in effects.mismatches:
+        log.warning("task %s: two of its results differ; `loopline explain %s` says more", task, task)

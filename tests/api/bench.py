@@ -13,7 +13,7 @@ import aiohttp
 
 from loopline_master.app import serving
 from loopline_master.http.auth import Auth
-from loopline_master.http.parts import Parts
+from loopline_master.http.operations import Parts
 from loopline_master.settings import MasterSettings
 from loopline_shared.model import Facts, Held, Load, Outcome, Output, Result
 from loopline_shared.protocol.worker_link import Assign, Run, Welcome, WorkerSession

@@ -11,10 +11,10 @@ from typing import Any
 import aiohttp
 import pytest
 
+from loopline_master.change_feed import Subscriptions
 from loopline_master.core.scheduler import Scheduler
 from loopline_master.http.live import client_link
 from loopline_master.store import Store
-from loopline_master.subscriptions import Subscriptions
 from loopline_shared.model import JobState, Outcome, Output, Result
 from loopline_shared.protocol.client_link import (
     Drop,

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from loopline_master import invariant_sampler
+from loopline_master import metrics
 from loopline_master.core.index.sorted_collections import IntervalSet
 from loopline_master.core.scheduler import Scheduler
 from loopline_master.core.state import State
@@ -16,7 +16,7 @@ from tests.api.bench import Bench, until
 
 @pytest.fixture(autouse=True)
 def _a_sample_after_every_step(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(invariant_sampler, "INVARIANT_SAMPLE_EVERY_S", 0.0)
+    monkeypatch.setattr(metrics, "INVARIANT_SAMPLE_EVERY_S", 0.0)
 
 
 async def counts(master: Bench) -> tuple[float, float]:
@@ -69,7 +69,7 @@ async def test_a_breach_is_logged_and_counted(
         assert (samples > 0, breaches) == (True, 0)
         plant(master.parts[Scheduler].state, job)
         with caplog.at_level(logging.ERROR):
-            sampler = master.parts[invariant_sampler.InvariantSampler]
+            sampler = master.parts[metrics.InvariantSampler]
             sampler.sample()
         after = await counts(master)  # a step of the engine may have sampled, too
         assert after[0] > samples

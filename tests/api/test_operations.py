@@ -6,8 +6,7 @@ import pytest
 from aiohttp import web
 
 from loopline_master.http.auth import READERS, Caller
-from loopline_master.http.operations import Routes
-from loopline_master.http.parts import Parts
+from loopline_master.http.operations import Parts, Routes
 from loopline_master.http.web_app import OPERATIONS
 from loopline_shared.rest.bodies import Health
 

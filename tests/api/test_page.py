@@ -12,7 +12,7 @@ from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 
 from loopline_master.dashboard.pages import add_page
-from loopline_master.http.problems import problems
+from loopline_master.http.operations import problems
 from tests.api.bench import Bench, done, until
 
 DOCUMENT = '<!doctype html><script type="module" src="/assets/index-Ab3_dE9x.js"></script>' + "<p>hello</p>" * 100

@@ -17,7 +17,7 @@ NAMED_BY_VERBS = {"events.py", "effects.py", "instructions.py"}
 POLICIES = "master/loopline_master/core/policies/"
 """A policy is called as in docs/policies.md."""
 ORDINARY = {
-    *("admission", "calibration", "collection", "decision", "dependent", "eligibility", "estimate", "explain"),
+    *("admission", "collection", "decision", "dependent", "eligibility", "estimate", "explain"),
     *("forecast", "history", "hours", "invariant", "inventory", "lifecycle", "lognormal"),
     *("measure", "outbox", "placer", "queue", "ranking", "record", "request"),
     *("scheduler", "session", "settings", "sign", "snapshot", "state", "transition", "trust"),

@@ -6,11 +6,11 @@ import math
 
 import pytest
 
-from loopline_master.core.estimates.calibration import Calibration, EtaOutcome, moment_of
 from loopline_master.core.estimates.eta import Forecast, Unknown, outlook, preview
 from loopline_master.core.estimates.lognormal import Lognormal, fitted
 from loopline_master.core.events import JobPaused
 from loopline_master.core.policies import REGISTRY
+from loopline_master.forecaster import Calibration, EtaOutcome, moment_of
 from loopline_shared.model import Order
 from tests.scheduling.driver import Grid, spec
 

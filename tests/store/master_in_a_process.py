@@ -7,10 +7,9 @@ import asyncio
 import resource
 import sys
 
-from loopline_master.clock import Clock
 from loopline_master.core.events import JobSubmitted, MasterStarted, SchedulerSettings
 from loopline_master.core.scheduler import Scheduler
-from loopline_master.engine import Engine
+from loopline_master.engine import Clock, Engine
 from loopline_master.store import StoreBroken, open_store
 from loopline_shared.spec import JobSpec
 

@@ -15,9 +15,9 @@ from loopline_master.core.entities import Exemption, Grid, Job
 from loopline_master.core.events import Batch
 from loopline_master.store import tables
 from loopline_master.store.audit import recheck
-from loopline_master.store.database.database import Database, open_database, parse_url
+from loopline_master.store.database import Database, open_database, parse_url
 from loopline_master.store.migrate import upgrade
-from loopline_master.store.writer import Writer
+from loopline_master.store.store import Writer
 from loopline_shared.model import JobState, Order
 from tests.store.examples import a_job, keep
 

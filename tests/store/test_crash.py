@@ -8,7 +8,7 @@ from sqlalchemy import func, select, text
 
 from loopline_master.core.events import JobCancelled
 from loopline_master.store import open_store, tables
-from loopline_master.store.database.database import parse_url, writing
+from loopline_master.store.database import parse_url, writing
 from loopline_master.store.replay import check
 from tests.store.master_in_a_process import started
 

@@ -6,9 +6,8 @@ from itertools import accumulate, repeat
 
 import pytest
 
-from loopline_master.store import StoreBroken
-from loopline_master.store.database import sqlite
-from loopline_master.store.database.database import open_database, parse_url, writing
+from loopline_master.store import StoreBroken, database
+from loopline_master.store.database import open_database, parse_url, writing
 
 
 def where(connection):
@@ -22,26 +21,26 @@ def takes(monkeypatch):
 
     def take(seconds):
         times = accumulate(repeat(seconds))
-        monkeypatch.setattr(sqlite, "_now", lambda: next(times))
+        monkeypatch.setattr(database, "_now", lambda: next(times))
 
     return take
 
 
 async def test_after_a_quick_transaction_the_next_does_without_a_thread(sqlite_url, takes):
-    takes(sqlite.QUICK_S / 2)
+    takes(database.QUICK_S / 2)
     async with writing(parse_url(sqlite_url)) as write:
         assert await write(where, is_short=True) == threading.get_ident()
         assert await write(where) != threading.get_ident()  # it may be long
-        takes(2 * sqlite.QUICK_S)  # a disk that has become slow blocks the loop once
+        takes(2 * database.QUICK_S)  # a disk that has become slow blocks the loop once
         assert await write(where, is_short=True) == threading.get_ident()
         assert await write(where, is_short=True) != threading.get_ident()
-        takes(sqlite.QUICK_S / 2)
+        takes(database.QUICK_S / 2)
         assert await write(where, is_short=True) != threading.get_ident()
         assert await write(where, is_short=True) == threading.get_ident()
 
 
 async def test_no_transaction_cuts_into_one_that_nobody_waits_for_any_more(sqlite_url, takes):
-    takes(2 * sqlite.QUICK_S)
+    takes(2 * database.QUICK_S)
     begun, go_on = threading.Event(), threading.Event()
 
     def slow(connection):
@@ -50,7 +49,7 @@ async def test_no_transaction_cuts_into_one_that_nobody_waits_for_any_more(sqlit
 
     async with writing(parse_url(sqlite_url)) as write:
         await write(where, is_short=True)
-        takes(sqlite.QUICK_S / 2)
+        takes(database.QUICK_S / 2)
         before, waiting = (
             asyncio.create_task(write(where, is_short=True)),
             asyncio.create_task(write(slow, is_short=True)),
@@ -67,7 +66,7 @@ async def test_no_transaction_cuts_into_one_that_nobody_waits_for_any_more(sqlit
 
 
 async def test_an_error_undoes_what_was_written_at_once(sqlite_url, takes):
-    takes(sqlite.QUICK_S / 2)
+    takes(database.QUICK_S / 2)
 
     def fails(connection):
         connection.exec_driver_sql("CREATE TABLE t (x)")
@@ -81,13 +80,13 @@ async def test_an_error_undoes_what_was_written_at_once(sqlite_url, takes):
 
 
 async def test_a_look_sees_what_is_committed_and_does_without_a_thread_while_it_is_quick(sqlite_url, takes):
-    takes(sqlite.QUICK_S / 2)
+    takes(database.QUICK_S / 2)
     async with open_database(parse_url(sqlite_url)) as opened:
         assert await opened.look(where, is_short=True) == threading.get_ident()
         assert await opened.read(where, is_short=True) != threading.get_ident()
         await opened.write(lambda connection: connection.exec_driver_sql("CREATE TABLE t (x)"))
         assert await opened.look(lambda c: c.exec_driver_sql("SELECT count(*) FROM t").scalar()) == 0
-        takes(2 * sqlite.QUICK_S)
+        takes(2 * database.QUICK_S)
         await opened.look(where, is_short=True)
         assert await opened.look(where, is_short=True) != threading.get_ident()
         with pytest.raises(StoreBroken):

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from loopline_master.outcomes import explain_ended_job
-from loopline_master.store.eta_records import ToldEta
+from loopline_master.store.records import ToldEta
 from loopline_shared.model import AttemptId, AttemptState, JobState, Outcome, Result
 from loopline_shared.rest.bodies import JobAccounting
 from tests.store.examples import a_job, a_task, a_worker, an_attempt, ended, keep

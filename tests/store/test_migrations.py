@@ -7,7 +7,7 @@ from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, inspect, select, text
 
 from loopline_master.store import open_store
-from loopline_master.store.database.database import parse_url, writing
+from loopline_master.store.database import parse_url, writing
 from loopline_master.store.migrate import REVISION, config_for, downgrade, upgrade
 from loopline_master.store.tables import metadata
 from loopline_shared.errors import LooplineError

@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from loopline_master.store import StoreBroken, open_store
-from loopline_master.store.database.database import parse_url
+from loopline_master.store.database import parse_url
 from loopline_shared.errors import LooplineError
 
 

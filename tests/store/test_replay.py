@@ -7,7 +7,7 @@ import pytest
 from sqlalchemy import delete, update
 
 from loopline_master.store import open_store, replay, tables
-from loopline_master.store.database.database import parse_url, writing
+from loopline_master.store.database import parse_url, writing
 from loopline_master.store.migrate import downgrade
 from loopline_master.store.replay import Difference, check
 from tests.store.workload import lived_through, relive

@@ -8,7 +8,7 @@ from sqlalchemy import Connection, func, select, text, update
 from loopline_master.core.events import BATCH, MasterStarted
 from loopline_master.core.scheduler import Scheduler
 from loopline_master.store import open_store, replay, tables
-from loopline_master.store.database.database import parse_url, writing
+from loopline_master.store.database import parse_url, writing
 from loopline_master.store.migrate import downgrade, upgrade
 from loopline_master.store.replay import check
 from loopline_shared.model import AttemptState

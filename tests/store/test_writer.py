@@ -8,9 +8,9 @@ from sqlalchemy import func, select, update
 from loopline_master.core.entities import Exemption
 from loopline_master.core.events import BATCH, Batch, WorkerDrained
 from loopline_master.store import StoreBroken, rows, tables
-from loopline_master.store.database.database import open_database, parse_url
+from loopline_master.store.database import open_database, parse_url
 from loopline_master.store.migrate import upgrade
-from loopline_master.store.writer import Writer
+from loopline_master.store.store import Writer
 from loopline_shared.model import AttemptId, AttemptState, JobState, Order, Outcome, Output, Result, TaskState
 from tests.store.examples import LOAD, a_job, a_task, a_worker, an_attempt, effects_of, ended
 

@@ -33,7 +33,7 @@ async def test_what_it_finds_is_json(tmp_path: Path) -> None:
     assert doctor.returncode == 0
     assert {probe["probe"] for probe in found["probes"]} >= {"terminals"}
     assert found["speed"] > 0
-    assert any("leave over" in words for words in found["preferences"])
+    assert any("leave free" in words for words in found["preferences"])
     assert found["terms"] == found["preferences"], "the name of the release before"
 
 

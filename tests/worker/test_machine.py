@@ -227,6 +227,14 @@ def test_one_that_needs_more_slots_than_there_are_is_given_back() -> None:
     assert machine.outcomes() == {A: (Outcome.GIVEN_BACK, "")}
 
 
+def test_each_step_says_what_the_agent_goes_by_until_the_next() -> None:
+    machine = Driver(slots=3)
+    steps = machine.happens(assigned(run(A, slots=2), run(B, slots=2)))
+    assert (steps.idle_slots, steps.is_busy, steps.trouble) == (1, True, "")
+    steps = machine.happens(AttemptEnded(result(A), trouble="no room"))
+    assert (steps.idle_slots, steps.is_busy, steps.trouble) == (3, False, "no room")
+
+
 def test_a_cancel_drops_what_waits_at_once_and_says_so() -> None:
     machine = Driver(slots=1)
     machine.happens(assigned(A, B))

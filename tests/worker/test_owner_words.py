@@ -109,7 +109,7 @@ def test_terms_by_default_and_of_a_dedicated_computer() -> None:
 def test_terms_in_words() -> None:
     settings = WorkerSettings.load(policy="spare", hours="sat", not_while="zoom, obs", grace_s=30)
     words = "\n".join(in_words(settings, preferences_of(settings, 8 * GIB)))
-    for part in ("1 more stay free", "1.0 GiB of memory", "still for 30 s", "battery", "hours: sat", "zoom, obs"):
+    for part in ("1 more stay free", "1.0 GiB of memory", "frozen for 30 s", "battery", "hours: sat", "zoom, obs"):
         assert part in words
     settings = WorkerSettings.load(dedicated=True)
     assert in_words(settings, preferences_of(settings, 8 * GIB)) == [

@@ -5,11 +5,14 @@ import json
 import os
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from loopline_shared.model import AttemptId, Outcome
-from loopline_worker.attempts.attempt import Attempt
+from loopline_shared.protocol.worker_link import Run
+from loopline_worker.files.staging import Inputs
+from loopline_worker.files.task_files import TaskFiles
 from tests.worker.bench import Bench, processes_of, python, run_of, until
 
 
@@ -155,16 +158,23 @@ async def test_usage_shows_while_it_runs(bench: Bench) -> None:
     assert bench.runner.held(run.attempt).wall_s > 0
 
 
-async def test_what_cannot_be_cleared_up_ends_nothing_else(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    async def fail(self: Attempt) -> None:
+class UndetachableFiles(TaskFiles):
+    """Files of a task whose linked inputs cannot be detached."""
+
+    async def take_back(self) -> None:
         raise OSError("the disk is gone")
 
-    monkeypatch.setattr(Attempt, "clear_up", fail)
+
+async def test_what_cannot_be_cleared_up_ends_nothing_else(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
+    def files_of(run: Run, folder: Path) -> TaskFiles:
+        return UndetachableFiles(Inputs(run, folder, None, None), None, folder)  # type: ignore[arg-type]
+
+    bench.runner._attempt_files = SimpleNamespace(files_of=files_of)  # type: ignore[assignment]
     runs = [run_of("true", task=task, outputs=("of-a-task-with-files",)) for task in (1, 2)]
-    assert [(await bench.result(run)).outcome for run in runs] == [Outcome.SUCCEEDED] * 2
+    assert [(await bench.result(run)).outcome for run in runs] == [Outcome.GIVEN_BACK] * 2
+    assert bench.troubles == ["cannot run a task here: the disk is gone"] * 2
     assert "cannot clear up after 1.1.1: the disk is gone" in caplog.text
+    assert (await bench.result(run_of("true", task=3))).outcome is Outcome.SUCCEEDED
 
 
 async def test_no_room_for_a_scratch_folder_is_our_trouble(tmp_path: Path) -> None:

@@ -78,6 +78,10 @@ class Driver(Machine):
         return {each.attempt: (each.outcome, each.reason) for each in self.inventory().results}
 
     @property
+    def trouble(self) -> str:
+        return self.happens().trouble
+
+    @property
     def waiting(self) -> list[AttemptId]:
         return self.inventory().waiting
 

@@ -30,7 +30,7 @@ from loopline_worker.core.events import (
     Stopping,
     WriteFailed,
 )
-from loopline_worker.core.instructions import Entry, Instruction, Urgency
+from loopline_worker.core.instructions import Entry, Instruction, Instructions, Urgency
 from loopline_worker.host.load import SAMPLE_EVERY_S
 from loopline_worker.link.http_client import HttpClient
 from loopline_worker.link.link import Link
@@ -66,7 +66,7 @@ class Agent:
     ) -> None:
         self.name = settings.name or data_directory.worker_name()
         self.parts: Parts = assemble(self.name, settings, data_directory, http_client, task_group, self.post)
-        self.is_busy = False  # something waits here for a slot
+        self._latest = Instructions()  # of the last step
         self._boot = secrets.token_hex(8)
         self._task_group = task_group
         self._events: list[Event] = []
@@ -130,7 +130,7 @@ class Agent:
             self._write(entry)
         for instruction in steps.todo:
             self._obey(instruction)
-        self.is_busy = steps.is_busy
+        self._latest = steps
         return steps.report
 
     def _write(self, entry: Entry) -> None:
@@ -191,7 +191,12 @@ class Agent:
     @property
     def has_news(self) -> bool:
         """True if the master does not know all yet."""
-        return self.parts.machine.has_news
+        return self._latest.report is not Urgency.NOT
+
+    @property
+    def is_busy(self) -> bool:
+        """True while attempts wait here for a slot."""
+        return self._latest.is_busy
 
     def new_session(self) -> WorkerSession:
         """Begin anew with the master."""
@@ -251,12 +256,11 @@ class Agent:
         while True:
             self._sample()
             parts.monitor.sample()
-            parts.cache.make_room(
-                parts.settings.disk_reserve_bytes - parts.data_directory.free_bytes()
-            )  # before tasks do
-            self.post(parts.disk.look(parts.machine.trouble, parts.spool.is_full(parts.journal.live_bytes)))
-            idle_slots = parts.machine.decision.slots - parts.machine.attempts.taken
-            parts.launcher.interpreters.keep(idle_slots)
+            short_of_bytes = parts.settings.disk_reserve_bytes - parts.data_directory.free_bytes()
+            if short_of_bytes > 0:
+                parts.cache.make_room(short_of_bytes)  # before tasks do
+            self.post(parts.disk.look(self._latest.trouble, parts.spool.is_full(parts.journal.live_bytes)))
+            parts.launcher.interpreters.keep(self._latest.idle_slots)
             parts.attempt_log.sum_up()
             parts.journal.rest()
             if self._link.has_been_silent:

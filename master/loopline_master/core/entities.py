@@ -112,7 +112,7 @@ class Job:
     log_mean: float = 0.0  # of ln(work) of its tasks that succeeded, as it turned out against what was expected
     log_m2: float = 0.0  # ... and the sum of its squared deviations
     mismatches: int = 0  # tasks of which two results differ
-    useful_cpu_ms: int = 0  # CPU time of attempts whose results count (accounting.py) ...
+    useful_cpu_ms: int = 0  # CPU time of attempts whose results count (measure.py) ...
     replicated_cpu_ms: int = 0  # ... of replicas, however they ended
     won_cpu_ms: int = 0  # ... of replicas that brought their task's result
     wasted_cpu_ms: int = 0  # ... of attempts that another one of their task made superfluous

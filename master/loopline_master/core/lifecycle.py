@@ -7,7 +7,7 @@ died while it ran are counted apart (trust.py).
 
 from __future__ import annotations
 
-from loopline_master.core import accounting, transitions, trust
+from loopline_master.core import transitions, trust
 from loopline_master.core.entities import LIVE, UNSEATED, Attempt, Exemption, Job, Program, Task, Worker
 from loopline_master.core.estimates import measure, program_history
 from loopline_master.core.state import State
@@ -44,9 +44,7 @@ def start_attempt(state: State, job: Job, number: int, worker: Worker, *, ahead:
     if is_last_fresh and job.order is not Order.DELIVER:
         _release(state, job)
     _set_task(job, task, RUNNING)
-    state.put(job)
-    state.put(task)
-    state.put(attempt)
+    state.put(job, task, attempt)
     return attempt
 
 
@@ -55,15 +53,14 @@ def finish_attempt(state: State, attempt: Attempt, result: Result) -> None:
     task, job = state.tasks[attempt.task_id], state.jobs[attempt.job]
     blamed: list[Worker] = []
     if attempt.assumed_cpu_ms:
-        accounting.undo_assumed_loss(job, attempt)
+        measure.undo_assumed_loss(job, attempt)
     _record(state, attempt, result)
     has_succeeded = attempt.state is SUCCEEDED_ATTEMPT
     if not task.is_open:
         if has_succeeded:
             trust.compare_late_result(state, job, task, attempt)
-        accounting.enter(job, task, attempt, result.outcome)
-        state.put(job)
-        state.put(attempt)
+        measure.account(job, task, attempt, result.outcome)
+        state.put(job, attempt)
     elif has_succeeded:
         blamed = _count_result(state, job, task, attempt)
     else:
@@ -72,10 +69,8 @@ def finish_attempt(state: State, attempt: Attempt, result: Result) -> None:
             blamed = trust.blame_for_failure(state, attempt, task)
         elif result.agent_died:
             trust.count_agent_death(task, attempt)
-        accounting.enter(job, task, attempt, result.outcome)
-        state.put(job)
-        state.put(attempt)
-        state.put(task)
+        measure.account(job, task, attempt, result.outcome)
+        state.put(job, attempt, task)
         reconsider_task(state, task)
     for worker in blamed:
         retract_from(state, worker, "its worker is on probation, and it had not begun")
@@ -91,11 +86,10 @@ def _count_result(state: State, job: Job, task: Task, attempt: Attempt) -> list[
         attempt.accepted, task.winner = True, attempt.number
         is_slow = _learn(state, job, attempt)
     if job.quorum is None:
-        accounting.enter(job, task, attempt, SUCCESS)
+        measure.account(job, task, attempt, SUCCESS)
     state.put(attempt)
     if not is_decided:
-        state.put(job)
-        state.put(task)
+        state.put(job, task)
         reconsider_task(state, task)
         return []
     blamed = trust.judge_success(state, attempt, task, is_slow=is_slow)
@@ -127,7 +121,7 @@ def adopt_attempt(state: State, attempt: Attempt) -> None:
     retract_task(state, task.id, "its task runs elsewhere after all")
     has_room = job.max_replicas is None or state.index.attempts.alive.get(task.id, 0) < job.max_replicas
     attempt.reason = ""
-    accounting.undo_assumed_loss(job, attempt)
+    measure.undo_assumed_loss(job, attempt)
     state.put(job)
     if not has_room:
         cancel_attempt(state, attempt, "replaced while it was lost")
@@ -136,9 +130,7 @@ def adopt_attempt(state: State, attempt: Attempt) -> None:
     attempt.state = transitions.check(transitions.ATTEMPT, attempt.state, new)
     attempt.started_at = attempt.started_at or state.grid.now
     _set_task(job, task, TaskState.RUNNING)
-    state.put(job)
-    state.put(task)
-    state.put(attempt)
+    state.put(job, task, attempt)
 
 
 def cancel_attempt(state: State, attempt: Attempt, reason: str) -> None:
@@ -230,13 +222,12 @@ def reconsider_task(state: State, task: Task) -> None:
         _end_task(state, job, task, TaskState.FAILED)
         return
     _set_task(job, task, TaskState.QUEUED)
-    state.put(task)
-    state.put(job)
+    state.put(task, job)
 
 
 def _assume_lost(state: State, attempt: Attempt) -> None:
     job = state.jobs[attempt.job]
-    accounting.assume_lost(job, attempt, state.workers[attempt.worker])
+    measure.assume_lost(job, attempt, state.workers[attempt.worker])
     state.put(job)
 
 
@@ -277,8 +268,7 @@ def _end_task(state: State, job: Job, task: Task, end: TaskState, reason: str = 
     task.finished_at = state.grid.now
     if task.votes:
         trust.settle_votes(state, job, task)
-    state.put(job)
-    state.put(task)
+    state.put(job, task)
     others = state.index.attempts.of_task.get(task.id)
     if not others:
         return

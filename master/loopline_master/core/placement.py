@@ -44,13 +44,15 @@ class Placer:
 
         Yields whenever the index must be flushed before the next change.
         """
-        self.wake_at = None
-        yield from self._relieve(unless_ready=True)
-        yield from self._start_on_free(policy.plan(self._view))
-        yield from self._relieve(unless_ready=False)
+        self.wake_at, attempts, idle = None, self._state.index.attempts, self._state.index.slots.idle
+        if attempts.queues.of_worker and idle.order:
+            yield from _relieve_queues(self._state, self._view.prefetch, unless_ready=True)
+        if idle.order:
+            yield from self._start_on_free(policy.plan(self._view))
+        if attempts.queues.of_worker and idle.order:
+            yield from _relieve_queues(self._state, self._view.prefetch, unless_ready=False)
         if policy.prefetches and self._state.ahead_s > 0:
             yield from self._prefetch(policy.prefetch(self._view))
-        attempts = self._state.index.attempts
         if self.wake_at is None and not (attempts.used or attempts.queues.of_worker):
             self._keep_going()
             yield
@@ -103,10 +105,6 @@ class Placer:
         if later.at > now:
             self.wake_at = min(later.at, now + _LONGEST_WAIT_S, self.wake_at or inf)
         return False
-
-    def _relieve(self, *, unless_ready: bool) -> Iterator[None]:
-        if self._state.index.attempts.queues.of_worker and self._state.index.slots.idle.order:
-            yield from _relieve_queues(self._state, self._view.prefetch, unless_ready=unless_ready)
 
     def _start(self, job: Job, task: int, worker: Worker) -> bool:
         """Start the task on a free worker, if it may; a held task spends its job's turn all the same."""

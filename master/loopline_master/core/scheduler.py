@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import takewhile
+from math import inf
 
 from loopline_master.core import lifecycle, requests, trust, worker_sessions
 from loopline_master.core.effects import Done, Effects, Reply
@@ -60,10 +61,11 @@ class Scheduler:
                 self._flush()
                 replies.append(self._apply(event))
         self._flush()
-        for let_time_do_its_part in (trust.end_quarantines, worker_sessions.expire_leases, _stall):
-            let_time_do_its_part(self.state)
-            self.state.flush()
-        self._complete()
+        if (due_at := _due_at(self.state)) is not None and due_at <= self.state.now:
+            for let_time_do_its_part in (trust.end_quarantines, worker_sessions.expire_leases, _stall):
+                let_time_do_its_part(self.state)
+                self.state.flush()
+            self._complete()
         for _ in self._placer.place(self._policy):
             self.state.flush()
         self.state.effects.assigns = self._outbox.seal(self.state)
@@ -80,7 +82,7 @@ class Scheduler:
     @property
     def wake_at(self) -> float | None:
         """Time at which a step is due, whether or not an event comes. None if there is no such time."""
-        times = (_wake_at(self.state), self._placer.wake_at)
+        times = (_due_at(self.state), self._placer.wake_at)
         return min((at for at in times if at is not None), default=None)
 
     @property
@@ -148,10 +150,13 @@ def _stall(state: State) -> None:
         state.put(job)
 
 
-def _wake_at(state: State) -> float | None:
+def _due_at(state: State) -> float | None:
     """Return the time at which a lease, a quarantine or a starving job will next be due; None if none will."""
-    leases, starving = state.index.leases.order, state.index.starving.order
-    probations = state.index.probations.order
-    times = [order[0][0] for order in (leases, probations) if order]
-    times += [starving[0][0] + state.settings.stall_after_s] if starving else []
-    return min(times, default=None)
+    index, due_at = state.index, inf
+    if index.leases.order:
+        due_at = index.leases.order[0][0]
+    if index.probations.order:
+        due_at = min(due_at, index.probations.order[0][0])
+    if index.starving.order:
+        due_at = min(due_at, index.starving.order[0][0] + state.settings.stall_after_s)
+    return None if due_at == inf else due_at

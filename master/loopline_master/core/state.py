@@ -122,9 +122,11 @@ class State:
         self.grid.sequence += 1
         return self.grid.sequence
 
-    def put(self, entity: Job | Task | Attempt | Worker | Program) -> None:
-        """Note an entity that is new or has changed: its row for the store, and that it is to be indexed anew."""
-        self._notes[entity.__class__](entity)
+    def put(self, *entities: Job | Task | Attempt | Worker | Program) -> None:
+        """Note entities that are new or have changed: their rows for the store, and that they are indexed anew."""
+        notes = self._notes
+        for entity in entities:
+            notes[entity.__class__](entity)
 
     def restore(self, job: Job, over: IntervalSet) -> None:
         """Take in a job of which these tasks are over already; then it is put."""
@@ -166,17 +168,18 @@ class State:
         up a budget; with either, the job is indexed.
         """
         number = job.id
-        if number not in self.jobs:
-            self.restore(job, IntervalSet())
         self.effects.jobs[number] = job
         if (
             job.running > 1
             and self.fresh[number].count > 1
             and self.policy_job_index is None
             and job.budget_s is None
-            and (job.paused, job.stalled, job.starved_since) == self.index.signatures[number][2:5]
         ):
-            return
+            known = self.index.signatures[number]
+            if known[2] is job.paused and known[3] is job.stalled and known[4] == job.starved_since:
+                return
+        if number not in self.jobs:
+            self.restore(job, IntervalSet())
         self._changed_jobs[number] = job
         if job.succeeded + job.failed == job.task_count:
             self.is_due = True
@@ -199,7 +202,9 @@ class State:
 
     def _note_program(self, program: Program) -> None:
         key = program.key
-        self.programs[key] = self.effects.programs[key] = self._changed_programs[key] = program
+        self.programs[key] = self.effects.programs[key] = program
+        if self.index.programs.keys.get(key) != (program.used_at, key):
+            self._changed_programs[key] = program
 
     def _index_programs(self) -> None:
         """Index the changed programs, and forget the longest unused ones if there are too many."""

@@ -25,8 +25,8 @@ from collections.abc import Iterable
 from hashlib import sha256
 from itertools import takewhile
 
-from loopline_master.core import accounting
 from loopline_master.core.entities import MAX_TAKEN_DOWN, Attempt, Job, Task, Vote, Worker
+from loopline_master.core.estimates import measure
 from loopline_master.core.state import State
 from loopline_shared.model import Output, TaskState
 from loopline_shared.spec import JobSpec
@@ -41,14 +41,14 @@ def decides_task(state: State, job: Job, task: Task, attempt: Attempt) -> bool:
     """Count a result. Return True if it decides its task."""
     if job.quorum is None:
         if len(state.index.attempts.of_task[task.id]) > 1:  # what the others bring will be compared with it
-            task.votes = (Vote(attempt.number, attempt.worker, digest_of(job.spec, attempt), 0),)
+            task.votes = (Vote(attempt.number, attempt.worker, _digest_of(job.spec, attempt), 0),)
         return True
-    digest = digest_of(job.spec, attempt)
-    task.votes += (Vote(attempt.number, attempt.worker, digest, accounting.enter_vote(job, attempt)),)
+    digest = _digest_of(job.spec, attempt)
+    task.votes += (Vote(attempt.number, attempt.worker, digest, measure.account_vote(job, attempt)),)
     if len({vote.digest for vote in task.votes}) > 1:
         _mark_mismatch(state, job, task, ())
     is_reached = len({vote.worker for vote in task.votes if vote.digest == digest}) >= job.quorum
-    if is_reached and accounting.is_extra(attempt):
+    if is_reached and measure.is_extra(attempt):
         job.won_cpu_ms += task.votes[-1].cpu_ms
     return is_reached
 
@@ -77,7 +77,7 @@ def compare_late_result(state: State, job: Job, task: Task, attempt: Attempt) ->
     accepted = next((vote for vote in task.votes if vote.attempt == task.winner), None)
     if task.state is not TaskState.SUCCEEDED or accepted is None:
         return
-    if digest_of(job.spec, attempt) != accepted.digest:
+    if _digest_of(job.spec, attempt) != accepted.digest:
         is_new = not task.mismatch and job.quorum is None
         _mark_mismatch(state, job, task, [attempt.worker, accepted.worker] if is_new else [attempt.worker])
 
@@ -95,15 +95,14 @@ def _mark_mismatch(state: State, job: Job, task: Task, workers: Iterable[str]) -
         task.mismatch = True
         job.mismatches += 1
         state.effects.mismatches.append(task.id)
-        state.put(task)
-        state.put(job)
+        state.put(task, job)
     for name in workers:
         worker = state.workers[name]
         worker.mismatches += 1
         state.put(worker)
 
 
-def digest_of(spec: JobSpec, attempt: Attempt) -> str:
+def _digest_of(spec: JobSpec, attempt: Attempt) -> str:
     """Return the digest of the output files and the return value, if the job declares any; else of stdout."""
     if spec.outputs or spec.function:
         parts = [f"{file.path}\0{file.sha256}" for file in sorted(attempt.outputs or (), key=lambda file: file.path)]

@@ -51,7 +51,7 @@ _TO_CANCEL = (AttemptState.CANCELLING, AttemptState.RETRACTING)
 def master_started(state: State) -> Reply:
     """Begin every lease anew and close every session: leases also ran while the master was away."""
     for worker in state.workers.values():
-        renew_lease(state, worker)
+        _renew_lease(state, worker)
         _disconnect(state, worker)
     return Done()
 
@@ -68,12 +68,12 @@ def join(state: State, event: WorkerJoined) -> Reply:
         state.effects.closes.append((worker.name, worker.session))
     _disconnect(state, worker)  # and so out of the requirement classes that its old facts met
     worker.session, worker.boot, worker.facts = event.session, event.boot, event.facts
-    renew_lease(state, worker)
+    _renew_lease(state, worker)
     state.put(worker)
     return Done()
 
 
-def renew_lease(state: State, worker: Worker) -> None:
+def _renew_lease(state: State, worker: Worker) -> None:
     """Renew the lease of a worker that has reported. A lease that is almost new is left as it is.
 
     So most Reports change no lease.
@@ -120,7 +120,7 @@ def reconcile(state: State, outbox: Outbox, worker: Worker, report: Report) -> N
     """Take in one Report of the worker's open session."""
     load = report.load
     offered = load.slots if load.slots < worker.facts.slots else worker.facts.slots
-    renew_lease(state, worker)
+    _renew_lease(state, worker)
     worker.reported, worker.reported_at, worker.load, worker.offered = report.seq, state.grid.now, load, offered
     state.put(worker)
     outbox.answer(worker.name)

@@ -9,8 +9,7 @@ from typing import Any
 
 from pydantic import BaseModel, TypeAdapter
 
-from loopline_master.http.operations import JSON, Operation, Parameter
-from loopline_master.http.problems import MEDIA_TYPE
+from loopline_master.http.operations import JSON, PROBLEM_JSON, Operation, Parameter
 from loopline_master.http.sessions import COOKIE
 from loopline_shared import __version__
 from loopline_shared.rest.bodies import Problem
@@ -94,7 +93,7 @@ def _responses(operation: Operation, of: dict[_Key, Json]) -> Json:
         answer["headers"] = {
             name: {"description": text, "schema": {"type": "string"}} for name, text in operation.headers.items()
         }
-    problem = {"content": {MEDIA_TYPE: {"schema": of["", "problem"]}}}
+    problem = {"content": {PROBLEM_JSON: {"schema": of["", "problem"]}}}
     declined = {str(s): {"description": HTTPStatus(s).phrase, **problem} for s in sorted(_declines(operation))}
     return {str(operation.status): answer, **declined}
 

@@ -2,32 +2,78 @@
 answered. openapi.py describes the same operations.
 
 A handler's signature says what it takes. A parameter of a plain class is handed in: the Caller, the request, or the
-part of the master of that type (parts.py). ``body`` is the JSON body. The others are annotated with what they must
+part of the master of that type (Parts). ``body`` is the JSON body. The others are annotated with what they must
 be: names in the path's braces come from the path, those marked ``Header`` from that header, the rest from the query.
 The return annotation is the answer; a web.StreamResponse goes out as it is.
+
+Errors are answered as application/problem+json (RFC 9457).
 """
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+import logging
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from http import HTTPStatus
+from secrets import token_hex
 from types import NoneType, UnionType
-from typing import Any, Union, get_args, get_origin
+from typing import Any, TypeVar, Union, cast, get_args, get_origin
 
 from aiohttp import web
 from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 
 from loopline_master.http.auth import Access, Auth, Caller
-from loopline_master.http.parts import PARTS, Parts
-from loopline_master.http.problems import InvalidRequest
 from loopline_shared.errors import LooplineError
 from loopline_shared.rest.address import API_PREFIX
+from loopline_shared.rest.bodies import FieldError, Problem
+
+Part = TypeVar("Part")
 
 Handler = Callable[..., Awaitable[Any]]
 JSON = "application/json"
 _OF_A_REQUEST = (Caller, web.Request)
+
+log = logging.getLogger(__name__)
+PROBLEM_JSON = "application/problem+json"
+_MOST_TOLD = 20
+_MANY = 1000
+_LONGEST_POINTER = 200
+_CODES = {404: "not_found", 405: "method_not_allowed", 413: "too_large"}  # of requests that aiohttp itself refuses
+_HEADERS: Mapping[int, Mapping[str, str]] = {
+    401: {"WWW-Authenticate": "Bearer"},
+    429: {"Retry-After": "5"},
+    503: {"Retry-After": "5"},
+}
+Serve = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+class Parts:
+    """The master's parts, one object of each type: ``parts[Store]`` is the store."""
+
+    def __init__(self, *parts: object) -> None:
+        self._by_type: dict[type, object] = {}
+        self.add(*parts)
+
+    def add(self, *parts: object) -> None:
+        """Add parts, each of a type that is not there yet."""
+        for part in parts:
+            assert type(part) not in self, f"there are two parts of type {type(part).__name__}"
+            self._by_type[type(part)] = part
+
+    def __iter__(self) -> Iterator[type[object]]:
+        """Iterate over the types."""
+        return iter(self._by_type)
+
+    def __contains__(self, kind: type[object]) -> bool:
+        return kind in self._by_type
+
+    def __getitem__(self, kind: type[Part]) -> Part:
+        return cast("Part", self._by_type[kind])
+
+
+PARTS = web.AppKey("parts", Parts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,3 +250,72 @@ async def _read_body(request: web.Request, model: type[BaseModel]) -> BaseModel:
         if error.error_count() == 1 and (only := error.errors()[0])["type"] == "json_invalid":
             raise LooplineError("malformed_json", only["msg"], "check the body with a JSON tool") from None
         raise InvalidRequest("body", error) from None
+
+
+class InvalidRequest(LooplineError):  # noqa: N818 it is what the request is
+    """The request's parameters or body are not what the operation takes; ``place`` is body or parameters."""
+
+    def __init__(self, place: str, error: ValidationError) -> None:
+        message = f"something in the {place} of this request is not valid"
+        super().__init__("invalid", message, "/docs shows what is", status=422)
+        self.errors = _pointers(place, error)
+
+
+def _pointers(place: str, error: ValidationError) -> list[FieldError]:
+    if error.error_count() > _MANY:  # all of them would be formatted, for the few that are shown
+        return [FieldError(at=place, message=f"{error.error_count():,} mistakes, too many to tell")]
+    found = error.errors(include_url=False, include_context=False, include_input=False)
+    return [
+        FieldError(at=".".join(map(str, (place, *one["loc"])))[:_LONGEST_POINTER], message=one["msg"])
+        for one in found[:_MOST_TOLD]
+    ]
+
+
+@web.middleware
+async def problems(request: web.Request, handler: Serve) -> web.StreamResponse:
+    """Turn exceptions of handlers into answers, unless an answer has begun. The outermost middleware."""
+    try:
+        return await handler(request)
+    except Exception as error:
+        if request.writer.output_size > 0 or _is_redirection(error):
+            raise
+        return _answer_to(request, error)
+
+
+def _is_redirection(error: Exception) -> bool:
+    return isinstance(error, web.HTTPException) and error.status < 400
+
+
+def _answer_to(request: web.Request, error: Exception) -> web.Response:
+    if isinstance(error, LooplineError):
+        errors = error.errors if isinstance(error, InvalidRequest) else []
+        return _answer(error.status, error.code, error.message, error.hint, errors)
+    if isinstance(error, web.HTTPException):
+        headers = {"Allow": error.headers["Allow"]} if "Allow" in error.headers else {}
+        code = _CODES.get(error.status, "bad_request")
+        detail = f"{request.method} {request.path}: {error.reason}"
+        return _answer(error.status, code, detail, "/docs shows what there is", headers=headers)
+    incident = token_hex(4)
+    log.error("incident %s: %s %s", incident, request.method, request.path, exc_info=error)
+    return _answer(500, "internal", "the master failed at this request", f"its log says why, at incident {incident}")
+
+
+def _answer(
+    status: int,
+    code: str,
+    detail: str,
+    hint: str,
+    errors: Sequence[FieldError] = (),
+    headers: Mapping[str, str] | None = None,
+) -> web.Response:
+    title = HTTPStatus(status).phrase
+    problem = Problem(title=title, status=status, detail=detail, code=code, hint=hint, errors=list(errors))
+    headers = {**_HEADERS.get(status, {}), **(headers or {})}
+    return web.Response(status=status, text=problem.model_dump_json(), content_type=PROBLEM_JSON, headers=headers)
+
+
+async def harden(_request: web.Request, response: web.StreamResponse) -> None:
+    """Forbid browsers to guess an answer's type, to run what a user wrote, and to cache unless the answer says so."""
+    response.headers.setdefault("X-Content-Type-Options", "nosniff")
+    response.headers.setdefault("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'; sandbox")
+    response.headers.setdefault("Cache-Control", "no-store")

@@ -13,8 +13,7 @@ from loopline_master.dashboard.pages import add_page
 from loopline_master.http.api_docs import ApiDocument
 from loopline_master.http.live.open_streams import OpenStreams
 from loopline_master.http.openapi import document
-from loopline_master.http.parts import PARTS, Parts
-from loopline_master.http.problems import problems
+from loopline_master.http.operations import PARTS, Parts, harden, problems
 from loopline_master.http.routes import all_operations
 from loopline_master.links import WorkerLinks
 from loopline_master.settings import MasterSettings
@@ -33,7 +32,7 @@ def web_app(parts: Parts) -> web.Application:
     """Return the application, which serves its handlers the parts that their signatures name."""
     app = web.Application(middlewares=[problems], client_max_size=parts[MasterSettings].limits.max_body_bytes)
     app[PARTS] = parts
-    app.on_response_prepare.append(_harden)
+    app.on_response_prepare.append(harden)
     app.on_shutdown.append(_disconnect)
     for operation in OPERATIONS:
         operation.check_parts(parts)
@@ -65,13 +64,6 @@ def _cannot_listen(settings: MasterSettings, error: OSError) -> LooplineError:
         return LooplineError("port_in_use", f"{place} is in use by another program", hint)
     hint = "choose another --host or --port"
     return LooplineError("cannot_listen", f"cannot listen on {place}: {error.strerror}", hint)
-
-
-async def _harden(_request: web.Request, response: web.StreamResponse) -> None:
-    """Forbid browsers to guess an answer's type, to run what a user wrote, and to cache unless the answer says so."""
-    response.headers.setdefault("X-Content-Type-Options", "nosniff")
-    response.headers.setdefault("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'; sandbox")
-    response.headers.setdefault("Cache-Control", "no-store")
 
 
 async def _disconnect(app: web.Application) -> None:

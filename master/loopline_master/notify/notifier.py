@@ -14,7 +14,7 @@ from loopline_master.change_feed import ChangeFeed
 from loopline_master.notify import command
 from loopline_master.notify.webhook import Webhooks
 from loopline_master.store import Store
-from loopline_master.store.notifications import Due, Key
+from loopline_master.store.records import Due, NotificationKey
 from loopline_master.timings import NOTIFY_FIRST_PAUSE_S, NOTIFY_LONGEST_PAUSE_S, NOTIFY_LOOK_EVERY_S, NOTIFY_TRIES
 from loopline_shared.errors import LooplineError
 
@@ -41,7 +41,7 @@ class Notifier:
         self._store, self._changes, self._clock = store, changes, clock
         self._webhooks = webhooks
         self._commands = commands
-        self._in_hand: set[Key] = set()
+        self._in_hand: set[NotificationKey] = set()
         self._at_once = asyncio.Semaphore(AT_ONCE)
         self._per_receiver: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()  # by receiver
 

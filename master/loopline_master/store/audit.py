@@ -12,7 +12,7 @@ from collections.abc import Collection
 from sqlalchemy import ColumnElement, Connection, Double, and_, bindparam, case, func, insert, or_, select
 
 from loopline_master.core.entities import UNRELEASED
-from loopline_master.store.statements import Statement
+from loopline_master.store.rows import Statement
 from loopline_master.store.tables import audits, exemptions, jobs, passings
 from loopline_shared.model import JobState, Order
 from loopline_shared.rest.bodies import Passing, PassingReport

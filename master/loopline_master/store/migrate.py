@@ -15,7 +15,7 @@ from sqlalchemy import URL, Connection, inspect, text
 
 import loopline_migrations
 from loopline_master.store.checkpoint import note_upgrade
-from loopline_master.store.database.database import Database, is_sqlite, writing
+from loopline_master.store.database import Database, is_sqlite, writing
 from loopline_master.store.tables import metadata
 from loopline_shared.errors import LooplineError
 

@@ -26,8 +26,7 @@ from loopline_master.core.effects import Effects
 from loopline_master.core.events import BATCH
 from loopline_master.core.scheduler import Scheduler
 from loopline_master.store.checkpoint import Checkpoint, checkpoint
-from loopline_master.store.database.database import parse_url, reading
-from loopline_master.store.database.transact import Result
+from loopline_master.store.database import Result, parse_url, reading
 from loopline_master.store.rows import Values, changed, late_rows
 from loopline_master.store.tables import attempts, event_log, exemptions, grid, jobs, programs, specs, tasks, workers
 from loopline_shared.errors import LooplineError

@@ -1,26 +1,107 @@
-"""Entities to rows and back, by the names of their fields: the same code writes, restores and replays."""
+"""Entities to rows and back, by the names of their fields: the same code writes, restores and replays.
+
+The SQL for the rows of every task is made once, and values go to the driver directly (Statement).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import fields
+from functools import cache
 from operator import attrgetter, itemgetter
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from sqlalchemy import Row, Select, Table, select
+from sqlalchemy import Column, Connection, Dialect, Row, Select, Table, bindparam, select, update
+from sqlalchemy.dialects import sqlite
+from sqlalchemy.sql.base import Executable
 
 from loopline_master.core.effects import Effects, Submitted
 from loopline_master.core.entities import Attempt, Exemption, Grid, Job, Program, Task, Worker
 from loopline_master.core.runs import ProgramKey
 from loopline_master.core.transitions import END
 from loopline_master.store import tables
-from loopline_master.store.statements import Statement, change, order_of_change, upsert
 from loopline_master.store.tables import encoder
 from loopline_shared.model import AttemptId, Observation
+
+if TYPE_CHECKING:
+    from sqlalchemy.dialects import postgresql
+
+EncodedRow = Iterable[Any]
+"""Values in the order of a statement's parameters, encoded for the database."""
 
 Entity = TypeVar("Entity")
 Values = dict[str, Any]
 """A row: its values by column."""
+
+
+class Statement:
+    """A statement whose text ``make`` builds for a dialect's name, once."""
+
+    def __init__(self, make: Callable[[str], Executable]) -> None:
+        self._make = make
+        self._compiled: dict[str, Any] = {}
+
+    def run(self, connection: Connection, rows: list[EncodedRow]) -> None:
+        """Run the statement for these rows. SQLite's own errors are raised unchanged."""
+        text = self._of(connection.dialect).string
+        if connection.dialect.name == "sqlite":
+            connection.connection.driver_connection.executemany(text, rows)  # type: ignore[union-attr]
+        else:
+            connection.exec_driver_sql(text, [tuple(row) for row in rows])
+
+    def run_named(self, connection: Connection, rows: list[dict[str, Any]]) -> None:
+        """Run the statement with values by the names of its parameters, beside those in its text."""
+        compiled = self._of(connection.dialect)
+        self.run(connection, [itemgetter(*compiled.positiontup)({**compiled.params, **row}) for row in rows])
+
+    def _of(self, dialect: Dialect) -> Any:
+        if dialect.name not in self._compiled:
+            self._compiled[dialect.name] = self._make(dialect.name).compile(dialect=dialect)  # type: ignore[attr-defined]
+        return self._compiled[dialect.name]
+
+
+def insert_into(table: Table, dialect: str) -> postgresql.Insert | sqlite.Insert:
+    """Return an INSERT for this dialect."""
+    if dialect == "postgresql":
+        from sqlalchemy.dialects import postgresql  # takes long to import, and SQLite does without
+
+        return postgresql.insert(table)
+    return sqlite.insert(table)
+
+
+@cache
+def upsert(table: Table) -> Statement:
+    """Return a statement that inserts or replaces rows with a value for each column, in the table's order."""
+
+    def make(dialect: str) -> Executable:
+        statement, key = insert_into(table, dialect), list(table.primary_key)
+        rest = {column.name: statement.excluded[column.name] for column in table.columns if column not in key}
+        return statement.on_conflict_do_update(index_elements=key, set_=rest)
+
+    return Statement(make)
+
+
+def change(table: Table, fixed: Collection[str]) -> Statement:
+    """Return a statement that changes existing rows: values of columns not ``fixed``, then the key.
+
+    ``order_of_change`` gives that order.
+    """
+    names = [column.name for column in _changing_columns(table, fixed)]
+    here = [column == bindparam(f"of_{column.name}") for column in table.primary_key]
+    statement = update(table).where(*here).values({name: bindparam(f"new_{name}") for name in names})
+    return Statement(lambda _: statement)
+
+
+def order_of_change(table: Table, fixed: Collection[str]) -> list[int]:
+    """Return the places, in the table's order, of the values that ``change`` takes."""
+    columns = list(table.columns)
+    return [columns.index(column) for column in (*_changing_columns(table, fixed), *table.primary_key)]
+
+
+def _changing_columns(table: Table, fixed: Collection[str]) -> list[Column[Any]]:
+    return [column for column in table.columns if column.name not in fixed and not column.primary_key]
+
+
 Write = tuple[Statement, list[Any]]
 """A statement, and its rows."""
 
@@ -83,16 +164,13 @@ ATTEMPTS = Mapper(Attempt, tables.attempts)
 WORKERS = Mapper(Worker, tables.workers)
 PROGRAMS = Mapper(Program, tables.programs)
 EXEMPTIONS = Mapper(Exemption, tables.exemptions)
-
 _FIXED = ("worker", "slots", "replica", "dispatched_at", "expected_s")
 """Columns of an attempt that never change."""
 _CHANGE_ATTEMPTS = change(tables.attempts, _FIXED)
-_changing = itemgetter(*order_of_change(tables.attempts, _FIXED))
-
+_changing_values = itemgetter(*order_of_change(tables.attempts, _FIXED))
 _LEARNT = ("first_run_at", "window", "strange", "changed_at")
 """Columns of a program that change only with its window."""
 _USE_PROGRAMS = change(tables.programs, _LEARNT)
-
 _RECORDED = (
     "exit_code",
     "reason",
@@ -158,7 +236,7 @@ class Written:
         if new:
             yield upsert(tables.attempts), ATTEMPTS.encoded(new)
         if old:
-            yield _CHANGE_ATTEMPTS, [_changing(row) for row in ATTEMPTS.encoded(old)]
+            yield _CHANGE_ATTEMPTS, [_changing_values(row) for row in ATTEMPTS.encoded(old)]
         self._attempts.update(attempt.id for attempt in new)
         self._attempts.difference_update(attempt.id for attempt in attempts if attempt.is_over)
 

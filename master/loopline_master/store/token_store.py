@@ -7,10 +7,9 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, insert, or_, select, update
 
-from loopline_master.store.database.transact import Transact
+from loopline_master.store.database import Transact
 from loopline_master.store.queries.paging import after, page_of, word
 from loopline_master.store.tables import join_tokens, tokens
-from loopline_master.store.writer import Writer
 from loopline_shared.rest.access import JoinTokenView, TokenView
 from loopline_shared.rest.bodies import Page
 
@@ -21,14 +20,13 @@ TOKEN_REFUSED = "its token is another worker's, or revoked"  # noqa: S105 - no s
 class TokenStore:
     """Stores tokens and join tokens."""
 
-    def __init__(self, read: Transact, writer: Writer) -> None:
-        self._read = read
-        self._writer = writer
+    def __init__(self, read: Transact, write: Transact) -> None:
+        self._read, self._write = read, write
 
     async def add(self, token: TokenView, hash_: str) -> None:
         """Store a new token. ``hash_``: its secret's SHA-256, in hex."""
         row = {**token.model_dump(), "hash": hash_}
-        await self._writer.write(lambda connection: connection.execute(insert(tokens), row))
+        await self._write(lambda connection: connection.execute(insert(tokens), row))
 
     async def revoke(self, token_id: str, at: float) -> TokenView | None:
         """Revoke a token and return it, even if it was revoked before; None if there is none."""
@@ -39,12 +37,12 @@ class TokenStore:
             connection.execute(change)
             return _view(connection.execute(select(tokens).where(here)).first())
 
-        return await self._writer.write(work)
+        return await self._write(work)
 
     async def add_join_token(self, token: JoinTokenView, hash_: str) -> None:
         """Store a new join token. ``hash_``: its secret's SHA-256, in hex."""
         row = {**token.model_dump(), "hash": hash_}
-        await self._writer.write(lambda connection: connection.execute(insert(join_tokens), row))
+        await self._write(lambda connection: connection.execute(insert(join_tokens), row))
 
     async def join(self, hash_: str, token: TokenView, token_hash: str) -> TokenView | str:
         """Use a join token and store a worker's new token, both or neither; or return the reason of a refusal.
@@ -67,7 +65,7 @@ class TokenStore:
             connection.execute(insert(tokens), {**token.model_dump(), "hash": token_hash})
             return token
 
-        return await self._writer.write(work)
+        return await self._write(work)
 
     async def revoke_join_token(self, token_id: str, at: float) -> JoinTokenView | None:
         """Revoke a join token and return it, even if it was revoked before; None if there is none."""
@@ -79,7 +77,7 @@ class TokenStore:
             row = connection.execute(select(join_tokens).where(here)).first()
             return None if row is None else JoinTokenView(**row._mapping)
 
-        return await self._writer.write(work)
+        return await self._write(work)
 
     async def join_tokens(self, *, cursor: str | None = None, limit: int = 100) -> Page[JoinTokenView]:
         """Return a page of join tokens, by id."""

@@ -2,17 +2,65 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine, Hashable, Iterator
+from contextlib import contextmanager
+from typing import Any, TypeVar
+from weakref import WeakValueDictionary
 
 from loopline_master.core.events import JobSubmitted
 from loopline_master.files.row_files import counted
 from loopline_master.store import Store
-from loopline_master.submissions.fresh_keys import FreshKeys
-from loopline_master.submissions.key_lock import KeyLock
 from loopline_shared.errors import LooplineError
 from loopline_shared.rest.bodies import Submission
 
+Returned = TypeVar("Returned")
+
 Submit = Callable[[JobSubmitted], Awaitable[Submission]]
+
+
+class KeyLock:
+    """Runs work of the same key one at a time, and to its end even if the requester has disconnected."""
+
+    def __init__(self) -> None:
+        self._locks: WeakValueDictionary[Hashable, asyncio.Lock] = WeakValueDictionary()
+
+    async def run(self, key: Hashable, work: Coroutine[Any, Any, Returned]) -> Returned:
+        """Wait for earlier work of this key, then do this."""
+        return await asyncio.shield(self._locked(key, work))
+
+    async def _locked(self, key: Hashable, work: Coroutine[Any, Any, Returned]) -> Returned:
+        async with self._locks.setdefault(key, asyncio.Lock()):
+            return await work
+
+
+class FreshKeys:
+    """Keys that a client's link generates for its submissions: ``<link>.<number>``.
+
+    Such a key is new while its link is open, unless another connection has presented a key of the same link: for
+    example a client that lost the link while its last messages were still being read here.
+    """
+
+    def __init__(self) -> None:
+        self._is_only_source: dict[str, bool] = {}  # by open link
+
+    @contextmanager
+    def link(self, name: str) -> Iterator[None]:
+        """Trust keys of this link while it is open."""
+        self._is_only_source[name] = True
+        try:
+            yield
+        finally:
+            del self._is_only_source[name]
+
+    def came_from_elsewhere(self, key: str) -> None:
+        """Note that a key has come by another connection than its own link."""
+        if (name := key.rpartition(".")[0]) in self._is_only_source:
+            self._is_only_source[name] = False
+
+    def is_fresh(self, key: str) -> bool:
+        """True if no job can have been submitted under this key, which came on its own link."""
+        return self._is_only_source.get(key.rpartition(".")[0], False)
 
 
 class Idempotency:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from loopline_master.core.accounting import ms_of
 from loopline_master.core.entities import OCCUPYING
+from loopline_master.core.estimates.measure import ms_of
 from loopline_master.core.scheduler import Scheduler
 from loopline_shared.model import TaskState
 from loopline_simulator.full.machine import Machine

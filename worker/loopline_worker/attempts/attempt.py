@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import math
 import time
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
-from loopline_shared.model import Held, Outcome, Output, OutputFile, Result, Stream
+from loopline_shared.model import Held, Outcome, OutputFile, Result, Stream
 from loopline_shared.protocol.worker_link import Run
 from loopline_worker.attempts import scratch
 from loopline_worker.attempts.capture import Capture
+from loopline_worker.attempts.judge import Verdict, is_read, judge
 from loopline_worker.attempts.limits import Stopwatch, Watch, fills
 from loopline_worker.files.outputs import OutputsError
 from loopline_worker.files.staging import StagingError
@@ -23,24 +24,18 @@ from loopline_worker.state.journal import Spool
 from loopline_worker.supervisor.orders import Breach
 from loopline_worker.timings import FIRST_CHECK_S
 
-_WHOLE = (Outcome.SUCCEEDED, Outcome.FAILED)
-"""Outcomes after which somebody wants to read the output; otherwise only its beginning is kept."""
-
-
-_KILLED_BY_OTHERS = "killed by another program, or by the system for lack of memory"
+log = logging.getLogger(__name__)
 
 
 class Attempt:
-    """An attempt with its process tree. It ends in exactly one Result, whatever happens."""
+    """Handle of an attempt: ends, freezes, reads and measures its process tree, and keeps it within its limits.
+
+    The runner takes it through its stages: ``begin``, or else ``run``, starts the task; ``ended`` takes in the end,
+    and ``conclude`` does the part of that which takes a while. It has exactly one Result, whatever happens.
+    """
 
     def __init__(
-        self,
-        run: Run,
-        job: Job,
-        launcher: Launcher,
-        spool: Spool,
-        limit_bytes: int,
-        task_files: TaskFiles | None = None,
+        self, run: Run, job: Job, spool: Spool, limit_bytes: int, task_files: TaskFiles | None = None
     ) -> None:
         """Prepare an attempt; nothing runs yet.
 
@@ -61,13 +56,12 @@ class Attempt:
         self._spool = spool
         self._task_files = task_files
         self._setting_up: asyncio.Task[None] | None = None
-        self._launcher = launcher
         self._stdout = Capture(lambda: spool.output_files(run.attempt)[0], limit_bytes, self._give_up)
         self._stderr = Capture(lambda: spool.output_files(run.attempt)[1], limit_bytes, self._give_up)
         self._watch: Watch | None = None
         self._tree: Tree | None = None
         self._is_followed = False
-        self._verdict: tuple[Outcome, str] | None = None
+        self._verdict: Verdict | None = None  # what it was told to end as
         self._peak_memory_bytes = 0
         self._ran = Stopwatch()
         self._has_stood = False
@@ -138,7 +132,7 @@ class Attempt:
             self._watch = Watch(self._job.limits, self.folder, self._measure_now, self._output_bytes, self._break_off)
         self._watch.look(now)
 
-    # With a launcher that prefetches.
+    # Its start.
 
     def is_for(self, prefetching: Prefetching) -> bool:
         """True if the launcher can start this task at once."""
@@ -162,130 +156,24 @@ class Attempt:
         if self._timeout_s is not None:
             self._ran.limit(self._timeout_s, self._time_out)
 
-    def ended(self, ended: Ended) -> Result | None:
-        """Return the result; None if finding it takes a while, which is what ``conclude`` is for."""
-        self._account(ended)
-        if ended.exit_code and ended.folder_is_left:
-            return None
-        outcome, reason = self._judge(ended)
-        return None if self._has_value_file(ended, outcome) else self._result(ended, outcome, reason)
-
-    # Steps that take a while.
-
-    async def execute(self) -> Result:
-        """Run the task from where it stands to its end, and return the result."""
+    async def run(self, launcher: Launcher) -> Ended:
+        """Run the task from where it stands to its end. Raises OSError if this computer cannot."""
+        if self._tree is None:
+            if not (self._job.makes_folder or self._verdict):
+                await self._set_up()
+            if self._verdict:
+                return Ended(killed=True)
+            self.begins()
+            self._take(await launcher.start(self._job, self._stdout, self._stderr))
+        assert self._tree
         try:
-            ended = Ended(killed=True) if self._verdict and not self._tree else await self._run()
-        except OSError as error:
-            return self.fail(error)
-        return await self.conclude(ended)
-
-    async def conclude(self, ended: Ended) -> Result:
-        """Check for a full scratch folder, collect outputs and value, and return the result."""
-        try:
-            ended = await self._with_breach(ended)
-            outcome, reason = self._judge(ended)
-            outputs: tuple[OutputFile, ...] = ()
-            if self._task_files:
-                outcome, reason, outputs = await self._take_back(*await self._collect(outcome, reason))
-            if self._has_value_file(ended, outcome):
-                ended = replace(ended, value=await self._take_value())
-        except OSError as error:
-            return self.fail(error)
-        return self._result(ended, outcome, reason, outputs)
-
-    def fail(self, error: OSError) -> Result:
-        """Return the result of a task that this computer cannot run."""
-        self.trouble = self.trouble or f"cannot run a task here: {error}"
-        return Result(self.id, Outcome.GIVEN_BACK, reason=self.trouble[:500])
-
-    def _result(self, ended: Ended, outcome: Outcome, reason: str, outputs: tuple[OutputFile, ...] = ()) -> Result:
-        is_whole = outcome in _WHOLE
-        try:
-            stdout, stderr = self._stdout.finish(is_whole), self._stderr.finish(is_whole)
-        except OSError as error:
-            return self.fail(error)
-        return Result(
-            self.id,
-            outcome,
-            ended.exit_code,
-            reason[:500],
-            self._ran.elapsed_s if self._wall_s is None else self._wall_s,
-            self.usage.cpu_s,
-            self._peak_memory_bytes,
-            stdout,
-            stderr,
-            outputs,
-            ended.value if is_whole else None,
-            ended.system_s,
-        )
-
-    def _has_value_file(self, ended: Ended, outcome: Outcome) -> bool:
-        """True if the return value or error of a function has to be read from its file."""
-        return self._job.call is not None and not ended.value and outcome in _WHOLE
-
-    async def _take_value(self) -> Output | None:
-        file = self._spool.value_file(self.id)
-        return await asyncio.to_thread(take, self.folder, file, self._job.limits.value_bytes)
-
-    async def clear_up(self) -> None:
-        """Detach linked inputs before the scratch folder is deleted, however the task has ended."""
-        if self._task_files:
-            with suppress(StagingError):
-                await self._task_files.take_back()
-
-    async def _collect(self, outcome: Outcome, reason: str) -> tuple[Outcome, str, tuple[OutputFile, ...]]:
-        """Collect the outputs of a successful task, which fails if one of them is missing."""
-        if outcome is not Outcome.SUCCEEDED or self._task_files is None:
-            return outcome, reason, ()
-        try:
-            collected = await self._task_files.collect()
-        except OutputsError as error:
-            return *(self._verdict or (Outcome.FAILED, str(error))), ()
-        return outcome, "; ".join(filter(None, (reason, collected.remark))), collected.files
-
-    async def _take_back(
-        self, outcome: Outcome, reason: str, outputs: tuple[OutputFile, ...]
-    ) -> tuple[Outcome, str, tuple[OutputFile, ...]]:
-        """Detach linked inputs. If the task altered one, its exit status is not trusted."""
-        if outcome in _WHOLE and self._task_files:
-            try:
-                await self._task_files.take_back()
-            except StagingError as error:
-                return *(self._verdict or (error.outcome, str(error))), ()
-        return outcome, reason, outputs
-
-    async def _run(self) -> Ended:
-        tree = self._tree or await self._begin()
-        if tree is None:
-            return Ended(killed=True)
-        try:
-            ended = await tree.wait()
+            ended = await self._tree.wait()
         finally:
             self._stop_watching()
-        self._account(ended)
         for stream in (self._stdout, self._stderr):
             if stream.is_piped:
                 await stream.drain()
         return ended
-
-    async def _with_breach(self, ended: Ended) -> Ended:
-        """Return the end with a breach of the scratch limit, if that explains the failure."""
-        limit_bytes = self._job.limits.scratch_bytes
-        if not (limit_bytes and ended.exit_code and ended.folder_is_left) or ended.breach:
-            return ended
-        is_full = await asyncio.to_thread(fills, self.folder, limit_bytes)
-        return replace(ended, breach=Breach.SCRATCH) if is_full else ended
-
-    async def _begin(self) -> Tree | None:
-        """Start the task; None if it was told to end meanwhile."""
-        if not self._job.makes_folder:
-            await self._set_up()
-        if self._verdict:
-            return None
-        self.begins()
-        self._take(tree := await self._launcher.start(self._job, self._stdout, self._stderr))
-        return tree
 
     async def _set_up(self) -> None:
         """Make the scratch folder and stage the inputs; end the attempt if one cannot be had."""
@@ -326,32 +214,6 @@ class Attempt:
         if self._watch:
             self._watch.stop()
 
-    def _account(self, ended: Ended) -> None:
-        self._stop_watching()
-        self._tree = None
-        self._wall_s = None if self._has_stood else ended.elapsed_s
-        self.folder_is_left = ended.folder_is_left
-        self._peak_memory_bytes = max(self._peak_memory_bytes, ended.peak_memory_bytes)
-        self.usage = Usage(max(self.usage.cpu_s, ended.cpu_s))
-        self.spent_cpu_s = self.usage.cpu_s + ended.overhead_s
-
-    def _judge(self, ended: Ended) -> tuple[Outcome, str]:
-        if self.trouble:
-            return Outcome.GIVEN_BACK, self.trouble
-        if self._verdict and (ended.killed or ended.trouble):
-            return self._verdict
-        if ended.trouble:
-            self.trouble = ended.trouble
-            return Outcome.GIVEN_BACK, ended.trouble
-        if ended.refusal:
-            program = "".join(self._job.command[:1]) or "an empty command"
-            return Outcome.FAILED, f"cannot run {'a function' if self._job.call else program}: {ended.refusal}"
-        if ended.exit_code == 0:
-            return Outcome.SUCCEEDED, _about_strays(ended.strays)
-        if ended.breach:
-            return Outcome.FAILED, self._job.limits.words(ended.breach)
-        return Outcome.FAILED, ended.reason or (_KILLED_BY_OTHERS if ended.exit_code == -9 else "")
-
     def _time_out(self) -> None:
         self.end(Outcome.FAILED, f"timed out after {self._timeout_s:g} s")
 
@@ -360,6 +222,103 @@ class Attempt:
         self.trouble = f"cannot keep its output: {error}"
         self.end(Outcome.GIVEN_BACK, self.trouble)
 
+    # Its end.
 
-def _about_strays(count: int) -> str:
-    return f"{count} processes that it left running were stopped: nothing outlives its task" if count else ""
+    def ended(self, ended: Ended) -> Result | None:
+        """Take in the end, and return the result; None if that takes a while, and ``conclude`` is to be called."""
+        self._stop_watching()
+        self._tree = None
+        self._wall_s = None if self._has_stood else ended.elapsed_s
+        self.folder_is_left = ended.folder_is_left
+        self._peak_memory_bytes = max(self._peak_memory_bytes, ended.peak_memory_bytes)
+        self.usage = Usage(max(self.usage.cpu_s, ended.cpu_s))
+        self.spent_cpu_s = self.usage.cpu_s + ended.overhead_s
+        if not self._verdict:
+            self.trouble = self.trouble or ended.trouble
+        if self._task_files or (ended.exit_code and ended.folder_is_left):
+            return None
+        verdict = judge(ended, self._job, self._verdict, self.trouble)
+        return None if self._has_value_file(ended, verdict[0]) else self._result(ended, verdict)
+
+    async def conclude(self, ended: Ended) -> Result:
+        """Look at what the task left in its folder, and return the result."""
+        try:
+            return await self._conclude(ended)
+        except OSError as error:
+            return self._fail(error)
+        finally:
+            await self._detach()
+
+    async def _conclude(self, ended: Ended) -> Result:
+        ended = await self._with_breach(ended)
+        outcome, reason = judge(ended, self._job, self._verdict, self.trouble)
+        outputs: tuple[OutputFile, ...] = ()
+        if self._task_files and outcome is Outcome.SUCCEEDED:
+            (outcome, reason), outputs = await self._collect(self._task_files, reason)
+        if self._task_files and is_read(outcome):
+            try:
+                await self._task_files.take_back()
+            except StagingError as error:  # the task altered one: its exit status is not trusted
+                (outcome, reason), outputs = self._verdict or (error.outcome, str(error)), ()
+        if self._has_value_file(ended, outcome):
+            value_file = self._spool.value_file(self.id)
+            value = await asyncio.to_thread(take, self.folder, value_file, self._job.limits.value_bytes)
+            ended = replace(ended, value=value)
+        return self._result(ended, (outcome, reason), outputs)
+
+    async def _with_breach(self, ended: Ended) -> Ended:
+        """Return the end with a breach of the scratch limit, if that explains the failure."""
+        limit_bytes = self._job.limits.scratch_bytes
+        if not (limit_bytes and ended.exit_code and ended.folder_is_left) or ended.breach:
+            return ended
+        is_full = await asyncio.to_thread(fills, self.folder, limit_bytes)
+        return replace(ended, breach=Breach.SCRATCH) if is_full else ended
+
+    async def _collect(self, task_files: TaskFiles, reason: str) -> tuple[Verdict, tuple[OutputFile, ...]]:
+        """Collect the outputs of a successful task, which fails if one of them is missing."""
+        try:
+            collected = await task_files.collect()
+        except OutputsError as error:
+            return self._verdict or (Outcome.FAILED, str(error)), ()
+        return (Outcome.SUCCEEDED, "; ".join(filter(None, (reason, collected.remark)))), collected.files
+
+    async def _detach(self) -> None:
+        """Detach linked inputs before the scratch folder is deleted, however the task has ended."""
+        if self._task_files:
+            try:
+                await self._task_files.take_back()
+            except StagingError:
+                pass  # nobody reads the outcome that this would change
+            except OSError as error:
+                log.warning("cannot clear up after %s: %s", self.id, error)
+
+    def _has_value_file(self, ended: Ended, outcome: Outcome) -> bool:
+        """True if the return value or error of a function has to be read from its file."""
+        return self._job.call is not None and not ended.value and is_read(outcome)
+
+    def _result(self, ended: Ended, verdict: Verdict, outputs: tuple[OutputFile, ...] = ()) -> Result:
+        outcome, reason = verdict
+        is_whole = is_read(outcome)
+        try:
+            stdout, stderr = self._stdout.finish(is_whole), self._stderr.finish(is_whole)
+        except OSError as error:
+            return self._fail(error)
+        return Result(
+            self.id,
+            outcome,
+            ended.exit_code,
+            reason[:500],
+            self._ran.elapsed_s if self._wall_s is None else self._wall_s,
+            self.usage.cpu_s,
+            self._peak_memory_bytes,
+            stdout,
+            stderr,
+            outputs,
+            ended.value if is_whole else None,
+            ended.system_s,
+        )
+
+    def _fail(self, error: OSError) -> Result:
+        """Return the result of a task whose output this computer cannot keep."""
+        self.trouble = self.trouble or f"cannot run a task here: {error}"
+        return Result(self.id, Outcome.GIVEN_BACK, reason=self.trouble[:500])

@@ -69,7 +69,7 @@ class Runner:
         if self._prefetching and not attempt.is_unwanted and attempt.is_for(self._prefetching):
             self._begin(attempt, self._prefetching)
         else:
-            self._task_group.start(self._see_through(attempt))
+            self._task_group.start(self._run(attempt))
         if self._looking is None:
             self._look_around()
 
@@ -98,7 +98,7 @@ class Runner:
         task_files = (
             self._attempt_files.files_of(run, Path(job.folder)) if self._attempt_files and has_files else None
         )
-        return Attempt(run, job, self._launcher, self._spool, self._output_limit_bytes, task_files=task_files)
+        return Attempt(run, job, self._spool, self._output_limit_bytes, task_files)
 
     def cancel(self, attempt: AttemptId, outcome: Outcome = Outcome.CANCELLED, reason: str = "") -> None:
         """Kill an attempt, unless it has ended by itself."""
@@ -174,14 +174,14 @@ class Runner:
         self._task_group.do(partial(self._returned, names))
 
     def waits(self, name: AttemptId) -> None:
-        """See an attempt through to its end, because that takes a while."""
-        self._task_group.start(self._see_through(self._attempts[name]))
+        """Wait for the end of an attempt, because that takes a while."""
+        self._task_group.start(self._run(self._attempts[name]))
 
     def _begins(self, name: AttemptId, before: AttemptId) -> None:
         attempt = self._attempts[name] = self._attempts.pop(name)  # the youngest from now on
         attempt.begins()
         self._post(Followed(before, name))
-        if self._attempts[before].is_frozen:  # its slot is to stand still, whatever runs there
+        if self._attempts[before].is_frozen:  # its slot is frozen, whatever runs there
             attempt.freeze()
         if self._closed:
             attempt.end(Outcome.GIVEN_BACK, self._closed)
@@ -195,7 +195,7 @@ class Runner:
             self._post(AttemptEnded(result, attempt.trouble))
             self._forget(attempt)
         else:
-            self._task_group.start(self._see_off(attempt, ended, result))
+            self._task_group.start(self._conclude(attempt, ended, result))
 
     def _returned(self, names: Sequence[AttemptId]) -> None:
         self._post(Returned([name for name in names if not self._attempts[name].is_unwanted]))
@@ -205,26 +205,23 @@ class Runner:
             else:
                 del self._attempts[name]
 
-    # From beginning to end.
+    # From start to end. What starts at once, ends in an empty folder and wrote little has no asyncio task.
 
     def _begin(self, attempt: Attempt, prefetching: Prefetching) -> None:
         try:
             attempt.begin(prefetching, self)
         except OSError as error:
-            self._task_group.start(self._hand_over(attempt, attempt.fail(error)))
+            self._ended(attempt.id, _not_run(error))
 
-    async def _see_off(self, attempt: Attempt, ended: Ended, result: Result | None) -> None:
-        await self._hand_over(attempt, result or await attempt.conclude(ended))
-
-    async def _see_through(self, attempt: Attempt) -> None:
-        result = await attempt.execute()
+    async def _run(self, attempt: Attempt) -> None:
         try:
-            await attempt.clear_up()
+            ended = await attempt.run(self._launcher)
         except OSError as error:
-            log.warning("cannot clear up after %s: %s", attempt.id, error)
-        await self._hand_over(attempt, result)
+            ended = _not_run(error)
+        self._ended(attempt.id, ended)
 
-    async def _hand_over(self, attempt: Attempt, result: Result) -> None:
+    async def _conclude(self, attempt: Attempt, ended: Ended, result: Result | None) -> None:
+        result = result or await attempt.conclude(ended)
         leaves_folder = attempt.folder_is_left
         self._post(AttemptEnded(result, attempt.trouble, leaves_folder))
         if leaves_folder:
@@ -237,3 +234,8 @@ class Runner:
         del self._attempts[attempt.id]
         if not self._attempts:
             self._none_left.set()
+
+
+def _not_run(error: OSError) -> Ended:
+    """Return the end of a task that this computer could not run."""
+    return Ended(trouble=f"cannot run a task here: {error}", elapsed_s=0.0)

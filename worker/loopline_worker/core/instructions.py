@@ -106,9 +106,11 @@ class Entry:
 
 @dataclass(slots=True)
 class Instructions:
-    """All that one step asks for."""
+    """All that one step asks for, and all that the agent goes by until the next one."""
 
     journal: Entry = field(default_factory=Entry)
     todo: list[Instruction] = field(default_factory=list)  # in this order
     report: Urgency = Urgency.NOT
     is_busy: bool = False  # something waits for a slot: there is no hurry to tell what happens in a moment
+    idle_slots: int = 0  # allowed, and not taken up
+    trouble: str = ""  # what this computer failed to do, until files can be written again

@@ -107,6 +107,7 @@ class Machine:
             steps.report = Urgency.NOW
         elif self._owes_report and steps.report is Urgency.NOT:
             steps.report = Urgency.SOON
+        steps.idle_slots, steps.trouble = self._owner.decision.slots - self.attempts.taken, self._trouble
         return steps
 
     # What it says of itself.
@@ -154,11 +155,6 @@ class Machine:
     def slots_offered(self) -> int:
         """Return the number of slots that the master may use."""
         return 0 if self._obstacle else self._owner.slots_allowed
-
-    @property
-    def trouble(self) -> str:
-        """Return what this computer failed to do; empty once files can be written again."""
-        return self._trouble
 
     @property
     def pause_reason(self) -> str:

@@ -118,7 +118,7 @@ class Owner:
     def pause_reason(self) -> str:
         """Return why what waits here would wait for long; empty if attempts may start."""
         if self._attempts.frozen or self.decision.short_of_memory or not self.decision.slots:
-            return self.decision.why or "what runs here stands still"
+            return self.decision.why or "what runs here is frozen"
         return ""
 
     def looked(self, event: OwnerObserved, now: float, todo: list[Instruction]) -> bool:
@@ -165,14 +165,14 @@ class Owner:
         return True
 
     def followed(self, before: AttemptRecord, after: AttemptRecord) -> None:
-        """Have an attempt that began in the slot of a frozen one stand still in its place."""
+        """Freeze an attempt that began in the slot of a frozen one."""
         after.frozen_at = before.frozen_at
         if self._freezing and before.id in self._freezing.moving:
             del self._freezing.moving[before.id]
             self._freezing.moving[after.id] = None
 
     def leaves(self, attempt: AttemptRecord) -> None:
-        """Wait no longer for this one to stand still: it ends, or goes on."""
+        """Wait no longer for this one to freeze: it ends, or goes on."""
         if self._freezing:
             self._freezing.moving.pop(attempt.id, None)
 
@@ -191,7 +191,7 @@ class Owner:
         self._freezing = _Freezing(moving, since, self.decision.why, after_input, len(moving))
 
     def _settle(self, now: float, todo: list[Instruction]) -> bool:
-        """Record how long it took, once all stands still."""
+        """Record how long it took, once all are frozen."""
         freezing = self._freezing
         if freezing is None or freezing.moving:
             return False

@@ -21,7 +21,7 @@ class Policy(StrEnum):
     """When tasks may run."""
 
     WHEN_IDLE = "when-idle"  # while nobody is at the computer
-    SPARE = "spare"  # beside its owner as well, on the cores that are left over
+    SPARE = "spare"  # beside its owner as well, on the cores that its programs leave free
     ALWAYS = "always"  # at the lowest priority, whoever is there
 
 
@@ -62,7 +62,7 @@ class Decision:
     slots: int
     why: str = ""
     at_once: bool = False  # what may not run is not coming back soon: no grace
-    short_of_memory: bool = False  # nothing new, and less of what there is: standing still would not help
+    short_of_memory: bool = False  # nothing new, and less of what there is: freezing would not help
 
 
 _TOO_LITTLE_MEMORY = "too little memory would be left to the owner"

@@ -152,8 +152,9 @@ class ConversationListener(Protocol):
     def has_news(self) -> bool:
         """True if the master does not know all yet."""
 
-    is_busy: bool
-    """True while attempts wait here for a slot."""
+    @property
+    def is_busy(self) -> bool:
+        """True while attempts wait here for a slot."""
 
     async def ready(self) -> None:
         """Wait until Reports may be sent."""

@@ -33,9 +33,9 @@ def in_words(settings: WorkerSettings, preferences: OwnerPreferences) -> list[st
         return ["This computer is dedicated to the grid: tasks run whoever uses it."]
     words = [_WORDS[preferences.policy].format(idle=_span(preferences.idle_s), cores=f"{preferences.leave_cores:g}")]
     if preferences.policy is not Policy.ALWAYS:
-        words.append(f"At least {preferences.leave_memory_bytes / _GIB:.1f} GiB of memory are left to you.")
-    words.append(f"What has stood still for {_span(settings.grace_s)} is given back, to run elsewhere.")
-    words.append(f"At least {settings.disk_reserve_bytes / _GIB:.1f} GiB of disk space are left alone.")
+        words.append(f"At least {preferences.leave_memory_bytes / _GIB:.1f} GiB of memory are left free.")
+    words.append(f"A task that has been frozen for {_span(settings.grace_s)} is given back, to run elsewhere.")
+    words.append(f"At least {settings.disk_reserve_bytes / _GIB:.1f} GiB of disk space are left free.")
     if not preferences.on_battery:
         words.append("Nothing runs while this computer is on battery.")
     if settings.hours.spans:
@@ -46,8 +46,8 @@ def in_words(settings: WorkerSettings, preferences: OwnerPreferences) -> list[st
 
 
 _WORDS = {
-    Policy.WHEN_IDLE: "Tasks run when nobody has used this computer for {idle}, and stand still when somebody does.",
-    Policy.SPARE: "Tasks run on the cores that your programs leave over; {cores} more stay free while you are here.",
+    Policy.WHEN_IDLE: "Tasks run when nobody has used this computer for {idle}, and are frozen when somebody does.",
+    Policy.SPARE: "Tasks run on the cores that your programs leave free; {cores} more stay free while you are here.",
     Policy.ALWAYS: "Tasks run at the lowest priority, whoever uses this computer.",
 }
 

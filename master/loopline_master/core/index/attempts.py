@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from loopline_master.core import accounting
 from loopline_master.core.entities import LIVE, OCCUPYING, SEATED, Attempt, Job, Task, Worker
 from loopline_master.core.estimates import measure
 from loopline_master.core.index.sorted_collections import IntervalSet, Ranking
@@ -137,7 +136,7 @@ class Attempts:
         """Count the slots of an attempt as used (``sign`` 1) or as free (-1)."""
         _count(self.used, attempt.worker, sign * attempt.slots)
         if attempt.replica:
-            _count(self.reserved_ms, attempt.job, sign * accounting.expected_ms(attempt))
+            _count(self.reserved_ms, attempt.job, sign * measure.expected_ms(attempt))
 
     def _freeze(self, attempt: Attempt, change: int) -> None:
         _count(self.frozen, attempt.task_id, change)

@@ -13,8 +13,8 @@ from typing import Any, TypeVar
 
 from sortedcontainers import SortedDict, SortedSet
 
-from loopline_master.core import accounting
 from loopline_master.core.entities import Attempt, Job, Task, Worker
+from loopline_master.core.estimates import measure
 from loopline_master.core.index.attempts import Attempts, ReadySet, Slots
 from loopline_master.core.index.job_order import Dependents, HoldIndex, VirtualTime
 from loopline_master.core.index.requirements import RequirementClass, RequirementIndex
@@ -160,7 +160,7 @@ class Index:
         """True if the job's budget for replicas is not spent."""
         if job.budget_s is None:
             return True  # as most often
-        return accounting.budget_left(job, self.attempts.reserved_ms.get(job.id, 0))
+        return measure.budget_left(job, self.attempts.reserved_ms.get(job.id, 0))
 
     def _place_in_grid(self, job: Job, entry: tuple[int, bool] | None) -> None:
         """Enter a job that comes into the grid, leaves it, or begins or ceases to hold others."""

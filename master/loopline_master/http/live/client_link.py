@@ -9,16 +9,15 @@ from secrets import token_hex
 from aiohttp import WSCloseCode, WSMsgType, web
 from pydantic import ValidationError
 
+from loopline_master.change_feed import PART, Cursor, Subscription, Subscriptions, is_all_to_come, written
 from loopline_master.core.entities import Attempt, Job, Task
 from loopline_master.core.scheduler import Scheduler
 from loopline_master.http.auth import READERS, USERS, Auth
 from loopline_master.http.live.open_streams import OpenStreams
-from loopline_master.http.operations import Routes
-from loopline_master.http.problems import InvalidRequest
+from loopline_master.http.operations import InvalidRequest, Routes
 from loopline_master.settings import Limits
 from loopline_master.store import Store
 from loopline_master.submissions.submissions import Submissions
-from loopline_master.subscriptions import PART, Cursor, Subscription, Subscriptions, is_all_to_come, written
 from loopline_master.timings import CLOSE_WITHIN_S, STILL_HERE_EVERY_S
 from loopline_shared.errors import LooplineError, ProtocolError
 from loopline_shared.model import JobState

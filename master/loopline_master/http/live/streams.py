@@ -2,7 +2,7 @@
 
 Both subscribe first, then read, then wait, so that they miss nothing. Both pause between two reads, so that a busy
 grid costs no more than a slow one. Both send something now and then, so that proxies and clients do not time out.
-Results are sent as they are committed, mostly without reading from disk (subscriptions.py).
+Results are sent as they are committed, mostly without reading from disk (change_feed.py).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from contextlib import aclosing, suppress
 
 from aiohttp import web
 
-from loopline_master.change_feed import ChangeFeed
+from loopline_master.change_feed import ChangeFeed, Subscription, Subscriptions, is_all_to_come, written
 from loopline_master.core.entities import Attempt, Job, Task
 from loopline_master.core.scheduler import Scheduler
 from loopline_master.http.auth import READERS
@@ -24,7 +24,6 @@ from loopline_master.http.lookups import found
 from loopline_master.http.operations import Routes
 from loopline_master.http.parameters import Follow, JobNumber, RestSeconds, ResultCursor
 from loopline_master.store.queries.result_queries import CHUNK
-from loopline_master.subscriptions import Subscription, Subscriptions, is_all_to_come, written
 from loopline_master.timings import STILL_HERE_EVERY_S, STREAM_REST_S, STREAM_REST_SHARE
 from loopline_shared.model import JobState, Output
 from loopline_shared.rest.bodies import GridChange, TaskResult

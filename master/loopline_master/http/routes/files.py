@@ -10,9 +10,8 @@ from aiohttp import web
 from loopline_master.files.blobs import WHOLE, Blobs, Span
 from loopline_master.http.auth import ALL, STORERS, WORKERS
 from loopline_master.http.lookups import found
-from loopline_master.http.operations import Routes
+from loopline_master.http.operations import PROBLEM_JSON, Routes
 from loopline_master.http.parameters import ContentRange, FileHash
-from loopline_master.http.problems import MEDIA_TYPE
 from loopline_master.peers.piece_lists import PieceLists
 from loopline_shared.checksums import HEADER
 from loopline_shared.errors import LooplineError
@@ -50,7 +49,7 @@ async def head_file(blobs: Blobs, sha256: FileHash) -> web.StreamResponse:
         return _file(blobs, sha256)
     offset = blobs.unfinished_bytes(sha256)
     headers = {"Upload-Offset": str(offset)} if offset else {}
-    return web.Response(status=404, headers=headers, content_type=MEDIA_TYPE)
+    return web.Response(status=404, headers=headers, content_type=PROBLEM_JSON)
 
 
 @routes("GET /files/{sha256}", ALL, **_SEALED)

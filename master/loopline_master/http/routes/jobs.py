@@ -14,7 +14,7 @@ from loopline_master.http.parameters import Cursor, IdempotencyKey, InJobState, 
 from loopline_master.outcomes import explain_ended_job
 from loopline_master.settings import Limits
 from loopline_master.store import Store
-from loopline_master.submissions.retries import Retries
+from loopline_master.submissions.ended_jobs import Retries
 from loopline_master.submissions.submissions import Submissions
 from loopline_shared.rest.bodies import Explanation, JobDetail, JobPage, JobView, Submission
 from loopline_shared.spec import JobSpec

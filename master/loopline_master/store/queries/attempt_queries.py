@@ -7,7 +7,7 @@ from typing import Any
 from sqlalchemy import Connection, Row, Select, or_, select, tuple_
 
 from loopline_master.core.entities import UNSEATED
-from loopline_master.store.database.transact import Transact
+from loopline_master.store.database import Transact
 from loopline_master.store.queries.paging import after, moment, page_of
 from loopline_master.store.tables import attempts
 from loopline_shared.model import AttemptId, Output, Stream, TaskId

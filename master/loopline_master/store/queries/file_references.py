@@ -9,9 +9,8 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import ColumnElement, Connection, Row, Select, Text, delete, insert, or_, select, tuple_, type_coerce
 
-from loopline_master.store.database.transact import Transact
+from loopline_master.store.database import Transact
 from loopline_master.store.tables import attempts, jobs, removals, specs, tasks
-from loopline_master.store.writer import Writer
 from loopline_shared.model import OutputFile, TaskId
 
 CHUNK = 100
@@ -42,9 +41,8 @@ class Removal(NamedTuple):
 class FileReferences:
     """Reads and releases the names of files in the rows."""
 
-    def __init__(self, read: Transact, writer: Writer) -> None:
-        self._read = read
-        self._writer = writer
+    def __init__(self, read: Transact, write: Transact) -> None:
+        self._read, self._write = read, write
 
     async def of_task(self, task: TaskId) -> tuple[OutputFile, ...] | None:
         """Return the outputs of a task; None if no attempt at it has been accepted."""
@@ -95,12 +93,12 @@ class FileReferences:
                 if rows:
                     connection.execute(insert(removals), rows)
 
-        await self._writer.write(work)
+        await self._write(work)
 
     async def retain_again(self, job: int) -> None:
         """Retain the files of a job again, which has named none so far and is about to be retried."""
         statement = delete(removals).where(removals.c.job == job)
-        await self._writer.write(lambda connection: connection.execute(statement))
+        await self._write(lambda connection: connection.execute(statement))
 
     async def naming(self, without: frozenset[int] = frozenset()) -> AsyncGenerator[str, None]:
         """Generate all text in the rows that may name files of jobs whose files are retained."""

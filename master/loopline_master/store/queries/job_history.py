@@ -8,7 +8,7 @@ from typing import Any
 from sqlalchemy import Connection, Row, and_, case, func, select, true
 
 from loopline_master.core.entities import UNRELEASED
-from loopline_master.store.database.transact import Transact
+from loopline_master.store.database import Transact
 from loopline_master.store.tables import attempts, jobs, workers
 from loopline_shared.model import AttemptState, JobState
 

@@ -8,10 +8,10 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, Row, Select, and_, bindparam, case, func, select, tuple_
 
 from loopline_master.core.entities import UNRELEASED
-from loopline_master.store.database.transact import Transact
-from loopline_master.store.notifications import notified
+from loopline_master.store.database import Transact
 from loopline_master.store.queries.accounting_queries import LATE, accounting_of
 from loopline_master.store.queries.paging import after, number, page_of
+from loopline_master.store.records import notified
 from loopline_master.store.tables import jobs, specs
 from loopline_shared.model import MAX_ID, JobState, TaskState
 from loopline_shared.rest.bodies import Counts, JobDetail, JobPage, JobView, LiveTotals

@@ -7,7 +7,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, Select, bindparam, select, tuple_
 
-from loopline_master.store.database.transact import Transact
+from loopline_master.store.database import Transact
 from loopline_master.store.queries.paging import after, moment, number
 from loopline_master.store.queries.task_queries import TASK_ROWS, TOLD_BY, task_fields
 from loopline_master.store.row_source import Rows, no_rows

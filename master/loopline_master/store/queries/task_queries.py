@@ -7,7 +7,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, Select, and_, exists, func, select
 
-from loopline_master.store.database.transact import Transact
+from loopline_master.store.database import Transact
 from loopline_master.store.queries.attempt_queries import attempts_of_task
 from loopline_master.store.queries.job_queries import state_of_absent
 from loopline_master.store.queries.paging import after, number, page_of

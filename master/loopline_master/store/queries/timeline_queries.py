@@ -20,7 +20,7 @@ from sqlalchemy import (
     union_all,
 )
 
-from loopline_master.store.database.transact import Transact
+from loopline_master.store.database import Transact
 from loopline_master.store.tables import attempts, jobs, specs
 
 _NAMES_AT_ONCE = 1000

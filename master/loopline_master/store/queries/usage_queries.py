@@ -6,7 +6,7 @@ from typing import Any
 
 from sqlalchemy import Select, and_, case, func, literal, select
 
-from loopline_master.store.database.transact import Transact
+from loopline_master.store.database import Transact
 from loopline_master.store.tables import attempts, jobs, specs
 from loopline_shared.model import AttemptState
 from loopline_shared.rest.bodies import HistoryLine, HistorySubject

@@ -11,7 +11,7 @@ from sqlalchemy import Connection, Row, Select, case, func, select
 
 from loopline_master.core.entities import OCCUPYING, UNSEATED, Grid, Worker
 from loopline_master.core.estimates import measure
-from loopline_master.store.database.transact import Transact
+from loopline_master.store.database import Transact
 from loopline_master.store.queries.paging import after, page_of, word
 from loopline_master.store.rows import GRID, WORKERS
 from loopline_master.store.tables import attempts, workers

@@ -4,10 +4,13 @@ import { colourOf } from "./colours";
 import { jobsShown, type Scale } from "../scene/layout";
 import type { Picture } from "./picture";
 
+const NARROW_PX = 100; // a phone's gutter
+
 export function paintJobs({ scene, layout, scheme, now }: Picture, scale: Scale, brush: Brush): void {
   if (!layout.jobCount) return;
   const bottom = layout.height - layout.jobsTop + 2;
-  brush.text(scheme.faint, "one row per job", layout.gutter - 10, layout.jobsTop + 5, { align: "right", size: 10 });
+  const name = layout.gutter < NARROW_PX ? "jobs" : "one row per job";
+  brush.text(scheme.faint, name, layout.gutter - 10, layout.jobsTop + 5, { align: "right", size: 10 });
   brush.line(scheme.strong, 0, layout.jobsTop - 11.5, layout.width, layout.jobsTop - 11.5);
   brush.clip([layout.gutter, layout.jobsTop - 2, layout.width - layout.gutter, bottom]);
   const thin = Math.max(1, Math.round(layout.jobPx / 3));

@@ -1,4 +1,7 @@
-"""Dependencies on jobs that have left the scheduler's memory: their end states are read from the rows for it."""
+"""Jobs that have ended and left the scheduler's memory: others may depend on them, and they may be retried.
+
+What their rows say goes to the scheduler with the event that needs it.
+"""
 
 from __future__ import annotations
 
@@ -7,16 +10,18 @@ from typing import TypeVar
 
 from loopline_master.core.effects import Done, Submitted
 from loopline_master.core.events import JobRetried, JobSubmitted
+from loopline_master.core.requests import refused_retry
 from loopline_master.engine import Engine
+from loopline_master.files.retained import RetainedFiles
+from loopline_master.files.retention import Retention
 from loopline_master.store import Store
-from loopline_master.submissions.key_lock import KeyLock
+from loopline_master.submissions.idempotency import KeyLock
 from loopline_shared.errors import LooplineError
 from loopline_shared.model import JobState
 
 RETRIES = "retries"
 """The key under which jobs are retried, one at a time: no other retry changes what one has read of ended jobs
 before the step that takes it in."""
-
 TRIES = 5
 _UNSUCCESSFUL = (JobState.FAILED, JobState.CANCELLED)
 Dependent = TypeVar("Dependent", JobSubmitted, JobRetried)
@@ -64,3 +69,32 @@ class Predecessors:
             raise LooplineError("no_such_job", message, "loopline jobs lists the jobs", status=422)
         ended = {job: state for job, state in states.items() if state in (*_UNSUCCESSFUL, JobState.SUCCEEDED)}
         return replace(event, ended=ended)
+
+
+class Retries:
+    """Has jobs retried, one after the other."""
+
+    def __init__(
+        self, store: Store, engine: Engine, *, files: RetainedFiles, retention: Retention, lock: KeyLock
+    ) -> None:
+        self._store, self._engine = store, engine
+        self._files, self._retention = files, retention
+        self._lock = lock
+        self._predecessors = Predecessors(store, engine, lock)
+
+    async def retry(self, job: int) -> None:
+        """Queue the unsuccessful tasks of an ended job again. Raises LooplineError if it is refused."""
+        await self._lock.run(RETRIES, self._retry(job))
+
+    async def _retry(self, job: int) -> None:
+        """Retry under the lock: the rows cannot change between reading them and the step that takes them in."""
+        view = await self._store.jobs.view(job)
+        refused = view and refused_retry(job, view.state)
+        if refused:
+            raise LooplineError(refused.code, refused.message, refused.hint, refused.status)
+        event = await self._store.retry_material(job)
+        if event is None:
+            raise LooplineError("not_found", f"there is no job {job}", status=404)
+        async with self._retention.releasing:
+            await self._files.retain_for_retry(event.job)
+            await (self._predecessors.ask(event) if event.job.spec.after else self._engine.ask(event))

@@ -1,0 +1,289 @@
+"""A database, by URL: one connection that writes, and a few that only read.
+
+The rest of the store are plain functions of a connection, called ``work``; a Transact runs them. On SQLite they run
+in threads, a whole transaction at a time, because a disk may be slow: a driver that changes threads for every
+statement takes five times as long for a small commit. Short transactions run without a thread as long as they are
+quick (QUICK_S). On PostgreSQL work runs through SQLAlchemy's bridge to an asynchronous driver.
+
+SQLite is one file in WAL mode. Only the writer ever writes or checkpoints, and its transactions take the write lock
+at once (BEGIN IMMEDIATE): they never fail half-way for lack of it.
+
+Errors of the database are told in terms on which the person who runs the master can act (StoreBroken).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, closing, contextmanager
+from dataclasses import dataclass
+from math import inf
+from pathlib import Path
+from time import monotonic as _now
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
+
+from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
+from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
+
+from loopline_master.store.lock import FileLock, lock_connection
+from loopline_shared.errors import LooplineError
+
+if TYPE_CHECKING:
+    from sqlalchemy.ext.asyncio import AsyncEngine
+
+Result = TypeVar("Result")
+
+_CAUSES = (  # (text of the database's error, its meaning, what to do)
+    ("disk is full", "the disk is full", "free some space, then start the master again"),
+    ("No space left", "the disk is full", "free some space, then start the master again"),
+    ("disk I/O error", "the disk does not take what is written", "check the disk, its quota and file size limits"),
+    ("malformed", "the database file is damaged", "restore it from a backup"),
+    ("not a database", "the file is not a Loopline database", "name another file, or move this one away"),
+    ("readonly database", "the database may not be written", "give the master's user the right to write it"),
+    ("unable to open", "the file cannot be opened", "check that its folder exists and may be written"),
+    ("No such file", "the file cannot be opened", "check that its folder exists and may be written"),
+)
+_UNKNOWN = ("it does not do what it was asked to", "see what it says")
+
+READERS = 4
+_DRIVERS = {"sqlite": "sqlite", "postgresql": "postgresql+asyncpg", "postgres": "postgresql+asyncpg"}
+
+QUICK_S = 0.001
+"""After a transaction that took no longer, a short one runs in the event loop's own thread: handing it to another
+thread and back takes as long as a good disk does. A slow disk is waited for in a thread.
+"""
+_PRAGMAS = ("busy_timeout=5000", "temp_store=MEMORY", "cache_size=-16384")
+WRITER_PRAGMAS = (*_PRAGMAS, "journal_mode=WAL", "synchronous=FULL", "journal_size_limit=67108864")
+READER_PRAGMAS = (*_PRAGMAS, "query_only=ON")
+
+
+class Transact(Protocol):
+    """Runs work in one transaction, which is committed on return and undone if the work raises.
+
+    Raises StoreBroken if the database itself fails. ``is_short``: the work touches a few rows only.
+    """
+
+    async def __call__(self, work: Callable[[Connection], Result], *, is_short: bool = False) -> Result: ...
+
+
+class StoreBroken(LooplineError):  # noqa: N818 (it is a state, and an error only for the request at hand)
+    """The database failed. Memory may be ahead of it: the master must stop, and start again from disk."""
+
+
+Doing = Literal["reading", "writing to"]
+
+
+@contextmanager
+def explained(doing: Doing, database: URL) -> Iterator[None]:
+    """Turn all errors of the database into StoreBroken."""
+    try:
+        yield
+    except (SQLAlchemyError, sqlite3.Error, OSError) as error:
+        said = str(error.orig if isinstance(error, DBAPIError) else error).strip() or type(error).__name__
+        meaning, hint = next(((means, do) for sign, means, do in _CAUSES if sign in said), _UNKNOWN)
+        message = f"{doing} the database failed: {meaning} ({database.render_as_string()}: {said})"
+        raise StoreBroken("store_broken", message, hint, status=503) from error
+
+
+@dataclass(frozen=True, slots=True)
+class Database:
+    """The connections of one database.
+
+    ``write`` runs one transaction at a time, over the connection that locks out other masters. ``read`` sees one
+    state of the whole database and cannot write; ``look`` is the same, one at a time, for short reads.
+    """
+
+    write: Transact
+    read: Transact
+    look: Transact
+
+
+@asynccontextmanager
+async def open_database(url: URL) -> AsyncIterator[Database]:
+    """Open a database. Raises StoreBroken if that fails, LooplineError if another master has it open."""
+    async with AsyncExitStack() as stack:  # closed in reverse order: the writer goes last, and checkpoints the WAL
+        if is_sqlite(url):
+            with explained("writing to", url):
+                stack.enter_context(closing(FileLock(Path(url.database or ""))))
+        write = await stack.enter_async_context(writing(url, exclusive=True))
+        read = await stack.enter_async_context(reading(url))
+        look = await stack.enter_async_context(_looking(url)) if is_sqlite(url) else read
+        yield Database(write, read, look)
+
+
+def parse_url(url: str) -> URL:
+    """Return the URL with Loopline's driver. Raises LooplineError if it names no suitable database."""
+    try:
+        parsed = make_url(url)
+    except ArgumentError:
+        raise _unfit("this is not a database URL") from None
+    driver = _DRIVERS.get(parsed.get_backend_name())
+    if driver is None:
+        raise _unfit(f"{parsed.get_backend_name()} is not a database that Loopline can use")
+    if is_sqlite(parsed) and parsed.database in (None, "", ":memory:"):
+        raise _unfit("a database in memory would not survive its master")
+    return parsed.set(drivername=driver)
+
+
+def is_sqlite(url: URL) -> bool:
+    """True if the URL names a SQLite file."""
+    return url.get_backend_name() == "sqlite"
+
+
+@asynccontextmanager
+async def reading(url: URL) -> AsyncIterator[Transact]:
+    """Open connections that read."""
+    if is_sqlite(url):
+        async with in_threads(url, "reading", READERS, "BEGIN", READER_PRAGMAS) as read:
+            yield read
+        return
+    read_only = {"server_settings": {"default_transaction_read_only": "on"}}
+    options = {"isolation_level": "REPEATABLE READ", "connect_args": read_only, "pool_pre_ping": True}
+    async with _postgres(url, READERS, **options) as engine:
+
+        async def read(work: Callable[[Connection], Result], *, is_short: bool = False) -> Result:
+            with explained("reading", url):
+                async with engine.begin() as connection:
+                    return await connection.run_sync(work)
+
+        yield read
+
+
+def _looking(url: URL) -> AbstractAsyncContextManager[Transact]:
+    return in_threads(url, "reading", 1, "BEGIN", READER_PRAGMAS)
+
+
+@asynccontextmanager
+async def writing(url: URL, *, exclusive: bool = False, foreign_keys: bool = True) -> AsyncIterator[Transact]:
+    """Open the connection that writes. ``exclusive``: lock out others (PostgreSQL; a SQLite file has a FileLock)."""
+    if is_sqlite(url):
+        pragmas = (*WRITER_PRAGMAS, f"foreign_keys={foreign_keys:d}")
+        async with in_threads(url, "writing to", 1, "BEGIN IMMEDIATE", pragmas) as write:
+            yield write
+        return
+    async with _postgres(url, 1) as engine, AsyncExitStack() as stack:
+        with explained("writing to", url):
+            connection = await stack.enter_async_context(engine.connect())
+            if exclusive:
+                await lock_connection(connection, url.render_as_string())
+        turn = asyncio.Lock()
+
+        async def write(work: Callable[[Connection], Result], *, is_short: bool = False) -> Result:
+            with explained("writing to", url):
+                async with turn, connection.begin():
+                    return await connection.run_sync(work)
+
+        yield write
+
+
+@asynccontextmanager
+async def _postgres(url: URL, connections: int, **options: Any) -> AsyncIterator[AsyncEngine]:
+    from sqlalchemy.ext.asyncio import create_async_engine  # slow to import, and SQLite does not need it
+
+    try:
+        engine = create_async_engine(url, pool_size=connections, max_overflow=0, **options)
+    except ModuleNotFoundError as error:
+        hint = "pip install 'loopline[master,postgres]'"
+        raise LooplineError("missing_driver", f"{error.name} is not installed", hint) from None
+    try:
+        yield engine
+    finally:
+        await engine.dispose()
+
+
+def _unfit(message: str) -> LooplineError:
+    hint = "for example sqlite:////var/lib/loopline/loopline.db or postgresql://user:password@host/name"
+    return LooplineError("database_url", message, hint)
+
+
+@asynccontextmanager
+async def in_threads(
+    url: URL, doing: Doing, count: int, begin: str, pragmas: tuple[str, ...]
+) -> AsyncIterator[Transact]:
+    """Run transactions in ``count`` threads. ``begin``: the statement that begins each one.
+
+    Raises StoreBroken at once if the file is unusable.
+    """
+    threads = _Threads(url, doing, count, begin, pragmas)
+    try:
+        await threads.run(lambda connection: None)
+        yield threads.run
+    finally:
+        threads.close()
+
+
+class _Threads:
+    """Threads with a connection each. ``run`` is a Transact; if there is only one thread, short work runs without
+    it.
+    """
+
+    def __init__(self, url: URL, doing: Doing, count: int, begin: str, pragmas: tuple[str, ...]) -> None:
+        self._url, self._doing, self._begin = url, doing, begin
+        self._is_one = count == 1
+        self._engine = create_engine(url, pool_size=count, max_overflow=0)
+        _prepare(self._engine, pragmas)
+        self._pool, self._connections = ThreadPoolExecutor(count, "store"), list[Connection]()
+        self._own: Any = SimpleNamespace(took_s=inf) if self._is_one else threading.local()
+        self._under_way: set[Future[Any]] = set()
+
+    async def run(self, work: Callable[[Connection], Result], *, is_short: bool = False) -> Result:
+        """Run work in a transaction."""
+        with explained(self._doing, self._url):
+            if is_short and self._is_one and not self._under_way and self._own.took_s <= QUICK_S:
+                return self._timed(work)
+            future = self._pool.submit(self._timed, work)
+            self._under_way.add(future)
+            future.add_done_callback(self._under_way.discard)
+            return await asyncio.wrap_future(future)
+
+    def close(self) -> None:
+        """Finish the work that has been given, and close the connections."""
+        self._pool.shutdown()
+        for connection in self._connections:
+            connection.close()
+        self._engine.dispose()
+
+    def _timed(self, work: Callable[[Connection], Result]) -> Result:
+        begun_at = _now()
+        try:
+            return self._transact(work)
+        finally:
+            self._own.took_s = _now() - begun_at
+
+    def _transact(self, work: Callable[[Connection], Result]) -> Result:
+        connection = self._connection()
+        driver: Any = connection.connection.driver_connection
+        driver.execute(self._begin)
+        try:
+            result = work(connection)
+            driver.execute("COMMIT")
+        except BaseException:
+            if driver.in_transaction:  # some errors end the transaction themselves
+                driver.execute("ROLLBACK")
+            raise
+        return result
+
+    def _connection(self) -> Connection:
+        """Return the thread's own connection. SQLAlchemy sees its whole life as one transaction."""
+        if not hasattr(self._own, "connection"):
+            self._own.connection = self._engine.connect()
+            self._own.connection.begin()
+            self._connections.append(self._own.connection)
+        found: Connection = self._own.connection
+        return found
+
+
+def _prepare(engine: Engine, pragmas: tuple[str, ...]) -> None:
+    """Begin transactions explicitly: Python's driver would begin them late, and not at all for reading."""
+
+    def connected(connection: Any, _record: object) -> None:
+        connection.isolation_level = None
+        with closing(connection.cursor()) as cursor:
+            for pragma in pragmas:
+                cursor.execute(f"PRAGMA {pragma}")
+
+    event.listen(engine, "connect", connected)

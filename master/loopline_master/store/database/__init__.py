@@ -1,1 +1,0 @@
-"""Database engines: SQLite in a thread of its own, PostgreSQL by SQLAlchemy."""

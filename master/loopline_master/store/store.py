@@ -1,0 +1,168 @@
+"""The store: the database with its queries by subject, and the only writer: one transaction for each step."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from functools import cache
+
+from sqlalchemy import Connection, Insert, Table, bindparam, delete, insert, select, update
+
+from loopline_master.core.effects import Effects
+from loopline_master.core.events import BATCH, Batch, JobRetried
+from loopline_master.core.state import Snapshot
+from loopline_master.store import audit, restart
+from loopline_master.store.database import Database, Result, StoreBroken, Transact, open_database, parse_url
+from loopline_master.store.migrate import prepare
+from loopline_master.store.queries.attempt_queries import AttemptQueries
+from loopline_master.store.queries.file_references import FileReferences
+from loopline_master.store.queries.job_history import JobHistories
+from loopline_master.store.queries.job_queries import JobQueries
+from loopline_master.store.queries.program_queries import ProgramQueries
+from loopline_master.store.queries.result_queries import ResultQueries
+from loopline_master.store.queries.task_queries import TaskQueries
+from loopline_master.store.queries.timeline_queries import TimelineQueries
+from loopline_master.store.queries.usage_queries import UsageQueries
+from loopline_master.store.queries.worker_queries import WorkerQueries
+from loopline_master.store.records import EtaRecords, Notifications, SampleQueries, Sampler
+from loopline_master.store.rows import (
+    Statement,
+    Written,
+    forgotten_rows,
+    insert_into,
+    is_changed,
+    late_rows,
+    notification_rows,
+)
+from loopline_master.store.tables import attempts, event_log, notifications, programs
+from loopline_master.store.token_store import TokenStore
+from loopline_shared.model import AttemptState, Order
+from loopline_shared.rest.bodies import PassingReport
+
+_SHORT_ROWS = 100
+
+
+@asynccontextmanager
+async def open_store(url: str, *, keep_samples_s: float = 14 * 86400.0) -> AsyncIterator[Store]:
+    """Open the store at a database URL: migrate its tables to this release, and lock out other masters."""
+    parsed = parse_url(url)
+    async with open_database(parsed) as database:
+        await prepare(database, parsed)
+        yield Store(database, keep_samples_s)
+
+
+class Store:
+    """The database, with its queries by subject."""
+
+    def __init__(self, database: Database, keep_samples_s: float) -> None:
+        self._read = database.read
+        self._writer = Writer(database.write, Sampler(keep_samples_s))
+        self.jobs = JobQueries(self._read, database.look)
+        self.tasks = TaskQueries(self._read)
+        self.attempts = AttemptQueries(self._read)
+        self.usage = UsageQueries(self._read)
+        self.files = FileReferences(self._read, self._writer.write)
+        self.timelines = TimelineQueries(self._read)
+        self.samples = SampleQueries(self._read)
+        self.results = ResultQueries(self._read)
+        self.job_histories = JobHistories(self._read)
+        self.workers = WorkerQueries(self._read)
+        self.eta_records = EtaRecords(self._read, self._writer.write)
+        self.notifications = Notifications(self._read, self._writer.write)
+        self.programs = ProgramQueries(self._read)
+        self.tokens = TokenStore(self._read, self._writer.write)
+
+    async def commit(self, batch: Batch, effects: Effects) -> None:
+        """Store one step completely or not at all. Raises StoreBroken if that fails: the master must then stop."""
+        await self._writer.commit(batch, effects)
+
+    async def check(self) -> None:
+        """Raises StoreBroken if the database cannot be written."""
+        await self._writer.write(lambda connection: connection.execute(select(1)).scalar())
+
+    async def snapshot(self) -> Snapshot:
+        """Return the entities from which the scheduler continues after a restart."""
+        return await self._read(restart.snapshot)
+
+    async def retry_material(self, job: int) -> JobRetried | None:
+        """Return the event that retries a job; None if there is no such job. It may be posted for an ended job
+        only.
+        """
+        return await self._read(lambda connection: restart.retry_material(connection, job))
+
+    async def passings(self, order: Order, limit: int = 100) -> PassingReport:
+        """Return the audit of the order guarantee. ``order`` is the one now in force."""
+        return await self._read(lambda connection: audit.report(connection, order, limit))
+
+
+class Writer:
+    """Writes steps. After its first failure it refuses to go on: memory may then be ahead of the disk."""
+
+    def __init__(self, write: Transact, sampler: Sampler | None = None) -> None:
+        self._write = write
+        self._sampler = sampler
+        self._written = Written()
+        self._broken: StoreBroken | None = None
+
+    async def commit(self, batch: Batch, effects: Effects) -> None:
+        """Store a step's events and effects: all of it, or nothing and StoreBroken.
+
+        The effects are read before the first await. A step without events and effects leaves no trace.
+        """
+        late, completed, forgotten = late_rows(effects), list(effects.completed), forgotten_rows(effects)
+        if not (batch.events or late or is_changed(effects)):
+            return
+        written, ended = self._written.writes(effects), notification_rows(effects)
+        sampler = self._sampler
+        sampled = sampler.take(effects) if sampler else []
+        log = (batch.now, BATCH.serializer.to_json(batch).decode())
+
+        def work(connection: Connection) -> None:
+            if forgotten:
+                connection.execute(_FORGET, forgotten)
+            for statement, rows in written:
+                statement.run(connection, rows)
+            if late:
+                connection.execute(_ENDED_LATE, late)
+            if sampler and sampled:
+                sampler.write(connection, sampled)
+            if completed:
+                audit.audit(connection, completed, batch.now)
+            if ended:
+                connection.execute(_insert_new(notifications, connection.dialect.name), ended)
+            _LOG.run(connection, [log])
+
+        changed = len(completed) + len(late) + len(sampled) + sum(len(rows) for _, rows in written)
+        await self.write(work, is_short=changed <= _SHORT_ROWS)
+
+    async def write(self, work: Callable[[Connection], Result], *, is_short: bool = False) -> Result:
+        """Run other work in a transaction of its own. Raises StoreBroken if any of it fails."""
+        if self._broken is not None:
+            raise self._broken
+        try:
+            return await self._write(work, is_short=is_short)
+        except StoreBroken as broken:
+            self._broken = broken
+            raise
+
+
+@cache
+def _insert_new(table: Table, dialect: str) -> Insert:
+    """Return an INSERT that leaves existing rows as they are."""
+    return insert_into(table, dialect).on_conflict_do_nothing(index_elements=list(table.primary_key))
+
+
+_LOG = Statement(lambda _: insert(event_log).inline().values(at=bindparam("at"), batch=bindparam("batch")))
+_FORGET = delete(programs).where(
+    programs.c.owner == bindparam("of_owner"),
+    programs.c.name == bindparam("of_name"),
+    programs.c.folder == bindparam("of_folder"),
+)
+_ENDED_LATE = update(attempts).where(
+    attempts.c.job == bindparam("of_job"),
+    attempts.c.task == bindparam("of_task"),
+    attempts.c.number == bindparam("of_number"),
+    attempts.c.worker == bindparam("of_worker"),
+    attempts.c.state == AttemptState.LOST,
+)
+"""A result of an attempt that the scheduler has forgotten: recorded if its row still says lost."""

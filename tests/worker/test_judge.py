@@ -1,0 +1,54 @@
+"""The judge's table: how a task ended, what it was told and what this computer could not do, and what that makes."""
+
+import pytest
+
+from loopline_shared.model import Outcome
+from loopline_worker.attempts.judge import Verdict, is_read, judge
+from loopline_worker.launch.interface import Call, Ended, Job, Limits
+from loopline_worker.supervisor.orders import Breach
+
+CANCELLED = (Outcome.CANCELLED, "nobody wants it")
+JOB = Job(["prog", "-x"], "/scratch/1.1.1", {}, Limits(scratch_bytes=2**20))
+CALL = Job((), "/scratch/1.1.1", {}, call=Call("session", "f" * 64, "", {}))
+
+
+@pytest.mark.parametrize(
+    ("ended", "told", "trouble", "verdict"),
+    [
+        (Ended(0), None, "", (Outcome.SUCCEEDED, "")),
+        (Ended(3), None, "", (Outcome.FAILED, "")),
+        (Ended(3, reason="of its own"), None, "", (Outcome.FAILED, "of its own")),
+        (Ended(-9), None, "", (Outcome.FAILED, "killed by another program, or by the system for lack of memory")),
+        (Ended(-9, killed=True), CANCELLED, "", CANCELLED),
+        (Ended(killed=True), CANCELLED, "", CANCELLED),
+        (Ended(0), CANCELLED, "", (Outcome.SUCCEEDED, "")),
+        (Ended(3), CANCELLED, "", (Outcome.FAILED, "")),
+        (Ended(trouble="its supervisor was killed"), None, "", (Outcome.GIVEN_BACK, "its supervisor was killed")),
+        (Ended(trouble="its supervisor was killed"), CANCELLED, "", CANCELLED),
+        (Ended(0), None, "the disk is full", (Outcome.GIVEN_BACK, "the disk is full")),
+        (Ended(-9, killed=True), CANCELLED, "the disk is full", (Outcome.GIVEN_BACK, "the disk is full")),
+        (Ended(127, refusal="no such file"), None, "", (Outcome.FAILED, "cannot run prog: no such file")),
+        (Ended(-9, breach=Breach.SCRATCH), None, "", (Outcome.FAILED, JOB.limits.words(Breach.SCRATCH))),
+        (Ended(0, breach=Breach.SCRATCH), None, "", (Outcome.SUCCEEDED, "")),
+    ],
+)
+def test_the_verdict_follows_from_the_end(ended: Ended, told: Verdict | None, trouble: str, verdict: Verdict) -> None:
+    assert judge(ended, JOB, told, trouble) == verdict
+
+
+def test_what_a_task_left_running_is_said_and_does_not_fail_it() -> None:
+    outcome, reason = judge(Ended(0, strays=2), JOB)
+    assert outcome is Outcome.SUCCEEDED
+    assert reason.startswith("2 processes that it left running")
+
+
+@pytest.mark.parametrize(
+    ("job", "what"),
+    [(CALL, "a function"), (Job([""], "", {}), "an empty command"), (Job([], "", {}), "an empty command")],
+)
+def test_what_could_not_be_run_is_named(job: Job, what: str) -> None:
+    assert judge(Ended(1, refusal="gone"), job) == (Outcome.FAILED, f"cannot run {what}: gone")
+
+
+def test_only_what_ended_by_itself_is_read_to_the_end() -> None:
+    assert [outcome for outcome in Outcome if is_read(outcome)] == [Outcome.SUCCEEDED, Outcome.FAILED]
