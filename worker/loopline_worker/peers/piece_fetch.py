@@ -206,19 +206,19 @@ class _Taking:
     ) -> None:
         self._upstream = upstream
         self._place = place
-        self._growing = growing = place.growing
+        self._growing = place.growing
         self._limits = limits
         self._is_peer = source is not None
         planned = source.rate_bytes_s if source else None
         self._least_bytes_s = max(_LEAST_BYTES_S, (planned or 0.0) * _LEAST_SHARE)
-        self._window = max(2, upstream.window_bytes // growing.layout.piece_bytes)
         self._starved_s = self._waited_s = 0.0
         self._got_bytes = 0
 
     def ask(self, *, is_leaving: bool) -> bool:
         """Ask for more pieces, unless this source is being left. False if nothing more will come."""
         upstream, layout = self._upstream, self._growing.layout
-        goal = upstream.credit if is_leaving else min(layout.count, self._growing.have + self._window)
+        window = max(2, upstream.window_bytes // layout.piece_bytes)
+        goal = upstream.credit if is_leaving else min(layout.count, self._growing.have + window)
         number, now = upstream.credit, time.monotonic()
         while number < goal and not any(limit.wait_s(now) for limit in self._limits):
             for limit in self._limits:

@@ -15,6 +15,7 @@ from loopline_worker.peers.handshake import HandshakeError
 from loopline_worker.peers.piece_stream import IncomingPieces, StreamError
 
 _CONNECT_WITHIN_S = 2.0
+_FIRST_RANGE_BYTES, _LONGEST_RANGE_BYTES = 2**20, 2**23
 
 
 class SourceError(Exception):
@@ -104,9 +105,10 @@ class PeerUpstream:
 
 
 class MasterUpstream:
-    """Pieces from the master, in ranges of what there is credit for, over one connection."""
+    """Pieces from the master, in ranges of what there is credit for, over one connection.
 
-    window_bytes = 2**23
+    The first ranges are short: a receiver that is told of a worker meanwhile turns to it with little on its way.
+    """
 
     def __init__(
         self, connection: HTTPConnection, path: str, headers: dict[str, str], layout: PieceLayout, first: int
@@ -114,6 +116,7 @@ class MasterUpstream:
         self._connection = connection
         self._path, self._headers = path, headers
         self._layout = layout
+        self.window_bytes = _FIRST_RANGE_BYTES
         self._answer: HTTPResponse | None = None
         self._next = self._answered = self.credit = first
 
@@ -153,6 +156,7 @@ class MasterUpstream:
         if answer.status != 206 or answer.length != end - start:
             raise NetworkError(f"the master answered HTTP {answer.status}")
         self._answered = self.credit
+        self.window_bytes = min(2 * self.window_bytes, _LONGEST_RANGE_BYTES)
         return answer
 
 
