@@ -3,8 +3,8 @@
 All workers that have a file or fetch it stand in one line, in the order of their addresses: neighbours in address are
 mostly neighbours on the wire. Each receiver takes the file from the one before it in the line; those before the first
 worker that has the whole file take it from the one behind them, towards that worker. So every worker is sent the file
-once and sends it once, and no two wait for each other. Where nobody has all of the file, the head of the line takes it
-from the master.
+once and sends it once, and no two wait for each other. Where nobody has all of the file, the head of the line takes
+it from the master.
 """
 
 from __future__ import annotations

@@ -40,7 +40,7 @@ log = logging.getLogger(__name__)
 _AT_ONCE = 4
 _ANSWER_WITHIN_S = 1.0
 """A fetch waits so long for the master's orders; then it begins with the master."""
-_TELL_FIRST_S, _TELL_EVERY_S = 0.1, 1.0
+_TELL_FIRST_S, _TELL_GROWTH, _TELL_EVERY_S = 0.1, 1.25, 1.0
 """Pauses between Reports while files are on their way: short at first, because orders change while others come."""
 _BURST_S, _LEAST_BURST_BYTES = 0.25, 2.0**20
 
@@ -250,7 +250,7 @@ class Peering:
         pause_s = _TELL_FIRST_S
         while self._book.is_fetching:
             await asyncio.sleep(pause_s)
-            pause_s = min(2 * pause_s, _TELL_EVERY_S)
+            pause_s = min(_TELL_GROWTH * pause_s, _TELL_EVERY_S)
             self.on_news()
         self._is_telling = False
 

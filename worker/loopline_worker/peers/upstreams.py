@@ -15,7 +15,7 @@ from loopline_worker.peers.handshake import HandshakeError
 from loopline_worker.peers.piece_stream import IncomingPieces, StreamError
 
 _CONNECT_WITHIN_S = 2.0
-_FIRST_RANGE_BYTES, _LONGEST_RANGE_BYTES = 2**20, 2**23
+_FIRST_RANGE_BYTES, _LONGEST_RANGE_BYTES = 2**20, 2**22
 
 
 class SourceError(Exception):
