@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Collection
 from typing import Any, Self, TypeVar
 from urllib.parse import quote
 from uuid import uuid4
@@ -104,17 +104,24 @@ class RestClient:
         """Resume a paused job."""
         return await self.http.ask(JobView, "POST", f"/jobs/{job}/resume")
 
-    async def retry(self, job: int) -> JobView:
-        """Run the failed and cancelled tasks of a finished job again."""
-        return await self.http.ask(JobView, "POST", f"/jobs/{job}/retry", repeat=False)
+    async def retry(self, job: int, tasks: Collection[int] = ()) -> JobView:
+        """Run the failed and cancelled tasks of a finished job again; or only these of a failed job."""
+        query = {"tasks": ",".join(map(str, tasks))} if tasks else None
+        return await self.http.ask(JobView, "POST", f"/jobs/{job}/retry", repeat=False, params=query)
 
     # Tasks and their output
 
     def tasks(
-        self, job: int, state: TaskState | None = None, *, page_size: int = LARGEST_PAGE
+        self,
+        job: int,
+        state: TaskState | None = None,
+        *,
+        page_size: int = LARGEST_PAGE,
+        parameters: bool = False,
     ) -> AsyncIterator[TaskView]:
-        """Yield a job's tasks, in order."""
-        return self._pages(Page[TaskView], f"/jobs/{job}/tasks", page_size, state)
+        """Yield a job's tasks, in order. ``parameters``: with those of each."""
+        more = {"parameters": "true"} if parameters else None
+        return self._pages(Page[TaskView], f"/jobs/{job}/tasks", page_size, state, more)
 
     async def task(self, task: TaskId) -> TaskDetail:
         """Return one task, with its parameters."""

@@ -91,7 +91,7 @@ def _complain(error: LooplineError, code: int) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     """Return a parser with a flag for each setting."""
-    parser = argparse.ArgumentParser("python -m loopline_master", description=_DESCRIPTION, epilog=_EPILOG)
+    parser = argparse.ArgumentParser("loopline master", description=_DESCRIPTION, epilog=_EPILOG)
     scheduling = parser.add_argument_group("scheduling")
     for name, field in MasterSettings.model_fields.items():
         if name not in ("tokens", "limits"):

@@ -21,6 +21,7 @@ from typing import TypeVar
 from loopline_master.change_feed import ChangeFeed
 from loopline_master.core.estimates import eta
 from loopline_master.core.estimates.eta import Forecast, Outlook, Unknown
+from loopline_master.core.explain import submission_notes
 from loopline_master.core.scheduler import Scheduler
 from loopline_master.store.records import EtaRecords, JudgedEta, ToldEta
 from loopline_master.timings import ETA_CALIBRATE_EVERY_S, ETA_FRESH_FOR_S, ETA_FRESH_SHARE
@@ -114,15 +115,31 @@ class Forecaster:
                 await asyncio.sleep(ETA_FRESH_FOR_S)  # meanwhile changes gather
 
     def with_eta(self, view: View) -> View:
-        """Return the view of an unfinished job with its ETA, or with the reason why there is none."""
-        job = self._scheduler.state.jobs.get(view.id)
+        """Return the view of an unfinished job with its ETA, or with the reason why there is none.
+
+        Its running tasks that wait at their workers for a slot are counted, too.
+        """
+        state = self._scheduler.state
+        job = state.jobs.get(view.id)
         if job is None or job.is_over:
             return view
+        ahead = min(state.index.attempts.queues.of_job.get(view.id, 0), view.tasks.running)
+        view = view.model_copy(update={"tasks": view.tasks.model_copy(update={"prefetched": ahead})})
         found = self._current_outlook().get(view.id, Unknown("nothing is known of it yet"))
         if isinstance(found, Unknown):
             return view.model_copy(update={"eta_note": found.reason})
         moment = moment_of(job.succeeded + job.failed, job.task_count) or 0
         return view.model_copy(update={"eta": self._eta(moment, found)})
+
+    def notes_on(self, job: int) -> list[str]:
+        """Return what a user should know at once about a job that was just submitted."""
+        state = self._scheduler.state
+        notes = []
+        if submission_notes.is_held(state, job):
+            notes.append(submission_notes.held_behind(state, job, self._current_outlook()))
+        if doubt := submission_notes.implausible_size(state, job):
+            notes.append(doubt)
+        return notes
 
     def report(self) -> ForecastReport:
         """Return how accurate past ETAs were."""

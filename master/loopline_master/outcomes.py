@@ -2,26 +2,57 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from loopline_master.core.explain.explain_job import counted, spoken
+from loopline_master.store.queries.failure_queries import FailureGroup
 from loopline_master.store.queries.job_history import JobHistory
 from loopline_shared.model import JobState, TaskState
 from loopline_shared.rest.bodies import Explanation, JobView, Reason, TaskDetail
 
 _NOTABLE_S = 1.0
+_MOST_GROUPS = 5
 _LONG = 1.5
 """The slowest task is named if it took so many times the mean."""
 
 
-def explain_ended_job(job: JobView, story: JobHistory) -> Explanation:
-    """Explain how a job ended, and where its time went."""
+def failure_reasons(job: int, groups: Sequence[FailureGroup]) -> list[Reason]:
+    """Return what the failures of a job have in common, with an example of each."""
+    reasons = [Reason(code="failures", count=one.count, detail=_failure(job, one)) for one in groups[:_MOST_GROUPS]]
+    if others := groups[_MOST_GROUPS:]:
+        count = sum(one.count for one in others)
+        reasons.append(Reason(code="failures", count=count, detail=f"{count} failed in {len(others)} other ways"))
+    return reasons
+
+
+def with_failures(explained: Explanation, failures: Sequence[Reason]) -> Explanation:
+    """Return the explanation of an unfinished job with the failures that it had so far."""
+    sentence = "; ".join([explained.sentence, *(reason.detail for reason in failures)])
+    return explained.model_copy(update={"sentence": sentence, "reasons": [*explained.reasons, *failures]})
+
+
+def _failure(job: int, group: FailureGroup) -> str:
+    code = group.exit_code
+    how = "" if code is None else f" by signal {-code}" if code < 0 else f" with exit code {code}"
+    said = f": {group.reason}" if group.reason else ""
+    return f"{group.count} failed{how}, such as task {job}.{group.example}{said}"
+
+
+def explain_ended_job(
+    job: JobView, story: JobHistory, failures: Sequence[Reason] = (), max_fails: int | None = None
+) -> Explanation:
+    """Explain how a job ended, why tasks of it failed, and where its time went.
+
+    ``max_fails``: it was to be stopped at so many failures.
+    """
     verb = "was" if job.state is JobState.CANCELLED else "has"
     failed = f", {job.tasks.failed} failed" if job.tasks.failed else ""
     sentence = f"it {verb} {job.state}: {job.tasks.succeeded} of {job.task_count} tasks succeeded{failed}"
     if job.started_at is not None and job.finished_at is not None:
         sentence += f", in {spoken(job.finished_at - job.started_at)}"
-    reasons = list(_reasons(job, story))
+    if max_fails is not None and job.state is JobState.CANCELLED and job.tasks.failed >= max_fails:
+        sentence += f"; it was stopped because {counted(job.tasks.failed, 'task')} failed (--max-fails)"
+    reasons = [*failures, *_reasons(job, story)]
     told = "; ".join([sentence, *(reason.detail for reason in reasons)])
     return Explanation(subject=str(job.id), state=job.state, sentence=told, reasons=reasons)
 

@@ -202,6 +202,8 @@ PythonVersion = Annotated[str, Field(pattern=r"^\d{1,3}\.\d{1,3}$", examples=["3
 FileName = Annotated[
     str, Field(pattern=r"^sha256:[0-9a-f]{64}$", description="an uploaded file, by its content", examples=[])
 ]
+SharedFolder = Annotated[str, Field(max_length=1000, pattern=r"^(/[^\x00-\x1f\x7f]*)?$")]
+"""Absolute path of a folder that several computers have under this path; empty: none."""
 ShortText = Annotated[str, Field(max_length=500, pattern=NO_NUL)]
 Seconds = Annotated[float, Field(ge=0, le=1e10, allow_inf_nan=False)]
 Count = Annotated[int, Field(ge=0, le=MAX_ID)]
@@ -227,6 +229,7 @@ class Facts:
     functions: PythonVersion | None = None  # for functions; None: it cannot run functions
     speed_source: SpeedSource = SpeedSource.ASSUMED
     speed_measured_at: Seconds | None = None  # since 1970
+    folders: tuple[SharedFolder, ...] = ()  # in which, and below which, commands may run
 
 
 @dataclass(frozen=True, slots=True)

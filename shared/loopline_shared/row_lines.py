@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 from pydantic_core import to_json
 
+from loopline_shared.plain_words import plain
 from loopline_shared.scalar import Scalar
 from loopline_shared.spec import MAX_RUN_CHARACTERS, Row
 
@@ -45,8 +46,8 @@ def write_row(row: Mapping[str, Scalar]) -> bytes:
 
 
 def _mistakes(error: ValidationError) -> str:
-    found = error.errors(include_url=False, include_context=False, include_input=False)[:_MOST_TOLD]
-    return "; ".join(_mistake(one["loc"], one["msg"]) for one in found)
+    found = error.errors(include_url=False, include_input=False)[:_MOST_TOLD]
+    return "; ".join(_mistake(one["loc"], plain(one)) for one in found)
 
 
 def _mistake(loc: tuple[int | str, ...], message: str) -> str:

@@ -17,6 +17,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
 from pydantic.fields import FieldInfo
 
 from loopline_shared.errors import LooplineError
+from loopline_shared.plain_words import plain
 
 ENV_PREFIX = "LOOPLINE_"
 TABLES = ("master", "worker", "client")
@@ -115,7 +116,7 @@ def _explain(settings: type[Settings], error: ValidationError, flags: dict[str, 
     if first["type"] == "extra_forbidden":
         return LooplineError("settings", f"{place}: unknown setting", meant(path[-1], _known(settings, path[:-1])))
     got = "" if isinstance(first["input"], dict) else f", got {first['input']!r:.80}"
-    return LooplineError("settings", f"{place}: {first['msg'].removeprefix('Value error, ')}{got}")
+    return LooplineError("settings", f"{place}: {plain(first)}{got}")
 
 
 def _place(path: list[str], flags: dict[str, Any]) -> str:

@@ -20,6 +20,7 @@ from pydantic import (
 )
 
 from loopline_shared.manifest import MAX_FILES
+from loopline_shared.max_fails import MaxFails
 from loopline_shared.model import (
     MAX_ID,
     MAX_OUTPUT_PATTERNS,
@@ -30,6 +31,7 @@ from loopline_shared.model import (
     InputFile,
     Name,
     PythonVersion,
+    SharedFolder,
 )
 from loopline_shared.paths import Pattern, RelativePath, tree_of
 from loopline_shared.scalar import Exact, Scalar
@@ -196,6 +198,7 @@ class Requirements(Spec):
     slots: Annotated[int, Field(ge=1, le=65536)] = 1
     network: bool = Field(default=False, description="tasks use the network; in a sandbox they have none otherwise")
     python: PythonVersion | None = Field(default=None, description="that functions run under there: 3.11")
+    folder: SharedFolder = Field(default="", description="that workers share, and in which commands run there")
 
 
 class Notify(Spec):
@@ -254,6 +257,7 @@ class JobSpec(Spec):
     requires: Requirements = Requirements()
     max_attempts: Annotated[int, Field(ge=1, le=1000)] | None = None
     max_replicas: Annotated[int, Field(ge=1, le=65536)] | Literal["unlimited"] | None = None
+    max_fails: MaxFails | None = None
     timeout_s: Annotated[float, Field(gt=0, le=1e9, allow_inf_nan=False)] | None = None
     notify: Notify | None = None
     after: Annotated[

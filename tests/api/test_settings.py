@@ -62,7 +62,7 @@ def test_each_setting_of_the_scheduler_is_one_of_the_master_or_of_its_limits(fil
         ("[master.limits]\nmax_job = 1", "limits.max_job: unknown setting", "did you mean max_jobs?"),
         ("[mastre]\nport = 1", "unknown table [mastre]", "did you mean master?"),
         ('[master]\npolicy = "round-robbin"', "did you mean round-robin?", ""),
-        ("[master]\nport = 70000", "port: Input should be less than or equal to 65535, got 70000", ""),
+        ("[master]\nport = 70000", "port: has to be at most 65535, got 70000", ""),
         ("[master]\nlease_s = 5", "report_every_s must be shorter than lease_s", ""),
         ("[master]\nmax_replicas = 0", "max_replicas", ""),
         ("master = 1", "master is not a table", ""),

@@ -33,7 +33,7 @@ from tests.cli.fake_master import Answer, FakeMaster, hang_up, ok, page, refuse
 from tests.cli.views import job, program, result, task, worker
 
 PASSED_ON = {"master", "worker", "doctor", "owner", "simulate"}  # to other programs, --help included
-SPEAKS_FOR_ITSELF = PASSED_ON | {"replay", "token", "demo", "join", "service"}
+SPEAKS_FOR_ITSELF = PASSED_ON | {"replay", "token", "demo", "join", "service", "completion"}
 TOKEN = TokenView(id="t1", name="ann", role="user", created_at=1.0)
 JOIN_TOKEN = JoinTokenView(id="a1", uses=1, used=0, created_at=1.0, expires_at=2.0)
 _LINE = HistoryLine(
@@ -145,6 +145,15 @@ def test_people_get_no_json_and_no_colours_in_a_pipe(fake: FakeMaster, run: Run,
         json.loads(ran.out)
 
 
+def test_a_shell_completes_commands_and_options(run: Run) -> None:
+    for shell in ("bash", "zsh", "fish"):
+        script = run("completion", shell).out
+        assert all(word in script for word in ("explain", "only-failed-of", "undrain"))
+    assert set(run("completion", "bash", "--json").document) == {"script"}
+    placed = run("completion", "bash", "--install", "--json").document["file"]
+    assert "only-failed-of" in Path(placed).read_text("utf-8")
+
+
 def test_every_command_that_asks_a_master_is_tried_above() -> None:
     tried = {line.split()[0] for line, _ in LINES} | {"fetch"}
     assert tried | SPEAKS_FOR_ITSELF == COMMANDS.keys()
@@ -189,9 +198,9 @@ def test_no_master_answers(run: Run, unused_tcp_port: int) -> None:
         ("submit --nmae x -- pi", "--name"),
         ("submit pi --seed 3", "goes after `--`"),
         ("submit --size soon -- pi", "a duration such as 90s"),
-        ("submit --param seed=0.1..0.5 -- pi", "whole numbers"),
+        ("submit --param seed=0.1..0.5 -- pi", "has a step"),
         ("submit --param x=1 --param x=2 -- pi", "given twice"),
-        ("submit --max-attempts 0 -- pi", "max_attempts: Input should be greater"),
+        ("submit --max-attempts 0 -- pi", "max_attempts: has to be at least 1"),
         ("submit --array 5-1 -- pi", "is empty"),
         ("job", "requires an argument"),
         ("job seven", "a job such as 12"),
@@ -262,7 +271,7 @@ def test_results_say_where_they_are_cut(fake: FakeMaster, run: Run) -> None:
     fake.on("GET /jobs/7/results", ok(b"\n".join(line.model_dump_json().encode() for line in lines) + b"\n"))
     ran = run("results", "7")
     assert ran.out == "a\nb"
-    assert ran.err == "task 7.2 wrote more: `loopline logs 7.2` shows it all\n"
+    assert ran.err == "task 7.2 wrote more: `loopline logs 7.2` shows what was kept\n"
     assert len(run("results", "7", "--json").out.splitlines()) == 2
 
 
@@ -282,7 +291,10 @@ def test_lists_are_cut_and_chosen_from(fake: FakeMaster, run: Run) -> None:
     answers(fake)
     run("tasks", "7", "--state", "failed", "--limit", "0")
     assert [job["id"] for job in run("jobs", "--limit", "1", "--json").document] == [7]
-    assert [seen.query for seen in fake.seen] == [{"limit": "1000", "state": "failed"}, {"limit": "1"}]
+    assert [seen.query for seen in fake.seen] == [
+        {"limit": "1000", "state": "failed", "parameters": "true"},
+        {"limit": "1"},
+    ]
 
 
 def test_a_broken_promise_is_a_failure(fake: FakeMaster, run: Run) -> None:

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from loopline.cli.submission import job_file
 from loopline.cli.submission.positions import ParseError, find_in_toml, read_yaml
 from loopline_shared.rest.bodies import Submission
 from loopline_shared.spec import JobSpec
@@ -80,21 +81,29 @@ MISTAKES: list[tuple[str, str, str]] = [
     (
         ".yaml",
         "command: [t]\nparameters:\n  a: [1, [2]]\n",
-        "job.yaml:3:10: parameters.a.1: Input should be a valid string",
+        "job.yaml:3:10: parameters.a.1: expected a text",
     ),
     (
         ".yaml",
         "command: [t]\nparameters:\n  a: {range: [9, 1]}\n",
         "job.yaml:3:7: parameters.a.range: the range [9, 1] is empty",
     ),
-    (".yaml", "command: [t]\nparameters:\n  a: 1.5..3\n", "job.yaml:3:3: parameters.a: a range is of whole numbers"),
+    (
+        ".yaml",
+        "command: [t]\nparameters:\n  a: 1.5..3\n",
+        "job.yaml:3:3: parameters.a: a range of fractions has a step",
+    ),
     (".yaml", "command: [t]\n  size: 3\n", "job.yaml:2:3: expected <block end>"),
     (".yaml", "command: [t]\nsize: 1\nsize: 2\n", "job.yaml:3:1: size is given twice"),
     (".yaml", "command: [t]\nname: !!python/name:os.system x\n", "tags are not understood"),
     (".yaml", "command: 'it''s\n", "job.yaml:2:1: found unexpected end of stream"),
     (".yaml", "command: it's\n", "job.yaml:1:1: command: No closing quotation"),
-    (".yaml", "command: [t]\nrequires:\n  labels: [a b]\n", "job.yaml:3:12: requires.labels.0: String should match"),
-    (".yaml", "command: [t]\ntasks: [{size: -1}]\n", "job.yaml:2:10: tasks.0.size: Input should be greater than 0"),
+    (
+        ".yaml",
+        "command: [t]\nrequires:\n  labels: [a b]\n",
+        "job.yaml:3:12: requires.labels.0: this text is not allowed here",
+    ),
+    (".yaml", "command: [t]\ntasks: [{size: -1}]\n", "job.yaml:2:10: tasks.0.size: has to be greater than 0"),
     (
         ".yaml",
         "command: [t]\ntasks: [{size: 1}]\nparameters: {a: [1]}\n",
@@ -104,14 +113,14 @@ MISTAKES: list[tuple[str, str, str]] = [
     (".yaml", "", "this is not a job"),
     (".yaml", "name: x\n", "there is no command to run"),
     (".toml", "command = ['t']\nb = = 2\n", "job.toml:2:5: this is not TOML: Invalid value"),
-    (".toml", "command = ['t']\n[requires]\nos = 'linucs'\n", "job.toml:3:1: requires.os: Input should be 'linux'"),
+    (".toml", "command = ['t']\n[requires]\nos = 'linucs'\n", "job.toml:3:1: requires.os: expected 'linux'"),
     (
         ".toml",
         "command = ['t']\n[[tasks]]\nsize = 1\n[[tasks]]\nsiez = 1\n",
         "job.toml:5:1: tasks.1.siez: there is no such key",
     ),
     (".json", '{"command": ["t"],\n "size": 1,}', "job.json:2:12: this is not JSON"),
-    (".json", '{"command": ["t"],\n "size": -1}', "job.json:2:2: size: Input should be greater than 0"),
+    (".json", '{"command": ["t"],\n "size": -1}', "job.json:2:2: size: has to be greater than 0"),
     (".txt", "command: [t]", "job.txt: unknown file type"),
 ]
 
@@ -226,10 +235,21 @@ def test_mistakes_are_pointed_at(fake: FakeMaster, run: Run, suffix: str, text: 
     assert fake.seen == []
 
 
+def test_words_of_a_command_stay_as_they_are_written(tmp_path: Path) -> None:
+    file = tmp_path / "job.yaml"
+    file.write_text("command: [./fit, --lr, 0.10, --n, 007, -1, yes, 1e3]\nenvironment: {SEED: 01, LR: 1.50}\n")
+    document = job_file.read(file).document
+    assert document["command"] == ["./fit", "--lr", "0.10", "--n", "007", "-1", "yes", "1e3"]
+    assert document["environment"] == {"SEED": "01", "LR": "1.50"}
+    file = file.with_suffix(".toml")
+    file.write_text("tasks = [{command = ['./fit', 7]}]\n")
+    assert job_file.read(file).document["tasks"] == [{"command": ["./fit", "7"]}]
+
+
 def test_a_mistake_on_the_command_line_is_not_blamed_on_the_file(fake: FakeMaster, run: Run) -> None:
     Path("job.yaml").write_text("command: [t]\nsize: 3\n")
     ran = run("submit", "--file", "job.yaml", "--max-attempts", "0")
-    assert "error: max_attempts: Input should be greater than or equal to 1" in ran.err
+    assert "error: max_attempts: has to be at least 1" in ran.err
 
 
 plain = st.recursive(

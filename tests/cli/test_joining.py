@@ -1,5 +1,6 @@
 """``loopline join`` and ``loopline token join``."""
 
+import io
 import json
 import subprocess
 import sys
@@ -63,6 +64,18 @@ def test_joining_leaves_a_token_that_the_master_knows_by_its_hash(run: Run, fake
     }
     assert kept.token not in json.dumps(asked.body)
     assert "Authorization" not in asked.headers
+
+
+def test_the_line_may_come_on_stdin(
+    run: Run, fake: FakeMaster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake.on("POST /join", ok(IN, 201))
+    monkeypatch.setattr(sys, "stdin", io.StringIO(f"loopline join {fake.url}#lj_a1_x\n"))
+    assert run("join").code == Exit.OK
+    assert member(tmp_path).master == fake.url
+    monkeypatch.setattr(sys, "stdin", io.StringIO(""))
+    ran = run("join")
+    assert (ran.code, "expected the line that" in ran.err) == (Exit.USAGE, True)
 
 
 def test_a_second_try_is_the_same_computer(run: Run, fake: FakeMaster, tmp_path: Path) -> None:

@@ -16,6 +16,8 @@ from loopline.cli.submission.submit import submit
 from loopline_shared.rest.bodies import Preview
 from tests.cli.conftest import Run
 from tests.cli.fake_master import FakeMaster, ok
+from tests.cli.fake_master import page as page_of
+from tests.cli.views import worker
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -53,6 +55,7 @@ def test_the_readers_program_is_an_input(
     fake: FakeMaster, run: Run, page: str, options: list[str], command: list[str]
 ) -> None:
     fake.on("POST /jobs/preview", ok(Preview(task_count=1, size=None, tasks=[], expected=None, warnings=[])))
+    fake.on("GET /workers", page_of(worker("ant", folders=(Path.cwd().as_posix(),))))
     for word in filter(OWN.fullmatch, command):
         Path(word).touch()
     ran = run("submit", "--dry-run", *[word.replace("$first", "1") for word in options], *command)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from loopline.cli import values
 from loopline_shared.spec import JobSpec
 
-EXPECTATION = r"expected|whole numbers"
+EXPECTATION = r"expected|has a step|is empty|has more than"
 WHOLE = st.integers(-(2**40), 2**40)
 NAMES = st.from_regex(r"[A-Za-z_][A-Za-z0-9_]{0,9}", fullmatch=True)
 UNQUOTED = st.text(st.characters(exclude_characters=",\"'", categories=("L", "N", "P", "S")), min_size=1)
@@ -59,16 +59,39 @@ def test_what_is_read_makes_a_job(name: str, texts: list[str]) -> None:
         ("x=../in,../out", ["../in", "../out"]),
         ("x=a=b", ["a=b"]),
         ("x=10..1:-3", {"range": [10, 1, -3]}),
+        ("x=0.1..0.5:0.1", [0.1, 0.2, 0.3, 0.4, 0.5]),
+        ("x=1..2:0.5", [1.0, 1.5, 2.0]),
+        ("x=1e-3..-1e-3:-.001", [0.001, 0.0, -0.001]),
+        ('x="1..1O"', ["1..1O"]),
+        ("x=1../in,2..", ["1../in", "2.."]),
     ],
 )
 def test_parameters(text: str, read: object) -> None:
     assert values.parameter(text) == ("x", read)
 
 
-@pytest.mark.parametrize("text", ["", "x", "x=", "=1", "x=a,", "x=,a", "x='a", "x='a'b", "x=0.1..0.5", "x=1..2:0.5"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("", "x", "x=", "=1", "x=a,", "x=,a", "x='a", "x='a'b"),
+        *("x=0.1..0.5", "x=1..1O", "x=1..l0:2", "x=0.5..0.1:0.1", "x=0..1:0.0", "x=0..1:1e-9"),
+    ],
+)
 def test_what_is_no_parameter(text: str) -> None:
     with pytest.raises(ValueError, match=EXPECTATION):
         values.parameter(text)
+
+
+def test_shares() -> None:
+    assert [values.count_or_share(text) for text in ("5", "10%", "0.5%")] == [5, "10%", "0.5%"]
+    for wrong in ("", "0", "-1", "%", "0%", "101%", "five", "5 %", "²"):
+        with pytest.raises(ValueError, match="a number of tasks"):
+            values.count_or_share(wrong)
+
+
+def test_the_limit_of_a_slurm_array_is_explained() -> None:
+    with pytest.raises(ValueError, match=r"there is no limit such as Slurm's %.*write 1-10"):
+        values.array("1-10%2")
 
 
 def test_arrays() -> None:
@@ -110,7 +133,7 @@ def test_memory(text: str, amount: int) -> None:
 
 @given(st.text())
 def test_parsers_refuse_with_a_value_error_and_nothing_else(text: str) -> None:
-    for parse in (values.parameter, values.array, values.duration, values.memory, values.pair):
+    for parse in (values.parameter, values.array, values.duration, values.memory, values.pair, values.count_or_share):
         with suppress(ValueError):
             parse(text)
 

@@ -35,8 +35,10 @@ def result(number: int, stdout: str, *, cut: bool = False) -> TaskResult:
     )
 
 
-def worker(name: str = "pc-1", **changes: Any) -> WorkerView:
-    facts = Facts("linux", "x86_64", "3.11.7", "0.1.0", "a processor", cpus=4, memory_bytes=8 * 10**9, slots=4)
+def worker(name: str = "pc-1", *, folders: tuple[str, ...] = (), **changes: Any) -> WorkerView:
+    facts = Facts(
+        "linux", "x86_64", "3.11.7", "0.1.0", "a processor", cpus=4, memory_bytes=8 * 10**9, slots=4, folders=folders
+    )
     known: dict[str, Any] = {
         "name": name, "connected": True, "draining": False, "facts": facts, "load": Load(4, 2.5, 10**9, 10**9),
         "slots": 4, "slots_used": 1, "running": [], "joined_at": 1.0, "reported_at": 1.0, "lease_until": 2.0,

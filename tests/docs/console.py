@@ -47,3 +47,21 @@ def _steps(block: str) -> Iterator[Step]:
 def _pattern(expected: str) -> re.Pattern[str]:
     parts = re.split(r"(\.\.\.|\s+)", expected)
     return re.compile("".join(".*" if p == "..." else r"\s+" if p.isspace() else re.escape(p) for p in parts))
+
+
+_FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+_PROGRAMS = r"loopline|pip|py|\.venv\\\S+|make|curl|docker|snakemake|python3?|sha=|ls|cat|cd|head|mkdocs|\./\w+"
+_TYPED = re.compile(rf"^(?:{_PROGRAMS})(?:\s|=|\$|$)")
+
+
+def typed(page: Path) -> Iterator[list[str]]:
+    """Yield the command lines of each fenced block of a page: those after ``$ ``, or, where there is no such mark and
+    no language, the lines that begin with a program. A line that ends with a backslash goes on.
+    """
+    for language, block in _FENCE.findall(page.read_text("utf-8")):
+        if language not in ("", "console", "sh", "bash"):
+            continue
+        lines = block.replace("\\\n", " ").splitlines()
+        marked = [line[2:] for line in lines if line.startswith("$ ")]
+        if commands := marked or [line for line in lines if _TYPED.match(line)]:
+            yield commands

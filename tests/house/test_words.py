@@ -17,8 +17,8 @@ NAMED_BY_VERBS = {"events.py", "effects.py", "instructions.py"}
 POLICIES = "master/loopline_master/core/policies/"
 """A policy is called as in docs/policies.md."""
 ORDINARY = {
-    *("admission", "collection", "decision", "dependent", "eligibility", "estimate", "explain"),
-    *("forecast", "history", "hours", "invariant", "inventory", "lifecycle", "lognormal"),
+    *("admission", "chance", "collection", "decision", "dependent", "eligibility", "estimate", "explain"),
+    *("forecast", "history", "hours", "invariant", "inventory", "lifecycle", "lognormal", "note"),
     *("measure", "outbox", "placer", "queue", "ranking", "record", "request"),
     *("scheduler", "session", "settings", "sign", "snapshot", "state", "transition", "trust"),
     *("unknown", "vote"),

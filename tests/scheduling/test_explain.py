@@ -41,13 +41,14 @@ def test_a_job_that_nobody_could_run() -> None:
     needs = {"os": "windows", "memory_bytes": 4 * 10**9, "labels": ["gpu"], "slots": 2}
     job = grid.submit(3, requires=needs)
     expected = (
-        "no connected worker can run it (it needs windows, 4 GB of memory, label gpu, 2 slots); "
-        "0 of 2 known workers could"
+        "no connected worker can run it (it needs the system windows, 4 GB of memory, label gpu, 2 slots); "
+        "0 of 2 known workers could, so it holds no other job meanwhile"
     )
     assert job_says(grid, job) == expected
     assert codes(grid, job) == [("no_worker", 3)]
     grid.join("g", facts(2, os="windows", labels=["gpu"]), reports=False)
     grid.leave("g")
+    assert not grid.job(job).stalled, "it may come back"
     assert job_says(grid, job).endswith("; 1 of 3 known workers could"), "it is away"
     grid.wait(60.0)
     assert job_says(grid, job).endswith("could, so it holds no other job meanwhile")

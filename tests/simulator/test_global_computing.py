@@ -237,7 +237,7 @@ def test_a_variant_changes_what_it_names() -> None:
     [
         ("speed_mops = 400", "speed = 400", "servers.0: unknown key 'speed': did you mean speed_mops?"),
         ("completions = 30", "completion = 100", "unknown key 'completion': did you mean completions?"),
-        ("completions = 30", "completions = 0", "completions: Input should be greater than or equal to 1, got 0"),
+        ("completions = 30", "completions = 0", "completions: has to be at least 1, got 0"),
         ('kind = "round-robin"', 'kind = "robin"', "'first-come', 'processor-sharing', 'round-robin'"),
         ('name = "slow"', "", "servers.1.name: is missing"),
         ('name = "slow"', 'name = "fast"', "two of the servers are called 'fast'"),

@@ -66,7 +66,9 @@ async def test_a_jobs_counts_and_its_hold(store):
     job = a_job(tasks=10, state=JobState.RUNNING, running=2, succeeded=3, failed=1, held_at=5.0)
     await keep(store, job)
     view = await store.jobs.detail(1)
-    assert view.tasks.model_dump() == {"queued": 4, "running": 2, "succeeded": 3, "failed": 1, "cancelled": 0}
+    assert view.tasks.model_dump() == {
+        "queued": 4, "running": 2, "prefetched": 0, "succeeded": 3, "failed": 1, "cancelled": 0,
+    }  # fmt: skip
     assert (view.held, view.name, view.spec) == (True, "job 1", job.spec)
 
     await keep(store, replace(job, released_at=6.0), new=False)

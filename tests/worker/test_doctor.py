@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from loopline_worker import doctor
 from loopline_worker.doctor import Findings, _peers, in_text
 from loopline_worker.host.load import Pressure
 from loopline_worker.launch.abilities import Ability
@@ -81,3 +82,18 @@ def test_it_says_whether_the_port_to_other_workers_is_open() -> None:
         assert found.detail.endswith(f"port {port} is open to other workers of the grid; it is open now")
     assert _peers(WorkerSettings(peer_port=port)).detail.endswith("it is closed now")
     assert not _peers(WorkerSettings(peers=False)).has
+
+
+@pytest.mark.parametrize(
+    ("installed", "says"),
+    [
+        (set(), []),
+        ({"sqlalchemy"}, [(False, "fair rates, by filling up; best ones with loopline[planner]")]),
+        ({"sqlalchemy", "highspy"}, [(True, "best rates, by HiGHS")]),
+    ],
+)
+def test_how_transfers_are_planned_is_said_where_a_master_is_installed(
+    installed: set[str], says: list[tuple[bool, str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(doctor, "find_spec", lambda name: name in installed or None)
+    assert [(ability.has, ability.detail) for ability in doctor._planner()] == says

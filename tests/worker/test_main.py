@@ -108,7 +108,7 @@ async def test_two_agents_do_not_share_a_folder(master: SmallMaster, start: Star
 
 async def test_a_wrong_option_is_exit_code_2(start: Start) -> None:
     agent = await start("--slots", "0")
-    assert "error: --slots: Input should be greater than or equal to 1" in await said(agent)
+    assert "error: --slots: has to be at least 1" in await said(agent)
     assert agent.returncode == 2
 
 

@@ -1,8 +1,10 @@
+import argparse
 from pathlib import Path
 
 import pytest
 
 from loopline_shared.errors import LooplineError
+from loopline_worker import flags
 from loopline_worker import settings as module
 from loopline_worker.settings import WorkerSettings
 
@@ -55,7 +57,7 @@ def test_a_torn_file_is_named() -> None:
 
 def test_a_wrong_value_says_where_it_came_from(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LOOPLINE_SLOTS", "many")
-    assert mistake().message.startswith("LOOPLINE_SLOTS: Input should be a valid integer")
+    assert mistake().message.startswith("LOOPLINE_SLOTS: expected a whole number")
     assert mistake(slots=0).message.startswith("--slots: ")
     monkeypatch.delenv("LOOPLINE_SLOTS")
     Path("loopline.toml").write_text("[worker]\nmaster = 'somewhere'\n")
@@ -84,3 +86,26 @@ def test_where_the_token_comes_from(tmp_path: Path) -> None:
     assert WorkerSettings.load(token_file=tmp_path / "file", token="given").find_token() == "given"
     with pytest.raises(LooplineError, match="cannot read the join token from absent"):
         WorkerSettings.load(token_file="absent").find_token()
+
+
+def test_every_setting_is_a_flag_but_the_token() -> None:
+    parser = argparse.ArgumentParser()
+    flags.add_to(parser)
+    given = vars(parser.parse_args([]))
+    assert given.keys() == WorkerSettings.model_fields.keys() - {"token"}
+    assert set(given.values()) == {None}, "what is not given is left to the environment and the file"
+    words = [
+        "--label",
+        "a",
+        "--label",
+        "b",
+        "--idle-s",
+        "5",
+        "--no-heed-load",
+        "--hours",
+        "sat, sun",
+        "--not-while",
+        "vlc",
+    ]
+    read = WorkerSettings.load(**vars(parser.parse_args(words)))
+    assert (read.labels, read.idle_s, read.heed_load, read.not_while) == (("a", "b"), 5.0, False, ("vlc",))

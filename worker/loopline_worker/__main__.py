@@ -21,7 +21,8 @@ _DESCRIPTION = """Run a Loopline worker on this computer: it takes tasks from a 
 priority, and brings their results back."""
 
 _EPILOG = """Every option can also be set as LOOPLINE_<NAME> in the environment, or in the [worker] table of
-loopline.toml. Exit codes: 0 stopped, 1 something broke, 2 wrong options or settings, 4 refused by the master."""
+loopline.toml; the token can only be set there. Exit codes: 0 stopped, 1 something broke, 2 wrong options or settings,
+4 refused by the master."""
 
 _GARBAGE = 5000
 """New objects between garbage collections: more than some hundred tasks leave, which mostly free themselves."""
@@ -73,18 +74,13 @@ def _stop_on_signals(agent: Agent) -> None:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser("python -m loopline_worker", description=_DESCRIPTION, epilog=_EPILOG)
-    add = parser.add_argument
-    add("--master", metavar="URL", help="the master's address (default: http://127.0.0.1:7461)")
-    add("--token-file", metavar="FILE", help="a file with the token that lets workers in")
-    add("--name", help="this worker's name (default: made of the host's, and kept)")
-    add("--slots", type=int, metavar="N", help="tasks at a time (default: one for each CPU)")
-    add("--label", action="append", dest="labels", metavar="LABEL", help="something jobs may require; repeatable")
-    add("--dedicated", action="store_true", default=None, help="nobody else needs this computer: do not yield")
-    add("--policy", metavar="WHEN", help="when tasks run: when-idle (default), spare or always")
-    add("--sandbox", action="store_true", default=None, help="run every task in a sandbox, by bubblewrap")
-    add("--data-dir", metavar="FOLDER", help="where results wait and tasks run")
-    add("--verbose", action="store_true", help="log more")
+    from loopline_worker import flags
+
+    parser = argparse.ArgumentParser(
+        "loopline worker", "loopline worker [OPTIONS]", description=_DESCRIPTION, epilog=_EPILOG
+    )
+    flags.add_to(parser)
+    parser.add_argument("--verbose", action="store_true", help="log more")
     return parser
 
 

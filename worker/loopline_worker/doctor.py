@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -144,7 +145,7 @@ async def _find(settings: WorkerSettings, detector: IdleDetector) -> Findings:
         speed=_speed(settings, computer),
         pressure=Pressure.now(),
         on_battery=battery,
-        limits=[*abilities(), _functions(settings)],
+        limits=[*abilities(), _functions(settings), *_planner()],
         peers=_peers(settings),
         preferences=in_words(settings, preferences),
     )
@@ -172,6 +173,15 @@ def _peers(settings: WorkerSettings) -> Ability:
         state = "it is open now"
     where = f"where the master says so, port {settings.peer_port} is open to other workers of the grid"
     return Ability("peers", True, f"{where}; {state}")
+
+
+def _planner() -> list[Ability]:
+    """Return how plans of transfers are made here, where a master is installed; nothing elsewhere."""
+    if find_spec("sqlalchemy") is None:
+        return []
+    if find_spec("highspy") is None:
+        return [Ability("plans of transfers", False, "fair rates, by filling up; best ones with loopline[planner]")]
+    return [Ability("plans of transfers", True, "best rates, by HiGHS")]
 
 
 def _speed(settings: WorkerSettings, computer: Computer) -> float:

@@ -139,7 +139,8 @@ def _facts(settings: WorkerSettings, data_directory: DataDirectory, computer: Co
         network=settings.sandbox_network or not settings.sandbox,
         functions=python.functions,
     )
-    return replace(own, speed_source=found.source, speed_measured_at=found.measured_at)
+    shared = settings.shared_folders
+    return replace(own, speed_source=found.source, speed_measured_at=found.measured_at, folders=shared)
 
 
 def _sandbox(settings: WorkerSettings, python: Python) -> Sandbox | None:
@@ -149,4 +150,4 @@ def _sandbox(settings: WorkerSettings, python: Python) -> Sandbox | None:
     from loopline_worker.launch.sandbox import open_sandbox
 
     shows = [*settings.sandbox_shows, *python.folders]
-    return open_sandbox(settings.sandbox_network, shows, hides=settings.secrets())
+    return open_sandbox(settings.sandbox_network, shows, settings.secrets(), settings.shared_folders)

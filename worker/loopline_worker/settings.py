@@ -10,7 +10,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, SecretStr
 
 from loopline_shared.errors import LooplineError
 from loopline_shared.joining import Membership, membership_file, normal_address
-from loopline_shared.model import Name
+from loopline_shared.model import Name, SharedFolder
 from loopline_shared.rest.address import DEFAULT_URL
 from loopline_shared.settings_source import Settings, config_file, read_table
 from loopline_worker.core.hours import Hours
@@ -83,7 +83,9 @@ class WorkerSettings(Settings):
     dedicated: Annotated[bool, Field(description="nobody else uses this computer: tasks need not yield")] = False
     data_dir: Annotated[Path, Field(default_factory=_default_data_dir, description="state, results, scratch folders")]
 
-    output_limit_bytes: Annotated[int, Field(ge=0, description="bytes kept of each of stdout and stderr")] = 16 * _MIB
+    output_limit_bytes: Annotated[
+        int, Field(ge=0, description="bytes kept of each of stdout and stderr, beginning and end")
+    ] = 16 * _MIB
     spool_limit_bytes: Annotated[int, Field(ge=0, description="results kept for an absent master")] = 1024 * _MIB
     cache_limit_bytes: Annotated[int, Field(ge=0, description="input files kept for the next task")] = 10240 * _MIB
     outputs_limit_bytes: Annotated[int, Field(ge=0, description="output files of one task")] = 4096 * _MIB
@@ -113,6 +115,11 @@ class WorkerSettings(Settings):
     peer_bytes_s: Annotated[
         float | None, Field(gt=0, description="most bytes a second from workers, and to them; default: no limit")
     ] = None
+    shared_folders: Annotated[
+        tuple[SharedFolder, ...],
+        BeforeValidator(_split),
+        Field(max_length=50, description="folders that other computers have, too, in which jobs may run (--cwd)"),
+    ] = ()
     retry_min_s: Annotated[float, Field(gt=0, description="first pause before connecting again")] = 0.2
     retry_max_s: Annotated[float, Field(gt=0, description="longest pause, and that after a refusal")] = 30.0
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import json as json_format
+import shlex
 import sys
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -47,6 +50,16 @@ class Common:
     def client(self, patience_s: float = 1.0) -> AsyncClient:
         """Return a client of the master that the options name."""
         return AsyncClient(self.master, self.token, patience_s=patience_s)
+
+    @contextmanager
+    def interruptible(self, what_goes_on: str, *words: str) -> Iterator[None]:
+        """Say after Ctrl-C what goes on without us, and with which command to come back to it."""
+        try:
+            yield
+        except asyncio.CancelledError:
+            again = shlex.join(["loopline", *words, *(["--master", self.master] if self.master else [])])
+            stderr().print(f"\n{what_goes_on}: {again}", soft_wrap=True)
+            raise
 
     def show(self, document: Document, picture: Callable[[], RenderableType]) -> None:
         """Print the answer of a command: the document for programs, its picture for people."""
@@ -99,6 +112,18 @@ def has_colour(console: Console) -> bool:
 def stderr() -> Console:
     """Return the console of progress and warnings."""
     return Console(highlight=False, markup=False, stderr=True)
+
+
+def is_interactive() -> bool:
+    """True if somebody sits at a terminal who can be asked."""
+    return not sys.stdin.closed and sys.stdin.isatty() and sys.stderr.isatty()
+
+
+def answers_yes(question: str) -> bool:
+    """Ask on stderr, since stdout is for answers; return True for yes, which is also the answer of Enter alone."""
+    print(f"{question} [Y/n] ", end="", file=sys.stderr, flush=True)
+    answer = sys.stdin.readline()
+    return answer.endswith("\n") and answer.strip().lower() in ("", "y", "yes")
 
 
 def _plain(document: Any) -> Any:

@@ -71,8 +71,10 @@ async def fetch(
     try:
         template = Layout(layout)
         folder.mkdir(parents=True, exist_ok=True)
-        async with common.client(PATIENCE_S) as client:
-            report = await _Fetching(client, await client.job(job), folder, template).all()
+        again = ["fetch", str(job), str(folder), *(["--layout", layout] if layout != DEFAULT else [])]
+        with common.interruptible("what is here stays; fetch the rest with", *again):
+            async with common.client(PATIENCE_S) as client:
+                report = await _Fetching(client, await client.job(job), folder, template).all()
     except LayoutError as error:
         raise usage(str(error)) from None
     except OSError as error:

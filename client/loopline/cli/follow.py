@@ -27,14 +27,11 @@ async def follow(job: int, common: Common, warnings: Sequence[str] = ()) -> int:
     console = stderr()
     for warning in warnings:
         console.print(Text(f"warning: {warning}", "yellow"))
-    try:
+    goes_on = f"job {job} continues; follow it again with"
+    with common.interruptible(goes_on, "job", str(job), "--wait"):
         async with common.client() as client:
             with bars(console) as show:
                 view = await show_until_over(client, job, show)
-    except asyncio.CancelledError:
-        where = f" --master {common.master}" if common.master else ""
-        console.print(f"job {job} continues; follow it again with: loopline job {job} --wait{where}")
-        raise
     common.show(view, lambda: outcome(view))
     return Exit.OK if view.state == JobState.SUCCEEDED else Exit.FAILED
 
@@ -71,7 +68,7 @@ async def _note(client: AsyncClient, job: JobView) -> str:
     attempts = 0
     async for worker in client.workers():
         attempts += sum(attempt.job == job.id for attempt in worker.running)
-    replicas = attempts - job.tasks.running
+    replicas = attempts - (job.tasks.running - job.tasks.prefetched)
     return human.plural(replicas, "replica") if replicas > 0 else ""
 
 
@@ -83,5 +80,5 @@ def outcome(job: JobDetail) -> RenderableType:
     if job.held_at is not None:
         line.append(f", held back for {human.between(job.held_at, job.released_at, job.held_at)}")
     if job.tasks.failed:
-        line.append(f"\nsee which: loopline tasks {job.id} --state failed", "dim")
+        line.append(f"\nwhy: loopline explain {job.id}; each of them: loopline tasks {job.id} --state failed", "dim")
     return line

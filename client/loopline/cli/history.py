@@ -66,7 +66,10 @@ def _picture(report: HistoryReport, by: HistorySubject) -> RenderableType:
         return Text("nothing has run in that time")
     figures = ("jobs", "tasks", "attempts", "slot time", "CPU useful", "on replicas", "wasted", "lost")
     names = (by, "name") if by == "job" else (by,)
-    made = tables.table(*names, *figures, right=figures)
+    made = tables.table(
+        *names, *figures, right=figures, drop=("attempts", "on replicas", "lost", "slot time", "jobs"),
+        fold={"name": 16, by: 16},
+    )  # fmt: skip
     for line in report.lines:
         counts = [f"{count:,}" for count in (line.jobs, line.tasks, line.attempts)]
         times = (line.wall_s, line.useful_cpu_s, line.replicated_cpu_s, line.wasted_cpu_s, line.lost_cpu_s)

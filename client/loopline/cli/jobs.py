@@ -45,7 +45,7 @@ async def job(job: JobNumber, /, *, wait: bool = False, common: Common = PLAIN) 
 async def tasks(
     job: JobNumber, /, *, state: TaskState | None = None, limit: int = 100, common: Common = PLAIN
 ) -> None:
-    """List a job's tasks.
+    """List a job's tasks: their parameters, where and how long they ran, and why they failed.
 
     Parameters
     ----------
@@ -57,7 +57,7 @@ async def tasks(
         At most so many; 0: all.
     """
     async with common.client() as client:
-        items = await some(limit, client.tasks(job, state, page_size=page_size(limit)))
+        items = await some(limit, client.tasks(job, state, page_size=page_size(limit), parameters=True))
     common.show(items, lambda: tables.cut(tables.tasks(items), len(items), limit))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import secrets
 import socket
+import sys
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -30,10 +31,21 @@ from loopline_shared.joining import (
 from loopline_shared.rest.access import JoinRequest
 
 _PATIENCE_S = 10.0
+_LONGEST_LINE = 1000
+
+
+def _read_line() -> JoinLine:
+    """Return the line on stdin, where it stays out of the shell's history. Raises LooplineError (usage)."""
+    if sys.stdin.isatty():
+        print("the line that `loopline token join` printed: ", end="", file=sys.stderr, flush=True)
+    try:
+        return JoinLine.parse(sys.stdin.readline(_LONGEST_LINE))
+    except ValueError as error:
+        raise usage(str(error), "give it behind `loopline join`, or on stdin") from None
 
 
 async def join(
-    line: Annotated[JoinLine, read_by(JoinLine.parse, "LINE")],
+    line: Annotated[JoinLine | None, read_by(JoinLine.parse, "LINE")] = None,
     /,
     *,
     name: str | None = None,
@@ -48,7 +60,7 @@ async def join(
     Parameters
     ----------
     line
-        The whole line, or its part after `loopline join`.
+        The whole line, or its part after `loopline join`; without it, it is read from stdin.
     name
         Name of the worker (default: made from the name of this computer).
     service
@@ -56,6 +68,7 @@ async def join(
     """
     if common.master or common.token:
         raise usage("the line has the address and the token already", "leave --master and --token out")
+    line = line or _read_line()
     member = _prepared(line, name)
     try:
         await _ask(line, member)

@@ -11,6 +11,7 @@ from cyclopts import Parameter
 from loopline.cli.common import PATIENCE_S, PLAIN, Common
 from loopline.cli.subjects import JobNumber, TaskNumber
 from loopline_shared.model import Stream
+from loopline_shared.rest.bodies import TaskResult
 
 
 async def logs(
@@ -33,14 +34,16 @@ async def logs(
         Go on printing while the task writes, until it is over.
     """
     stream: Stream = "stderr" if stderr else "stdout"
-    async with common.client() as client, aclosing(client.output(task, stream, follow=follow)) as pieces:
-        if common.json:
-            text = b"".join([piece async for piece in pieces]).decode(errors="replace")
-            common.show({"task": str(task), "stream": stream, "text": text}, str)
-            return
-        async for piece in pieces:
-            sys.stdout.buffer.write(piece)
-            sys.stdout.flush()
+    again = ["logs", str(task), *["--stderr"] * stderr, *["--follow"] * follow]
+    with common.interruptible(f"task {task} is not touched by this; read on with", *again):
+        async with common.client() as client, aclosing(client.output(task, stream, follow=follow)) as pieces:
+            if common.json:
+                text = b"".join([piece async for piece in pieces]).decode(errors="replace")
+                common.show({"task": str(task), "stream": stream, "text": text}, str)
+                return
+            async for piece in pieces:
+                sys.stdout.buffer.write(piece)
+                sys.stdout.flush()
 
 
 async def results(job: JobNumber, /, *, common: Common = PLAIN) -> None:
@@ -51,11 +54,16 @@ async def results(job: JobNumber, /, *, common: Common = PLAIN) -> None:
     job
         Number of the job.
     """
-    async with common.client(PATIENCE_S) as client, aclosing(client.results(job)) as lines:
-        async for result in lines:
-            if common.json:
-                print(result.model_dump_json(), flush=True)
-                continue
-            print(result.stdout, end="", flush=True)
-            if result.stdout_cut:
-                print(f"task {result.id} wrote more: `loopline logs {result.id}` shows it all", file=sys.stderr)
+    with common.interruptible(f"job {job} continues; read its results again with", "results", str(job)):
+        async with common.client(PATIENCE_S) as client, aclosing(client.results(job)) as lines:
+            async for result in lines:
+                _print(result, common)
+
+
+def _print(result: TaskResult, common: Common) -> None:
+    if common.json:
+        print(result.model_dump_json(), flush=True)
+        return
+    print(result.stdout, end="", flush=True)
+    if result.stdout_cut:
+        print(f"task {result.id} wrote more: `loopline logs {result.id}` shows what was kept", file=sys.stderr)

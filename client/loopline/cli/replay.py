@@ -5,6 +5,7 @@ Two programs do the work: the master's store reads the database, and the simulat
 
 from __future__ import annotations
 
+import json as json_format
 import subprocess
 import sys
 import tempfile
@@ -14,6 +15,7 @@ from typing import IO, Annotated
 from cyclopts import Parameter
 
 from loopline.cli.errors import Exit, usage
+from loopline.cli.submission import assemble, job_file
 from loopline.programs import become, program
 
 
@@ -43,7 +45,7 @@ def replay(
     order
         Replay under this order of completions: hold, deliver or none.
     what_if_submit
-        Submit this job in the replay, now: JSON, TOML or YAML, as `POST /api/v1/jobs` takes it.
+        Submit this job in the replay, now: a job file in YAML, TOML or JSON, as `loopline submit --file` takes it.
     seeds
         Runs of `--what-if-submit` if something is drawn at random (default: 20).
     events
@@ -51,15 +53,28 @@ def replay(
     json
         Answer with JSON on stdout, and nothing else.
     """
-    asked = {"--policy": policy, "--order": order, "--what-if-submit": what_if_submit, "--seeds": seeds}
+    job = _job(what_if_submit) if what_if_submit else None
+    asked = {"--policy": policy, "--order": order, "--seeds": seeds}
     options = [word for name, value in asked.items() if value is not None for word in (name, str(value))]
-    if not options:
+    if not options and job is None:
         flags = ["--events"] * events + ["--json"] * json
         return become(program("loopline_master.store.replay", "master", *flags, "--", database))
     if events:
         raise usage("--events writes the log as it is: it takes no other option")
     reader = program("loopline_master.store.replay", "master", "--events", "--", database)
-    return _piped(reader, program("loopline_simulator", "sim", "what-if", *options, *["--json"] * json))
+    with tempfile.TemporaryDirectory(prefix="loopline-") as folder:
+        if job is not None:
+            file = Path(folder) / "job.json"
+            file.write_text(job, "utf-8")
+            options += ["--what-if-submit", str(file)]
+        return _piped(reader, program("loopline_simulator", "sim", "what-if", *options, *["--json"] * json))
+
+
+def _job(path: Path) -> str:
+    """Return the job in a file, as `loopline submit --file` would read it but without its inputs, as JSON."""
+    file = job_file.read(path)
+    file.document.pop("inputs", None)
+    return json_format.dumps(assemble.specification(file.document, None, file).to_json())
 
 
 def _piped(reader: list[str], teller: list[str]) -> int:

@@ -120,7 +120,10 @@ def _summary(look: Snapshot, master: str, trouble: str) -> Text:
 
 
 def _workers(workers: list[WorkerView], look: Snapshot) -> RenderableType:
-    made = tables.table("worker", "slots", "", "spare CPU", "owner", "running", right=("spare CPU",))
+    made = tables.table(
+        "worker", "slots", "use", "spare CPU", "owner", "running", right=("spare CPU",),
+        drop=("spare CPU", "use"), fold={"worker": 16, "owner": 12, "running": 16},
+    )  # fmt: skip
     for worker in workers:
         load = worker.load
         running = " ".join(
@@ -142,10 +145,13 @@ def _slots(worker: WorkerView) -> Text:
 
 
 def _jobs(jobs: list[JobView], look: Snapshot) -> RenderableType:
-    made = tables.table("job", "name", "state", "", "tasks", "took", right=("job",))
+    made = tables.table(
+        "job", "name", "state", "progress", "tasks", "took", right=("job",),
+        drop=("took", "progress"), fold={"name": 16, "tasks": 24},
+    )  # fmt: skip
     for job in jobs:
         made.add_row(
-            str(job.id), Text(job.name[:40]), tables.job_state(job), _progress(job), tables.counts(job),
+            str(job.id), Text(job.name), tables.job_state(job), _progress(job), tables.counts(job),
             human.between(job.started_at, job.finished_at, look.at),
         )  # fmt: skip
     left = len(look.jobs) - len(jobs)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from fractions import Fraction
 from pathlib import Path
 from typing import Literal
 
@@ -12,9 +13,14 @@ Value = str | int | float
 
 MAX_INTEGER = 2**53  # largest integer that every JSON reader keeps exact; larger ones stay text
 
+MOST_LISTED = 1_000_000  # values that a job spec may list
+
 _RANGE = re.compile(r"(-?\d{1,15})\.\.(-?\d{1,15})(?::(-?\d{1,15}))?")
 _ARRAY = re.compile(r"(\d{1,15})-(\d{1,15})(?::(\d{1,15}))?")
-_LIKE_A_RANGE = re.compile(r"-?[\d.]+\.\.-?[\d.]+(:.*)?")
+_SLURM_ARRAY = re.compile(r"([\d:,-]+)%\d+")
+_DECIMAL = r"-?(?:\d{1,15}(?:\.\d{1,15})?|\.\d{1,15})(?:[eE][+-]?\d{1,2})?"
+_DECIMALS = re.compile(rf"({_DECIMAL})\.\.({_DECIMAL})(?::({_DECIMAL}))?")
+_LIKE_A_RANGE = re.compile(r"-?\.?\d[^\s,]*?\.\.[^\s,./]\S*")
 _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?")
 _ITEM = re.compile(r"""\s*(?:"([^"]*)"|'([^']*)'|([^,"']*?))\s*(?=,|$)""")
 _MEASURE = re.compile(r"([0-9]+(?:\.[0-9]*)?|\.[0-9]+)\s*([a-z]*)\s*")
@@ -28,14 +34,20 @@ for _power, _letter in enumerate("kmgt", 1):
 
 
 def parameter(text: str) -> tuple[str, RangeValues | list[Value]]:
-    """Read ``seed=1..100``, ``seed=1..100:5`` or ``lr=0.1,0.01``; a quoted value stays text, commas and all."""
+    """Read ``seed=1..100``, ``seed=1..100:5``, ``lr=0.1..0.5:0.1`` or ``lr=0.1,0.01``.
+
+    A quoted value stays text, commas and all.
+    """
     name, _, values = (part.strip() for part in text.partition("="))
     if not (name and values):
         raise ValueError(f"expected NAME=VALUES such as seed=1..100 or lr=0.1,0.01, got {text!r}")
     if bounds := _RANGE.fullmatch(values):
         return name, _range(bounds)
+    if bounds := _DECIMALS.fullmatch(values):
+        return name, list(_decimals(*bounds.groups()))
     if _LIKE_A_RANGE.fullmatch(values):
-        raise ValueError(f"a range is of whole numbers, such as 1..100 or 1..100:5, got {values!r}")
+        expected = f"a range such as 1..100, 1..100:5 or 0.1..0.5:0.1, got {values!r}"
+        raise ValueError(f"expected {expected}; to have it as a text, quote it: {name}='\"{values}\"'")
     return name, list(_items(values))
 
 
@@ -43,6 +55,9 @@ def array(text: str) -> RangeValues:
     """Read ``1-1000`` or ``1-1000:2``, the end included."""
     if bounds := _ARRAY.fullmatch(text.strip()):
         return _range(bounds)
+    if slurms := _SLURM_ARRAY.fullmatch(text.strip()):
+        remark = "as many tasks run at a time as there are slots for them; other users' jobs get their share"
+        raise ValueError(f"there is no limit such as Slurm's %: {remark}; write {slurms[1]}")
     raise ValueError(f"expected FIRST-LAST or FIRST-LAST:STEP, got {text!r}")
 
 
@@ -82,6 +97,15 @@ def notification(text: str) -> dict[str, str]:
     raise ValueError(f"expected a URL such as https://chat.example.org/hook, or command:NAME, got {text!r}")
 
 
+def count_or_share(text: str) -> int | str:
+    """Read ``5`` or ``10%``."""
+    if text.isascii() and text.isdigit() and int(text) > 0:
+        return int(text)
+    if text.endswith("%") and _NUMBER.fullmatch(text[:-1]) and 0 < float(text[:-1]) <= 100:
+        return text
+    raise ValueError(f"expected a number of tasks such as 5, or a share of them such as 10%, got {text!r}")
+
+
 def pair(text: str) -> tuple[str, str]:
     """Read ``NAME=VALUE``, as of an environment variable."""
     name, found, value = text.partition("=")
@@ -99,6 +123,19 @@ def source(text: str) -> Path:
 
 def _range(bounds: re.Match[str]) -> RangeValues:
     return {"range": [int(bound) for bound in bounds.groups() if bound is not None]}
+
+
+def _decimals(first: str, last: str, step: str | None) -> Iterator[float]:
+    """Yield the numbers from first to last, both included, as they would be written: 0.3, not 0.30000000000000004."""
+    if step is None:
+        raise ValueError(f"a range of fractions has a step: {first}..{last}:STEP, such as 0.1..0.5:0.1")
+    here, end, stride = Fraction(first), Fraction(last), Fraction(step)
+    count = (end - here) // stride + 1 if stride else 0
+    if count < 1:
+        raise ValueError(f"the range {first}..{last}:{step} is empty")
+    if count > MOST_LISTED:
+        raise ValueError(f"the range {first}..{last}:{step} has more than {MOST_LISTED:,} values")
+    return (float(here + place * stride) for place in range(count))
 
 
 def _items(text: str) -> Iterator[Value]:

@@ -12,6 +12,7 @@ from typing import Annotated
 from pydantic import Field, SkipValidation
 
 from loopline_master.core.runs import ProgramKey, Runs, key_of
+from loopline_shared.max_fails import most_failed
 from loopline_shared.model import (
     AttemptId,
     AttemptState,
@@ -125,11 +126,13 @@ class Job:
     quorum: Annotated[int | None, Field(exclude=True)] = field(init=False, repr=False, compare=False)  # of its spec
     budget_s: Annotated[float | None, Field(exclude=True)] = field(init=False, repr=False, compare=False)
     program: Annotated[ProgramKey, Field(exclude=True)] = field(init=False, repr=False, compare=False)
+    most_failed: Annotated[int | None, Field(exclude=True)] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         spec, self.sweep, self.program = self.spec, Sweep(self.spec), key_of(self.owner, self.spec)
         self.runs = Runs(self.owner, spec, self.sweep, self.inputs)
         self.slots, self.quorum, self.budget_s = spec.requires.slots, spec.quorum, spec.replica_budget_s
+        self.most_failed = most_failed(spec.max_fails, self.task_count)
 
     def task_id(self, number: int) -> TaskId:
         return _new(TaskId, (self.id, number))
@@ -152,6 +155,11 @@ class Job:
     def is_computed(self) -> bool:
         """True if all tasks of the job have succeeded or failed."""
         return self.succeeded + self.failed == self.task_count
+
+    @property
+    def is_failing(self) -> bool:
+        """True if so many of its tasks have failed that the others are not to be run."""
+        return self.most_failed is not None and self.failed >= self.most_failed and not self.is_computed
 
     @property
     def is_exempt(self) -> bool:

@@ -55,13 +55,14 @@ class JobRetried:
     """A failed or cancelled job is to be completed.
 
     The scheduler may have forgotten it long ago. The event therefore brings its row, the rows of its unsuccessful
-    tasks, and half-open ranges of the tasks that succeeded.
+    tasks to be run again, and half-open ranges of the tasks that are not.
     """
 
     job: Job
     tasks: list[Task]
-    succeeded: list[tuple[int, int]]
+    succeeded: list[tuple[int, int]]  # or stay failed: not run again
     ended: dict[int, JobState] = field(default_factory=dict)  # as in JobSubmitted
+    failed: int = 0  # of the tasks that are not run again
     kind: Literal["job_retried"] = "job_retried"
 
 

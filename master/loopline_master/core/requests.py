@@ -15,7 +15,7 @@ from loopline_master.core.effects import Declined, Done, Reply, Submitted
 from loopline_master.core.entities import UNRELEASED, Job, Worker
 from loopline_master.core.estimates import measure, program_history
 from loopline_master.core.events import JobCancelled, JobPaused, JobResumed, JobRetried, JobSubmitted
-from loopline_master.core.index.requirements import meets, requirement_class_of
+from loopline_master.core.index.requirements import meets, requirement_class_of, unmet
 from loopline_master.core.index.sorted_collections import IntervalSet
 from loopline_master.core.runs import key_of
 from loopline_master.core.state import State
@@ -55,7 +55,8 @@ def resume(state: State, event: JobResumed) -> Reply:
 def retry(state: State, event: JobRetried) -> Reply:
     """Let a failed or cancelled job enter the grid anew, as the last to come.
 
-    Its unsuccessful tasks count as never started. It waits again if its dependencies have not succeeded.
+    Its unsuccessful tasks count as never started; of a failed job, some may be left as they are. It waits
+    again if its dependencies have not succeeded.
     """
     if event.job.id in state.jobs:
         still = state.jobs[event.job.id]
@@ -70,7 +71,7 @@ def retry(state: State, event: JobRetried) -> Reply:
         return waits_for
     job, tasks = replace(event.job), [replace(task) for task in event.tasks]  # the event is for the log
     job.departure, job.finished_at = None, None
-    job.failed, job.held_at, job.released_at, job.cursor = 0, None, None, 0
+    job.failed, job.held_at, job.released_at, job.cursor = event.failed, None, None, 0
     for task in tasks:
         task.started, task.failures, task.finished_at = False, 0, None
         task.votes, task.verdict, task.took_down = (), "", ()
@@ -196,9 +197,13 @@ def _stopping(job: Job) -> str:
 def warnings(workers: Iterable[Worker], spec: JobSpec) -> list[str]:
     """Return the warnings for the user who submits this job."""
     key = requirement_class_of(spec.requires)
-    if any(meets(worker.facts, key) for worker in workers):
+    known = [worker.facts for worker in workers]
+    if any(meets(facts, key) for facts in known):
         return []
-    return ["no worker known to this master can run this job: it waits for one that meets its requirements"]
+    if not known:
+        return ["no worker has joined yet: start one with `loopline worker`"]
+    missing = ", ".join(unmet(known, spec.requires)) or "all of what it requires together"
+    return [f"no worker has {missing} (stalled: it waits for one that has, and holds no other job meanwhile)"]
 
 
 def _left_to_wait_for(

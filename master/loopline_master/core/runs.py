@@ -61,7 +61,12 @@ class Runs:
         self._before: tuple[Any, ...] = (
             spec.environment, spec.name, needs.slots, spec.timeout_s, memory_bytes, needs.network, inputs
         )  # fmt: skip
-        self._behind = (tuple(spec.outputs), function, rows.sha256 if isinstance(rows, RowFile) else None)
+        self._behind = (
+            tuple(spec.outputs),
+            function,
+            rows.sha256 if isinstance(rows, RowFile) else None,
+            needs.folder,
+        )
 
     def run(self, attempt: AttemptId) -> Run:
         """Return the run that starts an attempt; its fields are given in their order."""

@@ -96,7 +96,13 @@ class Scheduler:
         self._complete()
 
     def _complete(self) -> None:
-        """Complete jobs until none can. Each may let others complete, and lets those enter that waited for it."""
+        """Complete jobs until none can. Each may let others complete, and lets those enter that waited for it.
+
+        First those are stopped of which too many tasks have failed.
+        """
+        if self.state.index.failing:
+            lifecycle.stop_failing_jobs(self.state)
+            self.state.flush()
         while job := lifecycle.complete_next(self.state):
             self.state.flush()
             requests.release_followers(self.state, job)

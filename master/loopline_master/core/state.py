@@ -32,6 +32,7 @@ from loopline_master.core.entities import Attempt, Grid, Job, Program, Task, Wor
 from loopline_master.core.events import SchedulerSettings
 from loopline_master.core.index.attempts import ReadySet
 from loopline_master.core.index.index import Index
+from loopline_master.core.index.requirements import meets
 from loopline_master.core.index.sorted_collections import IntervalSet
 from loopline_master.core.runs import ProgramKey
 from loopline_shared.model import AttemptId, TaskId
@@ -164,8 +165,8 @@ class State:
         """Note a job, and skip its indexing if only its counts can have changed.
 
         That is so if several of its tasks run and several are fresh, and it was not paused, resumed or starved: a job
-        that enters or leaves the grid has no task running. A policy's index may depend on anything, and replicas use
-        up a budget; with either, the job is indexed.
+        that enters or leaves the grid has no task running. A policy's index may depend on anything, replicas use up a
+        budget, and failures may be too many; with any of these, the job is indexed.
         """
         number = job.id
         self.effects.jobs[number] = job
@@ -174,6 +175,7 @@ class State:
             and self.fresh[number].count > 1
             and self.policy_job_index is None
             and job.budget_s is None
+            and job.most_failed is None
         ):
             known = self.index.signatures[number]
             if known[2] is job.paused and known[3] is job.stalled and known[4] == job.starved_since:
@@ -300,8 +302,13 @@ class State:
         starved = self.index.requirements.is_starved(job) or self.index.is_stuck(job, self.fresh[job.id])
         if starved != (job.starved_since is not None):
             job.starved_since = self.now if starved else None
-            job.stalled = False
+            job.stalled = starved and self._is_hopeless(job)
             self.put(job)
+
+    def _is_hopeless(self, job: Job) -> bool:
+        """True if there are workers, and even if all came back that are away, none could run the job."""
+        key = self.index.requirements.key_of(job)
+        return bool(self.workers) and not any(meets(worker.facts, key) for worker in self.workers.values())
 
     def _forget_if_over(self, job: Job) -> None:
         """An ended job stays only until its last attempt has been cancelled."""

@@ -26,6 +26,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 
 from loopline_master.http.auth import Access, Auth, Caller
 from loopline_shared.errors import LooplineError
+from loopline_shared.plain_words import plain
 from loopline_shared.rest.address import API_PREFIX
 from loopline_shared.rest.bodies import FieldError, Problem
 
@@ -264,9 +265,9 @@ class InvalidRequest(LooplineError):  # noqa: N818 it is what the request is
 def _pointers(place: str, error: ValidationError) -> list[FieldError]:
     if error.error_count() > _MANY:  # all of them would be formatted, for the few that are shown
         return [FieldError(at=place, message=f"{error.error_count():,} mistakes, too many to tell")]
-    found = error.errors(include_url=False, include_context=False, include_input=False)
+    found = error.errors(include_url=False, include_input=False)
     return [
-        FieldError(at=".".join(map(str, (place, *one["loc"])))[:_LONGEST_POINTER], message=one["msg"])
+        FieldError(at=".".join(map(str, (place, *one["loc"])))[:_LONGEST_POINTER], message=plain(one))
         for one in found[:_MOST_TOLD]
     ]
 

@@ -60,6 +60,16 @@ WithLastHour = Annotated[
     BeforeValidator(_flag),
     Field(description="Add each worker's work of the last hour, against what it promised"),
 ]
+WithParameters = Annotated[bool, BeforeValidator(_flag), Field(description="Add each task's parameters")]
+OnlyTasks = Annotated[
+    str,
+    Field(
+        max_length=2000,
+        pattern=r"^\d{1,15}(,\d{1,15})*$",
+        description="Only these of the failed tasks, by their numbers; the others stay as they are",
+        examples=["3,7"],
+    ),
+]
 OfProgram = Annotated[str, Field(max_length=200, pattern=NO_NUL, description="Only programs of this name")]
 IdempotencyKey = Annotated[
     str,

@@ -21,8 +21,8 @@ from loopline_shared.protocol.transfers import (
     MAX_SOURCES,
     Dial,
     FaultKind,
-    Fetch,
     Fetching,
+    FileFetch,
     FileSource,
     Grant,
     PeerFault,
@@ -108,7 +108,7 @@ class Exchange:
         peer = self._peers.get(worker)
         if peer is None or not (peer.fetching or peer.dials):
             return assign
-        fetches = (Fetch(sha256, tuple(self._sources(peer, sha256))) for sha256 in peer.fetching)
+        fetches = (FileFetch(sha256, tuple(self._sources(peer, sha256))) for sha256 in peer.fetching)
         orders = PeerOrders(tuple(fetch for fetch in fetches if fetch.sources), tuple(self._dials(peer)))
         return replace(assign, peers=orders) if orders.fetch or orders.dial else assign
 

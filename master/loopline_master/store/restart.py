@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Collection
 from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Select, func, or_, select, tuple_
@@ -40,14 +41,17 @@ def snapshot(connection: Connection) -> Snapshot:
     )
 
 
-def retry_material(connection: Connection, job: int) -> JobRetried | None:
-    """Return the event that retries a job; None if there is no such job."""
+def retry_material(connection: Connection, job: int, only: Collection[int] = ()) -> JobRetried | None:
+    """Return the event that retries a job; None if there is no such job. ``only``: not the other failed tasks."""
     found = _all(connection, JOBS, jobs.c.id == job)
     if not found:
         return None
-    here, succeeded = tasks.c.job == job, tasks.c.state == TaskState.SUCCEEDED
-    ranges = _ranges(connection, here, succeeded)
-    return JobRetried(found[0], _all(connection, TASKS, here, ~succeeded), ranges.get(job, []))
+    here, again = tasks.c.job == job, tasks.c.state != TaskState.SUCCEEDED
+    if only:
+        again &= tasks.c.number.in_(only)
+    left = connection.scalar(select(func.count()).where(here, ~again, tasks.c.state == TaskState.FAILED)) or 0
+    ranges = _ranges(connection, here, ~again)
+    return JobRetried(found[0], _all(connection, TASKS, here, again), ranges.get(job, []), failed=left)
 
 
 def _all(connection: Connection, mapper: Mapper[Entity], *where: ColumnElement[bool]) -> list[Entity]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Collection
 from contextlib import asynccontextmanager
 from functools import cache
 
@@ -15,6 +15,7 @@ from loopline_master.store import audit, restart
 from loopline_master.store.database import Database, Result, StoreBroken, Transact, open_database, parse_url
 from loopline_master.store.migrate import prepare
 from loopline_master.store.queries.attempt_queries import AttemptQueries
+from loopline_master.store.queries.failure_queries import FailureQueries
 from loopline_master.store.queries.file_references import FileReferences
 from loopline_master.store.queries.job_history import JobHistories
 from loopline_master.store.queries.job_queries import JobQueries
@@ -65,6 +66,7 @@ class Store:
         self.timelines = TimelineQueries(self._read)
         self.samples = SampleQueries(self._read)
         self.results = ResultQueries(self._read)
+        self.failures = FailureQueries(self._read)
         self.job_histories = JobHistories(self._read)
         self.workers = WorkerQueries(self._read)
         self.eta_records = EtaRecords(self._read, self._writer.write)
@@ -84,11 +86,12 @@ class Store:
         """Return the entities from which the scheduler continues after a restart."""
         return await self._read(restart.snapshot)
 
-    async def retry_material(self, job: int) -> JobRetried | None:
-        """Return the event that retries a job; None if there is no such job. It may be posted for an ended job
-        only.
+    async def retry_material(self, job: int, only: Collection[int] = ()) -> JobRetried | None:
+        """Return the event that retries a job, or ``only`` these of its tasks; None if there is no such job.
+
+        It may be posted for an ended job only.
         """
-        return await self._read(lambda connection: restart.retry_material(connection, job))
+        return await self._read(lambda connection: restart.retry_material(connection, job, only))
 
     async def passings(self, order: Order, limit: int = 100) -> PassingReport:
         """Return the audit of the order guarantee. ``order`` is the one now in force."""

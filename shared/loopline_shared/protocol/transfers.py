@@ -58,7 +58,7 @@ class FileSource:
 
 
 @dataclass(frozen=True, slots=True)
-class Fetch:
+class FileFetch:
     """Master to worker: take this file from the first of these that can give it, and from the master after all."""
 
     sha256: Sha256
@@ -78,7 +78,7 @@ class Dial:
 class PeerOrders:
     """Master to worker, in each Assign as long as there is any: all fetches and dials that are planned now."""
 
-    fetch: Annotated[tuple[Fetch, ...], Field(max_length=MAX_FETCHING)] = ()
+    fetch: Annotated[tuple[FileFetch, ...], Field(max_length=MAX_FETCHING)] = ()
     dial: Annotated[tuple[Dial, ...], Field(max_length=MAX_DIALS)] = ()
 
 

@@ -38,6 +38,7 @@ from loopline_shared.model import (
     Result,
     Seconds,
     Sha256,
+    SharedFolder,
     ShortText,
     Stream,
 )
@@ -179,6 +180,7 @@ class Run:
 
     A Run that arrives with this field cannot be run, because the file is gone.
     """
+    folder: SharedFolder = ""  # in which its command runs; empty: in its scratch folder
 
 
 @dataclass(slots=True)  # not frozen: freezing triples the cost of creation

@@ -24,6 +24,10 @@ EXPERIMENTS: dict[str, tuple[str, str]] = {
         "loopline_simulator.experiments.rack:rack",
         "Rectangles in a supercomputer's rack: utilisation, fairness, cost; beside the paper's Table 1.",
     ),
+    "transfer": (
+        "loopline_simulator.experiments.transfer:transfer",
+        "Takahashi et al.: files planned by topology and bandwidth, beside blind lines, peers, the master alone.",
+    ),
     "dynamic-load": (
         "loopline_simulator.experiments.dynamic_load:dynamic_load",
         "Shirotani et al.: placing jobs of predicted size on machines of different speeds; the cost of stale load.",

@@ -1,1 +1,1 @@
-"""Models of papers that reproduce published tables. They share the kernel, and do not use the scheduler."""
+"""Models of papers. They do not use the scheduler; ``data_transfer`` runs the master's own planner."""

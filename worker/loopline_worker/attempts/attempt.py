@@ -303,6 +303,8 @@ class Attempt:
             stdout, stderr = self._stdout.finish(is_whole), self._stderr.finish(is_whole)
         except OSError as error:
             return self._fail(error)
+        if outcome is Outcome.FAILED:
+            reason = reason or self._stderr.last_line
         return Result(
             self.id,
             outcome,

@@ -1,4 +1,8 @@
-"""Capture of stdout or stderr: the first bytes are kept, the rest is counted and dropped."""
+"""Capture of stdout or stderr: of long output the beginning and the end are kept, each half of the limit.
+
+The first bytes, up to the limit, are kept one after the other. Further ones overwrite the second half of them, round
+and round. At the end that half is put in order, behind a line that says how much is missing.
+"""
 
 from __future__ import annotations
 
@@ -17,6 +21,8 @@ from loopline_shared.model import INLINE_LIMIT_BYTES, Output
 _DRAIN_S = 2.0
 _PART_BYTES = 65536
 _NOTHING = Output()
+_LAST_BYTES = 1000
+_LONGEST_LINE = 300
 
 
 class Capture(asyncio.Protocol):
@@ -25,11 +31,13 @@ class Capture(asyncio.Protocol):
     def __init__(self, file: Callable[[], Path], limit_bytes: int, on_trouble: Callable[[OSError], None]) -> None:
         self._path = file
         self._limit_bytes = limit_bytes
+        self._half_bytes = limit_bytes - limit_bytes // 2  # of the beginning, which stays whatever comes
         self._on_trouble = on_trouble
         self._size_bytes = 0
-        self._kept_bytes = 0
+        self._kept_bytes = 0  # that can be read: one after the other, from the beginning
         self._head = b""  # the first INLINE_LIMIT_BYTES of what is kept
-        self._hash: hashlib._Hash | None = None  # once it is long
+        self._last = b""  # the last bytes, whatever is kept
+        self._hash: hashlib._Hash | None = None  # once it is long: of the beginning
         self._file: BinaryIO | None = None
         self.is_piped = False  # by who wants no feeding: the end of that pipe is to be waited for
         self._transport: asyncio.BaseTransport | None = None
@@ -40,6 +48,13 @@ class Capture(asyncio.Protocol):
     def size_bytes(self) -> int:
         """Return the bytes written so far, dropped ones included."""
         return self._size_bytes
+
+    @property
+    def last_line(self) -> str:
+        """The last line with printable letters in it, of which it consists; empty if there is no such line."""
+        lines = reversed(self._last.decode(errors="replace").splitlines())
+        shown = ("".join(letter for letter in line if letter.isprintable()).strip() for line in lines)
+        return next((line[:_LONGEST_LINE] for line in shown if line), "")
 
     async def open(self) -> int:
         """Open a pipe and return its end for writing, of which the caller closes its own copy."""
@@ -63,21 +78,27 @@ class Capture(asyncio.Protocol):
 
     def feed(self, data: bytes) -> None:
         """Take in a piece of output; a disk error is reported to ``on_trouble``."""
-        self._size_bytes += len(data)
-        kept = data[: self._limit_bytes - self._kept_bytes]
+        first = data[: max(0, self._limit_bytes - self._size_bytes)]
+        self._last = (self._last + data[-_LAST_BYTES:])[-_LAST_BYTES:]
         try:
-            self._keep(kept)
+            self._keep(first)
+            self._size_bytes += len(first)
+            self._overwrite(data[len(first) :])
         except OSError as error:
-            self._limit_bytes = self._kept_bytes
+            self._limit_bytes = self._half_bytes = 0
             self._on_trouble(error)
 
     async def read(self, offset: int, most_bytes: int) -> bytes:
-        """Return kept bytes from this offset on, as soon as there are any; empty at the end."""
+        """Return kept bytes from this offset on, as soon as there are any; empty at the end.
+
+        What is being overwritten can only be read at the end.
+        """
         while offset >= self._kept_bytes and not self._is_at_end:
             await self._hear()
         if offset < len(self._head):
             return self._head[offset:][:most_bytes]
-        return await asyncio.to_thread(_read, self._path(), offset, most_bytes) if offset < self._kept_bytes else b""
+        most_bytes = min(most_bytes, self._kept_bytes - offset)
+        return await asyncio.to_thread(_read, self._path(), offset, most_bytes) if most_bytes > 0 else b""
 
     async def drain(self) -> None:
         """Read on to the end of the pipe, which is near once the whole tree is dead."""
@@ -90,30 +111,74 @@ class Capture(asyncio.Protocol):
 
     def finish(self, whole: bool) -> Output:
         """Return the output, all of it if ``whole``, otherwise its beginning. Raises OSError if it is not on disk."""
-        self._is_at_end = True
         self._on_trouble = _ignore  # whose it was goes at once, not with the next collection
-        self._tell()
+        try:
+            return self._output(whole)
+        finally:
+            self._is_at_end = True
+            self._tell()
+
+    def _output(self, whole: bool) -> Output:
         if not self._size_bytes:
             return _NOTHING
         if self._file is None:
             return Output(self._size_bytes, self._size_bytes > len(self._head), self._head)
-        self._file.close()
         if whole and self._hash:
-            return Output(self._size_bytes, self._size_bytes > self._kept_bytes, sha256=self._hash.hexdigest())
+            self._hash.update(self._put_in_order(self._file))
+        self._file.close()
+        is_cut = self._size_bytes > self._limit_bytes
+        if whole and self._hash and self._kept_bytes > INLINE_LIMIT_BYTES:
+            return Output(self._size_bytes, is_cut, sha256=self._hash.hexdigest())
+        if whole:
+            self._head = self._path().read_bytes()
         self._path().unlink(missing_ok=True)
-        return Output(self._size_bytes, self._size_bytes > len(self._head), self._head)
+        return Output(self._size_bytes, is_cut or self._size_bytes > len(self._head), self._head)
 
     def _keep(self, data: bytes) -> None:
-        self._kept_bytes += len(data)
-        if self._file is None and self._kept_bytes > INLINE_LIMIT_BYTES:
-            self._file = self._path().open("wb", 0)
-            self._file.write(self._head)
-            self._hash = hashlib.sha256(self._head)
+        """Keep bytes within the limit, behind those that are there."""
+        if self._file is None and self._kept_bytes + len(data) > INLINE_LIMIT_BYTES:
+            self._open()
         if self._file and self._hash:
             self._file.write(data)
-            self._hash.update(data)
+            self._hash.update(data[: max(0, self._half_bytes - self._kept_bytes)])
+        self._kept_bytes += len(data)
         self._head += data[: INLINE_LIMIT_BYTES - len(self._head)]
         self._tell()
+
+    def _open(self) -> BinaryIO:
+        self._file = self._path().open("w+b", 0)
+        self._file.write(self._head)
+        self._hash = hashlib.sha256(self._head[: self._half_bytes])
+        return self._file
+
+    def _overwrite(self, data: bytes) -> None:
+        """Take in bytes beyond the limit, in the place of the oldest of the second half."""
+        ring_bytes = self._limit_bytes - self._half_bytes
+        if data and ring_bytes:
+            file = self._file or self._open()
+            self._kept_bytes = self._half_bytes
+            self._head = self._head[: self._half_bytes]
+            place = (self._size_bytes - self._limit_bytes) % ring_bytes
+            kept = data[-ring_bytes:]
+            place = (place + len(data) - len(kept)) % ring_bytes
+            file.seek(self._half_bytes + place)
+            file.write(kept[: ring_bytes - place])
+            file.seek(self._half_bytes)
+            file.write(kept[ring_bytes - place :])
+        self._size_bytes += len(data)
+
+    def _put_in_order(self, file: BinaryIO) -> bytes:
+        """Write the second half as it is to be read, and return it."""
+        file.seek(self._half_bytes)
+        half = file.read(self._limit_bytes - self._half_bytes)
+        missing = self._size_bytes - self._limit_bytes
+        if missing > 0 and half:
+            place = missing % len(half)
+            half = b"\n[... %d bytes are not kept here ...]\n" % missing + half[place:] + half[:place]
+            file.seek(self._half_bytes)
+            file.write(half)
+            self._kept_bytes = self._half_bytes + len(half)
+        return half
 
     async def _hear(self) -> None:
         self._news = self._news or asyncio.Event()

@@ -37,13 +37,14 @@ class Preparation:
         folder = f"{room or self._scratch}{os.sep}{run.attempt}"
         own = self._environment.own(run, folder)
         return Job(
-            run.command,
+            _within(run.folder, run.command) if run.folder else run.command,
             folder,
             {**self._environment.inherited, **run.environment, **own},
             self._limits(run.memory_bytes, run.slots),
             network=run.network,
             call=_call_of(run, own),
             room=room,
+            shared_folder=run.folder,
             makes_folder=not (run.inputs or run.own_inputs or run.outputs),
         )
 
@@ -94,6 +95,11 @@ class TaskEnvironment:
             "LOOPLINE_PARAMETERS": json.dumps(run.parameters) if run.parameters and not run.function else "{}",
             scratch.VARIABLE: home,
         }
+
+
+def _within(folder: str, command: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the command, to be run in a shared folder: as the task's user, who has to be let in there."""
+    return ("/bin/sh", "-c", 'cd -- "$0" && exec "$@"', folder, *command)
 
 
 def _room_of(run: Run, scratch_folder: Path) -> str:

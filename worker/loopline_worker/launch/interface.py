@@ -72,6 +72,7 @@ class Job:
     network: bool = True  # a sandbox without network may be requested
     call: Call | None = None  # in place of the command
     room: str = ""  # the folder around its own, which the task may write to as well
+    shared_folder: str = ""  # in which the command runs
     makes_folder: bool = False  # the launcher makes the folder, and removes it afterwards if nothing was left in it
 
 

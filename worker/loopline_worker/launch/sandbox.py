@@ -36,21 +36,29 @@ class Sandbox:
     """The sandbox around each task of this worker.
 
     ``shows``: folders that tasks may read although they are in a home or the like. ``hides``: folders and files that
-    they may not read. Of two that are within each other, the inner one counts.
+    they may not read. Of two that are within each other, the inner one counts. ``shares``: folders that jobs may
+    run in and write to, if they ask for it.
     """
 
     program: str
     allows_network: bool = False
     shows: tuple[Path, ...] = ()
     hides: tuple[Path, ...] = ()
+    shares: tuple[str, ...] = ()
 
     def options(self, job: Job) -> list[str]:
         """Return the program with its options for a task, among them the task's environment."""
         folder, room = os.path.realpath(job.folder), os.path.realpath(job.room or job.folder)
-        own = ["--bind", room, room, "--chdir", folder]
+        own = [*self._shared(job.shared_folder), "--bind", room, room, "--chdir", folder]
         network = _NETWORK if job.network and self.allows_network else ("--unshare-net",)
         environment = [word for pair in job.environment.items() for word in ("--setenv", *pair)]
         return [self.program, *_system(), *self._folders(), *own, *_ALONE, *network, *environment]
+
+    def _shared(self, folder: str) -> list[str]:
+        """Return the options that let a task into the folder that it runs in, if that is shared here."""
+        real = Path(os.path.realpath(folder)) if folder else None
+        is_shared = real is not None and any(real.is_relative_to(os.path.realpath(one)) for one in self.shares)
+        return ["--bind-try", str(real), folder] if is_shared else []
 
     def _folders(self) -> list[str]:
         shown = [(path, ("--ro-bind", str(path), str(path))) for path in self.shows]
@@ -58,14 +66,19 @@ class Sandbox:
         return [word for _, words in sorted([*shown, *hidden], key=_depth) for word in words]
 
 
-def open_sandbox(allows_network: bool = False, shows: Sequence[Path] = (), hides: Sequence[Path] = ()) -> Sandbox:
+def open_sandbox(
+    allows_network: bool = False,
+    shows: Sequence[Path] = (),
+    hides: Sequence[Path] = (),
+    shares: Sequence[str] = (),
+) -> Sandbox:
     """Return the sandbox of this worker. Raises LooplineError if this computer cannot have one."""
     if reason := obstacle():
         hint = "install bubblewrap (on Debian or Ubuntu: sudo apt install bubblewrap), or leave --sandbox out"
         raise LooplineError("sandbox", f"this computer can have no sandbox: {reason}", hint)
     folders = [*_PYTHON, *shows]
     there = tuple(folder.absolute() for folder in folders if folder.exists())
-    return Sandbox(_find() or "", allows_network, there, tuple(path.absolute() for path in hides))
+    return Sandbox(_find() or "", allows_network, there, tuple(path.absolute() for path in hides), tuple(shares))
 
 
 def obstacle() -> str:

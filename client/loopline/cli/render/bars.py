@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, ProgressColumn, Task, TaskID, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
-from loopline.cli.render import tables
+from loopline.cli.render import human, tables
 from loopline_shared.rest.bodies import JobView
 
 Show = Callable[[JobView, str], None]
@@ -36,7 +36,7 @@ def bars(console: Console) -> Iterator[Show]:
 class _Name(ProgressColumn):
     def render(self, task: Task) -> Text:
         job: JobView = task.fields["job"]
-        return Text.assemble(f"job {job.id} ", (job.name, "bold"))
+        return Text.assemble(f"job {job.id} ", (human.short(job.name), "bold"))
 
 
 class _Counts(ProgressColumn):

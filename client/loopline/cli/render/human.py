@@ -51,6 +51,14 @@ def size(seconds: float | None) -> str:
     return "unknown" if seconds is None else duration(seconds)
 
 
+def short(name: str, most: int = 24) -> str:
+    """Return a name that is at most so long: of a longer one, its beginning and its end."""
+    if len(name) <= most:
+        return name
+    end = most // 3
+    return f"{name[: most - end - 1]}…{name[-end:]}"
+
+
 def plural(count: int, noun: str) -> str:
     """Return a count and its noun."""
     return f"{count:,} {noun}{'' if count == 1 else 's'}"

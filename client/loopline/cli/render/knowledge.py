@@ -6,7 +6,6 @@ import time
 from collections.abc import Sequence
 
 from rich.console import RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from loopline.cli.render import human, tables
@@ -24,6 +23,8 @@ def workers(items: Sequence[WorkerView]) -> RenderableType:
     made = tables.table(
         "worker", "speed", "as measured", "spare CPU", "queue", "delay", "throughput", "reported", "last hour",
         "health", right=("speed", "queue", "delay", "throughput", "health"),
+        drop=("as measured", "delay", "throughput", "reported", "spare CPU", "last hour"),
+        fold={"worker": 20, "as measured": 16, "last hour": 16, "health": 12},
     )  # fmt: skip
     for worker in items:
         load = worker.load
@@ -42,9 +43,10 @@ def programs(items: Sequence[ProgramView]) -> RenderableType:
     if not items:
         return Text("no program is known yet: programs are learnt from tasks that succeed")
     now = time.time()
-    made: Table = tables.table(
+    made = tables.table(
         "user", "program", "folder", "runs", "a task", "p10 to p90", "CPU", "memory", "workers", "last used",
         right=("runs", "a task", "CPU", "memory"),
+        drop=("folder", "memory", "workers", "CPU", "last used", "p10 to p90"), fold={"program": 20, "folder": 20},
     )  # fmt: skip
     for program in items:
         known = program.predicted

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 
-from rich.box import SIMPLE_HEAD
 from rich.console import Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from loopline.cli.render import human
+from loopline.cli.render.fitted import FittedTable
 from loopline_shared.model import Load, Prediction, SizeSource, Yielded
 from loopline_shared.rest.access import JoinTokenView, TokenView
 from loopline_shared.rest.bodies import (
@@ -28,6 +28,7 @@ _STYLES = {
     "waiting": "dim yellow",
     "queued": "yellow",
     "running": "cyan",
+    "prefetched": "dim cyan",
     "dispatched": "cyan",
     "succeeded": "green",
     "failed": "bold red",
@@ -36,13 +37,18 @@ _STYLES = {
     "cancelling": "dim",
 }
 
+_IMPLAUSIBLE = 3.0
+"""A size is questioned if so many times as much processor time was used: cores differ in speed."""
 
-def table(*columns: str, right: Iterable[str] = ()) -> Table:
-    """Return an empty table."""
-    made = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False, header_style="bold")
-    for name in columns:
-        made.add_column(name, justify="right" if name in right else "left", overflow="fold")
-    return made
+
+def table(
+    *columns: str,
+    right: Iterable[str] = (),
+    drop: Sequence[str] = (),
+    fold: Mapping[str, int] = MappingProxyType({}),
+) -> FittedTable:
+    """Return an empty table. What goes where it is too wide: see FittedTable."""
+    return FittedTable(columns, right=right, drop=drop, fold=fold)
 
 
 def cut(shown: RenderableType, count: int, limit: int) -> RenderableType:
@@ -62,7 +68,10 @@ def jobs(items: Sequence[JobView]) -> RenderableType:
     if not items:
         return Text("no jobs; submit one: loopline submit -- hostname")
     now = time.time()
-    made = table("job", "name", "state", "tasks", "size", "submitted", "took", "ETA", right=("job", "size"))
+    made = table(
+        "job", "name", "state", "tasks", "size", "submitted", "took", "ETA", right=("job", "size"),
+        drop=("submitted", "size", "took", "ETA"), fold={"name": 16, "tasks": 24},
+    )  # fmt: skip
     for job in items:
         made.add_row(
             str(job.id), Text(job.name), job_state(job), counts(job), size(job),
@@ -86,12 +95,24 @@ def job_state(job: JobView) -> Text:
 
 def size(job: JobView) -> str:
     """Return the size of a job, after ``~`` if it is predicted."""
-    return ("~" if job.size_source is SizeSource.PREDICTED else "") + human.size(job.size)
+    mark = " (cannot be true)" if _is_implausible(job) else ""
+    return ("~" if job.size_source is SizeSource.PREDICTED else "") + human.size(job.size) + mark
+
+
+def _is_implausible(job: JobView) -> bool:
+    """True if the job has taken far more processor time than the size that its user gave."""
+    is_given = job.size is not None and job.size_source is SizeSource.GIVEN
+    return is_given and job.ledger.useful_cpu_s > _IMPLAUSIBLE * (job.size or 0.0)
 
 
 def counts(job: JobView) -> str:
     """Return the progress of a job: ``40 of 100``, and other counts that are not 0."""
-    others = {"running": job.tasks.running, "failed": job.tasks.failed, "cancelled": job.tasks.cancelled}
+    others = {
+        "running": job.tasks.running - job.tasks.prefetched,
+        "prefetched": job.tasks.prefetched,
+        "failed": job.tasks.failed,
+        "cancelled": job.tasks.cancelled,
+    }
     remarks = (f", {count:,} {what}" for what, count in others.items() if count)
     return f"{job.tasks.succeeded:,} of {job.task_count:,}" + "".join(remarks)
 
@@ -99,8 +120,8 @@ def counts(job: JobView) -> str:
 def job(detail: JobDetail) -> RenderableType:
     """Return the facts of one job."""
     now = time.time()
-    facts = table("", "")
-    facts.show_header, facts.box = False, None
+    facts = table("fact", "value")
+    facts.has_header = False
     for name, value in _facts(detail, now):
         facts.add_row(Text(name, "bold"), value)
     return facts
@@ -167,14 +188,28 @@ def _accounting(used: JobAccounting) -> str:
 def tasks(items: Sequence[TaskView]) -> RenderableType:
     """Return a table of tasks."""
     now = time.time()
-    made = table("task", "state", "worker", "took", "exit", "failures", "why", right=("exit", "failures"))
+    made = table(
+        "task", "parameters", "state", "worker", "took", "exit", "failures", "why", right=("exit", "failures"),
+        drop=("failures", "worker", "took"), fold={"parameters": 20, "why": 20, "worker": 12},
+    )  # fmt: skip
     for task in items:
         made.add_row(
-            str(task.id), state(task.state), task.worker or "-",
-            human.between(task.started_at, task.finished_at, now),
+            str(task.id), _parameters(task), state("prefetched" if task.prefetched else task.state),
+            task.worker or "-", _took(task, now),
             "-" if task.exit_code is None else str(task.exit_code), str(task.failures), _why(task),
         )  # fmt: skip
     return made
+
+
+def _parameters(task: TaskView) -> Text:
+    return Text(" ".join(f"{name}={value}" for name, value in (task.parameters or {}).items()))
+
+
+def _took(task: TaskView, now: float) -> str:
+    """Return how long the attempt ran that the task's row is about, or has run so far."""
+    if task.wall_s is not None:
+        return human.duration(task.wall_s)
+    return "-" if task.prefetched else human.between(task.began_at, None, now)
 
 
 def _why(task: TaskView) -> Text:
@@ -204,6 +239,8 @@ def workers(items: Sequence[WorkerView]) -> RenderableType:
         "last seen",
         "labels",
         right=("slots",),
+        drop=("yield time", "memory free", "system", "labels", "spare CPU", "last seen"),
+        fold={"worker": 20, "owner": 16, "labels": 12},
     )
     for worker in items:
         load, facts = worker.load, worker.facts
@@ -243,7 +280,7 @@ def worker_state(worker: WorkerView) -> Text:
 
 def tokens(items: Sequence[TokenView]) -> RenderableType:
     """Return a table of tokens."""
-    made = table("token", "name", "role", "created", "revoked")
+    made = table("token", "name", "role", "created", "revoked", drop=("created",), fold={"name": 16})
     for token in items:
         made.add_row(token.id, token.name, token.role, human.moment(token.created_at), human.moment(token.revoked_at))
     return made

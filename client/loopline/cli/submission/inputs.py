@@ -9,6 +9,7 @@ from typing import Annotated, Any
 from cyclopts import Group, Parameter
 
 from loopline.cli.errors import usage
+from loopline.cli.submission import missing_inputs
 from loopline.cli.submission.job_file import JobFile
 from loopline.cli.submission.options import JobDocument
 from loopline.cli.submission.progress import bytes_bar
@@ -26,13 +27,24 @@ class FileOptions:
     ----------
     input
         A file or a folder that tasks find in their scratch folder: data/, model.bin, or model.bin=name/there to
-        give it another name; may be given several times.
+        give it another name; may be given several times. `auto` takes every file of this folder that the command
+        names (a file of that name: ./auto).
     output
         Files to keep when a task has succeeded: result.csv, '*.csv', 'out/**'; may be given several times.
     """
 
     input: Annotated[tuple[str, ...], Parameter(metavar="PATH[=NAME]")] = ()
     output: Annotated[tuple[str, ...], Parameter(metavar="PATTERN")] = ()
+
+    @property
+    def takes_all(self) -> bool:
+        """True if every file that the command names is to be an input."""
+        return missing_inputs.AUTO in self.input
+
+    @property
+    def named(self) -> tuple[str, ...]:
+        """The inputs that are named."""
+        return tuple(path for path in self.input if path != missing_inputs.AUTO)
 
     def document(self) -> JobDocument:
         """Return the part of the job as JSON."""
@@ -52,8 +64,14 @@ class InputFiles:
         ours = {name: file.as_input() for name, file in self.files.items()}
         return document | {"inputs": document.get("inputs", {}) | ours}
 
+    def beside(self, others: InputFiles) -> InputFiles:
+        """Return these and those others."""
+        return InputFiles({**others.files, **self.files})
+
     async def upload(self, client: AsyncClient) -> None:
         """Upload the inputs that the master does not have."""
+        if not self.files:
+            return
         contents = {file.sha256: file.size_bytes for file in self.files.values()}
         with bytes_bar("uploading", sum(contents.values())) as on_progress:
             await files.upload_all(client, self.files.values(), on_progress)
@@ -64,7 +82,12 @@ async def read(options: FileOptions, file: JobFile | None) -> InputFiles:
     unusable.
     """
     found = input_trees.find(_listed(file), file.folder) if file else {}
-    found |= input_trees.find(options.input)
+    found |= input_trees.find(options.named)
+    return await hashed(found)
+
+
+async def hashed(found: Mapping[str, LocalFile]) -> InputFiles:
+    """Return these files as inputs. Raises LooplineError (usage) if one is unusable."""
     if not found:
         return InputFiles()
     with bytes_bar("hashing", sum(one.size_bytes for one in found.values())) as on_progress:

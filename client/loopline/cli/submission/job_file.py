@@ -145,12 +145,27 @@ def _put_in_numbers(file: JobFile) -> None:
         within = _at(file.document, tuple(above))
         if isinstance(within, dict) and isinstance(within.get(name), str):
             within[name] = _from_words(file, path, read_words, within[name])
+    _put_in_texts(file.document)
     parameters = file.document.get("parameters")
     if isinstance(parameters, dict) and not isinstance(parameters.get("file"), str):
         for name, given in parameters.items():
             if isinstance(given, str):
                 path = ("parameters", name)
                 parameters[name] = _from_words(file, path, lambda text: values.parameter(f"_={text}")[1], given)
+
+
+def _put_in_texts(document: dict[str, Any]) -> None:
+    """Replace numbers in commands and in the environment by the texts that a shell would pass on."""
+    tasks = document.get("tasks")
+    for within in (document, *(tasks if isinstance(tasks, list) else ())):
+        if isinstance(within, dict) and isinstance(within.get("command"), list):
+            within["command"] = [_as_text(word) for word in within["command"]]
+    if isinstance(environment := document.get("environment"), dict):
+        document["environment"] = {name: _as_text(value) for name, value in environment.items()}
+
+
+def _as_text(value: Any) -> Any:
+    return str(value) if isinstance(value, int | float) and not isinstance(value, bool) else value
 
 
 def _from_words(file: JobFile, path: Location, read_words: Callable[[str], Any], text: str) -> Any:

@@ -1,25 +1,62 @@
-"""Files of the working folder that a command names but its tasks will not find: tasks start in an empty folder."""
+"""Files of the working folder that a command names but its tasks will not find: tasks start in an empty folder.
+
+On a terminal each is offered as an input, ``--input auto`` takes them all, and otherwise there is a warning with the
+option to type.
+"""
 
 from __future__ import annotations
 
 import os
 import shlex
 import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
+from loopline.cli.common import answers_yes, is_interactive
 from loopline_shared.spec import JobSpec
 
+AUTO = "auto"
+"""The word of ``--input`` that takes every missing file along."""
 
-def warnings(job: JobSpec) -> list[str]:
-    """Return a warning for each file of this folder that the job's command names and that no input brings along."""
-    if not job.command:
+
+@dataclass(frozen=True, slots=True)
+class MissingInput:
+    """A file that a command names as ``word`` and that no input brings along."""
+
+    word: str
+    input: str  # what --input has to say
+    is_found_on_path_only: bool = False  # a program: its name alone is not looked for in the scratch folder
+
+    @property
+    def warning(self) -> str:
+        """The warning that says what is missing, and what to type."""
+        step = f"add --input {shlex.quote(self.input)}"
+        if self.is_found_on_path_only:
+            step = f"{step} and write {shlex.quote(f'./{self.word}')}"
+        return f"{self.word} is a file in this folder but not an input: tasks start in an empty folder; {step}"
+
+
+def find(job: JobSpec) -> list[MissingInput]:
+    """Return the files of this folder that the job's command names and that its tasks will not find."""
+    if not job.command or job.requires.folder:
         return []
     first, *others = job.command
     words = ([] if _is_on_path(first) else [first]) + others
     # An output of an earlier run may have been downloaded to this folder.
     known = {*job.inputs, *job.outputs, *(name for task in job.tasks or () for name in task.inputs)}
     missing = [word for word in dict.fromkeys(words) if _is_file_below(word) and _place(word) not in known]
-    return [_warning(word, _steps(word, word is first)) for word in missing]
+    return [MissingInput(word, _option(word), word is first and not _has_folder(word)) for word in missing]
+
+
+def chosen(missing: Sequence[MissingInput], *, takes_all: bool, may_ask: bool) -> list[str]:
+    """Return what to add as inputs: all, or those to which the user says yes if there is a terminal to ask on."""
+    usable = [one for one in missing if not one.is_found_on_path_only]
+    if takes_all:
+        return [one.input for one in usable]
+    if not (may_ask and is_interactive()):
+        return []
+    return [one.input for one in usable if answers_yes(f"add {one.word} as an input?")]
 
 
 def _is_on_path(program: str) -> bool:
@@ -45,15 +82,7 @@ def _place(word: str) -> str:
     return Path(word).as_posix()
 
 
-def _steps(word: str, is_program: bool) -> str:
-    """Return what to type so that tasks find the file."""
+def _option(word: str) -> str:
+    """Return the input that puts the file where the command looks for it."""
     place = _place(word)
-    option = f"{place}={place}" if "/" in place else place  # by itself, an input goes to the top of the folder
-    step = f"add --input {shlex.quote(option)}"
-    if is_program and not _has_folder(word):  # such a program is searched on PATH only
-        return f"{step} and write {shlex.quote(f'./{word}')}"
-    return step
-
-
-def _warning(word: str, steps: str) -> str:
-    return f"{word} is a file in this folder but not an input: tasks start in an empty folder; {steps}"
+    return f"{place}={place}" if "/" in place else place  # by itself, an input goes to the top of the folder

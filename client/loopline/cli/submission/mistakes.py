@@ -1,4 +1,4 @@
-"""Mistakes that pydantic finds in a job, in words for its author."""
+"""Mistakes in a job, in words for its author, and where they are."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from loopline_shared.plain_words import plain
 from loopline_shared.row_lines import ABOUT_NAMES
 from loopline_shared.settings_source import meant
 from loopline_shared.spec import JobSpec, Requirements, TaskSpec
@@ -40,7 +41,7 @@ def message(found: Any) -> str:
         return f"{found['loc'][-1]} is missing"
     if found["loc"][-1:] == ("[key]",):
         return ABOUT_NAMES
-    return str(found["msg"]).removeprefix("Value error, ")
+    return plain(found)
 
 
 def _has(document: Any, step: str | int) -> bool:

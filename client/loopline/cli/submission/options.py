@@ -47,8 +47,13 @@ class JobOptions:
         `unknown` switches prediction off; such a job counts as larger than all others.
     folder
         Folder used to recognise repeated runs (default: current).
+    only_failed_of
+        Submit the tasks of this job that failed or were cancelled once more; every option and the command override
+        what that job said.
     after
         A job that must succeed before this one starts; may be given several times.
+    max_fails
+        Stop the job once so many of its tasks have failed: 5, or a share of them such as 10%.
     notify
         Notify when the job ends: a URL, called with a signed message, or command:NAME, a command of the master.
     """
@@ -57,7 +62,9 @@ class JobOptions:
     name: str = ""
     size: SizeOption = None
     folder: str | None = None
+    only_failed_of: Annotated[int | None, Parameter(metavar="JOB")] = None
     after: Annotated[tuple[int, ...], Parameter(metavar="ID")] = ()
+    max_fails: Annotated[int | str | None, read_by(values.count_or_share, "N|P%")] = None
     notify: Annotated[JobDocument | None, read_by(values.notification, "URL|command:NAME")] = None
 
     def document(self) -> JobDocument:
@@ -67,6 +74,7 @@ class JobOptions:
             "size": self.size,
             "folder": self.folder,
             "after": list(self.after),
+            "max_fails": self.max_fails,
             "notify": self.notify,
         }
 
@@ -156,12 +164,15 @@ class PlaceOptions:
         A label that a worker must have; may be given several times.
     slots
         Slots that a task takes.
+    cwd
+        Run the tasks in this very folder, on workers whose operators share it, instead of in empty ones.
     """
 
     os: Literal["linux", "macos", "windows"] | None = None
     memory: BytesOption = None
     label: Annotated[tuple[str, ...], Parameter(metavar="LABEL")] = ()
     slots: int | None = None
+    cwd: bool = False
 
     def document(self) -> JobDocument:
         """Return the part of the job as JSON."""
@@ -171,5 +182,6 @@ class PlaceOptions:
                 "memory_bytes": self.memory,
                 "labels": list(self.label),
                 "slots": self.slots,
+                "folder": Path.cwd().as_posix() if self.cwd else "",
             }
         }

@@ -81,7 +81,13 @@ def _value(node: Node, path: Location, positions: Positions) -> Any:
         return dict(_items(node, path, positions))
     if isinstance(node, SequenceNode):
         return [_value(item, (*path, place), positions) for place, item in enumerate(node.value)]
-    return _scalar(node, positions[path])
+    return str(node.value) if _is_a_word(node, path) else _scalar(node, positions[path])
+
+
+def _is_a_word(node: Node, path: Location) -> bool:
+    """True for a word of a command or of the environment, which stays as it is written: 0.10, 007, yes."""
+    of_job = path[2:] if path[:1] == ("tasks",) else path
+    return of_job[:1] in (("command",), ("environment",)) and not str(node.tag).endswith(":null")
 
 
 def _items(node: MappingNode, path: Location, positions: Positions) -> Iterator[tuple[str, Any]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -12,7 +12,7 @@ from loopline.cli.submission import sources
 from loopline.cli.submission.options import SweepOptions
 from loopline.cli.submission.progress import bytes_bar, row_count
 from loopline.client import AsyncClient
-from loopline.transfer.row_upload import WrittenRows, upload, written
+from loopline.transfer.row_upload import Row, WrittenRows, upload, written
 from loopline_shared.rest.bodies import PlannedTask, Preview
 from loopline_shared.spec import JobSpec
 from loopline_shared.sweep import parameter_names, task_at, unknown_names
@@ -48,10 +48,13 @@ class SweepParameters:
 
 
 @asynccontextmanager
-async def opened(options: SweepOptions) -> AsyncIterator[SweepParameters]:
-    """Yield the parameters that the options name; rows are kept in a file until the end of the block."""
+async def opened(options: SweepOptions, again: Sequence[Row] = ()) -> AsyncIterator[SweepParameters]:
+    """Yield the parameters that the options name; rows are kept in a file until the end of the block.
+
+    ``again``: rows of an earlier job, to be taken instead.
+    """
     try:
-        rule = sources.grid(options)
+        rule = None if again else sources.grid(options)
     except ValueError as error:
         raise usage(str(error)) from None
     if rule is not None:
@@ -60,7 +63,7 @@ async def opened(options: SweepOptions) -> AsyncIterator[SweepParameters]:
     async with AsyncExitStack() as until_end:
         try:
             with row_count() as on_progress:
-                rows = await until_end.enter_async_context(written(sources.rows(options), on_progress))
+                rows = await until_end.enter_async_context(written(again or sources.rows(options), on_progress))
         except ValueError as error:
             raise usage(str(error)) from None
         yield SweepParameters(rows.parameters().model_dump(exclude_defaults=True), rows)

@@ -7,12 +7,11 @@ from types import MappingProxyType
 
 from loopline_master.core import trust
 from loopline_master.core.entities import LIVE, Job, Task
-from loopline_master.core.index.requirements import meets, requirement_class_of
+from loopline_master.core.index.requirements import meets, needs, requirement_class_of
 from loopline_master.core.scheduler import Scheduler
 from loopline_master.core.state import State
 from loopline_shared.model import AttemptState, JobState, SizeSource, TaskId, TaskState
 from loopline_shared.rest.bodies import Explanation, Reason
-from loopline_shared.spec import Requirements
 
 _MOST_LEADERS = 5
 
@@ -109,7 +108,7 @@ def _blocked(state: State, job: Job) -> Reason | None:
         return Reason(code="no_worker", count=unstarted, detail=detail)
     key = requirement_class_of(job.spec.requires)
     able = sum(meets(worker.facts, key) for worker in state.workers.values())
-    detail = f"no connected worker can run it (it needs {_needs(job.spec.requires)}); "
+    detail = f"no connected worker can run it (it needs {', '.join(needs(job.spec.requires))}); "
     detail += f"{able} of {counted(len(state.workers), 'known worker')} could"
     detail += ", so it holds no other job meanwhile" if job.stalled else ""
     return Reason(code="no_worker", count=unstarted, detail=detail)
@@ -120,7 +119,7 @@ def _held(state: State, job: Job) -> Reason:
     first = state.index.live[predecessors[0]]
     left = first.task_count - first.succeeded - first.failed
     more = f", as did {counted(len(predecessors) - 1, 'other job')}" if len(predecessors) > 1 else ""
-    came = f"job {first.id} ({_size(first)}) came first and is not larger{more}"
+    came = f"job {first.id} ({size_of(first)}) came first and is not larger{more}"
     what = "it is computed, its delivery is held" if job.is_computed else "its last task is held"
     detail = f"{what}: {came}; {left} of job {first.id}'s {_tasks(first.task_count)} are left"
     return Reason(code="held", count=1, detail=detail, job=first.id)
@@ -198,17 +197,8 @@ def _alive(state: State, task_id: TaskId, job: Job, task: Task) -> Reason:
     return Reason(code="running", count=len(attempts), detail=f"running on {places}{took_down}{votes}")
 
 
-def _needs(requires: Requirements) -> str:
-    needs: list[str] = [requires.os] if requires.os else []
-    needs += [f"{requires.memory_bytes / 1e9:g} GB of memory"] if requires.memory_bytes else []
-    needs += [f"label {label}" for label in requires.labels]
-    needs += ["the network"] if requires.network else []
-    needs += [f"functions of Python {requires.python}"] if requires.python else []
-    needs += [counted(requires.slots, "slot")]
-    return ", ".join(needs)
-
-
-def _size(job: Job) -> str:
+def size_of(job: Job) -> str:
+    """Return the size of a job in words, and its source where the user did not say it."""
     if job.size is None:
         return "size unknown"
     source = ", as predicted when it was submitted" if job.size_source is SizeSource.PREDICTED else ""

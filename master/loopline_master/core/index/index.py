@@ -46,6 +46,7 @@ class Index:
     blocked: dict[int, set[int]] = field(default_factory=dict)  # the reverse
     released: SortedSet[int] = field(default_factory=SortedSet)  # arrivals of jobs that are at last, and not held
     complete: SortedSet[int] = field(default_factory=SortedSet)  # arrivals of computed jobs that nobody holds
+    failing: set[int] = field(default_factory=set)  # live jobs of which too many tasks have failed
     attempts: Attempts = field(default_factory=Attempts)
     voters: dict[TaskId, frozenset[str]] = field(default_factory=dict)  # by open task: who has brought a result
     slots: Slots = field(init=False)
@@ -108,6 +109,7 @@ class Index:
             self.signatures[job.id] = signature
         self._place_blocker(job, at_last)
         self._place_startable(job, fresh)
+        _toggle(self.failing, job.id, job.is_live and job.is_failing)
         starving = job.starved_since is not None and job.is_live and not (job.running or job.is_computed)
         since = (job.starved_since or 0.0, job.id)
         self.starving.place(job.id, since if starving and not job.stalled else None)
@@ -191,7 +193,7 @@ class Index:
             stalled = replicable = ready_set.under_replicated
         return (
             job.arrival, job.departure, job.paused, job.stalled, job.starved_since, job.running > 0,
-            job.succeeded + job.failed == job.task_count,
+            job.succeeded + job.failed == job.task_count, job.is_failing,
             not fresh.starts, not ready_set.to_retry.starts, not stalled.starts, not replicable.starts,
         )  # fmt: skip
 

@@ -8,19 +8,28 @@ jobs that no other worker could run.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from loopline_master.core.entities import Job, Worker
 from loopline_shared.model import Facts
 from loopline_shared.spec import Requirements
 
-RequirementClass = tuple[str | None, int, frozenset[str], int, bool, str | None]
+RequirementClass = tuple[str | None, int, frozenset[str], int, bool, str | None, str]
 
 
 def requirement_class_of(requires: Requirements) -> RequirementClass:
     """Return the requirement class; it is equal for requirements that the same workers meet."""
     labels = frozenset(requires.labels)
-    return (requires.os, requires.memory_bytes, labels, requires.slots, requires.network, requires.python)
+    return (
+        requires.os,
+        requires.memory_bytes,
+        labels,
+        requires.slots,
+        requires.network,
+        requires.python,
+        requires.folder,
+    )
 
 
 def slots_of(key: RequirementClass) -> int:
@@ -33,7 +42,7 @@ def meets(facts: Facts, key: RequirementClass, most_bytes: int | None = None) ->
 
     ``most_bytes`` is taken for its memory if it is given.
     """
-    os, memory_bytes, labels, slots, network, python = key
+    os, memory_bytes, labels, slots, network, python, folder = key
     return (
         (os is None or facts.os == os)
         and (facts.memory_bytes if most_bytes is None else most_bytes) >= memory_bytes
@@ -41,6 +50,7 @@ def meets(facts: Facts, key: RequirementClass, most_bytes: int | None = None) ->
         and facts.slots >= slots
         and (facts.network or not network)
         and (python is None or facts.functions == python)
+        and (not folder or any(folder == one or folder.startswith(f"{one}/") for one in facts.folders))
     )
 
 
@@ -156,3 +166,31 @@ def _toggle(names: set[str], name: str, present: bool) -> None:
         names.add(name)
     else:
         names.discard(name)
+
+
+def needs(requires: Requirements) -> list[str]:
+    """Return what a worker must have to run the job, each in a few words."""
+    return [words for words, _ in _parts(requires)]
+
+
+def unmet(facts: Iterable[Facts], requires: Requirements) -> list[str]:
+    """Return the requirements that no worker meets; empty if only all of them together are too much."""
+    known = list(facts)
+    alone = [(words, requirement_class_of(part)) for words, part in _parts(requires)]
+    return [words for words, key in alone if not any(meets(one, key) for one in known)]
+
+
+def _parts(requires: Requirements) -> list[tuple[str, Requirements]]:
+    """Return each requirement in words, and by itself."""
+    parts = [(f"the system {requires.os}", Requirements(os=requires.os))] if requires.os else []
+    if requires.memory_bytes:
+        words = f"{requires.memory_bytes / 1e9:g} GB of memory"
+        parts.append((words, Requirements(memory_bytes=requires.memory_bytes)))
+    parts += [(f"label {label}", Requirements(labels=[label])) for label in requires.labels]
+    parts += [("the network", Requirements(network=True))] if requires.network else []
+    if requires.python:
+        parts.append((f"functions of Python {requires.python}", Requirements(python=requires.python)))
+    if requires.folder:
+        parts.append((f"the folder {requires.folder} to share", Requirements(folder=requires.folder)))
+    words = f"{requires.slots} slot{'' if requires.slots == 1 else 's'}"
+    return [*parts, (words, Requirements(slots=requires.slots))]

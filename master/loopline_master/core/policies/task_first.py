@@ -15,6 +15,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 
+from loopline_master.core.chance import draw
 from loopline_master.core.entities import Job, Worker
 from loopline_master.core.estimates import measure
 from loopline_master.core.index.requirements import RequirementClass, meets, slots_of
@@ -40,8 +41,6 @@ _MOST_STALLED = 8
 """So many tasks that need another attempt are tried for each job."""
 _LAST = "\U0010ffff"
 """Sorts behind every name."""
-
-_MASK = 2**64 - 1
 
 
 class TaskFirst(Policy):
@@ -340,14 +339,3 @@ def _most_bytes(facts: Facts) -> int:
 
 def _level(speed: float) -> int:
     return math.floor(_STEPS * math.log2(speed))
-
-
-def draw(*seeds: int) -> float:
-    """Return a number from 0 up to 1, as if at random, but always the same for the same seeds (SplitMix64)."""
-    mixed = 0
-    for seed in seeds:
-        mixed = (mixed + seed + 0x9E3779B97F4A7C15) & _MASK
-        mixed = ((mixed ^ (mixed >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
-        mixed = ((mixed ^ (mixed >> 27)) * 0x94D049BB133111EB) & _MASK
-        mixed ^= mixed >> 31
-    return (mixed >> 11) / 2**53

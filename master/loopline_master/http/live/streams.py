@@ -197,6 +197,8 @@ def _result_of(job: Job | None, task: Task, attempt: Attempt) -> TaskResult | No
         exit_code=attempt.exit_code,
         reason=task.verdict or attempt.reason,
         mismatch=task.mismatch,
+        began_at=attempt.started_at,
+        wall_s=None if attempt.ended_at is None else attempt.wall_s,
         parameters=job.sweep.parameters_at(task.number),
         stdout=data.decode(errors="replace"),
         stdout_cut=stdout.cut or len(data) < stdout.size_bytes,

@@ -10,12 +10,22 @@ from loopline_master.forecaster import Forecaster
 from loopline_master.http.auth import READERS, USERS, Caller
 from loopline_master.http.lookups import found, job_view
 from loopline_master.http.operations import Routes
-from loopline_master.http.parameters import Cursor, IdempotencyKey, InJobState, JobNumber, Limit, OfOwner, OnlyLive
-from loopline_master.outcomes import explain_ended_job
+from loopline_master.http.parameters import (
+    Cursor,
+    IdempotencyKey,
+    InJobState,
+    JobNumber,
+    Limit,
+    OfOwner,
+    OnlyLive,
+    OnlyTasks,
+)
+from loopline_master.outcomes import explain_ended_job, failure_reasons, with_failures
 from loopline_master.settings import Limits
 from loopline_master.store import Store
 from loopline_master.submissions.ended_jobs import Retries
 from loopline_master.submissions.submissions import Submissions
+from loopline_shared.max_fails import most_failed
 from loopline_shared.rest.bodies import Explanation, JobDetail, JobPage, JobView, Submission
 from loopline_shared.spec import JobSpec
 
@@ -24,14 +34,19 @@ routes = Routes("jobs")
 
 @routes("POST /jobs", USERS, status=201, declines=(409, 503))
 async def submit_job(
-    submissions: Submissions, caller: Caller, body: JobSpec, idempotency_key: IdempotencyKey | None = None
+    submissions: Submissions,
+    forecaster: Forecaster,
+    caller: Caller,
+    body: JobSpec,
+    idempotency_key: IdempotencyKey | None = None,
 ) -> Submission:
     """Submit a job.
 
     The answer comes once the job is on disk. With an Idempotency-Key the request is safe to repeat: the same body
     gets the same answer, another body is declined.
     """
-    return await submissions.submit(caller.name, body, idempotency_key)
+    made = await submissions.submit(caller.name, body, idempotency_key)
+    return made.model_copy(update={"warnings": [*made.warnings, *forecaster.notes_on(made.id)]})
 
 
 @routes("GET /jobs", READERS)
@@ -76,10 +91,12 @@ async def resume_job(engine: Engine, store: Store, caller: Caller, job: JobNumbe
 
 
 @routes("POST /jobs/{job}/retry", USERS, declines=(409, 410, 503))
-async def retry_job(retries: Retries, store: Store, caller: Caller, job: JobNumber) -> JobView:
+async def retry_job(
+    retries: Retries, store: Store, caller: Caller, job: JobNumber, tasks: OnlyTasks | None = None
+) -> JobView:
     """Retry the unsuccessful tasks of a failed or cancelled job; it counts as the last to arrive."""
     caller.check_may_steer((await job_view(store, job)).owner)
-    await retries.retry(job)
+    await retries.retry(job, {int(number) for number in tasks.split(",")} if tasks else ())
     return await job_view(store, job)
 
 
@@ -88,11 +105,13 @@ async def explain_this_job(scheduler: Scheduler, store: Store, job: JobNumber) -
     """Explain the state of a job."""
     view = await job_view(store, job)
     ended = await store.jobs.states(view.waiting_for) if view.waiting_for else {}
+    failures = failure_reasons(job, await store.failures.of_job(job)) if view.tasks.failed else []
     waiting = explain_job(scheduler, job, ended)
     if waiting is not None:
-        return waiting
+        return with_failures(waiting, failures) if failures else waiting
     story = found(await store.job_histories.of_job(job), f"job {job}")
-    return explain_ended_job(await job_view(store, job), story)
+    detail = found(await store.jobs.detail(job), f"job {job}")
+    return explain_ended_job(detail, story, failures, most_failed(detail.spec.max_fails, detail.task_count))
 
 
 async def _steer(

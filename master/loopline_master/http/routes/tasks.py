@@ -11,7 +11,16 @@ from loopline_master.http.auth import READERS
 from loopline_master.http.live.task_output import TaskOutput
 from loopline_master.http.lookups import found, job_view
 from loopline_master.http.operations import Routes
-from loopline_master.http.parameters import Cursor, FollowTask, InTaskState, JobNumber, Limit, Moment, TaskNumber
+from loopline_master.http.parameters import (
+    Cursor,
+    FollowTask,
+    InTaskState,
+    JobNumber,
+    Limit,
+    Moment,
+    TaskNumber,
+    WithParameters,
+)
 from loopline_master.outcomes import explain_ended_task
 from loopline_master.settings import Limits
 from loopline_master.store import Store
@@ -26,14 +35,17 @@ PRINTED = {"media_type": "text/plain", "headers": {"X-Loopline-Cut": "true where
 @routes("GET /jobs/{job}/tasks", READERS)
 async def list_tasks(
     store: Store,
+    row_files: RowFiles,
     limits: Limits,
     job: JobNumber,
     state: InTaskState | None = None,
     cursor: Cursor | None = None,
     limit: Limit = 100,
+    parameters: WithParameters = False,
 ) -> Page[TaskView]:
     """List a job's tasks, by number."""
-    page = await store.tasks.page(job, state=state, cursor=cursor, limit=limits.page_size(limit))
+    rows = row_files.rows if parameters else None
+    page = await store.tasks.page(job, state=state, cursor=cursor, limit=limits.page_size(limit), rows=rows)
     return found(page, f"job {job}")
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from itertools import chain, islice
 from typing import Any
 
-from sqlalchemy import Connection, Row, Select, and_, exists, func, select
+from sqlalchemy import Connection, Row, Select, and_, bindparam, exists, func, select
 
+from loopline_master.core.entities import UNSEATED
 from loopline_master.store.database import Transact
 from loopline_master.store.queries.attempt_queries import attempts_of_task
 from loopline_master.store.queries.job_queries import state_of_absent
@@ -15,17 +16,20 @@ from loopline_master.store.row_source import Rows, no_rows
 from loopline_master.store.tables import attempts, jobs, specs, tasks
 from loopline_shared.model import TaskId, TaskState
 from loopline_shared.rest.bodies import AttemptView, Page, TaskDetail, TaskView, VoteView
-from loopline_shared.spec import JobSpec
-from loopline_shared.sweep import task_at
+from loopline_shared.scalar import Scalar
+from loopline_shared.spec import JobSpec, RowFile
+from loopline_shared.sweep import Sweep, task_at
 
 TOLD_BY = and_(  # the attempt that describes a task: the winner, else the latest
     attempts.c.job == tasks.c.job,
     attempts.c.task == tasks.c.number,
     attempts.c.number == func.coalesce(tasks.c.winner, tasks.c.attempts),
 )
-TASK_ROWS = select(tasks, attempts.c.worker, attempts.c.exit_code, attempts.c.reason).outerjoin_from(
-    tasks, attempts, TOLD_BY
-)
+TASK_ROWS = select(
+    tasks, attempts.c.worker, attempts.c.exit_code, attempts.c.reason, attempts.c.wall_s,
+    attempts.c.started_at.label("began_at"), attempts.c.ended_at, attempts.c.state.label("attempt_state"),
+).outerjoin_from(tasks, attempts, TOLD_BY)  # fmt: skip
+_SPEC = select(specs.c.spec).where(specs.c.job == bindparam("of_job"))
 
 
 class TaskQueries:
@@ -35,12 +39,37 @@ class TaskQueries:
         self._read = read
 
     async def page(
-        self, job: int, *, state: TaskState | None = None, cursor: str | None = None, limit: int = 100
+        self,
+        job: int,
+        *,
+        state: TaskState | None = None,
+        cursor: str | None = None,
+        limit: int = 100,
+        rows: Rows | None = None,
     ) -> Page[TaskView] | None:
-        """Return a page of a job's tasks, by number; None if there is no such job."""
+        """Return a page of a job's tasks, by number; None if there is no such job.
+
+        ``rows``: where to read the lines of its row file; with it, each task has its parameters.
+        """
         last = after(cursor, number, 0)
         views = await self._read(lambda connection: _views(connection, job, state, last, limit + 1))
-        return None if views is None else page_of(views, limit, lambda view: view.number)
+        if views is None:
+            return None
+        page = page_of(views, limit, lambda view: view.number)
+        if rows is None:
+            return page
+        return page.model_copy(update={"items": await self._with_parameters(job, page.items, rows)})
+
+    async def _with_parameters(self, job: int, views: list[TaskView], rows: Rows) -> list[TaskView]:
+        spec: JobSpec = await self._read(lambda connection: connection.execute(_SPEC, {"of_job": job}).scalar_one())
+        sweep, lines = Sweep(spec), await rows(spec, [view.number for view in views])
+        is_listed = not isinstance(spec.parameters, RowFile)
+
+        def parameters(view: TaskView) -> dict[str, Scalar] | None:
+            line = lines.get(view.number)
+            return sweep.parameters_at(view.number) if is_listed else None if line is None else dict(line)
+
+        return [view.model_copy(update={"parameters": parameters(view)}) for view in views]
 
     async def detail(self, task: TaskId, rows: Rows = no_rows) -> TaskDetail | None:
         """Return a task with its latest attempts; None if there is no such task."""
@@ -50,7 +79,7 @@ class TaskQueries:
         spec, view, votes, tries = found
         plan = task_at(spec, task.task, (await rows(spec, [task.task])).get(task.task))
         return TaskDetail(
-            **dict(view), command=list(plan.command), parameters=plan.parameters, votes=votes, attempts=tries
+            **{**dict(view), "parameters": plan.parameters}, command=list(plan.command), votes=votes, attempts=tries
         )
 
 
@@ -89,7 +118,13 @@ def _found(
 
 def task_fields(task: Row[Any]) -> dict[str, Any]:
     """Return the fields of a view that are columns of a task's row."""
-    return {**task._mapping, "id": TaskId(task.job, task.number), "reason": task.verdict or task.reason or ""}
+    return {
+        **task._mapping,
+        "id": TaskId(task.job, task.number),
+        "reason": task.verdict or task.reason or "",
+        "wall_s": None if task.ended_at is None else task.wall_s,
+        "prefetched": task.state is TaskState.RUNNING and task.attempt_state in UNSEATED,
+    }
 
 
 def _rows(job: int, state: TaskState | None, last: int, limit: int) -> Select[Any]:

@@ -14,7 +14,8 @@ class Counts(Body):
     """Tasks of a job by state."""
 
     queued: int = 0
-    running: int = 0
+    running: int = 0  # or at a worker, to run there
+    prefetched: int = 0  # of these, so many wait at their workers for a slot
     succeeded: int = 0
     failed: int = 0
     cancelled: int = 0

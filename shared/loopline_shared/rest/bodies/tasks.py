@@ -57,6 +57,10 @@ class TaskView(Body):
     exit_code: int | None
     reason: str
     mismatch: bool = False  # two of its results differ
+    began_at: float | None = None  # when its attempt began that the fields above are of; null: not yet
+    wall_s: float | None = None  # how long that attempt ran; null: it has not ended
+    prefetched: bool = False  # that attempt waits at its worker for a slot
+    parameters: dict[str, Scalar] | None = None  # null: not asked for, or not to be read any more
 
 
 class VoteView(Body):

@@ -11,6 +11,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from loopline_shared.errors import LooplineError
+from loopline_shared.plain_words import plain
 from loopline_simulator.papers.global_computing.scenario import QueueingScenario
 from loopline_simulator.papers.global_computing.traffic import TraceTraffic, Traffic, read_trace
 
@@ -63,7 +64,7 @@ def _scenario(name: str, content: Mapping[str, Any]) -> QueueingScenario:
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         place = ".".join(str(part) for part in first["loc"])
-        what = "is missing" if first["type"] == "missing" else first["msg"].removeprefix("Value error, ")
+        what = "is missing" if first["type"] == "missing" else plain(first)
         got = first["input"]
         value = "" if isinstance(got, dict | list) else f", got {got!r:.60}"
         message = f"{name}: {place}: {what}{value}" if place else f"{name}: {what}"

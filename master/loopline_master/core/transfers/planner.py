@@ -1,0 +1,216 @@
+"""A plan for all transfers: sources, lines and rates, and whether other sources are better (Takahashi et al., 3).
+
+1. Each file as if it were alone: sources and lines (``forest.py``). Lines that run already stay (section 3.5).
+2. Rates for all of them together (``programme.py``), by the solver that is given.
+3. Re-planning (section 3.4): of each file with several sources, the lines are made anew on what the other files leave
+   of the network. The paper adopts whatever differs, which may lose. Here lines are adopted only if what is left
+   carries more to the file's receivers than they get now: then the others keep their rates, and the sum cannot fall.
+   Beyond the paper, slower receivers may get a line of their own, so that they do not slow down the others.
+
+Re-planning begins with fair rates, because the best rates leave nothing on the links that matter, and goes on with
+the solver's. Its result is adopted only if the objective does not fall.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+from loopline_master.core.transfers.filling import fill
+from loopline_master.core.transfers.forest import pipelines
+from loopline_master.core.transfers.pipeline import Pipeline, PlanRequest, TransferPlan
+from loopline_master.core.transfers.programme import Solve, programme
+
+_GAIN = 1 + 1e-9
+"""By how much other lines must be better for a file that does not move yet: by more than rounding."""
+_GAIN_RUNNING = 1.05
+"""... and for one that moves: what a host holds half of stays with it, but its line is broken off and made anew."""
+_ROUNDS = 1
+"""How often re-planning goes through all files. A second time costs as much, and adds a few per cent at most."""
+
+_MOST_CLASSES = 3
+"""Into how many lines one may be split ..."""
+_JUMP = 1.5
+"""... and by how much faster the receivers of the faster one must be able to receive."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Line:
+    hosts: tuple[int, ...]
+    use: dict[int, int]  # of each direction: how often
+    rate: float = 0.0
+
+    @property
+    def receivers(self) -> int:
+        return len(self.hosts) - 1
+
+
+_Draft = dict[str, list[_Line]]
+"""The lines of each file."""
+
+
+def plan(request: PlanRequest, solve: Solve, rounds: int = _ROUNDS) -> TransferPlan:
+    """Return a plan for the request; ``rounds`` of re-planning, 0 for none.
+
+    Raises KeyError for hosts that the network does not have.
+    """
+    return _Planner(request, solve).plan(rounds)
+
+
+class _Planner:
+    def __init__(self, request: PlanRequest, solve: Solve) -> None:
+        network = self._network = request.network
+        self._solve, self._least_rate = solve, request.least_rate
+        self._wanting: dict[str, set[int]] = {}
+        self._overdue: dict[str, set[int]] = defaultdict(set)
+        for demand in request.demands:
+            host = network.number[demand.host]
+            if demand.host not in request.holders.get(demand.file, ()):
+                self._wanting.setdefault(demand.file, set()).add(host)
+                if demand.overdue:
+                    self._overdue[demand.file].add(host)
+        self._holders = {
+            file: {network.number[host] for host in request.holders.get(file, ())} for file in self._wanting
+        }
+        self._running = self._kept(request.running)
+
+    def plan(self, rounds: int) -> TransferPlan:
+        first = self._first_draft()
+        kept = self._solved(first, self._solve)
+        fair = self._improved(self._solved(first, fill), fill, rounds)
+        best = self._improved(self._solved(fair, self._solve), self._solve, rounds)
+        return self._in_words(best if _throughput(best) > _throughput(kept) else kept)
+
+    def _kept(self, running: Iterable[Pipeline]) -> _Draft:
+        """Return the lines that run and whose source is there, less the hosts that want their file no more."""
+        draft: _Draft = {}
+        for pipeline in running:
+            wanting, number = self._wanting.get(pipeline.file, set()), self._network.number
+            source = number.get(pipeline.hosts[0], -1)
+            line = [number[host] for host in pipeline.receivers if number.get(host) in wanting]
+            if line and source in self._holders[pipeline.file]:
+                draft.setdefault(pipeline.file, []).append(self._line((source, *line)))
+        return draft
+
+    def _first_draft(self) -> _Draft:
+        draft: _Draft = {}
+        for file, wanting in sorted(self._wanting.items()):
+            kept = self._running.get(file, [])
+            waiting = wanting.difference(*(line.hosts for line in kept))
+            draft[file] = [*kept, *self._lines(self._network.limits, file, waiting)]
+        return draft
+
+    def _lines(self, free: Sequence[float], file: str, receivers: set[int]) -> list[_Line]:
+        return [self._line(hosts) for hosts in pipelines(self._network, free, self._holders[file], receivers)]
+
+    def _line(self, hosts: tuple[int, ...]) -> _Line:
+        return _Line(hosts, self._network.use(hosts))
+
+    def _improved(self, draft: _Draft, solve: Solve, rounds: int) -> _Draft:
+        """Return the draft after re-planning, or as it was where that did not help."""
+        for _ in range(rounds):
+            changed = self._replanned(draft)
+            if changed is None:
+                break
+            changed = self._solved(changed, solve)
+            if _throughput(changed) < _throughput(draft):
+                break
+            draft = changed
+        return draft
+
+    def _solved(self, draft: _Draft, solve: Solve) -> _Draft:
+        """Return the same lines with the rates that the solver gives them."""
+        flat = [(file, line) for file, lines in draft.items() for line in lines]
+        asked = [
+            self._least_rate if self._overdue.get(file, set()).intersection(line.hosts) else 0.0
+            for file, line in flat
+        ]
+        rates = solve(
+            programme(self._network, [line.use for _, line in flat], [line.receivers for _, line in flat], asked)
+        )
+        solved: _Draft = {file: [] for file in draft}
+        for (file, line), rate in zip(flat, rates, strict=True):
+            solved[file].append(replace(line, rate=rate))
+        return solved
+
+    def _replanned(self, draft: _Draft) -> _Draft | None:
+        """Return the draft with better lines for some files; None if there are none for any."""
+        free, changed = list(self._network.limits), dict(draft)
+        for lines in draft.values():
+            _take(free, lines)
+        for file, lines in draft.items():
+            _take(free, lines, back=True)
+            others = [
+                part for line in self._lines(free, file, self._wanting[file]) for part in self._split(free, line)
+            ]
+            gain = _GAIN_RUNNING if file in self._running else _GAIN
+            if _arriving(others) > gain * _arriving(lines):
+                changed[file] = others
+            _take(free, changed[file])
+        return None if all(changed[file] is draft[file] for file in draft) else changed
+
+    def _split(self, free: Sequence[float], line: _Line) -> list[_Line]:
+        """Return the line at the rate that is free all along it, or lines from its source that carry more together.
+
+        A line is as slow as its slowest receiver. So the slower receivers may make a line of their own, though it
+        shares links with the other; what is left then may be split again.
+        """
+        done: list[_Line] = []
+        rest, left = _at_width(free, line), list(free)
+        for _ in range(_MOST_CLASSES - 1):
+            found = max(self._halves(left, rest), key=_arriving, default=None)
+            if found is None or _arriving(found) <= _arriving([rest]) * _GAIN:
+                break
+            slow, rest = found
+            done.append(slow)
+            _take(left, [slow])
+        return [*done, rest]
+
+    def _halves(self, free: Sequence[float], line: _Line) -> Iterator[tuple[_Line, _Line]]:
+        """Yield the line's slower and its faster receivers apart, cut where their widths differ most."""
+        source, receivers = line.hosts[0], line.hosts[1:]
+        widths = {host: max(0.0, self._width(free, source, host)) for host in receivers}
+        levels = sorted(set(widths.values()))
+        jumps = [(high - low * _JUMP, high) for low, high in pairwise(levels) if high > low * _JUMP]
+        for _, width in sorted(jumps, reverse=True)[:_MOST_CLASSES]:
+            slow, fast = ([host for host in receivers if (widths[host] >= width) is side] for side in (False, True))
+            first = _at_width(free, self._line((source, *slow)))
+            left = list(free)
+            _take(left, [first])
+            yield first, _at_width(left, self._line((source, *fast)))
+
+    def _width(self, free: Sequence[float], source: int, host: int) -> float:
+        """Return how fast a host could receive from the source and pass on."""
+        return min(free[self._network.ups[host]], *(free[way] for way in self._network.way(source, host)))
+
+    def _in_words(self, draft: Mapping[str, Sequence[_Line]]) -> TransferPlan:
+        nodes = self._network.nodes
+        found = tuple(
+            Pipeline(file, tuple(nodes[host].name for host in line.hosts), line.rate)
+            for file, lines in draft.items()
+            for line in lines
+        )
+        return TransferPlan(found, _throughput(draft))
+
+
+def _at_width(free: Sequence[float], line: _Line) -> _Line:
+    """Return the line at the rate that is free all along it."""
+    return replace(line, rate=min(max(0.0, free[direction]) / count for direction, count in line.use.items()))
+
+
+def _take(free: list[float], lines: Iterable[_Line], *, back: bool = False) -> None:
+    """Take what the lines use off what is free, or give it back."""
+    sign = -1 if back else 1
+    for line in lines:
+        for direction, count in line.use.items():
+            free[direction] -= sign * count * line.rate
+
+
+def _arriving(lines: Iterable[_Line]) -> float:
+    return sum(line.rate * line.receivers for line in lines)
+
+
+def _throughput(draft: Mapping[str, Sequence[_Line]]) -> float:
+    return sum(map(_arriving, draft.values()))

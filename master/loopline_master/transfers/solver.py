@@ -1,0 +1,78 @@
+"""The best rates, by HiGHS; fair ones by filling up where the extra ``loopline[planner]`` is not installed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from importlib.metadata import version
+from importlib.util import find_spec
+from itertools import accumulate
+
+from loopline_master.core.transfers.annealing import anneal
+from loopline_master.core.transfers.assignment import Assessment, Assignment, AssignmentRequest
+from loopline_master.core.transfers.filling import fill
+from loopline_master.core.transfers.pipeline import PlanRequest, TransferPlan
+from loopline_master.core.transfers.planner import plan
+from loopline_master.core.transfers.programme import LinearProgramme, Solve
+from loopline_shared.errors import LooplineError
+
+_ROUNDING = 1e-6
+"""Bytes per second: as far as that, HiGHS may be off its bounds, on either side."""
+_STEPS = 100
+"""Plans that a search for an assignment may make."""
+
+
+@dataclass(frozen=True, slots=True)
+class Solver:
+    """A way to rates, and its name for people."""
+
+    name: str
+    solve: Solve
+
+    def plan(self, request: PlanRequest) -> TransferPlan:
+        """Return a plan for the request. It touches nothing else, and so may run in a thread beside the loop."""
+        return plan(request, self.solve)
+
+    def assign(self, request: AssignmentRequest, seed: int) -> Assignment:
+        """Return which task should run where. By annealing: ``loopline simulate transfer --assign`` has it ahead."""
+        return anneal(Assessment(request, self.solve), seed, _STEPS)
+
+
+FILLING = Solver("filling up (max-min fair)", fill)
+
+
+def best_solver() -> Solver:
+    """Return the linear programme's solver if it is installed, else filling up."""
+    return Solver(f"HiGHS {version('highspy')}", solve) if find_spec("highspy") else FILLING
+
+
+def solve(programme: LinearProgramme) -> list[float]:
+    """Return rates with the greatest objective, in bytes per second. One thread, and the same answer every time.
+
+    Raises LooplineError if HiGHS finds none, which would be an error of the programme: each has an optimum.
+    """
+    import highspy
+
+    if not programme.weights:
+        return []
+    model, rows = highspy.HighsLp(), programme.constraints
+    model.num_col_, model.num_row_ = len(programme.weights), len(rows)
+    model.sense_ = highspy.ObjSense.kMaximize
+    model.col_cost_, model.col_lower_ = list(programme.weights), list(programme.floors)
+    model.col_upper_ = [highspy.kHighsInf] * len(programme.weights)
+    model.row_lower_ = [-highspy.kHighsInf] * len(rows)
+    model.row_upper_ = [row.limit for row in rows]
+    matrix = model.a_matrix_
+    matrix.format_ = highspy.MatrixFormat.kRowwise
+    matrix.start_ = list(accumulate((len(row.terms) for row in rows), initial=0))
+    matrix.index_ = [number for row in rows for number, _ in row.terms]
+    matrix.value_ = [float(count) for row in rows for _, count in row.terms]
+    highs = highspy.Highs()  # type: ignore[no-untyped-call]
+    highs.setOptionValue("output_flag", False)
+    highs.setOptionValue("threads", 1)
+    highs.passModel(model)
+    highs.run()
+    status = highs.getModelStatus()
+    if status != highspy.HighsModelStatus.kOptimal:
+        raise LooplineError("no_plan", f"the linear programme of the transfers has no solution: {status}")
+    found = zip(highs.getSolution().col_value, programme.floors, strict=True)
+    return [rate if rate > floor + _ROUNDING else floor for rate, floor in found]

@@ -1,0 +1,182 @@
+"""``loopline simulate transfer``: Takahashi et al.'s planned transfers beside ways that do not know the network."""
+
+from __future__ import annotations
+
+import json as json_format
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+from cyclopts import Group, Parameter
+from cyclopts.validators import Number
+from rich.console import Console
+
+from loopline_simulator.experiments.answers import effort, wide_console, without_nan
+from loopline_simulator.experiments.options import RUNS, Count, Positive, Several, SweepOptions, usage
+from loopline_simulator.papers.data_transfer.assignment_trial import (
+    SEARCHES,
+    AssignmentAnswer,
+    AssignmentCase,
+    assign,
+)
+from loopline_simulator.papers.data_transfer.strategies import STRATEGIES
+from loopline_simulator.papers.data_transfer.transfer_scenario import TransferScenario
+from loopline_simulator.papers.data_transfer.transfer_trial import TransferAnswer, TransferCase, run
+from loopline_simulator.progress import progress_bar
+from loopline_simulator.sweep import sweep
+
+Seconds = Annotated[float, Parameter(validator=Number(gte=0, lte=1e6))]
+
+
+@Parameter(name="*", group=Group("Network and files", sort_key=1))
+@dataclass(frozen=True, kw_only=True)
+class TransferOptions:
+    """The network, the files, and who wants them.
+
+    Parameters
+    ----------
+    hosts
+        Hosts that want files; a third of them at 100 Mbit/s, the others at 1 Gbit/s.
+    switches
+        Switches, in a random tree; a third of their uplinks at 100 Mbit/s, the others at 1 Gbit/s.
+    files
+        Number of files. The master, at the root switch, has all of them.
+    copies
+        Hosts that have each file at the beginning, beside the master.
+    wants
+        Files that each host wants (with --assign: that each task needs).
+    size_mb
+        Mean size of a file in MB; sizes are uniform from half of it to one and a half.
+    spread
+        Demands come within this many seconds, at random.
+    change_every
+        Mean seconds between two changes of a switch's uplink, each to 20 to 100 % of its capacity; 0: none.
+    """
+
+    hosts: Count = 32
+    switches: Count = 6
+    files: Count = 8
+    copies: Count = 2
+    wants: Count = 2
+    size_mb: Positive = 500.0
+    spread: Seconds = 0.0
+    change_every: Seconds = 0.0
+
+    def scenario(self) -> TransferScenario:
+        return TransferScenario(
+            hosts=self.hosts,
+            switches=self.switches,
+            files=self.files,
+            copies=self.copies,
+            wants=self.wants,
+            size_mb=self.size_mb,
+            spread_s=self.spread,
+            change_every_s=self.change_every,
+        )
+
+
+def transfer(
+    *,
+    strategies: Annotated[tuple[str, ...], Several] = tuple(STRATEGIES),
+    assign: bool = False,
+    plans: Annotated[tuple[Count, ...], Several] = (30, 100),
+    pictures: Path | None = None,
+    network: TransferOptions = TransferOptions(),
+    runs: SweepOptions = RUNS,
+) -> int:
+    """Compare ways to bring files to hosts: the master's planner, lines and peers chosen blindly, the master alone.
+
+    Files flow as fluids through a tree of full-duplex links. Bounds that no way can beat stand beside the results.
+
+    Parameters
+    ----------
+    strategies
+        Ways to compare: planned (sources, lines and rates by the planner), planned-fair (the same without a solver),
+        planned-once (without re-planning), blind (the same kind of lines, from any source in any order), random-peers
+        (each host fetches for itself, from any that has the file), master-only.
+    assign
+        Compare instead how tasks are given to hosts: at random, where their files are, and improved from there by
+        annealing and by a genetic algorithm.
+    plans
+        With --assign: plans that a search may make.
+    pictures
+        Draw the first seed's network with the first plan, and each link's use over time, into this folder (SVG).
+    """
+    for name in strategies:
+        if name not in STRATEGIES:
+            raise usage(f"there is no strategy {name!r}", f"there are {', '.join(STRATEGIES)}")
+    if assign:
+        return _compare_searches(network.scenario(), plans, runs)
+    chosen = tuple(dict.fromkeys(strategies))
+    cases = [TransferCase(seed, name, network.scenario()) for seed in runs.seed_numbers for name in chosen]
+    if not cases[0].scenario.draw(runs.first_seed).arrivals:
+        raise usage("every host has every file that it wants", "more --hosts, more --files, or fewer --copies")
+    began = time.monotonic()
+    with progress_bar("runs", len(cases), lambda answer: answer.events) as shown:
+        answers = sweep(run, cases, runs.executor(), shown)
+    if runs.json:
+        print(json_format.dumps(without_nan(_document(answers)), indent=1))
+    else:
+        _show(answers, time.monotonic() - began)
+    if pictures is not None:
+        _draw(pictures, [case for case in cases if case.seed == runs.first_seed])
+    return 0
+
+
+def _show(answers: Sequence[TransferAnswer], took_s: float) -> None:
+    from loopline_simulator.papers.data_transfer import transfer_tables
+
+    console = wide_console()
+    console.print(transfer_tables.picture(answers))
+    console.print(effort(len(answers), sum(answer.events for answer in answers), took_s), soft_wrap=True)
+
+
+def _document(answers: Sequence[TransferAnswer]) -> dict[str, Any]:
+    """Return each run's own figures, without computing times, which differ from run to run."""
+    each = [
+        {
+            "seed": answer.case.seed,
+            "strategy": answer.case.strategy,
+            "asked": answer.events,
+            **asdict(answer.measures),
+        }
+        for answer in answers
+    ]
+    return {"experiment": "transfer", "scenario": asdict(answers[0].case.scenario), "runs": each}
+
+
+def _compare_searches(scenario: TransferScenario, plans: Sequence[int], runs: SweepOptions) -> int:
+    cases = [
+        AssignmentCase(seed, search, scenario, most)
+        for seed in runs.seed_numbers
+        for most in dict.fromkeys(plans)
+        for search in SEARCHES
+    ]
+    with progress_bar("searches", len(cases), lambda answer: answer.plans) as shown:
+        answers = sweep(assign, cases, runs.executor(), shown)
+    if runs.json:
+        print(json_format.dumps(_searches(answers), indent=1))
+        return 0
+    from loopline_simulator.papers.data_transfer import transfer_tables
+
+    wide_console().print(transfer_tables.searches(answers))
+    return 0
+
+
+def _searches(answers: Sequence[AssignmentAnswer]) -> dict[str, Any]:
+    each = [
+        {"seed": one.case.seed, "search": one.case.search, "most_plans": one.case.plans}
+        | {"plans": one.plans, "value_mbs": one.value / 1e6}
+        for one in answers
+    ]
+    return {"experiment": "transfer", "scenario": asdict(answers[0].case.scenario), "searches": each}
+
+
+def _draw(folder: Path, cases: Sequence[TransferCase]) -> None:
+    from loopline_simulator.papers.data_transfer import transfer_pictures
+
+    console = Console(stderr=True, highlight=False)
+    for file in transfer_pictures.draw(cases, folder):
+        console.print(f"wrote {file}", style="dim", markup=False)

@@ -1,0 +1,88 @@
+"""Results as tables: each strategy beside the planner and the bounds; each search beside the order it began with."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from statistics import fmean
+
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from loopline_simulator.experiments.tables import bare_table, number, plain
+from loopline_simulator.papers.data_transfer.assignment_trial import SEARCHES, AssignmentAnswer
+from loopline_simulator.papers.data_transfer.transfer_trial import TransferAnswer
+from loopline_simulator.statistics import Estimate, estimate, ratio
+
+
+def picture(answers: Sequence[TransferAnswer]) -> RenderableType:
+    """Return the comparison of strategies. The first one is what the others are compared with."""
+    scenario, names = answers[0].case.scenario, list(dict.fromkeys(answer.case.strategy for answer in answers))
+    table = bare_table(
+        f"[bold]{scenario.files} files of {scenario.size_mb:g} MB to {scenario.hosts} hosts[/] "
+        f"[dim]({scenario.switches} switches, {scenario.copies} copies beside the master's)[/]"
+    )
+    table.add_column("", no_wrap=True)
+    for title in ("last s ±", "x", "x bound", "mean s ±", "x ±", "uplinks GB", "master GB", "first", "ms"):
+        table.add_column(title, justify="right")
+    by_name = {name: [answer for answer in answers if answer.case.strategy == name] for name in names}
+    for name in names:
+        table.add_row(Text(name, "bold cyan"), *_row(by_name[name], by_name[names[0]]))
+    return Group(table, Text(), _legend(names[0]))
+
+
+def _row(ours: Sequence[TransferAnswer], base: Sequence[TransferAnswer]) -> list[str]:
+    found = {name: [getattr(answer.measures, name) for answer in ours] for name in ("makespan_s", "mean_s")}
+    than = {name: [getattr(answer.measures, name) for answer in base] for name in ("makespan_s", "mean_s")}
+    last, mean = estimate(found["makespan_s"]), estimate(found["mean_s"])
+    slower = ratio(found["mean_s"], than["mean_s"])
+    measures = [answer.measures for answer in ours]
+    return [
+        _with_width(last),
+        f"{ratio(found['makespan_s'], than['makespan_s']).mean:.2f}",
+        f"{fmean(each.makespan_s / each.least_makespan_s for each in measures):.2f}",
+        _with_width(mean),
+        f"{slower.mean:.2f} ±{plain(slower.half_width)}",
+        number(fmean(each.uplink_gb for each in measures)),
+        number(fmean(each.master_gb for each in measures)),
+        f"{fmean(each.first_mbs / each.most_mbs for each in measures):.0%}" if measures[0].most_mbs else "",
+        f"{1000 * fmean(answer.took_s / answer.events for answer in ours):.1f}",
+    ]
+
+
+def _with_width(found: Estimate) -> str:
+    return f"{number(found.mean)} ±{number(found.half_width)}"
+
+
+def _legend(base: str) -> Text:
+    lines = [
+        "last: until the last file is there; mean: from a demand until its file is there.",
+        f"x: over that of {base} on the same seeds; ±: half the width of the 95 % interval over the seeds.",
+        "x bound: over the time before which the links cannot have carried what they must, the mean of the seeds.",
+        "uplinks: carried between switches, both directions; master: sent by it.",
+        "first: throughput at the beginning over what no plan can exceed (only where all demands come at once).",
+        "ms: computing time each time that the strategy is asked.",
+    ]
+    return Text("\n".join(lines), "dim")
+
+
+def searches(answers: Sequence[AssignmentAnswer]) -> RenderableType:
+    """Return the values that searches reach, over that of the order that they begin with."""
+    plans = list(dict.fromkeys(answer.case.plans for answer in answers))
+    table = bare_table("[bold]One round of tasks: throughput at which data arrives[/]")
+    table.add_column("", no_wrap=True)
+    for most in plans:
+        table.add_column(f"{most} plans: GB/s ±", justify="right")
+        table.add_column("over local-first ±", justify="right")
+    for search in SEARCHES:
+        cells = [cell for most in plans for cell in _values(answers, search, most)]
+        table.add_row(Text(search, "bold cyan"), *cells)
+    return table
+
+
+def _values(answers: Sequence[AssignmentAnswer], search: str, plans: int) -> tuple[str, str]:
+    values = {
+        name: [one.value / 1e9 for one in answers if one.case.search == name and one.case.plans == plans]
+        for name in (search, "local-first")
+    }
+    ours, gain = estimate(values[search]), ratio(values[search], values["local-first"])
+    return _with_width(ours), f"{gain.mean:.3f} ±{plain(gain.half_width, 3)}"

@@ -1,0 +1,72 @@
+"""Tables fit the terminal: columns are left out, then cells are folded; elsewhere nothing is left out."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from loopline.cli.render import human, tables
+from loopline_shared.model import TaskState
+from loopline_shared.rest.bodies import Counts
+from tests.cli.views import job, task, worker
+
+LONG = "a-name-of-sixty-letters-that-somebody-has-really-given-to-it"
+
+
+def drawn(thing: object, columns: int) -> list[str]:
+    console = Console(file=io.StringIO(), width=columns, markup=False, highlight=False)
+    console.print(thing)
+    assert isinstance(console.file, io.StringIO)
+    return [line.rstrip() for line in console.file.getvalue().splitlines()]
+
+
+def test_the_least_important_columns_go_first() -> None:
+    made = tables.table("a", "b", "c", right=("c",), drop=("b", "c"))
+    made.add_row("one", "two", "three")
+    assert [drawn(made, width)[0].split() for width in (40, 12, 5)] == [["a", "b", "c"], ["a", "c"], ["a"]]
+
+
+def test_long_cells_are_folded_once_nothing_is_left_to_drop() -> None:
+    made = tables.table("a", "why", drop=("a",), fold={"why": 5})
+    made.add_row("1", "because of that")
+    assert drawn(made, 20)[2:] == ["1   because of that"]
+    assert drawn(made, 12)[2:] == ["1   because", "    of that"]
+
+
+@pytest.mark.parametrize("columns", [80, 200])
+def test_every_list_fits(columns: int) -> None:
+    jobs = [job(7, name=LONG, tasks=Counts(queued=3, running=258, prefetched=256, failed=2)), job(8)]
+    tasks = [task(1, TaskState.FAILED, exit_code=3, reason="ValueError: " + LONG, parameters={"lr": 0.1, "seed": 7})]
+    workers = [worker(LONG), worker("ant")]
+    for made in (tables.jobs(jobs), tables.tasks(tasks), tables.workers(workers)):
+        lines = drawn(made, columns)
+        assert max(map(len, lines)) <= columns
+        assert columns == 80 or len([line for line in lines if line.strip()]) <= 4, "and no line is folded"
+    assert "2 running, 256 prefetched" in " ".join(" ".join(drawn(tables.jobs(jobs), 200)).split())
+
+
+def test_a_task_says_what_it_was_and_why_it_failed() -> None:
+    failed = task(3, TaskState.FAILED, exit_code=1, reason="no data", parameters={"i": 3}, wall_s=2.0)
+    line = " ".join(drawn(tables.tasks([failed]), 80)[-1].split())
+    assert line.startswith("7.3 i=3 failed")
+    assert "2.0s 1" in line
+    assert line.endswith("no data")
+
+
+def test_a_size_that_cannot_be_true_is_marked() -> None:
+    small = job(7, size=10.0, size_source="given", ledger={"useful_cpu_s": 100.0})
+    assert tables.size(small) == "10s (cannot be true)"
+    assert tables.size(job(7, size=10.0, size_source="given", ledger={"useful_cpu_s": 10.0})) == "10s"
+
+
+def test_long_names_are_shortened_in_the_middle() -> None:
+    assert human.short("short") == "short"
+    assert human.short(LONG) == f"{LONG[:15]}…{LONG[-8:]}"
+    assert len(human.short(LONG)) == 24
+
+
+def test_pipes_get_all_columns(tmp_path: Path) -> None:
+    assert "submitted" in drawn(tables.jobs([job(7)]), 200)[0]

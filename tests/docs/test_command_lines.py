@@ -1,0 +1,118 @@
+"""Every command line in a fenced block of the README and of docs/ runs as it is printed, on a real grid.
+
+The others are listed by rule, each with its reason: a rule that matches no line any more fails.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from loopline import Client
+from tests.docs.console import Step, typed
+from tests.docs.terminal import Terminal, terminal
+
+ROOT = Path(__file__).parents[2]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+STEP_BY_STEP = {"tutorial.md": "test_tutorial.py types it, and reads what comes"}
+ELSEWHERE = {
+    r"pip install|py -m venv|\.venv\\": "installs from a package index, or on Windows: tests/packaging",
+    r"make (demo|test)\b": "is the demo (tests/cli/test_demo.py), and this suite",
+    r"docker ": "needs a Docker engine: make test-compose",
+    r"loopline master --host 0\.0\.0\.0": "listens beyond this computer; tests/api/test_main.py has what it refuses",
+    r"loopline join ": "another computer's: tests/cli/test_joining.py",
+    r"loopline service ": "changes this computer's services: tests/cli/test_service.py",
+    r"snakemake ": "make test-snakemake",
+    r"python -m benchmarks": "takes minutes, and a desktop of its own: make bench",
+    r"loopline simulate (global-computing|rack|no-passing|full)\b": "takes minutes: tests/simulator, with fewer runs",
+}
+"""Beginnings of lines that are not run here, and why."""
+
+COMMANDS = [(page.name, block) for page in PAGES if page.name not in STEP_BY_STEP for block in typed(page)]
+SWF = "; a log in the Standard Workload Format\n1 0 0 60 1 -1 -1 1 60 -1 1 1 1 1 1 -1 -1 -1\n"
+
+
+def reason(line: str) -> str | None:
+    return next((why for rule, why in ELSEWHERE.items() if re.match(rule, line)), None)
+
+
+def files_of_the_reader(folder: Path) -> None:
+    programs = {"pi.py": "", "fit.py": "", "run.py": "", "train": "#!/bin/sh\n", "convert": "#!/bin/sh\n"}
+    texts = {
+        "settings.csv": "lr,seed\n0.1,7\n", "data/one": "1\n", "model.bin": "model", "a.wav": "", "log.swf": SWF,
+        "job.toml": 'command = "true"\nsize = 60\n',
+    }  # fmt: skip
+    for name, text in {**programs, **texts}.items():
+        path = folder / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text)
+        path.chmod(0o755)
+    page = (ROOT / "docs" / "sweeps.md").read_text("utf-8")
+    (job,) = re.findall(r"```yaml\n(.*?)```", page, re.DOTALL)
+    (folder / "job.yaml").write_text(job)
+
+
+@pytest.fixture(scope="module")
+def reader(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Terminal]:
+    """Somebody with a master and a worker, twelve jobs done, and the files that the pages name."""
+    home = tmp_path_factory.mktemp("home")
+    with terminal(home) as one:
+        one.environment |= {
+            "MASTER": one.environment["LOOPLINE_MASTER"],
+            "LOOPLINE_NOTIFY_COMMANDS": '{"mail": ["true"]}',
+        }
+        one.type(Step("loopline master", ["...serves at http://127.0.0.1:7461"]))
+        shared = f"--shared-folder {home / 'work'}"
+        one.type(
+            Step(f"loopline worker --dedicated --slots 2 {shared}", ["...connected to http://127.0.0.1:7461..."])
+        )
+        (token,) = home.rglob("tokens/admin")
+        one.environment["TOKEN"] = token.read_text().strip()
+        one.folder = home / "work"
+        one.folder.mkdir()
+        files_of_the_reader(one.folder)
+        with Client(one.environment["LOOPLINE_MASTER"], one.environment["TOKEN"]) as client:
+            jobs = [client.submit(["echo", "{n}"], parameters={"n": [1, 2, 3]}) for _ in range(12)]
+            assert jobs[-1].wait().id == 12
+        (database,) = home.rglob("loopline.db")
+        with closing(sqlite3.connect(database)) as rows, closing(sqlite3.connect(one.folder / "loopline.db")) as copy:
+            rows.backup(copy)
+        yield one
+
+
+@pytest.mark.parametrize(("page", "block"), COMMANDS, ids=lambda part: part if isinstance(part, str) else part[0])
+def test_it_runs_as_it_is_printed(reader: Terminal, page: str, block: list[str]) -> None:
+    lines = [line.replace("http://127.0.0.1:7461", "$MASTER") for line in block if not reason(line)]
+    if not lines:
+        pytest.skip("; ".join(sorted({reason(line) or "" for line in block})))
+    code, said = reader.run("set -x\n" + "\n".join(lines))
+    assert code == 0, said
+    assert "warning:" not in said
+
+
+def test_every_rule_is_of_use() -> None:
+    lines = [line for _, block in COMMANDS for line in block]
+    assert [rule for rule in ELSEWHERE if not any(re.match(rule, line) for line in lines)] == []
+
+
+def test_no_page_is_left_out(tmp_path: Path) -> None:
+    assert {"README.md", "files.md", "sweeps.md", "watching.md", "what-if.md", "simulator.md"} <= {
+        p for p, _ in COMMANDS
+    }
+    page = tmp_path / "page.md"
+    page.write_text(
+        "```\nloopline jobs   # all\nno command\n```\n```console\n$ echo a \\\n  b\na b\n```\n```python\nls\n```\n"
+    )
+    assert list(typed(page)) == [["loopline jobs   # all"], ["echo a    b"]]
+
+
+def test_a_command_that_fails_is_noticed(reader: Terminal) -> None:
+    assert shutil.which("curl")
+    code, _ = reader.run("loopline job 999\nloopline jobs")
+    assert code == 3

@@ -1,0 +1,40 @@
+"""Jobs that run in a folder that a worker shares: there, and on no other worker."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from loopline_shared.model import JobState, TaskState
+from loopline_shared.spec import JobSpec, Requirements
+from tests.live.grid import Grid
+
+
+async def run(grid: Grid, folder: Path) -> int:
+    spec = JobSpec(
+        command=["sh", "-c", 'pwd; cat here.txt > copy.txt; [ "$PWD" != "$LOOPLINE_SCRATCH" ]'],
+        requires=Requirements(folder=str(folder)), max_attempts=1,
+    )  # fmt: skip
+    return (await grid.client().submit(spec)).id
+
+
+async def test_it_runs_there_and_what_it_writes_is_there(grid: Grid, tmp_path: Path) -> None:
+    folder = tmp_path / "shared" / "two words"
+    folder.mkdir(parents=True)
+    (folder / "here.txt").write_text("hello")
+    await grid.start_worker("bee")
+    await grid.start_worker("ant", "--shared-folder", str(tmp_path / "shared"))
+    await grid.connected("ant")
+    job = await run(grid, folder)
+    assert (await grid.ended(job)).state is JobState.SUCCEEDED
+    assert (folder / "copy.txt").read_text() == "hello"
+    (attempt,) = await grid.attempts(job)
+    assert attempt.worker == "ant"
+
+
+async def test_a_folder_that_cannot_be_entered_is_the_reason(grid: Grid, tmp_path: Path) -> None:
+    await grid.start_worker("ant", "--shared-folder", str(tmp_path))
+    await grid.connected("ant")
+    job = await run(grid, tmp_path / "gone")
+    await grid.ended(job)
+    (task,) = [task async for task in grid.client().tasks(job, TaskState.FAILED)]
+    assert str(tmp_path / "gone") in task.reason

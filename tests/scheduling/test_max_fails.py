@@ -1,0 +1,94 @@
+"""A job that fails alike is stopped; nobody passes another by it."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from loopline_master.core.events import JobRetried
+from loopline_shared.max_fails import most_failed
+from loopline_shared.model import JobState, Outcome, TaskState
+from loopline_shared.spec import JobSpec
+from tests.scheduling.driver import Grid, facts
+
+
+def fail_all(grid: Grid, name: str) -> None:
+    for attempt in grid.running(name):
+        if attempt in grid.running(name):  # not stopped meanwhile
+            grid.end(attempt, Outcome.FAILED)
+
+
+def test_the_job_is_stopped_at_its_limit() -> None:
+    grid = Grid(max_attempts=1)
+    grid.join("a", facts(2))
+    job = grid.submit(10, max_fails=3)
+    fail_all(grid, "a")
+    assert (grid.job(job).state, grid.job(job).failed) == (JobState.RUNNING, 2)
+    first, second = grid.running("a")
+    grid.end(first, Outcome.FAILED)
+    assert (grid.job(job).state, grid.job(job).failed) == (JobState.CANCELLED, 3)
+    assert grid.task(job, second.task).state is TaskState.CANCELLED
+    assert "too many of its tasks failed" in grid.attempt(job, second.task).reason
+    assert grid.running("a") == [], "what ran is stopped"
+
+
+def test_a_failure_that_is_tried_again_does_not_count() -> None:
+    grid = Grid(max_attempts=2)
+    grid.join("a", facts(1))
+    job, ended = grid.submit(2, max_fails=1), 0
+    while grid.job(job).state is JobState.RUNNING:
+        grid.end(grid.running("a")[0], Outcome.FAILED)
+        ended += 1
+    assert ended in (2, 3), "each of the two tasks may have failed once before the first failed for good"
+    assert (grid.job(job).state, grid.job(job).failed) == (JobState.CANCELLED, 1)
+
+
+def test_a_job_whose_tasks_are_all_over_has_failed() -> None:
+    grid = Grid(max_attempts=1)
+    grid.join("a", facts(1))
+    job = grid.submit(1, max_fails=1)
+    fail_all(grid, "a")
+    assert grid.job(job).state is JobState.FAILED
+
+
+def test_a_held_job_that_is_stopped_passes_nobody() -> None:
+    grid = Grid(max_attempts=1)
+    grid.join("a", facts(3))
+    earlier = grid.submit(1, 10.0)
+    later = grid.submit(3, 10.0, max_fails=2)
+    for attempt in [attempt for attempt in grid.running("a") if attempt.job == later]:
+        grid.end(attempt, Outcome.FAILED)
+    assert grid.job(later).state is JobState.CANCELLED, "it does not complete"
+    assert grid.job(earlier).state is JobState.RUNNING
+
+
+def test_it_is_stopped_after_a_restart_as_it_would_have_been() -> None:
+    grid = Grid(max_attempts=1)
+    grid.join("a", facts(1))
+    job = grid.submit(5, max_fails="40%")
+    fail_all(grid, "a")
+    grid.restart()
+    grid.join("a")
+    fail_all(grid, "a")
+    assert grid.job(job).state is JobState.CANCELLED
+    grid.report("a")
+    reply = grid.retry_event(job)
+    assert isinstance(reply, JobRetried)
+    grid.step(reply)
+    assert (grid.job(job).state, grid.job(job).failed) == (JobState.RUNNING, 0), "a retry begins to count anew"
+
+
+@given(st.integers(1, 10**6), st.integers(1, 10**4))
+def test_a_share_is_rounded_up_and_at_least_one_task(count: int, basis_points: int) -> None:
+    limit = most_failed(f"{basis_points / 100:.2f}%", count)
+    assert limit is not None
+    assert 1 <= limit <= count
+    assert (limit - 1) * 10_000 < basis_points * count <= max(limit, 1) * 10_000 or limit == 1
+
+
+@pytest.mark.parametrize("wrong", [0, -1, "0%", "101%", "5", "x%", 1.5, True])
+def test_what_is_no_limit(wrong: object) -> None:
+    with pytest.raises(ValidationError):
+        JobSpec.model_validate({"command": ["true"], "max_fails": wrong})

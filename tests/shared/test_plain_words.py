@@ -1,0 +1,39 @@
+"""Mistakes are told without the words of the library that finds them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from loopline_shared.plain_words import plain
+from loopline_shared.spec import JobSpec
+
+WRONG: list[dict[str, Any]] = [
+    {"command": 5}, {"command": []}, {"command": [None]}, {"command": ["x" * 100_001]}, {"size": "x"}, {"size": 0},
+    {"size": float("nan")}, {"size": 1e16}, {"max_attempts": 1.5}, {"max_attempts": 0}, {"max_attempts": "3"},
+    {"requires": []}, {"requires": {"os": "beos"}}, {"requires": {"labels": ["a b"]}}, {"requires": {"network": 1}},
+    {"parameters": {"a": [None]}}, {"parameters": {"a": []}}, {"parameters": {"a": {"range": [1, 2, 3, 4]}}},
+    {"environment": {"a": 1}}, {"inputs": {"a": "b"}}, {"after": [0]}, {"name": 7}, {"quorum": 1}, {"max_fails": "x"},
+    {"tasks": {}}, {"notify": "me"}, {"outputs": "x"}, {"timeout_s": -1},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("wrong", WRONG, ids=str)
+def test_no_word_of_pydantic_is_left(wrong: dict[str, Any]) -> None:
+    with pytest.raises(ValidationError) as found:
+        JobSpec.model_validate({"command": ["x"], **wrong})
+    for mistake in found.value.errors():
+        said = plain(mistake).lower()
+        for word in (
+            "input should",
+            "string",
+            "value error",
+            "dictionary",
+            "instance",
+            "pydantic",
+            "validation",
+            "regex",
+        ):
+            assert word not in said, said

@@ -1,0 +1,84 @@
+"""What is kept of a stream: all of it within the limit; else its beginning and its end, and how much is missing."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from loopline_shared.model import INLINE_LIMIT_BYTES
+from loopline_worker.attempts.capture import Capture
+
+SIZES = st.lists(st.integers(1, 9_000), max_size=12)
+LIMITS = st.sampled_from([0, 1, 7, 100, INLINE_LIMIT_BYTES, INLINE_LIMIT_BYTES + 1, 10_001])
+
+
+def fail(error: OSError) -> None:
+    raise error
+
+
+def fed(path: Path, limit: int, pieces: list[bytes]) -> tuple[Capture, bytes]:
+    capture = Capture(lambda: path, limit, fail)
+    for piece in pieces:
+        capture.feed(piece)
+    return capture, b"".join(pieces)
+
+
+@given(SIZES, LIMITS)
+def test_the_beginning_and_the_end_are_kept(
+    tmp_path_factory: pytest.TempPathFactory, sizes: list[int], limit: int
+) -> None:
+    path = tmp_path_factory.getbasetemp() / "out"
+    pieces = [bytes((place + n) % 251 for n in range(size)) for place, size in enumerate(sizes)]
+    capture, text = fed(path, limit, pieces)
+    output = capture.finish(whole=True)
+    kept = path.read_bytes() if output.sha256 else output.data
+    assert (output.size_bytes, output.cut) == (len(text), len(text) > limit)
+    assert not output.sha256 or output.sha256 == hashlib.sha256(kept).hexdigest()
+    if len(text) <= limit:
+        assert kept == text
+        return
+    half = limit - limit // 2
+    assert kept[:half] == text[:half]
+    if limit > 1:
+        assert (
+            kept[half:] == b"\n[... %d bytes are not kept here ...]\n" % (len(text) - limit) + text[-(limit // 2) :]
+        )
+
+
+async def test_who_reads_along_gets_the_end_too(tmp_path: Path) -> None:
+    capture, text = fed(tmp_path / "out", 10_000, [b"a" * 9_000])
+    assert await capture.read(5_000, 10_000) == text[5_000:]
+    capture.feed(b"b" * 9_000)
+    waiting = asyncio.create_task(capture.read(5_000, 100_000))
+    await asyncio.sleep(0)
+    assert not waiting.done(), "what is being overwritten is not shown"
+    capture.finish(whole=True)
+    assert (await waiting).startswith(b"\n[... 8000 bytes are not kept here ...]\n")
+    assert (await waiting).endswith(b"b" * 5_000)
+
+
+def test_of_a_task_that_was_stopped_the_beginning_is_kept(tmp_path: Path) -> None:
+    capture, _ = fed(tmp_path / "out", 10_000, [b"a" * 20_000])
+    assert capture.finish(whole=False).data == b"a" * INLINE_LIMIT_BYTES
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        (b"", ""),
+        (b"\n \n", ""),
+        (b"Traceback\nValueError: no\n\n", "ValueError: no"),
+        (b"x" * 5_000 + b"\nlast", "last"),
+        (b"\x1b[31mred\x00\xff\n", "[31mred\N{REPLACEMENT CHARACTER}"),
+        (b"y" * 5_000, "y" * 300),
+    ],
+)
+def test_the_last_line(tmp_path: Path, text: bytes, line: str) -> None:
+    capture, _ = fed(tmp_path / "out", 100, [text[:3], text[3:]] if text else [])
+    assert capture.last_line == line

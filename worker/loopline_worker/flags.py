@@ -1,0 +1,68 @@
+"""Command-line flags of the worker: one for each of its settings, in the groups that its settings page has."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any, get_origin
+
+from pydantic.fields import FieldInfo
+
+from loopline_worker.settings import WorkerSettings
+
+_LEFT_OUT = frozenset({"token"})  # a secret on a command line can be read by every user of the computer
+_NAMES = {"labels": "label", "sandbox_shows": "sandbox-show", "shared_folders": "shared-folder"}
+"""Flags that may be given several times are named for one value."""
+_GROUPS = {
+    "the master and this worker": ("master", "token_file", "name", "slots", "labels", "data_dir", "python"),
+    "the owner of this computer": (
+        *("policy", "dedicated", "idle_s", "grace_s", "leave_cores", "leave_memory_bytes", "heed_load", "on_battery"),
+        *("hours", "not_while", "owner_page", "owner_port"),
+    ),
+    "what tasks may do": (
+        *(
+            "shared_folders",
+            "sandbox",
+            "sandbox_network",
+            "sandbox_shows",
+            "task_memory_bytes",
+            "scratch_limit_bytes",
+        ),
+        *("output_flood_bytes", "max_processes"),
+    ),
+}
+_METAVARS = {"s": "SECONDS", "master": "URL", "slots": "N", "port": "N", "dir": "FOLDER", "shows": "FOLDERS"}
+_METAVARS |= {"not_while": "PROGRAM", "policy": "WHEN"}
+_OTHERS = "limits"
+
+
+def add_to(parser: argparse.ArgumentParser) -> None:
+    """Add the flags. One that is not given is None, as ``Settings.load`` expects it."""
+    groups = {name: parser.add_argument_group(title) for title, names in _GROUPS.items() for name in names[:1]}
+    of = {name: groups[names[0]] for names in _GROUPS.values() for name in names}
+    others = parser.add_argument_group(_OTHERS)
+    for name in [*of, *(name for name in WorkerSettings.model_fields if name not in of)]:
+        if name not in _LEFT_OUT:
+            _add(of.get(name, others), name, WorkerSettings.model_fields[name])
+
+
+def _add(group: argparse._ArgumentGroup, name: str, field: FieldInfo) -> None:
+    flag = f"--{_NAMES.get(name, name).replace('_', '-')}"
+    help_text = (field.description or "something that jobs may require") + _default(field)
+    last = name.rpartition("_")[2]
+    more: dict[str, Any] = {"metavar": _METAVARS.get(name, _METAVARS.get(last, last.upper()))}
+    if field.annotation is bool:
+        more = {"action": argparse.BooleanOptionalAction}
+    elif get_origin(field.annotation) is tuple:
+        more = {"action": "append", "metavar": more["metavar"].removesuffix("S")}
+        help_text += "; repeatable"
+    group.add_argument(flag, dest=name, default=None, help=help_text.replace("%", "%%"), **more)
+
+
+def _default(field: FieldInfo) -> str:
+    """Return the default for people; empty where the description says it, or where there is none to say."""
+    default = field.default
+    if field.default_factory is not None or default in (None, (), "") or field.is_required():
+        return ""
+    if isinstance(default, bool):
+        return " (default: yes)" if default else ""
+    return f" (default: {default})" if isinstance(default, str | int | float) else ""
