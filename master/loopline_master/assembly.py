@@ -22,12 +22,14 @@ from loopline_master.http.live.stored_results import StoredResults
 from loopline_master.http.live.streams import FollowedResults
 from loopline_master.http.live.task_output import TaskOutput
 from loopline_master.http.operations import Parts
-from loopline_master.http.token_files import session_key
+from loopline_master.http.token_files import peer_key, session_key
 from loopline_master.http.web_app import api_document
 from loopline_master.links import WorkerLinks, with_files
 from loopline_master.metrics import InvariantSampler, Metrics, watch_step
 from loopline_master.notify.notifier import Notifier
 from loopline_master.notify.webhook import Webhooks, secret_in
+from loopline_master.peers.exchange import Exchange
+from loopline_master.peers.piece_lists import PieceLists
 from loopline_master.settings import Limits, MasterSettings
 from loopline_master.store import Store
 from loopline_master.submissions.dry_run import DryRuns
@@ -102,7 +104,8 @@ def _add_streams(parts: Parts) -> None:
     async def complete(assign: Assign) -> Assign:
         return secrets.fill_in(await rows.complete(assign))
 
-    links = WorkerLinks(engine, parts[MasterSettings], complete, partial(with_files, blobs))
+    exchange = Exchange(parts[MasterSettings], peer_key(parts[MasterSettings]), parts[Metrics])
+    links = WorkerLinks(engine, parts[MasterSettings], complete, partial(with_files, blobs), exchange)
     subscriptions, streams = Subscriptions(), OpenStreams(parts[Limits].max_listeners)
     engine.changes.add_listener(subscriptions)
     stored = StoredResults(store, blobs, rows)
@@ -114,7 +117,7 @@ def _add_streams(parts: Parts) -> None:
     clients = ClientLinks(
         auth, parts[Submissions], store=store, subscriptions=subscriptions, scheduler=parts[Scheduler]
     )
-    parts.add(links, subscriptions, streams, stored, followed, output, auth, clients)
+    parts.add(exchange, PieceLists(blobs), links, subscriptions, streams, stored, followed, output, auth, clients)
 
 
 def _notifier(parts: Parts) -> Notifier:

@@ -24,6 +24,7 @@ from loopline_master.core.effects import Declined
 from loopline_master.core.events import WorkerJoined, WorkerLeft, WorkerReported
 from loopline_master.engine import Engine
 from loopline_master.files.blobs import Blobs
+from loopline_master.peers.exchange import Exchange
 from loopline_master.settings import MasterSettings
 from loopline_master.timings import CLOSE_WITHIN_S, HELLO_WITHIN_S
 from loopline_shared.errors import LooplineError, ProtocolError
@@ -52,8 +53,11 @@ Check = Callable[[Report], Awaitable[Report]]
 class WorkerLinks:
     """The open link of each worker. The engine sends through it and never waits for it."""
 
-    def __init__(self, engine: Engine, settings: MasterSettings, complete: Complete, check: Check) -> None:
+    def __init__(
+        self, engine: Engine, settings: MasterSettings, complete: Complete, check: Check, exchange: Exchange
+    ) -> None:
         self._engine = engine
+        self._exchange = exchange
         self._complete = complete
         self._check = check
         self._welcome = Welcome(settings.scheduler.report_every_s, settings.scheduler.lease_s)
@@ -64,7 +68,7 @@ class WorkerLinks:
     def deliver(self, worker: str, assign: Assign) -> None:
         """Queue the frame if the worker is connected; otherwise drop it, and the worker's next Report reconciles."""
         if link := self._open.get(worker):
-            link.send(assign)
+            link.send(self._exchange.with_orders(worker, assign))
 
     async def read(self, worker: str, attempt: AttemptId, stream: Stream, offset: int) -> Wrote | None:
         """Return what an attempt has written from this byte on, once there is some; None if its worker is not
@@ -111,13 +115,15 @@ class WorkerLinks:
             link.close(refused.message)
             return
         self._open[hello.worker] = link
-        link.send(self._welcome)
+        link.send(replace(self._welcome, peers=self._exchange.terms(hello)))
         log.info("worker %s joined from %s", hello.worker, link.remote)
         try:
             async for report in link.reports():
+                self._exchange.heard(hello, link.session, link.remote, report)
                 checked = await self._check(report)
                 await self._engine.post(WorkerReported(hello.worker, link.session, checked))
         finally:
+            self._exchange.left(hello.worker, link.session)
             self._engine.post(WorkerLeft(hello.worker, link.session))
             if self._open.get(hello.worker) is link:
                 del self._open[hello.worker]

@@ -53,6 +53,9 @@ class Metrics:
         self._programs = self._gauge("programs", "Programs of which runs are remembered")
         self._passings = self._gauge("passings", "Completions that passed an earlier job; must be 0")
         self._completions = self._gauge("completions_checked", "Completions checked for passings")
+        self._transfers = self._gauge("file_transfers", "Large files on their way to workers", "source")
+        self._peer_bytes = self._counter("peer_bytes", "Bytes of files that workers took from one another")
+        self._peer_faults = self._counter("peer_faults", "Workers that failed others as a source", "kind")
         self._samples = self._counter("invariant_samples", "Samples of the scheduler's invariants that were checked")
         self._breaches = self._counter("invariant_breaches", "... of these, breaches; must be 0, the log has each")
         self._lag = self._gauge("event_loop_lag_seconds", "How late the event loop was, last time it was measured")
@@ -78,6 +81,19 @@ class Metrics:
         self._samples.inc()
         if is_breach:
             self._breaches.inc()
+
+    def set_transfers(self, **by_source: int) -> None:
+        """Set how many large files are on their way, by where they come from: peer or master."""
+        for source, count in by_source.items():
+            self._transfers.labels(source).set(count)
+
+    def count_peer_bytes(self, count: int) -> None:
+        """Count bytes that a worker took from others."""
+        self._peer_bytes.inc(count)
+
+    def count_peer_fault(self, kind: str) -> None:
+        """Count a worker that failed another one as a source."""
+        self._peer_faults.labels(kind).inc()
 
     def _count_ends(self, kind: str, states: Iterable[str]) -> None:
         for state, count in Counts(states).items():

@@ -13,13 +13,28 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
-_blake3: Callable[[], Any] | None = None
+_blake3: Callable[..., Any] | None = None
 with suppress(ModuleNotFoundError):  # a Rust package, which is not built for every processor
     from blake3 import blake3 as _blake3
 
 HEADER = "Loopline-Seal"
 """Header of a file, or of a part of it: the checksum of the whole, ``blake3:`` and 64 hexadecimal digits."""
 _CHECKSUM = re.compile("blake3:[0-9a-f]{64}")
+
+
+def best_algorithm() -> str:
+    """Return the name of the quickest hash function that this computer has."""
+    return "blake3" if _blake3 else "sha256"
+
+
+def digest_of(algorithm: str) -> Callable[[bytes | memoryview], bytes] | None:
+    """Return the function that hashes content by this algorithm; None if this computer has none."""
+    if algorithm == "sha256":
+        return lambda content: hashlib.sha256(content).digest()
+    if algorithm == "blake3" and _blake3 is not None:
+        make = _blake3
+        return lambda content: bytes(make(content).digest())
+    return None
 
 
 class ContentCheck:

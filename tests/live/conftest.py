@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -11,9 +12,22 @@ from tests.live.grid import Grid
 @pytest.fixture
 async def grid(tmp_path: Path) -> AsyncIterator[Grid]:
     """A grid whose master is up; every test ends with the audit and the replay of its log."""
-    grid = Grid(tmp_path)
+    async with running(tmp_path) as grid:
+        yield grid
+
+
+@pytest.fixture
+async def peers(tmp_path: Path) -> AsyncIterator[Grid]:
+    """A grid in which files of a MiB and more go between workers."""
+    async with running(tmp_path, "--peers", "on", "--peer-file-bytes", str(2**20)) as grid:
+        yield grid
+
+
+@asynccontextmanager
+async def running(folder: Path, *flags: str) -> AsyncIterator[Grid]:
+    grid = Grid(folder)
     try:
-        await grid.start_master("--lease-s", "2", "--report-every-s", "0.5")
+        await grid.start_master("--lease-s", "2", "--report-every-s", "0.5", *flags)
         yield grid
         await grid.check()
     finally:

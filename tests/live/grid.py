@@ -75,14 +75,24 @@ class Grid:
         await wait_for("the master to serve", self._serves)
 
     async def start_worker(
-        self, name: str, *flags: str, slots: int = 1, url: str | None = None, owner: dict[str, str] | None = None
+        self,
+        name: str,
+        *flags: str,
+        slots: int = 1,
+        url: str | None = None,
+        owner: dict[str, str] | None = None,
+        settings: dict[str, str] | None = None,
     ) -> None:
-        """``owner``: one is there to yield to, in this environment; without, the computer is dedicated."""
+        """``owner``: one is there to yield to, in this environment; without, the computer is dedicated. ``settings``
+        are variables of the environment.
+        """
         arguments = ["--master", url or self.url, "--name", name, "--slots", str(slots)]
         token = ["--token-file", str(self.data_dir / "tokens" / "worker")]
         data = ["--data-dir", str(self.folder / name), *(["--dedicated"] if owner is None else [])]
         module = self.release.worker
-        self.workers[name] = await self._spawn(name, module, *arguments, *token, *data, *flags, more=owner)
+        self.workers[name] = await self._spawn(
+            name, module, *arguments, *token, *data, *flags, more=(owner or {}) | (settings or {})
+        )
 
     async def kill_master(self) -> None:
         assert self.master is not None

@@ -5,16 +5,18 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import socket
 import sys
 from pathlib import Path
 
 import pytest
 
 from loopline_worker import doctor
-from loopline_worker.doctor import Findings, in_text
+from loopline_worker.doctor import Findings, _peers, in_text
 from loopline_worker.host.load import Pressure
 from loopline_worker.launch.abilities import Ability
 from loopline_worker.presence.probe import Reading
+from loopline_worker.settings import WorkerSettings
 from tests.worker.presence.witnesses import move_mouse, x_server
 
 
@@ -62,13 +64,24 @@ def test_its_words(idle_s: float | None, says: str) -> None:
     found = Findings(
         probes=probes, in_use_says="x11", idle_s=idle_s, slots=0, why="it is late", spare_cpu=1.5, cores=2.0,
         speed=1.1, pressure=Pressure(), on_battery=True, limits=limits, preferences=["Tasks run."],
+        peers=Ability("peers", True, "port 7462"),
     )  # fmt: skip
     text = in_text(found)
     for part in (
         "  + x11: last input 61.0 s ago (display :0)", "  - gnome: no bus", "does not see the desktop", says,
-        "on battery", "  - freezing: no group", "  Tasks run.", "0 slots now, because it is late",
+        "on battery", "  - freezing: no group", "  + peers: port 7462", "  Tasks run.",
+        "0 slots now, because it is late",
     ):  # fmt: skip
         assert part in text
+
+
+def test_it_says_whether_the_port_to_other_workers_is_open() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+        found = _peers(WorkerSettings(peer_port=port))
+        assert found.detail.endswith(f"port {port} is open to other workers of the grid; it is open now")
+    assert _peers(WorkerSettings(peer_port=port)).detail.endswith("it is closed now")
+    assert not _peers(WorkerSettings(peers=False)).has
 
 
 @pytest.mark.parametrize(

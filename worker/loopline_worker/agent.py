@@ -72,6 +72,7 @@ class Agent:
         self._task_group = task_group
         self._events: list[Event] = []
         self._link = Link(http_client, self)
+        self.parts.peering.on_news = self._link.speak
         self._page: OwnerServer | None = None
         self._probation: Probation | None = None  # of the last Assign
         self._is_ready = asyncio.Event()
@@ -214,6 +215,7 @@ class Agent:
         """Take in an Assign at once: the next Report says that it was seen."""
         self.parts.link_quality.answered(assign.seen, assign.held_s, time.monotonic())
         self._probation = assign.probation
+        self.parts.peering.assigned(assign)
         self._events.append(Assigned(assign, frame))
         self.turn()
         self._heard.set()
@@ -226,7 +228,9 @@ class Agent:
         load = parts.monitor.load(parts.link_quality)
         texts = [parts.journal.text(result) for result in inventory.results]
         members = members_reported(parts.machine.attempts) if parts.machine.attempts.members else ()
-        seq, frame = session.report_of(held, texts, load, inventory.waiting, members)
+        peers = parts.peering.report(session)
+        seq, frame = session.report_of(held, texts, load, inventory.waiting, members, peers)
+        parts.peering.reported(seq)
         parts.link_quality.sent(seq, time.monotonic())
         if self._step([Reported(seq, inventory.results)]) is Urgency.NOW:  # there is more than one Report may bring
             self._link.speak()
@@ -289,6 +293,7 @@ class Agent:
                 parts.runner,
                 most_slots=parts.facts.slots,
                 probation=lambda: self._probation,
+                peers=parts.peering.words,
             )
             self._page = OwnerServer(parts.data_directory.folder, controls, parts.settings.owner_port)
             await self._page.open()

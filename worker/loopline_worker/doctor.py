@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import socket
 import sys
 import time
 from collections.abc import Sequence
@@ -49,6 +50,7 @@ class Findings:
     pressure: Pressure
     on_battery: bool
     limits: list[Ability]
+    peers: Ability  # files may go between this worker and others
     preferences: list[str]
 
     def to_json(self) -> dict[str, Any]:
@@ -96,6 +98,7 @@ def in_text(found: Findings) -> str:
         "", "available limits",
     ]  # fmt: skip
     lines += [_mark(ability.has, ability.name, ability.detail) for ability in found.limits] or ["  not known"]
+    lines += ["", "files between workers", _mark(found.peers.has, found.peers.name, found.peers.detail)]
     lines += ["", "when tasks of a worker with these settings run", *(f"  {words}" for words in found.preferences)]
     lines += [f"  Result: {found.slots} slots now" + (f", because {found.why}" if found.why else "")]
     return "\n".join(lines)
@@ -143,6 +146,7 @@ async def _find(settings: WorkerSettings, detector: IdleDetector) -> Findings:
         pressure=Pressure.now(),
         on_battery=battery,
         limits=[*abilities(), _functions(settings), *_planner()],
+        peers=_peers(settings),
         preferences=in_words(settings, preferences),
     )
 
@@ -154,6 +158,21 @@ def _functions(settings: WorkerSettings) -> Ability:
         return Ability("functions", False, error.message)
     detail = python.obstacle or f"under Python {python.version}"
     return Ability("functions", not python.obstacle, f"{detail} ({python.program})")
+
+
+def _peers(settings: WorkerSettings) -> Ability:
+    """Return whether this worker takes part in carrying files, and whether its port is open now."""
+    if not settings.peers:
+        return Ability("peers", False, "off on this computer (peers = false): all files come from the master")
+    if not settings.peer_port:
+        return Ability("peers", True, "where the master says so, some free port is open to other workers of the grid")
+    try:
+        socket.create_server(("", settings.peer_port)).close()
+        state = "it is closed now"
+    except OSError:
+        state = "it is open now"
+    where = f"where the master says so, port {settings.peer_port} is open to other workers of the grid"
+    return Ability("peers", True, f"{where}; {state}")
 
 
 def _planner() -> list[Ability]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -28,6 +29,7 @@ from loopline_worker.link.own_address import address_towards
 from loopline_worker.owner.blockers import Pause
 from loopline_worker.owner.owner_monitor import OwnerMonitor
 from loopline_worker.owner.preferences import preferences_of
+from loopline_worker.peers.peering import Peering
 from loopline_worker.settings import WorkerSettings
 from loopline_worker.state import legacy
 from loopline_worker.state.attempt_log import AttemptLog
@@ -54,6 +56,7 @@ class Parts:
     spool: Spool
     journal: Journal
     link_quality: LinkQuality
+    peering: Peering
     cache: Cache
     launcher: FunctionLauncher
     runner: Runner
@@ -65,6 +68,7 @@ class Parts:
     def close(self) -> None:
         """Let go of files, probes and processes."""
         self.journal.close()
+        self.peering.close()
         self.monitor.close()
         self.launcher.close()
 
@@ -82,7 +86,10 @@ def assemble(
     meter, link_quality = Meter(computer), LinkQuality()
     spool = Spool(data_directory.spool, settings.spool_limit_bytes)
     journal = _open_journal(data_directory)
-    cache = Cache(data_directory.cache, settings.cache_limit_bytes, Downloads(http_client))
+    pause = Pause(data_directory.pause)
+    peering = Peering(name, settings, http_client, task_group, lambda: pause.until > time.time())
+    cache = Cache(data_directory.cache, settings.cache_limit_bytes, Downloads(http_client, peering))
+    peering.serve_from(cache)
     launcher = FunctionLauncher(
         make_launcher(not settings.dedicated, _sandbox(settings, python)), cache, (python.program,)
     )
@@ -94,7 +101,7 @@ def assemble(
     )  # fmt: skip
     monitor = OwnerMonitor(
         settings, computer, machine, post,
-        preferences=preferences, meter=meter, pause=Pause(data_directory.pause), free_bytes=data_directory.free_bytes,
+        preferences=preferences, meter=meter, pause=pause, free_bytes=data_directory.free_bytes,
     )  # fmt: skip
     return Parts(
         settings=settings,
@@ -105,6 +112,7 @@ def assemble(
         spool=spool,
         journal=journal,
         link_quality=link_quality,
+        peering=peering,
         cache=cache,
         launcher=launcher,
         runner=runner,

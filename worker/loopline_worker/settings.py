@@ -110,6 +110,15 @@ class WorkerSettings(Settings):
     sandbox_shows: Annotated[
         tuple[Path, ...], BeforeValidator(_split), Field(description="folders of a home that tasks may read")
     ] = ()
+    peers: Annotated[
+        bool, Field(description="files may go between this worker and others, where the master's `peers` says so")
+    ] = True
+    peer_port: Annotated[
+        int, Field(ge=0, le=65535, description="port open to other workers then; if it is taken, or 0: any free one")
+    ] = 7462
+    peer_bytes_s: Annotated[
+        float | None, Field(gt=0, description="most bytes a second from workers, and to them; default: no limit")
+    ] = None
     shared_folders: Annotated[
         tuple[SharedFolder, ...],
         BeforeValidator(_split),

@@ -48,8 +48,7 @@ class Placer:
         self.wake_at, attempts, idle = None, self._state.index.attempts, self._state.index.slots.idle
         if attempts.queues.of_worker and idle.order:
             yield from _relieve_queues(self._state, self._view.prefetch, unless_ready=True)
-        if idle.order:
-            yield from self._start_on_free(policy.plan(self._view))
+        yield from self._start_on_free(policy.plan(self._view))
         if attempts.queues.of_worker and idle.order:
             yield from _relieve_queues(self._state, self._view.prefetch, unless_ready=False)
         if policy.prefetches and self._state.ahead_s > 0:

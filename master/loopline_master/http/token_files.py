@@ -16,7 +16,15 @@ _KEY_BYTES = 32
 
 def session_key(settings: MasterSettings) -> bytes:
     """Return the key that seals session cookies; create it if there is no valid one."""
-    file = _token_folder(settings) / "session-key"
+    return _key_in(_token_folder(settings) / "session-key")
+
+
+def peer_key(settings: MasterSettings) -> bytes:
+    """Return the key from which those of serving workers are made; create it if there is no valid one."""
+    return _key_in(_token_folder(settings) / "peer-key")
+
+
+def _key_in(file: Path) -> bytes:
     with suppress(ValueError):
         if len(key := bytes.fromhex(read_private(file))) >= _KEY_BYTES:
             return key

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import KW_ONLY, dataclass, field
+from operator import not_
 from typing import Annotated, Any, Literal, NamedTuple, TypeVar
 
 from pydantic import AfterValidator, Field, TypeAdapter, ValidationError
@@ -43,6 +44,7 @@ from loopline_shared.model import (
 )
 from loopline_shared.paths import Pattern, RelativePath
 from loopline_shared.protocol.gang_messages import GangPlace, Member, Word
+from loopline_shared.protocol.transfers import PeerOrders, PeerReport, PeerTerms
 from loopline_shared.scalar import Scalar
 
 MAX_ATTEMPTS = 100_000
@@ -125,6 +127,8 @@ class Welcome:
 
     report_every_s: Seconds
     lease_s: Seconds
+    _: KW_ONLY
+    peers: Annotated[PeerTerms | None, Field(exclude_if=not_)] = None  # None: files come from the master alone
     kind: Literal["welcome"] = "welcome"
 
 
@@ -153,6 +157,7 @@ class Report:
     _: KW_ONLY
     waiting: AttemptRanges = ()  # for a slot, in the order in which it came
     members: Annotated[tuple[Member, ...], Field(max_length=MAX_MEMBERS)] = ()  # of gangs, that have not begun
+    peers: Annotated[PeerReport | None, Field(exclude_if=not_)] = None  # files that go between workers
     kind: Literal["report"] = "report"
 
 
@@ -197,6 +202,7 @@ class Assign:
     held_s: Seconds | None = None  # from the arrival of Report ``seen`` until now; None: it was answered before
     probation: Probation | None = None  # quarantine, shown to the PC's owner; None: it is healthy
     words: Annotated[tuple[Word, ...], Field(max_length=MAX_MEMBERS)] = ()  # to members of gangs
+    peers: Annotated[PeerOrders | None, Field(exclude_if=not_)] = None  # files to take from workers; None: none
     kind: Literal["assign"] = "assign"
 
 
@@ -322,6 +328,7 @@ class WorkerSession:
         load: Load,
         waiting: Iterable[AttemptId] = (),
         members: Sequence[Member] = (),
+        peers: PeerReport | None = None,
     ) -> tuple[int, bytes]:
         """Return the next Report's number and frame."""
         self._sent += 1
@@ -333,6 +340,7 @@ class WorkerSession:
             load,
             waiting=ranges_of(waiting),
             members=tuple(members),
+            peers=peers,
         )
         return self._sent, encode(report)
 
@@ -343,9 +351,10 @@ class WorkerSession:
         load: Load,
         waiting: Iterable[AttemptId],
         members: Sequence[Member] = (),
+        peers: PeerReport | None = None,
     ) -> tuple[int, bytes]:
         """The same of results that are written already (``write_result``)."""
-        seq, frame = self.report(holding, (), load, waiting, members)
+        seq, frame = self.report(holding, (), load, waiting, members, peers)
         return seq, with_results(frame, results)
 
 

@@ -13,7 +13,7 @@ import os
 import threading
 import time
 from collections import Counter, OrderedDict
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from uuid import uuid4
@@ -43,6 +43,8 @@ class Cache:
         self._incoming.mkdir(parents=True, exist_ok=True)
         _clear(self._incoming, time.time() - _PART_OLD_AFTER_S)
         self._sizes = _by_last_use(folder)
+        self.version = 0
+        """A number that changes when a file comes or goes."""
         self.spoiled: set[str] = set()
         """Files that were found changed here since the agent started."""
 
@@ -51,17 +53,25 @@ class Cache:
         """Size of all files."""
         return sum(self._sizes.values())
 
+    @property
+    def sizes(self) -> Mapping[str, int]:
+        """Size of each file; the least recently used come first."""
+        return self._sizes
+
     def path(self, sha256: str) -> Path:
         """Return the place of a file, which need not be there."""
         return self._folder / sha256
 
     @asynccontextmanager
-    async def hold(self, sha256: str) -> AsyncIterator[Path]:
-        """Have a checked file and keep it while the context lasts. Raises DownloadError or OSError."""
+    async def hold(self, sha256: str, size_bytes: int | None = None) -> AsyncIterator[Path]:
+        """Have a checked file and keep it while the context lasts; its size may be unknown.
+
+        Raises DownloadError or OSError.
+        """
         self._held[sha256] += 1
         try:
             if not await self.is_sound(sha256):
-                await self._download(sha256)
+                await self._download(sha256, size_bytes)
             await asyncio.to_thread(self.change, sha256, lambda: _use(self.path(sha256)))
             self._sizes[sha256] = self._sizes.pop(sha256, 0)  # the last one used
             yield self.path(sha256)
@@ -112,6 +122,7 @@ class Cache:
         return stamp if is_sound else None
 
     def _remove(self, sha256: str) -> None:
+        self.version += 1
         self._sizes.pop(sha256, None)
         self._known.pop(sha256, None)
         leaving = self._incoming / f"{uuid4().hex}.leaving"
@@ -119,12 +130,12 @@ class Cache:
             self.path(sha256).replace(leaving)
             asyncio.get_running_loop().run_in_executor(None, leaving.unlink)  # which takes long for a large file
 
-    async def _download(self, sha256: str) -> None:
+    async def _download(self, sha256: str, size_bytes: int | None) -> None:
         """Download a file once for all that wait for it; cancel that when nobody waits any more."""
         while (download := self._downloading.get(sha256)) and download.cancelling():
             await asyncio.wait([download])
         if download is None:
-            download = self._downloading[sha256] = asyncio.create_task(self._fetch(sha256))
+            download = self._downloading[sha256] = asyncio.create_task(self._fetch(sha256, size_bytes))
             download.add_done_callback(lambda _: self._downloading.pop(sha256, None))
         self._waiting[sha256] += 1
         try:
@@ -135,13 +146,14 @@ class Cache:
                 del self._waiting[sha256]
                 download.cancel()
 
-    async def _fetch(self, sha256: str) -> None:
+    async def _fetch(self, sha256: str, size_bytes: int | None) -> None:
         part, path = self._incoming / sha256, self.path(sha256)
-        await self._downloads.fetch(sha256, part)
+        await self._downloads.fetch(sha256, part, size_bytes)
         part.chmod(0o444)
         part.replace(path)
         self._known[sha256] = _stamp(path)
         self._sizes[sha256] = path.stat().st_size
+        self.version += 1
 
 
 def _stamp(path: Path) -> _Stamp:

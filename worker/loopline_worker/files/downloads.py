@@ -8,9 +8,13 @@ import logging
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from loopline_shared.errors import LooplineError
 from loopline_worker.link.http_client import HttpClient
+
+if TYPE_CHECKING:
+    from loopline_worker.peers.peering import Peering
 
 log = logging.getLogger(__name__)
 
@@ -29,15 +33,19 @@ class DownloadError(Exception):
 
 
 class Downloads:
-    """Downloads some files at a time."""
+    """Downloads some files at a time, from the master or, if they are large and it says so, from other workers."""
 
-    def __init__(self, http: HttpClient) -> None:
+    def __init__(self, http: HttpClient, peering: Peering | None = None) -> None:
         self._http = http
+        self._peering = peering
         self._turn = asyncio.Semaphore(_AT_ONCE)
         self._threads = ThreadPoolExecutor(_AT_ONCE, "download")
 
-    async def fetch(self, sha256: str, part: Path) -> None:
-        """Download a file to ``part``, which may have its start. Raises DownloadError, or OSError for the disk."""
+    async def fetch(self, sha256: str, part: Path, size_bytes: int | None = None) -> None:
+        """Download a file to ``part``, which may have its start; its size may be unknown.
+
+        Raises DownloadError, or OSError for the disk.
+        """
         from loopline_worker.files.receiving import (  # not before the first file
             NetworkError,
             WrongContentError,
@@ -49,7 +57,7 @@ class Downloads:
         while True:
             try:
                 async with self._turn:
-                    await self._try(sha256, part)
+                    await self._try(sha256, part, size_bytes)
                 return
             except WrongContentError:
                 wrong, reason = wrong + 1, "the content does not match its hash"
@@ -66,16 +74,24 @@ class Downloads:
                 raise DownloadError(f"file {sha256} cannot be fetched: {reason}")
             await asyncio.sleep(backoff.next_s())
 
-    async def _try(self, sha256: str, part: Path) -> None:
-        """Try once, in a thread. If nobody waits any more, its connection is cut off, and it writes nothing more."""
-        from loopline_worker.files.receiving import FileRequest, GoneError, fetch
+    async def _try(self, sha256: str, part: Path, size_bytes: int | None) -> None:
+        """Try once: from wherever the pieces of a large file are, or the whole file from the master."""
+        from loopline_worker.files.receiving import GoneError
+
+        try:
+            if not self._peering or not await self._peering.fetch(sha256, part, size_bytes):
+                await self._try_whole(sha256, part)
+        except GoneError:
+            raise DownloadError(f"the master has no file {sha256}", is_gone=True) from None
+
+    async def _try_whole(self, sha256: str, part: Path) -> None:
+        """Try in a thread. If nobody waits any more, its connection is cut off, and it writes nothing more."""
+        from loopline_worker.files.receiving import FileRequest, fetch
 
         request = FileRequest(self._http.address(f"files/{sha256}"), self._http.tls(), self._http.headers())
         fetching = asyncio.get_running_loop().run_in_executor(self._threads, fetch, request, sha256, part)
         try:
             await asyncio.shield(fetching)
-        except GoneError:
-            raise DownloadError(f"the master has no file {sha256}", is_gone=True) from None
         except asyncio.CancelledError:
             if request.cut_off():
                 await asyncio.wait([fetching])

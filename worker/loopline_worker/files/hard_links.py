@@ -31,10 +31,10 @@ class HardLinks:
         self._held = AsyncExitStack()
 
     @asynccontextmanager
-    async def hold(self, path: str, sha256: str) -> AsyncIterator[Path]:
+    async def hold(self, path: str, file: InputFile) -> AsyncIterator[Path]:
         """Keep the cached file while it is staged; until ``detach`` if it is linked."""
         async with AsyncExitStack() as held:
-            source = await held.enter_async_context(self._cache.hold(sha256))
+            source = await held.enter_async_context(self._cache.hold(file.sha256, file.size_bytes))
             try:
                 yield source
             finally:

@@ -23,7 +23,7 @@ _ENOUGH_BYTES = 2**20
 _WRITE_BYTES = 2**16
 """Most that is written at once: for more, the kernel looks for adjacent pages, which may take longer than copying."""
 _CONNECT_WITHIN_S, _SILENCE_S = 10.0, 30.0
-_GONE = (404, 410)
+GONE = (404, 410)
 
 
 class GoneError(Exception):
@@ -42,15 +42,13 @@ class FileRequest:
     """Request for a file. Its thread uses it; any thread may cut it off."""
 
     def __init__(self, url: str, tls: SSLContext | None, headers: dict[str, str]) -> None:
-        parts = urlsplit(url)
-        host, port = parts.hostname or "", parts.port or (HTTPS_PORT if tls else HTTP_PORT)
-        self._connection = HTTPSConnection(host, port, context=tls) if tls else HTTPConnection(host, port)
-        self._path, self._headers = parts.path, headers
+        self._connection = connection_to(url, tls)
+        self._path, self._headers = urlsplit(url).path, headers
         self._is_cut_off = False
 
     def send(self, start: int) -> HTTPResponse:
         """Request all from this byte on."""
-        with _network():
+        with network():
             self._connection.timeout = _CONNECT_WITHIN_S
             self._connection.connect()
             self._connection.sock.settimeout(_SILENCE_S)
@@ -74,8 +72,15 @@ class FileRequest:
         self._connection.close()
 
 
+def connection_to(url: str, tls: SSLContext | None) -> HTTPConnection:
+    """Return a connection to the server of this URL, not yet connected."""
+    parts = urlsplit(url)
+    host, port = parts.hostname or "", parts.port or (HTTPS_PORT if tls else HTTP_PORT)
+    return HTTPSConnection(host, port, context=tls) if tls else HTTPConnection(host, port)
+
+
 @contextmanager
-def _network() -> Iterator[None]:
+def network() -> Iterator[None]:
     """Turn errors into NetworkError, to tell them from errors of the disk."""
     try:
         yield
@@ -87,7 +92,7 @@ def fetch(request: FileRequest, sha256: str, part: Path) -> None:
     """Download a file to ``part`` and check it, resuming after what is there."""
     start = size_of(part)
     with closing(request), request.send(start) as answer:
-        if answer.status in _GONE:
+        if answer.status in GONE:
             raise GoneError
         if answer.status not in (200, 206, 416):  # 416: all of it was here
             raise NetworkError(f"the master answered HTTP {answer.status}")
@@ -104,12 +109,12 @@ def fetch(request: FileRequest, sha256: str, part: Path) -> None:
 def _take(file: IO[bytes], check: ContentCheck, answer: HTTPResponse) -> None:
     buffer = memoryview(bytearray(_PIECE_BYTES))
     while True:
-        with _network():
+        with network():
             count = _receive(answer, buffer)
         if not count:
             break
         check.update(buffer[:count])
-        _write(file, buffer[:count])
+        write_all(file, buffer[:count])
     if answer.length:
         raise NetworkError(f"{answer.length:,} bytes are missing")
 
@@ -125,7 +130,7 @@ def _receive(answer: HTTPResponse, buffer: memoryview) -> int:
     return count
 
 
-def _write(file: IO[bytes], piece: memoryview) -> None:
+def write_all(file: IO[bytes], piece: memoryview) -> None:
     """Write all of it: an unbuffered file may write less."""
     while piece:
         piece = piece[file.write(piece[:_WRITE_BYTES]) :]

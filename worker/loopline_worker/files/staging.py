@@ -88,7 +88,7 @@ class Inputs:
 
         async def place(path: str, file: InputFile) -> None:
             nonlocal size_bytes
-            async with turn, self._links.hold(path, file.sha256) as source:
+            async with turn, self._links.hold(path, file) as source:
                 size_bytes += source.stat().st_size  # the size of its own inputs is not in the list
                 self._check_size(size_bytes)
                 await self._to_the_end(asyncio.to_thread(self._place, path, file, source))

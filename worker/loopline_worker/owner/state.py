@@ -55,6 +55,7 @@ class WorkerState:
     yield_p99_s: float
     preferences: list[str]
     notice: str = ""  # of the master: the reason why it gives this computer no new tasks for a while
+    peers: str = ""  # the port that is open to other workers; empty: none is
 
     def to_json(self) -> dict[str, Any]:
         """Return the state for a program, with the names of the release before beside the new ones."""
@@ -83,6 +84,7 @@ class OwnerControls:
         *,
         most_slots: int,
         probation: Callable[[], Probation | None] = lambda: None,
+        peers: Callable[[], str] = str,
     ) -> None:
         self._worker = worker
         self._settings = settings
@@ -90,6 +92,7 @@ class OwnerControls:
         self._monitor = monitor
         self._runner = runner
         self._probation = probation
+        self._peers = peers
 
     def state(self) -> WorkerState:
         """Return the current state."""
@@ -116,6 +119,7 @@ class OwnerControls:
             yield_p99_s=figures.p99_s,
             preferences=in_words(self._settings, monitor.preferences),
             notice=_notice(self._probation()),
+            peers=self._peers(),
         )
 
     def pause(self, until: float) -> None:

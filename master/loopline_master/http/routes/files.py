@@ -8,10 +8,11 @@ import re
 from aiohttp import web
 
 from loopline_master.files.blobs import WHOLE, Blobs, Span
-from loopline_master.http.auth import ALL, STORERS
+from loopline_master.http.auth import ALL, STORERS, WORKERS
 from loopline_master.http.lookups import found
 from loopline_master.http.operations import PROBLEM_JSON, Routes
 from loopline_master.http.parameters import ContentRange, FileHash
+from loopline_master.peers.piece_lists import PieceLists
 from loopline_shared.checksums import HEADER
 from loopline_shared.errors import LooplineError
 
@@ -55,6 +56,12 @@ async def head_file(blobs: Blobs, sha256: FileHash) -> web.StreamResponse:
 async def get_file(blobs: Blobs, sha256: FileHash) -> web.FileResponse:
     """Return a file, or a range of its bytes."""
     return _file(blobs, sha256)
+
+
+@routes("GET /files/{sha256}/pieces", WORKERS, is_documented=False)
+async def get_pieces(lists: PieceLists, sha256: FileHash) -> web.Response:
+    """Return the hashes of a file's pieces (loopline_shared/pieces.py), for workers that take it from one another."""
+    return web.Response(body=found(await lists.get(sha256), f"file {sha256}"), content_type=BYTES)
 
 
 def _span(content_range: str) -> Span:

@@ -11,6 +11,7 @@ from loopline_master.forecaster import Forecaster
 from loopline_master.http.auth import OPEN, READERS
 from loopline_master.http.operations import Routes
 from loopline_master.metrics import MEDIA_TYPE, Metrics
+from loopline_master.peers.exchange import Exchange
 from loopline_master.settings import MasterSettings
 from loopline_master.store import Store
 from loopline_master.timings import READY_WITHIN_S
@@ -51,8 +52,11 @@ async def get_readiness(store: Store) -> Health:
 
 
 @routes("GET /metrics", READERS, media_type="text/plain")
-async def get_metrics(store: Store, settings: MasterSettings, metrics: Metrics, scheduler: Scheduler) -> web.Response:
+async def get_metrics(
+    store: Store, settings: MasterSettings, metrics: Metrics, scheduler: Scheduler, exchange: Exchange
+) -> web.Response:
     """Return counters and gauges for Prometheus."""
+    exchange.measure()
     audit = await store.passings(settings.scheduler.order, limit=0)
     return web.Response(body=metrics.render(scheduler, audit), headers={"Content-Type": MEDIA_TYPE})
 

@@ -1,0 +1,132 @@
+"""Parts of the worker link's frames that are about files that come from other workers (docs/design/carrying.md).
+
+All of it is optional: a grid without peers never sees these fields, and a release that does not know them skips them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Annotated
+
+from pydantic import Field
+
+from loopline_shared.model import NO_NUL, Count, Name, Seconds, Sha256
+
+MAX_FETCHING = 64
+MAX_SOURCES = 8
+MAX_DIALS = 64
+MAX_CACHED = 2000
+MAX_FAULTS = 64
+
+Key = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+Host = Annotated[str, Field(min_length=1, max_length=100, pattern=NO_NUL)]
+Port = Annotated[int, Field(ge=1, le=65535)]
+Rate = Annotated[float, Field(gt=0, le=1e15, allow_inf_nan=False)]
+
+
+@dataclass(frozen=True, slots=True)
+class PeerTerms:
+    """Master to worker, in Welcome: files of at least so many bytes may come from other workers and go to them."""
+
+    key: Key  # checks the grants of those who fetch from this worker (loopline_shared/grants.py)
+    now: Seconds  # the master's clock, by which grants expire, since 1970
+    least_bytes: Count
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """Permission for one transfer: one file, from one worker to another, begun before ``expires_at``."""
+
+    sha256: Sha256
+    source: Name
+    receiver: Name
+    expires_at: Seconds  # since 1970, by the master's clock
+
+
+@dataclass(frozen=True, slots=True)
+class FileSource:
+    """Master to worker: a worker that has or fetches the file, and the secret that the grant's two ends share."""
+
+    worker: Name
+    host: Host
+    port: Port
+    expires_at: Seconds
+    secret: Key
+    rate_bytes_s: Rate | None = None  # planned; None: as fast as it goes
+    dials_in: bool = False  # it cannot be reached, and connects to us instead
+
+
+@dataclass(frozen=True, slots=True)
+class FileFetch:
+    """Master to worker: take this file from the first of these that can give it, and from the master after all."""
+
+    sha256: Sha256
+    sources: Annotated[tuple[FileSource, ...], Field(max_length=MAX_SOURCES)]
+
+
+@dataclass(frozen=True, slots=True)
+class Dial:
+    """Master to worker: connect to this receiver, who cannot reach us, and serve it."""
+
+    grant: Grant
+    host: Host
+    port: Port
+
+
+@dataclass(frozen=True, slots=True)
+class PeerOrders:
+    """Master to worker, in each Assign as long as there is any: all fetches and dials that are planned now."""
+
+    fetch: Annotated[tuple[FileFetch, ...], Field(max_length=MAX_FETCHING)] = ()
+    dial: Annotated[tuple[Dial, ...], Field(max_length=MAX_DIALS)] = ()
+
+
+class FaultKind(StrEnum):
+    """Reason for turning away from a source."""
+
+    UNREACHABLE = "unreachable"
+    REFUSED = "refused"
+    SILENT = "silent"
+    SLOW = "slow"
+    WRONG_CONTENT = "wrong_content"
+
+
+@dataclass(frozen=True, slots=True)
+class PeerFault:
+    """Worker to master, until an Assign answers it: this source failed us."""
+
+    sha256: Sha256
+    source: Name
+    kind: FaultKind
+
+
+@dataclass(frozen=True, slots=True)
+class CachedFile:
+    """A file that a worker has, and may serve."""
+
+    sha256: Sha256
+    size_bytes: Count
+
+
+@dataclass(frozen=True, slots=True)
+class Fetching:
+    """A file on its way to a worker, of which the first ``have_bytes`` are there and checked."""
+
+    sha256: Sha256
+    size_bytes: Count
+    have_bytes: Count
+    source: Name | None = None  # None: the master, or nobody yet
+
+
+@dataclass(frozen=True, slots=True)
+class PeerReport:
+    """Worker to master, in each Report of a worker that takes part: what it fetches, has, and serves."""
+
+    port: Port | None = None  # open to other workers; None: none of them can connect
+    fetching: Annotated[tuple[Fetching, ...], Field(max_length=MAX_FETCHING)] = ()
+    cached: Annotated[tuple[CachedFile, ...], Field(max_length=MAX_CACHED)] | None = None
+    """Large files in its cache; None: as in the Report before. The first of a session says it."""
+    faults: Annotated[tuple[PeerFault, ...], Field(max_length=MAX_FAULTS)] = ()
+    sent_bytes: Count = 0  # to workers, since the agent started
+    received_bytes: Count = 0  # from workers

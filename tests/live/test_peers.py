@@ -1,0 +1,122 @@
+"""Files between workers, on a real grid: past those that are killed, and while the master is away."""
+
+from __future__ import annotations
+
+import hashlib
+import urllib.request
+from pathlib import Path
+
+from loopline.transfer import files
+from loopline_shared.model import JobState
+from tests.live.grid import Grid, wait_for
+
+MIB = 2**20
+SLOWLY = {"LOOPLINE_PEER_BYTES_S": str(4 * MIB)}
+
+
+async def upload(grid: Grid, folder: Path, mib: int) -> str:
+    file = folder / "large.bin"
+    file.write_bytes(b"".join(hashlib.blake2b(bytes([n])).digest() * (MIB // 64) for n in range(mib)) + b"end")
+    return await files.upload(grid.client(), file)
+
+
+async def submit(grid: Grid, sha256: str, tasks: int = 1, then: str = "true") -> int:
+    inputs = {"large.bin": f"sha256:{sha256}"}
+    return await grid.submit(f"sha256sum large.bin; {then}", tasks=tasks, inputs=inputs, max_replicas=1)
+
+
+async def sums(grid: Grid, job: int, tasks: int) -> set[str]:
+    assert (await grid.ended(job)).state is JobState.SUCCEEDED
+    results = [result async for result in grid.client().results(job)]
+    assert len(results) == tasks
+    return {result.stdout.split()[0] for result in results}
+
+
+def has_bytes(grid: Grid, name: str, sha256: str) -> int:
+    """How much of a file a worker has."""
+    cache = grid.folder / name / "cache"
+    found = [place for place in (cache / sha256, cache / "incoming" / sha256) if place.exists()]
+    return found[0].stat().st_size if found else 0
+
+
+async def has_at_least(grid: Grid, name: str, sha256: str, count: int) -> None:
+    async def has() -> bool:
+        return has_bytes(grid, name, sha256) >= count
+
+    await wait_for(f"{name} to have {count:,} bytes", has)
+
+
+def metric(grid: Grid, name: str) -> float:
+    token = (grid.data_dir / "tokens" / "admin").read_text().strip()
+    request = urllib.request.Request(f"{grid.url}/metrics", headers={"Authorization": f"Bearer {token}"})
+    with urllib.request.urlopen(request) as answer:
+        lines = [line.split() for line in answer.read().decode().splitlines()]
+    return float(next((words[1] for words in lines if words[0] == name), 0.0))
+
+
+async def test_a_killed_worker_in_the_middle_stops_nobody(peers: Grid, tmp_path: Path) -> None:
+    """Three fetch at once, in a line, of which one is killed halfway. The others have the file, from each other."""
+    sha256 = await upload(peers, tmp_path, 24)
+    gate = peers.gate()
+    for name in ("ant", "bee", "cat"):
+        await peers.start_worker(name, settings=SLOWLY)
+    await peers.connected("ant", "bee", "cat")
+    job = await submit(peers, sha256, tasks=3, then=gate.wait)
+    for name in ("ant", "bee", "cat"):
+        await has_at_least(peers, name, sha256, 8 * MIB)
+    await peers.kill_worker("bee")
+    gate.open()
+    assert await sums(peers, job, 3) == {sha256}
+    assert metric(peers, "loopline_peer_bytes_total") > 12 * MIB
+    for name in ("ant", "cat"):
+        content = (peers.folder / name / "cache" / sha256).read_bytes()
+        assert hashlib.sha256(content).hexdigest() == sha256
+
+
+async def test_a_transfer_goes_on_while_the_master_is_away_and_after_a_restart(peers: Grid, tmp_path: Path) -> None:
+    sha256 = await upload(peers, tmp_path, 16)
+    await peers.start_worker("ant")
+    assert await sums(peers, await submit(peers, sha256), 1) == {sha256}
+    gate = peers.gate()
+    job = await submit(peers, sha256, tasks=2, then=gate.wait)
+    await peers.start_worker("bee", settings=SLOWLY)
+    await has_at_least(peers, "bee", sha256, 4 * MIB)
+    await peers.kill_master()
+    await has_at_least(peers, "bee", sha256, 16 * MIB + 3)
+    await peers.start_master()
+    gate.open()
+    assert await sums(peers, job, 2) == {sha256}
+    assert "source" not in peers.log("bee")  # nobody was blamed
+
+
+async def test_an_owner_can_refuse(peers: Grid, tmp_path: Path) -> None:
+    sha256 = await upload(peers, tmp_path, 4)
+    await peers.start_worker("ant", settings={"LOOPLINE_PEERS": "false"})
+    assert await sums(peers, await submit(peers, sha256), 1) == {sha256}
+    gate = peers.gate()
+    job = await submit(peers, sha256, tasks=2, then=gate.wait)
+    await peers.start_worker("bee")
+    await has_at_least(peers, "bee", sha256, 4 * MIB + 3)
+    assert metric(peers, "loopline_peer_bytes_total") == 0
+    assert "is open to other workers" not in peers.log("ant")
+    gate.open()
+    assert await sums(peers, job, 2) == {sha256}
+
+
+async def test_an_agent_that_is_killed_resumes_with_what_it_has(peers: Grid, tmp_path: Path) -> None:
+    sha256 = await upload(peers, tmp_path, 16)
+    await peers.start_worker("ant")
+    assert await sums(peers, await submit(peers, sha256), 1) == {sha256}
+    gate = peers.gate()
+    job = await submit(peers, sha256, tasks=2, then=gate.wait)
+    await peers.start_worker("bee", settings=SLOWLY)
+    await has_at_least(peers, "bee", sha256, 8 * MIB)
+    await peers.kill_worker("bee")
+    had = has_bytes(peers, "bee", sha256)
+    assert had < 16 * MIB
+    before = metric(peers, "loopline_peer_bytes_total")
+    await peers.start_worker("bee")
+    await has_at_least(peers, "bee", sha256, 16 * MIB + 3)
+    gate.open()
+    assert await sums(peers, job, 2) == {sha256}
+    assert metric(peers, "loopline_peer_bytes_total") - before <= 16 * MIB + 3 - had + 2**18

@@ -1,0 +1,293 @@
+"""Workers that carry files as a master's frames order it: real sockets, and the master's exchange between them."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from loopline_master.metrics import Metrics
+from loopline_master.peers.exchange import Exchange
+from loopline_master.settings import MasterSettings
+from loopline_shared import grants
+from loopline_shared.model import Load
+from loopline_shared.protocol.transfers import FaultKind, FileSource, Grant, PeerOrders, PeerReport
+from loopline_shared.protocol.worker_link import PROTOCOL_VERSION, Assign, Hello, Report
+from loopline_worker.link.http_client import HttpClient
+from loopline_worker.peers import master_files, peer_server
+from loopline_worker.peers.handshake import Opening
+from loopline_worker.peers.peering import Peering
+from loopline_worker.peers.upstreams import PeerUpstream, SourceError
+from loopline_worker.settings import WorkerSettings
+from loopline_worker.task_group import TaskGroup
+from tests.api.bench import FACTS
+from tests.worker.bench import until
+from tests.worker.peer_bench import PIECE, MasterStub, content_of, list_of, name_of
+
+CONTENT = content_of(9)
+NAME = name_of(CONTENT)
+
+
+class Cache:
+    """A cache without downloads of its own."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.sizes: dict[str, int] = {}
+        self.version = 0
+
+    def put(self, content: bytes, name: str = "") -> None:
+        name = name or name_of(content)
+        self.path(name).write_bytes(content)
+        self.sizes[name] = len(content)
+        self.version += 1
+
+    def path(self, sha256: str) -> Path:
+        return self.folder / sha256
+
+    async def is_sound(self, sha256: str) -> bool:
+        return sha256 in self.sizes
+
+
+class Grid:
+    """The exchange of a master, and workers that report when they have news."""
+
+    def __init__(self, folder: Path, tasks: TaskGroup, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.folder = folder
+        self.tasks = tasks
+        self.exchange = Exchange(MasterSettings(data_dir=folder, peers=True, peer_file_bytes=2**20), b"k", Metrics())
+        self.master = MasterStub(CONTENT)
+        self.peerings: dict[str, Peering] = {}
+        self.reports: dict[str, list[PeerReport | None]] = {}
+        self.orders: dict[str, PeerOrders | None] = {}
+        files = SimpleNamespace(
+            size_of=lambda sha256: len(CONTENT), pieces_of=lambda sha256: list_of(CONTENT),
+            open_at=lambda sha256, layout: self.master,
+        )  # fmt: skip
+        monkeypatch.setattr(master_files, "MasterFiles", lambda http: files)
+
+    def join(self, name: str, **settings: Any) -> Cache:
+        folder = self.folder / name
+        folder.mkdir()
+        made = WorkerSettings(**{"master": "http://127.0.0.1:9", "peer_port": 0, "data_dir": folder} | settings)
+        peering = self.peerings[name] = Peering(name, made, HttpClient(made), self.tasks)
+        cache = Cache(folder)
+        peering.serve_from(cache)
+        hello = Hello(PROTOCOL_VERSION, name, "boot", FACTS)
+        session: Any = SimpleNamespace(welcome=SimpleNamespace(peers=self.exchange.terms(hello)))
+        self.reports[name] = []
+
+        def tell() -> None:
+            report = peering.report(session)
+            self.reports[name].append(report)
+            seq = len(self.reports[name])
+            peering.reported(seq)
+            self.exchange.heard(hello, 1, "127.0.0.1", Report(seq, 1, (), (), Load(1), peers=report))
+            assign = self.exchange.with_orders(name, Assign(seq, seq))
+            self.orders[name] = assign.peers
+            peering.assigned(assign)
+
+        peering.on_news = lambda: asyncio.get_running_loop().call_soon(tell) and None  # type: ignore[func-returns-value]
+        tell()
+        return cache
+
+    async def fetch(self, name: str, size_bytes: int | None = len(CONTENT)) -> bool:
+        return await self.peerings[name].fetch(NAME, self.folder / name / "part", size_bytes)
+
+    def part(self, name: str) -> bytes:
+        return (self.folder / name / "part").read_bytes()
+
+    async def has_opened(self, name: str) -> None:
+        await until(lambda: self.reports[name][-1] and self.reports[name][-1].port)  # type: ignore[union-attr]
+
+
+@pytest.fixture
+async def grid(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Grid]:
+    async with _running(lambda tasks: Grid(tmp_path, tasks, monkeypatch)) as made:
+        yield made
+
+
+@asynccontextmanager
+async def _running(make: Callable[[TaskGroup], Grid]) -> AsyncIterator[Grid]:
+    async with TaskGroup() as tasks:
+        made = make(tasks)
+        try:
+            yield made
+        finally:
+            for peering in made.peerings.values():
+                peering.close()
+
+
+async def test_a_file_comes_from_the_worker_that_the_assign_names(grid: Grid) -> None:
+    grid.join("ant").put(CONTENT)
+    grid.join("bee")
+    await grid.has_opened("ant")
+    assert await grid.fetch("bee")
+    assert grid.part("bee") == CONTENT
+    assert grid.master.asked == []
+    assert "1 MB" not in grid.peerings["bee"].words()
+    assert grid.peerings["bee"].words().startswith("Port ")
+    assert f"{len(CONTENT) / 1e6:,.0f} MB received" in grid.peerings["bee"].words()
+
+
+async def test_what_fetches_at_once_forms_a_line_and_the_master_sends_little(grid: Grid) -> None:
+    for name in ("ant", "bee", "cat", "dog"):
+        grid.join(name)
+        await grid.has_opened(name)
+    assert all(await asyncio.gather(*(grid.fetch(name) for name in grid.peerings)))
+    assert all(grid.part(name) == CONTENT for name in grid.peerings)
+
+
+async def test_a_worker_without_a_port_dials_out(grid: Grid, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The receiver begins with the master, and turns to the other worker when that has dialled in."""
+    opens = peer_server.PeerServer.open
+
+    def open_(server: Any, address: str, port: int) -> None:
+        if server._host is grid.peerings["ant"]:
+            raise OSError("the system forbids it")
+        opens(server, address, port)
+
+    monkeypatch.setattr(peer_server.PeerServer, "open", open_)
+    dialled = threading.Event()
+
+    class Master(MasterStub):
+        def receive(self, buffer: memoryview) -> bool:
+            assert self._next < 2 or dialled.wait(30)
+            return super().receive(buffer)
+
+    grid.master = Master(CONTENT)
+    grid.join("ant").put(CONTENT)
+    grid.join("bee")
+    await grid.has_opened("bee")
+    grid.peerings["ant"].on_news()
+    fetching = asyncio.create_task(grid.fetch("bee"))
+    await until(lambda: (orders := grid.orders["bee"]) and orders.fetch)
+    assert [source.dials_in for source in grid.orders["bee"].fetch[0].sources] == [True]  # type: ignore[union-attr]
+    grid.peerings["ant"].on_news()
+    await until(lambda: grid.orders["ant"])
+    expected = grid.orders["ant"].dial[0].grant  # type: ignore[union-attr]
+    for other in (replace(expected, source="eve"), replace(expected, expires_at=expected.expires_at + 1)):
+        assert grid.peerings["bee"].secret_of(Opening("serve", other, "0" * 32)) is None
+    assert grid.peerings["bee"].secret_of(Opening("serve", expected, "0" * 32)) is not None
+    entries = grid.peerings["bee"]._book._entries
+    await until(lambda: NAME not in entries or entries[NAME].fetch._dialled)  # or it has all from there already
+    dialled.set()
+    assert await fetching
+    assert grid.part("bee") == CONTENT
+    asked = grid.master.asked
+    assert asked == list(range(len(asked)))
+    assert len(asked) <= 4  # with what was on its way
+
+
+async def test_a_liar_is_told_of_until_the_master_has_heard_it(grid: Grid) -> None:
+    grid.join("liar").put(CONTENT[::-1], NAME)
+    grid.join("bee")
+    await grid.has_opened("liar")
+    assert await grid.fetch("bee")
+    assert grid.part("bee") == CONTENT
+    await until(lambda: any(report and report.faults for report in grid.reports["bee"]))
+    told = [report.faults for report in grid.reports["bee"] if report and report.faults]
+    assert [(fault.source, fault.kind) for fault in told[0]] == [("liar", FaultKind.WRONG_CONTENT)]
+    grid.peerings["bee"].on_news()
+    await until(lambda: grid.reports["bee"][-1] and not grid.reports["bee"][-1].faults)
+    assert len(told) == 1
+    grid.join("cat")
+    assert await grid.fetch("cat")
+    assert grid.part("cat") == CONTENT
+    assert not any(report and report.faults for report in grid.reports["cat"])
+
+
+async def test_the_cache_is_told_when_it_changes_and_to_each_new_session(grid: Grid) -> None:
+    cache = grid.join("ant")
+    cache.put(CONTENT)
+    cache.put(b"small")
+    grid.peerings["ant"].on_news()
+    await until(lambda: len(grid.reports["ant"]) >= 2)
+    grid.peerings["ant"].on_news()
+    await until(lambda: grid.reports["ant"][-1] and grid.reports["ant"][-1].cached is None)
+    told = [report.cached for report in grid.reports["ant"] if report and report.cached]
+    assert [[file.sha256 for file in files] for files in told] == [[NAME]]
+    again: Any = SimpleNamespace(welcome=SimpleNamespace(peers=grid.peerings["ant"]._terms))
+    report = grid.peerings["ant"].report(again)
+    assert report
+    assert report.cached == told[0]
+
+
+async def test_small_files_and_those_of_a_refusing_owner_are_the_masters(grid: Grid) -> None:
+    grid.join("ant")
+    grid.join("bee", peers=False)
+    assert not await grid.fetch("ant", 2**20 - 1)
+    assert not await grid.fetch("bee")
+    assert grid.reports["bee"] == [None]
+    assert grid.peerings["bee"].words() == ""
+
+
+async def test_a_fetch_that_nobody_waits_for_ends(grid: Grid) -> None:
+    grid.join("ant")
+    await grid.has_opened("ant")
+    grid.master.content = b""
+
+    class Waiting(MasterStub):
+        def receive(self, buffer: memoryview) -> bool:
+            time.sleep(0.01)
+            return False
+
+    grid.master = Waiting(CONTENT)
+    fetching = asyncio.create_task(grid.fetch("ant"))
+    await until(lambda: grid.peerings["ant"]._book.is_fetching)
+    fetching.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await fetching
+    assert not grid.peerings["ant"]._book.is_fetching
+
+
+@pytest.mark.parametrize("fault", ["", "expired", "for another worker's files", "of another run of the agent"])
+async def test_only_a_grant_for_this_worker_that_has_not_expired_opens_a_file(grid: Grid, fault: str) -> None:
+    grid.join("ant").put(CONTENT)
+    await grid.has_opened("ant")
+    terms = grid.peerings["ant"]._terms
+    assert terms
+    key = bytes.fromhex(terms.key)
+    if fault == "of another run of the agent":
+        key = grants.worker_key(b"k", "ant", "an earlier boot")
+    source = "bee" if fault == "for another worker's files" else "ant"
+    grant = Grant(NAME, source, "bee", terms.now + (-1.0 if fault == "expired" else 60.0))
+    secret = grants.secret_of(key, grant).hex()
+    port = grid.peerings["ant"]._server.port  # type: ignore[union-attr]
+    named = FileSource(source, "127.0.0.1", port or 1, grant.expires_at, secret)
+    connecting = asyncio.to_thread(PeerUpstream.connect, named, NAME, "bee", 0)
+    if fault:
+        with pytest.raises(SourceError) as error:
+            await connecting
+        assert error.value.kind is FaultKind.REFUSED
+    else:
+        upstream = await connecting
+        upstream.ask_up_to(1)
+        buffer = memoryview(bytearray(PIECE))
+        await asyncio.to_thread(_until_received, upstream, buffer)
+        assert buffer == CONTENT[:PIECE]
+        upstream.close()
+
+
+async def test_grants_expire_by_the_masters_clock(grid: Grid, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker whose own clock is an hour slow takes the master's word for the time."""
+    now, terms = time.time() + 3600.0, grid.exchange.terms
+    monkeypatch.setattr(grid.exchange, "terms", lambda hello: replace(terms(hello), now=now))  # type: ignore[type-var]
+    grid.join("ant").put(CONTENT)
+    late, early = (Grant(NAME, "ant", "bee", now + seconds) for seconds in (60.0, -60.0))
+    openings = [Opening("receive", grant, "0" * 32) for grant in (late, early)]
+    secrets = [grid.peerings["ant"].secret_of(opening) for opening in openings]
+    assert [secret is not None for secret in secrets] == [True, False]
+
+
+def _until_received(upstream: PeerUpstream, buffer: memoryview) -> None:
+    while not upstream.receive(buffer):
+        pass

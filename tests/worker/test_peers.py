@@ -1,0 +1,389 @@
+"""Files that go between workers: over real sockets, past those that die or lie, and to nobody without a grant."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import struct
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from loopline_shared import grants
+from loopline_shared.protocol.transfers import FaultKind
+from loopline_worker.files.receiving import NetworkError
+from loopline_worker.peers import handshake, piece_fetch, piece_stream
+from loopline_worker.peers.growing_file import GrowingFile
+from loopline_worker.peers.handshake import HandshakeError
+from loopline_worker.peers.upstreams import PeerUpstream, SourceError
+from tests.worker.bench import until
+from tests.worker.peer_bench import PIECE, MasterStub, Node, content_of, list_of, name_of, nodes, start
+
+CONTENT = content_of(12)
+NAME = name_of(CONTENT)
+
+
+def growing(node: Node, pieces: int, content: bytes = CONTENT) -> GrowingFile:
+    """Of a file that a worker is receiving, the first pieces."""
+    path = node.folder / f"{NAME}.part"
+    path.write_bytes(content[: pieces * PIECE])
+    file = node.files[NAME] = GrowingFile(path, len(content), pieces)
+    return file
+
+
+def grow(file: GrowingFile, pieces: int, content: bytes = CONTENT) -> None:
+    file.path.write_bytes(content[: pieces * PIECE])
+    file.grow_to(pieces)
+
+
+# The way of a file.
+
+
+async def test_a_file_comes_from_a_worker_that_has_it(tmp_path: Path) -> None:
+    async with nodes(tmp_path, "ant", "bee") as (ant, bee):
+        fetch = bee.fetch_of(CONTENT, ant.source_for("bee", ant.holds(CONTENT)))
+        master = MasterStub(CONTENT)
+        await start(fetch, CONTENT, master)
+        assert fetch.file.path.read_bytes() == CONTENT
+        assert (fetch.received_bytes, ant.server.sent_bytes, master.asked) == (len(CONTENT), len(CONTENT), [])
+
+
+async def test_a_piece_is_passed_on_before_the_file_is_complete(tmp_path: Path) -> None:
+    """Cut-through, along a line: the last one has the pieces that the first one has, and no others yet."""
+    async with nodes(tmp_path, "ant", "bee", "cat") as (ant, bee, cat):
+        first = growing(ant, 3)
+        passing = bee.fetch_of(CONTENT, ant.source_for("bee", NAME))
+        last = cat.fetch_of(CONTENT, bee.source_for("cat", NAME))
+        running = [start(passing, CONTENT), start(last, CONTENT)]
+        await until(lambda: last.file.have == 3)
+        assert (passing.file.have, first.have) == (3, 3)
+        assert last.file.path.read_bytes() == CONTENT[: 3 * PIECE]
+        for pieces in (4, 9, 12):
+            grow(first, pieces)
+            await until(lambda pieces=pieces: last.file.have == pieces)  # type: ignore[misc]
+        await asyncio.gather(*running)
+        assert last.file.path.read_bytes() == CONTENT
+
+
+async def test_a_fetch_resumes_after_any_cut_with_what_is_there(tmp_path: Path) -> None:
+    async with nodes(tmp_path, "ant", "bee") as (ant, bee):
+        source = ant.source_for("bee", ant.holds(CONTENT))
+        fetch = bee.fetch_of(CONTENT, source)
+        spoilt = bytearray(CONTENT[: 7 * PIECE])
+        spoilt[5 * PIECE + 1] ^= 1  # a sector that a crash left behind
+        fetch.file.path.write_bytes(spoilt)
+        await start(fetch, CONTENT)
+        assert fetch.file.path.read_bytes() == CONTENT
+        assert ant.server.sent_bytes == len(CONTENT) - 5 * PIECE
+
+
+async def test_the_next_source_goes_on_where_a_dead_one_stopped(tmp_path: Path) -> None:
+    """Of a line of four the second dies: the third takes from the first, the fourth does not even notice."""
+    async with nodes(tmp_path, "ant", "bee", "cat", "dog") as (ant, bee, cat, dog):
+        first = growing(ant, 4)
+        dying = bee.fetch_of(CONTENT, ant.source_for("bee", NAME))
+        passing = cat.fetch_of(CONTENT, bee.source_for("cat", NAME), ant.source_for("cat", NAME))
+        last = dog.fetch_of(CONTENT, cat.source_for("dog", NAME), bee.source_for("dog", NAME))
+        running = [start(fetch, CONTENT) for fetch in (passing, last)]
+        dead = start(dying, CONTENT)
+        await until(lambda: last.file.have == 4)
+        dying.cut_off()
+        bee.server.close()
+        with pytest.raises(NetworkError):
+            await dead
+        grow(first, 12)
+        await asyncio.gather(*running)
+        assert passing.file.path.read_bytes() == last.file.path.read_bytes() == CONTENT
+        assert cat.faults == [("bee", FaultKind.SILENT)]
+        assert dog.faults == []
+        assert passing.received_bytes == len(CONTENT)  # no piece came twice
+
+
+async def test_the_master_is_the_last_source_and_is_left_when_others_are_named(tmp_path: Path) -> None:
+    async with nodes(tmp_path, "ant", "bee") as (ant, bee):
+        fetch = bee.fetch_of(CONTENT)
+        source = ant.source_for("bee", ant.holds(CONTENT))
+
+        class Master(MasterStub):
+            def receive(self, buffer: memoryview) -> bool:
+                if self._next == 3:
+                    fetch.sources = (source,)
+                return super().receive(buffer)
+
+        master = Master(CONTENT)
+        await start(fetch, CONTENT, master)
+        assert fetch.file.path.read_bytes() == CONTENT
+        assert master.asked == [0, 1, 2, 3, 4]  # with what was on its way
+        assert ant.server.sent_bytes == len(CONTENT) - 5 * PIECE
+
+
+async def test_a_new_grant_for_the_same_source_interrupts_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    connect, connected = PeerUpstream.connect, []
+    monkeypatch.setattr(PeerUpstream, "connect", lambda *words: connected.append(words) or connect(*words))
+    async with nodes(tmp_path, "ant", "bee") as (ant, bee):
+        first = growing(ant, 2)
+        fetch = bee.fetch_of(CONTENT, ant.source_for("bee", NAME))
+        running = start(fetch, CONTENT)
+        await until(lambda: fetch.file.have == 2)
+        fetch.sources = (ant.source_for("bee", NAME, 999.0, rate_bytes_s=1e9),)
+        grow(first, 12)
+        await running
+        assert (len(connected), ant.server.sent_bytes) == (1, len(CONTENT))
+
+
+# Liars, and those who have nothing.
+
+
+async def test_the_bytes_of_a_liar_go_no_further_than_one_piece(tmp_path: Path) -> None:
+    async with nodes(tmp_path, "ant", "liar", "bee", "cat") as (ant, liar, bee, cat):
+        wrong = bytearray(CONTENT)
+        wrong[4 * PIECE + 9] ^= 1
+        liar.holds(bytes(wrong), NAME)
+        ant.holds(CONTENT)
+        deceived = bee.fetch_of(CONTENT, liar.source_for("bee", NAME), ant.source_for("bee", NAME))
+        last = cat.fetch_of(CONTENT, bee.source_for("cat", NAME))
+        await asyncio.gather(start(deceived, CONTENT), start(last, CONTENT))
+        assert deceived.file.path.read_bytes() == last.file.path.read_bytes() == CONTENT
+        assert bee.faults == [("liar", FaultKind.WRONG_CONTENT)]
+        assert cat.faults == []  # who passes on is not blamed for what he was sent
+        assert deceived.received_bytes - ant.server.sent_bytes == 4 * PIECE  # the liar's right ones
+
+
+async def test_a_liar_is_not_asked_again_and_without_others_nothing_comes(tmp_path: Path) -> None:
+    async with nodes(tmp_path, "liar", "bee") as (liar, bee):
+        liar.holds(os.urandom(len(CONTENT)), NAME)
+        fetch = bee.fetch_of(CONTENT, liar.source_for("bee", NAME))
+        with pytest.raises(NetworkError, match="the master is away"):
+            await start(fetch, CONTENT)
+        assert (fetch.file.have, fetch.file.path.read_bytes()) == (0, b"")
+        assert bee.faults == [("liar", FaultKind.WRONG_CONTENT)]
+        again = bee.fetch_of(CONTENT, liar.source_for("bee", NAME))
+        with pytest.raises(NetworkError, match="the master is away"):
+            await start(again, CONTENT)
+        assert len(bee.faults) == 1
+
+
+async def test_a_source_that_lives_and_has_nothing_is_left_in_the_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(piece_fetch, "_STARVED_AFTER_S", 0.1)
+    async with nodes(tmp_path, "ant", "bee") as (ant, bee):
+        growing(ant, 2)
+        fetch = bee.fetch_of(CONTENT, ant.source_for("bee", NAME))
+        await start(fetch, CONTENT, MasterStub(CONTENT))
+        assert fetch.file.path.read_bytes() == CONTENT
+        assert bee.faults == [("ant", FaultKind.SLOW)]
+
+
+async def test_a_slow_source_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(piece_fetch, "_SLOW_AFTER_S", 0.0)
+    async with nodes(tmp_path, "ant", "bee") as (ant, bee):
+        source = ant.source_for("bee", ant.holds(CONTENT), rate_bytes_s=1e14)  # the plan is far from what it gives
+        fetch = bee.fetch_of(CONTENT, source)
+        master = MasterStub(CONTENT)
+        await start(fetch, CONTENT, master)
+        assert bee.faults == [("ant", FaultKind.SLOW)]
+        assert master.asked == list(range(1, 12))
+
+
+async def test_a_source_that_is_not_there_or_has_not_the_file_is_passed_over(tmp_path: Path) -> None:
+    async with nodes(tmp_path, "ant", "bee", "cat") as (ant, bee, cat):
+        gone = cat.source_for("bee", NAME)
+        gone = replace(gone, port=_free_port())
+        fetch = bee.fetch_of(CONTENT, gone, ant.source_for("bee", NAME))
+        await start(fetch, CONTENT, MasterStub(CONTENT))
+        assert ("cat", FaultKind.UNREACHABLE) in bee.faults
+        assert bee.faults[1][0] == "ant"
+        assert fetch.file.path.read_bytes() == CONTENT
+
+
+async def test_whoever_pauses_serves_nobody(tmp_path: Path) -> None:
+    async with nodes(tmp_path, "ant", "bee") as (ant, bee):
+        first = growing(ant, 2)
+        fetch = bee.fetch_of(CONTENT, ant.source_for("bee", NAME))
+        running = start(fetch, CONTENT, MasterStub(CONTENT))
+        await until(lambda: fetch.file.have == 2)
+        ant.is_paused = True
+        grow(first, 12)
+        await running
+        assert ant.server.sent_bytes == 2 * PIECE
+        await until(lambda: not ant.server.count)
+
+
+# Grants.
+
+
+@pytest.mark.parametrize("fault", ["expired", "other file", "other receiver", "other server", "other secret"])
+async def test_a_wrong_grant_gets_nothing(tmp_path: Path, fault: str) -> None:
+    async with nodes(tmp_path, "ant", "bee") as (ant, bee):
+        ant.holds(CONTENT)
+        other = ant.holds(CONTENT[:-1])
+        source = ant.source_for("bee", NAME, -1.0 if fault == "expired" else 300.0)
+        sha256, receiver = NAME, "bee"
+        match fault:
+            case "other file":
+                sha256 = other
+            case "other receiver":
+                receiver = "eve"
+            case "other server":
+                source = replace(bee.source_for("bee", NAME), port=ant.server.port)
+            case "other secret":
+                source = replace(source, secret="0" * 64)
+        with pytest.raises(SourceError) as error:
+            await asyncio.to_thread(PeerUpstream.connect, source, sha256, receiver, 0)
+        assert error.value.kind is FaultKind.REFUSED
+        assert ant.server.sent_bytes == ant.server.count == 0
+
+
+@pytest.mark.parametrize("said", [b"", b"GET / HTTP/1.1\r\n\r\n", b"{}\n", b"x" * 5000, b'{"role": "receive"}\n'])
+async def test_a_stranger_gets_not_one_byte(tmp_path: Path, said: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(handshake, "HANDSHAKE_WITHIN_S", 0.2 if not said else 5.0)
+    async with nodes(tmp_path, "ant") as (ant,):
+        ant.holds(CONTENT)
+        reader, writer = await asyncio.open_connection("127.0.0.1", ant.server.port)
+        writer.write(said)
+        with suppress(ConnectionResetError):  # closed with unread bytes
+            assert await reader.read() == b""
+        writer.close()
+
+
+async def test_who_has_listened_cannot_repeat_what_was_said(tmp_path: Path) -> None:
+    """The lines of a receiver, sent again by another one: the second nonce of the listener is not the first."""
+    async with nodes(tmp_path, "ant") as (ant,):
+        ant.holds(CONTENT)
+        source = ant.source_for("bee", NAME)
+        grant = replace(ant.grant_to("bee", NAME), expires_at=source.expires_at)
+        near, far = socket.socketpair()
+        heard: list[bytes] = []
+        secret = bytes.fromhex(source.secret)
+        calling = asyncio.create_task(asyncio.to_thread(handshake.call, near, "receive", grant, secret))
+        far.setblocking(False)
+        listening = handshake.listen(_Tapped(far, heard), lambda _: secret)  # type: ignore[arg-type]
+        await asyncio.gather(calling, listening)
+        near.close(), far.close()
+        lines = b"".join(heard).splitlines(keepends=True)
+        reader, writer = await asyncio.open_connection("127.0.0.1", ant.server.port)
+        writer.write(lines[0])
+        assert b"nonce" in await reader.readline()  # it was a grant
+        writer.write(lines[1] + struct.pack("!II", 0, 12))
+        with suppress(ConnectionResetError):
+            assert await reader.read() == b""
+        writer.close()
+        assert ant.server.sent_bytes == 0
+
+
+async def test_a_listener_that_does_not_know_the_grant_is_not_believed() -> None:
+    near, far = socket.socketpair()
+    far.setblocking(False)
+    grant = Node.__new__(Node)
+    grant.name = "ant"
+    wanted = grant.grant_to("bee", NAME)
+    calling = asyncio.create_task(asyncio.to_thread(handshake.call, near, "receive", wanted, b"right"))
+    listening = asyncio.create_task(handshake.listen(far, lambda _: b"wrong"))
+    with pytest.raises(HandshakeError, match="does not know"):
+        await calling
+    near.close()
+    with pytest.raises(HandshakeError):
+        await listening
+    far.close()
+
+
+# Dialling out.
+
+
+async def test_a_worker_that_cannot_be_reached_dials_the_receiver(tmp_path: Path) -> None:
+    async with nodes(tmp_path, "ant", "bee") as (ant, bee):
+        ant.holds(CONTENT)
+        source = ant.source_for("bee", NAME, dials_in=True, port=_free_port())
+        fetch = bee.fetch_of(CONTENT, source)
+        master = MasterStub(CONTENT)
+        order = ant.dial_to(bee, source, NAME)
+        await ant.server.dial(order, grants.secret_of(ant.key, order.grant))
+        await until(lambda: fetch._best() == source)
+        await start(fetch, CONTENT, master)
+        assert fetch.file.path.read_bytes() == CONTENT
+        assert (master.asked, fetch.received_bytes) == ([], len(CONTENT))
+
+
+async def test_nobody_dials_in_who_is_not_expected(tmp_path: Path) -> None:
+    async with nodes(tmp_path, "ant", "bee", "eve") as (ant, bee, eve):
+        ant.holds(CONTENT)
+        eve.holds(CONTENT)
+        source = ant.source_for("bee", NAME, dials_in=True)
+        fetch = bee.fetch_of(CONTENT, source)
+        order = eve.dial_to(bee, source, NAME)
+        await eve.server.dial(order, grants.secret_of(eve.key, order.grant))
+        assert fetch._best() is None
+        assert eve.server.count == 0
+
+
+# The protocol's own limits.
+
+
+async def test_a_server_sends_no_piece_without_credit(tmp_path: Path) -> None:
+    async with nodes(tmp_path, "ant") as (ant,):
+        ant.holds(CONTENT)
+        source = ant.source_for("bee", NAME)
+        upstream = await asyncio.to_thread(PeerUpstream.connect, source, NAME, "bee", 2)
+        upstream.ask_up_to(5)
+        buffer = memoryview(bytearray(PIECE))
+        for number in (2, 3, 4):
+            assert await asyncio.to_thread(upstream.receive, buffer)
+            assert list_of(CONTENT).is_sound(number, buffer)
+        assert ant.server.sent_bytes == 3 * PIECE
+        upstream.close()
+        await until(lambda: not ant.server.count)
+
+
+async def test_a_server_that_sends_what_was_not_asked_for_is_left(tmp_path: Path) -> None:
+    near, far = socket.socketpair()
+    pieces = piece_stream.IncomingPieces(near, 0)
+    pieces.give_credit(1)
+    far.sendall(struct.pack("!BI", 1, 7) + b"x" * 100)
+    with pytest.raises(piece_stream.StreamError, match="not asked for"):
+        pieces.receive(memoryview(bytearray(100)))
+    near.close(), far.close()
+
+
+async def test_more_callers_than_a_server_takes_go_elsewhere(tmp_path: Path) -> None:
+    async with nodes(tmp_path, "ant", "bee") as (ant, bee):
+        growing(ant, 1)
+        links = []
+        for n in range(8):
+            source = ant.source_for(f"w{n}", NAME)
+            links.append(await asyncio.to_thread(PeerUpstream.connect, source, NAME, f"w{n}", 0))
+        await until(lambda: ant.server.count == 8)
+        fetch = bee.fetch_of(CONTENT, ant.source_for("bee", NAME))
+        await start(fetch, CONTENT, MasterStub(CONTENT))
+        assert {kind for _, kind in bee.faults} <= {FaultKind.REFUSED, FaultKind.SILENT}
+        assert bee.faults
+        for link in links:
+            link.close()
+
+
+class _Tapped:
+    """A socket of which somebody hears all that is received."""
+
+    def __init__(self, link: socket.socket, heard: list[bytes]) -> None:
+        self._link = link
+        self._heard = heard
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._link, name)
+
+    def recv(self, count: int) -> bytes:
+        data = self._link.recv(count)
+        self._heard.append(data)
+        return data
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port

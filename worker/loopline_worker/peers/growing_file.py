@@ -1,0 +1,47 @@
+"""A file of which the first pieces are here: it is received by one thread, and served by others meanwhile."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+from loopline_shared.pieces import PieceLayout
+
+
+class GrowingFile:
+    """File at ``path``, whose first ``have`` pieces are written and checked. Any thread may ask and wait."""
+
+    def __init__(self, path: Path, size_bytes: int, have: int = 0) -> None:
+        self.path = path
+        self.layout = PieceLayout(size_bytes)
+        self.have = have
+        self.is_abandoned = False
+        self._grown = threading.Condition()
+
+    @property
+    def is_complete(self) -> bool:
+        """True if every piece is here."""
+        return self.have == self.layout.count
+
+    @property
+    def have_bytes(self) -> int:
+        """The bytes of the pieces that are here."""
+        return self.layout.start(self.have)
+
+    def grow_to(self, have: int) -> None:
+        """Say that so many pieces are here now."""
+        with self._grown:
+            self.have = have
+            self._grown.notify_all()
+
+    def abandon(self) -> None:
+        """Say that no more pieces will come: whoever waits for one goes on."""
+        with self._grown:
+            self.is_abandoned = True
+            self._grown.notify_all()
+
+    def wait_for(self, number: int, within_s: float) -> bool:
+        """Wait for a piece. True if it is here; False if time is over, or no more pieces will come."""
+        with self._grown:
+            self._grown.wait_for(lambda: self.have > number or self.is_abandoned, within_s)
+            return self.have > number

@@ -1,0 +1,274 @@
+"""Peering: this worker's part in carrying files between workers, as the master's frames order it.
+
+The link is level-triggered here too. A Report says which files are on their way, which large ones are in the cache
+and which port is open; an Assign says from whom to take each file, best first, and whom to dial. An order that the
+next Assign does not repeat is over. While the master is away, the last orders stand.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+from urllib.parse import urlsplit
+
+from loopline_shared import grants
+from loopline_shared.protocol.transfers import FaultKind, Grant, PeerReport, PeerTerms
+from loopline_shared.protocol.worker_link import Assign, WorkerSession
+from loopline_worker.link.http_client import HttpClient
+from loopline_worker.peers.orders_book import CachedFiles, OrdersBook
+from loopline_worker.peers.token_bucket import TokenBucket
+from loopline_worker.settings import WorkerSettings
+from loopline_worker.task_group import TaskGroup
+
+if TYPE_CHECKING:
+    from loopline_shared.pieces import PieceList
+    from loopline_worker.peers.growing_file import GrowingFile
+    from loopline_worker.peers.handshake import Opening
+    from loopline_worker.peers.peer_server import PeerServer
+    from loopline_worker.peers.piece_fetch import OpenMaster, PieceFetch
+
+log = logging.getLogger(__name__)
+
+_AT_ONCE = 4
+_ANSWER_WITHIN_S = 1.0
+"""A fetch waits so long for the master's orders; then it begins with the master."""
+_TELL_FIRST_S, _TELL_GROWTH, _TELL_EVERY_S = 0.1, 1.25, 1.0
+"""Pauses between Reports while files are on their way: short at first, because orders change while others come."""
+_BURST_S, _LEAST_BURST_BYTES = 0.25, 2.0**20
+
+
+class ServedCache(CachedFiles, Protocol):
+    """The cache, as far as it is served from."""
+
+    def path(self, sha256: str) -> Path:
+        """Return the place of a file, which need not be there."""
+
+    async def is_sound(self, sha256: str) -> bool:
+        """True if the file is there and its content is right."""
+
+
+class Peering:
+    """Fetches large files from other workers and serves them, once the master has said that workers may do so."""
+
+    def __init__(
+        self,
+        name: str,
+        settings: WorkerSettings,
+        http: HttpClient,
+        task_group: TaskGroup,
+        is_paused: Callable[[], bool] = lambda: False,
+    ) -> None:
+        self.on_news: Callable[[], None] = lambda: None
+        """Called when the master should hear of something soon."""
+        self._name = name
+        self._settings = settings
+        self._http = http
+        self._task_group = task_group
+        self._is_paused = is_paused
+        rate = settings.peer_bytes_s
+        burst_bytes = max(_LEAST_BURST_BYTES, (rate or 0.0) * _BURST_S)
+        self._sends, self._receives = (TokenBucket(rate, burst_bytes, time.monotonic()) for _ in "ab")
+        self._threads = ThreadPoolExecutor(_AT_ONCE, "peer-fetch")
+        self._book = OrdersBook()
+        self._store: ServedCache | None = None
+        self._terms: PeerTerms | None = None
+        self._clock_s = 0.0  # so far is the master's clock ahead of ours
+        self._session: WorkerSession | None = None
+        self._server: PeerServer | None = None
+        self._is_telling = False
+
+    def serve_from(self, store: ServedCache) -> None:
+        """Serve the files of this cache."""
+        self._store = store
+
+    # What the agent's frames say.
+
+    def report(self, session: WorkerSession) -> PeerReport | None:
+        """Return what the next Report of this session says; None if files come from the master alone."""
+        if session is not self._session:
+            self._begin(session)
+        if self._terms is None or self._store is None:
+            return None
+        port, sent_bytes = (self._server.port, self._server.sent_bytes) if self._server else (None, 0)
+        return self._book.report(self._store, self._terms.least_bytes, port=port, sent_bytes=sent_bytes)
+
+    def reported(self, seq: int) -> None:
+        """Note that the Report of this number has left, with all that ``report`` returned last."""
+        self._book.reported(seq)
+
+    def assigned(self, assign: Assign) -> None:
+        """Take in the orders of an Assign."""
+        if self._terms is None:
+            return
+        for order in self._book.take_in(assign):
+            if self._server:
+                secret = grants.secret_of(bytes.fromhex(self._terms.key), order.grant)
+                self._task_group.start(self._server.dial(order, secret))
+
+    def words(self) -> str:
+        """Return what the owner is told about the open port; empty if none is open."""
+        if self._server is None or self._server.port is None:
+            return ""
+        sent, received = self._server.sent_bytes / 1e6, self._book.received_bytes / 1e6
+        return (
+            f"Port {self._server.port} is open to other workers of the grid, for files: {self._server.count} are "
+            f"served now; {sent:,.0f} MB sent and {received:,.0f} MB received since the worker started."
+        )
+
+    def close(self) -> None:
+        """Close connections; the port closes with the agent's tasks."""
+        if self._server:
+            self._server.close()
+        self._threads.shutdown(wait=False)
+
+    # Files that come.
+
+    async def fetch(self, sha256: str, part: Path, size_bytes: int | None) -> bool:
+        """Fetch a file to ``part``, which may have its beginning. False if it is one that the master sends whole.
+
+        Raises NetworkError, WrongContentError, GoneError or LooplineError, or OSError for this computer's disk.
+        """
+        if self._terms is None or (size_bytes or self._terms.least_bytes) < self._terms.least_bytes:
+            return False
+        from loopline_worker.peers.growing_file import GrowingFile
+        from loopline_worker.peers.master_files import MasterFiles
+        from loopline_worker.peers.piece_fetch import PieceFetch
+
+        loop, master = asyncio.get_running_loop(), MasterFiles(self._http)
+        if size_bytes is None:
+            size_bytes = await loop.run_in_executor(self._threads, master.size_of, sha256)
+            if size_bytes < self._terms.least_bytes:
+                return False
+        fetch = PieceFetch(
+            sha256, GrowingFile(part, size_bytes), self._name,
+            limit=self._receives, blamed=self._book.blamed,
+            on_fault=partial(self._has_failed, loop, sha256),
+        )  # fmt: skip
+        with self._book.entry(fetch) as answered:
+            self._tell()
+            pieces = await loop.run_in_executor(self._threads, master.pieces_of, sha256)
+            if not pieces.can_be_checked or pieces.size_bytes != size_bytes:
+                log.warning("%s comes from the master alone: its list of pieces cannot be used here", sha256)
+                return False
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_ANSWER_WITHIN_S):
+                    await answered.wait()
+            await self._run(fetch, pieces, master.open_at(sha256, pieces.layout))
+        return True
+
+    async def _run(self, fetch: PieceFetch, pieces: PieceList, open_master: OpenMaster) -> None:
+        """Fetch in a thread, which is cut off if nobody waits any more."""
+        running = asyncio.get_running_loop().run_in_executor(self._threads, fetch.run, pieces, open_master)
+        try:
+            await asyncio.shield(running)
+        except asyncio.CancelledError:
+            fetch.cut_off()
+            await asyncio.wait([running])
+            raise
+
+    # What the server asks.
+
+    def secret_of(self, opening: Opening) -> bytes | None:
+        """Return the secret of the grant that a caller shows; None if it must not be let in."""
+        grant = opening.grant
+        if self._terms is None or grant.expires_at <= time.time() + self._clock_s:
+            return None
+        if opening.role == "serve":
+            return self._book.secret_of_dialler(grant) if grant.receiver == self._name else None
+        return grants.secret_of(bytes.fromhex(self._terms.key), grant) if grant.source == self._name else None
+
+    def find(self, sha256: str) -> GrowingFile | None:
+        """Return a file that is here, perhaps yet to be checked, or on its way; None if neither."""
+        from loopline_worker.peers.growing_file import GrowingFile
+
+        if growing := self._book.file(sha256):
+            return growing
+        if self._store is None or sha256 not in self._store.sizes:
+            return None
+        cached = GrowingFile(self._store.path(sha256), self._store.sizes[sha256])
+        self._task_group.start(self._check(sha256, cached))
+        return cached
+
+    async def _check(self, sha256: str, cached: GrowingFile) -> None:
+        """Have a cached file served once its content is found to be right, which takes a while for a large one."""
+        if self._store and await self._store.is_sound(sha256):
+            cached.grow_to(cached.layout.count)
+        else:
+            cached.abandon()
+
+    def take_over(self, grant: Grant, link: socket.socket) -> None:
+        """Take over the connection of a worker that has dialled in to serve this grant."""
+        self._book.offer(grant, link)
+
+    def may_serve(self) -> bool:
+        """True as long as the owner has not paused the worker."""
+        return not self._is_paused()
+
+    # Helpers.
+
+    def _begin(self, session: WorkerSession) -> None:
+        """Begin a session: all is told anew, and the port is opened the first time."""
+        self._session = session
+        self._book.begin()
+        self._terms = session.welcome.peers if session.welcome and self._settings.peers else None
+        if self._terms is None:
+            return
+        self._clock_s = self._terms.now - time.time()
+        if self._server is None:
+            from loopline_worker.peers.peer_server import PeerServer
+
+            self._server = PeerServer(self, self._sends)
+            self._task_group.start(self._listen(self._server))
+
+    async def _listen(self, server: PeerServer) -> None:
+        """Open the port on the address from which this computer reaches the master; without one, dial out."""
+        try:
+            address = await asyncio.to_thread(_own_address, self._http.master)
+            server.open(address, self._settings.peer_port)
+        except OSError as error:
+            log.warning("no port can be opened to other workers: %s; files go out by dialling", error)
+            return
+        self.on_news()
+        await server.run()
+
+    def _tell(self) -> None:
+        """Report now, and then again and again while files are on their way."""
+        self.on_news()
+        if not self._is_telling:
+            self._is_telling = True
+            self._task_group.start(self._keep_telling())
+
+    async def _keep_telling(self) -> None:
+        pause_s = _TELL_FIRST_S
+        while self._book.is_fetching:
+            await asyncio.sleep(pause_s)
+            pause_s = min(_TELL_GROWTH * pause_s, _TELL_EVERY_S)
+            self.on_news()
+        self._is_telling = False
+
+    def _has_failed(self, loop: asyncio.AbstractEventLoop, sha256: str, source: str, kind: FaultKind) -> None:
+        """Note from any thread that a source failed."""
+
+        def note() -> None:
+            self._book.note_fault(sha256, source, kind)
+            self.on_news()
+
+        loop.call_soon_threadsafe(note)
+
+
+def _own_address(master: str) -> str:
+    """Return the address of this computer on the way to the master. Nothing is sent. Raises OSError."""
+    parts = urlsplit(master)
+    found = socket.getaddrinfo(parts.hostname, parts.port or 80, type=socket.SOCK_DGRAM)
+    family, kind, protocol, _, address = found[0]
+    with socket.socket(family, kind, protocol) as probe:
+        probe.connect(address)
+        return str(probe.getsockname()[0])

@@ -1,0 +1,270 @@
+"""Fetching a file piece by piece, in a thread: from the first source that can give it, the master after all others.
+
+Each piece is checked against the master's list before anybody else sees it. It is written, and whoever takes the file
+from here has it at once. A source that fails is turned away from, and the next one goes on where it stopped. When the
+master names better sources meanwhile, what is on its way is taken first, so that nothing crosses a cable twice.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import socket
+import time
+from collections.abc import Callable
+from typing import IO
+
+from loopline_shared.pieces import PieceList
+from loopline_shared.protocol.transfers import FaultKind, FileSource
+from loopline_worker.files.receiving import NetworkError, WrongContentError, write_all
+from loopline_worker.peers.growing_file import GrowingFile
+from loopline_worker.peers.token_bucket import TokenBucket
+from loopline_worker.peers.upstreams import MasterUpstream, PeerUpstream, SourceError, Upstream
+
+log = logging.getLogger(__name__)
+
+_FORGIVEN_AFTER_S = {
+    FaultKind.UNREACHABLE: 30.0,
+    FaultKind.REFUSED: 2.0,
+    FaultKind.SILENT: 5.0,
+    FaultKind.SLOW: 30.0,
+    FaultKind.WRONG_CONTENT: math.inf,
+}
+"""A source that failed is asked again after so long, if the master still names it."""
+_STARVED_AFTER_S = 8.0
+"""A source that lives and has nothing for so long is left: those before it in the line need time to recover."""
+_SLOW_AFTER_S = 3.0
+_LEAST_BYTES_S = 32 * 1024.0
+_LEAST_SHARE = 1 / 8
+"""A source below this rate, or this share of the planned one, for so long is left."""
+_LOOK_EVERY_S = 0.05
+
+OpenMaster = Callable[[int], MasterUpstream]
+"""Connects to the master, for the pieces from a number on. Raises NetworkError."""
+OnFault = Callable[[str, FaultKind], None]
+"""Hears, in the fetching thread, of a worker that failed as a source."""
+Way = tuple[str, bool]
+"""A worker, and whether it dials in."""
+
+
+class PieceFetch:
+    """A file on its way here. ``run`` has a thread of its own; all else is for the event loop."""
+
+    def __init__(
+        self,
+        sha256: str,
+        file: GrowingFile,
+        receiver: str,
+        *,
+        limit: TokenBucket,
+        blamed: dict[Way, float],
+        on_fault: OnFault,
+    ) -> None:
+        self.sha256 = sha256
+        self.file = file
+        self.sources: tuple[FileSource, ...] = ()
+        """In the order in which they are to be asked; the master may change it at any time."""
+        self.source: str | None = None
+        """The worker from which pieces come now; None: the master, or nobody yet."""
+        self.received_bytes = 0
+        """From workers."""
+        self._receiver = receiver
+        self._limits = [limit, TokenBucket(None, limit.burst_bytes)]  # the owner's, and the plan's
+        self._on_fault = on_fault
+        self._blamed = blamed  # until when; all fetches share it
+        self._dialled: dict[str, socket.socket] = {}
+        self._upstream: Upstream | None = None
+        self._is_cut_off = False
+
+    def offer(self, worker: str, link: socket.socket) -> None:
+        """Take over the connection of a worker that has dialled in, after the handshake."""
+        if before := self._dialled.pop(worker, None):
+            before.close()
+        self._dialled[worker] = link
+
+    def cut_off(self) -> None:
+        """End ``run`` soon, because nobody waits for the file any more."""
+        self._is_cut_off = True
+        if upstream := self._upstream:
+            upstream.close()
+
+    def run(self, pieces: PieceList, open_master: OpenMaster) -> None:
+        """Fetch the file; its beginning may be here already.
+
+        Raises NetworkError if no source can go on now, WrongContentError if the master's own bytes do not match,
+        GoneError if it does not have the file, and OSError for this computer's disk.
+        """
+        growing = self.file
+        growing.path.touch()
+        try:
+            with growing.path.open("r+b", buffering=0) as file:
+                growing.grow_to(_resume(file, pieces))
+                place = _Place(growing, pieces, file)
+                while not growing.is_complete:
+                    self._take_from_one(place, open_master)
+        finally:
+            growing.abandon()
+            for link in self._dialled.values():
+                link.close()
+
+    def _take_from_one(self, place: _Place, open_master: OpenMaster) -> None:
+        """Take pieces from the best source, until another one is better or this one fails."""
+        best, have = self._best(), self.file.have
+        try:
+            upstream = self._upstream = self._connect(best, have) if best else open_master(have)
+            self.source = best.worker if best else None
+            self._check_wanted()
+            self._take(_Taking(upstream, place, self._limits, best), best)
+        except SourceError as error:
+            assert best
+            self._blame(best, error)
+        finally:
+            if self._upstream:
+                self._upstream.close()
+            self._upstream = self.source = None
+
+    def _take(self, taking: _Taking, source: FileSource | None) -> None:
+        while not self.file.is_complete:
+            best = self._best()
+            is_leaving = _way(best) != _way(source)
+            if best and not is_leaving:
+                self._limits[1].change(best.rate_bytes_s, time.monotonic())
+            if not taking.ask(is_leaving=is_leaving):
+                return
+            self._check_wanted()
+            have_bytes = self.file.have_bytes
+            try:
+                taking.receive()
+            finally:
+                self.received_bytes += self.file.have_bytes - have_bytes if source else 0
+
+    def _best(self) -> FileSource | None:
+        """Return the first source that can be asked now; None: the master."""
+        now = time.monotonic()
+        for source in self.sources:
+            is_blamed = self._blamed.get((source.worker, source.dials_in), 0.0) > now
+            if not is_blamed and (not source.dials_in or source.worker in (*self._dialled, self.source)):
+                return source
+        return None
+
+    def _connect(self, source: FileSource, first: int) -> PeerUpstream:
+        self._limits[1].change(source.rate_bytes_s, time.monotonic())
+        if not source.dials_in:
+            return PeerUpstream.connect(source, self.sha256, self._receiver, first)
+        link = self._dialled.pop(source.worker)
+        try:
+            return PeerUpstream(link, first)
+        except OSError as error:
+            link.close()
+            raise SourceError(FaultKind.SILENT, error) from None
+
+    def _blame(self, source: FileSource, error: SourceError) -> None:
+        self._check_wanted()  # it was we who hung up
+        self._blamed[source.worker, source.dials_in] = time.monotonic() + _FORGIVEN_AFTER_S[error.kind]
+        level = logging.WARNING if error.kind is FaultKind.WRONG_CONTENT else logging.INFO
+        log.log(level, "worker %s is %s as a source of %s: %s", source.worker, error.kind, self.sha256, error)
+        self._on_fault(source.worker, error.kind)
+
+    def _check_wanted(self) -> None:
+        if self._is_cut_off:
+            raise NetworkError("nobody waits for the file any more")
+
+
+def _way(source: FileSource | None) -> Way | None:
+    return (source.worker, source.dials_in) if source else None
+
+
+class _Place:
+    """The file into which pieces are written, once they are checked."""
+
+    def __init__(self, growing: GrowingFile, pieces: PieceList, file: IO[bytes]) -> None:
+        self.growing = growing
+        self._pieces = pieces
+        self._file = file
+        self._buffer = memoryview(bytearray(growing.layout.piece_bytes))
+
+    def buffer(self) -> memoryview:
+        """Return a buffer of the size of the next piece."""
+        return self._buffer[: self.growing.layout.length(self.growing.have)]
+
+    def put(self, piece: memoryview) -> bool:
+        """Check the next piece, write it, and let others have it. False if it is not the right one."""
+        number = self.growing.have
+        if not self._pieces.is_sound(number, piece):
+            return False
+        self._file.seek(self.growing.layout.start(number))
+        write_all(self._file, piece)
+        self.growing.grow_to(number + 1)
+        return True
+
+
+class _Taking:
+    """Pieces as they come from one upstream, at the rate that owner and plan allow."""
+
+    def __init__(
+        self, upstream: Upstream, place: _Place, limits: list[TokenBucket], source: FileSource | None
+    ) -> None:
+        self._upstream = upstream
+        self._place = place
+        self._growing = place.growing
+        self._limits = limits
+        self._is_peer = source is not None
+        planned = source.rate_bytes_s if source else None
+        self._least_bytes_s = max(_LEAST_BYTES_S, (planned or 0.0) * _LEAST_SHARE)
+        self._starved_s = self._waited_s = 0.0
+        self._got_bytes = 0
+
+    def ask(self, *, is_leaving: bool) -> bool:
+        """Ask for more pieces, unless this source is being left. False if nothing more will come."""
+        upstream, layout = self._upstream, self._growing.layout
+        window = max(2, upstream.window_bytes // layout.piece_bytes)
+        goal = upstream.credit if is_leaving else min(layout.count, self._growing.have + window)
+        number, now = upstream.credit, time.monotonic()
+        while number < goal and not any(limit.wait_s(now) for limit in self._limits):
+            for limit in self._limits:
+                limit.spend(layout.length(number), now)
+            number += 1
+        if number > upstream.credit:
+            upstream.ask_up_to(number)
+        return upstream.on_the_way > 0 or not is_leaving
+
+    def receive(self) -> None:
+        """Take in the next piece if it comes. Raises SourceError, NetworkError or WrongContentError."""
+        if not self._upstream.on_the_way:
+            time.sleep(_LOOK_EVERY_S)  # a limit is used up
+            return
+        since, piece = time.monotonic(), self._place.buffer()
+        has_come = self._upstream.receive(piece)
+        waited_s = time.monotonic() - since
+        if has_come and not self._place.put(piece):
+            reason = f"piece {self._growing.have} does not match its hash"
+            raise SourceError(FaultKind.WRONG_CONTENT, reason) if self._is_peer else WrongContentError(reason)
+        if self._is_peer:
+            self._mind_rate(waited_s, len(piece) if has_come else 0)
+
+    def _mind_rate(self, waited_s: float, got_bytes: int) -> None:
+        """Raises SourceError if the source has had nothing for too long, or is too slow with what it has."""
+        if not got_bytes:
+            self._starved_s += waited_s
+            if self._starved_s > _STARVED_AFTER_S:
+                raise SourceError(FaultKind.SLOW, f"it has had nothing for {self._starved_s:.0f} s")
+            return
+        self._starved_s = 0.0
+        self._waited_s += waited_s
+        self._got_bytes += got_bytes
+        if self._waited_s > _SLOW_AFTER_S:
+            rate = self._got_bytes / self._waited_s
+            if rate < self._least_bytes_s:
+                raise SourceError(FaultKind.SLOW, f"{rate:,.0f} bytes/s")
+            self._waited_s, self._got_bytes = 0.0, 0
+
+
+def _resume(file: IO[bytes], pieces: PieceList) -> int:
+    """Return how many pieces are in the file already, and cut off what is behind them."""
+    layout, have = pieces.layout, 0
+    while have < layout.count and len(piece := file.read(layout.length(have))) == layout.length(have):
+        if not pieces.is_sound(have, piece):
+            break
+        have += 1
+    file.truncate(layout.start(have))
+    return have

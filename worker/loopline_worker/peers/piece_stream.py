@@ -1,0 +1,125 @@
+"""Pieces on a connection between two workers, after the handshake.
+
+The receiver says from which piece on it wants the file, and then, again and again, up to which piece: its *credit*.
+The server sends piece after piece below that number, each as soon as it has it, and a sign of life while it has none.
+So the receiver decides how much is on its way, and how fast: it gives credit at the planned rate, of which the server
+need not know, and a receiver that turns to another source takes what is on its way and leaves nothing behind in the
+cables.
+"""
+
+from __future__ import annotations
+
+import socket
+import struct
+from contextlib import suppress
+from typing import IO
+
+_NUMBER = struct.Struct("!I")
+_HEAD = struct.Struct("!BI")
+_PIECE, _ALIVE = 1, 2
+SIGN_EVERY_S = 0.25
+"""A server without the next piece says so often that it is alive."""
+SILENT_AFTER_S = 1.0
+"""A server that sends nothing at all for so long is dead, or as good as dead."""
+
+assert 2 * SIGN_EVERY_S < SILENT_AFTER_S
+
+
+class StreamError(Exception):
+    """The other end does not keep to the protocol, or has closed the connection."""
+
+
+class IncomingPieces:
+    """The receiver's end. A silent server is a TimeoutError."""
+
+    def __init__(self, link: socket.socket, first: int) -> None:
+        self._link = link
+        self._next = self._credit = first
+        link.settimeout(SILENT_AFTER_S)
+        link.sendall(_NUMBER.pack(first))
+
+    @property
+    def on_the_way(self) -> int:
+        """The number of pieces that have been asked for and have not come."""
+        return self._credit - self._next
+
+    def give_credit(self, number: int) -> None:
+        """Ask for all pieces below this number."""
+        if number > self._credit:
+            self._link.sendall(_NUMBER.pack(number))
+            self._credit = number
+
+    def receive(self, buffer: memoryview) -> bool:
+        """Receive the next piece into the buffer, which is as long. False if the server has only said that it lives.
+
+        Raises StreamError or OSError.
+        """
+        head = bytearray(_HEAD.size)
+        self._fill(memoryview(head))
+        kind, number = _HEAD.unpack(head)
+        if kind == _ALIVE:
+            return False
+        if kind != _PIECE or number != self._next or number >= self._credit:
+            raise StreamError("it sent what was not asked for")
+        self._fill(buffer)
+        self._next += 1
+        return True
+
+    def _fill(self, buffer: memoryview) -> None:
+        while buffer:
+            count = self._link.recv_into(buffer)
+            if not count:
+                raise StreamError("it closed the connection")
+            buffer = buffer[count:]
+
+
+class OutgoingPieces:
+    """The server's end. Raises StreamError when the receiver has gone, or says what it may not."""
+
+    def __init__(self, link: socket.socket, patience_s: float) -> None:
+        self._link = link
+        self._patience_s = patience_s
+        self._unread = b""
+        link.settimeout(patience_s)
+        link.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, True)
+        while len(self._unread) < _NUMBER.size:
+            self._hear()
+        self.first = self.credit = self._take()
+
+    def listen(self, wait: bool) -> None:
+        """Take in what the receiver has said; with ``wait``, wait until it has said something."""
+        if wait and len(self._unread) < _NUMBER.size:
+            self._hear()
+        else:
+            self._hear_if_said()
+        while len(self._unread) >= _NUMBER.size:
+            self.credit = max(self.credit, self._take())
+
+    def send(self, number: int, file: IO[bytes], start: int, length: int) -> None:
+        """Send a piece from the page cache, where it has just been written if it is passed on. Raises OSError."""
+        self._link.sendall(_HEAD.pack(_PIECE, number))
+        if self._link.sendfile(file, start, length) != length:
+            raise StreamError("the file is shorter than it was")
+
+    def say_alive(self) -> None:
+        """Say that there is no piece yet."""
+        self._link.sendall(_HEAD.pack(_ALIVE, 0))
+
+    def _hear_if_said(self) -> None:
+        self._link.settimeout(0.0)
+        try:
+            with suppress(BlockingIOError):
+                self._hear()
+        finally:
+            self._link.settimeout(self._patience_s)
+
+    def _hear(self) -> None:
+        said = self._link.recv(256)
+        if not said:
+            raise StreamError("the receiver has gone")
+        self._unread += said
+
+    def _take(self) -> int:
+        number: int = _NUMBER.unpack_from(self._unread)[0]
+        self._unread = self._unread[_NUMBER.size :]
+        return number

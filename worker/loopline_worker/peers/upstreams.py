@@ -1,0 +1,166 @@
+"""Upstreams: where pieces of a file come from. A worker and the master are asked in the same way, with credit."""
+
+from __future__ import annotations
+
+import socket
+from contextlib import suppress
+from http.client import HTTPConnection, HTTPResponse
+from typing import Protocol
+
+from loopline_shared.pieces import PieceLayout
+from loopline_shared.protocol.transfers import FaultKind, FileSource, Grant
+from loopline_worker.files.receiving import GONE, GoneError, NetworkError, network
+from loopline_worker.peers import handshake
+from loopline_worker.peers.handshake import HandshakeError
+from loopline_worker.peers.piece_stream import IncomingPieces, StreamError
+
+_CONNECT_WITHIN_S = 2.0
+_FIRST_RANGE_BYTES, _LONGEST_RANGE_BYTES = 2**20, 2**22
+
+
+class SourceError(Exception):
+    """A worker failed as a source, in this way. Another source may do."""
+
+    def __init__(self, kind: FaultKind, reason: object) -> None:
+        super().__init__(str(reason) or type(reason).__name__)
+        self.kind = kind
+
+
+class Upstream(Protocol):
+    """Pieces in order, from one source."""
+
+    window_bytes: int
+    """So much is on its way at most."""
+
+    @property
+    def credit(self) -> int:
+        """The number of the first piece that has not been asked for."""
+
+    @property
+    def on_the_way(self) -> int:
+        """The number of pieces that have been asked for and have not come."""
+
+    def ask_up_to(self, number: int) -> None:
+        """Ask for all pieces below this number. Raises SourceError or NetworkError."""
+
+    def receive(self, buffer: memoryview) -> bool:
+        """Receive the next piece into the buffer, which is as long. False if the source has only said that it lives.
+
+        Raises SourceError or NetworkError.
+        """
+
+    def close(self) -> None:
+        """Close the connection; any thread may, and whoever waits in ``receive`` gets an error."""
+
+
+class PeerUpstream:
+    """Pieces from a worker."""
+
+    window_bytes = 2**21
+
+    def __init__(self, link: socket.socket, first: int) -> None:
+        self._link = link
+        self.credit = first
+        self._pieces = IncomingPieces(link, first)
+
+    @classmethod
+    def connect(cls, source: FileSource, sha256: str, receiver: str, first: int) -> PeerUpstream:
+        """Connect to a worker. Raises SourceError."""
+        try:
+            link = socket.create_connection((source.host, source.port), _CONNECT_WITHIN_S)
+        except OSError as error:
+            raise SourceError(FaultKind.UNREACHABLE, error) from None
+        grant = Grant(sha256, source.worker, receiver, source.expires_at)
+        try:
+            handshake.call(link, "receive", grant, bytes.fromhex(source.secret))
+            return cls(link, first)
+        except (OSError, HandshakeError) as error:
+            link.close()
+            raise SourceError(FaultKind.REFUSED, error) from None
+
+    @property
+    def on_the_way(self) -> int:
+        """The number of pieces that have been asked for and have not come."""
+        return self._pieces.on_the_way
+
+    def ask_up_to(self, number: int) -> None:
+        """Ask for all pieces below this number. Raises SourceError."""
+        try:
+            self._pieces.give_credit(number)
+        except OSError as error:
+            raise SourceError(FaultKind.SILENT, error) from None
+        self.credit = number
+
+    def receive(self, buffer: memoryview) -> bool:
+        """Receive the next piece. Raises SourceError."""
+        try:
+            return self._pieces.receive(buffer)
+        except (OSError, StreamError) as error:
+            raise SourceError(FaultKind.SILENT, error) from None
+
+    def close(self) -> None:
+        """Close the connection."""
+        shut(self._link)
+        self._link.close()
+
+
+class MasterUpstream:
+    """Pieces from the master, in ranges of what there is credit for, over one connection.
+
+    The first ranges are short: a receiver that is told of a worker meanwhile turns to it with little on its way.
+    """
+
+    def __init__(
+        self, connection: HTTPConnection, path: str, headers: dict[str, str], layout: PieceLayout, first: int
+    ):
+        self._connection = connection
+        self._path, self._headers = path, headers
+        self._layout = layout
+        self.window_bytes = _FIRST_RANGE_BYTES
+        self._answer: HTTPResponse | None = None
+        self._next = self._answered = self.credit = first
+
+    @property
+    def on_the_way(self) -> int:
+        """The number of pieces that have been asked for and have not come."""
+        return self.credit - self._next
+
+    def ask_up_to(self, number: int) -> None:
+        """Have the next range reach up to this piece."""
+        self.credit = number
+
+    def receive(self, buffer: memoryview) -> bool:
+        """Receive the next piece. Raises NetworkError, or GoneError if the master does not have the file."""
+        with network():
+            answer = self._answer if self._next < self._answered else None
+            answer = self._answer = answer or self._send()
+            if answer.readinto(buffer) != len(buffer):  # which waits for a full buffer
+                raise NetworkError("the master closed the connection")
+        self._next += 1
+        return True
+
+    def close(self) -> None:
+        """Close the connection."""
+        if self._connection.sock:
+            shut(self._connection.sock)
+        self._connection.close()
+
+    def _send(self) -> HTTPResponse:
+        if self._answer:
+            self._answer.read()  # its end, so that the connection can be used again
+        start, end = self._layout.start(self._next), self._layout.start(self.credit)
+        self._connection.request("GET", self._path, headers=self._headers | {"Range": f"bytes={start}-{end - 1}"})
+        answer = self._connection.getresponse()
+        if answer.status in GONE:
+            raise GoneError
+        if answer.status != 206 or answer.length != end - start:
+            raise NetworkError(f"the master answered HTTP {answer.status}")
+        self._answered = self.credit
+        self.window_bytes = min(2 * self.window_bytes, _LONGEST_RANGE_BYTES)
+        return answer
+
+
+def shut(link: socket.socket) -> None:
+    """Shut a connection down, so that a thread that waits for it goes on; below TLS, which its own thread uses."""
+    with suppress(OSError):  # it may be closed already
+        socket.socket.shutdown(link, socket.SHUT_RDWR)
