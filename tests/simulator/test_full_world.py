@@ -60,7 +60,7 @@ def test_under_every_promise(order: Order, replicas: int | None) -> None:
         live_through(seed, SchedulerSettings(order=order, max_replicas=replicas, max_attempts=2), ROUGH)
 
 
-@pytest.mark.parametrize("order", list(Order))
+@pytest.mark.parametrize("order", [Order.HOLD, Order.DELIVER])
 def test_gangs_come_through_every_disaster(order: Order, monkeypatch: pytest.MonkeyPatch) -> None:
     met: Counter[str] = Counter()
     turn, disband = phases._turn, phases.disband
@@ -75,10 +75,10 @@ def test_gangs_come_through_every_disaster(order: Order, monkeypatch: pytest.Mon
 
     monkeypatch.setattr(phases, "_turn", turned)
     monkeypatch.setattr(phases, "disband", disbanded)
-    for seed in range(200, 206):
+    for seed in range(200, 203):
         times = {"lease_s": (5.0, 30.0)[seed % 2], "report_every_s": 4.0, "gang_prepare_s": 30.0}
         settings = SchedulerSettings(order=order, **times, gang_grace_s=(2.0, 20.0)[seed // 2 % 2])
-        world = live_through(seed, settings, replace(ROUGH, gangs=0.5, until_s=10_000.0))
+        world = live_through(seed, settings, replace(ROUGH, jobs=6, gangs=0.6, until_s=10_000.0))
         assert not world.world.store.passings
     expected = {"preparing, then running", "preparing, then over", "running, then halted", "halted, then running"}
     assert {*expected, "running, then over", "halted, then over"} <= {*met}, met

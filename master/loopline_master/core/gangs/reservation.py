@@ -95,9 +95,11 @@ def _reserve(state: State, first: tuple[Job, int] | None) -> None:
 def _reservation(state: State, job: Job, number: int, before: Gang | None) -> Gang | None:
     """Return what is to be kept; None if too few workers could ever have the gang as they are."""
     kept = before.workers if before is not None and before.job == job.id else ()
-    attempts = state.index.attempts
-    others = sorted(state.index.requirements.serving(job), key=lambda name: (attempts.in_hand(name), name))
-    names = list(islice(_able(state, job, number, (*kept, *others)), job.nodes))
+    names = list(_able(state, job, number, kept))
+    if len(names) < job.nodes:
+        attempts, serving = state.index.attempts, state.index.requirements.serving(job)
+        others = sorted(serving, key=lambda name: (attempts.in_hand(name), name))
+        names = list(islice(_able(state, job, number, (*names, *others)), job.nodes))
     if len(names) < job.nodes:
         return None
     return Gang(job.id, number, tuple(names), job.slots, state.now)
