@@ -160,7 +160,7 @@ class RequirementIndex:
         return worker.name in self.workers[self.keys[job.id]]
 
     def _serving(self, key: RequirementClass) -> set[str]:
-        """Return the trusted workers; all that are able if those are too few, or under a quorum: votes are compared."""
+        """Return the trusted workers; all that are able if those are too few, or if votes check each other."""
         able, trusted = self.able[key], self.trusted[key]
         return able if key in self.quorums or len(trusted) < nodes_of(key) else trusted
 
