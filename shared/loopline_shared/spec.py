@@ -39,13 +39,10 @@ from loopline_shared.scalar import Exact, Scalar
 
 MAX_TASKS = 100_000_000
 """Hard limit on the tasks of one job; a master's own limit (a setting) is lower."""
-
 MAX_AFTER = 1000
 """Maximum number of jobs that one job may depend on."""
-
 MAX_RUN_CHARACTERS = 200_000
 """Longest command, parameters and environment of one task; a frame to a worker holds many of them."""
-
 MAX_INPUTS = MAX_FILES
 """Maximum number of files that the tasks of one job share."""
 

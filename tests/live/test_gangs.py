@@ -92,6 +92,8 @@ async def test_a_member_that_is_killed_ends_all_and_uses_one_attempt(grid: Grid)
 
 
 async def test_an_agent_that_is_killed_moves_all_and_uses_none(grid: Grid) -> None:
+    await grid.kill_master()
+    await grid.start_master(*grid.flags, "--gang-grace-s", "0.5")
     await with_workers(grid, "ant", "bee", "cat", "dog")
     gate = grid.gate()
     job = await submit(grid, f"{gate.wait}; echo $LOOPLINE_RANK", max_attempts=1)

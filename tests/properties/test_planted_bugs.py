@@ -10,6 +10,8 @@ from hypothesis.stateful import run_state_machine_as_test
 
 from loopline_master.core import lifecycle, trust, worker_sessions
 from loopline_master.core.entities import Attempt
+from loopline_master.core.gangs import phases
+from loopline_master.core.gangs.gang import GangPhase
 from loopline_master.core.index import attempts
 from loopline_master.core.index.index import Index
 from loopline_master.core.index.job_order import Dependents, HoldIndex
@@ -53,13 +55,21 @@ def losers_are_not_cancelled(patch: Patch) -> None:
 
 
 def a_second_result_is_accepted(patch: Patch) -> None:
-    original = lifecycle._record
+    original = lifecycle.record
 
-    def generous(grid: State, attempt: Attempt, result: Result) -> None:
-        original(grid, attempt, result)
+    def generous(grid: State, attempt: Attempt, result: Result, end: AttemptState) -> None:
+        original(grid, attempt, result, end)
         attempt.accepted = attempt.state is AttemptState.SUCCEEDED
 
-    patch.setattr(lifecycle, "_record", generous)
+    patch.setattr(lifecycle, "record", generous)
+
+
+def a_gang_begins_before_all_are_ready(patch: Patch) -> None:
+    patch.setattr(phases, "_commit_if_ready", lambda state, gang: phases._turn(state, gang, GangPhase.RUNNING))
+
+
+def a_gang_runs_on_without_a_lost_member(patch: Patch) -> None:
+    patch.setattr(phases, "_halt", lambda state, gang, attempt, reason: None)
 
 
 def a_run_that_never_arrived_is_not_sent_again(patch: Patch) -> None:
@@ -105,9 +115,10 @@ BUGS = [
 
 
 BUGS_IN_CHAINS_AND_QUORUMS = [a_voter_is_asked_again, nobody_is_released]
+BUGS_OF_GANGS = [a_gang_begins_before_all_are_ready, a_gang_runs_on_without_a_lost_member]
 
 
-@pytest.mark.parametrize("plant", [*BUGS, *BUGS_IN_CHAINS_AND_QUORUMS])
+@pytest.mark.parametrize("plant", [*BUGS, *BUGS_IN_CHAINS_AND_QUORUMS, *BUGS_OF_GANGS])
 def test_it_is_caught(plant: Callable[[Patch], None], monkeypatch: Patch) -> None:
     plant(monkeypatch)
     with pytest.raises(AssertionError):

@@ -112,6 +112,21 @@ def test_a_plan_ends_with_its_job() -> None:
     assert made.attempts_of(TaskId(later, 1))
 
 
+def test_a_gang_that_needs_every_worker_gets_one_in_quarantine_too() -> None:
+    made = grid(probation_s=1e5)
+    made.scheduler.state.workers["cat"].probation_until = 1e9
+    made.scheduler.state.workers["cat"].probations = 1
+    made.scheduler.state.put(made.scheduler.state.workers["cat"])
+    made.step()
+    made.submit(nodes=2)
+    assert phase(made, 1) is GangPhase.PREPARING
+    assert "cat" not in made.scheduler.state.gangs[TaskId(1, 1)].workers
+    made.ask(JobCancelled(1))
+    all_report(made)
+    made.submit(nodes=3)
+    assert phase(made, 2) is GangPhase.PREPARING
+
+
 def test_workers_that_know_no_gangs_get_none() -> None:
     made = grid("ant", "bee")
     made.workers("old")

@@ -15,7 +15,10 @@ import pytest
 
 from loopline_master.core.effects import Effects
 from loopline_master.core.events import SchedulerSettings
+from loopline_master.core.gangs import phases
+from loopline_master.core.gangs.gang import Gang, GangPhase
 from loopline_master.core.policies import REGISTRY
+from loopline_master.core.state import State
 from loopline_shared.model import AttemptId, Facts, Order, TaskState
 from loopline_shared.spec import JobSpec
 from loopline_simulator.fast.hosts import Steady
@@ -55,6 +58,30 @@ def test_all_is_well_in_the_end(policy: str) -> None:
 def test_under_every_promise(order: Order, replicas: int | None) -> None:
     for seed in range(100, 102):
         live_through(seed, SchedulerSettings(order=order, max_replicas=replicas, max_attempts=2), ROUGH)
+
+
+@pytest.mark.parametrize("order", [Order.HOLD, Order.DELIVER])
+def test_gangs_come_through_every_disaster(order: Order, monkeypatch: pytest.MonkeyPatch) -> None:
+    met: Counter[str] = Counter()
+    turn, disband = phases._turn, phases.disband
+
+    def turned(state: State, gang: Gang, phase: GangPhase) -> None:
+        met[f"{gang.phase}, then {phase}"] += 1
+        turn(state, gang, phase)
+
+    def disbanded(state: State, gang: Gang, reason: str) -> None:
+        met[f"{gang.phase}, then over"] += 1
+        disband(state, gang, reason)
+
+    monkeypatch.setattr(phases, "_turn", turned)
+    monkeypatch.setattr(phases, "disband", disbanded)
+    for seed in range(200, 203):
+        times = {"lease_s": (5.0, 30.0)[seed % 2], "report_every_s": 4.0, "gang_prepare_s": 30.0}
+        settings = SchedulerSettings(order=order, **times, gang_grace_s=(2.0, 20.0)[seed // 2 % 2])
+        world = live_through(seed, settings, replace(ROUGH, jobs=6, gangs=0.6, until_s=10_000.0))
+        assert not world.world.store.passings
+    expected = {"preparing, then running", "preparing, then over", "running, then halted", "halted, then running"}
+    assert {*expected, "running, then over", "halted, then over"} <= {*met}, met
 
 
 @pytest.mark.parametrize("plant", BUGS)

@@ -157,7 +157,7 @@ def _pivot(table: list[list[Fraction]], gains: list[Fraction], row: int, column:
 
 def random_programmes(count: int, hosts: int = 12, files: int = 6) -> Iterator[LinearProgramme]:
     """Yield programmes as planning random requests makes them, some with floors."""
-    from loopline_master.core.transfers.planner import plan
+    from loopline_master.core.transfers.transfer_planner import plan
 
     for seed in range(count):
         met: list[LinearProgramme] = []

@@ -5,7 +5,7 @@ from __future__ import annotations
 from loopline_master.core.transfers.assumed_network import HostLink, assumed_network
 from loopline_master.core.transfers.network import NetworkNode
 from loopline_master.core.transfers.pipeline import Demand, PlanRequest
-from loopline_master.core.transfers.planner import plan
+from loopline_master.core.transfers.transfer_planner import plan
 from loopline_master.transfers.solver import solve
 
 LINKS = {

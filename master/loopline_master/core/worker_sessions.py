@@ -373,4 +373,5 @@ def _length(run: Run) -> int:
     pairs = (*run.parameters.items(), *run.environment.items())
     named = sum(len(name) + len(str(value)) for name, value in pairs)
     inputs = sum(len(path) + _INPUT_CHARACTERS for path in run.own_inputs)
-    return named + inputs + sum(map(len, run.command)) + sum(map(len, run.outputs))
+    hosts = sum(map(len, run.gang.hosts)) if run.gang else 0
+    return named + inputs + hosts + sum(map(len, run.command)) + sum(map(len, run.outputs))

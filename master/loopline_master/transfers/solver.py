@@ -11,8 +11,8 @@ from loopline_master.core.transfers.annealing import anneal
 from loopline_master.core.transfers.assignment import Assessment, Assignment, AssignmentRequest
 from loopline_master.core.transfers.filling import fill
 from loopline_master.core.transfers.pipeline import PlanRequest, TransferPlan
-from loopline_master.core.transfers.planner import plan
 from loopline_master.core.transfers.programme import LinearProgramme, Solve
+from loopline_master.core.transfers.transfer_planner import plan
 from loopline_shared.errors import LooplineError
 
 _ROUNDING = 1e-6

@@ -28,6 +28,7 @@ class Scenario:
     max_tasks: int = 8  # of one job
     interval_s: float = 20.0  # mean, between two jobs
     known_sizes: float = 0.9  # share of jobs whose user says how large they are
+    gangs: float = 0.0  # share of jobs that run on two or three machines at once
     conditions: Conditions = ROUGH_NETWORK
     faults: Faults = ROUGH
     until_s: float = 20_000.0  # by then all must be done
@@ -38,9 +39,9 @@ class Scenario:
 
     def arrivals(self, seed: int) -> list[Arrival]:
         random, at, arrivals = stream(seed, "jobs"), 0.0, []
-        for _ in range(self.jobs):
+        for number in range(self.jobs):
             at += float(random.exponential(self.interval_s))
-            arrivals.append(Arrival(at, self._spec(random)))
+            arrivals.append(Arrival(at, self._with_nodes(self._spec(random), stream(seed, "gang", number))))
         return arrivals
 
     def _host(self, number: int, random: Generator) -> Host:
@@ -58,8 +59,16 @@ class Scenario:
             slots=slots,
             labels=labels,
             speed=peak,
+            gangs=True,
         )
         return Host(f"machine-{number}", facts, _OWNERS.speed(peak, random))
+
+    def _with_nodes(self, spec: JobSpec, random: Generator) -> JobSpec:
+        """Return the job, or a gang of as many tasks; of these every machine can have a member."""
+        if random.random() >= self.gangs:
+            return spec
+        nodes = int(random.integers(2, 1 + min(3, self.machines)))
+        return spec.model_copy(update={"nodes": nodes, "requires": Requirements()})
 
     def _spec(self, random: Generator) -> JobSpec:
         count = int(random.integers(1, self.max_tasks + 1))

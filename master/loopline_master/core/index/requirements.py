@@ -15,13 +15,13 @@ from loopline_master.core.entities import Job, Worker
 from loopline_shared.model import Facts
 from loopline_shared.spec import Requirements
 
-RequirementClass = tuple[str | None, int, frozenset[str], int, bool, str | None, str, bool]
+RequirementClass = tuple[str | None, int, frozenset[str], int, bool, str | None, str, int]
 
 
 def requirement_class_of(requires: Requirements, nodes: int = 1) -> RequirementClass:
     """Return the requirement class; it is equal for requirements that the same workers meet.
 
-    Jobs on several ``nodes`` have classes of their own: workers of earlier releases know no gangs.
+    Jobs on several ``nodes`` have classes of their own, by their number: each needs so many workers at once.
     """
     return (
         requires.os,
@@ -31,7 +31,7 @@ def requirement_class_of(requires: Requirements, nodes: int = 1) -> RequirementC
         requires.network,
         requires.python,
         requires.folder,
-        nodes > 1,
+        nodes,
     )
 
 
@@ -40,12 +40,17 @@ def slots_of(key: RequirementClass) -> int:
     return key[3]
 
 
+def nodes_of(key: RequirementClass) -> int:
+    """Return the number of workers that one task of the class needs at once."""
+    return key[-1]
+
+
 def meets(facts: Facts, key: RequirementClass, most_bytes: int | None = None) -> bool:
     """True if a computer with these facts, otherwise idle, could run a job of the class.
 
     ``most_bytes`` is taken for its memory if it is given.
     """
-    os, memory_bytes, labels, slots, network, python, folder, is_parallel = key
+    os, memory_bytes, labels, slots, network, python, folder, nodes = key
     return (
         (os is None or facts.os == os)
         and (facts.memory_bytes if most_bytes is None else most_bytes) >= memory_bytes
@@ -54,7 +59,7 @@ def meets(facts: Facts, key: RequirementClass, most_bytes: int | None = None) ->
         and (facts.network or not network)
         and (python is None or facts.functions == python)
         and (not folder or any(folder == one or folder.startswith(f"{one}/") for one in facts.folders))
-        and (facts.gangs or not is_parallel)
+        and (facts.gangs or nodes == 1)
     )
 
 
@@ -142,7 +147,7 @@ class RequirementIndex:
             _toggle(able, worker.name, meets_it)
             _toggle(self.trusted[key], worker.name, meets_it and self.reliable.get(worker.name, 0) >= slots_of(key))
             self.workers[key] = self._serving(key)
-            if len(able) != before and (key in self.quorums or key[-1] or not (able and before)):
+            if len(able) != before and (key in self.quorums or nodes_of(key) > 1 or not (able and before)):
                 changed.append(key)
         return changed
 
@@ -165,8 +170,9 @@ class RequirementIndex:
         return worker.name in self.workers[self.keys[job.id]]
 
     def _serving(self, key: RequirementClass) -> set[str]:
-        """Return the trusted workers, or all that are able if there is none or a quorum: votes check each other."""
-        return self.able[key] if key in self.quorums else self.trusted[key] or self.able[key]
+        """Return the trusted workers; all that are able if those are too few, or if votes check each other."""
+        able, trusted = self.able[key], self.trusted[key]
+        return able if key in self.quorums or len(trusted) < nodes_of(key) else trusted
 
 
 def _toggle(names: set[str], name: str, present: bool) -> None:

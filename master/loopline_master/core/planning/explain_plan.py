@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
-
 from loopline_master.core.planning.plan import Plan
 from loopline_shared.rest.bodies import Reason
+
+_SHOWN = 4
 
 
 def explain_plan(plan: Plan, now: float) -> Reason:
@@ -24,9 +24,5 @@ def explain_plan(plan: Plan, now: float) -> Reason:
     return Reason(code="plan", count=1, detail=detail)
 
 
-_SHOWN = 4
-
-
 def _when(at: float, now: float) -> str:
-    moment = datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
-    return f"now ({moment})" if at <= now else f"in {at - now:.0f} s ({moment})"
+    return "now" if at <= now else f"in {at - now:.0f} s"

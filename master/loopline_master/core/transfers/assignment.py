@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 from loopline_master.core.transfers.network import Network
 from loopline_master.core.transfers.pipeline import Demand, Pipeline, PlanRequest, TransferPlan
-from loopline_master.core.transfers.planner import plan
 from loopline_master.core.transfers.programme import Solve
+from loopline_master.core.transfers.transfer_planner import plan
 
 Order = tuple[int, ...]
 """Numbers of tasks: the first goes to the first host, and so on. Those beyond the last host wait."""
