@@ -165,6 +165,10 @@ class FastWorld:
     def _report(self, host: Host, results: Sequence[Result] = ()) -> WorkerReported:
         host.seq += 1
         holding = tuple(Held(attempt, self.kernel.now - since) for attempt, (since, _) in host.running.items())
-        load = Load(host.facts.slots if host.offered is None else host.offered)
-        report = Report(host.seq, host.seen, holding, tuple(results), load, waiting=ranges_of(host.waiting))
+        waiting = ranges_of(host.waiting)
+        report = Report(host.seq, host.seen, holding, tuple(results), self._load(host), waiting=waiting)
         return WorkerReported(host.name, host.session, report)
+
+    def _load(self, host: Host) -> Load:
+        """Return the load that a host reports: what its owner takes shows in its speed alone."""
+        return Load(host.facts.slots if host.offered is None else host.offered, float(host.facts.slots))

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
+from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
+from operator import itemgetter
+from statistics import median
 from typing import TypeGuard
 
 from loopline_master.core.effects import Effects, Submitted
@@ -21,12 +25,12 @@ from loopline_master.core.events import (
     WorkerJoined,
     WorkerLeft,
 )
-from loopline_shared.model import AttemptId, JobState, Outcome, Result, TaskId
+from loopline_shared.model import AttemptId, JobState, Load, Outcome, Result, TaskId
 from loopline_shared.protocol.messages import Assign
 from loopline_simulator.fast.changing_world import ChangingWorld
 from loopline_simulator.fast.hosts import Steady
 from loopline_simulator.fast.world import Host
-from loopline_simulator.whatif.durations import Durations
+from loopline_simulator.whatif.durations import Durations, Fate
 from loopline_simulator.whatif.recording import (
     FellSilent,
     FromOutside,
@@ -54,8 +58,10 @@ class WhatIfWorld(ChangingWorld):
         order: str | None = None,
     ) -> None:
         self._policy, self._order = policy, order
-        self._moments, self._durations = recording.moments, Durations(recording)
-        self._ended = recording.ended
+        self._moments, self._loads, self._durations = recording.moments, recording.loads, Durations(recording)
+        self._ended, self._recalls_s = recording.ended, _recalls_s(recording)
+        self._recalled: dict[str, list[int]] = defaultdict(list)  # by worker: Assigns whose cancels are under way
+        self._assigned: dict[str, int] = defaultdict(int)  # by worker: the last Assign of its session
         self._failures: dict[TaskId, int] = {}
         self._submitted = 0  # of the recording's jobs
         self.jobs_as: dict[int, int] = {}  # number in the recording: number here
@@ -129,8 +135,8 @@ class WhatIfWorld(ChangingWorld):
                 return None
             case WorkerLeft(worker):
                 self._online.discard(worker)
-            case Reported(worker, slots):
-                return self._report_again(self._hosts[worker], slots)
+            case Reported(worker, load):
+                return self._report_again(self._hosts[worker], load.slots)
             case JobSubmitted() if item.spec.after:
                 return self._chained(item)
             case JobCancelled() | JobPaused() | JobResumed() | JobRetried():
@@ -143,6 +149,8 @@ class WhatIfWorld(ChangingWorld):
             self.lose(host)  # the agent restarted: assume that the machine was off meanwhile
             host.unsent.clear()
         self._boots[host.name] = event.boot
+        self._recalled.pop(host.name, None)
+        self._assigned.pop(host.name, None)
         self._online.add(host.name)
         host.facts, host.session, host.seq, host.seen = event.facts, event.session, 0, 0
         return event
@@ -167,18 +175,57 @@ class WhatIfWorld(ChangingWorld):
 
     def _obey(self, name: str, assign: Assign) -> list[Event]:
         """Carry out an Assign; a frame to a machine that is not connected is lost."""
-        return super()._obey(name, assign) if name in self._online else []
+        if name not in self._online:
+            return []
+        host, recall_s = self._hosts[name], self._recalls_s.get(name, 0.0) if assign.cancel else 0.0
+        if recall_s:
+            self._recalled[name].append(assign.seq)
+            self.kernel.at(self.kernel.now + recall_s, partial(self._confirm, host, host.session, assign))
+            for attempt in assign.cancel:
+                host.waiting.pop(attempt, None)
+            assign = replace(assign, cancel=())
+        events = super()._obey(name, assign)
+        self._assigned[name] = assign.seq
+        self._see(host)
+        return events
+
+    def _confirm(self, host: Host, session: int, assign: Assign) -> None:
+        """Confirm cancels whose time has come; an attempt may have ended by itself until then."""
+        if host.session != session or host.name not in self._online:
+            return
+        self._recalled[host.name].remove(assign.seq)
+        ended = {result.attempt for result in host.unsent}
+        cancelled = [self._drop(host, attempt) for attempt in assign.cancel if attempt not in ended]
+        self._begin_next(host)
+        self._see(host)
+        self._step([self._report(host, cancelled)])
+
+    def _see(self, host: Host) -> None:
+        """Have reports say that nothing was seen yet of a cancel that is not carried out."""
+        host.seen = min((seq - 1 for seq in self._recalled[host.name]), default=self._assigned[host.name])
 
     def _start(self, host: Host, attempt: AttemptId) -> None:
         task = TaskId(self._recorded_as[attempt.job], attempt.task)
         failures = self._failures.get(task, 0)
-        end, outcome = self._durations.plan(task, host.name, self.kernel.now, failures)
-        self._failures[task] = failures + (outcome is Outcome.FAILED)
-        self._until(host, attempt, end, partial(self._finish, host, attempt, outcome))
+        fate = self._durations.plan(task, host.name, self.kernel.now, failures)
+        self._failures[task] = failures + (fate.outcome is Outcome.FAILED)
+        self._until(host, attempt, fate.end, partial(self._finish, host, attempt, fate))
 
-    def _finish(self, host: Host, attempt: AttemptId, outcome: Outcome) -> None:
-        since = self._leave(host, attempt)
-        self._brought(host, Result(attempt, outcome, int(outcome is Outcome.FAILED), wall_s=self.kernel.now - since))
+    def _finish(self, host: Host, attempt: AttemptId, fate: Fate) -> None:
+        self._leave(host, attempt)
+        code, wall_s, cpu_s = int(fate.outcome is Outcome.FAILED), fate.wall_s, fate.cpu_s
+        self._brought(host, Result(attempt, fate.outcome, code, wall_s=wall_s, cpu_s=cpu_s))
+
+    def _load(self, host: Host) -> Load:
+        """Return the load that the worker reported at this time, or first of all."""
+        past = self._loads[host.name]
+        at = bisect_right(past, self.kernel.now, key=itemgetter(0))
+        return replace(past[max(0, at - 1)][1], slots=host.facts.slots if host.offered is None else host.offered)
+
+
+def _recalls_s(recording: Recording) -> dict[str, float]:
+    """Return how long a cancel and its confirmation take, by worker."""
+    return {worker: median(found) for worker, found in recording.recalls.items()}
 
 
 def _retries(item: FromOutside) -> TypeGuard[JobRetried]:
